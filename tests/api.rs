@@ -7,6 +7,7 @@ mod rest {
     mod connections;
     mod contract_sizes;
     mod costs;
+    mod decoded;
     mod description;
     mod health;
     mod noisy_neighbours;

@@ -60,6 +60,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "budget",
             "decode",
             "domain",
+            "interfaces",
             "observe",
             "priority",
             "process",

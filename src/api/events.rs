@@ -20,7 +20,7 @@ pub(super) static ROUTES: [Route; 8] = [
     Route::list(BY_LEDGER_AND_CONTRACTS, &OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts),
     Route::list(BY_LEDGER_AND_CONTRACTS, &OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts)
         .posted(),
-    Route::list("/rest/events/by-tx/{tx_hex}", &[ADDRESS], by_transaction),
+    Route::list("/rest/events/by-tx/{tx_hex}", &[ADDRESS, DECODED], by_transaction),
     Route::list("/rest/events/by-address/{address}", &BY_ADDRESS, by_address),
 ];
 
@@ -29,18 +29,23 @@ const BY_LEDGER_AND_CONTRACTS: &str = "/rest/events/by-ledger/contracts";
 /// Parameter that selects events of which a topic is this address.
 const ADDRESS: &str = "address";
 
+/// Parameter that adds names and readable values to each event.
+const DECODED: &str = "decoded";
+
 /// Parameters of a list of events within a range of ledgers.
-const IN_LEDGERS: [&str; 7] = ["limit", "offset", "cursor", "order", "from", "to", ADDRESS];
+const IN_LEDGERS: [&str; 8] =
+    ["limit", "offset", "cursor", "order", "from", "to", ADDRESS, DECODED];
 /// Parameters of a list of the events of several contracts.
-const OF_CONTRACTS: [&str; 6] = ["limit", "offset", "cursor", "order", "contracts", ADDRESS];
+const OF_CONTRACTS: [&str; 7] =
+    ["limit", "offset", "cursor", "order", "contracts", ADDRESS, DECODED];
 /// Parameters of a list of the events of several contracts within a range of ledgers.
-const OF_CONTRACTS_IN_LEDGERS: [&str; 8] =
-    ["limit", "offset", "cursor", "order", "from", "to", "contracts", ADDRESS];
+const OF_CONTRACTS_IN_LEDGERS: [&str; 9] =
+    ["limit", "offset", "cursor", "order", "from", "to", "contracts", ADDRESS, DECODED];
 /// Parameters of the list of events of which a topic is an address.
-const BY_ADDRESS: [&str; 6] = ["limit", "cursor", "order", "from", "to", "contracts"];
+const BY_ADDRESS: [&str; 7] = ["limit", "cursor", "order", "from", "to", "contracts", DECODED];
 
 /// Parameters of the list of a contract's events.
-const BY_CONTRACT: [&str; 14] = [
+const BY_CONTRACT: [&str; 15] = [
     "limit",
     "offset",
     "cursor",
@@ -55,6 +60,7 @@ const BY_CONTRACT: [&str; 14] = [
     "topic3",
     "topic4",
     ADDRESS,
+    DECODED,
 ];
 
 fn by_ledger(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
@@ -85,6 +91,13 @@ fn by_address(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     answer(store, call, ledgers, contracts.unwrap_or_default(), topics)
 }
 
+/// Begins a list of about this many events.
+fn list(store: &Store, query: &Query<'_>, events: usize) -> Result<json::List, ApiError> {
+    let list = json::List::with_room_for(events);
+    let is_decoded = query.word(DECODED, &[("true", true), ("false", false)])?.unwrap_or(false);
+    Ok(if is_decoded { list.decoding(*store.network().id()) } else { list })
+}
+
 /// Returns the condition of a list that may be limited to an address.
 fn with_address(query: &Query<'_>) -> Result<TopicFilter, ApiError> {
     Ok(TopicFilter { address: query.address(ADDRESS)?, ..TopicFilter::default() })
@@ -93,7 +106,7 @@ fn with_address(query: &Query<'_>) -> Result<TopicFilter, ApiError> {
 fn by_transaction(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path.get("tx_hex"))?;
     let topics = with_address(call.query)?;
-    let mut list = json::List::with_room_for(TYPICAL_EVENTS);
+    let mut list = list(store, call.query, TYPICAL_EVENTS)?;
     store.events_of_transaction(&hash, |event| {
         if topics.matches(event.topics) {
             list.event(event);
@@ -131,7 +144,7 @@ fn answer(
 ) -> Result<Answer, ApiError> {
     let cursor = |query: &Query<'_>| Ok(query.number("cursor", u64::MAX)?.map(EventId));
     let page = page::page(call.query, call.allowance.limits.offset, cursor)?;
-    let mut list = json::List::with_room_for(page.limit);
+    let mut list = list(store, call.query, page.limit)?;
     let mut is_complete = true;
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = EventQuery { ledgers, contracts, topics, page };

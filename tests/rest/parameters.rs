@@ -25,7 +25,7 @@ fn wrong_values(name: &str, route: &str) -> Vec<String> {
         }
         "limit" | "offset" | "cursor" | "from" | "to" => NUMBERS.map(String::from).to_vec(),
         "order" => ["", "ASC", "up", "asc,desc", "%20asc", "1"].map(String::from).to_vec(),
-        "combine" => ["", "1", "yes", "TRUE"].map(String::from).to_vec(),
+        "combine" | "decoded" => ["", "1", "yes", "TRUE"].map(String::from).to_vec(),
         "topics_match" => ["", "some", "ALL", "0"].map(String::from).to_vec(),
         "contracts" => vec![
             String::new(),
@@ -83,7 +83,7 @@ fn routes() -> Vec<(String, String, Vec<&'static str>)> {
     const RANGE: [&str; 2] = ["from", "to"];
     const TOPICS: [&str; 7] =
         ["topics", "topics_match", "combine", "topic1", "topic2", "topic3", "topic4"];
-    const ADDRESS: [&str; 1] = ["address"];
+    const ADDRESS: [&str; 2] = ["address", "decoded"];
     let needed = format!("contracts={CONTRACT}");
     let mut routes = Vec::new();
     for area in ["events", "txs"] {
@@ -99,7 +99,7 @@ fn routes() -> Vec<(String, String, Vec<&'static str>)> {
         add("by-ledger/contracts", &needed, &[&["contracts"], &RANGE, address]);
     }
     let by_address = format!("/rest/events/by-address/{CONTRACT}");
-    let names = vec!["limit", "cursor", "order", "from", "to", "contracts"];
+    let names = vec!["limit", "cursor", "order", "from", "to", "contracts", "decoded"];
     routes.push((by_address, String::new(), names));
     routes
 }

@@ -5,6 +5,8 @@
 //! build and scan every string once more. All strings are ASCII without characters that JSON
 //! escapes. A test parses the output with `serde_json`.
 
+mod decoded;
+
 use std::io::Write;
 use std::sync::LazyLock;
 
@@ -13,7 +15,7 @@ use base64::engine::Simd;
 use base64::engine::general_purpose::PAD;
 
 use crate::decode::EventType;
-use crate::domain::{CloseTime, ContractId};
+use crate::domain::{CloseTime, ContractId, NetworkId};
 use crate::store::{EventRecord, TransactionRecord};
 
 /// Names of the fields for individual topics.
@@ -44,6 +46,8 @@ static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 /// A JSON array of events or transactions under construction.
 pub struct List {
     out: Vec<u8>,
+    /// The network of events that get the member `decoded`; `None` when they do not.
+    decoding: Option<NetworkId>,
     /// Cached text of the last close time. Neighbouring events share their ledger and often
     /// transaction, contract and some topics, so the text of each is cached here and in the next
     /// fields.
@@ -72,7 +76,13 @@ impl List {
     pub fn with_room_for(elements: usize) -> Self {
         let mut out = Vec::with_capacity(TYPICAL_ELEMENT_BYTES * elements.max(1));
         out.push(b'[');
-        Self { out, time: None, tx: None, contract: None, topics: Default::default() }
+        let (time, tx, contract, topics) = (None, None, None, Default::default());
+        Self { out, decoding: None, time, tx, contract, topics }
+    }
+
+    /// Adds the member `decoded` to all events, which are those of this network.
+    pub fn decoding(self, network: NetworkId) -> Self {
+        Self { decoding: Some(network), ..self }
     }
 
     /// Number of bytes written so far.
@@ -154,6 +164,10 @@ impl List {
         if event.topics.len() > TOPIC_FIELDS.len() {
             self.raw(",\"topics\":");
             self.array(event.topics, |list, topic| list.base64(topic));
+        }
+        if let Some(network) = &self.decoding {
+            self.out.extend_from_slice(b",\"decoded\":");
+            decoded::write(event, network, &mut self.out);
         }
         self.raw("}");
     }
