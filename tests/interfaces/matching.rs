@@ -3,10 +3,11 @@
 use orrery_interfaces::{Interface, Params, PlainRest, declaration};
 use orrery_testkit::values::{fields, i128, list, map as map_of, string, symbol};
 use serde_json::{Value, json};
-use stellar_xdr::{ScSpecEntry, ScVal};
+use stellar_xdr::{ScError, ScErrorCode, ScSpecEntry, ScVal};
 
 use crate::made::{
-    Map, SingleValue, Type, Vector, event, option, reconstructed, structure, udt, vec,
+    Map, SingleValue, Type, Vector, errors, event, option, reconstructed, result, structure, udt,
+    vec,
 };
 
 /// Returns the name of the declaration, the parameters and the rest.
@@ -198,4 +199,30 @@ fn recursive_types_are_walked_with_the_value() {
     let broken =
         node(vec![leaf(), node(vec![node(Vec::new(), i128(1))], ScVal::Void)], ScVal::Void);
     assert_eq!(found(&[&interface], &topics, &broken), Value::Null);
+}
+
+#[test]
+fn a_result_is_its_value_or_one_of_its_errors() {
+    let of = |error| {
+        let params = [("v", result(option(Type::U32), error))];
+        interface(vec![event("E", &["e"], &[], SingleValue, &params), errors("Errors", &[1, 5])])
+    };
+    let topics = [symbol("e")];
+    let contract = |code| ScVal::Error(ScError::Contract(code));
+    let host = ScVal::Error(ScError::Auth(ScErrorCode::InvalidInput));
+    let fits = |interface: &Interface, data: &ScVal| !found(&[interface], &topics, data).is_null();
+    for (error, fitting, others) in [
+        (udt("Errors"), vec![contract(1), contract(5)], vec![contract(2), host.clone()]),
+        (Type::Error, vec![contract(1), host.clone()], vec![]),
+        (Type::U32, vec![], vec![contract(1), host]),
+        (udt("Missing"), vec![], vec![contract(1)]),
+    ] {
+        let interface = of(error);
+        for data in fitting.iter().chain(&[ScVal::U32(1), ScVal::Void]) {
+            assert!(fits(&interface, data), "{data:?}");
+        }
+        for data in others.iter().chain(&[ScVal::I32(1), symbol("x")]) {
+            assert!(!fits(&interface, data), "{data:?}");
+        }
+    }
 }
