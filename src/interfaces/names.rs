@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use orrery_ledger::domain::text;
+
 /// Names that a table or view of a project of events has itself.
 const RESERVED_EVENTS: [&str; 2] = ["events", "undeclared"];
 /// Maximum length of the name of an event, in characters.
@@ -94,18 +96,6 @@ impl Taken {
         name.extend(std::iter::repeat_n('_', number - wanted));
         name
     }
-}
-
-/// Converts a name or string that may not be UTF-8 to text: invalid bytes become `\xNN`.
-pub fn text(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 
 use std::collections::HashSet;
 
+use orrery_ledger::domain::text;
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 use stellar_xdr::{ScMapEntry, ScSpecTypeDef, ScVal};
 
 use super::declaration::{Matched, Rest};
-use super::names::text;
 use super::typed::Typed;
 use super::types::{Definition, Fields, Types, Union};
 

@@ -18,6 +18,7 @@ mod raw_ledger;
 mod scval;
 mod scval_text;
 mod start_point;
+mod text;
 
 pub use asset::{asset_contract_id, asset_text, parse_asset};
 pub use close_time::CloseTime;
@@ -36,6 +37,7 @@ pub use raw_ledger::{LONGEST_LEDGER, NEWEST_META_VERSION, Origin, RawLedger, seq
 pub use scval::{address_xdr, scval_xdr};
 pub use scval_text::scval_from_text;
 pub use start_point::StartPoint;
+pub use text::text;
 
 /// Reason why a text is not a valid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
