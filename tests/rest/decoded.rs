@@ -102,7 +102,7 @@ fn check(row: &Value, expected: &Value, network: &[u8; 32]) -> bool {
         };
         let (from, to) = (from.to_string(), to.to_string());
         let asset = asset.to_utf8_string_lossy();
-        let amount = i128::from(amount.clone()).to_string();
+        let amount = i128::from(amount).to_string();
         let transfer = json!({ "from": from, "to": to, "sep0011_asset": asset, "amount": amount });
         assert_eq!(params, &transfer, "{row}");
     }
