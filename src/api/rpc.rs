@@ -33,9 +33,7 @@ const FORWARD_TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Size in bytes of a batch's answers after which its remaining calls are refused.
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
-/// Answer to a request that is not a call, such as that of a browser.
-const HOW_TO_CALL: &str = "JSON-RPC calls are sent with POST and the header Content-Type: application/json, as in \
-                           {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"getHealth\"}";
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 /// The route when it is public.
 pub(super) static ROUTES: [Route; 1] = [route(Access::Public)];
@@ -54,11 +52,14 @@ const fn route(access: Access) -> Route {
     }
 }
 
-/// Formats failures outside of every call.
+/// Formats failures outside of every call. Where the status suffices, as for a wrong method, the
+/// body is empty.
 fn failure(error: &ApiError) -> Answer {
     let (status, _) = error.status_and_code();
     let error_object = match error {
-        ApiError::Method { .. } => RpcError::invalid_request(HOW_TO_CALL),
+        ApiError::Method { .. } => {
+            return Answer { status, media_type: PLAIN_TEXT, ..Answer::json(Vec::new()) };
+        }
         _ if status.is_server_error() => RpcError::internal(error.to_string()),
         _ => RpcError::invalid_request(error.to_string()),
     };
@@ -71,9 +72,11 @@ fn failure(error: &ApiError) -> Answer {
 fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
     async move {
         if !is_json(call.body.content_type) {
-            let error = RpcError::invalid_request(HOW_TO_CALL);
-            let body = error_without_id(error).map_err(serialization_failed)?;
-            return Ok(Answer { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, ..Answer::json(body) });
+            return Ok(Answer {
+                status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                media_type: PLAIN_TEXT,
+                ..Answer::json(b"content-type must be application/json".to_vec())
+            });
         }
         let request = match Request::read(call.body.bytes, MAX_CALLS) {
             Ok(request) => request,

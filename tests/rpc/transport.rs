@@ -112,14 +112,6 @@ fn calls_and_batches_follow_json_rpc() {
     assert_eq!(rpc.send(&many(51)).1["error"]["code"], -32600);
 }
 
-/// Asserts that a request that is no call is told how to call, in the form of all answers.
-fn says_how_to_call(answer: Response) {
-    let answer: Value = answer.json().unwrap();
-    assert_eq!((&answer["id"], &answer["error"]["code"]), (&Value::Null, &json!(-32600)));
-    let message = answer["error"]["message"].as_str().unwrap();
-    assert!(message.contains("POST") && message.contains("Content-Type: application/json"));
-}
-
 #[test]
 fn malformed_calls_get_the_errors_of_the_reference() {
     let rpc = Rpc::start(&[]);
@@ -187,12 +179,11 @@ fn malformed_calls_get_the_errors_of_the_reference() {
     for content_type in ["text/plain", "application/json; charset=latin1", ""] {
         let answer = rpc.post(content_type, "{}");
         assert_eq!(answer.status(), 415, "{content_type}");
-        says_how_to_call(answer);
+        assert_eq!(answer.text().unwrap(), "content-type must be application/json");
     }
     for method in [Method::GET, Method::PUT, Method::DELETE] {
         let answer = HTTP.request(method, rpc.url()).send().unwrap();
-        assert_eq!(answer.status(), 405);
-        says_how_to_call(answer);
+        assert_eq!((answer.status().as_u16(), answer.text().unwrap().as_str()), (405, ""));
     }
     let long = rpc.post("application/json", vec![b' '; (512 << 10) + 1]);
     assert_eq!(long.status(), 413);
