@@ -235,7 +235,7 @@ fn damaged_backups_are_refused() {
     run(at, &["restore", "backups", "--data-dir", "new"]).refuses(1, &["new", "is not empty"]);
     run(at, &["backup", "--data-dir", "d", "d/backups"])
         .refuses(1, &["is inside the data directory"]);
-    run(at, &["backup", "--verify", "nothing"]).refuses(1, &["nothing: No such file"]);
+    run(at, &["backup", "--verify", "nothing"]).refuses(1, &["there is no directory nothing"]);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn a_base_url_without_rest_gives_a_hint() {
     let token = token(&at.join("d"), "a");
     let base = format!("http://{}", service.address);
     let ask = ["list", "--base", &base, "--jwt", &token];
-    run(at, &ask).refuses(1, &["there is no route '/retroshade/list'", "--base", "ends in /rest"]);
+    run(at, &ask).refuses(1, &["is not a base address", "--base", "ends in /rest"]);
     let rest = format!("{base}/rest");
     let status = ["status", "7", "--base", &rest, "--jwt", &token];
     let ran = run(at, &status);

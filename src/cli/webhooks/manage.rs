@@ -65,13 +65,13 @@ pub struct New {
     #[arg(long, value_name = "URL")]
     endpoint: String,
     /// Only events with this first topic, such as transfer, u64:5, G…, or the base64 XDR of an ScVal. --topic2 to --topic4 likewise
-    #[arg(long, value_name = "BASE64")]
+    #[arg(long, value_name = "VALUE")]
     topic1: Option<String>,
-    #[arg(long, value_name = "BASE64")]
+    #[arg(long, value_name = "VALUE")]
     topic2: Option<String>,
-    #[arg(long, value_name = "BASE64")]
+    #[arg(long, value_name = "VALUE")]
     topic3: Option<String>,
-    #[arg(long, value_name = "BASE64")]
+    #[arg(long, value_name = "VALUE")]
     topic4: Option<String>,
     /// Only events with this address in a topic; of all contracts if --contract is not given
     #[arg(long, value_name = "G…|C…")]

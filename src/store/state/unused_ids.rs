@@ -94,10 +94,12 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let laters = [Duration::from_millis(1), Duration::from_secs(60), hour];
         let base = BEGINNING + 7_919 * hour;
+        // At least a millisecond passes after the last id was given out.
+        let now = base + Duration::from_millis(1);
         for last in [0, 1 << 31, first_unused(EventId(0), base).0 + 5] {
             for later in laters {
                 let [earlier, later] =
-                    [base, base + later].map(|now| first_unused(EventId(last), now));
+                    [now, now + later].map(|now| first_unused(EventId(last), now));
                 assert!(earlier < later, "{last}: {earlier}, then {later}");
             }
         }
