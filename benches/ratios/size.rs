@@ -16,7 +16,8 @@ const P5: Goal = Goal::at_most(2.0, 1.1);
 const P6: Goal = Goal::at_most(0.30, 0.10);
 
 /// The counted column families: events and every index that refers to them.
-const FAMILIES: [&str; 4] = ["events", "events_by_contract", "events_by_topic", "tx_by_hash"];
+const FAMILIES: [&str; 5] =
+    ["events", "events_by_contract", "events_by_topic", "events_by_address", "tx_by_hash"];
 
 /// Measures the sizes of this many generated events.
 pub fn run(
