@@ -79,9 +79,19 @@ mod tests {
         for name in ["a", "My-project_2", "program_a", "programs_3", "program-3", &"x".repeat(64)] {
             assert!(check_project(name).is_ok(), "{name}");
         }
-        for name in
-            ["", "a b", "ä", "a.b", "a/b", "a\"b", &"x".repeat(65), "program_3", "Program_12_a", "7", "1-2"]
-        {
+        for name in [
+            "",
+            "a b",
+            "ä",
+            "a.b",
+            "a/b",
+            "a\"b",
+            &"x".repeat(65),
+            "program_3",
+            "Program_12_a",
+            "7",
+            "1-2",
+        ] {
             assert!(check_project(name).is_err(), "{name}");
         }
     }
