@@ -1,16 +1,16 @@
-//! A question before something that cannot be undone.
+//! A question before something is deleted, which cannot be undone.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use super::Failure;
 
-/// Asks on a terminal whether to go on. Scripts are not asked.
-pub fn confirm(question: &str) -> Result<(), Failure> {
+/// Asks on a terminal whether to delete something. Scripts are not asked.
+pub fn confirm_deletion(what: &str) -> Result<(), Failure> {
     let (input, mut output) = (io::stdin(), io::stderr());
     if !input.is_terminal() || !output.is_terminal() {
         return Ok(());
     }
-    let asked = write!(output, "{question} [y/N] ").and_then(|()| output.flush());
+    let asked = write!(output, "Delete {what}? [y/N] ").and_then(|()| output.flush());
     let mut answer = String::new();
     let read = asked.and_then(|()| input.lock().read_line(&mut answer));
     read.map_err(|error| Failure::failed(format!("cannot ask on this terminal: {error}")))?;

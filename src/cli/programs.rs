@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::confirm::confirm;
+use super::confirm::confirm_deletion;
 use super::program_name::ProgramName;
 use super::remote::{Body, Remote, draws_tables, with_query};
 use super::{Failure, fit, output, progress, read_file, trial};
@@ -261,7 +261,7 @@ impl ProgramVerb {
                 let id = program.name.id(remote)?;
                 if !yes {
                     let name = &program.name;
-                    confirm(&format!("Delete the program {name} with its tables and rows?"))?;
+                    confirm_deletion(&format!("the program {name} with its tables and rows"))?;
                 }
                 show(remote.delete(&format!("retroshade/{id}"))?, &program.output, &[])
             }

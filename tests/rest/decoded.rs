@@ -1,6 +1,8 @@
 //! The member `decoded` of events: it changes nothing else, topics and data are those of the XDR, and
 //! events of the contracts of assets have their names and parameters.
 
+use orrery::interfaces::names::RESERVED_COLUMNS;
+use orrery::tables::INJECTED;
 use orrery_testkit::pubnet::{self, Model, topics};
 use orrery_testkit::server::{Server, TempStore};
 use serde_json::{Value, json};
@@ -108,6 +110,14 @@ fn check(row: &Value, expected: &Value, network: &[u8; 32]) -> bool {
     }
     assert!(params.as_object().is_some_and(|params| params.contains_key("sep0011_asset")));
     true
+}
+
+/// A parameter of an event must not have the name of a column that every table has.
+#[test]
+fn columns_of_every_table_are_reserved() {
+    for (column, _) in INJECTED {
+        assert!(RESERVED_COLUMNS.contains(&column), "{column}");
+    }
 }
 
 #[test]

@@ -16,15 +16,10 @@ const ADDRESS: [u8; 4] = [0, 0, 0, 18];
 
 fn rows_of(event: &EventRecord<'_>, tags: &mut Tags<'_>) {
     for topic in event.topics {
-        if is_address(topic) {
+        if topic.starts_with(&ADDRESS) {
             tags.add(&AddressTag::of(topic).0);
         }
     }
-}
-
-/// Returns whether the XDR of an `ScVal` is that of an address.
-pub(crate) fn is_address(topic: &[u8]) -> bool {
-    topic.starts_with(&ADDRESS)
 }
 
 /// Short hash of the XDR of an `ScVal::Address`.

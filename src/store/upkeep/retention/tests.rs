@@ -7,6 +7,7 @@ use orrery_testkit::sandbox::local;
 
 use super::*;
 use crate::feed::retention_floor::first_kept;
+use crate::indexes::events_by_address;
 use crate::ingest::commit::Durability;
 use crate::ingest::prepare::{IndexOptions, PreparedLedger};
 use crate::sample_ledgers::{chain, commit, everything, open, store_of};
@@ -40,6 +41,7 @@ fn rows(store: &Store) -> BTreeMap<&'static str, u64> {
         Family::Events,
         Family::EventsByContract,
         Family::EventsByTopic,
+        Family::Index(events_by_address::FAMILY),
         Family::Transactions,
         Family::TxByHash,
         Family::TxByContract,
