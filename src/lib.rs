@@ -21,6 +21,7 @@ pub mod auth;
 pub mod backup;
 pub mod config;
 pub mod control;
+pub mod executables;
 pub mod export;
 pub mod notify;
 pub mod pipeline;

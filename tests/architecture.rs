@@ -15,6 +15,7 @@ use syn::visit_mut::{self, VisitMut};
 /// modules of the other crates. Dependencies have no cycles.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("accounts", &["decode", "domain", "store"]),
+    ("executables", &["decode", "domain", "interfaces", "store"]),
     ("backup", &["domain", "durable", "store"]),
     ("auth", &["domain"]),
     ("notify", &["net"]),
@@ -60,6 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "budget",
             "decode",
             "domain",
+            "executables",
             "interfaces",
             "observe",
             "priority",
@@ -82,6 +84,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "control",
             "domain",
             "durable",
+            "executables",
             "export",
             "net",
             "notify",

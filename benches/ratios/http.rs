@@ -17,6 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use orrery::api::{ApiSettings, Deps, serve};
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::domain::{ContractId, TxHash};
+use orrery::executables::Interfaces;
 use orrery::observe::health::Health;
 use orrery::programs::Programs;
 use orrery::rpc::{self, Rpc};
@@ -120,8 +121,10 @@ impl Server {
             sender: Sender::new(Policy::default(), system_lookup(), Timeouts::default()),
             clock: Arc::new(move || now() * 1000),
         });
+        let interfaces = Arc::new(Interfaces::new(Arc::clone(&store), None));
         let deps = Deps {
             store,
+            interfaces,
             tokens: Arc::new(tokens),
             health: Arc::new(Health::default()),
             network,

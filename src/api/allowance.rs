@@ -76,7 +76,7 @@ impl<'a> Allowance<'a> {
     }
 
     /// Whether the time of the request is over or its client has gone.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.waiting.elapsed() >= self.limits.time || self.waiting.is_abandoned()
     }
 

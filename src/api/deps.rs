@@ -9,6 +9,7 @@ use super::funding::Friendbot;
 use crate::auth::Tokens;
 use crate::budget::Usage;
 use crate::domain::Network;
+use crate::executables::Interfaces;
 use crate::observe::health::Health;
 use crate::programs::Programs;
 use crate::rpc::Rpc;
@@ -32,6 +33,8 @@ pub struct Deps {
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// Custom indexing programs.
     pub programs: Arc<Programs>,
+    /// Interfaces of contracts, which name events and their values.
+    pub interfaces: Arc<Interfaces>,
     /// JSON-RPC service.
     pub rpc: Arc<Rpc>,
     /// Friendbot of a network that this service runs itself; without one, its routes do not exist.

@@ -4,9 +4,10 @@ use super::answer::Answer;
 use super::call::ReadCall;
 use super::params::{self, Query};
 use super::route::Route;
-use super::{ApiError, allowance, json, page};
+use super::stored::{DECODED, Stored, are_all_known};
+use super::{ApiError, allowance, page};
 use crate::domain::{ContractId, EventId, LedgerRange};
-use crate::store::{EventQuery, Store, TopicFilter};
+use crate::store::{EventQuery, TopicFilter};
 
 /// Typical number of events in a transaction, used to size buffers.
 const TYPICAL_EVENTS: usize = 4;
@@ -28,9 +29,6 @@ const BY_LEDGER_AND_CONTRACTS: &str = "/rest/events/by-ledger/contracts";
 
 /// Parameter that selects events of which a topic is this address.
 const ADDRESS: &str = "address";
-
-/// Parameter that adds names and readable values to each event.
-const DECODED: &str = "decoded";
 
 /// Parameters of a list of events within a range of ledgers.
 const IN_LEDGERS: [&str; 8] =
@@ -63,39 +61,32 @@ const BY_CONTRACT: [&str; 15] = [
     DECODED,
 ];
 
-fn by_ledger(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+fn by_ledger(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let ledgers = call.query.ledgers()?;
-    answer(store, call, ledgers, Vec::new(), with_address(call.query)?)
+    answer(stored, call, ledgers, Vec::new(), with_address(call.query)?)
 }
 
-fn by_contract(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+fn by_contract(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path.get("contract_id"))?;
     let (ledgers, topics) = branch(call.query)?;
-    answer(store, call, ledgers, vec![contract], topics)
+    answer(stored, call, ledgers, vec![contract], topics)
 }
 
-fn by_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+fn by_contracts(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let contracts = call.query.contracts()?;
-    answer(store, call, None, contracts, with_address(call.query)?)
+    answer(stored, call, None, contracts, with_address(call.query)?)
 }
 
-fn by_ledger_and_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+fn by_ledger_and_contracts(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let (ledgers, contracts) = (call.query.ledgers()?, call.query.contracts()?);
-    answer(store, call, ledgers, contracts, with_address(call.query)?)
+    answer(stored, call, ledgers, contracts, with_address(call.query)?)
 }
 
-fn by_address(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+fn by_address(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let address = Some(params::path_address(call.path.get("address"))?);
     let (ledgers, contracts) = (call.query.ledgers()?, call.query.contracts_if_given()?);
     let topics = TopicFilter { address, ..TopicFilter::default() };
-    answer(store, call, ledgers, contracts.unwrap_or_default(), topics)
-}
-
-/// Begins a list of about this many events.
-fn list(store: &Store, query: &Query<'_>, events: usize) -> Result<json::List, ApiError> {
-    let list = json::List::with_room_for(events);
-    let is_decoded = query.word(DECODED, &[("true", true), ("false", false)])?.unwrap_or(false);
-    Ok(if is_decoded { list.decoding(*store.network().id()) } else { list })
+    answer(stored, call, ledgers, contracts.unwrap_or_default(), topics)
 }
 
 /// Returns the condition of a list that may be limited to an address.
@@ -103,16 +94,18 @@ fn with_address(query: &Query<'_>) -> Result<TopicFilter, ApiError> {
     Ok(TopicFilter { address: query.address(ADDRESS)?, ..TopicFilter::default() })
 }
 
-fn by_transaction(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+fn by_transaction(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path.get("tx_hex"))?;
     let topics = with_address(call.query)?;
-    let mut list = list(store, call.query, TYPICAL_EVENTS)?;
-    store.events_of_transaction(&hash, |event| {
+    let names = stored.names(call)?;
+    let mut list = stored.list(names.as_ref(), TYPICAL_EVENTS);
+    stored.store.events_of_transaction(&hash, |event| {
         if topics.matches(event.topics) {
             list.event(event);
         }
     })?;
-    Ok(Answer::json(list.finish()))
+    let list = list.finish();
+    Ok(Answer { is_complete: are_all_known(names.as_ref())?, ..Answer::json(list) })
 }
 
 /// Returns the conditions of a `/events/by-contract` query. A ledger range takes precedence over
@@ -136,7 +129,7 @@ fn branch(query: &Query<'_>) -> Result<(Option<LedgerRange>, TopicFilter), ApiEr
 }
 
 fn answer(
-    store: &Store,
+    stored: &Stored<'_>,
     call: &ReadCall<'_>,
     ledgers: Option<LedgerRange>,
     contracts: Vec<ContractId>,
@@ -144,19 +137,22 @@ fn answer(
 ) -> Result<Answer, ApiError> {
     let cursor = |query: &Query<'_>| Ok(query.number("cursor", u64::MAX)?.map(EventId));
     let page = page::page(call.query, call.allowance.limits.offset, cursor)?;
-    let mut list = list(store, call.query, page.limit)?;
+    let names = stored.names(call)?;
+    let mut list = stored.list(names.as_ref(), page.limit);
     let mut is_complete = true;
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = EventQuery { ledgers, contracts, topics, page };
         is_complete = allowance::walk(call.allowance, page.skip(), |bounds, may_continue| {
-            let walked = store.events_within(&question, bounds, |event| {
+            let walked = stored.store.events_within(&question, bounds, |event| {
                 list.event(event);
                 may_continue(list.len())
             })?;
             Ok((walked.map(|id| id.0), !list.is_empty()))
         })?;
     }
-    Ok(Answer { is_complete, ..Answer::json(list.finish()) })
+    let list = list.finish();
+    is_complete &= are_all_known(names.as_ref())?;
+    Ok(Answer { is_complete, ..Answer::json(list) })
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ mod server;
 mod settings;
 mod status;
 mod status_page;
+mod stored;
 mod streamed_body;
 mod streams;
 mod transactions;

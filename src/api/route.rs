@@ -8,13 +8,14 @@ use super::access::Access;
 use super::answer::Answer;
 use super::call::{AsyncCall, CurrentCall, OwnerCall, ReadCall, StreamCall};
 use super::cors::AllowedHeaders;
-use super::params::Parameters;
+use super::params::{Parameters, Query};
 use super::request_body::LARGEST_BODY;
+use super::stored::{DECODED, Stored};
 use super::streamed_body::StreamedBody;
 use super::streams::context::Streams;
 use super::{ApiError, Deps, error};
 use crate::auth::{Area, Right, Scope};
-use crate::store::Store;
+use crate::executables;
 
 /// A method of a resource.
 pub struct Route {
@@ -100,6 +101,18 @@ impl Route {
         self
     }
 
+    /// Returns the consumers of the feed that must first have processed all ledgers that were stored
+    /// when this request arrived.
+    pub(super) fn waits_for(&self, query: &Query<'_>) -> &'static [&'static str] {
+        let knows = |known: &[&str]| known.contains(&DECODED);
+        match self.parameters {
+            Parameters::Known(known) if knows(known) && query.get(DECODED) == Some("true") => {
+                &[executables::CONSUMER]
+            }
+            _ => self.work.waits_for,
+        }
+    }
+
     /// Returns who may call the route.
     pub fn access(&self) -> Access {
         match self.work.handler {
@@ -166,7 +179,7 @@ pub(super) enum SharedHandler {
 /// Handler that reads the store.
 #[derive(Clone, Copy)]
 pub(super) enum ReadHandler {
-    /// Depends on nothing but the store and the call.
+    /// Depends on nothing but what is stored and the call.
     Store(StoreHandler),
     Deps(DepsHandler),
     /// Reads rows of consumers.
@@ -182,7 +195,7 @@ pub(super) enum PersonalHandler {
 
 type Answered = Result<Answer, ApiError>;
 pub(super) type MemoryHandler = fn(&Deps) -> Answered;
-pub(super) type StoreHandler = fn(&Store, &ReadCall<'_>) -> Answered;
+pub(super) type StoreHandler = fn(&Stored<'_>, &ReadCall<'_>) -> Answered;
 pub(super) type DepsHandler = fn(&Deps, &ReadCall<'_>) -> Answered;
 pub(super) type CurrentHandler = fn(&Deps, &CurrentCall<'_>) -> Answered;
 pub(super) type OwnerHandler = fn(&Deps, &OwnerCall<'_>) -> Answered;

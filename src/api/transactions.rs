@@ -4,6 +4,7 @@ use super::answer::Answer;
 use super::call::ReadCall;
 use super::params::{self, Query};
 use super::route::Route;
+use super::stored::Stored;
 use super::{ApiError, allowance, json, page};
 use crate::domain::{ContractId, LedgerRange, ParseError, TxHash};
 use crate::store::{Store, TransactionPosition, TransactionQuery};
@@ -22,40 +23,41 @@ pub(super) static ROUTES: [Route; 7] = [
 
 const IN_LEDGERS_OF_CONTRACTS: &str = "/rest/txs/by-ledger/contracts";
 
-fn by_ledger(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+fn by_ledger(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let ledgers = call.query.ledgers()?;
-    answer(store, call, ledgers, Vec::new())
+    answer(stored, call, ledgers, Vec::new())
 }
 
-fn by_contract(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+fn by_contract(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path.get("contract_id"))?;
     let ledgers = call.query.ledgers()?;
-    answer(store, call, ledgers, vec![contract])
+    answer(stored, call, ledgers, vec![contract])
 }
 
-fn by_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+fn by_contracts(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let contracts = call.query.contracts()?;
-    answer(store, call, None, contracts)
+    answer(stored, call, None, contracts)
 }
 
-fn by_ledger_and_contracts(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+fn by_ledger_and_contracts(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let (ledgers, contracts) = (call.query.ledgers()?, call.query.contracts()?);
-    answer(store, call, ledgers, contracts)
+    answer(stored, call, ledgers, contracts)
 }
 
-fn by_hash(store: &Store, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+fn by_hash(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path.get("tx_hex"))?;
     let mut list = json::List::with_room_for(1);
-    store.transaction(&hash, |transaction| list.transaction(transaction))?;
+    stored.store.transaction(&hash, |transaction| list.transaction(transaction))?;
     Ok(Answer::json(list.finish()))
 }
 
 fn answer(
-    store: &Store,
+    stored: &Stored<'_>,
     call: &ReadCall<'_>,
     ledgers: Option<LedgerRange>,
     contracts: Vec<ContractId>,
 ) -> Result<Answer, ApiError> {
+    let store = stored.store;
     let page = page::page(call.query, call.allowance.limits.offset, |query| cursor(store, query))?;
     let mut list = json::List::with_room_for(page.limit);
     let mut is_complete = true;

@@ -45,6 +45,14 @@ impl Interface {
         Self::from_entries(read::module(code, origin)?)
     }
 
+    /// Reads the interface in the joined sections of a module ([`super::sections`]).
+    ///
+    /// # Errors
+    /// [`ReadError`] when the sections are cut, or exceed a limit.
+    pub fn from_sections(sections: &[u8]) -> Result<Self, ReadError> {
+        Self::from_entries(read::entries(sections)?)
+    }
+
     /// Reads an interface from JSON as the network's command line prints it: an array of entries,
     /// in which a type stands under `type` or `type_`.
     ///

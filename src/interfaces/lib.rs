@@ -20,6 +20,8 @@ pub use declaration::{Matched, Parameter, Rest, declaration, declaration_counted
 pub use fits::Steps;
 pub use interface::Interface;
 pub use plain::{Params, Plain, PlainRest};
-pub use read::{DEEPEST_TYPE, MOST_EVENTS, MOST_PARAMETERS, MOST_TYPES, Origin, ReadError};
+pub use read::{
+    DEEPEST_TYPE, MOST_EVENTS, MOST_PARAMETERS, MOST_TYPES, Origin, ReadError, sections,
+};
 pub use typed::{Typed, TypedXdr};
 pub use types::{Definition, Fields, Types, Union};

@@ -80,6 +80,19 @@ pub(crate) fn module(code: &[u8], origin: Origin) -> Result<Vec<ScSpecEntry>, Re
     if origin == Origin::Supplied {
         at_most(code.len(), LARGEST_SUPPLIED)?;
     }
+    entries(&joined_sections(code, origin)?)
+}
+
+/// Returns the sections that hold the interface of a module of the ledger, joined in their order, for
+/// [`super::Interface::from_sections`].
+///
+/// # Errors
+/// [`ReadError`] when the code is cut or no module, or has no interface or one that is too large.
+pub fn sections(code: &[u8]) -> Result<Vec<u8>, ReadError> {
+    joined_sections(code, Origin::Chain)
+}
+
+fn joined_sections(code: &[u8], origin: Origin) -> Result<Vec<u8>, ReadError> {
     let unreadable =
         |error: wasmparser::Error| ReadError::Module(shortened(&error.to_string(), LONGEST_REASON));
     let (mut joined, mut found) = (Vec::new(), false);
@@ -98,11 +111,13 @@ pub(crate) fn module(code: &[u8], origin: Origin) -> Result<Vec<ScSpecEntry>, Re
             _ => {}
         }
     }
-    if !found {
-        return Err(ReadError::NoSection);
-    }
-    let limits = Limits { depth: DEEPEST_XDR, len: joined.len() };
-    let mut reader = Limited::new(joined.as_slice(), limits);
+    if found { Ok(joined) } else { Err(ReadError::NoSection) }
+}
+
+/// Decodes the entries in joined sections.
+pub(crate) fn entries(sections: &[u8]) -> Result<Vec<ScSpecEntry>, ReadError> {
+    let limits = Limits { depth: DEEPEST_XDR, len: sections.len() };
+    let mut reader = Limited::new(sections, limits);
     let entries = ScSpecEntry::read_xdr_iter(&mut reader).collect::<Result<Vec<_>, _>>();
     entries.map_err(|error| match error {
         stellar_xdr::Error::DepthLimitExceeded => ReadError::TooDeep,

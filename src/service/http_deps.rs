@@ -23,7 +23,7 @@ pub(super) async fn of(
     address: SocketAddr,
     contract_sizes: watch::Receiver<Option<Arc<ContractSizes>>>,
 ) -> Result<Deps, ServiceError> {
-    let Service { node, programs, webhooks, sandbox, running } = service;
+    let Service { node, programs, interfaces, webhooks, sandbox, running } = service;
     Ok(Deps {
         store: Arc::clone(node.store()),
         tokens,
@@ -32,6 +32,7 @@ pub(super) async fn of(
         settings: ApiSettings { indexed_as: node::indexed_as(config), ..http_settings::of(config) },
         clock: Arc::new(unix_now),
         programs: Arc::clone(programs),
+        interfaces: Arc::clone(&interfaces.interfaces),
         rpc: rpc::start(node, config, sandbox.clone(), running.as_ref(), address).await?,
         friendbot: sandbox.clone().map(|sandbox| sandbox as Arc<dyn Friendbot>),
         webhooks: Arc::clone(&webhooks.management),

@@ -15,6 +15,7 @@ mod following;
 mod http_deps;
 mod http_settings;
 mod ingest;
+mod interfaces;
 mod keys;
 mod lag_history;
 mod ledger_entries;

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
+use super::interfaces::RunningInterfaces;
 use super::pruning::RETENTION;
 use super::running_core::RunningCore;
 use super::tasks::Tasks;
 use super::webhooks::RunningWebhooks;
-use super::{Node, RunningSandbox, ServiceError, lag_history, pruning, running_programs, webhooks};
+use super::{
+    Node, RunningSandbox, ServiceError, interfaces, lag_history, pruning, running_programs,
+    webhooks,
+};
 use crate::config::Config;
 use crate::programs::Programs;
 
@@ -23,6 +27,7 @@ pub struct Service {
     pub(super) node: Arc<Node>,
     /// Indexing programs, which run on ledgers as they are stored.
     pub programs: Arc<Programs>,
+    pub(super) interfaces: RunningInterfaces,
     pub(super) webhooks: RunningWebhooks,
     pub(super) sandbox: Option<Arc<RunningSandbox>>,
     /// The stellar-core that is followed, if one is.
@@ -49,11 +54,15 @@ impl Service {
         running: Option<RunningCore>,
         stop: watch::Receiver<bool>,
     ) -> Result<Self, ServiceError> {
-        let programs = {
+        let (programs, interfaces) = {
             let core = running.clone().unwrap_or_default();
             let (node, config) = (Arc::clone(&node), config.clone());
             let runtime = tokio::runtime::Handle::current();
-            let start = move || running_programs::start(&node, &config, &core, runtime, stop);
+            let start = move || {
+                let upstream = running_programs::upstream(&node, &config, &core, runtime, stop)?;
+                let programs = running_programs::start(&node, &config, upstream.clone())?;
+                Ok::<_, ServiceError>((programs, interfaces::start(&node, upstream)?))
+            };
             spawn_blocking(start).await.map_err(ServiceError::Start)??
         };
         let webhooks = {
@@ -61,7 +70,7 @@ impl Service {
             let start = move || webhooks::start(&node, &config);
             spawn_blocking(start).await.map_err(ServiceError::Start)??
         };
-        Ok(Self { node, programs, webhooks, sandbox: None, running })
+        Ok(Self { node, programs, interfaces, webhooks, sandbox: None, running })
     }
 
     /// Starts the tasks that keep data of a bounded size and record the lag.
@@ -82,7 +91,10 @@ impl Service {
 
     /// Stops the threads of webhooks and programs after their current work.
     pub(super) async fn stop(self) {
-        let Self { programs, webhooks, .. } = self;
+        let Self { programs, mut interfaces, webhooks, .. } = self;
+        if spawn_blocking(move || interfaces.stop()).await.is_err() {
+            tracing::error!("the reader of interfaces did not stop cleanly");
+        }
         // Deliveries whose outcome is not recorded by then are repeated after the next start.
         let mut delivering = webhooks.delivering;
         if spawn_blocking(move || delivering.stop()).await.is_err() {

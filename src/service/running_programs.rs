@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::running_core::RunningCore;
-use super::sources::SourcesError;
 use super::stop::stopped;
 use super::{Node, ServiceError, UpstreamEntries, node as data, sources, unix_now_ms};
 use crate::auth;
@@ -33,17 +32,14 @@ const PRUNE_RECORDS_EVERY: Duration = Duration::from_secs(600);
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Opens the programs of a data directory and begins to run them. Ledger entries are requested from
-/// the upstream server, which may be the `running` stellar-core, on `runtime`, until `stop` turns
-/// true.
+/// `upstream`.
 ///
 /// # Errors
-/// [`ServiceError::Programs`], [`ServiceError::Auth`], [`ServiceError::Entries`]
+/// [`ServiceError::Programs`], [`ServiceError::Auth`]
 pub(super) fn start(
     node: &Arc<Node>,
     config: &Config,
-    running: &RunningCore,
-    runtime: Handle,
-    stop: watch::Receiver<bool>,
+    upstream: Option<Arc<dyn Upstream + Send + Sync>>,
 ) -> Result<Arc<Programs>, ServiceError> {
     let store = Arc::clone(node.store());
     let own = PathBuf::from(OWN_PROGRAM);
@@ -56,7 +52,6 @@ pub(super) fn start(
         timeouts: Timeouts::default(),
     });
     let tables = tables.map_err(ProgramError::from)?;
-    let upstream = upstream(node, config, running, runtime, stop).map_err(ServiceError::Entries)?;
     let programs = Arc::new(Programs::start(ProgramDeps {
         store,
         tables: tables.clone(),
@@ -105,16 +100,21 @@ fn report_confinement(tables: &Tables, allow_unconfined: bool, health: &Health) 
     health.up_with(QUERIES, detail);
 }
 
-/// Returns the server that is asked for ledger entries that the store cannot determine.
-fn upstream(
+/// Returns the server that is asked for ledger entries that the store cannot determine, which may be
+/// the `running` stellar-core. It is asked on `runtime`, until `stop` turns true.
+///
+/// # Errors
+/// [`ServiceError::Entries`]
+pub(super) fn upstream(
     node: &Node,
     config: &Config,
     running: &RunningCore,
     runtime: Handle,
     stop: watch::Receiver<bool>,
-) -> Result<Option<Arc<dyn Upstream + Send + Sync>>, SourcesError> {
+) -> Result<Option<Arc<dyn Upstream + Send + Sync>>, ServiceError> {
     let network = node.store().network();
-    let server = sources::entries_server(config, network, running)?;
+    let server =
+        sources::entries_server(config, network, running).map_err(ServiceError::Entries)?;
     let Some(server) = server else { return Ok(None) };
     Ok(Some(Arc::new(UpstreamEntries::new(server, runtime, stop))))
 }

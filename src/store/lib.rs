@@ -49,6 +49,9 @@ pub use read::query::{
     Bounds, EventQuery, Interrupted, QueryCost, TopicFilter, TransactionQuery, WalkOutcome,
 };
 pub use read::status::{StoreEnds, StoreStatus};
+pub use state::consumers::row_access::{
+    RowFlow, Rows, RowsMut, malformed_row, read_row, scan_rows,
+};
 pub use state::consumers::rows::{ConsumerEffects, ConsumerView, RowBounds};
 pub use state::consumers::spec::{
     ConsumerKind, ConsumerSpec, ConsumerStatus, Needs, RebuildProgress, StartPosition,

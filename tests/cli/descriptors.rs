@@ -13,7 +13,8 @@ fn too_few_descriptors_are_not_taken_for_damage() {
     run(at, &["import", "--data-dir", "d", "--network", "local", &lake.text()]).succeeded();
     let binary = env!("CARGO_BIN_EXE_orrery");
     let mut advised = 0;
-    for limit in (16..=120).step_by(8) {
+    // The database of a few ledgers needs few files, in some runs fewer than 16.
+    for limit in (6..16).chain((16..=120).step_by(8)) {
         let issue = "token issue --data-dir d --sub a";
         let script = format!("ulimit -n {limit} && exec {binary} {issue}");
         let ran: Ran =

@@ -343,6 +343,7 @@ impl Transaction {
                 false => Vec::new(),
             },
             restored_entries: Vec::new(),
+            has_new_contract: false,
             operation_events: 0..0,
         }
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use orrery::api::{self, ApiError, ApiSettings, Deps};
 use orrery::auth::{IssueRequest, Tokens};
+use orrery::executables::{ExecutableIndex, Interfaces};
 use orrery::programs::{self, ProgramDeps, Programs, storage};
 use orrery::rpc::{self, Rpc};
 use orrery::webhooks::manage::{WebhookDeps, Webhooks};
@@ -15,7 +16,7 @@ use orrery::webhooks::target::{Policy, Sender, Timeouts as AttemptTimeouts, syst
 use orrery_ledger::domain::Network;
 use orrery_runtime::budget::Usage;
 use orrery_runtime::observe::health::Health;
-use orrery_store::Store;
+use orrery_store::{Extensions, Store};
 use orrery_tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -45,7 +46,9 @@ impl TempStore {
 }
 
 fn open(directory: &Path, network: Option<&Network>) -> Arc<Store> {
-    Arc::new(Store::open_with(directory, network, storage::extensions()).unwrap())
+    let extensions = Extensions::for_consumers(&[Arc::new(ExecutableIndex)]);
+    let extensions = extensions.with_kind(storage::KIND);
+    Arc::new(Store::open_with(directory, network, extensions).unwrap())
 }
 
 /// Dependencies of a server on a store: no program or webhook is registered, the metrics text is
@@ -89,6 +92,7 @@ fn idle_deps(store: &TempStore) -> Deps {
         },
         clock: Arc::new(now),
         programs: Arc::new(programs.unwrap()),
+        interfaces: Arc::new(Interfaces::new(Arc::clone(&store.store), None)),
         rpc: Arc::new(Rpc::new(Arc::clone(&store.store), rpc::Settings::default(), Arc::new(now))),
         friendbot: None,
         webhooks: Arc::new(webhooks),
@@ -119,6 +123,7 @@ impl Server {
 
     /// Serves a store; `adjust` changes the dependencies and settings of the server.
     pub fn start_with(store: &TempStore, adjust: impl FnOnce(&mut Deps)) -> Self {
+        while store.store.step(&ExecutableIndex).unwrap() {}
         let mut deps = idle_deps(store);
         let (tokens, health) = (Arc::clone(&deps.tokens), Arc::clone(&deps.health));
         let token = tokens.issue(&IssueRequest::for_owner("tests")).unwrap().token;

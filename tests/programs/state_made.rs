@@ -103,6 +103,7 @@ impl World {
                 changed_entries(meta).unwrap()
             },
             restored_entries: Vec::new(),
+            has_new_contract: false,
             operation_events: 0..0,
         });
         let header = HeaderView {

@@ -19,6 +19,7 @@ use crate::api::reading::Reading;
 use crate::api::route::{
     AsyncHandler, Class, OwnerHandler, PersonalHandler, ReadHandler, SharedHandler, StreamHandler,
 };
+use crate::api::stored::Stored;
 use crate::api::streamed_body::StreamedBody;
 use crate::domain::LedgerSeq;
 
@@ -97,7 +98,9 @@ fn answer_read(
     let allowance = &Allowance::new(&deps.settings.scan, &head.client, share);
     let call = ReadCall { path, query, allowance };
     let answer = || match handler {
-        ReadHandler::Store(handler) => handler(&deps.store, &call),
+        ReadHandler::Store(handler) => {
+            handler(&Stored { store: &deps.store, interfaces: &deps.interfaces }, &call)
+        }
         ReadHandler::Deps(handler) => handler(deps, &call),
         ReadHandler::Current(handler) => {
             let call = CurrentCall { path, query, allowance, as_of };

@@ -126,7 +126,7 @@ impl Gate {
             let key = CacheKey { path: path.path, query: head.query.as_str(), wants_gzip };
             cache.entry(key, deps.store.generation())
         });
-        let as_of = consumer_wait.wait_until_current(deps, route.work.waits_for).await?;
+        let as_of = consumer_wait.wait_until_current(deps, route.waits_for(query)).await?;
         if let Some(answer) = entry.as_ref().and_then(|entry| entry.get()) {
             let length = answer.body.len() as u64;
             shares.take_bytes(budgets, &request.identity, length)?;

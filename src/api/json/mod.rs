@@ -16,6 +16,7 @@ use base64::engine::general_purpose::PAD;
 
 use crate::decode::EventType;
 use crate::domain::{CloseTime, ContractId, NetworkId};
+use crate::executables::InterfaceReader;
 use crate::store::{EventRecord, TransactionRecord};
 
 /// Names of the fields for individual topics.
@@ -44,10 +45,11 @@ const NO_TOPIC_LEN: usize = ",\"topic1\":null".len();
 static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 
 /// A JSON array of events or transactions under construction.
-pub struct List {
+pub struct List<'n> {
     out: Vec<u8>,
-    /// The network of events that get the member `decoded`; `None` when they do not.
-    decoding: Option<NetworkId>,
+    /// The network of events that get the member `decoded`, and the interfaces of their contracts;
+    /// `None` when they do not get it.
+    decoding: Option<(NetworkId, &'n InterfaceReader<'n>)>,
     /// Cached text of the last close time. Neighbouring events share their ledger and often
     /// transaction, contract and some topics, so the text of each is cached here and in the next
     /// fields.
@@ -71,7 +73,7 @@ struct CachedTopic {
 /// Typical size of an element, in bytes, used to size the buffer without reallocation.
 const TYPICAL_ELEMENT_BYTES: usize = 700;
 
-impl List {
+impl<'n> List<'n> {
     /// Begins an array with room for about `elements` typical elements.
     pub fn with_room_for(elements: usize) -> Self {
         let mut out = Vec::with_capacity(TYPICAL_ELEMENT_BYTES * elements.max(1));
@@ -81,8 +83,8 @@ impl List {
     }
 
     /// Adds the member `decoded` to all events, which are those of this network.
-    pub fn decoding(self, network: NetworkId) -> Self {
-        Self { decoding: Some(network), ..self }
+    pub(super) fn decoding(self, network: NetworkId, names: &'n InterfaceReader<'n>) -> Self {
+        Self { decoding: Some((network, names)), ..self }
     }
 
     /// Number of bytes written so far.
@@ -165,9 +167,9 @@ impl List {
             self.raw(",\"topics\":");
             self.array(event.topics, |list, topic| list.base64(topic));
         }
-        if let Some(network) = &self.decoding {
+        if let Some((network, names)) = &self.decoding {
             self.out.extend_from_slice(b",\"decoded\":");
-            decoded::write(event, network, &mut self.out);
+            decoded::write(event, network, names, &mut self.out);
         }
         self.raw("}");
     }

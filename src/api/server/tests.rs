@@ -21,6 +21,7 @@ use super::super::route::{Route, Work};
 use super::*;
 use crate::auth::{Area, IssueRequest, Right, Scope, Tokens};
 use crate::domain::Network;
+use crate::executables::Interfaces;
 use crate::net::http::{Timeouts, local_client};
 use crate::net::reqwest;
 use crate::programs::{self, ProgramDeps, Programs, storage};
@@ -180,8 +181,10 @@ impl Serving {
             clock: Arc::new(now),
         });
         let rpc = Rpc::new(Arc::clone(&store), rpc::Settings::default(), Arc::new(now));
+        let interfaces = Arc::new(Interfaces::new(Arc::clone(&store), None));
         let deps = Deps {
             store,
+            interfaces,
             tokens: Arc::new(tokens),
             health: Arc::default(),
             network,

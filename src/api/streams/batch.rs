@@ -35,7 +35,7 @@ struct Event {
 /// A batch under construction.
 pub(super) struct BatchBuilder {
     batch: Batch,
-    list: json::List,
+    list: json::List<'static>,
 }
 
 impl BatchBuilder {

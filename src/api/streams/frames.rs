@@ -14,7 +14,7 @@ pub(super) fn beginning(position: u64) -> String {
 }
 
 /// Appends an event, with the record that the event routes return.
-pub(super) fn event(list: &mut json::List, event: &EventRecord<'_>) {
+pub(super) fn event(list: &mut json::List<'_>, event: &EventRecord<'_>) {
     list.text(format_args!("id: {}\ndata: ", event.id));
     list.event_without_separator(event);
     list.text(format_args!("\n\n"));

@@ -95,9 +95,15 @@ pub struct ChangedEntries<'a> {
     /// All of them, in the order of the metadata.
     all: Vec<EntryKey<'a>>,
     restored: Vec<EntryKey<'a>>,
+    has_new_contract: bool,
 }
 
 impl<'a> ChangedEntries<'a> {
+    /// Whether the instance of a contract was created.
+    pub fn has_new_contract(&self) -> bool {
+        self.has_new_contract
+    }
+
     /// Returns all entries, sorted, without repeats, and the restored ones among them, in the order
     /// of the metadata.
     pub fn sorted(mut self) -> (Vec<EntryKey<'a>>, Vec<EntryKey<'a>>) {
@@ -116,8 +122,10 @@ impl<'a> Visit<'a> for ChangedEntries<'a> {
             if kind != ChangeKind::State {
                 self.all.push(key);
             }
-            if kind == ChangeKind::Restored {
-                self.restored.push(key);
+            match kind {
+                ChangeKind::Restored => self.restored.push(key),
+                ChangeKind::Created => self.has_new_contract |= key.instance_of().is_some(),
+                ChangeKind::Updated | ChangeKind::Removed | ChangeKind::State => {}
             }
         }
         Ok(())

@@ -1,6 +1,10 @@
 //! Keys of the ledger entries that a contract can read.
 
 use super::xdr::{self, Cursor, Depth, LedgerEntryType, Xdr, XdrError};
+use crate::domain::ContractId;
+
+/// `SC_ADDRESS_TYPE_CONTRACT`, the beginning of the key of a contract's data.
+const CONTRACT: [u8; 4] = [0, 0, 0, 1];
 
 /// Kinds of entries that a contract can read, and the entries that hold the time to live of others.
 /// The numbers are those of `LedgerEntryType`.
@@ -47,6 +51,30 @@ impl<'a> EntryKey<'a> {
     pub fn from_ledger_key(xdr: &'a [u8]) -> Option<Self> {
         let (kind, body) = xdr.split_first_chunk()?;
         Some(Self { kind: EntryKind::of(i32::from_be_bytes(*kind))?, body })
+    }
+
+    /// Returns the contract to which data belongs; `None` for other entries.
+    pub fn contract(&self) -> Option<ContractId> {
+        let body = self.body.strip_prefix(&CONTRACT);
+        let body = body.filter(|_| self.kind == EntryKind::ContractData)?;
+        body.first_chunk().map(|contract| ContractId(*contract))
+    }
+
+    /// Returns the contract whose instance entry this is; `None` for other entries.
+    pub fn instance_of(&self) -> Option<ContractId> {
+        // `SCV_LEDGER_KEY_CONTRACT_INSTANCE` and `PERSISTENT`.
+        const END: [u8; 8] = [0, 0, 0, 20, 0, 0, 0, 1];
+        let is_instance = self.body.len() == CONTRACT.len() + size_of::<ContractId>() + END.len()
+            && self.body.ends_with(&END);
+        self.contract().filter(|_| is_instance)
+    }
+
+    /// Whether this is an entry that names the code of the contracts that refer to it (CAP-85).
+    pub fn is_executable_tag(&self) -> bool {
+        // `SCV_EXECUTABLE_TAG`.
+        const TAG: [u8; 4] = [0, 0, 0, 22];
+        let key = self.body.get(CONTRACT.len() + size_of::<ContractId>()..);
+        self.contract().is_some() && key.is_some_and(|key| key.starts_with(&TAG))
     }
 
     /// Returns the first four bytes of the XDR `LedgerKey`; [`Self::body`] follows them.

@@ -3,7 +3,6 @@
 
 use crate::domain::{ContractId, LedgerSeq, RpcEventId, TxHash};
 
-use super::changes::ChangedEntries;
 use super::envelope::Envelope;
 use super::error::DecodeError;
 use super::events::{Events, application_order};
@@ -35,8 +34,9 @@ pub fn ledger_view<'a>(
     let mut transactions = Vec::with_capacity(results.len());
     for (index, (applied, envelope)) in results.into_iter().zip(envelopes).enumerate() {
         let operation_events = applied.events.events;
-        let (changed_entries, restored_entries) =
-            applied.changed.map(ChangedEntries::sorted).unwrap_or_default();
+        let changed = applied.changed.unwrap_or_default();
+        let has_new_contract = changed.has_new_contract();
+        let (changed_entries, restored_entries) = changed.sorted();
         let emitted = &events.of_transactions[operation_events.clone()];
         transactions.push(TransactionView {
             application_order: application_order(index),
@@ -53,6 +53,7 @@ pub fn ledger_view<'a>(
             contracts: envelope.contracts.map(|named| touched(named, emitted)).unwrap_or_default(),
             changed_entries,
             restored_entries,
+            has_new_contract,
             operation_events: operation_events.start + moved_by..operation_events.end + moved_by,
         });
     }

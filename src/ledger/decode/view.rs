@@ -85,6 +85,8 @@ pub struct TransactionView<'a> {
     /// The changed entries that had been archived or had an expired time to live, and are live
     /// again (CAP-66). In the order of the metadata.
     pub restored_entries: Vec<EntryKey<'a>>,
+    /// Whether the changed entries include a created instance of a contract.
+    pub has_new_contract: bool,
     /// Events of its operations, as indexes into [`LedgerView::events`].
     pub operation_events: Range<usize>,
 }

@@ -99,13 +99,35 @@ pub(super) fn request_evidence(
         Err(UpstreamError::Refused(_)) => return Ok(None),
         answer => answer?,
     };
+    if answer.as_of < ledger {
+        return Err(UpstreamError::Behind(answer.as_of, ledger).into());
+    }
+    let answers = store_answers(store, keys, answer)?;
+    Ok(answers.into_iter().next().and_then(|(_, known)| evidence(known, ledger)))
+}
+
+/// Requests entries from the server, and stores the answers. Blocks for up to about `timeout`.
+///
+/// # Errors
+/// When the server does not answer, or its answers are inconsistent; when the store fails.
+pub fn look_up_and_store(
+    upstream: &dyn Upstream,
+    store: &Store,
+    keys: &[LedgerKey],
+    timeout: Duration,
+) -> Result<(), StateError> {
+    store_answers(store, keys, upstream.look_up(keys, timeout)?).map(drop)
+}
+
+fn store_answers(
+    store: &Store,
+    keys: &[LedgerKey],
+    answer: UpstreamAnswer,
+) -> Result<Vec<(Vec<u8>, KnownEntry)>, StateError> {
     if answer.entries.len() != keys.len() {
         let (asked, got) = (keys.len(), answer.entries.len());
         let what = format!("the server was asked for {asked} ledger entries and returned {got}");
         return Err(UpstreamError::Inconsistent(what).into());
-    }
-    if answer.as_of < ledger {
-        return Err(UpstreamError::Behind(answer.as_of, ledger).into());
     }
     let mut answers = Vec::with_capacity(keys.len());
     for (key, found) in keys.iter().zip(answer.entries) {
@@ -129,7 +151,7 @@ pub(super) fn request_evidence(
         answers.push((xdr(key)?, known));
     }
     store.put_known_entries(&answers).map_err(StateError::store)?;
-    Ok(answers.into_iter().next().and_then(|(_, known)| evidence(known, ledger)))
+    Ok(answers)
 }
 
 pub(super) fn xdr(value: &impl WriteXdr) -> Result<Vec<u8>, StateError> {

@@ -6,6 +6,7 @@ use crate::accounts::AccountConsumer;
 use crate::accounts::evictions::Evictions;
 use crate::accounts::passkey::PasskeyWallets;
 use crate::accounts::smart::SmartAccounts;
+use crate::executables::ExecutableIndex;
 use crate::rpc::TransactionHashes;
 use crate::service::unix_now_ms;
 use crate::store::LedgerConsumer;
@@ -20,5 +21,6 @@ pub(in crate::service) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn Le
         Arc::new(AccountConsumer(PasskeyWallets)),
         Arc::new(Evictions),
         Arc::new(TransactionHashes),
+        Arc::new(ExecutableIndex),
     ]
 }

@@ -38,6 +38,7 @@ pub struct Transaction {
     pub contracts: Vec<ContractId>,
     pub changed_entries: Vec<Vec<u8>>,
     pub restored_entries: Vec<Vec<u8>>,
+    pub has_new_contract: bool,
     pub operation_events: Range<usize>,
 }
 
@@ -81,6 +82,7 @@ impl From<&LedgerView<'_>> for Ledger {
             contracts: one.contracts.clone(),
             changed_entries: one.changed_entries.iter().map(EntryKey::to_ledger_key).collect(),
             restored_entries: one.restored_entries.iter().map(EntryKey::to_ledger_key).collect(),
+            has_new_contract: one.has_new_contract,
             operation_events: one.operation_events.clone(),
         });
         let events = view.events.iter().map(|event| Event {

@@ -376,6 +376,7 @@ fn transaction(
         contracts,
         changed_entries: changed_entries(&changes)?,
         restored_entries: restored_entries(&changes)?,
+        has_new_contract: changes.iter().any(creates_contract),
         operation_events,
     })
 }
@@ -392,6 +393,20 @@ fn changes(meta: &x::TransactionMeta) -> Vec<x::LedgerEntryChange> {
             v4.operations.iter().flat_map(|one| one.changes.to_vec()).collect()
         }
     }
+}
+
+/// Whether a change creates the instance of a contract.
+fn creates_contract(change: &x::LedgerEntryChange) -> bool {
+    matches!(
+        change,
+        x::LedgerEntryChange::Created(x::LedgerEntry {
+            data: x::LedgerEntryData::ContractData(x::ContractDataEntry {
+                key: x::ScVal::LedgerKeyContractInstance,
+                ..
+            }),
+            ..
+        })
+    )
 }
 
 /// Keys of the entries that operations changed and that a contract can read, sorted.

@@ -1,0 +1,67 @@
+//! The declaration of a stored event, by the interfaces that its contract had.
+
+use stellar_xdr::{Limits, ReadXdr, ScVal};
+
+use super::interfaces::{InterfaceReader, Tried};
+use crate::decode::EventType;
+use crate::domain::{ContractId, NetworkId};
+use crate::interfaces::{Interface, Matched, declaration, is_asset_contract};
+use crate::store::{EventRecord, TransactionPosition};
+
+/// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
+/// than the events of a transaction may have.
+const LIMITS: Limits = Limits { depth: 500, len: 4 << 20 };
+
+/// The values of an event of a contract, with the interfaces that may declare it.
+#[derive(Debug)]
+pub struct DeclaredEvent {
+    topics: Vec<ScVal>,
+    data: ScVal,
+    tried: Vec<Tried>,
+}
+
+impl DeclaredEvent {
+    /// Reads the values of an event on this network; `None` for a system event, and for one whose
+    /// contract has no known interface.
+    pub fn of(
+        event: &EventRecord<'_>,
+        network: &NetworkId,
+        names: &InterfaceReader<'_>,
+    ) -> Option<Self> {
+        let contract = ContractId(*event.contract?);
+        if event.event_type != EventType::Contract {
+            return None;
+        }
+        let application_order = event.application_order;
+        let at = TransactionPosition { ledger: event.ledger, application_order };
+        let may_be_asset = event.topics.last().is_some_and(|topic| is_string(topic));
+        let mut tried = Vec::new();
+        if !may_be_asset {
+            tried = names.tried(&contract, at);
+            if tried.is_empty() {
+                return None;
+            }
+        }
+        let value = |xdr: &&[u8]| ScVal::from_xdr(xdr, LIMITS).ok();
+        let topics = event.topics.iter().map(value).collect::<Option<Vec<_>>>()?;
+        let data = value(&event.data)?;
+        if may_be_asset {
+            tried = match is_asset_contract(&topics, network, &contract) {
+                true => vec![Tried::Asset],
+                false => names.tried(&contract, at),
+            };
+        }
+        (!tried.is_empty()).then_some(Self { topics, data, tried })
+    }
+
+    /// Returns the event's declaration with its parameters; `None` when it fits none.
+    pub fn matched(&self) -> Option<Matched<'_>> {
+        let interfaces: Vec<&Interface> = self.tried.iter().map(Tried::interface).collect();
+        declaration(&interfaces, &self.topics, &self.data)
+    }
+}
+
+/// Whether this is the XDR of a string, as which an asset's events name the asset.
+fn is_string(topic: &[u8]) -> bool {
+    topic.starts_with(&[0, 0, 0, 14])
+}

@@ -1,0 +1,225 @@
+//! What a contract ran before and after a transaction: exactly, or not known.
+//!
+//! What a change left holds until the next change, if no ledger in between is missing; what a change
+//! found held since the ledger that last modified the entry, and before that as far back as no ledger
+//! is missing. Another server's answer holds for the ledgers that it says.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use super::consumer::CONSUMER;
+use super::rows::{self, Change};
+use super::value::{self, Before, Executable, id_of, instance_key, owner_of};
+use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
+use crate::store::{ConsumerView, KnownEntry, RowBounds, Store, StoreError, TransactionPosition};
+
+/// Maximum number of contracts whose last answer a lookup keeps.
+const MAX_CACHED: usize = 1024;
+
+/// The side of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Just before it.
+    Before,
+    /// Just after it.
+    After,
+}
+
+/// What a contract ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ran {
+    /// The module with this hash.
+    Code(Hash32),
+    /// The contract of an asset.
+    Asset,
+    /// Nothing, or nothing that has an interface.
+    Nothing,
+    /// It is not known. The entry with this XDR `LedgerKey` would say.
+    Unknown(Vec<u8>),
+}
+
+/// Lookups on a snapshot of the index.
+pub struct Lookup<'s> {
+    store: &'s Store,
+    view: ConsumerView<'s>,
+    /// The last answer about each entry.
+    answers: RefCell<HashMap<[u8; 32], Answer>>,
+}
+
+/// What an entry held between two changes.
+#[derive(Debug, Clone)]
+struct Answer {
+    /// The changes around; what the answer says holds at no other side of them.
+    after: Option<TransactionPosition>,
+    before: Option<TransactionPosition>,
+    /// Ledgers for which it is known.
+    ledgers: LedgerRange,
+    /// The value; `None` when there was no entry.
+    value: Option<Executable>,
+}
+
+impl<'s> Lookup<'s> {
+    /// Takes a snapshot, of which no more is read than `bounds` allow.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the index does not exist here, or the database fails.
+    pub fn new(store: &'s Store, bounds: RowBounds<'s>) -> Result<Self, StoreError> {
+        let view = store.consumer_view(CONSUMER, bounds)?;
+        Ok(Self { store, view, answers: RefCell::default() })
+    }
+
+    /// Returns the snapshot.
+    pub fn view(&self) -> &ConsumerView<'s> {
+        &self.view
+    }
+
+    /// Returns what a contract ran at one side of a transaction.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails, or a row is malformed.
+    pub fn ran(
+        &self,
+        contract: &ContractId,
+        at: TransactionPosition,
+        side: Side,
+    ) -> Result<Ran, StoreError> {
+        let Some(instance) = instance_key(contract) else { return Ok(Ran::Nothing) };
+        let named = match self.held(contract, &instance, at, side)? {
+            None => return Ok(Ran::Unknown(instance)),
+            Some(Some(Executable::Reference(key))) => key,
+            Some(other) => return Ok(ran(other)),
+        };
+        let Some(owner) = owner_of(&named) else { return Ok(Ran::Nothing) };
+        Ok(match self.held(&owner, &named, at, side)? {
+            None => Ran::Unknown(named),
+            Some(target) => ran(target),
+        })
+    }
+
+    /// Returns what an entry held at one side of a transaction, where `Some(None)` means that there
+    /// was no such entry; `None` when it is not known.
+    fn held(
+        &self,
+        owner: &ContractId,
+        ledger_key: &[u8],
+        at: TransactionPosition,
+        side: Side,
+    ) -> Result<Option<Option<Executable>>, StoreError> {
+        let id = id_of(ledger_key);
+        if let Some(answer) = self.answers.borrow().get(&id).filter(|it| it.holds_at(at)) {
+            return Ok(Some(answer.value.clone()));
+        }
+        let last = rows::at_or_before(&self.view, &id, at)?;
+        if let Some((_, change)) = last.as_ref().filter(|(changed, _)| *changed == at) {
+            match (side, &change.before) {
+                (Side::After, _) => return Ok(Some(change.after.clone())),
+                (Side::Before, Before::Absent) => return Ok(Some(None)),
+                (Side::Before, Before::Held { executable, .. }) => {
+                    return Ok(Some(Some(executable.clone())));
+                }
+                // The change before it may say it.
+                (Side::Before, Before::Unknown) => {}
+            }
+        }
+        let last = match last.filter(|(changed, _)| *changed < at) {
+            None => rows::at_or_before(&self.view, &id, just_before(at))?,
+            last => last,
+        };
+        let next = rows::after(&self.view, &id, at)?;
+        let is_complete = |first, last| {
+            let ledgers = LedgerRange { first, last };
+            self.store.is_complete_for(CONSUMER, owner, ledgers).then_some(ledgers)
+        };
+        let found = from_last(last.as_ref(), at, is_complete)
+            .or_else(|| from_next(next.as_ref(), at, is_complete));
+        let found = match found {
+            Some(found) => Some(found),
+            None => self.answered(ledger_key, at)?,
+        };
+        let Some((ledgers, value)) = found else { return Ok(None) };
+        let (after, before) = (last.map(|(at, _)| at), next.map(|(at, _)| at));
+        let answer = Answer { after, before, ledgers, value: value.clone() };
+        let mut answers = self.answers.borrow_mut();
+        if answers.len() >= MAX_CACHED {
+            answers.clear();
+        }
+        answers.insert(id, answer);
+        Ok(Some(value))
+    }
+
+    /// Returns what other servers' answers say about an entry in a ledger.
+    fn answered(
+        &self,
+        ledger_key: &[u8],
+        at: TransactionPosition,
+    ) -> Result<Option<(LedgerRange, Option<Executable>)>, StoreError> {
+        let answers = self.store.known_entries(ledger_key)?;
+        Ok(answers.into_iter().find_map(|KnownEntry { from, to, entry, .. }| {
+            // In the ledger `from` itself, the entry was changed by one of the transactions.
+            let since = from.next()?;
+            let held = value::entry(&entry?).as_ref().and_then(Executable::in_entry)?;
+            let ledgers = LedgerRange { first: since, last: to };
+            (since <= at.ledger && at.ledger <= to).then_some((ledgers, Some(held)))
+        }))
+    }
+}
+
+impl Answer {
+    fn holds_at(&self, at: TransactionPosition) -> bool {
+        self.ledgers.contains(at.ledger)
+            && self.after.is_none_or(|after| after < at)
+            && self.before.is_none_or(|before| at < before)
+    }
+}
+
+/// Returns the position that precedes all others that are before this one.
+fn just_before(at: TransactionPosition) -> TransactionPosition {
+    match at.application_order.checked_sub(1) {
+        Some(application_order) => TransactionPosition { application_order, ..at },
+        None => {
+            let ledger = at.ledger.previous().unwrap_or(at.ledger);
+            TransactionPosition { ledger, application_order: u32::MAX }
+        }
+    }
+}
+
+type Known = Option<(LedgerRange, Option<Executable>)>;
+
+/// Returns what the last change before a position has left, if it still held.
+fn from_last(
+    last: Option<&(TransactionPosition, Change)>,
+    at: TransactionPosition,
+    is_complete: impl Fn(LedgerSeq, LedgerSeq) -> Option<LedgerRange>,
+) -> Known {
+    let (changed, change) = last?;
+    Some((is_complete(changed.ledger, at.ledger)?, change.after.clone()))
+}
+
+/// Returns what the first change after a position has found, if it held already.
+fn from_next(
+    next: Option<&(TransactionPosition, Change)>,
+    at: TransactionPosition,
+    is_complete: impl Fn(LedgerSeq, LedgerSeq) -> Option<LedgerRange>,
+) -> Known {
+    let (changed, change) = next?;
+    let (value, since) = match &change.before {
+        Before::Unknown => return None,
+        Before::Absent => (None, None),
+        Before::Held { executable, since } => (Some(executable.clone()), Some(*since)),
+    };
+    let since = since.map(LedgerSeq).filter(|since| *since < at.ledger);
+    let ledgers = match since {
+        Some(since) => LedgerRange { first: since.next()?, last: changed.ledger },
+        None => is_complete(at.ledger, changed.ledger)?,
+    };
+    Some((ledgers, value))
+}
+
+fn ran(executable: Option<Executable>) -> Ran {
+    match executable {
+        Some(Executable::Code(hash)) => Ran::Code(hash),
+        Some(Executable::Asset) => Ran::Asset,
+        // A reference to a reference does not exist.
+        Some(Executable::Reference(_) | Executable::Other) | None => Ran::Nothing,
+    }
+}
