@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "budget",
             "decode",
             "domain",
+            "executables",
             "interfaces",
             "net",
             "observe",

@@ -121,7 +121,7 @@ impl Server {
             sender: Sender::new(Policy::default(), system_lookup(), Timeouts::default()),
             clock: Arc::new(move || now() * 1000),
         });
-        let interfaces = Arc::new(Interfaces::new(Arc::clone(&store), None));
+        let interfaces = Interfaces::new(Arc::clone(&store), None);
         let deps = Deps {
             store,
             interfaces,

@@ -2,15 +2,18 @@
 
 use super::ApiError;
 use super::params::Query;
+use super::stored::DECODED;
 use crate::domain::{Direction, Page};
 
 /// Parameters of a list within a range of ledgers.
-pub(super) const IN_LEDGERS: [&str; 6] = ["limit", "offset", "cursor", "order", "from", "to"];
+pub(super) const IN_LEDGERS: [&str; 7] =
+    ["limit", "offset", "cursor", "order", "from", "to", DECODED];
 /// Parameters of a list for several contracts.
-pub(super) const OF_CONTRACTS: [&str; 5] = ["limit", "offset", "cursor", "order", "contracts"];
+pub(super) const OF_CONTRACTS: [&str; 6] =
+    ["limit", "offset", "cursor", "order", "contracts", DECODED];
 /// Parameters of a list for several contracts within a range of ledgers.
-pub(super) const OF_CONTRACTS_IN_LEDGERS: [&str; 7] =
-    ["limit", "offset", "cursor", "order", "from", "to", "contracts"];
+pub(super) const OF_CONTRACTS_IN_LEDGERS: [&str; 8] =
+    ["limit", "offset", "cursor", "order", "from", "to", "contracts", DECODED];
 
 const DEFAULT_LIMIT: usize = 100;
 const LARGEST_LIMIT: usize = 1000;

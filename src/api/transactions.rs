@@ -4,8 +4,8 @@ use super::answer::Answer;
 use super::call::ReadCall;
 use super::params::{self, Query};
 use super::route::Route;
-use super::stored::Stored;
-use super::{ApiError, allowance, json, page};
+use super::stored::{DECODED, Stored, are_all_known};
+use super::{ApiError, allowance, page};
 use crate::domain::{ContractId, LedgerRange, ParseError, TxHash};
 use crate::store::{Store, TransactionPosition, TransactionQuery};
 
@@ -18,7 +18,7 @@ pub(super) static ROUTES: [Route; 7] = [
     Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts),
     Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts)
         .posted(),
-    Route::list("/rest/txs/by-hash/{tx_hex}", &[], by_hash),
+    Route::list("/rest/txs/by-hash/{tx_hex}", &[DECODED], by_hash),
 ];
 
 const IN_LEDGERS_OF_CONTRACTS: &str = "/rest/txs/by-ledger/contracts";
@@ -46,9 +46,11 @@ fn by_ledger_and_contracts(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<A
 
 fn by_hash(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let hash = params::path_hash(call.path.get("tx_hex"))?;
-    let mut list = json::List::with_room_for(1);
+    let names = stored.names(call)?;
+    let mut list = stored.list(names.as_ref(), 1);
     stored.store.transaction(&hash, |transaction| list.transaction(transaction))?;
-    Ok(Answer::json(list.finish()))
+    let list = list.finish();
+    Ok(Answer { is_complete: are_all_known(names.as_ref())?, ..Answer::json(list) })
 }
 
 fn answer(
@@ -59,7 +61,8 @@ fn answer(
 ) -> Result<Answer, ApiError> {
     let store = stored.store;
     let page = page::page(call.query, call.allowance.limits.offset, |query| cursor(store, query))?;
-    let mut list = json::List::with_room_for(page.limit);
+    let names = stored.names(call)?;
+    let mut list = stored.list(names.as_ref(), page.limit);
     let mut is_complete = true;
     if !ledgers.is_some_and(|range| range.is_empty()) {
         let question = TransactionQuery { ledgers, contracts, page };
@@ -71,7 +74,9 @@ fn answer(
             Ok((walked.map(|hash| hash.to_string()), !list.is_empty()))
         })?;
     }
-    Ok(Answer { is_complete, ..Answer::json(list.finish()) })
+    let list = list.finish();
+    is_complete &= are_all_known(names.as_ref())?;
+    Ok(Answer { is_complete, ..Answer::json(list) })
 }
 
 /// Returns the position of the transaction whose hash is the cursor. It need not match the filter.

@@ -40,6 +40,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(600);
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Maximum number of remembered questions.
 const MAX_REMEMBERED: usize = 1 << 16;
+/// Number of ledgers by which the index is too far behind for a wait.
+const FAR_BEHIND: u64 = 16;
 /// How often new ledgers are looked through for contracts, at most.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of newest ledgers that are looked through after the start, and the number of contracts
@@ -121,29 +123,85 @@ pub struct Interfaces {
     cache: Cache<Hash32, Loaded, Weight>,
     wishes: Mutex<Wishes>,
     changed: Condvar,
+    /// Notified with the progress of consumers.
+    indexed: Condvar,
+    steps: Mutex<()>,
 }
 
 impl Interfaces {
+    /// How long something that needs no answer at once waits for names.
+    pub const MOST_WAITED: Duration = Duration::from_secs(1);
+
     /// Creates the cache. Without a `source`, only what is stored is known.
-    pub fn new(store: Arc<Store>, source: Option<Box<dyn EntrySource>>) -> Self {
+    pub fn new(store: Arc<Store>, source: Option<Box<dyn EntrySource>>) -> Arc<Self> {
         let typical = (CAPACITY / (WEIGHT_PER_BYTE * TYPICAL_BYTES)) as usize;
         let cache = Cache::with_weighter(typical, CAPACITY, Weight);
-        Self { store, source, cache, wishes: Mutex::default(), changed: Condvar::new() }
+        let interfaces = Arc::new(Self {
+            store,
+            source,
+            cache,
+            wishes: Mutex::default(),
+            changed: Condvar::new(),
+            indexed: Condvar::new(),
+            steps: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&interfaces);
+        interfaces.store.listen_to_consumers(move || {
+            let interfaces = weak.upgrade();
+            interfaces
+                .inspect(|interfaces| {
+                    drop(interfaces.steps.lock());
+                    interfaces.indexed.notify_all();
+                })
+                .is_some()
+        });
+        interfaces
     }
 
-    /// Returns a reader for one request, which reads no more of the index than `bounds` allow. The
-    /// index must have processed all ledgers that the request reads.
+    /// Returns a reader for one request, which reads no more of the index than `bounds` allow. It
+    /// takes interfaces that are in memory, and never waits.
     ///
     /// # Errors
     /// [`StoreError`] when the index does not exist here, or the database fails.
     pub fn reader<'a>(&'a self, bounds: RowBounds<'a>) -> Result<InterfaceReader<'a>, StoreError> {
+        let unknown = || StoreError::UnknownConsumer(CONSUMER.to_owned());
+        // Read before the snapshot, which then has the rows of all ledgers up to this place.
+        let place = self.store.consumer(CONSUMER).ok_or_else(unknown)?.place;
         Ok(InterfaceReader {
             interfaces: self,
             lookup: Lookup::new(&self.store, bounds)?,
+            place,
+            ledger: Cell::new((LedgerSeq(0), false)),
+            may_load: false,
             loaded: RefCell::default(),
             is_pending: Cell::new(false),
             failed: RefCell::default(),
         })
+    }
+
+    /// As [`Self::reader`], without bounds, and reads stored interfaces that are not in memory on
+    /// this thread, which may take some milliseconds each: not for threads of requests.
+    ///
+    /// # Errors
+    /// As [`Self::reader`].
+    pub fn loading_reader(&self) -> Result<InterfaceReader<'_>, StoreError> {
+        Ok(InterfaceReader { may_load: true, ..self.reader(RowBounds::none())? })
+    }
+
+    /// Waits until the index has processed the ledgers up to a place in the feed, for a second at most,
+    /// and not at all while it is far behind. Without it, names are missing.
+    pub fn wait_until_indexed(&self, place: u64) {
+        let until = Instant::now() + Self::MOST_WAITED;
+        let mut steps = self.steps.lock();
+        while self.will_soon_index(place) && !self.indexed.wait_until(&mut steps, until).timed_out()
+        {
+        }
+    }
+
+    /// Whether the index has not processed all ledgers up to a place, and is about to.
+    pub fn will_soon_index(&self, place: u64) -> bool {
+        let index = self.store.consumer(CONSUMER);
+        index.is_some_and(|it| it.place < place && it.place + FAR_BEHIND > place)
     }
 
     /// Returns why a module has no interface, if that is known.
@@ -363,6 +421,12 @@ impl Asking {
 pub struct InterfaceReader<'a> {
     interfaces: &'a Interfaces,
     lookup: Lookup<'a>,
+    /// Place in the feed up to which the snapshot has the rows of all ledgers.
+    place: u64,
+    /// The last ledger that was asked about, and whether the snapshot has its rows.
+    ledger: Cell<(LedgerSeq, bool)>,
+    /// Whether stored interfaces are read on this thread.
+    may_load: bool,
     /// What was taken from the cache, so that one request has one answer for each module.
     loaded: RefCell<HashMap<Hash32, Option<Arc<Interface>>>>,
     is_pending: Cell<bool>,
@@ -375,6 +439,10 @@ impl InterfaceReader<'_> {
     /// [`Self::finish`].
     pub fn tried(&self, contract: &ContractId, at: TransactionPosition) -> Vec<Tried> {
         let mut tried = Vec::new();
+        if !self.is_indexed(at.ledger) {
+            self.is_pending.set(true);
+            return tried;
+        }
         let mut last = None;
         for side in [Side::Before, Side::After] {
             let ran = match self.lookup.ran(contract, at, side) {
@@ -418,6 +486,10 @@ impl InterfaceReader<'_> {
         let found = match self.interfaces.cache.get(hash) {
             Some(Loaded::Interface(interface, _)) => Some(interface),
             Some(Loaded::None(_)) => None,
+            None if self.may_load && self.load(hash) => match self.interfaces.cache.get(hash) {
+                Some(Loaded::Interface(interface, _)) => Some(interface),
+                _ => None,
+            },
             None => {
                 self.is_pending.set(true);
                 self.interfaces.wish(Wish::Code(*hash));
@@ -426,6 +498,26 @@ impl InterfaceReader<'_> {
         };
         self.loaded.borrow_mut().insert(*hash, found.clone());
         found
+    }
+
+    /// Reads a stored interface now; a failure is kept for [`Self::finish`].
+    fn load(&self, hash: &Hash32) -> bool {
+        self.interfaces.load(hash).unwrap_or_else(|error| {
+            self.failed.borrow_mut().get_or_insert(error);
+            false
+        })
+    }
+
+    /// Whether the snapshot has what the transactions of a ledger say.
+    fn is_indexed(&self, ledger: LedgerSeq) -> bool {
+        let (last, is_indexed) = self.ledger.get();
+        if last == ledger {
+            return is_indexed;
+        }
+        let place = self.interfaces.store.place_of(ledger);
+        let is_indexed = place.is_some_and(|place| place <= self.place);
+        self.ledger.set((ledger, is_indexed));
+        is_indexed
     }
 
     /// Wishes for an entry of another server, if there is one.

@@ -298,7 +298,7 @@ fn stored_interfaces_are_read_on_another_thread() {
     let world = World::new(&newest.network);
     newest.ledgers.iter().for_each(|raw| world.commit(raw, true));
     world.step();
-    let interfaces = Arc::new(Interfaces::new(Arc::clone(&world.store), None));
+    let interfaces = Interfaces::new(Arc::clone(&world.store), None);
     let reader = std::thread::spawn({
         let interfaces = Arc::clone(&interfaces);
         move || interfaces.work()

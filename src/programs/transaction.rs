@@ -50,6 +50,8 @@ pub struct Recorded {
     pub events: Vec<ContractEvent>,
     /// Ledger entry changes of the operation.
     pub changes: Vec<LedgerEntryChange>,
+    /// Diagnostic events, as far as the node that streamed the ledger kept them.
+    pub diagnostics: Vec<ContractEvent>,
 }
 
 /// Contracts that a transaction may have invoked, each list sorted and without duplicates.
@@ -61,6 +63,52 @@ pub struct Called {
     /// Contracts of which only the instance entry is in the footprint: they may have run, but need
     /// not have.
     pub in_footprint: Vec<ContractId>,
+}
+
+/// What a smart-contract transaction does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// It calls a host function.
+    Call(Box<HostCall>),
+    /// It changes how long entries live.
+    Footprint(FootprintOperation),
+}
+
+/// An operation on the entries of a footprint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FootprintOperation {
+    /// It extends their time to live.
+    Extend,
+    /// It restores archived ones.
+    Restore,
+}
+
+impl Operation {
+    /// Decodes a stored transaction; returns `None` when its operation is none of these.
+    ///
+    /// # Errors
+    /// Fails when the envelope or the metadata is not valid XDR.
+    pub fn read(
+        record: &TransactionRecord<'_>,
+        network: &NetworkId,
+    ) -> Result<Option<Self>, TransactionError> {
+        if let Some(call) = HostCall::read(record, network)? {
+            return Ok(Some(Self::Call(Box::new(call))));
+        }
+        let failed = |reason| {
+            let hash = TxHash::from(*record.tx);
+            TransactionError { position: record.position, hash, reason }
+        };
+        let transaction = inner(decoded(record.envelope).map_err(failed)?);
+        let operation = transaction.and_then(|(transaction, _)| {
+            Some(match transaction.operations.first()?.body {
+                OperationBody::ExtendFootprintTtl(_) => FootprintOperation::Extend,
+                OperationBody::RestoreFootprint(_) => FootprintOperation::Restore,
+                _ => return None,
+            })
+        });
+        Ok(operation.map(Self::Footprint))
+    }
 }
 
 /// Why a stored transaction cannot be decoded.
@@ -158,13 +206,18 @@ fn recorded(meta: TransactionMeta) -> Recorded {
         TransactionMeta::V3(meta) => {
             let changes = meta.operations.iter().flat_map(|one| one.changes.iter().cloned());
             let changes = changes.collect();
-            let (return_value, events) = match meta.soroban_meta {
-                Some(soroban) => (Some(soroban.return_value), soroban.events.into_vec()),
-                None => (None, Vec::new()),
+            let Some(soroban) = meta.soroban_meta else {
+                return Recorded { changes, ..Recorded::default() };
             };
-            Recorded { return_value, events, changes }
+            Recorded {
+                return_value: Some(soroban.return_value),
+                events: soroban.events.into_vec(),
+                changes,
+                diagnostics: soroban.diagnostic_events.iter().map(|it| it.event.clone()).collect(),
+            }
         }
         TransactionMeta::V4(meta) => Recorded {
+            diagnostics: meta.diagnostic_events.iter().map(|it| it.event.clone()).collect(),
             return_value: meta.soroban_meta.and_then(|soroban| soroban.return_value),
             events: meta.operations.iter().flat_map(|one| one.events.iter().cloned()).collect(),
             changes: meta.operations.iter().flat_map(|one| one.changes.iter().cloned()).collect(),

@@ -54,7 +54,7 @@ pub(super) fn start(
     let source = upstream.map(|upstream| {
         Box::new(Asked { store: Arc::clone(store), upstream }) as Box<dyn EntrySource>
     });
-    let interfaces = Arc::new(Interfaces::new(Arc::clone(store), source));
+    let interfaces = Interfaces::new(Arc::clone(store), source);
     let supervised = Supervised::new(INTERFACES, INTERFACES, node.health());
     let thread = {
         let interfaces = Arc::clone(&interfaces);

@@ -65,6 +65,7 @@ impl Service {
             };
             spawn_blocking(start).await.map_err(ServiceError::Start)??
         };
+        node.webhooks().name_events_by(Arc::clone(&interfaces.interfaces));
         let webhooks = {
             let (node, config) = (Arc::clone(&node), config.clone());
             let start = move || webhooks::start(&node, &config);

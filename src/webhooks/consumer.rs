@@ -14,7 +14,8 @@ use super::rows::{
 };
 use super::subscription::{Row, Subscription};
 use super::{CONSUMER, Clock, WebhookError, payload};
-use crate::domain::{EventId, LedgerRange, Owner, Page};
+use crate::domain::{EventId, LedgerRange, NetworkId, Owner, Page};
+use crate::executables::InterfaceReader;
 use crate::store::{
     Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger, LedgerConsumer,
     Needs, StartPosition, Store, StoreError,
@@ -57,6 +58,9 @@ impl LedgerConsumer for WebhookConsumer {
         }
         // What a failed step created for this and later ledgers is created again.
         self.registry.created_by_step.lock().split_off(&ledger.place);
+        if !self.registry.with(SubscriptionSet::is_empty) {
+            self.registry.wait_for_names(ledger.place);
+        }
         self.registry.with(|known| {
             if known.is_empty() {
                 return Ok(());
@@ -69,6 +73,8 @@ impl LedgerConsumer for WebhookConsumer {
                 created: BTreeMap::new(),
                 by_owner: HashMap::new(),
                 contents: Vec::new(),
+                network: *store.network().id(),
+                names: self.registry.names()?,
             };
             work.ledger(store, known)
         })
@@ -146,6 +152,9 @@ struct Work<'w, 'e> {
     by_owner: HashMap<Owner, OwnerDeliveries>,
     /// Contents of these deliveries.
     contents: Vec<(Number, Content)>,
+    network: NetworkId,
+    /// Interfaces by which events are named.
+    names: Option<InterfaceReader<'w>>,
 }
 
 /// Deliveries of all subscriptions of one owner.
@@ -180,6 +189,9 @@ impl Work<'_, '_> {
             is_uncertain: false,
         };
         self.registry.created_by_step.lock().insert(self.fed.place, created);
+        if let Some(names) = &self.names {
+            names.finish()?;
+        }
         walked.broken_off.unwrap_or(Ok(()))
     }
 
@@ -227,7 +239,7 @@ impl Work<'_, '_> {
         }
         if row.is_some() {
             let key = payload_key(delivery.day, 0, number);
-            let body = payload::of_event(event);
+            let body = payload::of_event(event, &self.network, self.names.as_ref());
             self.effects.put(PAYLOADS, key, body.clone())?;
             self.contents.push((number, Content { delivery, body: body.into() }));
         }

@@ -6,8 +6,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::decode::EventType;
-use crate::domain::{ContractId, Hash32};
-use crate::interfaces::TypedXdr;
+use crate::domain::{ContractId, Hash32, NetworkId};
+use crate::executables::{DeclaredEvent, InterfaceReader};
+use crate::interfaces::{Matched, Params, TypedXdr};
 use crate::store::EventRecord;
 
 /// The body of a delivery.
@@ -28,6 +29,10 @@ struct Event<'a> {
     ledger: u32,
     ledger_closed_at: String,
     event_index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<Params<'a>>,
 }
 
 #[derive(Serialize)]
@@ -41,8 +46,15 @@ struct BodyV0<'a> {
     data: TypedXdr<'a>,
 }
 
-/// Returns the body of a delivery for an event.
-pub fn of_event(event: &EventRecord<'_>) -> Vec<u8> {
+/// Returns the body of a delivery for an event, with its name and parameters where `names` has the
+/// interface of its contract.
+pub fn of_event(
+    event: &EventRecord<'_>,
+    network: &NetworkId,
+    names: Option<&InterfaceReader<'_>>,
+) -> Vec<u8> {
+    let declared = names.and_then(|names| DeclaredEvent::of(event, network, names));
+    let matched = declared.as_ref().and_then(DeclaredEvent::matched);
     let payload = Payload {
         event: Event {
             ext: "v0",
@@ -61,6 +73,8 @@ pub fn of_event(event: &EventRecord<'_>) -> Vec<u8> {
             ledger: event.ledger.0,
             ledger_closed_at: event.closed_at.to_string(),
             event_index: event.event_index(),
+            name: matched.as_ref().map(Matched::name),
+            params: matched.as_ref().map(Params),
         },
         tx_hash: Hash32(*event.tx).to_string(),
     };
@@ -125,7 +139,7 @@ mod tests {
             topics,
             data,
         };
-        of_event(&event)
+        of_event(&event, &Hash32([0; 32]), None)
     }
 
     #[test]

@@ -15,7 +15,8 @@ use super::rows::{Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::{CONSUMER, Sealer, Settings, WebhookError};
 use crate::domain::{ContractId, Owner};
-use crate::store::{RowBounds, Store};
+use crate::executables::{InterfaceReader, Interfaces};
+use crate::store::{RowBounds, Store, StoreError};
 
 /// Number of contracts above which all events of a ledger are read to find those that match.
 const MAX_CONTRACTS_LOOKED_UP: usize = 16;
@@ -199,6 +200,8 @@ pub(super) struct Doubt {
 pub struct Registry {
     known: RwLock<SubscriptionSet>,
     opened: OnceLock<(Sealer, Settings)>,
+    /// Interfaces by which events are named.
+    interfaces: OnceLock<Arc<Interfaces>>,
     /// Mailbox of the dispatcher, once it has started.
     mailbox: OnceLock<Mailbox>,
     in_doubt: Mutex<InDoubt>,
@@ -246,6 +249,28 @@ impl Registry {
     /// Whether the subscriptions were read.
     pub fn is_open(&self) -> bool {
         self.opened.get().is_some()
+    }
+
+    /// Sets the interfaces by which the events of deliveries are named. Without them, deliveries
+    /// have no names.
+    pub fn name_events_by(&self, interfaces: Arc<Interfaces>) {
+        // A second service of one process would set the same.
+        let _ = self.interfaces.set(interfaces);
+    }
+
+    /// Returns a reader of these interfaces.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub(super) fn names(&self) -> Result<Option<InterfaceReader<'_>>, StoreError> {
+        self.interfaces.get().map(|interfaces| interfaces.loading_reader()).transpose()
+    }
+
+    /// Waits a little until events of a ledger at this place in the feed can be named.
+    pub(super) fn wait_for_names(&self, place: u64) {
+        if let Some(interfaces) = self.interfaces.get() {
+            interfaces.wait_until_indexed(place);
+        }
     }
 
     /// Returns the sealer of secrets.

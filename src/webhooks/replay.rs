@@ -128,12 +128,13 @@ impl Webhooks {
             topics: TopicFilter { positional, address, ..TopicFilter::default() },
             ..EventQuery::of_ledgers(LedgerRange::only(ledger))
         };
+        let (network, names) = (self.store.network().id(), self.registry.names()?);
         let (mut count, mut bytes) = (0, 0);
         let walked = self.store.events_within(&query, Bounds::NONE, |event| {
             if !filter.matches(event.contract, event.topics) {
                 return ControlFlow::Continue(());
             }
-            let body = payload::of_event(event);
+            let body = payload::of_event(event, network, names.as_ref());
             count += 1;
             bytes += body.len();
             let number = Number::of_event(event.id);
@@ -146,6 +147,9 @@ impl Webhooks {
             }
             ControlFlow::Continue(())
         })?;
+        if let Some(names) = &names {
+            names.finish()?;
+        }
         walked.broken_off.map_or(Ok(count), Err)
     }
 

@@ -92,7 +92,7 @@ fn idle_deps(store: &TempStore) -> Deps {
         },
         clock: Arc::new(now),
         programs: Arc::new(programs.unwrap()),
-        interfaces: Arc::new(Interfaces::new(Arc::clone(&store.store), None)),
+        interfaces: Interfaces::new(Arc::clone(&store.store), None),
         rpc: Arc::new(Rpc::new(Arc::clone(&store.store), rpc::Settings::default(), Arc::new(now))),
         friendbot: None,
         webhooks: Arc::new(webhooks),

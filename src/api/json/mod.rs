@@ -6,6 +6,7 @@
 //! escapes. A test parses the output with `serde_json`.
 
 mod decoded;
+mod decoded_transaction;
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -47,8 +48,8 @@ static BASE64: LazyLock<Simd> = LazyLock::new(|| Simd::standard(PAD));
 /// A JSON array of events or transactions under construction.
 pub struct List<'n> {
     out: Vec<u8>,
-    /// The network of events that get the member `decoded`, and the interfaces of their contracts;
-    /// `None` when they do not get it.
+    /// The network of what gets the member `decoded`, and the interfaces of contracts; `None` when
+    /// nothing gets it.
     decoding: Option<(NetworkId, &'n InterfaceReader<'n>)>,
     /// Cached text of the last close time. Neighbouring events share their ledger and often
     /// transaction, contract and some topics, so the text of each is cached here and in the next
@@ -82,7 +83,7 @@ impl<'n> List<'n> {
         Self { out, decoding: None, time, tx, contract, topics }
     }
 
-    /// Adds the member `decoded` to all events, which are those of this network.
+    /// Adds the member `decoded` to all events and transactions, which are those of this network.
     pub(super) fn decoding(self, network: NetworkId, names: &'n InterfaceReader<'n>) -> Self {
         Self { decoding: Some((network, names)), ..self }
     }
@@ -211,6 +212,10 @@ impl<'n> List<'n> {
         self.base64(transaction.result);
         self.raw(",\"meta_xdr\":");
         self.base64(transaction.meta);
+        if let Some((network, names)) = &self.decoding {
+            self.out.extend_from_slice(b",\"decoded\":");
+            decoded_transaction::write(transaction, network, names, &mut self.out);
+        }
         self.raw("}");
     }
 

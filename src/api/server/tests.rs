@@ -181,7 +181,7 @@ impl Serving {
             clock: Arc::new(now),
         });
         let rpc = Rpc::new(Arc::clone(&store), rpc::Settings::default(), Arc::new(now));
-        let interfaces = Arc::new(Interfaces::new(Arc::clone(&store), None));
+        let interfaces = Interfaces::new(Arc::clone(&store), None);
         let deps = Deps {
             store,
             interfaces,

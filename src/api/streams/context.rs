@@ -10,6 +10,7 @@ use crate::api::client::Client;
 use crate::api::{ApiError, Deps};
 use crate::auth::Tokens;
 use crate::budget::{Holder, Share};
+use crate::executables::Interfaces;
 use crate::store::Store;
 
 /// Bytes of the budget that a stream holds: the piece that is being sent, and the one before, which
@@ -25,6 +26,7 @@ pub(in crate::api) struct Streams {
 /// Dependencies of a stream.
 pub(super) struct Context {
     pub store: Arc<Store>,
+    pub interfaces: Arc<Interfaces>,
     pub tokens: Arc<Tokens>,
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub budgets: Arc<Budgets>,
@@ -54,6 +56,7 @@ impl Streams {
     ) -> Result<Self, ApiError> {
         let context = Context {
             store: Arc::clone(&deps.store),
+            interfaces: Arc::clone(&deps.interfaces),
             tokens: Arc::clone(&deps.tokens),
             clock: Arc::clone(&deps.clock),
             budgets: Arc::clone(budgets),

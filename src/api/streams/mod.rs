@@ -24,6 +24,7 @@ use futures_util::StreamExt;
 use super::ApiError;
 use super::call::StreamCall;
 use super::route::{Route, Work};
+use super::stored::{DECODED, is_decoded};
 use super::streamed_body::StreamedBody;
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{EventId, excerpt};
@@ -42,9 +43,9 @@ pub(super) static ROUTES: [Route; 1] = [Route::new(
 )
 .with_parameters(&KNOWN)];
 
-const KNOWN: [&str; 6] = {
+const KNOWN: [&str; 7] = {
     let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
-    [CONTRACT_FIELD, topic1, topic2, topic3, topic4, ADDRESS_FIELD]
+    [CONTRACT_FIELD, topic1, topic2, topic3, topic4, ADDRESS_FIELD, DECODED]
 };
 
 fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiError> {
@@ -61,6 +62,7 @@ fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiEr
         Arc::clone(&streams.context),
         subscription,
         filter,
+        is_decoded(query)?,
         after.unwrap_or(newest),
         call.opening,
     );

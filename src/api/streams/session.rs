@@ -16,7 +16,8 @@ use crate::api::budgets::acquire_slot;
 use crate::api::client::InFlightGuard;
 use crate::api::{ApiError, json};
 use crate::domain::{ContractId, EventId, Page};
-use crate::store::{Bounds, EventQuery, Interrupted, StoreError, TopicFilter};
+use crate::executables::Interfaces;
+use crate::store::{Bounds, EventQuery, Interrupted, RowBounds, StoreError, TopicFilter};
 use crate::webhooks::filter::Filter;
 
 /// Size in bytes at which a piece ends.
@@ -33,11 +34,16 @@ const MAX_READ_TIME: Duration = Duration::from_millis(50);
 const MAX_READ_RECORDS: u64 = 1000;
 const MAX_READ_INDEX_ROWS: u64 = 10_000;
 
+/// Time between two checks whether the newest events can be named.
+const NAMES_CHECK_INTERVAL: Duration = Duration::from_millis(5);
+
 /// An open stream.
 pub(super) struct Session {
     context: Arc<Context>,
     subscription: Subscription,
     filter: Filter,
+    /// Whether events have names. They are read from the store then, each stream for itself.
+    is_decoded: bool,
     /// Id up to which all matching events have been sent.
     position: EventId,
     has_begun: bool,
@@ -72,6 +78,7 @@ impl Session {
         context: Arc<Context>,
         subscription: Subscription,
         filter: Filter,
+        is_decoded: bool,
         position: EventId,
         opening: Opening,
     ) -> Self {
@@ -81,6 +88,7 @@ impl Session {
             context,
             subscription,
             filter,
+            is_decoded,
             position,
             has_begun: false,
             position_sent: false,
@@ -128,8 +136,8 @@ impl Session {
             let token = self.context.tokens.verify_at(&self.opening.token, now);
             token.map_err(|error| End::Reported(error.to_string()))?;
             let piece = match self.subscription.after(self.position.0) {
-                Next::InMemory(batch) => self.piece_of_batch(&batch),
-                Next::Stored => self.piece_of_store().await?,
+                Next::InMemory(batch) if !self.is_decoded => self.piece_of_batch(&batch),
+                Next::InMemory(_) | Next::Stored => self.piece_of_store().await?,
                 Next::Nothing => {
                     self.wait().await?;
                     Vec::new()
@@ -165,6 +173,9 @@ impl Session {
 
     /// Reads what follows the position from the store, within the cost limits of one read.
     async fn piece_of_store(&mut self) -> Result<Vec<u8>, End> {
+        if self.is_decoded {
+            self.wait_for_names().await;
+        }
         // Other tasks of this thread run first.
         tokio::task::yield_now().await;
         let Opening { client, holder, .. } = &self.opening;
@@ -184,6 +195,17 @@ impl Session {
         let (piece, reached) = context.watch.run_read(|| self.read())?;
         self.advance_to(reached, &piece);
         Ok(piece)
+    }
+
+    /// Waits a little until the newest events can be named.
+    async fn wait_for_names(&self) {
+        let begun = Instant::now();
+        let place = self.context.store.last_place();
+        while self.context.interfaces.will_soon_index(place)
+            && begun.elapsed() < Interfaces::MOST_WAITED
+        {
+            sleep(NAMES_CHECK_INTERVAL).await;
+        }
     }
 
     /// Records the position. It may be after the last message of the piece, because later events
@@ -224,7 +246,15 @@ impl Session {
             index_rows: MAX_READ_INDEX_ROWS,
             interrupted: &is_over,
         };
+        let interrupted = || RowBounds { interrupted: Box::new(is_over), ..RowBounds::none() };
+        let names = match self.is_decoded {
+            true => Some(self.context.interfaces.reader(interrupted())?),
+            false => None,
+        };
         let mut list = json::List::without_array();
+        if let Some(names) = &names {
+            list = list.decoding(*self.context.store.network().id(), names);
+        }
         let walked = self.context.store.events_within(&self.query(), bounds, |event| {
             if event.id > last {
                 return ControlFlow::Break(last);
@@ -235,6 +265,9 @@ impl Session {
             }
             ControlFlow::Break(event.id)
         })?;
+        if let Some(names) = &names {
+            names.finish()?;
+        }
         let reached = match (walked.broken_off, walked.interrupted) {
             (Some(id), _) => id,
             (None, Some(Interrupted { cursor, .. })) => cursor.min(last).max(self.position),

@@ -1,7 +1,7 @@
 //! Queries for code that answers requests from a consumer's rows: whether the consumer has caught
 //! up with what the store serves, and whether it has seen every ledger.
 
-use orrery_ledger::domain::{ContractId, LedgerRange};
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq};
 
 use crate::state::store::Store;
 
@@ -10,6 +10,11 @@ impl Store {
     /// of this name exists.
     pub fn has_passed(&self, name: &str, place: u64) -> Option<bool> {
         self.consumers.lock().get(name).map(|consumer| consumer.place >= place)
+    }
+
+    /// Returns the place of a stored ledger in the order of ingestion.
+    pub fn place_of(&self, ledger: LedgerSeq) -> Option<u64> {
+        self.coverage.read().place_of(ledger)
     }
 
     /// Registers `listener` to be called whenever a consumer advances, until it returns false. It
