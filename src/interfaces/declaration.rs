@@ -20,6 +20,8 @@ pub struct Matched<'a> {
     pub tried: usize,
     /// The interface with the declaration.
     pub interface: &'a Interface,
+    /// Number of the declaration among the events of the interface, from 0.
+    pub number: usize,
     /// The declaration.
     pub declared: &'a ScSpecEventV0,
     /// The parameters in declared order.
@@ -89,10 +91,11 @@ pub fn declaration_counted<'a>(
     let mut steps = Steps::default();
     for (tried, interface) in interfaces.iter().enumerate() {
         let search = Search { interface, topics, data };
-        if let Some((event, is_amount)) = search.find(&mut steps) {
+        if let Some((number, is_amount)) = search.find(&mut steps) {
+            let event = &interface.declarations()[number];
             let (parameters, rest) = search.values(event, is_amount);
             let declared = &event.declared;
-            let matched = Matched { tried, interface, declared, parameters, rest };
+            let matched = Matched { tried, interface, number, declared, parameters, rest };
             return (Some(matched), steps);
         }
     }
@@ -107,25 +110,26 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Returns the first declaration that fits, and whether only by its `amount` in a map.
-    fn find(&self, steps: &mut Steps) -> Option<(&'a Event, bool)> {
+    /// Returns the number of the first declaration that fits, and whether only by its `amount` in a
+    /// map.
+    fn find(&self, steps: &mut Steps) -> Option<(usize, bool)> {
         let events = self.interface.declarations();
         steps.0 += events.len() as u64;
-        let candidates: Vec<&Event> =
-            events.iter().filter(|event| self.has_prefix(event)).collect();
+        let candidates: Vec<(usize, &Event)> =
+            events.iter().enumerate().filter(|(_, event)| self.has_prefix(event)).collect();
         for is_amount in [false, true] {
             for exact in [true, false] {
-                let mut equals: Vec<&Event> = candidates
+                let mut equals: Vec<(usize, &Event)> = candidates
                     .iter()
                     .copied()
-                    .filter(|event| (event.topics == self.topics.len()) == exact)
-                    .filter(|event| !is_amount || is_amount_alone(event))
+                    .filter(|(_, event)| (event.topics == self.topics.len()) == exact)
+                    .filter(|(_, event)| !is_amount || is_amount_alone(event))
                     .collect();
                 // The sort is stable: the interface's order stays among equals.
-                equals.sort_by_cached_key(|event| !self.has_all_keys(event, steps));
-                let found = equals.into_iter().find(|event| self.fits(event, is_amount, steps));
-                if let Some(event) = found {
-                    return Some((event, is_amount));
+                equals.sort_by_cached_key(|(_, event)| !self.has_all_keys(event, steps));
+                let mut equals = equals.into_iter();
+                if let Some((number, _)) = equals.find(|it| self.fits(it.1, is_amount, steps)) {
+                    return Some((number, is_amount));
                 }
             }
         }

@@ -4,25 +4,39 @@ use std::collections::HashMap;
 
 use orrery_ledger::domain::text;
 
+/// View of a project of events with one row per event.
+pub const EVENTS: &str = "events";
+/// Table of a project of events with the events that no other table holds.
+pub const UNDECLARED: &str = "undeclared";
 /// Names that a table or view of a project of events has itself.
-const RESERVED_EVENTS: [&str; 2] = ["events", "undeclared"];
+const RESERVED_EVENTS: [&str; 2] = [EVENTS, UNDECLARED];
 /// Maximum length of the name of an event, in characters.
-const LONGEST_EVENT: usize = 63;
+pub const LONGEST_EVENT: usize = 63;
 /// Name of an event whose declared name has no letter or digit.
 const NAMELESS: &str = "event";
 
+/// Column with the contract.
+pub const CONTRACT_ID: &str = "contract_id";
+/// Column with the hash of the transaction.
+pub const TRANSACTION: &str = "transaction";
+/// Column with the id of the row.
+pub const ROW_ID: &str = "_service_event_id";
+/// Column with the ledger sequence.
+pub const LEDGER: &str = "_ledger";
+/// Column with the close time of the ledger.
+pub const CLOSED_AT: &str = "_ledger_closed_at";
+/// Column with the id that the event has in answers.
+pub const EVENT_ID: &str = "_event_id";
+/// Column with the number of the event in its transaction.
+pub const EVENT_INDEX: &str = "_event_index";
+/// Column that says where the declaration of the event comes from.
+pub const DECLARED: &str = "_declared";
+/// Column with what the declaration does not name.
+pub const REST: &str = "_rest";
+
 /// Columns that every table of events has. A parameter of the same name gets another.
-pub const RESERVED_COLUMNS: [&str; 9] = [
-    "contract_id",
-    "transaction",
-    "_service_event_id",
-    "_ledger",
-    "_ledger_closed_at",
-    "_event_id",
-    "_event_index",
-    "_declared",
-    "_rest",
-];
+pub const RESERVED_COLUMNS: [&str; 9] =
+    [CONTRACT_ID, TRANSACTION, ROW_ID, LEDGER, CLOSED_AT, EVENT_ID, EVENT_INDEX, DECLARED, REST];
 
 /// Returns the name of an event for its declared one: in snake case, of `[a-z0-9_]`, and not one of
 /// the reserved names.

@@ -27,7 +27,10 @@ const DEEPEST_XDR: u32 = 4 * DEEPEST_TYPE as u32 + 20;
 const LONGEST_REASON: usize = 200;
 
 /// Where an interface comes from, which decides how large it may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// The code of a contract in the ledger.
     Chain,

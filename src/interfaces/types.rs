@@ -29,7 +29,9 @@ pub enum Definition {
 /// The fields of a struct. The first of a name wins.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
-    by_name: HashMap<Vec<u8>, ScSpecTypeDef>,
+    in_order: Vec<(Vec<u8>, ScSpecTypeDef)>,
+    /// Position of each name in `in_order`.
+    by_name: HashMap<Vec<u8>, usize>,
 }
 
 /// The cases of a union with the types of their values. The first of a name wins.
@@ -87,17 +89,22 @@ impl Types {
 impl Fields {
     /// Number of fields.
     pub fn len(&self) -> usize {
-        self.by_name.len()
+        self.in_order.len()
     }
 
     /// Whether there is no field.
     pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
+        self.in_order.is_empty()
     }
 
     /// Returns the type of the field with this name.
     pub fn get(&self, name: &[u8]) -> Option<&ScSpecTypeDef> {
-        self.by_name.get(name)
+        self.by_name.get(name).map(|at| &self.in_order[*at].1)
+    }
+
+    /// Returns the names and types in declared order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &ScSpecTypeDef)> {
+        self.in_order.iter().map(|(name, kind)| (name.as_slice(), kind))
     }
 }
 
@@ -114,11 +121,14 @@ fn structure(definition: &ScSpecUdtStructV0) -> Definition {
     if !fields.is_empty() && fields.iter().all(|field| is_number(field.name.as_slice())) {
         return Definition::Tuple(fields.iter().map(|field| field.type_.clone()).collect());
     }
-    let mut by_name = HashMap::new();
+    let mut of = Fields::default();
     for field in fields {
-        by_name.entry(field.name.to_vec()).or_insert_with(|| field.type_.clone());
+        if !of.by_name.contains_key(field.name.as_slice()) {
+            of.by_name.insert(field.name.to_vec(), of.in_order.len());
+            of.in_order.push((field.name.to_vec(), field.type_.clone()));
+        }
     }
-    Definition::Struct(Fields { by_name })
+    Definition::Struct(of)
 }
 
 fn union(definition: &ScSpecUdtUnionV0) -> Definition {

@@ -78,7 +78,7 @@ fn microseconds(time: CloseTime) -> i64 {
 }
 
 fn value_of<'a>(row: &'a Row, column: &Field) -> Option<&'a ScVal> {
-    let entry = row.emit.fields.iter().find(|entry| values::is_named(entry, &column.name))?;
+    let entry = row.emit.fields.iter().find(|entry| values::is_column(entry, &column.name))?;
     present(&entry.val)
 }
 
@@ -110,6 +110,10 @@ fn array(kind: &ColumnType, values: &[Option<&ScVal>]) -> Result<ArrayRef, Arrow
             (values::infer(value) == ColumnType::Text).then(|| values::plain(value))
         })?,
         ColumnType::Json => strings(values, |value| Some(values::tagged(value)))?,
+        ColumnType::JsonText => strings(values, |value| match value {
+            ScVal::String(text) => Some(names::text(text.as_slice())),
+            _ => None,
+        })?,
         ColumnType::Unknown => strings(values, |_| None)?,
         ColumnType::Bytes => Arc::new(BinaryArray::from(collect(values, |value| match value {
             ScVal::Bytes(bytes) => Some(bytes.as_slice()),

@@ -14,6 +14,7 @@ mod apply;
 mod changes;
 mod encode;
 mod error;
+pub mod event_tables;
 mod worker_log;
 // Public for a fuzz target.
 pub mod export_types;

@@ -1,6 +1,8 @@
 //! Names of tables, views and the columns that every table has; conversion of struct names to
 //! targets; quoting of names for SQL.
 
+use orrery_interfaces::names::TRANSACTION;
+pub use orrery_interfaces::names::{CLOSED_AT, CONTRACT_ID, LEDGER, ROW_ID};
 use orrery_ledger::domain::ProgramId;
 pub use orrery_ledger::domain::text;
 
@@ -9,22 +11,11 @@ pub const SCHEMA: &str = "retroshade";
 /// Maximum length of a target in characters.
 pub const LONGEST_TARGET: usize = 63;
 
-/// Column with the contract in whose frame the emit was made.
-pub const CONTRACT_ID: &str = "contract_id";
-/// Column with the hash of the transaction.
-pub const TRANSACTION: &str = "transaction";
-/// Column with the id of the row.
-pub const EVENT_ID: &str = "_service_event_id";
-/// Column with the ledger sequence.
-pub const LEDGER: &str = "_ledger";
-/// Column with the close time of the ledger.
-pub const CLOSED_AT: &str = "_ledger_closed_at";
-
 /// Columns that every table has, before those of the program, with their SQL types.
 pub const INJECTED: [(&str, &str); 5] = [
     (CONTRACT_ID, "VARCHAR"),
     (TRANSACTION, "VARCHAR"),
-    (EVENT_ID, "VARCHAR"),
+    (ROW_ID, "VARCHAR"),
     (LEDGER, "BIGINT"),
     (CLOSED_AT, "TIMESTAMP"),
 ];

@@ -2,11 +2,11 @@
 
 use orrery_ledger::domain::Emit;
 use serde_json::{Map, Value};
-use stellar_xdr::{ScMap, ScVal};
+use stellar_xdr::{ScMap, ScMapEntry, ScVal};
 
 use super::schema::TableSchema;
 use super::types::{ColumnType, Field};
-use super::values::{is_named, is_null, plain, tagged};
+use super::values::{is_column, is_named, is_null, plain, tagged};
 
 /// The largest integer that every reader of JSON keeps exact: 2^53 − 1 (RFC 8259, section 6).
 const LARGEST_NUMBER: i128 = (1 << 53) - 1;
@@ -14,12 +14,13 @@ const LARGEST_NUMBER: i128 = (1 << 53) - 1;
 /// Returns the program's columns of a row. Values that do not fit their column are shown in the
 /// tagged form (SEP-51).
 pub fn row(table: &TableSchema, emit: &Emit) -> Value {
-    fields(&table.columns, &emit.fields)
+    fields(&table.columns, &emit.fields, is_column)
 }
 
-fn fields(fields: &[Field], map: &ScMap) -> Value {
+/// `is` tells whether an entry is the field of a name.
+fn fields(fields: &[Field], map: &ScMap, is: impl Fn(&ScMapEntry, &str) -> bool) -> Value {
     let value = |field: &Field| {
-        let entry = map.0.iter().find(|entry| is_named(entry, &field.name));
+        let entry = map.0.iter().find(|entry| is(entry, &field.name));
         entry.map_or(Value::Null, |entry| show(&field.kind, &entry.val))
     };
     let members = fields.iter().map(|field| (field.name.clone(), value(field)));
@@ -48,7 +49,11 @@ fn show(kind: &ColumnType, value: &ScVal) -> Value {
             let members = map.0.iter().map(|entry| (plain(&entry.key), show(of, &entry.val)));
             Value::Object(members.collect::<Map<_, _>>())
         }
-        (ColumnType::Struct(of), ScVal::Map(Some(map))) => fields(of, map),
+        (ColumnType::Struct(of), ScVal::Map(Some(map))) => fields(of, map, is_named),
+        (ColumnType::JsonText, value) => {
+            let text = plain(value);
+            serde_json::from_str(&text).unwrap_or(Value::String(text))
+        }
         (_, value) => serde_json::from_str(&tagged(value)).unwrap_or(Value::Null),
     }
 }

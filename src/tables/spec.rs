@@ -4,7 +4,8 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use stellar_xdr::{ScSpecEntry, ScSpecTypeDef, ScSpecUdtStructFieldV0, ScSpecUdtStructV0};
+use orrery_interfaces::{Definition, Types};
+use stellar_xdr::{ScSpecEntry, ScSpecEventV0, ScSpecTypeDef, ScSpecUdtStructV0};
 
 use super::names;
 use super::types::{ColumnType, Field};
@@ -14,6 +15,68 @@ use super::types::{ColumnType, Field};
 const MAX_PARTS: usize = 2_000;
 /// Maximum number of types for all structs of a contract together.
 const MAX_PARTS_TOGETHER: usize = 20_000;
+
+/// Maximum number of types in one parameter of an event, and in all parameters together. A
+/// parameter beyond is stored in the tagged form.
+const MAX_PARTS_OF_PARAMETER: usize = 100;
+const MAX_PARTS_OF_EVENT: usize = 400;
+
+/// Where the definitions of named types are found.
+trait Definitions {
+    /// Returns what a name stands for.
+    fn definition(&self, name: &[u8]) -> Named<'_>;
+}
+
+/// What a named type is to a column.
+enum Named<'a> {
+    /// An enum of integers.
+    Number,
+    /// A struct with named fields.
+    Struct(Vec<(&'a [u8], &'a ScSpecTypeDef)>),
+    /// Any other type.
+    Other,
+}
+
+impl Definitions for Spec<'_> {
+    fn definition(&self, name: &[u8]) -> Named<'_> {
+        if self.enums.contains(name) {
+            return Named::Number;
+        }
+        match self.structs.get(name).filter(|definition| has_named_fields(definition)) {
+            Some(definition) => Named::Struct(named_fields(definition)),
+            None => Named::Other,
+        }
+    }
+}
+
+impl Definitions for Types {
+    fn definition(&self, name: &[u8]) -> Named<'_> {
+        match self.get(name) {
+            Some(Definition::Enum(_)) => Named::Number,
+            Some(Definition::Struct(fields)) if !fields.is_empty() => {
+                Named::Struct(fields.iter().collect())
+            }
+            _ => Named::Other,
+        }
+    }
+}
+
+/// Converts the types of an event's parameters, in declared order. A type deeper than `depth` or
+/// too wide is JSON.
+pub fn parameter_types(event: &ScSpecEventV0, types: &Types, depth: usize) -> Vec<ColumnType> {
+    let mut left = MAX_PARTS_OF_EVENT;
+    let parameters = event.params.iter().map(|parameter| {
+        let parts = MAX_PARTS_OF_PARAMETER.min(left);
+        let mut walk = Walk { definitions: types, within: Vec::new(), parts, is_cut: false };
+        let kind = walk.kind(&parameter.type_);
+        if walk.is_cut || kind.depth() > depth {
+            return ColumnType::Json;
+        }
+        left -= parts - walk.parts;
+        kind
+    });
+    parameters.collect()
+}
 
 /// The structs and enums that a contract defines.
 pub struct Spec<'a> {
@@ -51,34 +114,36 @@ impl<'a> Spec<'a> {
     pub fn fields(&self, definition: &'a ScSpecUdtStructV0) -> Vec<Field> {
         let within = vec![definition.name.as_slice()];
         let parts = MAX_PARTS.min(self.parts.get());
-        let mut walk = Walk { spec: self, within, parts };
-        let fields = walk.fields(definition);
+        let mut walk = Walk { definitions: self, within, parts, is_cut: false };
+        let fields = walk.fields(named_fields(definition));
         self.parts.set(self.parts.get() - (parts - walk.parts));
         fields
     }
 }
 
 /// Traversal of the types of one struct.
-struct Walk<'a, 'b> {
-    spec: &'b Spec<'a>,
+struct Walk<'a, D> {
+    definitions: &'a D,
     /// Names of the enclosing structs. A struct inside itself would recurse for ever, so it is
     /// stored in the tagged form.
     within: Vec<&'a [u8]>,
     /// Number of types that may still be created for this table.
     parts: usize,
+    /// Whether there were more.
+    is_cut: bool,
 }
 
-impl<'a> Walk<'a, '_> {
-    fn fields(&mut self, definition: &'a ScSpecUdtStructV0) -> Vec<Field> {
-        let field = |field: &'a ScSpecUdtStructFieldV0| Field {
-            name: names::text(field.name.as_slice()),
-            kind: self.kind(&field.type_),
-        };
-        definition.fields.iter().map(field).collect()
+impl<'a, D: Definitions> Walk<'a, D> {
+    fn fields(&mut self, fields: Vec<(&'a [u8], &'a ScSpecTypeDef)>) -> Vec<Field> {
+        let field = |(name, kind)| Field { name: names::text(name), kind: self.kind(kind) };
+        fields.into_iter().map(field).collect()
     }
 
     fn kind(&mut self, kind: &'a ScSpecTypeDef) -> ColumnType {
-        let Some(left) = self.parts.checked_sub(1) else { return ColumnType::Json };
+        let Some(left) = self.parts.checked_sub(1) else {
+            self.is_cut = true;
+            return ColumnType::Json;
+        };
         self.parts = left;
         match kind {
             ScSpecTypeDef::Bool => ColumnType::Boolean,
@@ -116,16 +181,13 @@ impl<'a> Walk<'a, '_> {
     }
 
     fn named(&mut self, name: &'a [u8]) -> ColumnType {
-        if self.spec.enums.contains(name) {
-            return ColumnType::UInt32;
-        }
-        let definition =
-            self.spec.structs.get(name).filter(|definition| has_named_fields(definition));
-        let Some(definition) = definition.filter(|_| !self.within.contains(&name)) else {
-            return ColumnType::Json;
+        let fields = match self.definitions.definition(name) {
+            Named::Number => return ColumnType::UInt32,
+            Named::Struct(fields) if !self.within.contains(&name) => fields,
+            Named::Struct(_) | Named::Other => return ColumnType::Json,
         };
         self.within.push(name);
-        let fields = self.fields(definition);
+        let fields = self.fields(fields);
         self.within.pop();
         // Structs whose field names SQL cannot distinguish or quote are stored in the tagged form.
         let different: BTreeSet<String> =
@@ -134,6 +196,10 @@ impl<'a> Walk<'a, '_> {
             different.len() == fields.len() && different.iter().all(|name| names::is_usable(name));
         if usable { ColumnType::Struct(fields) } else { ColumnType::Json }
     }
+}
+
+fn named_fields(definition: &ScSpecUdtStructV0) -> Vec<(&[u8], &ScSpecTypeDef)> {
+    definition.fields.iter().map(|field| (field.name.as_slice(), &field.type_)).collect()
 }
 
 /// Whether a struct has named fields. Fields of tuple structs have numbers for names, and their

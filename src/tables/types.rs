@@ -43,6 +43,8 @@ pub enum ColumnType {
     Struct(Vec<Field>),
     /// Any value, in the tagged form of an `ScVal` (SEP-51).
     Json,
+    /// JSON text: the value is a `String` that holds it.
+    JsonText,
 }
 
 /// A named value: a struct's field or a table's column.
@@ -209,7 +211,7 @@ impl fmt::Display for ColumnType {
                 }
                 f.write_str(")")
             }
-            Self::Unknown | Self::Json => f.write_str("JSON"),
+            Self::Unknown | Self::Json | Self::JsonText => f.write_str("JSON"),
         }
     }
 }

@@ -30,7 +30,7 @@ pub fn with_unique_id(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
     let (name, keys) = (batch.column(name), batch.column(key));
     let marked: StringArray = (0..batch.num_rows())
         .map(|row| match text::text(name, row) {
-            Some(names::EVENT_ID) => Some(UNIQUE),
+            Some(names::ROW_ID) => Some(UNIQUE),
             _ if super::is_null(keys, row) => None,
             _ => text::text(keys, row),
         })

@@ -6,6 +6,8 @@
 //! column if that loses nothing (`types`), and fails the run otherwise. Columns and tables never
 //! narrow or disappear.
 
+use std::collections::BTreeMap;
+
 use orrery_ledger::domain::Emit;
 use serde::{Deserialize, Serialize};
 use stellar_xdr::ScSpecEntry;
@@ -41,6 +43,27 @@ pub struct ProgramSchema {
     tables: Vec<TableSchema>,
     /// Tables for structs of the specification that have not been emitted.
     structs: Vec<TableSchema>,
+    /// What a project of events has besides; empty for programs.
+    #[serde(default, skip_serializing_if = "OfEvents::is_empty")]
+    of_events: OfEvents,
+}
+
+/// What the tables of a project of events need besides their columns.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct OfEvents {
+    /// The table behind the view with one row per event, which is no table of the project.
+    pub events: Option<TableSchema>,
+    /// Targets of the tables that hold the versions of one event. The view with the name of the
+    /// first shows the rows of all.
+    pub versions: Vec<Vec<String>>,
+    /// Target of the table in which the events of each shape are.
+    pub placement: BTreeMap<String, String>,
+}
+
+impl OfEvents {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A table of a program, without the columns that every table has.
@@ -191,18 +214,38 @@ impl ProgramSchema {
         &self.tables
     }
 
+    /// Creates the tables of a project of events.
+    pub(super) fn from_events(tables: Vec<TableSchema>, of_events: OfEvents) -> Self {
+        Self { tables, structs: Vec::new(), of_events }
+    }
+
+    /// What a project of events has besides its tables.
+    pub(super) fn of_events(&self) -> &OfEvents {
+        &self.of_events
+    }
+
+    /// The tables and those behind views, which are stored as tables are.
+    pub fn stored_tables(&self) -> impl Iterator<Item = &TableSchema> {
+        self.tables.iter().chain(&self.of_events.events)
+    }
+
     /// Whether these tables can be converted into those of `new` in place; otherwise their rows
     /// have to be filled in again.
     pub fn grows_into(&self, new: &Self) -> bool {
-        self.tables.iter().all(|old| {
-            let new = new.tables.iter().find(|table| table.target == old.target);
+        let placement = &new.of_events.placement;
+        self.stored_tables().all(|old| {
+            let new = new.stored_tables().find(|table| table.target == old.target);
             new.is_some_and(|new| old.grows_into(new))
-        })
+        }) && self
+            .of_events
+            .placement
+            .iter()
+            .all(|(shape, table)| placement.get(shape) == Some(table))
     }
 
     /// Returns the table for an emit's target.
     pub fn table(&self, target: &str) -> Option<&TableSchema> {
-        self.tables.iter().find(|table| table.spelling == target)
+        self.stored_tables().find(|table| table.spelling == target)
     }
 
     /// Admits the emits of one run, and returns the grown tables; `None` when the tables hold the
@@ -259,6 +302,11 @@ impl ProgramSchema {
 }
 
 impl TableSchema {
+    /// Returns a table whose name and columns are known to be possible.
+    pub(super) fn known(target: &str, columns: Vec<Field>) -> Self {
+        Self { target: target.to_owned(), spelling: target.to_owned(), columns }
+    }
+
     /// Returns the same table with other columns.
     pub(super) fn with_columns(&self, columns: Vec<Field>) -> Self {
         let Self { target, spelling, .. } = self.clone();
@@ -362,7 +410,7 @@ impl TableSchema {
         let mut absent = 0;
         for column in self.columns.iter().filter(|column| column.kind.depth() > 0) {
             let mut entries = emit.fields.iter();
-            if let Some(entry) = entries.find(|entry| values::is_named(entry, &column.name)) {
+            if let Some(entry) = entries.find(|entry| values::is_column(entry, &column.name)) {
                 absent += values::absent(&column.kind, &entry.val, most.saturating_sub(absent));
             }
         }

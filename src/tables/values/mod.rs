@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use orrery_interfaces::Typed;
 use stellar_xdr::{ScMap, ScMapEntry, ScVal};
 
 use super::names;
@@ -122,6 +123,7 @@ impl ColumnType {
                 true
             }
             (Self::Text, ScVal::String(_) | ScVal::Symbol(_) | ScVal::Address(_)) => true,
+            (Self::JsonText, ScVal::String(_)) => true,
             (Self::List(of), ScVal::Vec(Some(values))) => {
                 values.iter().all(|value| of.holds(value))
             }
@@ -242,6 +244,15 @@ fn field_of<'a>(fields: &'a [Field], entry: &ScMapEntry) -> Option<&'a Field> {
     fields.iter().find(|field| is_named(entry, &field.name))
 }
 
+/// Whether the entry of an emit is the column of that name. The key is a string where the name is
+/// longer than a symbol can be.
+pub fn is_column(entry: &ScMapEntry, name: &str) -> bool {
+    match &entry.key {
+        ScVal::String(key) => key.as_slice() == name.as_bytes(),
+        _ => is_named(entry, name),
+    }
+}
+
 /// Whether the map entry is the field of that name.
 pub fn is_named(entry: &ScMapEntry, name: &str) -> bool {
     let ScVal::Symbol(symbol) = &entry.key else { return false };
@@ -286,7 +297,7 @@ pub fn plain(value: &ScVal) -> String {
 pub fn tagged(value: &ScVal) -> String {
     // Serialising to memory fails only for maps with keys that are no strings, and this form has
     // none.
-    serde_json::to_string(value).unwrap_or_default()
+    serde_json::to_string(&Typed(value)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl<'a> Changer<'a> {
         let connection = self.connection;
         self.step(|change| {
             let known = change.programs.get(&definition.program);
-            for table in definition.schema.tables() {
+            for table in definition.schema.stored_tables() {
                 let old = known.and_then(|known| find(known, &table.target));
                 match old {
                     None => {
@@ -145,7 +145,7 @@ impl<'a> Changer<'a> {
         self.step(|change| {
             let programs = Arc::make_mut(&mut change.programs);
             let Some(definition) = programs.remove(&program) else { return Ok(()) };
-            for table in definition.schema.tables() {
+            for table in definition.schema.stored_tables() {
                 let table = names::table(program, &table.target);
                 views::drop_matching(connection, &mut change.views, |view| view.shows(&table))?;
                 let table = quoted(&table);
@@ -222,7 +222,7 @@ impl<'a> Changer<'a> {
 }
 
 fn find<'a>(definition: &'a Definition, target: &str) -> Option<&'a TableSchema> {
-    definition.schema.tables().iter().find(|table| table.target == target)
+    definition.schema.stored_tables().find(|table| table.target == target)
 }
 
 fn run(connection: &Connection, sql: &str) -> Result<(), Failure> {

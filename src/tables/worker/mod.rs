@@ -15,6 +15,7 @@ mod gate;
 pub mod query;
 #[doc(hidden)]
 pub mod query_text;
+mod selects;
 #[doc(hidden)]
 pub mod timer;
 mod views;

@@ -8,22 +8,25 @@ use duckdb::Connection;
 use orrery_ledger::domain::ProgramId;
 
 use super::database::storage_failure;
+use super::selects::{self, Shown};
 use crate::names::{self, quoted};
 use crate::wire::{Definition, Failure};
 
-/// A view of one table.
+/// A view of one or more tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     schema: String,
     name: String,
-    /// Table that the view shows.
-    table: String,
+    /// Tables that the view shows.
+    tables: Vec<String>,
+    /// The query of the view.
+    select: String,
 }
 
 impl View {
     /// Whether the view shows this table.
     pub fn shows(&self, table: &str) -> bool {
-        self.table == table
+        self.tables.iter().any(|shown| shown == table)
     }
 
     /// Whether the name of the view collides with this table.
@@ -47,7 +50,7 @@ pub fn all_names(programs: &BTreeMap<ProgramId, Definition>) -> BTreeSet<String>
 
 fn tables(programs: &BTreeMap<ProgramId, Definition>) -> impl Iterator<Item = String> {
     programs.values().flat_map(|definition| {
-        let tables = definition.schema.tables().iter();
+        let tables = definition.schema.stored_tables();
         tables.map(move |table| names::table(definition.program, &table.target))
     })
 }
@@ -62,28 +65,32 @@ pub fn desired(programs: &BTreeMap<ProgramId, Definition>) -> Views {
     let mut views = Views::new();
     for definition in own.chain(others) {
         let project = &definition.project;
-        for table in definition.schema.tables() {
-            let name = names::view(project, &table.target);
-            let target = names::table(definition.program, &table.target);
+        for shown in selects::of(definition) {
+            let name = names::view(project, shown.target);
             if !tables.contains(&names::folded(&name)) {
-                add(&mut views, names::SCHEMA, &name, &target);
+                add(&mut views, names::SCHEMA, &name, &shown);
             }
             if names::may_be_schema(project) {
-                add(&mut views, project, &table.target, &target);
+                add(&mut views, project, shown.target, &shown);
             }
         }
     }
     views
 }
 
-fn add(views: &mut Views, schema: &str, name: &str, table: &str) {
+fn add(views: &mut Views, schema: &str, name: &str, shown: &Shown<'_>) {
     let key = (names::folded(schema), names::folded(name));
-    let (schema, name, table) = (schema.to_owned(), name.to_owned(), table.to_owned());
-    views.entry(key).or_insert(View { schema, name, table });
+    let view = || View {
+        schema: schema.to_owned(),
+        name: name.to_owned(),
+        tables: shown.tables.clone(),
+        select: shown.select.clone(),
+    };
+    views.entry(key).or_insert_with(view);
 }
 
-/// Returns the views that exist in the file. The table of each is taken from `desired`: a view is
-/// always created in the same transaction as the definition that it follows from.
+/// Returns the views that exist in the file. The tables and query of each are taken from `desired`: a
+/// view is always created in the same transaction as the definition that it follows from.
 pub fn existing(connection: &Connection, desired: &Views) -> Result<Views, Failure> {
     let sql = "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal";
     let mut statement = connection.prepare(sql).map_err(storage_failure)?;
@@ -92,8 +99,9 @@ pub fn existing(connection: &Connection, desired: &Views) -> Result<Views, Failu
         .and_then(|names| names.collect());
     let view = |(schema, name): (String, String)| {
         let key = (names::folded(&schema), names::folded(&name));
-        let table = desired.get(&key).map(|view| view.table.clone()).unwrap_or_default();
-        (key, View { schema, name, table })
+        let known = desired.get(&key).map(|view| (view.tables.clone(), view.select.clone()));
+        let (tables, select) = known.unwrap_or_default();
+        (key, View { schema, name, tables, select })
     };
     Ok(found.map_err(storage_failure)?.into_iter().map(view).collect())
 }
@@ -132,11 +140,9 @@ pub fn update(connection: &Connection, views: &mut Views, desired: &Views) -> Re
         if views.contains_key(key) {
             continue;
         }
-        let View { schema, name, table } = view;
-        let (schema, name, table) = (quoted(schema), quoted(name), quoted(table));
-        let own = names::SCHEMA;
+        let (schema, name) = (quoted(&view.schema), quoted(&view.name));
         run(connection, &format!("CREATE SCHEMA IF NOT EXISTS {schema}"))?;
-        run(connection, &format!("CREATE VIEW {schema}.{name} AS SELECT * FROM {own}.{table}"))?;
+        run(connection, &format!("CREATE VIEW {schema}.{name} AS {}", view.select))?;
         views.insert(key.clone(), view.clone());
     }
     Ok(())

@@ -1,0 +1,87 @@
+//! Events without a declaration whose first topic is text: their name and columns, inferred from the
+//! event alone.
+
+use orrery_interfaces::names;
+use sha2::{Digest, Sha256};
+use stellar_xdr::{ScMap, ScVal};
+
+use super::shape::DataShape;
+
+/// Largest number of items of a vector that have columns of their own.
+const MOST_ITEMS: usize = 16;
+
+/// What is inferred of an event.
+#[derive(Debug)]
+pub(super) struct Inferred<'a> {
+    /// Name of the event.
+    pub name: String,
+    /// Shape of the data.
+    pub data: DataShape,
+    /// Names of columns with their values, in order.
+    pub values: Vec<(String, &'a ScVal)>,
+}
+
+/// Returns the name of an event by up to two leading topics that are text; `None` where the first is
+/// not.
+pub(super) fn name(topics: &[ScVal]) -> Option<String> {
+    let mut texts = topics.iter().map_while(text).take(2);
+    let mut name = texts.next()?.to_vec();
+    if let Some(second) = texts.next() {
+        name.push(b'_');
+        name.extend_from_slice(second);
+    }
+    Some(names::event(&name))
+}
+
+/// Infers what can be of an event; `None` where its first topic is no text.
+pub(super) fn infer<'a>(topics: &'a [ScVal], data: &'a ScVal) -> Option<Inferred<'a>> {
+    let name = name(topics)?;
+    let numbered = |(number, topic)| (format!("topic_{number}").into_bytes(), topic);
+    let mut values: Vec<(Vec<u8>, &ScVal)> = (1..).zip(topics).skip(1).map(numbered).collect();
+    let (shape, parts) = parts(data);
+    values.extend(parts);
+    let columns = names::parameters(values.iter().map(|(name, _)| name.as_slice()));
+    let values = columns.into_iter().zip(values).map(|(name, (_, value))| (name, value));
+    Some(Inferred { name, data: shape, values: values.collect() })
+}
+
+/// Returns the shape of the data, and its parts with their names.
+fn parts(data: &ScVal) -> (DataShape, Vec<(Vec<u8>, &ScVal)>) {
+    match data {
+        ScVal::Map(Some(map)) if let Some(parts) = fields(map) => {
+            (DataShape::Keys(digest(&parts)), parts)
+        }
+        ScVal::Vec(Some(items)) if items.len() <= MOST_ITEMS => {
+            let numbered = |(number, item)| (format!("value_{number}").into_bytes(), item);
+            let parts: Vec<_> = (1..).zip(items.iter()).map(numbered).collect();
+            (DataShape::Items(u32::try_from(items.len()).unwrap_or(u32::MAX)), parts)
+        }
+        data => (DataShape::Value, vec![(b"value".to_vec(), data)]),
+    }
+}
+
+/// Returns the entries of a map all of whose keys are symbols, as those of a struct.
+fn fields(map: &ScMap) -> Option<Vec<(Vec<u8>, &ScVal)>> {
+    let field = |entry: &'_ stellar_xdr::ScMapEntry| match &entry.key {
+        ScVal::Symbol(name) => Some(name.to_vec()),
+        _ => None,
+    };
+    map.iter().map(|entry| Some((field(entry)?, &entry.val))).collect()
+}
+
+fn digest(parts: &[(Vec<u8>, &ScVal)]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    for (name, _) in parts {
+        digest.update((name.len() as u64).to_be_bytes());
+        digest.update(name);
+    }
+    digest.finalize().into()
+}
+
+fn text(value: &ScVal) -> Option<&[u8]> {
+    match value {
+        ScVal::Symbol(text) => Some(text.as_slice()),
+        ScVal::String(text) => Some(text.as_slice()),
+        _ => None,
+    }
+}

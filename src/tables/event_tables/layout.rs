@@ -1,0 +1,168 @@
+//! The tables that follow from a summary of events: which there are, their columns, and which table
+//! the events of each shape are in.
+
+use std::collections::{BTreeMap, HashMap};
+
+use orrery_interfaces::names::{DECLARED, EVENT_ID, EVENT_INDEX, REST, UNDECLARED};
+
+use super::Place;
+use super::columns::{Columns, MOST_COLUMNS};
+use super::naming::Names;
+use super::rows;
+use super::shape::{Shape, ShapeKey};
+use super::shapes::Shapes;
+use crate::schema::{OfEvents, ProgramSchema, SchemaLimits, TableSchema};
+use crate::types::{ColumnType, Field};
+
+/// The tables of a project of events.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    schema: ProgramSchema,
+    pub(super) limits: SchemaLimits,
+    tables: Vec<Table>,
+    /// Position of the table of each shape; `None` where there are too many tables.
+    placed: HashMap<ShapeKey, Option<usize>>,
+}
+
+/// A table of events with a name.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    pub target: String,
+    /// Columns for the values of events.
+    pub columns: Columns,
+    /// Place of the first event.
+    first: Place,
+}
+
+/// Where the events of a shape are.
+pub(super) enum Placement<'a> {
+    /// In a table.
+    In(&'a Table),
+    /// In none, because there are too many tables.
+    TooManyTables,
+    /// In none, because there are too many shapes, or the event was not added to the summary.
+    Unknown,
+}
+
+impl Shapes {
+    /// Returns the tables for the events so far.
+    ///
+    /// Declared events come first, so that the tables of others cannot keep them from having one.
+    /// The forms of a declared event share a table when their common columns join.
+    pub fn tables(&self, limits: SchemaLimits) -> Layout {
+        let shapes = self.in_order();
+        let is_declared =
+            |(key, _): &&(&ShapeKey, &Shape)| matches!(key, ShapeKey::Declared { .. });
+        let mut declared: std::collections::BTreeSet<String> = self.names().cloned().collect();
+        declared.extend(shapes.iter().filter(is_declared).map(|(_, shape)| shape.name.clone()));
+        let mut drawing = Drawing::new(Names::new(declared), limits);
+        for (key, shape) in shapes.iter().filter(is_declared) {
+            drawing.place_declared(key, shape);
+        }
+        for (key, shape) in shapes.iter().filter(|shape| !is_declared(shape)) {
+            drawing.place_inferred(key, shape);
+        }
+        drawing.finish()
+    }
+}
+
+impl Layout {
+    /// The tables in the form in which they are stored and sent to SQL workers.
+    pub fn schema(&self) -> &ProgramSchema {
+        &self.schema
+    }
+
+    pub(super) fn placement(&self, key: &ShapeKey) -> Placement<'_> {
+        match self.placed.get(key) {
+            Some(Some(at)) => Placement::In(&self.tables[*at]),
+            Some(None) => Placement::TooManyTables,
+            None => Placement::Unknown,
+        }
+    }
+}
+
+/// A layout in the making.
+struct Drawing {
+    names: Names,
+    limits: SchemaLimits,
+    tables: Vec<Table>,
+    /// Positions of the tables of each declared event, in order of their creation.
+    versions: BTreeMap<String, Vec<usize>>,
+    placed: HashMap<ShapeKey, Option<usize>>,
+}
+
+impl Drawing {
+    fn new(names: Names, limits: SchemaLimits) -> Self {
+        let (versions, placed) = (BTreeMap::new(), HashMap::new());
+        Self { names, limits, tables: Vec::new(), versions, placed }
+    }
+
+    fn place_declared(&mut self, key: &ShapeKey, shape: &Shape) {
+        let versions = self.versions.entry(shape.name.clone()).or_default();
+        let joins = |at: &usize| self.tables[*at].columns.join(&shape.columns);
+        if let Some(at) = versions.iter().copied().find(joins) {
+            self.tables[at].columns.merge(&shape.columns, self.limits.columns.min(MOST_COLUMNS));
+            self.placed.insert(key.clone(), Some(at));
+        } else if self.has_room() {
+            let at = self.tables.len();
+            if let Some(versions) = self.versions.get_mut(&shape.name) {
+                versions.push(at);
+            }
+            let target = self.names.take_declared(&shape.name);
+            self.add(key, shape, target);
+        } else {
+            self.placed.insert(key.clone(), None);
+        }
+    }
+
+    fn place_inferred(&mut self, key: &ShapeKey, shape: &Shape) {
+        if self.has_room() {
+            let target = self.names.take_inferred(&shape.name);
+            self.add(key, shape, target);
+        } else {
+            self.placed.insert(key.clone(), None);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.tables.len() < self.limits.tables
+    }
+
+    fn add(&mut self, key: &ShapeKey, shape: &Shape, target: String) {
+        let columns = Columns::new(&shape.columns, self.limits.columns.min(MOST_COLUMNS));
+        self.placed.insert(key.clone(), Some(self.tables.len()));
+        self.tables.push(Table { target, columns, first: shape.first });
+    }
+
+    fn finish(self) -> Layout {
+        let target = |at: &usize| self.tables[*at].target.clone();
+        let several = self.versions.values().filter(|versions| versions.len() > 1);
+        let versions = several.map(|versions| versions.iter().map(target).collect()).collect();
+        let placement = self.placed.iter().map(|(key, at)| {
+            let target = at.as_ref().map_or_else(|| UNDECLARED.to_owned(), target);
+            (key.fingerprint(), target)
+        });
+        let of_events =
+            OfEvents { events: Some(rows::events()), versions, placement: placement.collect() };
+        let mut in_order: Vec<&Table> = self.tables.iter().collect();
+        in_order.sort_by_key(|table| (table.first, &table.target));
+        let tables = in_order.into_iter().map(Table::schema).chain([rows::undeclared()]);
+        let schema = ProgramSchema::from_events(tables.collect(), of_events);
+        Layout { schema, limits: self.limits, tables: self.tables, placed: self.placed }
+    }
+}
+
+impl Table {
+    fn schema(&self) -> TableSchema {
+        let before = [
+            (EVENT_ID, ColumnType::UInt64),
+            (EVENT_INDEX, ColumnType::UInt32),
+            (DECLARED, ColumnType::Text),
+        ];
+        let field = |(name, kind): (&str, _)| Field { name: name.to_owned(), kind };
+        let columns = before.into_iter().map(field);
+        let columns = columns.chain(self.columns.fields().iter().cloned());
+        let columns = columns.chain([field((REST, ColumnType::JsonText))]);
+        TableSchema::known(&self.target, columns.collect())
+    }
+}

@@ -1,0 +1,240 @@
+//! The rows of an event: one in its table, and one in the table behind the view `events`. Every
+//! event has both, whatever it contains: a value that its column cannot hold is kept in `_rest`.
+
+use orrery_interfaces::names::{
+    CLOSED_AT, CONTRACT_ID, DECLARED, EVENT_ID, EVENT_INDEX, EVENTS, LEDGER, REST, UNDECLARED,
+};
+use orrery_interfaces::{Params, Plain, PlainRest, Rest, Typed, Types};
+use orrery_ledger::domain::Emit;
+use serde::{Serialize, Serializer};
+use stellar_xdr::{ScMap, ScMapEntry, ScString, ScSymbol, ScVal};
+
+use super::columns::is_deep;
+use super::layout::{Layout, Placement, Table};
+use super::shape::{ShapeKey, Shaped};
+use super::{Declared, Event};
+use crate::schema::TableSchema;
+use crate::types::{ColumnType, Field};
+use crate::values::{absent, is_null};
+
+const TOPICS: &str = "topics";
+const DATA: &str = "data";
+const REASON: &str = "reason";
+const NAME: &str = "name";
+const PARAMS: &str = "params";
+
+/// Columns of the view with one row per event: the name in its table, and the name in the view.
+pub(crate) const EVENTS_VIEW: [(&str, &str); 6] = [
+    (EVENT_ID, EVENT_ID),
+    (LEDGER, "ledger"),
+    (CLOSED_AT, "ledger_closed_at"),
+    (CONTRACT_ID, CONTRACT_ID),
+    (NAME, NAME),
+    (PARAMS, PARAMS),
+];
+
+const SYSTEM: &str = "a system event, which no contract declares";
+const NO_TEXT: &str = "no interface declares the event, and its first topic is no text";
+const TOO_MANY_TABLES: &str = "the project has as many tables as it may have";
+const TOO_MANY_SHAPES: &str = "the project has more kinds of events than it may have";
+
+/// The table behind the view with one row per event.
+pub(super) fn events() -> TableSchema {
+    let columns =
+        [(EVENT_ID, ColumnType::UInt64), (NAME, ColumnType::Text), (PARAMS, ColumnType::JsonText)];
+    schema(EVENTS, columns)
+}
+
+/// The table of the events that no other holds.
+pub(super) fn undeclared() -> TableSchema {
+    let columns = [
+        (EVENT_ID, ColumnType::UInt64),
+        (EVENT_INDEX, ColumnType::UInt32),
+        (TOPICS, ColumnType::JsonText),
+        (DATA, ColumnType::JsonText),
+        (REASON, ColumnType::Text),
+    ];
+    schema(UNDECLARED, columns)
+}
+
+fn schema<const N: usize>(target: &str, columns: [(&str, ColumnType); N]) -> TableSchema {
+    let field = |(name, kind): (&str, _)| Field { name: name.to_owned(), kind };
+    TableSchema::known(target, columns.into_iter().map(field).collect())
+}
+
+/// The rows of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rows {
+    /// The row in a table of the project.
+    pub row: Emit,
+    /// The row behind the view `events`.
+    pub event: Emit,
+}
+
+impl Rows {
+    /// Whether the event is in the table `undeclared`.
+    pub fn is_undeclared(&self) -> bool {
+        self.row.target == UNDECLARED
+    }
+}
+
+impl Layout {
+    /// Returns the rows of an event. The event must have been added to the summary that the layout
+    /// comes from; of a kind that was not, it is one for `undeclared`.
+    pub fn rows(&self, event: &Event<'_>) -> Rows {
+        let Some(shaped) = Shaped::new(event) else {
+            let is_system = matches!(event.declared, Declared::System);
+            return undeclared_rows(event, if is_system { SYSTEM } else { NO_TEXT });
+        };
+        let key = shaped.key(event.topics.len());
+        match self.placement(&key) {
+            Placement::TooManyTables => undeclared_rows(event, TOO_MANY_TABLES),
+            Placement::Unknown => undeclared_rows(event, TOO_MANY_SHAPES),
+            Placement::In(table) => Rows {
+                row: self.row(event, &shaped, &key, table),
+                event: of_event(event, Some(&shaped)),
+            },
+        }
+    }
+
+    fn row(&self, event: &Event<'_>, shaped: &Shaped<'_>, key: &ShapeKey, table: &Table) -> Emit {
+        let mut row = vec![
+            (EVENT_ID, ScVal::U64(event.id)),
+            (EVENT_INDEX, ScVal::U32(event.place.index())),
+            (DECLARED, text(key.declared_by())),
+        ];
+        let none = Types::default();
+        let mut cells =
+            Cells { table, absent: self.limits.absent, row: &mut row, rest: Vec::new() };
+        let (mut rest, mut types) = (&NO_REST, &none);
+        match (shaped, event.declared) {
+            (Shaped::Declared(..), Declared::By(matched, _)) => {
+                (rest, types) = (&matched.rest, matched.interface.types());
+                for parameter in &matched.parameters {
+                    let Some(value) = parameter.value else { continue };
+                    let plain = Plain::new(value, &parameter.declared.type_, types);
+                    cells.put(parameter.name, value, plain);
+                }
+            }
+            (Shaped::Inferred(inferred), _) => {
+                for (name, value) in &inferred.values {
+                    cells.put(name, value, Plain::undeclared(value, types));
+                }
+            }
+            // A shape is declared exactly where the event is.
+            (Shaped::Declared(..), _) => {}
+        }
+        let params = cells.rest;
+        if !params.is_empty() || !rest.is_empty() {
+            row.push((REST, json(&RestOfEvent { params, others: PlainRest { rest, types } })));
+        }
+        emit(event, &table.target, row)
+    }
+}
+
+static NO_REST: Rest<'static> = Rest { keys: Vec::new(), topics: &[], items: &[] };
+
+/// Takes the values of an event one by one.
+struct Cells<'a, 'b> {
+    table: &'a Table,
+    /// Number of struct fields that the values may still leave out.
+    absent: usize,
+    row: &'b mut Vec<(&'a str, ScVal)>,
+    /// Values without a column that could hold them.
+    rest: Vec<(&'a str, Plain<'a>)>,
+}
+
+impl<'a> Cells<'a, '_> {
+    fn put(&mut self, name: &'a str, value: &ScVal, plain: Plain<'a>) {
+        if is_null(value) {
+            return;
+        }
+        match self.table.columns.get(name) {
+            Some(column) if self.holds(&column.kind, value) => {
+                self.row.push((&column.name, value.clone()));
+            }
+            _ => self.rest.push((name, plain)),
+        }
+    }
+
+    fn holds(&mut self, kind: &ColumnType, value: &ScVal) -> bool {
+        if *kind == ColumnType::Json {
+            return true;
+        }
+        if is_deep(value) || !kind.holds(value) {
+            return false;
+        }
+        let absent = absent(kind, value, self.absent + 1);
+        let fits = absent <= self.absent;
+        self.absent -= if fits { absent } else { 0 };
+        fits
+    }
+}
+
+/// What the columns of an event do not hold, as JSON.
+#[derive(Serialize)]
+struct RestOfEvent<'a> {
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "object")]
+    params: Vec<(&'a str, Plain<'a>)>,
+    #[serde(flatten)]
+    others: PlainRest<'a>,
+}
+
+#[allow(clippy::ptr_arg, reason = "serde passes a reference to the member")]
+fn object<S: Serializer>(params: &Vec<(&str, Plain<'_>)>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(params.iter().map(|(name, value)| (name, value)))
+}
+
+fn undeclared_rows(event: &Event<'_>, reason: &str) -> Rows {
+    let topics: Vec<Typed<'_>> = event.topics.iter().map(Typed).collect();
+    let row = vec![
+        (EVENT_ID, ScVal::U64(event.id)),
+        (EVENT_INDEX, ScVal::U32(event.place.index())),
+        (TOPICS, json(&topics)),
+        (DATA, json(&Typed(event.data))),
+        (REASON, text(reason)),
+    ];
+    Rows { row: emit(event, UNDECLARED, row), event: of_event(event, None) }
+}
+
+/// Returns the row behind the view `events`.
+fn of_event(event: &Event<'_>, shaped: Option<&Shaped<'_>>) -> Emit {
+    let mut row = vec![(EVENT_ID, ScVal::U64(event.id))];
+    match shaped {
+        Some(Shaped::Declared(_, form)) => row.push((NAME, text(&form.name))),
+        Some(Shaped::Inferred(inferred)) => row.push((NAME, text(&inferred.name))),
+        None => {}
+    }
+    if let (Some(Shaped::Declared(..)), Declared::By(matched, _)) = (shaped, event.declared) {
+        row.push((PARAMS, json(&Params(matched))));
+    }
+    emit(event, EVENTS, row)
+}
+
+fn emit(event: &Event<'_>, target: &str, row: Vec<(&str, ScVal)>) -> Emit {
+    let entry = |(name, val): (&str, ScVal)| ScMapEntry { key: key(name), val };
+    let mut fields: Vec<ScMapEntry> = row.into_iter().map(entry).collect();
+    fields.sort_by(|a, b| a.key.cmp(&b.key));
+    // An event has fewer values than a map may have entries.
+    let fields = ScMap(fields.try_into().unwrap_or_default());
+    Emit { contract: event.contract, target: target.to_owned(), fields }
+}
+
+/// Returns the key of a column: a symbol, or a string where the name is longer than a symbol can be.
+fn key(name: &str) -> ScVal {
+    match name.as_bytes().try_into() {
+        Ok(symbol) => ScVal::Symbol(ScSymbol(symbol)),
+        Err(_) => text(name),
+    }
+}
+
+fn text(text: &str) -> ScVal {
+    // Fails beyond 4 GiB, which no event has.
+    ScVal::String(ScString(text.as_bytes().try_into().unwrap_or_default()))
+}
+
+/// Returns JSON text.
+fn json(value: &impl Serialize) -> ScVal {
+    // Serialising to memory fails only for keys that are no strings, of which there are none here.
+    text(&serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned()))
+}

@@ -1,0 +1,99 @@
+//! The queries of views: a table as it is, the versions of an event together, or one row per event.
+
+use std::collections::BTreeMap;
+
+use super::conversion::conversion;
+use crate::event_tables::EVENTS_VIEW;
+use crate::names::{self, folded, quoted};
+use crate::schema::TableSchema;
+use crate::types::{ColumnType, Field};
+use crate::wire::Definition;
+
+/// What a view shows.
+pub struct Shown<'a> {
+    /// Target after which the view is named.
+    pub target: &'a str,
+    /// Names of the tables.
+    pub tables: Vec<String>,
+    /// The query.
+    pub select: String,
+}
+
+/// Returns what the views of a program show.
+pub fn of(definition: &Definition) -> Vec<Shown<'_>> {
+    let of_events = definition.schema.of_events();
+    let versions: BTreeMap<&String, &Vec<String>> =
+        of_events.versions.iter().filter_map(|all| Some((all.first()?, all))).collect();
+    let mut shown = Vec::new();
+    for table in definition.schema.tables() {
+        let versions = versions.get(&table.target).into_iter().flat_map(|all| all.iter());
+        let versions: Vec<_> = versions.filter_map(|it| definition.schema.table(it)).collect();
+        let whole = [table];
+        let tables = if versions.is_empty() { &whole[..] } else { &versions };
+        let select = match tables {
+            [_] => format!("SELECT * FROM {}", full_name(definition, table)),
+            versions => together(definition, versions),
+        };
+        shown.push(show(definition, &table.target, tables, select));
+    }
+    if let Some(table) = &of_events.events {
+        let column = |(own, name): (&str, &str)| format!("{} AS {}", quoted(own), quoted(name));
+        let columns = EVENTS_VIEW.map(column).join(", ");
+        let select = format!("SELECT {columns} FROM {}", full_name(definition, table));
+        shown.push(show(definition, &table.target, &[table], select));
+    }
+    shown
+}
+
+fn show<'a>(
+    definition: &Definition,
+    target: &'a str,
+    tables: &[&TableSchema],
+    select: String,
+) -> Shown<'a> {
+    let name = |table: &&TableSchema| names::table(definition.program, &table.target);
+    Shown { target, tables: tables.iter().map(name).collect(), select }
+}
+
+fn full_name(definition: &Definition, table: &TableSchema) -> String {
+    let name = names::table(definition.program, &table.target);
+    format!("{}.{}", names::SCHEMA, quoted(&name))
+}
+
+/// Returns the query for the rows of several tables, with the columns that all have. A column whose
+/// types do not join is JSON.
+fn together(definition: &Definition, tables: &[&TableSchema]) -> String {
+    let by_name = |table: &TableSchema| -> BTreeMap<String, Field> {
+        table.columns.iter().map(|column| (folded(&column.name), column.clone())).collect()
+    };
+    let columns: Vec<_> = tables.iter().map(|table| by_name(table)).collect();
+    let common = tables.first().into_iter().flat_map(|first| &first.columns);
+    let common: Vec<(&Field, Option<ColumnType>)> = common
+        .filter(|column| columns.iter().all(|own| own.contains_key(&folded(&column.name))))
+        .map(|column| {
+            let mut kinds = columns.iter().filter_map(|own| own.get(&folded(&column.name)));
+            let joined = kinds.try_fold(ColumnType::Unknown, |kind, own| kind.join(&own.kind));
+            (column, joined)
+        })
+        .collect();
+    let select = |(table, own): (&&TableSchema, &BTreeMap<String, Field>)| {
+        let injected = names::INJECTED.iter().map(|(name, _)| quoted(name));
+        let values = common.iter().filter_map(|(column, joined)| {
+            let own = own.get(&folded(&column.name))?;
+            Some(format!("{} AS {}", value(own, joined.as_ref()), quoted(&column.name)))
+        });
+        let values: Vec<String> = injected.chain(values).collect();
+        format!("SELECT {} FROM {}", values.join(", "), full_name(definition, table))
+    };
+    tables.iter().zip(&columns).map(select).collect::<Vec<_>>().join(" UNION ALL ")
+}
+
+/// Returns the values of a column in the type that all have, or as JSON.
+fn value(column: &Field, joined: Option<&ColumnType>) -> String {
+    let name = quoted(&column.name);
+    match joined {
+        Some(joined) if *joined == column.kind => name,
+        Some(joined) => conversion(&column.kind, joined, &name),
+        None => format!("CASE WHEN {name} IS NULL THEN NULL ELSE to_json({name}) END"),
+    }
+}
