@@ -198,7 +198,8 @@ impl Indexing {
             code: built(module),
             project_name: project.to_owned(),
             contracts: vec![contract],
-            public: false,
+            public: None,
+            replace: false,
         };
         Ok(self.programs.deploy(owner, deploy)?.id)
     }

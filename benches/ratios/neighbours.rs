@@ -251,7 +251,8 @@ impl Scene<'_> {
                 code: code.clone(),
                 project_name: "costly".to_owned(),
                 contracts: vec![self.busy.endless()],
-                public: false,
+                public: None,
+                replace: false,
             };
             let trial = Trial { deploy, on: TrialSelection::Last(1) };
             if let Err(error) = service.programs.try_out(&owner, trial, &|| false) {

@@ -203,7 +203,8 @@ impl Scene {
                 code: built("deposit_program"),
                 project_name: "swaps".to_owned(),
                 contracts: vec![Deposits::new().contract],
-                public: false,
+                public: None,
+                replace: false,
             },
         )?;
         // The service declares the program's tables once; rows are written after that.

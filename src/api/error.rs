@@ -236,11 +236,14 @@ impl ApiError {
 
 fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
     match error {
-        ProgramError::Unknown(_) | ProgramError::NoBackfill(_) | ProgramError::NotPublic(_) => {
-            (StatusCode::NOT_FOUND, "not_found")
-        }
+        ProgramError::Unknown(_)
+        | ProgramError::NoBackfill(_)
+        | ProgramError::NotPublic(_)
+        | ProgramError::UnknownProject(_) => (StatusCode::NOT_FOUND, "not_found"),
         ProgramError::NotYours(_) => (StatusCode::FORBIDDEN, "forbidden"),
         ProgramError::ProjectExists(_) => (StatusCode::CONFLICT, "project_exists"),
+        ProgramError::OthersProject(_) => (StatusCode::CONFLICT, "not_your_project"),
+        ProgramError::ReplacementRunning { .. } => (StatusCode::CONFLICT, "replacement_running"),
         ProgramError::TooManyPrograms(_) => (StatusCode::CONFLICT, "too_many_programs"),
         ProgramError::TooManySubscriptions(_) => (StatusCode::CONFLICT, "too_many_subscriptions"),
         ProgramError::Registered(_) => (StatusCode::CONFLICT, "contract_registered"),

@@ -206,7 +206,8 @@ fn deploy(programs: &Programs, market: ContractId) -> Result<(), Failure> {
         code: MARKET_PROGRAM.to_vec(),
         project_name: PROJECT.to_owned(),
         contracts: vec![market],
-        public: false,
+        public: None,
+        replace: false,
     };
     let failed =
         |error: ProgramError| Failure::failed(format!("the demo's program is refused: {error}"));

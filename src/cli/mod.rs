@@ -24,6 +24,7 @@ mod programs;
 mod progress;
 mod rebuild;
 mod remote;
+mod replacement;
 mod restore;
 mod serve;
 mod sql_worker;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::confirm::confirm_deletion;
 use super::program_name::ProgramName;
 use super::remote::{Body, Remote, draws_tables, with_query};
-use super::{Failure, fit, output, progress, read_file, trial};
+use super::{Failure, fit, output, progress, read_file, replacement, trial};
 
 /// Interval between requests for the progress of a backfill.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -22,7 +22,8 @@ pub enum ProgramVerb {
     /// Deploy an indexing program for one or more contracts
     #[command(after_help = "Example:
   orrery --base http://127.0.0.1:8484/rest --jwt $TOKEN deploy --project deposits \\
-    --code-path target/wasm32v1-none/release/deposits.wasm --contracts CA…,CB…")]
+    --code-path target/wasm32v1-none/release/deposits.wasm --contracts CA…,CB…
+  orrery deploy --replace --project deposits --code-path deposits.wasm")]
     Deploy(Deploy),
     /// Run a program on stored transactions without deploying it, and store nothing
     #[command(after_help = "Example:
@@ -90,11 +91,22 @@ pub struct Deploy {
     /// Name of the project, unique on the network
     #[arg(long, value_name = "NAME")]
     project: String,
-    #[command(flatten)]
-    code: Code,
+    /// The compiled module (.wasm)
+    #[arg(long, value_name = "FILE")]
+    code_path: PathBuf,
+    /// Contract IDs with commas between them; may be repeated. With --replace, those of the deployed
+    /// version if not given
+    #[arg(long, value_name = "C…", value_delimiter = ',', required_unless_present = "replace")]
+    contracts: Vec<String>,
     /// Let every owner read its tables
     #[arg(long)]
     public: bool,
+    /// Replace the deployed version of the project as soon as this one has processed the same ledgers
+    #[arg(long)]
+    replace: bool,
+    /// Do not wait until the deployed version is replaced
+    #[arg(long, requires = "replace")]
+    no_wait: bool,
     #[command(flatten)]
     output: Json,
 }
@@ -214,17 +226,7 @@ pub struct Append {
 impl ProgramVerb {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         match self {
-            Self::Deploy(verb) => {
-                let code = read_file(&verb.code.code_path)?;
-                let mut body = verb.code.body_with(&code);
-                body["project_name"] = verb.project.into();
-                body["public"] = verb.public.into();
-                let deployed = remote.post("retroshade/deploy", &body)?;
-                for warning in fit::warnings(remote, &code, &verb.code.contracts) {
-                    eprintln!("orrery: {warning}");
-                }
-                show(deployed, &verb.output, &[])
-            }
+            Self::Deploy(verb) => verb.run(remote),
             Self::Try(verb) => {
                 let mut body = verb.code.body()?;
                 if verb.transactions.is_empty() {
@@ -240,7 +242,7 @@ impl ProgramVerb {
                 }
             }
             Self::List(output) => {
-                let columns = ["id", "project_name", "running", "public", "contracts"];
+                let columns = ["id", "project_name", "replaces", "running", "public", "contracts"];
                 show(remote.get("retroshade/list")?, &output, &columns)
             }
             Self::Tables(output) => {
@@ -271,6 +273,33 @@ impl ProgramVerb {
     }
 }
 
+impl Deploy {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let code = read_file(&self.code_path)?;
+        let mut body = json!({ "code": STANDARD.encode(&code), "project_name": self.project });
+        if !self.contracts.is_empty() {
+            body["contracts"] = json!(self.contracts);
+        }
+        // Without --public, a version that replaces another is as public as that one.
+        if self.public || !self.replace {
+            body["public"] = self.public.into();
+        }
+        if self.replace {
+            body["replace"] = true.into();
+        }
+        let replaced = if self.replace { replacement::id_of(remote, &self.project)? } else { None };
+        let deployed = remote.post("retroshade/deploy", &body)?;
+        for warning in fit::warnings(remote, &code, &self.contracts) {
+            eprintln!("orrery: {warning}");
+        }
+        if !self.replace || self.no_wait {
+            return show(deployed, &self.output, &[]);
+        }
+        let answer = replacement::follow(remote, &self.project, replaced, &deployed)?;
+        show(answer, &self.output, &[])
+    }
+}
+
 impl Project {
     fn post(self, remote: &Remote, path: &str) -> Result<(), Failure> {
         show(remote.post(path, &json!({ "project": self.project }))?, &self.output, &[])
@@ -287,11 +316,8 @@ impl Program {
 
 impl Code {
     fn body(&self) -> Result<Value, Failure> {
-        Ok(self.body_with(&read_file(&self.code_path)?))
-    }
-
-    fn body_with(&self, code: &[u8]) -> Value {
-        json!({ "code": STANDARD.encode(code), "contracts": self.contracts })
+        let code = STANDARD.encode(read_file(&self.code_path)?);
+        Ok(json!({ "code": code, "contracts": self.contracts }))
     }
 }
 

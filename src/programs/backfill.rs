@@ -63,6 +63,12 @@ pub struct Backfill {
     pub rows: u64,
     /// Number of failed runs since the last successful one.
     pub errors_in_a_row: u32,
+    /// The only ledgers to be processed; all of `ledgers` when `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_ranges")]
+    pub only: Option<LedgerSet>,
+    /// Ledgers that earlier backfills of the program have processed.
+    #[serde(default, skip_serializing_if = "LedgerSet::is_empty", with = "ranges")]
+    pub earlier: LedgerSet,
     /// Application order of the first unprocessed transaction of `next`, when the transactions
     /// before it are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,6 +100,8 @@ impl Backfill {
             errors: 0,
             rows: 0,
             errors_in_a_row: 0,
+            only: None,
+            earlier: LedgerSet::default(),
             part: None,
             message: None,
         };
@@ -106,6 +114,30 @@ impl Backfill {
         backfill
     }
 
+    /// Creates a backfill of these ledgers, all of which are stored.
+    pub(super) fn of_stored(program: ProgramId, only: LedgerSet) -> Self {
+        let ranges = only.ranges();
+        let hull = ranges.first().zip(ranges.last());
+        // Without any ledger, one is examined, and passed over.
+        let ledgers = hull.map_or(LedgerRange::new(0, 0), |(first, last)| LedgerRange {
+            first: first.first,
+            last: last.last,
+        });
+        Self { only: Some(only), ..Self::new(program, ledgers, Some(ledgers.last)) }
+    }
+
+    /// Returns the first ledger from `ledger` on that is to be processed.
+    pub(super) fn next_wanted(&self, ledger: LedgerSeq) -> Option<LedgerSeq> {
+        let Some(only) = &self.only else { return Some(ledger) };
+        let after = only.ranges().iter().find(|range| range.last >= ledger)?;
+        Some(after.first.max(ledger))
+    }
+
+    /// Returns the number of ledgers to be processed.
+    pub fn wanted(&self) -> u64 {
+        self.only.as_ref().map_or(self.ledgers.len(), LedgerSet::ledgers)
+    }
+
     /// Returns the number of missing ledgers found so far.
     pub fn missing(&self) -> u64 {
         self.missing_ledgers.ledgers()
@@ -113,14 +145,34 @@ impl Backfill {
 
     /// Returns the number of ledgers that are done.
     pub fn done(&self) -> u64 {
+        self.done_ledgers().ledgers()
+    }
+
+    fn done_ledgers(&self) -> LedgerSet {
         let examined = match self.state {
             State::Done | State::Incomplete => self.ledgers,
             _ => match self.next.previous() {
                 Some(last) => LedgerRange { first: self.ledgers.first, last },
-                None => return 0,
+                None => return LedgerSet::default(),
             },
         };
-        examined.len().saturating_sub(self.missing_ledgers.within(examined).ledgers())
+        let mut done = match &self.only {
+            Some(only) => only.within(examined),
+            None => LedgerSet::from(examined),
+        };
+        done.remove_all(&self.missing_ledgers);
+        done
+    }
+
+    /// Returns the ledgers that the backfills of the program have processed or, while this one
+    /// runs, will have processed.
+    pub(super) fn covered(&self) -> LedgerSet {
+        let mut covered = self.done_ledgers();
+        if self.state == State::Running {
+            covered.insert_all(self.only.as_ref().unwrap_or(&self.ledgers.into()));
+        }
+        covered.insert_all(&self.earlier);
+        covered
     }
 
     /// Records ledgers on which the program cannot be run in full.
@@ -130,12 +182,10 @@ impl Backfill {
 
     /// Returns the ledgers that are done, once the backfill is over; before that, none.
     pub(super) fn processed_ledgers(&self) -> LedgerSet {
-        let mut processed = LedgerSet::default();
-        if matches!(self.state, State::Done | State::Incomplete) {
-            processed.insert(self.ledgers);
-            processed.remove_all(&self.missing_ledgers);
+        match self.state {
+            State::Done | State::Incomplete => self.done_ledgers(),
+            _ => LedgerSet::default(),
         }
-        processed
     }
 
     /// Records that all ledgers before `next` have been examined.
@@ -190,6 +240,28 @@ mod ranges {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<LedgerSet, D::Error> {
         let ranges = Vec::<[u32; 2]>::deserialize(from)?;
         Ok(ranges.into_iter().map(|[first, last]| LedgerRange::new(first, last)).collect())
+    }
+}
+
+mod optional_ranges {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::domain::LedgerSet;
+
+    #[derive(Serialize, Deserialize)]
+    struct Ranges(#[serde(with = "super::ranges")] LedgerSet);
+
+    pub(super) fn serialize<S: Serializer>(
+        set: &Option<LedgerSet>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        set.clone().map(Ranges).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<LedgerSet>, D::Error> {
+        Ok(Option::<Ranges>::deserialize(from)?.map(|Ranges(set)| set))
     }
 }
 
@@ -252,6 +324,31 @@ mod tests {
         assert_eq!(backfill.missing_ledgers.ranges(), [LedgerRange::new(10, 109)]);
         let stored = serde_json::to_vec(&backfill).unwrap();
         assert_eq!(serde_json::from_slice::<Backfill>(&stored).unwrap(), backfill);
+    }
+
+    #[test]
+    fn only_the_wanted_ledgers_of_a_backfill_count() {
+        let only: LedgerSet =
+            [LedgerRange::new(3, 4), LedgerRange::new(8, 9)].into_iter().collect();
+        let mut backfill = Backfill::of_stored(ProgramId(1), only.clone());
+        assert_eq!((backfill.ledgers, backfill.wanted()), (LedgerRange::new(3, 9), 4));
+        assert_eq!(backfill.covered(), only, "it will be processed");
+        let next = |from| backfill.next_wanted(LedgerSeq(from)).map(|next| next.0);
+        assert_eq!([3, 4, 5, 9, 10].map(next), [Some(3), Some(4), Some(8), Some(9), None]);
+        backfill.advance_to(Some(LedgerSeq(6)));
+        assert_eq!(backfill.done(), 2);
+        let stored = serde_json::to_vec(&backfill).unwrap();
+        assert_eq!(serde_json::from_slice::<Backfill>(&stored).unwrap(), backfill);
+        backfill.state = State::Cancelled;
+        assert_eq!(backfill.covered(), LedgerRange::new(3, 4).into());
+        backfill.earlier.insert(LedgerRange::new(1, 1));
+        backfill.advance_to(None);
+        let covered = [LedgerRange::new(1, 1), LedgerRange::new(3, 4), LedgerRange::new(8, 9)];
+        assert_eq!(backfill.covered(), covered.into_iter().collect());
+        let mut none = Backfill::of_stored(ProgramId(1), LedgerSet::default());
+        assert_eq!((none.wanted(), none.next_wanted(LedgerSeq(0))), (0, None));
+        none.advance_to(None);
+        assert_eq!((none.state, none.done()), (State::Done, 0));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::registry::{Cell, Entry, Registry};
 use super::runner::{RETRY_DELAY, Runner};
 use super::writing::WriteOutcome;
 use super::{ProgramError, concurrent_runs, storage};
-use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 use crate::store::TransactionPosition;
 use crate::supervision::OnPanic;
 
@@ -127,13 +127,31 @@ impl Backfills {
         entry: &Entry,
         ledgers: LedgerRange,
     ) -> Result<Backfill, ProgramError> {
+        self.begin_with(
+            entry,
+            Backfill::new(entry.id, ledgers, self.runner.store.status().latest()),
+        )
+    }
+
+    /// Creates a backfill of exactly these stored ledgers.
+    pub(super) fn begin_only(
+        &self,
+        entry: &Entry,
+        ledgers: LedgerSet,
+    ) -> Result<Backfill, ProgramError> {
+        self.begin_with(entry, Backfill::of_stored(entry.id, ledgers))
+    }
+
+    fn begin_with(&self, entry: &Entry, mut backfill: Backfill) -> Result<Backfill, ProgramError> {
         let program = entry.id;
         let mut cell = entry.lock();
         let mut table = self.lock_table(program)?;
         if table.running(program).is_some() {
             return Err(ProgramError::BackfillRunning(program));
         }
-        let backfill = Backfill::new(program, ledgers, self.runner.store.status().latest());
+        if let Some(known) = table.tracked.get(&program) {
+            backfill.earlier = known.backfill.covered();
+        }
         self.put(&mut cell, &mut table, &backfill)?;
         table.insert(backfill.clone());
         // Incomplete results of an earlier backfill of the program do not belong to this one.
@@ -348,6 +366,11 @@ impl Backfills {
     ) -> Result<(), ProgramError> {
         let store = &self.runner.store;
         let ledger = ahead.backfill.next;
+        let next = ahead.backfill.next_wanted(ledger);
+        if next != Some(ledger) {
+            ahead.record_skipped(SkippedLedgers { missing: None, next });
+            return Ok(());
+        }
         if store.range_of(ledger).is_none() {
             // All ledgers before the next stored one are missing.
             let next = self.next_stored(ledger).filter(|next| *next <= ahead.backfill.ledgers.last);

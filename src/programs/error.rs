@@ -20,6 +20,22 @@ pub enum ProgramError {
     /// The project name is taken on this network.
     #[error("the project name '{0}' is taken on this network: choose another")]
     ProjectExists(String),
+    /// There is no project with this name that could be replaced.
+    #[error("there is no project '{0}' to replace: check its name, or deploy it as a new one")]
+    UnknownProject(String),
+    /// The project that was to be replaced belongs to another owner.
+    #[error("the project '{0}' belongs to another owner: only its owner may replace it")]
+    OthersProject(String),
+    /// The program is being replaced, or is to replace another one.
+    #[error(
+        "program {by} is about to replace the project '{project}': wait until it has, or delete program {by}"
+    )]
+    ReplacementRunning {
+        /// Name of the project.
+        project: String,
+        /// The program that is to replace the one with this name.
+        by: ProgramId,
+    },
     /// The owner already has this many programs, the maximum.
     #[error("you have {0} programs, which is as many as one owner may have: delete one")]
     TooManyPrograms(usize),

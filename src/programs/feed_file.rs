@@ -3,8 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::manifest::Manifest;
 use crate::domain::ProgramId;
+
+/// An owner's file.
+#[derive(Default)]
+pub(super) struct OwnerFile {
+    /// State of the file, locked while it is changed.
+    pub state: Mutex<File>,
+    /// [`File::served`] after the last change. Queries read it, so that they need not wait for a
+    /// change that does not concern them.
+    pub served: Mutex<Option<BTreeMap<ProgramId, u64>>>,
+}
 
 /// State of an owner's file.
 #[derive(Default)]
@@ -27,6 +39,11 @@ pub(super) struct File {
 pub(super) struct DeclaredManifest(pub Arc<Manifest>);
 
 impl File {
+    /// Returns the watermarks if the file had all stored rows at some time.
+    pub fn served(&self) -> Option<BTreeMap<ProgramId, u64>> {
+        self.watermarks.clone().filter(|_| self.was_full)
+    }
+
     /// Discards the state, so that it is read from the file again.
     pub fn forget(&mut self) {
         self.was_full = false;

@@ -163,6 +163,11 @@ impl FeedQueue {
         self.changed.notify_all();
     }
 
+    /// Returns whether the last turn of an owner failed.
+    pub(super) fn has_failed(&self, owner: &Owner) -> bool {
+        matches!(self.state.lock().ends.get(owner), Some(End::Failed { .. }))
+    }
+
     /// Returns the summary of all owners.
     pub(super) fn summary(&self) -> FeedSummary {
         let state = self.state.lock();

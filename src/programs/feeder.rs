@@ -10,15 +10,14 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::ProgramError;
-use super::feed_file::{DeclaredManifest, File};
+use super::feed_file::{DeclaredManifest, File, OwnerFile};
 use super::feed_queue::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
 use super::manifest::Manifest;
-use super::registry::{Entry, EntrySnapshot, Registry};
+use super::registry::{Entry, Registry};
 use super::row_log::{self, Batch};
 use crate::domain::{Owner, ProgramId, excerpt};
 use crate::store::{Store, StoreError};
 use crate::supervision::OnPanic;
-use crate::tables::query::QueryError;
 use crate::tables::{Change, Tables, TablesError};
 
 /// Time for which one owner's file is filled before the next owner's turn.
@@ -26,8 +25,6 @@ const TURN: Duration = Duration::from_millis(250);
 /// Maximum number of transactions with rows of one program before the owner's next program gets its
 /// turn. While one is committed, the rows of the next are read from the store.
 const MAX_TRANSACTIONS: usize = 4;
-/// Time that a query waits for a file that is being filled.
-const TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of consecutive failures with a possibly transient cause, such as a killed worker, after
 /// which a program is skipped.
 const MAX_ATTEMPTS: u32 = 3;
@@ -37,9 +34,9 @@ const MAX_BACKOFF_DOUBLINGS: u32 = 6;
 /// Fills the tables of all owners.
 pub(super) struct Feeder {
     store: Arc<Store>,
-    registry: Arc<Registry>,
+    pub(super) registry: Arc<Registry>,
     tables: Tables,
-    files: Mutex<BTreeMap<Owner, Arc<Mutex<File>>>>,
+    files: Mutex<BTreeMap<Owner, Arc<OwnerFile>>>,
     /// Programs whose rows could not be written to an owner's tables.
     failures: Mutex<BTreeMap<(Owner, ProgramId), FeedFailure>>,
     queue: FeedQueue,
@@ -78,6 +75,11 @@ impl Feeder {
         &self.tables
     }
 
+    /// Returns what is known of an owner's file.
+    pub(super) fn file(&self, owner: &Owner) -> Arc<OwnerFile> {
+        Arc::clone(self.files.lock().entry(owner.clone()).or_default())
+    }
+
     /// Schedules turns after a program was added, changed or removed, or a subscription changed.
     pub(super) fn wake(&self) {
         self.queue.wake();
@@ -85,9 +87,12 @@ impl Feeder {
 
     /// Schedules turns for all owners who read a program that has new rows.
     pub(super) fn notify_new_rows(&self, entry: &Entry) {
-        let EntrySnapshot { manifest, subscribers, .. } = entry.snapshot();
-        let others = subscribers.iter().filter(|_| manifest.public);
-        self.queue.enqueue(others.chain([&manifest.owner]));
+        self.queue.enqueue(&self.registry.readers_of(entry));
+    }
+
+    /// Returns whether the tables of an owner could not be changed at the last attempt.
+    pub(super) fn has_failed(&self, owner: &Owner) -> bool {
+        self.queue.has_failed(owner)
     }
 
     /// Ends [`Self::work`] on all threads.
@@ -154,12 +159,15 @@ impl Feeder {
         owner: &Owner,
         deadline: Option<Instant>,
     ) -> Result<Reached, ProgramError> {
-        let file = Arc::clone(self.files.lock().entry(owner.clone()).or_default());
-        let mut file = file.lock();
-        self.feed_locked(owner, &mut file, deadline)
+        let known = self.file(owner);
+        let mut file = known.state.lock();
+        let _unknown = OnPanic::new(|| *known.served.lock() = None);
+        let reached = self.feed_locked(owner, &mut file, deadline);
+        *known.served.lock() = file.served();
+        reached
     }
 
-    fn feed_locked(
+    pub(super) fn feed_locked(
         &self,
         owner: &Owner,
         file: &mut File,
@@ -182,47 +190,6 @@ impl Feeder {
         done
     }
 
-    /// Ensures that an owner's file contains the rows that were stored when this process started,
-    /// and the tables of all programs deployed since, except for skipped programs.
-    ///
-    /// # Errors
-    /// [`QueryError::Unavailable`] while the file is being filled, or when it cannot be.
-    pub(super) fn ensure_current(&self, owner: &Owner) -> Result<(), QueryError> {
-        let filled = || QueryError::Unavailable("the tables are being filled".to_owned());
-        let file = Arc::clone(self.files.lock().entry(owner.clone()).or_default());
-        let mut file = file.try_lock_for(TIMEOUT).ok_or_else(filled)?;
-        if self.is_current(owner, &file) {
-            return Ok(());
-        }
-        let result = self.feed_locked(owner, &mut file, Some(Instant::now() + TIMEOUT));
-        let reached = result.map_err(|error| {
-            // The client does not receive the details, which may reveal file paths.
-            tracing::warn!(%owner, "a query cannot be answered: {error}");
-            QueryError::Unavailable("the tables cannot be read right now".to_owned())
-        })?;
-        if reached == Reached::End || self.is_current(owner, &file) {
-            return Ok(());
-        }
-        self.wake();
-        Err(filled())
-    }
-
-    fn is_current(&self, owner: &Owner, file: &File) -> bool {
-        let has_all = |watermarks: &BTreeMap<_, _>| {
-            let mut readable =
-                self.registry.readable_programs(owner).into_iter().filter(|it| it.fits);
-            readable.all(|it| watermarks.contains_key(&it.id) || self.is_skipped(owner, it.id))
-        };
-        file.was_full
-            && file.watermarks.as_ref().is_some_and(has_all)
-            && !self.tables.is_incomplete(owner)
-    }
-
-    fn is_skipped(&self, owner: &Owner, id: ProgramId) -> bool {
-        let failures = self.failures.lock();
-        failures.get(&(owner.clone(), id)).is_some_and(|it| it.skipped)
-    }
-
     /// Returns the owners with programs or subscriptions, and those whose file still contains
     /// tables that they no longer read. An owner who has only sent queries has nothing to be
     /// filled.
@@ -230,7 +197,8 @@ impl Feeder {
         let mut owners = self.registry.readers();
         for (owner, file) in self.files.lock().iter() {
             let is_empty = |file: &File| file.watermarks.as_ref().is_some_and(BTreeMap::is_empty);
-            if !owners.contains(owner) && !file.try_lock().is_some_and(|file| is_empty(&file)) {
+            if !owners.contains(owner) && !file.state.try_lock().is_some_and(|file| is_empty(&file))
+            {
                 owners.insert(owner.clone());
             }
         }
@@ -271,7 +239,9 @@ impl Feeder {
     }
 
     /// Drops programs that the owner no longer reads, and those of which the file has more rows
-    /// than the store, as happens after an older backup of the store was restored.
+    /// than the store, as happens after an older backup of the store was restored. A program that
+    /// has taken the name of a dropped one gets its views in the same transaction, so that queries
+    /// find the one or the other under the name.
     fn drop_stale_programs(
         &self,
         owner: &Owner,
@@ -286,7 +256,7 @@ impl Feeder {
             let found = self.registry.get(id).map_or(0, |entry| entry.log_at_start);
             !file.checked && number > found
         };
-        let mut dropped = Vec::new();
+        let (mut dropped, mut are_rebuilt) = (Vec::new(), false);
         for (id, number) in &known {
             if is_ahead(*id, *number) {
                 tracing::warn!(
@@ -294,14 +264,22 @@ impl Feeder {
                     "its tables have rows that the store does not have: they are rebuilt"
                 );
                 dropped.push(*id);
+                are_rebuilt = true;
             } else if !has(*id) {
                 dropped.push(*id);
             }
         }
         if !dropped.is_empty() {
-            let drops = dropped.iter().map(|program| Change::Drop { program: *program }).collect();
-            self.tables.apply(owner, drops)?;
-            file.was_full = false;
+            let drops = dropped.iter().map(|program| Change::Drop { program: *program });
+            let kept = known.keys().filter(|id| !dropped.contains(id));
+            // Read after the list of programs: a program has its new name before the old one is
+            // gone from that list.
+            let renames = kept.filter_map(|id| {
+                let project = self.registry.get(*id)?.snapshot().manifest.project_name.clone();
+                Some(Change::Rename { program: *id, project })
+            });
+            self.tables.apply(owner, drops.chain(renames).collect())?;
+            file.was_full &= !are_rebuilt;
         }
         file.checked = true;
         let watermarks = file.watermarks.insert(known);

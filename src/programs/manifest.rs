@@ -13,8 +13,12 @@ pub struct Manifest {
     pub id: ProgramId,
     /// Owner of the program.
     pub owner: Owner,
-    /// Project name chosen by the owner; unique on the network.
+    /// Project name chosen by the owner, unique on the network; empty while the program is to
+    /// replace another.
     pub project_name: String,
+    /// The program whose project name this one is to take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<Replaced>,
     /// Contracts whose transactions the program is run on, in the order of registration.
     #[serde(with = "strkeys")]
     pub contracts: Vec<ContractId>,
@@ -42,6 +46,15 @@ impl Manifest {
     }
 }
 
+/// A program that another one is to replace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replaced {
+    /// The program.
+    pub program: ProgramId,
+    /// Its project name, which does not change meanwhile.
+    pub project_name: String,
+}
+
 /// Progress of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Progress {
@@ -49,6 +62,9 @@ pub struct Progress {
     /// store.
     #[serde(skip)]
     pub place: u64,
+    /// Place in the feed when the program was deployed; `None` when an earlier version deployed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployed_at_place: Option<u64>,
     /// Number of the last run with rows.
     pub log: u64,
     /// Number of the last execution record.

@@ -5,7 +5,8 @@
 //! the programs turns ([`lanes`]) and run each on its next ledgers ([`runner`]); the results are
 //! committed together with the program's progress. Other threads copy rows into the tables
 //! ([`feeder`]), and others run programs on ledgers that were stored before the program was
-//! deployed ([`backfills`]). None of them delays ingestion.
+//! deployed ([`backfills`]). A program that is to replace another takes its name when it has caught
+//! up ([`replacing`]). None of them delays ingestion.
 
 pub mod backfill;
 mod backfill_turn;
@@ -17,6 +18,7 @@ mod failures;
 mod feed_file;
 mod feed_queue;
 mod feed_report;
+mod feed_served;
 mod feeder;
 mod incomplete_results;
 mod lanes;
@@ -26,6 +28,7 @@ mod names;
 mod reading;
 pub mod records;
 mod registry;
+mod replacing;
 pub mod row_log;
 mod rows;
 mod runner;

@@ -14,7 +14,7 @@ use crate::tables::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 pub struct ReadTable {
     /// Name of the table.
     pub name: String,
-    /// Project of the table's program.
+    /// Project of the table's program; empty while the program is to replace another.
     pub project: String,
     /// Whether the program is the owner's own; otherwise the owner has subscribed to it.
     pub own: bool,
@@ -31,8 +31,11 @@ impl Programs {
     /// that it has subscribed to.
     pub fn tables(&self, owner: &Owner) -> Vec<ReadTable> {
         let mut tables = Vec::new();
-        for ReadableProgram { id, own, fits } in self.registry.readable_programs(owner) {
+        for ReadableProgram { id, own, named, fits } in self.registry.readable_programs(owner) {
             let Some(entry) = self.registry.get(id) else { continue };
+            if !own && !named {
+                continue;
+            }
             let manifest = entry.snapshot().manifest;
             let unreadable = if fits {
                 self.feeder.skip_reason(owner, id).map(|_| ROWS_MISSING)
@@ -102,7 +105,10 @@ impl Programs {
         let words: Vec<String> = message.split(word).map(str::to_ascii_lowercase).collect();
         for entry in self.registry.all() {
             let manifest = entry.snapshot().manifest;
-            if !manifest.public || own.iter().any(|it| it.id == entry.id) {
+            if !manifest.public
+                || manifest.replaces.is_some()
+                || own.iter().any(|it| it.id == entry.id)
+            {
                 continue;
             }
             let project = &manifest.project_name;

@@ -27,7 +27,7 @@ pub struct LoggedProgram {
     pub last: u64,
 }
 
-/// Returns all programs of a store, sorted by id.
+/// Returns all programs of a store that have a project name, sorted by id.
 ///
 /// # Errors
 /// When the database fails or a record is damaged.
@@ -41,7 +41,11 @@ pub fn programs(store: &Store) -> Result<Vec<LoggedProgram>, StoreError> {
         // Read after the number: a write commits rows and manifest together, so this one covers all
         // rows up to it.
         let Some(manifest) = store.shared_row(&storage::manifest(id))? else { continue };
-        let manifest = serde_json::from_slice(&manifest).map_err(|_| damaged("programs"))?;
+        let manifest: Manifest =
+            serde_json::from_slice(&manifest).map_err(|_| damaged("programs"))?;
+        if manifest.replaces.is_some() {
+            continue;
+        }
         found.push(LoggedProgram { manifest, last: progress.log });
     }
     Ok(found)

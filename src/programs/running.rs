@@ -16,6 +16,7 @@ use super::live::Live;
 use super::manifest::Manifest;
 use super::records::{Execution, LedgerStats, RunSource, StatsQuery};
 use super::registry::{Deploy, Registry};
+use super::replacing::Replacements;
 use super::runner::Runner;
 use super::settings::Settings;
 use super::state::Upstream;
@@ -69,6 +70,7 @@ pub struct Programs {
     lanes: Arc<Lanes>,
     live: Arc<Live>,
     backfills: Arc<Backfills>,
+    replacements: Arc<Replacements>,
     trouble: Arc<Trouble>,
     deploys: Budget,
     trials: Budget,
@@ -100,6 +102,9 @@ impl Programs {
         let trouble = Arc::new(Trouble::new(Arc::clone(&health), &registry));
         let live = Arc::new(Live::new(&runner, &registry, &feeder, &trouble));
         let backfills = Arc::new(Backfills::open(&runner, &registry, &feeder, &trouble)?);
+        let replacements =
+            Replacements::new(&store, &registry, &lanes, &backfills, &feeder, &trouble);
+        let replacements = Arc::new(replacements);
         trouble.report();
         let programs = Self {
             store,
@@ -109,13 +114,15 @@ impl Programs {
             lanes,
             live,
             backfills,
+            replacements,
             trouble,
             deploys: one_slot_per_owner("deploys", DEPLOYS_AT_ONCE),
             trials: one_slot_per_owner("trials", TRIALS_AT_ONCE),
             threads: Mutex::default(),
         };
-        let Self { lanes, live, backfills, feeder, .. } = &programs;
-        *programs.threads.lock() = Threads::start(lanes, live, backfills, feeder, &health);
+        let Self { lanes, live, backfills, feeder, replacements, .. } = &programs;
+        *programs.threads.lock() =
+            Threads::start(lanes, live, backfills, feeder, replacements, &health);
         // Completes the work that a crash interrupted.
         programs.feeder.wake();
         Ok(programs)
@@ -140,6 +147,7 @@ impl Programs {
         threads.begin_stop();
         self.lanes.stop();
         self.backfills.stop();
+        self.replacements.stop();
         self.feeder.stop();
         threads.join();
         drop(threads);
@@ -151,7 +159,8 @@ impl Programs {
     }
 
     /// Checks a module, makes it ready to run, and registers the program, which is then run on all
-    /// ledgers stored from now on.
+    /// ledgers stored from now on. One that is to replace another is also run on the stored ledgers
+    /// that the other one has processed, and then takes its place.
     ///
     /// # Errors
     /// [`ProgramError`], with what the owner can do about it.
@@ -162,6 +171,17 @@ impl Programs {
         self.lanes.add(manifest.id);
         self.feeder.wake();
         self.trouble.report();
+        if let (Some(replaced), Some(entry)) = (&manifest.replaces, self.registry.get(manifest.id))
+        {
+            // If it cannot be begun now, it is begun later.
+            if let Err(error) = self.replacements.step(&entry) {
+                tracing::warn!(program = %manifest.id, "its backfill begins later: {error}");
+            }
+            self.replacements.wake();
+            let project = &replaced.project_name;
+            tracing::info!(program = %manifest.id, project, "deployed to replace another program");
+            return Ok(manifest);
+        }
         tracing::info!(program = %manifest.id, project = manifest.project_name, "deployed");
         Ok(manifest)
     }
@@ -179,22 +199,23 @@ impl Programs {
         self.registry.append(owner, id, contracts)
     }
 
-    /// Removes a program with its tables, rows and records.
+    /// Removes a program with its tables, rows and records, and the one that is to replace it.
     ///
     /// # Errors
     /// [`ProgramError::Unknown`], [`ProgramError::NotYours`]
     pub fn delete(&self, owner: &Owner, id: ProgramId) -> Result<(), ProgramError> {
-        let manifest = self.registry.delete(owner, id)?;
-        self.lanes.remove(id);
-        self.backfills.forget(id);
-        self.trouble.clear_waiting(RunSource::Live, id);
+        for id in self.registry.delete(owner, id)? {
+            self.lanes.remove(id);
+            self.backfills.forget(id);
+            self.trouble.clear_waiting(RunSource::Live, id);
+            tracing::info!(program = %id, "deleted");
+        }
         self.trouble.report();
         // The program is gone now; tables that cannot be dropped yet are dropped later.
         if let Err(error) = self.feeder.feed(owner, Some(Instant::now())) {
             tracing::warn!(program = %id, "its tables will be dropped later: {error}");
         }
         self.feeder.wake();
-        tracing::info!(program = %id, project = manifest.project_name, "deleted");
         Ok(())
     }
 
@@ -279,14 +300,18 @@ impl Programs {
     /// Starts running a program on stored ledgers, in parallel with new ones.
     ///
     /// # Errors
-    /// [`ProgramError::BackfillRunning`] when one is already running.
+    /// [`ProgramError::BackfillRunning`] when one is already running, and
+    /// [`ProgramError::ReplacementRunning`] when the program is being replaced.
     pub fn begin_backfill(
         &self,
         owner: &Owner,
         id: ProgramId,
         ledgers: LedgerRange,
     ) -> Result<Backfill, ProgramError> {
-        self.backfills.begin(&*self.registry.owned(id, owner)?, ledgers)
+        let entry = self.registry.owned(id, owner)?;
+        // A program that is to replace this one would not process these ledgers.
+        let _not_replaced = self.registry.block_replacing(&entry)?;
+        self.backfills.begin(&entry, ledgers)
     }
 
     /// Returns the state of a program's backfill.
@@ -303,7 +328,9 @@ impl Programs {
     /// # Errors
     /// [`ProgramError::NoBackfill`] when none was ever requested.
     pub fn cancel_backfill(&self, owner: &Owner, id: ProgramId) -> Result<Backfill, ProgramError> {
-        self.backfills.cancel(&*self.registry.owned(id, owner)?)
+        let entry = self.registry.owned(id, owner)?;
+        self.registry.check_not_replacing(&entry)?;
+        self.backfills.cancel(&entry)
     }
 
     /// Deletes run statistics that are older than [`records::STATS_RETENTION`].

@@ -14,6 +14,10 @@ pub struct ProgramStatus {
     pub id: ProgramId,
     /// Name of the program's project.
     pub project_name: String,
+    /// The project whose name the program is to take.
+    pub replaces: Option<String>,
+    /// Why the last program that was to replace this one did not.
+    pub replacement_failed: Option<String>,
     /// Whether the program is run on new ledgers.
     pub running: bool,
     /// Ledger of the newest successful run among those recorded.
@@ -66,8 +70,12 @@ pub(super) fn of(
     };
     let cursor = store.consumer(&storage::consumer(entry.id));
     let missing = cursor.map(|cursor| cursor.lost).unwrap_or_default();
+    let replacement_failed = store.shared_row(&storage::replacement_failure(entry.id))?;
     Ok(ProgramStatus {
         id: entry.id,
+        replaces: manifest.replaces.map(|it| it.project_name),
+        replacement_failed: replacement_failed
+            .map(|because| String::from_utf8_lossy(&because).into_owned()),
         running: manifest.running,
         last_success: kept.iter().find(|it| it.error.is_none()).map(|it| it.ledger),
         last_error: failed().next().map(|it| it.ledger),

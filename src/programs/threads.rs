@@ -11,6 +11,7 @@ use super::feed_report::{TABLES, report};
 use super::feeder::Feeder;
 use super::lanes::{Lane, Lanes};
 use super::live::Live;
+use super::replacing::Replacements;
 use crate::observe::health::Health;
 use crate::priority::Priority;
 use crate::supervision::Supervised;
@@ -32,6 +33,8 @@ const BACKFILL_THREADS: [(&str, Lane); 3] = [
 ];
 /// Threads that copy rows into tables, each for a different owner.
 const FEEDER_THREADS: [&str; 4] = ["tables-1", "tables-2", "tables-3", "tables-4"];
+/// Thread that replaces programs by those that have caught up.
+const REPLACING_THREAD: &str = "programs-replacing";
 
 /// The threads of the programs.
 #[derive(Default)]
@@ -47,6 +50,7 @@ impl Threads {
         live: &Arc<Live>,
         backfills: &Arc<Backfills>,
         feeder: &Arc<Feeder>,
+        replacements: &Arc<Replacements>,
         health: &Arc<Health>,
     ) -> Self {
         // Each backfill thread may use a second one.
@@ -81,6 +85,11 @@ impl Threads {
                 feeder.work(before, |summary| report(summary, &reports));
             });
         }
+        let (replacements, own) = (Arc::clone(replacements), Arc::clone(health));
+        let supervised = Supervised::new(REPLACING_THREAD, LIVE, health);
+        threads.spawn(supervised, Priority::Prompt, health, move || {
+            replacements.work(|| own.injected().panic_if(REPLACING_THREAD));
+        });
         threads
     }
 

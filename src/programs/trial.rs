@@ -116,6 +116,7 @@ pub(super) fn run(
         id: NO_PROGRAM,
         owner: owner.clone(),
         project_name: deploy.project_name,
+        replaces: None,
         contracts,
         module: *facts.sha256.as_bytes(),
         public: false,

@@ -115,6 +115,7 @@ impl Sender<'_> {
                     self.watermarks.entry(id).or_insert(0);
                     Arc::make_mut(&mut self.programs).insert(id, definition);
                 }
+                Change::Rename { program, project } => self.rename(program, project)?,
                 Change::Rows { program, after, up_to, rows } => {
                     self.rows(program, after, up_to, &rows)?;
                 }
@@ -157,6 +158,16 @@ impl Sender<'_> {
         self.watermarks.remove(&program);
         self.new_watermarks.remove(&program);
         Arc::make_mut(&mut self.programs).remove(&program);
+        Ok(())
+    }
+
+    fn rename(&mut self, program: ProgramId, project: String) -> Result<(), TablesError> {
+        let known = self.programs.get(&program).filter(|known| known.project != project);
+        let Some(known) = known else { return Ok(()) };
+        let definition = Definition { project, ..known.clone() };
+        self.send_one_way(&Request::Define(definition.clone()))?;
+        self.has_defined = true;
+        Arc::make_mut(&mut self.programs).insert(program, definition);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ pub enum Change {
     Program {
         /// The program.
         id: ProgramId,
-        /// Its project, after which views are named.
+        /// Its project, after which views are named; without views when it is empty.
         project: String,
         /// Whether the program belongs to the owner; otherwise it is another owner's public
         /// program.
@@ -20,6 +20,14 @@ pub enum Change {
         /// Its tables. If the tables in the file cannot grow into these, the program starts again
         /// with the watermark 0.
         schema: ProgramSchema,
+    },
+    /// A program that the file has takes another name, together with its views. Nothing changes when
+    /// it has that name already, or when the file does not have the program.
+    Rename {
+        /// The program.
+        program: ProgramId,
+        /// Its project from now on.
+        project: String,
     },
     /// Rows of a program.
     Rows {

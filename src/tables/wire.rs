@@ -88,7 +88,7 @@ pub struct Opening {
 pub struct Definition {
     /// The program.
     pub program: ProgramId,
-    /// Its project, after which its views are named.
+    /// Its project, after which its views are named; without views when it is empty.
     pub project: String,
     /// Whether the program belongs to the owner of the file; otherwise it is another owner's public
     /// program.

@@ -187,7 +187,8 @@ impl Waiting {
                 code: built("counter_program"),
                 project_name: project.to_owned(),
                 contracts: vec![ContractId([1; 32])],
-                public: false,
+                public: None,
+                replace: false,
             },
         );
         let (done, outcome) = channel();

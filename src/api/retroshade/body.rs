@@ -25,15 +25,22 @@ const FORMATS: [(&str, Format); 5] = [
     ("arrow", Format::Arrow),
 ];
 
-/// Parses `{code, project_name, contracts, public?}`, as JSON or as a form.
+/// Parses `{code, project_name, contracts, public?, replace?}`, as JSON or as a form. With `replace`,
+/// the contracts may be left out.
 pub(super) fn deploy(body: Body<'_>) -> Result<Deploy, ApiError> {
-    let known = ["code", "project_name", "contracts", "public"];
+    let known = ["code", "project_name", "contracts", "public", "replace"];
     let body = Members::of_any(body, &known, &["contracts"])?;
+    let replace = body.flag("replace")?.unwrap_or(false);
+    let contracts = match replace {
+        true => optional_contracts(&body)?.unwrap_or_default(),
+        false => contracts(&body)?,
+    };
     Ok(Deploy {
         code: body.required("code", Members::bytes)?,
         project_name: body.required("project_name", Members::text)?,
-        contracts: contracts(&body)?,
-        public: body.flag("public")?.unwrap_or(false),
+        contracts,
+        public: body.flag("public")?,
+        replace,
     })
 }
 
@@ -103,7 +110,8 @@ pub(super) fn trial(body: Body<'_>) -> Result<Trial, ApiError> {
             code: body.required("code", Members::bytes)?,
             project_name: body.text("project_name")?.unwrap_or_else(|| "trial".to_owned()),
             contracts: contracts(&body)?,
-            public: false,
+            public: None,
+            replace: false,
         },
         on,
     })
@@ -123,7 +131,11 @@ fn hashes_of(texts: &[String]) -> Result<Vec<TxHash>, ApiError> {
 }
 
 fn contracts(body: &Members<'_>) -> Result<Vec<ContractId>, ApiError> {
-    let given = body.required("contracts", Members::texts)?;
+    body.required("contracts", |body, _| optional_contracts(body))
+}
+
+fn optional_contracts(body: &Members<'_>) -> Result<Option<Vec<ContractId>>, ApiError> {
+    let Some(given) = body.texts("contracts")? else { return Ok(None) };
     if given.len() > MAX_CONTRACTS {
         return Err(ApiError::body(format!(
             "'contracts' holds {} contract IDs: give {MAX_CONTRACTS} at the most",
@@ -133,7 +145,7 @@ fn contracts(body: &Members<'_>) -> Result<Vec<ContractId>, ApiError> {
     let parse = |text: &String| {
         text.parse().map_err(|error: ParseError| ApiError::body(format!("'contracts': {error}")))
     };
-    given.iter().map(parse).collect()
+    given.iter().map(parse).collect::<Result<_, _>>().map(Some)
 }
 
 #[cfg(test)]

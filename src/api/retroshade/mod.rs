@@ -207,6 +207,9 @@ struct Listed<'a> {
     running: bool,
     public: bool,
     tables: Vec<String>,
+    /// Project whose name the program is to take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaces: Option<&'a str>,
     /// Why the program was stopped, unless its owner paused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_because: Option<&'a str>,
@@ -221,6 +224,7 @@ impl<'a> Listed<'a> {
             running: manifest.running,
             public: manifest.public,
             tables: manifest.table_names(),
+            replaces: manifest.replaces.as_ref().map(|it| it.project_name.as_str()),
             stopped_because: manifest.stopped_because.as_deref(),
         }
     }
@@ -241,12 +245,15 @@ struct Deployed<'a> {
     contracts: Vec<String>,
     running: bool,
     tables: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaces: Option<&'a str>,
 }
 
 impl<'a> Deployed<'a> {
     fn of(manifest: &'a Manifest) -> Self {
-        let Listed { id, project_name, contracts, running, tables, .. } = Listed::of(manifest);
-        Self { id, project_name, contracts, running, tables }
+        let Listed { id, project_name, contracts, running, tables, replaces, .. } =
+            Listed::of(manifest);
+        Self { id, project_name, contracts, running, tables, replaces }
     }
 }
 
@@ -262,7 +269,7 @@ fn progress(backfill: &Backfill) -> serde_json::Value {
         "next": backfill.next.0,
         "state": backfill.state.name(),
         "ledgers_done": backfill.done(),
-        "ledgers": backfill.ledgers.len(),
+        "ledgers": backfill.wanted(),
         "ledgers_missing": backfill.missing(),
         "missing_ledgers": records::ranges(&backfill.missing_ledgers),
         "executions": backfill.executions,

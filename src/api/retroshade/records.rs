@@ -12,6 +12,12 @@ use crate::programs::{ProgramStatus, ReadTable, TrialResult, TrialRun, TrialTran
 pub(super) struct Status {
     program_id: ProgramId,
     project_name: String,
+    /// Project whose name the program is to take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaces: Option<String>,
+    /// Why the last program that was to replace this one did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replacement_failed: Option<String>,
     running: bool,
     last_success_ledger: Option<u32>,
     last_error_ledger: Option<u32>,
@@ -38,6 +44,8 @@ impl From<ProgramStatus> for Status {
         Self {
             program_id: status.id,
             project_name: status.project_name,
+            replaces: status.replaces,
+            replacement_failed: status.replacement_failed,
             running: status.running,
             last_success_ledger: status.last_success,
             last_error_ledger: status.last_error,

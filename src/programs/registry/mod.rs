@@ -2,6 +2,7 @@
 //! visible.
 
 mod readable;
+mod replacing;
 mod state;
 
 use std::collections::BTreeMap;
@@ -11,14 +12,15 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 pub(super) use readable::ReadableProgram;
+pub(super) use replacing::TakeOver;
 pub use state::{Cell, Entry, EntrySnapshot};
 
 use super::engine::{Engine, Module};
-use super::manifest::{Manifest, Progress};
+use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
 use super::{ProgramError, Settings, names, storage};
 use crate::domain::{ContractId, Hash32, Owner, ProgramId};
-use crate::store::Store;
+use crate::store::{KindChanges, Store, StoreError};
 use crate::tables::schema::ProgramSchema;
 
 /// Row of the progress family that belongs to no program and holds the last program id that was
@@ -32,10 +34,22 @@ pub struct Deploy {
     pub code: Vec<u8>,
     /// Project name.
     pub project_name: String,
-    /// Contracts whose transactions the program is to be run on.
+    /// Contracts whose transactions the program is to be run on. When there is none, a program that
+    /// is to replace another gets those of the other.
     pub contracts: Vec<ContractId>,
-    /// Whether other owners may subscribe to the tables.
-    pub public: bool,
+    /// Whether other owners may subscribe to the tables. By default they may not, or as before when
+    /// a program is replaced.
+    pub public: Option<bool>,
+    /// Whether the program is to replace the one that has the project name.
+    pub replace: bool,
+}
+
+/// The part of a new program's manifest that depends on the other programs.
+struct Plan {
+    project_name: String,
+    replaces: Option<Replaced>,
+    contracts: Vec<ContractId>,
+    public: bool,
 }
 
 /// All programs of a store.
@@ -63,7 +77,12 @@ impl Registry {
         for (id, manifest) in storage::manifests(&store)? {
             let cell = Cell::load(&store, id, &manifest)?;
             let bytes = owner_bytes.entry(cell.manifest.owner.clone()).or_default();
-            let entry = Entry::new(id, OnceLock::new(), cell, Arc::clone(bytes));
+            let replaces = cell.manifest.replaces.clone();
+            let mut entry = Entry::new(id, OnceLock::new(), cell, Arc::clone(bytes));
+            // A program has a greater id than the one that it is to replace.
+            if let Some(replaced) = replaces.and_then(|it| entries.get(&it.program)) {
+                entry = entry.replacing(replaced);
+            }
             entries.insert(id, Arc::new(entry));
         }
         let modules = entries.values().map(|entry| Hash32(entry.snapshot().manifest.module));
@@ -78,6 +97,21 @@ impl Registry {
             owner_bytes: Mutex::new(owner_bytes),
             deploying: Mutex::default(),
         })
+    }
+
+    /// Checks whether an owner may deploy a program now, and returns what it would be.
+    fn plan(&self, owner: &Owner, deploy: &Deploy) -> Result<Plan, ProgramError> {
+        if deploy.replace {
+            return self.plan_replacement(owner, deploy);
+        }
+        let project_name = deploy.project_name.clone();
+        let contracts = names::distinct(deploy.contracts.clone())?;
+        if self.named(&project_name).is_some() {
+            return Err(ProgramError::ProjectExists(project_name));
+        }
+        self.check_count(owner)?;
+        self.settings.check_indexed(&contracts)?;
+        Ok(Plan { project_name, replaces: None, contracts, public: deploy.public.unwrap_or(false) })
     }
 
     /// Prevents programs from being added or removed until the guard is dropped.
@@ -123,10 +157,7 @@ impl Registry {
         now: u64,
     ) -> Result<Manifest, ProgramError> {
         names::check_project(&deploy.project_name)?;
-        let contracts = names::distinct(deploy.contracts)?;
-        self.check_name_is_free(&deploy.project_name)?;
-        self.check_count(owner)?;
-        self.settings.check_indexed(&contracts)?;
+        self.plan(owner, &deploy)?;
         let facts = self
             .engine
             .check(&deploy.code, &self.settings.check_rules())
@@ -139,28 +170,32 @@ impl Registry {
         .map_err(|error| ProgramError::Module(error.to_string()))?;
         let module = self.engine.load(&deploy.code)?;
         let _one_at_a_time = self.deploying.lock();
-        self.check_name_is_free(&deploy.project_name)?;
-        self.check_count(owner)?;
+        let Plan { project_name, replaces, contracts, public } = self.plan(owner, &deploy)?;
         let id = self.next_id()?;
         let manifest = Manifest {
             id,
             owner: owner.clone(),
-            project_name: deploy.project_name,
+            project_name,
+            replaces,
             contracts,
             module: *facts.sha256.as_bytes(),
-            public: deploy.public,
+            public,
             running: true,
             stopped_because: None,
             deployed_at: now,
             schema,
         };
         // The program processes ledgers stored from now on.
-        let progress = Progress { place: self.store.last_place(), ..Progress::default() };
+        let place = self.store.last_place();
+        let progress = Progress { place, deployed_at_place: Some(place), ..Progress::default() };
         let written = storage::change(&self.store, |changes| {
             changes.put(&storage::module(facts.sha256.as_bytes()), &deploy.code)?;
             put_json(changes, &storage::manifest(id), &manifest)?;
             put_json(changes, &storage::progress(id), &progress)?;
             changes.put_cursor(id, progress.place);
+            if let Some(replaced) = &manifest.replaces {
+                changes.delete(&storage::replacement_failure(replaced.program))?;
+            }
             changes.put(&storage::progress(LAST_ID_ROW), id.0.to_be_bytes())
         });
         // A write that failed may still have reached the store. The program is then found at the
@@ -177,9 +212,14 @@ impl Registry {
     /// Adds a deployed program. The outcome of its write is unknown unless `is_written`.
     fn insert(&self, manifest: Manifest, progress: Progress, module: Module, is_written: bool) {
         let (id, owner) = (manifest.id, manifest.owner.clone());
+        let replaces = manifest.replaces.clone();
         let mut entries = self.entries.write();
         let bytes = Arc::clone(self.owner_bytes.lock().entry(owner).or_default());
-        let entry = Entry::new(id, OnceLock::from(module), Cell::new(manifest, progress), bytes);
+        let cell = Cell::new(manifest, progress);
+        let mut entry = Entry::new(id, OnceLock::from(module), cell, bytes);
+        if let Some(replaced) = replaces.and_then(|it| entries.get(&it.program)) {
+            entry = entry.replacing(replaced);
+        }
         entries.insert(id, Arc::new(entry));
         let consumer = storage::consumer(id);
         if is_written || self.store.cursor(&consumer).is_ok() {
@@ -247,6 +287,7 @@ impl Registry {
     ) -> Result<Manifest, ProgramError> {
         let contracts = names::distinct(contracts)?;
         let entry = self.owned(id, owner)?;
+        let _one_at_a_time = self.block_replacing(&entry)?;
         let mut cell = entry.lock();
         cell.reload_if_in_doubt(&self.store)?;
         if let Some(known) = contracts.iter().find(|id| cell.manifest.contracts.contains(id)) {
@@ -275,11 +316,34 @@ impl Registry {
         })
     }
 
-    /// Deletes a program with all its rows and records.
-    pub(super) fn delete(&self, owner: &Owner, id: ProgramId) -> Result<Manifest, ProgramError> {
+    /// Deletes a program with all its rows and records, and before it the one that is to replace
+    /// it. Returns the ids of the deleted programs.
+    pub(super) fn delete(
+        &self,
+        owner: &Owner,
+        id: ProgramId,
+    ) -> Result<Vec<ProgramId>, ProgramError> {
         // Prevents a concurrent deploy of the same module.
         let _one_at_a_time = self.deploying.lock();
         let entry = self.owned(id, owner)?;
+        let mut deleted = Vec::new();
+        if let Some(replacement) = self.replacement_of(id) {
+            self.delete_one(&replacement, |_| Ok(()))?;
+            deleted.push(replacement.id);
+        }
+        self.delete_one(&entry, |_| Ok(()))?;
+        deleted.push(id);
+        Ok(deleted)
+    }
+
+    /// Deletes a program, and writes what `more` adds with the deletion. Must be called under the
+    /// lock of deploys.
+    fn delete_one(
+        &self,
+        entry: &Entry,
+        more: impl FnOnce(&mut KindChanges<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), ProgramError> {
+        let id = entry.id;
         let mut cell = entry.lock();
         cell.reload_if_in_doubt(&self.store)?;
         if cell.deleted {
@@ -288,24 +352,30 @@ impl Registry {
             return Err(ProgramError::Unknown(id));
         }
         let module = cell.manifest.module;
-        let others = self.all();
-        let mut others = others.iter().filter(|other| other.id != id);
-        let shared = others.any(|other| other.snapshot().manifest.module == module);
+        let unshared = self.is_unshared(&module, id);
         cell.write(&self.store, |changes| {
-            storage::delete_program(changes, id)?;
-            if shared { Ok(()) } else { changes.delete(&storage::module(&module)) }
+            delete_with_module(changes, id, unshared.then_some(&module))?;
+            more(changes)
         })?;
         cell.deleted = true;
-        if !shared && let Err(error) = self.engine.remove_cached(Hash32(module)) {
-            tracing::warn!(program = %id, "its compiled module could not be deleted: {error}");
+        if unshared {
+            self.remove_compiled(id, module);
         }
         self.remove(id);
-        Ok(Manifest::clone(&cell.manifest))
+        Ok(())
     }
 
-    /// Removes a program that is deleted from the store.
-    pub(super) fn remove(&self, id: ProgramId) {
-        self.entries.write().remove(&id);
+    /// Returns whether no other program has the module of this one.
+    fn is_unshared(&self, module: &[u8; 32], id: ProgramId) -> bool {
+        let others = self.all();
+        let mut others = others.iter().filter(|other| other.id != id);
+        !others.any(|other| other.snapshot().manifest.module == *module)
+    }
+
+    fn remove_compiled(&self, id: ProgramId, module: [u8; 32]) {
+        if let Err(error) = self.engine.remove_cached(Hash32(module)) {
+            tracing::warn!(program = %id, "its compiled module could not be deleted: {error}");
+        }
     }
 
     /// Writes a changed manifest, then applies it in memory.
@@ -341,7 +411,11 @@ impl Registry {
 
     fn check_count(&self, owner: &Owner) -> Result<(), ProgramError> {
         let most = self.settings.owner_programs;
-        let is_own = |entry: &&Arc<Entry>| entry.snapshot().manifest.owner == *owner;
+        // A program and the one that is to replace it count once.
+        let is_own = |entry: &&Arc<Entry>| {
+            let manifest = entry.snapshot().manifest;
+            manifest.owner == *owner && manifest.replaces.is_none()
+        };
         if self.all().iter().filter(is_own).count() < most {
             Ok(())
         } else {
@@ -349,16 +423,12 @@ impl Registry {
         }
     }
 
-    fn check_name_is_free(&self, name: &str) -> Result<(), ProgramError> {
-        let all = self.all();
+    /// Returns the program with this project name.
+    fn named(&self, name: &str) -> Option<Arc<Entry>> {
         // Views are named after projects, and SQL names ignore case.
-        let is_taken =
+        let has_name =
             |entry: &Arc<Entry>| entry.snapshot().manifest.project_name.eq_ignore_ascii_case(name);
-        if all.iter().any(is_taken) {
-            Err(ProgramError::ProjectExists(name.to_owned()))
-        } else {
-            Ok(())
-        }
+        self.all().into_iter().find(has_name)
     }
 
     fn next_id(&self) -> Result<ProgramId, ProgramError> {
@@ -369,4 +439,14 @@ impl Registry {
         };
         last.checked_add(1).map(ProgramId).ok_or(DAMAGED)
     }
+}
+
+/// Deletes a program with its rows and records, and its module, if given.
+fn delete_with_module(
+    changes: &mut KindChanges<'_>,
+    id: ProgramId,
+    module: Option<&[u8; 32]>,
+) -> Result<(), StoreError> {
+    storage::delete_program(changes, id)?;
+    module.map_or(Ok(()), |module| changes.delete(&storage::module(module)))
 }

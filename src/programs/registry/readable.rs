@@ -1,10 +1,10 @@
 //! The programs whose tables an owner reads: its own, and other owners' programs that it has
 //! subscribed to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Cell, Entry, Registry};
+use super::{Cell, Entry, EntrySnapshot, Registry};
 use crate::domain::{Owner, ProgramId, excerpt};
 use crate::programs::manifest::Manifest;
 use crate::programs::{ProgramError, storage};
@@ -16,6 +16,8 @@ pub struct ReadableProgram {
     pub id: ProgramId,
     /// Whether the program is the owner's own.
     pub own: bool,
+    /// Whether the program has a project name, and does not wait for that of another program.
+    pub named: bool,
     /// Whether the program's rows fit: copies of other owners' rows must fit into the space that
     /// the owner's own rows leave.
     pub fits: bool,
@@ -28,21 +30,51 @@ impl Registry {
         let mut found = Vec::new();
         for entry in self.all() {
             let snapshot = entry.snapshot();
-            if snapshot.is_readable_by(owner) {
-                found.push((snapshot.manifest.owner != *owner, entry.id, snapshot.row_bytes));
+            let other = snapshot.manifest.owner != *owner;
+            if !other || self.subscribers_of(&snapshot).contains(owner) {
+                let replaces = snapshot.manifest.replaces.as_ref().map(|it| it.program);
+                found.push((replaces, other, entry.id, snapshot.row_bytes));
             }
         }
+        // Those that are to replace another come last: they use the space of the other one.
         found.sort_unstable();
-        let mut used = 0u64;
-        let readable = |(other, id, bytes): (bool, ProgramId, u64)| {
-            let total = used.saturating_add(bytes);
+        let (mut used, mut fitting) = (0u64, BTreeMap::new());
+        let mut readable = Vec::with_capacity(found.len());
+        for (replaces, other, id, bytes) in found {
+            let freed = replaces.and_then(|old| fitting.get(&old)).copied().unwrap_or(0);
+            let total = used.saturating_sub(freed).saturating_add(bytes);
             let fits = !other || total <= self.settings.owner_bytes;
-            if fits {
+            if fits && replaces.is_none() {
                 used = total;
+                fitting.insert(id, bytes);
             }
-            ReadableProgram { id, own: !other, fits }
-        };
-        found.into_iter().map(readable).collect()
+            readable.push(ReadableProgram { id, own: !other, named: replaces.is_none(), fits });
+        }
+        readable.sort_by_key(|it| (!it.own, it.id));
+        readable
+    }
+
+    /// Returns the other owners who read the tables of a program. Those who have subscribed to a
+    /// program also read the one that is to replace it.
+    fn subscribers_of(&self, program: &EntrySnapshot) -> Arc<BTreeSet<Owner>> {
+        let EntrySnapshot { manifest, subscribers, .. } = program;
+        match &manifest.replaces {
+            _ if !manifest.public => Arc::default(),
+            None => Arc::clone(subscribers),
+            Some(replaced) => {
+                let replaced = self.get(replaced.program).map(|entry| entry.snapshot());
+                let public = replaced.filter(|it| it.manifest.public);
+                public.map(|it| it.subscribers).unwrap_or_default()
+            }
+        }
+    }
+
+    /// Returns all owners who read the tables of a program, its own owner first.
+    pub(in crate::programs) fn readers_of(&self, program: &Entry) -> Vec<Owner> {
+        let snapshot = program.snapshot();
+        let mut readers = vec![snapshot.manifest.owner.clone()];
+        readers.extend(self.subscribers_of(&snapshot).iter().cloned());
+        readers
     }
 
     /// Returns all owners who have a program or a subscription.
@@ -86,6 +118,8 @@ impl Registry {
         owner: &Owner,
         project: &str,
     ) -> Result<Manifest, ProgramError> {
+        // The program must not be replaced in between.
+        let _one_at_a_time = self.deploying.lock();
         let entry = self.find_public(owner, project)?;
         let mut cell = entry.lock();
         if cell.subscribers.contains(owner) {
@@ -100,7 +134,8 @@ impl Registry {
         let all = self.all();
         let found = all.iter().find(|entry| {
             let manifest = entry.snapshot().manifest;
-            manifest.project_name.eq_ignore_ascii_case(project)
+            manifest.replaces.is_none()
+                && manifest.project_name.eq_ignore_ascii_case(project)
                 && (manifest.public || manifest.owner == *owner)
         });
         let entry = found.ok_or_else(|| ProgramError::NotPublic(excerpt(project)))?;

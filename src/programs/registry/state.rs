@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -25,8 +25,11 @@ pub struct Entry {
     pub log_at_start: u64,
     cell: Mutex<Cell>,
     snapshot: RwLock<EntrySnapshot>,
-    /// Size of the rows of all programs of the owner, in bytes.
+    /// Size of the rows of all programs of the owner, in bytes, without programs that are to
+    /// replace another.
     owner_bytes: Arc<AtomicU64>,
+    /// The program that this one is to replace.
+    replaced: Weak<Entry>,
 }
 
 /// Mutable state of a program.
@@ -79,9 +82,14 @@ impl Entry {
     ) -> Self {
         let log_at_start = cell.progress.log;
         let snapshot = cell.snapshot();
-        owner_bytes.fetch_add(snapshot.row_bytes, Ordering::Relaxed);
+        owner_bytes.fetch_add(snapshot.counted_bytes(), Ordering::Relaxed);
         let (cell, snapshot) = (Mutex::new(cell), RwLock::new(snapshot));
-        Self { id, module, log_at_start, cell, snapshot, owner_bytes }
+        Self { id, module, log_at_start, cell, snapshot, owner_bytes, replaced: Weak::new() }
+    }
+
+    /// Sets the program that this one is to replace.
+    pub(super) fn replacing(self, replaced: &Arc<Entry>) -> Self {
+        Self { replaced: Arc::downgrade(replaced), ..self }
     }
 
     /// Locks the mutable state. A caller that changes it holds the guard until the change is on
@@ -95,9 +103,16 @@ impl Entry {
         self.snapshot.read().clone()
     }
 
-    /// Returns the size of the rows of all programs of the owner, in bytes.
+    /// Returns the size of the rows of all programs of the owner, in bytes. A program and the one
+    /// that it is to replace count once: for each of the two, it is the one that counts.
     pub(in crate::programs) fn owner_bytes(&self) -> u64 {
-        self.owner_bytes.load(Ordering::Relaxed)
+        let all = self.owner_bytes.load(Ordering::Relaxed);
+        let snapshot = self.snapshot();
+        if snapshot.manifest.replaces.is_none() {
+            return all;
+        }
+        let replaced = self.replaced.upgrade().map_or(0, |it| it.snapshot.read().row_bytes);
+        all.saturating_sub(replaced).saturating_add(snapshot.row_bytes)
     }
 }
 
@@ -123,17 +138,16 @@ impl Drop for CellGuard<'_> {
         }
         let mut snapshot = self.entry.snapshot.write();
         let bytes = &self.entry.owner_bytes;
-        bytes.fetch_add(now.row_bytes, Ordering::Relaxed);
-        bytes.fetch_sub(snapshot.row_bytes, Ordering::Relaxed);
+        bytes.fetch_add(now.counted_bytes(), Ordering::Relaxed);
+        bytes.fetch_sub(snapshot.counted_bytes(), Ordering::Relaxed);
         *snapshot = now;
     }
 }
 
 impl EntrySnapshot {
-    /// Returns whether the owner's file contains the tables of this program.
-    pub(super) fn is_readable_by(&self, reader: &Owner) -> bool {
-        let Self { manifest, subscribers, .. } = self;
-        manifest.owner == *reader || manifest.public && subscribers.contains(reader)
+    /// Returns the size of the rows as it counts for the owner's limit, in bytes.
+    fn counted_bytes(&self) -> u64 {
+        if self.manifest.replaces.is_some() { 0 } else { self.row_bytes }
     }
 
     fn is_same(&self, other: &Self) -> bool {

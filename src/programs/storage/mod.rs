@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `programs` | program → manifest |
 //! | `wasm` | SHA-256 → module |
-//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `s` → its subscribers; program, `w`, position → a waiting run |
+//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `r` → why its replacement failed; program, `s` → its subscribers; program, `w`, position → a waiting run |
 //! | `rows` | program, position of a transaction → rows that the run on it emitted |
 //! | `row_log` | program, number → position: the order in which runs with rows were stored |
 //! | `executions` | program, number → record of a run; only the newest are kept |
@@ -98,6 +98,11 @@ pub fn progress(program: ProgramId) -> SharedRow {
 /// Names the row with the backfill that was requested of a program.
 pub fn backfill(program: ProgramId) -> SharedRow {
     PROGRESS.row(key(program, "b"))
+}
+
+/// Names the row that says why the program that was to replace this one did not.
+pub fn replacement_failure(program: ProgramId) -> SharedRow {
+    PROGRESS.row(key(program, "r"))
 }
 
 /// Names the row with the subscribers of a program.

@@ -239,7 +239,8 @@ impl Parts {
             code: code.to_vec(),
             project_name: project.to_owned(),
             contracts: vec![contract],
-            public: false,
+            public: None,
+            replace: false,
         };
         let deployed = self.registry.deploy(&Owner(owner.to_owned()), deploy, 1);
         self.trouble.report();

@@ -10,7 +10,8 @@ fn trial(code: &[u8]) -> Trial {
         code: code.to_vec(),
         project_name: "seen".to_owned(),
         contracts: vec![market()],
-        public: false,
+        public: None,
+        replace: false,
     };
     Trial { deploy, on: TrialSelection::Last(20) }
 }

@@ -21,6 +21,11 @@ impl Store {
         self.coverage.read().last_place()
     }
 
+    /// Returns the stored ledgers that were ingested after a place.
+    pub fn ledgers_after(&self, place: u64) -> LedgerSet {
+        self.coverage.read().ranges_after(place).collect()
+    }
+
     /// Returns the state of all consumers that were ever registered and not removed, by name.
     pub fn consumers(&self) -> Vec<ConsumerStatus> {
         let last = self.last_place();

@@ -57,7 +57,8 @@ fn tables(programs: &BTreeMap<ProgramId, Definition>) -> impl Iterator<Item = St
 
 /// Returns the views that should exist. When two have the same name, the owner's own programs
 /// precede those of other owners, and older programs precede newer ones, so that another owner's
-/// public program cannot take over a name that the owner queries. Tables precede all views.
+/// public program cannot take over a name that the owner queries. Tables precede all views. A
+/// program without a project name has none.
 pub fn desired(programs: &BTreeMap<ProgramId, Definition>) -> Views {
     let tables: BTreeSet<String> = tables(programs).map(|table| names::folded(&table)).collect();
     let own = programs.values().filter(|definition| definition.own);
@@ -65,6 +66,9 @@ pub fn desired(programs: &BTreeMap<ProgramId, Definition>) -> Views {
     let mut views = Views::new();
     for definition in own.chain(others) {
         let project = &definition.project;
+        if project.is_empty() {
+            continue;
+        }
         for shown in selects::of(definition) {
             let name = names::view(project, shown.target);
             if !tables.contains(&names::folded(&name)) {

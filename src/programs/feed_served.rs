@@ -1,0 +1,78 @@
+//! Whether an owner's tables have what a query, or a program that is to replace another, needs.
+
+use std::time::{Duration, Instant};
+
+use super::feed_file::OwnerFile;
+use super::feeder::{Feeder, Reached};
+use crate::domain::{Owner, ProgramId};
+use crate::supervision::OnPanic;
+use crate::tables::query::QueryError;
+
+/// Time that a query waits for a file that is being filled.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Whether rows of a program are in an owner's tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Copied {
+    /// All of them are.
+    Yes,
+    /// Some of them are not yet.
+    NotYet,
+    /// Some of them are not, and cannot be written at present.
+    Failing,
+}
+
+impl Feeder {
+    /// Ensures that an owner's file contains the rows that were stored when this process started,
+    /// and the tables of all named programs deployed since, except for skipped programs.
+    ///
+    /// # Errors
+    /// [`QueryError::Unavailable`] while the file is being filled, or when it cannot be.
+    pub(super) fn ensure_current(&self, owner: &Owner) -> Result<(), QueryError> {
+        let filled = || QueryError::Unavailable("the tables are being filled".to_owned());
+        let known = self.file(owner);
+        if self.is_current(owner, &known) {
+            return Ok(());
+        }
+        let mut file = known.state.try_lock_for(TIMEOUT).ok_or_else(filled)?;
+        // Another thread may have filled the file meanwhile.
+        if self.is_current(owner, &known) {
+            return Ok(());
+        }
+        let _unknown = OnPanic::new(|| *known.served.lock() = None);
+        let result = self.feed_locked(owner, &mut file, Some(Instant::now() + TIMEOUT));
+        *known.served.lock() = file.served();
+        let reached = result.map_err(|error| {
+            // The client does not receive the details, which may reveal file paths.
+            tracing::warn!(%owner, "a query cannot be answered: {error}");
+            QueryError::Unavailable("the tables cannot be read right now".to_owned())
+        })?;
+        if reached == Reached::End || self.is_current(owner, &known) {
+            return Ok(());
+        }
+        self.wake();
+        Err(filled())
+    }
+
+    fn is_current(&self, owner: &Owner, known: &OwnerFile) -> bool {
+        let Some(served) = known.served.lock().clone() else { return false };
+        let readable = self.registry.readable_programs(owner);
+        let mut needed = readable.iter().filter(|it| it.fits && it.named);
+        needed.all(|it| served.contains_key(&it.id) || self.skip_reason(owner, it.id).is_some())
+            && !self.tables().is_incomplete(owner)
+    }
+
+    /// Returns whether the rows of a program up to this number of the row log are in the tables of
+    /// a reader.
+    pub(super) fn copied(&self, reader: &Owner, program: ProgramId, log: u64) -> Copied {
+        let readable = self.registry.readable_programs(reader);
+        let is_skipped = self.skip_reason(reader, program).is_some();
+        let fits = readable.iter().any(|it| it.id == program && it.fits);
+        let served = self.file(reader).served.lock().clone();
+        match served.and_then(|served| served.get(&program).copied()) {
+            _ if is_skipped || !fits || self.has_failed(reader) => Copied::Failing,
+            Some(number) if number >= log => Copied::Yes,
+            _ => Copied::NotYet,
+        }
+    }
+}

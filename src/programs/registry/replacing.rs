@@ -1,0 +1,209 @@
+//! Programs that are to replace others: which they are, and the write in which one takes the name and
+//! the subscribers of the other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use super::{Cell, Deploy, Entry, Plan, Registry, delete_with_module};
+use crate::domain::{Owner, ProgramId};
+use crate::programs::manifest::{Manifest, Replaced};
+use crate::programs::storage::put_json;
+use crate::programs::{ProgramError, names, storage};
+
+/// Outcome of an attempt to take the place of another program.
+#[derive(Debug, PartialEq, Eq)]
+pub enum TakeOver {
+    /// The program has the name, and this one is deleted.
+    Done(ProgramId),
+    /// The program has not caught up yet.
+    NotYet,
+    /// The program is to replace none, or was deleted.
+    Nothing,
+}
+
+impl Registry {
+    /// Checks whether an owner may replace a program, and returns what the new one would be.
+    pub(super) fn plan_replacement(
+        &self,
+        owner: &Owner,
+        deploy: &Deploy,
+    ) -> Result<Plan, ProgramError> {
+        let name = &deploy.project_name;
+        let old = self.named(name).ok_or_else(|| ProgramError::UnknownProject(name.clone()))?;
+        let manifest = old.snapshot().manifest;
+        if manifest.owner != *owner {
+            return Err(ProgramError::OthersProject(name.clone()));
+        }
+        self.check_not_replaced(&old)?;
+        let contracts = if deploy.contracts.is_empty() {
+            manifest.contracts.clone()
+        } else {
+            names::distinct(deploy.contracts.clone())?
+        };
+        self.settings.check_indexed(&contracts)?;
+        let project_name = manifest.project_name.clone();
+        Ok(Plan {
+            project_name: String::new(),
+            replaces: Some(Replaced { program: old.id, project_name }),
+            contracts,
+            public: deploy.public.unwrap_or(manifest.public),
+        })
+    }
+
+    /// Returns the programs that are to replace others, sorted by id.
+    pub(in crate::programs) fn replacements(&self) -> Vec<Arc<Entry>> {
+        let mut all = self.all();
+        all.retain(|entry| entry.snapshot().manifest.replaces.is_some());
+        all
+    }
+
+    /// Returns the program that is to replace this one.
+    pub(super) fn replacement_of(&self, id: ProgramId) -> Option<Arc<Entry>> {
+        let replaces = |entry: &Arc<Entry>| {
+            entry.snapshot().manifest.replaces.as_ref().is_some_and(|it| it.program == id)
+        };
+        self.all().into_iter().find(replaces)
+    }
+
+    /// Returns a guard that prevents the program from being replaced.
+    ///
+    /// # Errors
+    /// [`ProgramError::ReplacementRunning`] when it is being replaced, or is to replace another.
+    pub(in crate::programs) fn block_replacing(
+        &self,
+        entry: &Entry,
+    ) -> Result<MutexGuard<'_, ()>, ProgramError> {
+        let deploying = self.deploying.lock();
+        self.check_not_replaced(entry)?;
+        self.check_not_replacing(entry)?;
+        Ok(deploying)
+    }
+
+    /// Fails when the program is being replaced.
+    fn check_not_replaced(&self, entry: &Entry) -> Result<(), ProgramError> {
+        let Some(replacement) = self.replacement_of(entry.id) else { return Ok(()) };
+        let project = entry.snapshot().manifest.project_name.clone();
+        Err(ProgramError::ReplacementRunning { project, by: replacement.id })
+    }
+
+    /// Fails when the program is to replace another.
+    pub(in crate::programs) fn check_not_replacing(
+        &self,
+        entry: &Entry,
+    ) -> Result<(), ProgramError> {
+        let Some(Replaced { project_name, .. }) = entry.snapshot().manifest.replaces.clone() else {
+            return Ok(());
+        };
+        Err(ProgramError::ReplacementRunning { project: project_name, by: entry.id })
+    }
+
+    /// Gives a program the name and the subscribers of the one that it is to replace, and deletes
+    /// that one, in one write, if it has processed at least as many ledgers and `is_copied` says
+    /// that its rows up to this number of the row log are in the tables of all readers.
+    pub(in crate::programs) fn take_over(
+        &self,
+        new: &Entry,
+        is_copied: impl FnOnce(u64) -> bool,
+    ) -> Result<TakeOver, ProgramError> {
+        // Prevents changes of subscribers, and a concurrent deploy of the same module.
+        let _one_at_a_time = self.deploying.lock();
+        let Some(replaced) = new.snapshot().manifest.replaces.clone() else {
+            return Ok(TakeOver::Nothing);
+        };
+        let Some(old) = self.get(replaced.program) else { return Ok(TakeOver::Nothing) };
+        // No other code locks two cells in another order.
+        let (mut old_cell, mut new_cell) = (old.lock(), new.lock());
+        old_cell.reload_if_in_doubt(&self.store)?;
+        new_cell.reload_if_in_doubt(&self.store)?;
+        if new_cell.deleted {
+            drop(new_cell);
+            self.remove(new.id);
+            return Ok(TakeOver::Nothing);
+        }
+        // An earlier write may have been reported as failed, but reached the store.
+        let is_written = new_cell.manifest.replaces.is_none();
+        if !is_written {
+            if !has_caught_up(&new_cell, &old_cell) || !is_copied(new_cell.progress.log) {
+                return Ok(TakeOver::NotYet);
+            }
+            self.write_take_over(&mut new_cell, &mut old_cell, replaced)?;
+        }
+        let module = old_cell.manifest.module;
+        let unshared = self.is_unshared(&module, old.id);
+        // Readers find the new program under the name before the old one is gone.
+        drop(new_cell);
+        drop(old_cell);
+        self.entries.write().remove(&old.id);
+        if unshared {
+            self.remove_compiled(old.id, module);
+        }
+        Ok(TakeOver::Done(old.id))
+    }
+
+    fn write_take_over(
+        &self,
+        new: &mut Cell,
+        old: &mut Cell,
+        replaced: Replaced,
+    ) -> Result<(), ProgramError> {
+        let Replaced { program, project_name } = replaced;
+        let id = new.manifest.id;
+        let manifest = Manifest { project_name, replaces: None, ..Manifest::clone(&new.manifest) };
+        let subscribers =
+            if manifest.public { BTreeSet::clone(&old.subscribers) } else { BTreeSet::new() };
+        let module = old.manifest.module;
+        let unshared = self.is_unshared(&module, program);
+        let written = new.write(&self.store, |changes| {
+            put_json(changes, &storage::manifest(id), &manifest)?;
+            put_json(changes, &storage::subscribers(id), &subscribers)?;
+            delete_with_module(changes, program, unshared.then_some(&module))
+        });
+        old.in_doubt |= written.is_err();
+        written?;
+        new.manifest = Arc::new(manifest);
+        new.subscribers = Arc::new(subscribers);
+        old.deleted = true;
+        Ok(())
+    }
+
+    /// Deletes a program that cannot replace the other one, and notes why, in one write.
+    pub(in crate::programs) fn give_up(
+        &self,
+        new: &Entry,
+        because: &str,
+    ) -> Result<TakeOver, ProgramError> {
+        let _one_at_a_time = self.deploying.lock();
+        let Some(replaced) = new.snapshot().manifest.replaces.clone() else {
+            return Ok(TakeOver::Nothing);
+        };
+        let id = new.id;
+        let because = format!("program {id} did not replace it: {because}");
+        self.delete_one(new, |changes| {
+            changes.put(&storage::replacement_failure(replaced.program), because)
+        })?;
+        Ok(TakeOver::Done(id))
+    }
+
+    /// Removes a program that is deleted from the store.
+    pub(in crate::programs) fn remove(&self, id: ProgramId) {
+        // If its name was taken in a write whose outcome is unknown, readers have to find the new
+        // program under the name first. Otherwise the program is removed at its next turn.
+        if let Some(new) = self.replacement_of(id)
+            && new.lock().reload_if_in_doubt(&self.store).is_err()
+        {
+            return;
+        }
+        self.entries.write().remove(&id);
+    }
+}
+
+/// Returns whether the new program has processed at least the ledgers that the old one has, apart
+/// from those of a backfill.
+fn has_caught_up(new: &Cell, old: &Cell) -> bool {
+    !old.deleted
+        && new.manifest.running
+        && new.progress.part.is_none()
+        && new.progress.place >= old.progress.place
+}
