@@ -29,6 +29,7 @@ mod service_core;
 mod service_histories;
 mod service_modules;
 mod service_ready;
+mod service_replacing;
 mod service_tenants;
 mod service_upstream;
 mod state;

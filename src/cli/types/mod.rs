@@ -87,7 +87,9 @@ impl Types {
             let kind = self.kind(&column_name, &data_type);
             columns.entry(table_name).or_default().push((column_name, kind));
         }
-        let wanted = listed.into_iter().filter(|table| {
+        // The tables of a program that is to replace another have no other name yet.
+        let named = listed.into_iter().filter(|table| !table.project_name_plain.is_empty());
+        let wanted = named.filter(|table| {
             self.project.as_ref().is_none_or(|project| *project == table.project_name_plain)
         });
         let mut names = BTreeSet::new();

@@ -7,6 +7,7 @@ mod exported;
 mod histories;
 mod missing;
 mod panics;
+mod replacing;
 mod stops;
 mod together;
 mod trials;
@@ -26,10 +27,11 @@ use super::backfills::Backfills;
 use super::engine::{EMIT, Engine, EngineSettings, env_functions};
 use super::failures::Trouble;
 use super::feeder::Feeder;
-use super::lanes::{Lane, Turn};
+use super::lanes::{Lane, Lanes, Turn};
 use super::live::Live;
 use super::manifest::Manifest;
 use super::registry::{Deploy, Registry};
+use super::replacing::Replacements;
 use super::runner::Runner;
 use super::state::Upstream;
 use super::upstream_limiter::UpstreamLimiter;
@@ -133,7 +135,8 @@ struct Parts {
     registry: Arc<Registry>,
     runner: Arc<Runner>,
     live: Live,
-    backfills: Backfills,
+    backfills: Arc<Backfills>,
+    replacements: Replacements,
     trouble: Arc<Trouble>,
     health: Arc<Health>,
 }
@@ -194,8 +197,12 @@ impl Scene {
         let trouble = Arc::new(Trouble::new(Arc::clone(&health), &registry));
         let live = Live::new(&runner, &registry, &feeder, &trouble);
         let backfills = Backfills::open(&runner, &registry, &feeder, &trouble).unwrap();
+        let (backfills, lanes) = (Arc::new(backfills), Arc::new(Lanes::default()));
+        let replacements =
+            Replacements::new(&store, &registry, &lanes, &backfills, &feeder, &trouble);
         trouble.report();
-        self.parts = Some(Parts { store, registry, runner, live, backfills, trouble, health });
+        self.parts =
+            Some(Parts { store, registry, runner, live, backfills, replacements, trouble, health });
     }
 }
 
