@@ -45,6 +45,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "decode",
             "domain",
             "durable",
+            "executables",
+            "interfaces",
             "observe",
             "priority",
             "store",

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use orrery::domain::{
     ContractId, LedgerSeq, Network, Origin, Owner, ProgramId, RawLedger, sequence_of,
 };
+use orrery::executables::Interfaces;
 use orrery::observe::health::Health;
 use orrery::pipeline::{Pipeline, StepObserver};
 use orrery::programs::records::{Execution, Likeness};
@@ -137,6 +138,7 @@ pub fn start_programs(
     Ok(Arc::new(Programs::start(ProgramDeps {
         store: Arc::clone(store),
         tables,
+        interfaces: Interfaces::new(Arc::clone(store), None),
         health: Arc::new(Health::default()),
         settings: Settings::default(),
         upstream,

@@ -204,6 +204,21 @@ impl Interfaces {
         index.is_some_and(|it| it.place < place && it.place + FAR_BEHIND > place)
     }
 
+    /// Returns the interface of a module if it has one and is stored, reading it on this thread if it
+    /// is not in memory.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub fn read_now(&self, code: &Hash32) -> Result<Option<Arc<Interface>>, StoreError> {
+        if self.cache.get(code).is_none() && !self.load(code)? {
+            return Ok(None);
+        }
+        Ok(match self.cache.get(code) {
+            Some(Loaded::Interface(interface, _)) => Some(interface),
+            _ => None,
+        })
+    }
+
     /// Returns why a module has no interface, if that is known.
     pub fn reason(&self, code: &Hash32) -> Option<String> {
         match self.cache.get(code)? {
@@ -417,6 +432,9 @@ impl Asking {
     }
 }
 
+/// The interface of a module, if it has one, and whether that is known.
+type Taken = (Option<Arc<Interface>>, bool);
+
 /// Interfaces of contracts for one request.
 pub struct InterfaceReader<'a> {
     interfaces: &'a Interfaces,
@@ -428,7 +446,7 @@ pub struct InterfaceReader<'a> {
     /// Whether stored interfaces are read on this thread.
     may_load: bool,
     /// What was taken from the cache, so that one request has one answer for each module.
-    loaded: RefCell<HashMap<Hash32, Option<Arc<Interface>>>>,
+    loaded: RefCell<HashMap<Hash32, Taken>>,
     is_pending: Cell<bool>,
     failed: RefCell<Option<StoreError>>,
 }
@@ -438,10 +456,19 @@ impl InterfaceReader<'_> {
     /// before it, then that after it. Those that are not known are left out; a failure is kept for
     /// [`Self::finish`].
     pub fn tried(&self, contract: &ContractId, at: TransactionPosition) -> Vec<Tried> {
-        let mut tried = Vec::new();
+        self.tried_surely(contract, at).0
+    }
+
+    /// As [`Self::tried`]; also returns whether that is all, so that it will never change.
+    pub fn tried_surely(
+        &self,
+        contract: &ContractId,
+        at: TransactionPosition,
+    ) -> (Vec<Tried>, bool) {
+        let (mut tried, mut is_sure) = (Vec::new(), true);
         if !self.is_indexed(at.ledger) {
             self.is_pending.set(true);
-            return tried;
+            return (tried, false);
         }
         let mut last = None;
         for side in [Side::Before, Side::After] {
@@ -449,6 +476,7 @@ impl InterfaceReader<'_> {
                 Ok(ran) => ran,
                 Err(error) => {
                     self.failed.borrow_mut().get_or_insert(error);
+                    is_sure = false;
                     break;
                 }
             };
@@ -458,14 +486,19 @@ impl InterfaceReader<'_> {
             match &ran {
                 Ran::Asset => tried.push(Tried::Asset),
                 Ran::Code(hash) => {
-                    tried.extend(self.interface(hash).map(|it| Tried::Code(*hash, it)));
+                    let (interface, is_known) = self.interface(hash);
+                    is_sure &= is_known;
+                    tried.extend(interface.map(|it| Tried::Code(*hash, it)));
                 }
                 Ran::Nothing => {}
-                Ran::Unknown(key) => self.want(Wish::Entry(key.clone())),
+                Ran::Unknown(key) => {
+                    is_sure = false;
+                    self.want(Wish::Entry(key.clone()));
+                }
             }
             last = Some(ran);
         }
-        tried
+        (tried, is_sure)
     }
 
     /// Returns whether what was found is all that will be found as long as the store does not change.
@@ -479,21 +512,22 @@ impl InterfaceReader<'_> {
         }
     }
 
-    fn interface(&self, hash: &Hash32) -> Option<Arc<Interface>> {
+    /// Returns the interface of a module, if it has one, and whether that is known.
+    fn interface(&self, hash: &Hash32) -> Taken {
         if let Some(loaded) = self.loaded.borrow().get(hash) {
             return loaded.clone();
         }
         let found = match self.interfaces.cache.get(hash) {
-            Some(Loaded::Interface(interface, _)) => Some(interface),
-            Some(Loaded::None(_)) => None,
+            Some(Loaded::Interface(interface, _)) => (Some(interface), true),
+            Some(Loaded::None(_)) => (None, true),
             None if self.may_load && self.load(hash) => match self.interfaces.cache.get(hash) {
-                Some(Loaded::Interface(interface, _)) => Some(interface),
-                _ => None,
+                Some(Loaded::Interface(interface, _)) => (Some(interface), true),
+                _ => (None, true),
             },
             None => {
                 self.is_pending.set(true);
                 self.interfaces.wish(Wish::Code(*hash));
-                None
+                (None, false)
             }
         };
         self.loaded.borrow_mut().insert(*hash, found.clone());

@@ -250,6 +250,9 @@ impl Backfills {
             return Ok(Turn::Idle);
         };
         let Some(mut work) = self.lock_table(program)?.running(program) else {
+            if self.runner.derive_if_more_is_known(&entry, &self.registry)? {
+                self.feeder.notify_new_rows(&entry);
+            }
             return Ok(Turn::Idle);
         };
         let mut cell = entry.lock();
@@ -382,8 +385,8 @@ impl Backfills {
             ahead.record_skipped(SkippedLedgers { missing, next });
             return Ok(());
         }
-        if !store.touches(ledger, &manifest.contracts)? {
-            let is_complete = self.runner.is_complete_for(ledger, &manifest.contracts)?;
+        if !self.runner.concerns(ledger, manifest)? {
+            let is_complete = self.runner.is_complete(ledger, manifest)?;
             let missing = (!is_complete).then_some(LedgerRange::only(ledger));
             ahead.record_skipped(SkippedLedgers { missing, next: ledger.next() });
             return Ok(());
@@ -494,7 +497,10 @@ impl Backfills {
 }
 
 /// Reads the backfill of a program from the store.
-fn stored_backfill(runner: &Runner, program: ProgramId) -> Result<Option<Backfill>, ProgramError> {
+pub(super) fn stored_backfill(
+    runner: &Runner,
+    program: ProgramId,
+) -> Result<Option<Backfill>, ProgramError> {
     let Some(stored) = runner.store.shared_row(&storage::backfill(program))? else {
         return Ok(None);
     };

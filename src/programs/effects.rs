@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::events::Summary;
 use super::manifest::Manifest;
 use super::records::{Execution, RunSource};
 use super::rows::RunRows;
@@ -27,6 +28,8 @@ pub(super) struct Effects {
     pub contracts: Vec<ContractId>,
     pub schema: ProgramSchema,
     pub runs: Vec<Run>,
+    /// What the events read so far add to the summary of a project of events.
+    pub summary: Summary,
     /// Size of the emitted rows in stored form, in bytes.
     pub bytes: usize,
     /// First ledger of the range stored without a gap up to this ledger, as of before the first
@@ -64,6 +67,7 @@ impl Effects {
             contracts: manifest.contracts.clone(),
             schema: manifest.schema.clone(),
             runs: Vec::new(),
+            summary: Summary::default(),
             bytes: 0,
             stored_from: None,
             rest: None,

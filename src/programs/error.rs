@@ -65,6 +65,9 @@ pub enum ProgramError {
     /// The module cannot be a program. Contains the message.
     #[error("{0}")]
     Module(String),
+    /// The supplied interface cannot be read. Contains the reason.
+    #[error("spec cannot be read: {0}")]
+    Supplied(String),
     /// The program's module is not loaded.
     #[error("program {0} has not been made ready to run")]
     NotReady(ProgramId),

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::ProgramError;
+use super::events;
 use super::feed_file::{DeclaredManifest, File, OwnerFile};
 use super::feed_queue::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
 use super::manifest::Manifest;
 use super::registry::{Entry, Registry};
 use super::row_log::{self, Batch};
+use super::runner::Runner;
 use crate::domain::{Owner, ProgramId, excerpt};
 use crate::store::{Store, StoreError};
 use crate::supervision::OnPanic;
@@ -34,6 +36,7 @@ const MAX_BACKOFF_DOUBLINGS: u32 = 6;
 /// Fills the tables of all owners.
 pub(super) struct Feeder {
     store: Arc<Store>,
+    runner: Arc<Runner>,
     pub(super) registry: Arc<Registry>,
     tables: Tables,
     files: Mutex<BTreeMap<Owner, Arc<OwnerFile>>>,
@@ -58,9 +61,10 @@ struct FeedFailure {
 }
 
 impl Feeder {
-    pub(super) fn new(store: Arc<Store>, registry: Arc<Registry>, tables: Tables) -> Self {
+    pub(super) fn new(runner: &Arc<Runner>, registry: Arc<Registry>, tables: Tables) -> Self {
         Self {
-            store,
+            store: Arc::clone(&runner.store),
+            runner: Arc::clone(runner),
             registry,
             tables,
             files: Mutex::default(),
@@ -418,15 +422,26 @@ impl Feeder {
         });
         self.tables.apply_in_order(owner, transactions)?;
         watermarks.insert(id, up_to);
-        failed.map_or(Ok(more), |error| Err(error.into()))
+        failed.map_or(Ok(more), Err)
     }
 
     /// Returns the rows of a program's next runs, and a manifest with every table and column that
     /// they need.
-    fn rows_after(&self, entry: &Entry, after: u64) -> Result<(Batch, Arc<Manifest>), StoreError> {
-        let batch = row_log::rows_after(&self.store, entry.id, after, u64::MAX)?;
+    fn rows_after(
+        &self,
+        entry: &Entry,
+        after: u64,
+    ) -> Result<(Batch, Arc<Manifest>), ProgramError> {
+        let mut batch = row_log::rows_after(&self.store, entry.id, after, u64::MAX)?;
         // Read after the rows and under the lock, when their write is over.
-        Ok((batch, Arc::clone(&entry.lock().manifest)))
+        let manifest = Arc::clone(&entry.lock().manifest);
+        if let Some(project) = &manifest.events {
+            let limits = self.runner.settings.schema_limits();
+            let events = std::mem::take(&mut batch.rows);
+            batch.rows =
+                events::table_rows(entry.id, project, &self.runner.events, limits, events)?;
+        }
+        Ok((batch, manifest))
     }
 }
 

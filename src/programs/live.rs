@@ -118,7 +118,12 @@ impl Live {
             None => match self.next_with_transactions(entry, &manifest, progress.place)? {
                 Next::Ledger(fed) => effects_of(&manifest, fed, progress.part),
                 Next::More => return Ok(Turn::Worked { delayed_others: false }),
-                Next::Nothing => return self.repeat_waiting_runs(entry, &manifest, lane),
+                Next::Nothing => {
+                    if self.runner.derive_if_more_is_known(entry, &self.registry)? {
+                        self.feeder.notify_new_rows(entry);
+                    }
+                    return self.repeat_waiting_runs(entry, &manifest, lane);
+                }
             },
         };
         let clock = TurnClock::start();
@@ -218,10 +223,10 @@ impl Live {
             if store.is_lost(consumer, fed.ledger) {
                 return Ok(None);
             }
-            if store.touches(fed.ledger, &manifest.contracts)? {
+            if self.runner.concerns(fed.ledger, manifest)? {
                 return Ok(Some(fed));
             }
-            if !self.runner.is_complete_for(fed.ledger, &manifest.contracts)? {
+            if !self.runner.is_complete(fed.ledger, manifest)? {
                 return Ok(None);
             }
         }
@@ -290,11 +295,11 @@ impl Live {
                 if store.is_lost(&consumer, ledger) {
                     continue;
                 }
-                if store.touches(ledger, &manifest.contracts)? {
+                if self.runner.concerns(ledger, manifest)? {
                     store.mark_passed(&consumer, 0, &missing);
                     return Ok(Next::Ledger(*next));
                 }
-                if !self.runner.is_complete_for(ledger, &manifest.contracts)? {
+                if !self.runner.is_complete(ledger, manifest)? {
                     missing.insert(LedgerRange { first: ledger, last: ledger });
                 }
             }

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::events::{EventCounts, EventProject};
 use crate::domain::{ContractId, Owner, ProgramId};
 use crate::tables::schema::ProgramSchema;
 
@@ -22,7 +23,7 @@ pub struct Manifest {
     /// Contracts whose transactions the program is run on, in the order of registration.
     #[serde(with = "strkeys")]
     pub contracts: Vec<ContractId>,
-    /// SHA-256 of the module.
+    /// SHA-256 of the module; of a project of events, of the supplied interface, if there is one.
     #[serde(with = "hexadecimal")]
     pub module: [u8; 32],
     /// Whether other owners may subscribe to the tables.
@@ -36,6 +37,9 @@ pub struct Manifest {
     pub deployed_at: u64,
     /// Current schema of the tables.
     pub schema: ProgramSchema,
+    /// What a project of events has besides; `None` for a program with code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<EventProject>,
 }
 
 impl Manifest {
@@ -80,6 +84,9 @@ pub struct Progress {
     /// too many wait already.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub given_up: u64,
+    /// Numbers of events of a project of events.
+    #[serde(default, skip_serializing_if = "EventCounts::is_zero")]
+    pub events: EventCounts,
 }
 
 /// Remaining part of a partly processed ledger.

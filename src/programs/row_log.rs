@@ -43,7 +43,8 @@ pub fn programs(store: &Store) -> Result<Vec<LoggedProgram>, StoreError> {
         let Some(manifest) = store.shared_row(&storage::manifest(id))? else { continue };
         let manifest: Manifest =
             serde_json::from_slice(&manifest).map_err(|_| damaged("programs"))?;
-        if manifest.replaces.is_some() {
+        // The rows of projects of events are not exported: the export has the events themselves.
+        if manifest.replaces.is_some() || manifest.events.is_some() {
             continue;
         }
         found.push(LoggedProgram { manifest, last: progress.log });

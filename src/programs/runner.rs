@@ -10,6 +10,8 @@ use super::ProgramError;
 use super::Settings;
 use super::effects::{Effects, Run};
 use super::engine::{Engine, Invocation, Outcome, Program, Recorded, RunError};
+use super::events::EventInterfaces;
+use super::manifest::Manifest;
 use super::records::{Execution, Likeness};
 use super::registry::Entry;
 use super::rows::RunRows;
@@ -32,6 +34,8 @@ pub(super) struct Runner {
     pub upstream: Option<UpstreamLimiter>,
     /// Returns the current time in UNIX milliseconds.
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Interfaces by which the events of projects are declared.
+    pub events: EventInterfaces,
 }
 
 /// Limits of a program's turn.
@@ -84,6 +88,32 @@ impl Runner {
         Ok(calls.collect::<Result<_, _>>()?)
     }
 
+    /// Whether a stored ledger has something that the program is run on.
+    pub(super) fn concerns(
+        &self,
+        ledger: LedgerSeq,
+        manifest: &Manifest,
+    ) -> Result<bool, ProgramError> {
+        match &manifest.events {
+            Some(project) => self.has_events(ledger, manifest, project),
+            None => Ok(self.store.touches(ledger, &manifest.contracts)?),
+        }
+    }
+
+    /// Whether everything of a stored ledger that the program is run on is present: nothing was left
+    /// out when the ledger was stored, and retention has removed nothing. Data read before a call that
+    /// returns true was complete.
+    pub(super) fn is_complete(
+        &self,
+        ledger: LedgerSeq,
+        manifest: &Manifest,
+    ) -> Result<bool, ProgramError> {
+        match &manifest.events {
+            Some(_) => self.has_all_events(ledger, &manifest.contracts),
+            None => self.is_complete_for(ledger, &manifest.contracts),
+        }
+    }
+
     /// Runs a program on a ledger, or on the rest of it, within these limits. Writes nothing.
     pub(super) fn run(
         &self,
@@ -93,6 +123,11 @@ impl Runner {
         limits: TurnLimits,
     ) -> Result<Effects, ProgramError> {
         let TurnLimits { deadline, may_query_upstream } = limits;
+        let manifest = entry.snapshot().manifest;
+        if manifest.events.is_some() {
+            let manifest = Manifest { contracts: contracts.to_vec(), ..Manifest::clone(&manifest) };
+            return self.read_events(&manifest, effects, deadline);
+        }
         let module = entry.module.get().ok_or(ProgramError::NotReady(entry.id))?;
         let from = effects.rest.take();
         // Read before any lookup: ledgers that are stored during the runs may contain what a run

@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 use super::backfill::Backfill;
 use super::backfills::Backfills;
 use super::engine::{CacheSettings, Engine, EngineSettings};
+use super::events::{EventInterfaces, begin_reading};
 use super::failures::Trouble;
 use super::feeder::Feeder;
 use super::lanes::Lanes;
 use super::live::Live;
 use super::manifest::Manifest;
 use super::records::{Execution, LedgerStats, RunSource, StatsQuery};
-use super::registry::{Deploy, Registry};
+use super::registry::{Deploy, Registry, Watch};
 use super::replacing::Replacements;
 use super::runner::Runner;
 use super::settings::Settings;
@@ -27,6 +28,7 @@ use super::upstream_limiter::UpstreamLimiter;
 use super::{ProgramError, records, status, trial};
 use crate::budget::{self, Budget, Holder, Share, Usage};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
+use crate::executables::Interfaces;
 use crate::observe::health::Health;
 use crate::store::Store;
 use crate::tables::Tables;
@@ -47,6 +49,8 @@ pub struct ProgramDeps {
     pub store: Arc<Store>,
     /// Tables into which rows are copied for queries.
     pub tables: Tables,
+    /// Interfaces of contracts, by which their events are declared.
+    pub interfaces: Arc<Interfaces>,
     /// Health to which failures are reported.
     pub health: Arc<Health>,
     /// Settings chosen by the operator.
@@ -83,8 +87,17 @@ impl Programs {
     /// # Errors
     /// When the engine cannot be set up, the store fails, or a stored record is damaged.
     pub fn start(deps: ProgramDeps) -> Result<Self, ProgramError> {
-        let ProgramDeps { store, tables, health, settings, upstream, clock, compiler, code_key } =
-            deps;
+        let ProgramDeps {
+            store,
+            tables,
+            interfaces,
+            health,
+            settings,
+            upstream,
+            clock,
+            compiler,
+            code_key,
+        } = deps;
         let directory = store.directory().join(COMPILED);
         let engine = Engine::new(EngineSettings {
             cache: Some(CacheSettings { directory, key: code_key }),
@@ -94,9 +107,16 @@ impl Programs {
         let registry =
             Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone())?);
         let upstream = upstream.map(UpstreamLimiter::new);
-        let runner =
-            Arc::new(Runner { store: Arc::clone(&store), engine, settings, upstream, clock });
-        let feeder = Arc::new(Feeder::new(Arc::clone(&store), Arc::clone(&registry), tables));
+        let events = EventInterfaces::new(Arc::clone(&store), interfaces);
+        let runner = Arc::new(Runner {
+            store: Arc::clone(&store),
+            engine,
+            settings,
+            upstream,
+            clock,
+            events,
+        });
+        let feeder = Arc::new(Feeder::new(&runner, Arc::clone(&registry), tables));
         let lanes = Arc::new(Lanes::default());
         registry.all().iter().for_each(|entry| lanes.add(entry.id));
         let trouble = Arc::new(Trouble::new(Arc::clone(&health), &registry));
@@ -124,6 +144,9 @@ impl Programs {
         *programs.threads.lock() =
             Threads::start(lanes, live, backfills, feeder, replacements, &health);
         // Completes the work that a crash interrupted.
+        for entry in programs.registry.all() {
+            begin_reading(&programs.store, &programs.registry, &programs.backfills, &entry)?;
+        }
         programs.feeder.wake();
         Ok(programs)
     }
@@ -168,6 +191,23 @@ impl Programs {
         let _slot = take_slot(&self.deploys, owner)?;
         let now = (self.runner.clock)() / 1000;
         let manifest = self.registry.deploy(owner, deploy, now)?;
+        Ok(self.deployed(manifest))
+    }
+
+    /// Registers a project of events, and begins to read the events of its contracts: those that are
+    /// stored, and new ones.
+    ///
+    /// # Errors
+    /// [`ProgramError`], with what the owner can do about it.
+    pub fn watch(&self, owner: &Owner, watch: Watch) -> Result<Manifest, ProgramError> {
+        let _slot = take_slot(&self.deploys, owner)?;
+        let now = (self.runner.clock)() / 1000;
+        let manifest = self.registry.watch(owner, watch, now)?;
+        Ok(self.deployed(manifest))
+    }
+
+    /// Begins to run a program that was just registered.
+    fn deployed(&self, manifest: Manifest) -> Manifest {
         self.lanes.add(manifest.id);
         self.feeder.wake();
         self.trouble.report();
@@ -180,10 +220,20 @@ impl Programs {
             self.replacements.wake();
             let project = &replaced.project_name;
             tracing::info!(program = %manifest.id, project, "deployed to replace another program");
-            return Ok(manifest);
+            return manifest;
         }
         tracing::info!(program = %manifest.id, project = manifest.project_name, "deployed");
-        Ok(manifest)
+        self.read_stored_events(manifest.id);
+        manifest
+    }
+
+    /// Begins to read the stored events of a project that is new or has further contracts.
+    fn read_stored_events(&self, id: ProgramId) {
+        let Some(entry) = self.registry.get(id) else { return };
+        let begun = begin_reading(&self.store, &self.registry, &self.backfills, &entry);
+        if let Err(error) = begun {
+            tracing::warn!(program = %id, "its stored events are read after the next start: {error}");
+        }
     }
 
     /// Registers further contracts for a program.
@@ -196,7 +246,9 @@ impl Programs {
         id: ProgramId,
         contracts: Vec<ContractId>,
     ) -> Result<Manifest, ProgramError> {
-        self.registry.append(owner, id, contracts)
+        let manifest = self.registry.append(owner, id, contracts)?;
+        self.read_stored_events(id);
+        Ok(manifest)
     }
 
     /// Removes a program with its tables, rows and records, and the one that is to replace it.

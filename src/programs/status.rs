@@ -1,5 +1,6 @@
 //! Computes the status of a program from its progress and the stored records of its runs.
 
+use super::events::EventCounts;
 use super::manifest::Manifest;
 use super::records::{self, MAX_EXECUTIONS};
 use super::registry::Entry;
@@ -40,6 +41,8 @@ pub struct ProgramStatus {
     /// Ledgers that only a backfill can still process: retention removed them before the program
     /// did, or they were not stored in full.
     pub missing: LedgerSet,
+    /// Numbers of events of a project of events; `None` for a program.
+    pub events: Option<EventCounts>,
     /// Size of the program's rows, in bytes.
     pub row_bytes: u64,
     /// Number of runs for which state was missing and which are repeated once earlier ledgers are
@@ -90,6 +93,7 @@ pub(super) fn of(
         last_ledger,
         lag: store.last_place().saturating_sub(progress.place),
         missing,
+        events: manifest.events.is_some().then_some(progress.events),
         row_bytes: progress.row_bytes,
         runs_waiting,
         runs_given_up: progress.given_up,

@@ -124,6 +124,7 @@ pub(super) fn run(
         stopped_because: None,
         deployed_at: 0,
         schema,
+        events: None,
     };
     let (chosen, missing) = chosen(runner, &manifest, &on)?;
     let cell = Cell::new(manifest.clone(), Progress::default());

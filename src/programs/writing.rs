@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::backfill::{Backfill, put_backfill};
 use super::effects::Effects;
+use super::events::{self, Merged};
 use super::manifest::{Manifest, Progress};
 use super::records::{Execution, LedgerStats, LedgerSums, RunSource};
 use super::registry::Entry;
@@ -47,7 +48,7 @@ impl Runner {
         let (mut written, mut changed, mut backfill) = (WrittenRuns::default(), false, None);
         let mut drafts = Vec::with_capacity(ledgers.len());
         for effects in ledgers {
-            let mut new = self.new_runs(entry.id, effects)?;
+            let mut new = self.new_runs(&manifest, effects)?;
             let (log, executions) = (progress.log, progress.executions);
             match self.apply_runs(&mut manifest, &mut progress, effects, &new) {
                 Ok(grew) => changed |= grew,
@@ -92,18 +93,26 @@ impl Runner {
     /// Returns the results of the runs that are not stored yet.
     fn new_runs<'e>(
         &self,
-        program: ProgramId,
+        manifest: &Manifest,
         effects: &'e Effects,
     ) -> Result<NewRuns<'e>, ProgramError> {
+        let program = manifest.id;
         let mut new = NewRuns::default();
         for run in &effects.runs {
             let mut execution = run.execution.clone();
             if !run.rows.emits.is_empty() {
                 // A backfill and live ledgers may overlap.
-                if self.store.shared_row(&storage::rows_of_run(program, run.position))?.is_some() {
-                    execution.rows = 0;
-                } else {
-                    new.rows.push((run.position, &run.encoded));
+                match self.store.shared_row(&storage::rows_of_run(program, run.position))? {
+                    Some(stored) if manifest.events.is_some() => {
+                        execution.rows = 0;
+                        // Contracts may have been registered since.
+                        if let Some(merged) = events::merged(&stored, &run.rows)? {
+                            execution.rows = merged.added.emits.len() as u32;
+                            new.merged.push((run.position, merged));
+                        }
+                    }
+                    Some(_) => execution.rows = 0,
+                    None => new.rows.push((run.position, &run.encoded)),
                 }
             }
             new.written.executions += 1;
@@ -130,7 +139,9 @@ impl Runner {
         new: &NewRuns<'_>,
     ) -> Result<bool, ProgramError> {
         let mut changed = false;
-        if !new.rows.is_empty() {
+        if manifest.events.is_some() {
+            changed = self.apply_events(manifest, progress, effects, new)?;
+        } else if !new.rows.is_empty() {
             // A backfill and live ledgers may have extended the tables differently in the meantime.
             let emits = effects.runs.iter().flat_map(|run| run.rows.emits.iter().cloned());
             let grown =
@@ -151,6 +162,41 @@ impl Runner {
                 manifest.stopped_because = Some(stopped_because(&new.executions));
                 changed = true;
             }
+        }
+        Ok(changed)
+    }
+}
+
+impl Runner {
+    /// Adds new events to the summary and the numbers of a project, and returns whether the manifest
+    /// changed.
+    fn apply_events(
+        &self,
+        manifest: &mut Manifest,
+        progress: &mut Progress,
+        effects: &Effects,
+        new: &NewRuns<'_>,
+    ) -> Result<bool, ProgramError> {
+        let limits = self.settings.schema_limits();
+        let Some(project) = &mut manifest.events else { return Ok(false) };
+        let mut changed = project.shapes.join(&effects.summary.shapes);
+        let mut must_derive = !new.merged.is_empty();
+        let layout = project.layout(limits);
+        if changed {
+            let schema = layout.schema().clone().derived(project.derivation);
+            // The numbers of events without a table may differ from what was counted.
+            must_derive |= !manifest.schema.grows_into(&schema) && progress.events.undeclared > 0;
+            manifest.schema = schema;
+        }
+        changed |= project.add_unsure(&effects.summary.unsure);
+        changed |= must_derive && !project.must_derive;
+        project.must_derive |= must_derive;
+        let positions: BTreeSet<_> = new.rows.iter().map(|(position, _)| *position).collect();
+        for run in effects.runs.iter().filter(|run| positions.contains(&run.position)) {
+            progress.events.add(&self.count_events(&layout, run.position, &run.rows)?);
+        }
+        for (position, merged) in &new.merged {
+            progress.events.add(&self.count_events(&layout, *position, &merged.added)?);
         }
         Ok(changed)
     }
@@ -218,6 +264,8 @@ fn classify_waiting_runs(
 #[derive(Default)]
 struct NewRuns<'e> {
     rows: Vec<(TransactionPosition, &'e Vec<u8>)>,
+    /// Rows that are added to those of runs that are stored.
+    merged: Vec<(TransactionPosition, Merged)>,
     executions: Vec<Execution>,
     stats: Option<LedgerStats>,
     written: WrittenRuns,
@@ -240,6 +288,9 @@ impl Draft<'_> {
         let Self { effects, new, to_repeat, finished, .. } = self;
         for (number, (position, bytes)) in (self.log + 1..).zip(&new.rows) {
             storage::put_rows(changes, id, *position, number, bytes)?;
+        }
+        for (position, merged) in &new.merged {
+            changes.put(&storage::rows_of_run(id, *position), &merged.encoded)?;
         }
         for (number, execution) in (self.executions + 1..).zip(&new.executions) {
             records::put_execution(changes, id, number, execution)?;

@@ -60,8 +60,10 @@ impl Service {
             let runtime = tokio::runtime::Handle::current();
             let start = move || {
                 let upstream = running_programs::upstream(&node, &config, &core, runtime, stop)?;
-                let programs = running_programs::start(&node, &config, upstream.clone())?;
-                Ok::<_, ServiceError>((programs, interfaces::start(&node, upstream)?))
+                let interfaces = interfaces::start(&node, upstream.clone())?;
+                let names = Arc::clone(&interfaces.interfaces);
+                let programs = running_programs::start(&node, &config, names, upstream)?;
+                Ok::<_, ServiceError>((programs, interfaces))
             };
             spawn_blocking(start).await.map_err(ServiceError::Start)??
         };

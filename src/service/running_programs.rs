@@ -15,6 +15,7 @@ use super::stop::stopped;
 use super::{Node, ServiceError, UpstreamEntries, node as data, sources, unix_now_ms};
 use crate::auth;
 use crate::config::{self, Config};
+use crate::executables::Interfaces;
 use crate::observe::health::Health;
 use crate::programs::state::{LookupLimits, Upstream};
 use crate::programs::{self, ProgramDeps, ProgramError, Programs, engine};
@@ -39,6 +40,7 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 pub(super) fn start(
     node: &Arc<Node>,
     config: &Config,
+    interfaces: Arc<Interfaces>,
     upstream: Option<Arc<dyn Upstream + Send + Sync>>,
 ) -> Result<Arc<Programs>, ServiceError> {
     let store = Arc::clone(node.store());
@@ -55,6 +57,7 @@ pub(super) fn start(
     let programs = Arc::new(Programs::start(ProgramDeps {
         store,
         tables: tables.clone(),
+        interfaces,
         health: Arc::clone(node.health()),
         settings: programs::Settings {
             indexed: data::indexed_contracts(config),

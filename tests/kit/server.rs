@@ -67,6 +67,7 @@ fn idle_deps(store: &TempStore) -> Deps {
     let programs = Programs::start(ProgramDeps {
         store: Arc::clone(&store.store),
         tables: tables.unwrap(),
+        interfaces: Interfaces::new(Arc::clone(&store.store), None),
         health: Arc::default(),
         settings: programs::Settings::default(),
         upstream: None,

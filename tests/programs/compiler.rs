@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use orrery::domain::{ContractId, Network, Owner};
+use orrery::executables::Interfaces;
 use orrery::observe::health::Health;
 use orrery::programs::engine::{Engine, EngineSettings};
 use orrery::programs::manifest::Manifest;
@@ -157,9 +158,12 @@ impl Waiting {
         let tables = tables.unwrap();
         let data = root.join("data");
         let store = Store::open_with(&data, Some(&network), storage::extensions()).unwrap();
+        let store = Arc::new(store);
+        let interfaces = Interfaces::new(Arc::clone(&store), None);
         let programs = Programs::start(ProgramDeps {
-            store: Arc::new(store),
+            store,
             tables: tables.clone(),
+            interfaces,
             health: Arc::new(Health::default()),
             settings: Settings::default(),
             upstream: None,

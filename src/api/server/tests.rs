@@ -140,6 +140,7 @@ fn no_programs(store: &Arc<Store>, directory: &Path) -> Programs {
     let programs = Programs::start(ProgramDeps {
         store: Arc::clone(store),
         tables: tables.unwrap(),
+        interfaces: Interfaces::new(Arc::clone(store), None),
         health: Arc::default(),
         settings: programs::Settings::default(),
         upstream: None,

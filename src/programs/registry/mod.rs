@@ -4,6 +4,7 @@
 mod readable;
 mod replacing;
 mod state;
+mod watching;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -14,13 +15,15 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 pub(super) use readable::ReadableProgram;
 pub(super) use replacing::TakeOver;
 pub use state::{Cell, Entry, EntrySnapshot};
+pub use watching::Watch;
 
 use super::engine::{Engine, Module};
+use super::events::EventProject;
 use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
 use super::{ProgramError, Settings, names, storage};
 use crate::domain::{ContractId, Hash32, Owner, ProgramId};
-use crate::store::{KindChanges, Store, StoreError};
+use crate::store::{KindChanges, Needs, Store, StoreError};
 use crate::tables::schema::ProgramSchema;
 
 /// Row of the progress family that belongs to no program and holds the last program id that was
@@ -50,6 +53,19 @@ struct Plan {
     replaces: Option<Replaced>,
     contracts: Vec<ContractId>,
     public: bool,
+}
+
+/// A program that is to be registered.
+struct New<'a> {
+    plan: Plan,
+    /// SHA-256 of the content; zeros without one.
+    sha256: [u8; 32],
+    /// Its module, or the supplied interface; empty without one.
+    content: &'a [u8],
+    schema: ProgramSchema,
+    events: Option<EventProject>,
+    /// UNIX seconds.
+    now: u64,
 }
 
 /// All programs of a store.
@@ -170,7 +186,29 @@ impl Registry {
         .map_err(|error| ProgramError::Module(error.to_string()))?;
         let module = self.engine.load(&deploy.code)?;
         let _one_at_a_time = self.deploying.lock();
-        let Plan { project_name, replaces, contracts, public } = self.plan(owner, &deploy)?;
+        let new = New {
+            plan: self.plan(owner, &deploy)?,
+            sha256: *facts.sha256.as_bytes(),
+            content: &deploy.code,
+            schema,
+            events: None,
+            now,
+        };
+        let manifest = self.register(owner, new, Some(module.clone()))?;
+        // Still under the lock, so that a concurrent delete cannot leave the compiled file behind.
+        self.engine.cache(&module);
+        Ok(manifest)
+    }
+
+    /// Writes a new program, and adds it. Must be called under the lock of deploys.
+    fn register(
+        &self,
+        owner: &Owner,
+        new: New<'_>,
+        module: Option<Module>,
+    ) -> Result<Manifest, ProgramError> {
+        let New { plan, sha256, content, schema, events, now } = new;
+        let Plan { project_name, replaces, contracts, public } = plan;
         let id = self.next_id()?;
         let manifest = Manifest {
             id,
@@ -178,21 +216,27 @@ impl Registry {
             project_name,
             replaces,
             contracts,
-            module: *facts.sha256.as_bytes(),
+            module: sha256,
             public,
             running: true,
             stopped_because: None,
             deployed_at: now,
             schema,
+            events,
         };
         // The program processes ledgers stored from now on.
         let place = self.store.last_place();
         let progress = Progress { place, deployed_at_place: Some(place), ..Progress::default() };
         let written = storage::change(&self.store, |changes| {
-            changes.put(&storage::module(facts.sha256.as_bytes()), &deploy.code)?;
+            if !content.is_empty() {
+                changes.put(&storage::module(&sha256), content)?;
+            }
             put_json(changes, &storage::manifest(id), &manifest)?;
             put_json(changes, &storage::progress(id), &progress)?;
             changes.put_cursor(id, progress.place);
+            if manifest.events.is_some() {
+                changes.put_needs(id, Needs::EVENTS);
+            }
             if let Some(replaced) = &manifest.replaces {
                 changes.delete(&storage::replacement_failure(replaced.program))?;
             }
@@ -201,22 +245,27 @@ impl Registry {
         // A write that failed may still have reached the store. The program is then found at the
         // next start, so it is registered now as well.
         if written.is_ok() || self.store.shared_row(&storage::manifest(id))?.is_some() {
-            self.insert(manifest.clone(), progress, module.clone(), written.is_ok());
+            self.insert(manifest.clone(), progress, module, written.is_ok());
         }
         written?;
-        // Still under the lock, so that a concurrent delete cannot leave the compiled file behind.
-        self.engine.cache(&module);
         Ok(manifest)
     }
 
     /// Adds a deployed program. The outcome of its write is unknown unless `is_written`.
-    fn insert(&self, manifest: Manifest, progress: Progress, module: Module, is_written: bool) {
+    fn insert(
+        &self,
+        manifest: Manifest,
+        progress: Progress,
+        module: Option<Module>,
+        is_written: bool,
+    ) {
         let (id, owner) = (manifest.id, manifest.owner.clone());
         let replaces = manifest.replaces.clone();
         let mut entries = self.entries.write();
         let bytes = Arc::clone(self.owner_bytes.lock().entry(owner).or_default());
         let cell = Cell::new(manifest, progress);
-        let mut entry = Entry::new(id, OnceLock::from(module), cell, bytes);
+        let module = module.map_or_else(OnceLock::new, OnceLock::from);
+        let mut entry = Entry::new(id, module, cell, bytes);
         if let Some(replaced) = replaces.and_then(|it| entries.get(&it.program)) {
             entry = entry.replacing(replaced);
         }
@@ -230,7 +279,7 @@ impl Registry {
     /// Loads a program's module, unless it is loaded. If the module can no longer be run, stops the
     /// program, so that others are not delayed, and returns the reason.
     pub(super) fn load_module(&self, entry: &Entry) -> Result<Option<String>, ProgramError> {
-        if entry.module.get().is_some() {
+        if entry.module.get().is_some() || entry.snapshot().manifest.events.is_some() {
             return Ok(None);
         }
         let sha256 = entry.snapshot().manifest.module;

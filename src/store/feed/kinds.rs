@@ -35,6 +35,8 @@ struct CursorChange {
     seen: LedgerSet,
     /// Ledgers that it has seen incompletely, which are added to its lost ledgers.
     lost: LedgerSet,
+    /// What it reads of each ledger, if that is not what its kind reads.
+    needs: Option<Needs>,
     deleted: bool,
 }
 
@@ -111,6 +113,11 @@ impl KindChanges<'_> {
         change.place = change.place.max(place);
     }
 
+    /// Sets what a consumer that is created reads of each ledger, in place of what its kind reads.
+    pub fn put_needs(&mut self, id: impl Display, needs: Needs) {
+        self.cursor(id).needs = Some(needs);
+    }
+
     /// Records that a consumer has seen ledgers: in full, so that they are not, or no longer, lost
     /// to it; or incompletely, so that they are.
     pub fn put_seen(&mut self, id: impl Display, ledgers: &LedgerSet, in_full: bool) {
@@ -135,9 +142,9 @@ fn updates(
     changes: BTreeMap<String, CursorChange>,
 ) -> Vec<Update> {
     let changed = changes.into_iter().map(|(name, change)| {
-        let CursorChange { place, seen, lost, deleted } = change;
+        let CursorChange { place, seen, lost, needs: own, deleted } = change;
         let before = known.get(&name).cloned();
-        let mut consumer = before.unwrap_or_else(|| Consumer::new(needs, place));
+        let mut consumer = before.unwrap_or_else(|| Consumer::new(own.unwrap_or(needs), place));
         consumer.place = consumer.place.max(place);
         consumer.lost.remove_all(&seen);
         consumer.lost.insert_all(&lost);

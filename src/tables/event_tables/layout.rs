@@ -142,8 +142,12 @@ impl Drawing {
             let target = at.as_ref().map_or_else(|| UNDECLARED.to_owned(), target);
             (key.fingerprint(), target)
         });
-        let of_events =
-            OfEvents { events: Some(rows::events()), versions, placement: placement.collect() };
+        let of_events = OfEvents {
+            events: Some(rows::events()),
+            versions,
+            placement: placement.collect(),
+            derivation: 0,
+        };
         let mut in_order: Vec<&Table> = self.tables.iter().collect();
         in_order.sort_by_key(|table| (table.first, &table.target));
         let tables = in_order.into_iter().map(Table::schema).chain([rows::undeclared()]);

@@ -35,6 +35,10 @@ pub struct Place {
 }
 
 impl Place {
+    /// Indexes from here on are those of events outside of operations, such as those of fees, which
+    /// have none in answers.
+    pub const OUTSIDE: u32 = 0xffff_fff0;
+
     /// The place of the event with this index in the transaction with this application order.
     pub fn new(ledger: LedgerSeq, application_order: u32, index: u32) -> Self {
         Self { ledger: ledger.0, application_order, index }

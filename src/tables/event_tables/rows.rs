@@ -12,7 +12,7 @@ use stellar_xdr::{ScMap, ScMapEntry, ScString, ScSymbol, ScVal};
 use super::columns::is_deep;
 use super::layout::{Layout, Placement, Table};
 use super::shape::{ShapeKey, Shaped};
-use super::{Declared, Event};
+use super::{Declared, Event, Place};
 use crate::schema::TableSchema;
 use crate::types::{ColumnType, Field};
 use crate::values::{absent, is_null};
@@ -79,6 +79,13 @@ impl Rows {
 }
 
 impl Layout {
+    /// Whether an event is in the table `undeclared`.
+    pub fn is_undeclared(&self, event: &Event<'_>) -> bool {
+        let shaped = Shaped::new(event);
+        let key = shaped.map(|shaped| shaped.key(event.topics.len()));
+        !key.is_some_and(|key| matches!(self.placement(&key), Placement::In(_)))
+    }
+
     /// Returns the rows of an event. The event must have been added to the summary that the layout
     /// comes from; of a kind that was not, it is one for `undeclared`.
     pub fn rows(&self, event: &Event<'_>) -> Rows {
@@ -100,7 +107,7 @@ impl Layout {
     fn row(&self, event: &Event<'_>, shaped: &Shaped<'_>, key: &ShapeKey, table: &Table) -> Emit {
         let mut row = vec![
             (EVENT_ID, ScVal::U64(event.id)),
-            (EVENT_INDEX, ScVal::U32(event.place.index())),
+            (EVENT_INDEX, event_index(event.place)),
             (DECLARED, text(key.declared_by())),
         ];
         let none = Types::default();
@@ -185,11 +192,16 @@ fn object<S: Serializer>(params: &Vec<(&str, Plain<'_>)>, to: S) -> Result<S::Ok
     to.collect_map(params.iter().map(|(name, value)| (name, value)))
 }
 
+/// Returns the index of an event in its transaction, which fee events do not have.
+fn event_index(place: Place) -> ScVal {
+    if place.index() >= Place::OUTSIDE { ScVal::Void } else { ScVal::U32(place.index()) }
+}
+
 fn undeclared_rows(event: &Event<'_>, reason: &str) -> Rows {
     let topics: Vec<Typed<'_>> = event.topics.iter().map(Typed).collect();
     let row = vec![
         (EVENT_ID, ScVal::U64(event.id)),
-        (EVENT_INDEX, ScVal::U32(event.place.index())),
+        (EVENT_INDEX, event_index(event.place)),
         (TOPICS, json(&topics)),
         (DATA, json(&Typed(event.data))),
         (REASON, text(reason)),

@@ -58,6 +58,9 @@ pub(super) struct OfEvents {
     pub versions: Vec<Vec<String>>,
     /// Target of the table in which the events of each shape are.
     pub placement: BTreeMap<String, String>,
+    /// Number of the derivation of the rows: with another one, all rows are filled in again.
+    #[serde(default)]
+    pub derivation: u64,
 }
 
 impl OfEvents {
@@ -219,6 +222,14 @@ impl ProgramSchema {
         Self { tables, structs: Vec::new(), of_events }
     }
 
+    /// Returns the tables with this number of the derivation of their rows: tables with another
+    /// number are filled in again.
+    #[must_use]
+    pub fn derived(mut self, derivation: u64) -> Self {
+        self.of_events.derivation = derivation;
+        self
+    }
+
     /// What a project of events has besides its tables.
     pub(super) fn of_events(&self) -> &OfEvents {
         &self.of_events
@@ -233,14 +244,16 @@ impl ProgramSchema {
     /// have to be filled in again.
     pub fn grows_into(&self, new: &Self) -> bool {
         let placement = &new.of_events.placement;
-        self.stored_tables().all(|old| {
-            let new = new.stored_tables().find(|table| table.target == old.target);
-            new.is_some_and(|new| old.grows_into(new))
-        }) && self
-            .of_events
-            .placement
-            .iter()
-            .all(|(shape, table)| placement.get(shape) == Some(table))
+        self.of_events.derivation == new.of_events.derivation
+            && self.stored_tables().all(|old| {
+                let new = new.stored_tables().find(|table| table.target == old.target);
+                new.is_some_and(|new| old.grows_into(new))
+            })
+            && self
+                .of_events
+                .placement
+                .iter()
+                .all(|(shape, table)| placement.get(shape) == Some(table))
     }
 
     /// Returns the table for an emit's target.

@@ -1,0 +1,46 @@
+//! Begins to read the stored events of a project: all of them, from the first stored ledger on, when
+//! it is new or has further contracts.
+
+use crate::domain::{LedgerSeq, LedgerSet};
+use crate::programs::ProgramError;
+use crate::programs::backfill::State;
+use crate::programs::backfills::Backfills;
+use crate::programs::registry::{Entry, Registry};
+use crate::store::Store;
+
+/// Begins the backfill that a project needs. Does nothing for a program, and for a project that is to
+/// replace another, which reads the same ledgers as that one.
+///
+/// # Errors
+/// When the store fails. The next call continues.
+pub(in crate::programs) fn begin_reading(
+    store: &Store,
+    registry: &Registry,
+    backfills: &Backfills,
+    entry: &Entry,
+) -> Result<(), ProgramError> {
+    let manifest = entry.snapshot().manifest;
+    let Some(project) = &manifest.events else { return Ok(()) };
+    let contracts = manifest.contracts.len();
+    if manifest.replaces.is_some() || project.backfilled >= contracts {
+        return Ok(());
+    }
+    if backfills.backfill(entry.id)?.is_some_and(|it| it.state == State::Running) {
+        backfills.cancel(entry)?;
+    }
+    let mut ledgers: LedgerSet = store.status().ranges.into_iter().collect();
+    if let Some(before) = LedgerSeq(project.from).previous() {
+        let unwanted = crate::domain::LedgerRange { first: LedgerSeq(0), last: before };
+        ledgers.remove_all(&unwanted.into());
+    }
+    if !ledgers.ranges().is_empty() {
+        backfills.begin_only(entry, ledgers)?;
+    }
+    let mut cell = entry.lock();
+    registry.change_manifest(&mut cell, |manifest| {
+        if let Some(project) = &mut manifest.events {
+            project.backfilled = contracts;
+        }
+    })?;
+    Ok(())
+}

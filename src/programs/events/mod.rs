@@ -1,0 +1,24 @@
+//! Projects of events: programs without code, whose rows are the events of their contracts. What a
+//! run is for a program, the events of a transaction are for a project; everything else is the same.
+//!
+//! The row log holds the events as they are, each with the interface that declares it (`raw`). The
+//! tables follow from a summary of them ([`Shapes`](crate::tables::event_tables::Shapes)) in the
+//! manifest, and the rows of the tables from both ([`table_rows`]). What an event is declared by is
+//! looked up when it is read (`reading`). While that is not known, the event has no declaration;
+//! once it becomes known, the project is derived again (`deriving`).
+
+mod beginning;
+mod deriving;
+mod interfaces;
+mod merging;
+mod project;
+mod raw;
+mod reading;
+mod table_rows;
+
+pub(super) use beginning::begin_reading;
+pub use interfaces::EventInterfaces;
+pub use merging::{Merged, merged};
+pub use project::{EventCounts, EventProject, Unsure};
+pub use reading::Summary;
+pub use table_rows::table_rows;

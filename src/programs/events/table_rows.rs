@@ -1,0 +1,41 @@
+//! The rows of tables for the entries of a project's row log.
+
+use super::EventProject;
+use super::interfaces::EventInterfaces;
+use super::raw::RawEvent;
+use super::reading::{values, with_declaration};
+use crate::domain::ProgramId;
+use crate::programs::ProgramError;
+use crate::store::TransactionPosition;
+use crate::tables::schema::SchemaLimits;
+use crate::tables::{Row, event_id};
+
+/// Returns the rows of tables for events of the row log: for each the one in its table, and the one
+/// behind the view `events`.
+///
+/// # Errors
+/// When the store fails, or an event is damaged.
+pub fn table_rows(
+    program: ProgramId,
+    project: &EventProject,
+    interfaces: &EventInterfaces,
+    limits: SchemaLimits,
+    events: Vec<Row>,
+) -> Result<Vec<Row>, ProgramError> {
+    let layout = project.layout(limits);
+    let mut rows = Vec::with_capacity(2 * events.len());
+    for row in events {
+        let event = RawEvent::from_emit(&row.emit).ok_or(ProgramError::Damaged("an event"))?;
+        let (topics, data) = values(&event);
+        // Rows do not depend on where in its ledger the transaction is.
+        let at = TransactionPosition { ledger: row.ledger, application_order: 0 };
+        let known = event.declared_by.map(|by| interfaces.get(by)).transpose()?.flatten();
+        let made = with_declaration(&event, at, (&topics, &data), known.as_deref(), |event| {
+            layout.rows(event)
+        });
+        let event_id = event_id(program, &row.transaction, event.index);
+        let both = [made.row, made.event];
+        rows.extend(both.map(|emit| Row { emit, event_id, ..row.clone() }));
+    }
+    Ok(rows)
+}

@@ -1,0 +1,59 @@
+//! Registers projects of events.
+
+use sha2::{Digest, Sha256};
+
+use super::{Deploy, New, Registry};
+use crate::domain::{ContractId, LedgerSeq, Owner};
+use crate::interfaces::Interface;
+use crate::programs::events::EventProject;
+use crate::programs::manifest::Manifest;
+use crate::programs::{ProgramError, names};
+
+/// Request to watch the events of contracts.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    /// Project name.
+    pub project_name: String,
+    /// Contracts whose events become rows. When there is none, a project that is to replace another
+    /// gets those of the other.
+    pub contracts: Vec<ContractId>,
+    /// Interface by which events are declared first: a module, or JSON.
+    pub supplied: Option<Vec<u8>>,
+    /// First ledger whose events become rows; all that are stored by default.
+    pub from: Option<LedgerSeq>,
+    /// Whether other owners may subscribe to the tables. By default they may not, or as before when
+    /// a program is replaced.
+    pub public: Option<bool>,
+    /// Whether the project is to replace the program that has the project name.
+    pub replace: bool,
+}
+
+impl Registry {
+    /// Registers a project of events.
+    pub(in crate::programs) fn watch(
+        &self,
+        owner: &Owner,
+        watch: Watch,
+        now: u64,
+    ) -> Result<Manifest, ProgramError> {
+        let Watch { project_name, contracts, supplied, from, public, replace } = watch;
+        names::check_project(&project_name)?;
+        let content = supplied.as_deref().unwrap_or_default();
+        if supplied.is_some() {
+            Interface::from_file(content)
+                .map_err(|error| ProgramError::Supplied(error.to_string()))?;
+        }
+        let events = EventProject {
+            has_supplied: supplied.is_some(),
+            from: from.map_or(0, |from| from.0),
+            ..EventProject::default()
+        };
+        let sha256 = if supplied.is_some() { Sha256::digest(content).into() } else { [0; 32] };
+        let schema = events.schema(self.settings.schema_limits());
+        let deploy = Deploy { code: Vec::new(), project_name, contracts, public, replace };
+        let _one_at_a_time = self.deploying.lock();
+        let plan = self.plan(owner, &deploy)?;
+        let new = New { plan, sha256, content, schema, events: Some(events), now };
+        self.register(owner, new, None)
+    }
+}
