@@ -169,6 +169,28 @@ impl<'a> Members<'a> {
         self.read(name, "a list of values", |member| serde_json::from_str(member.raw_text()?).ok())
     }
 
+    /// Returns an interface of a contract: the text of a JSON array, or the bytes of a module in base64.
+    ///
+    /// # Errors
+    /// [`ApiError::BodyTooLarge`] when it is longer than [`LARGEST_FORM`].
+    pub(super) fn interface(&self, name: &'static str) -> Result<Option<Vec<u8>>, ApiError> {
+        let given = self.0.iter().find(|(given, _)| *given == name).map(|(_, member)| member);
+        if let Some(Member::Json(json)) = given
+            && json.len() > LARGEST_FORM
+        {
+            return Err(ApiError::BodyTooLarge(LARGEST_FORM));
+        }
+        let expected = "an array of entries, or a module in base64";
+        self.read(name, expected, |member| match member {
+            Member::Json(json) if json.starts_with('[') => Some(json.as_bytes().to_vec()),
+            Member::Json(json) => {
+                let text: String = serde_json::from_str(json).ok()?;
+                STANDARD.decode(text).ok()
+            }
+            Member::Part(bytes) => Some(bytes.to_vec()),
+        })
+    }
+
     /// Parses bytes: base64, an array of numbers, or the content of a part.
     ///
     /// # Errors

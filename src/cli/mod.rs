@@ -34,6 +34,7 @@ mod trial;
 mod types;
 mod verify;
 mod version;
+mod watch;
 mod webhooks;
 mod wording;
 
@@ -82,6 +83,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         &[
             "new",
             "try",
+            "watch",
             "deploy",
             "list",
             "executions",

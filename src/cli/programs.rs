@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::confirm::confirm_deletion;
 use super::program_name::ProgramName;
 use super::remote::{Body, Remote, draws_tables, with_query};
+use super::watch::Watch;
 use super::{Failure, fit, output, progress, read_file, replacement, trial};
 
 /// Interval between requests for the progress of a backfill.
@@ -25,6 +26,12 @@ pub enum ProgramVerb {
     --code-path target/wasm32v1-none/release/deposits.wasm --contracts CA…,CB…
   orrery deploy --replace --project deposits --code-path deposits.wasm")]
     Deploy(Deploy),
+    /// Turn the events of contracts into SQL tables, live and from the first stored ledger
+    #[command(after_help = "Examples:
+  orrery watch usdc --contract CBIELTK6YBZJU5UP2WWQEUCYKLPU6AUNZ2BQ4WWFEIE3USCIHMXQDAMA
+  orrery query 'select * from usdc.transfer limit 3'
+  orrery watch pools --contract CA…,CB… --spec soroswap")]
+    Watch(Watch),
     /// Run a program on stored transactions without deploying it, and store nothing
     #[command(after_help = "Example:
   orrery try --code-path deposits.wasm --contracts CA… --last 20")]
@@ -227,6 +234,7 @@ impl ProgramVerb {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         match self {
             Self::Deploy(verb) => verb.run(remote),
+            Self::Watch(verb) => verb.run(remote),
             Self::Try(verb) => {
                 let mut body = verb.code.body()?;
                 if verb.transactions.is_empty() {

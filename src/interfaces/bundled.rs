@@ -20,6 +20,11 @@ pub fn bundled_names() -> impl Iterator<Item = &'static str> {
     TEXTS.iter().map(|(name, _)| *name)
 }
 
+/// Returns the JSON of the bundled interface of this name.
+pub fn bundled_text(name: &str) -> Option<&'static str> {
+    TEXTS.iter().find(|(bundled, _)| *bundled == name).map(|(_, text)| *text)
+}
+
 /// Returns the bundled interface of this name.
 pub fn bundled(name: &str) -> Option<&'static Interface> {
     let at = TEXTS.iter().position(|(bundled, _)| *bundled == name)?;

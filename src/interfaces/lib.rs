@@ -15,7 +15,7 @@ mod typed;
 mod types;
 
 pub use asset::{asset_contract, is_asset_contract};
-pub use bundled::{bundled, bundled_names};
+pub use bundled::{bundled, bundled_names, bundled_text};
 pub use declaration::{Matched, Parameter, Rest, declaration, declaration_counted};
 pub use fits::Steps;
 pub use interface::Interface;

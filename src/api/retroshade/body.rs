@@ -5,7 +5,7 @@ use super::super::ApiError;
 use super::super::call::Body;
 use super::super::members::Members;
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, ParseError, ProgramId, TxHash};
-use crate::programs::{Deploy, Trial, TrialSelection};
+use crate::programs::{Deploy, Trial, TrialSelection, Watch};
 use crate::tables::query::{Format, Numbers, QueryRequest};
 
 /// Maximum number of transactions of one trial.
@@ -39,6 +39,25 @@ pub(super) fn deploy(body: Body<'_>) -> Result<Deploy, ApiError> {
         code: body.required("code", Members::bytes)?,
         project_name: body.required("project_name", Members::text)?,
         contracts,
+        public: body.flag("public")?,
+        replace,
+    })
+}
+
+/// Parses `{project_name, contracts, spec?, from?, public?, replace?}`. With `replace`, the contracts may
+/// be left out.
+pub(super) fn watch(body: Body<'_>) -> Result<Watch, ApiError> {
+    let known = ["project_name", "contracts", "spec", "from", "public", "replace"];
+    let body = Members::of_json(body, &known)?;
+    let replace = body.flag("replace")?.unwrap_or(false);
+    Ok(Watch {
+        project_name: body.required("project_name", Members::text)?,
+        contracts: match replace {
+            true => optional_contracts(&body)?.unwrap_or_default(),
+            false => contracts(&body)?,
+        },
+        supplied: body.interface("spec")?,
+        from: body.whole("from")?.map(LedgerSeq),
         public: body.flag("public")?,
         replace,
     })

@@ -76,8 +76,9 @@ pub fn read_trial(content_type: Option<&str>, body: &Bytes) -> Result<Trial, Api
 }
 
 /// Routes of this area. Literal paths take precedence over templates with `{id}` in their place.
-pub(super) static ROUTES: [Route; 17] = [
+pub(super) static ROUTES: [Route; 18] = [
     upload("/rest/retroshade/deploy", deploy),
+    upload("/rest/retroshade/watch", watch),
     upload("/rest/retroshade/try", try_out),
     change("/rest/retroshade/append-contracts", append),
     // A subscription counts against the owner's limit, so the scope `read` does not suffice.
@@ -100,6 +101,11 @@ pub(super) static ROUTES: [Route; 17] = [
 fn deploy(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let wanted = body::deploy(call.body)?;
     Ok(Answer::of(&Deployed::of(&deps.programs.deploy(call.owner, wanted)?)))
+}
+
+fn watch(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let wanted = body::watch(call.body)?;
+    Ok(Answer::of(&Deployed::of(&deps.programs.watch(call.owner, wanted)?)))
 }
 
 fn append(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
@@ -205,6 +211,8 @@ struct Listed<'a> {
     project_name: &'a str,
     contracts: Vec<String>,
     running: bool,
+    /// `events` for a project of events, `program` for one with code.
+    kind: &'static str,
     public: bool,
     tables: Vec<String>,
     /// Project whose name the program is to take.
@@ -222,6 +230,7 @@ impl<'a> Listed<'a> {
             project_name: &manifest.project_name,
             contracts: texts(manifest),
             running: manifest.running,
+            kind: if manifest.events.is_some() { "events" } else { "program" },
             public: manifest.public,
             tables: manifest.table_names(),
             replaces: manifest.replaces.as_ref().map(|it| it.project_name.as_str()),

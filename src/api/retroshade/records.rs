@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::domain::{CloseTime, LedgerSet, ProgramId};
+use crate::programs::events::EventCounts;
 use crate::programs::records::{Execution, LedgerStats, Likeness, RunSource, RunStatus};
 use crate::programs::{ProgramStatus, ReadTable, TrialResult, TrialRun, TrialTransaction};
 
@@ -31,6 +32,10 @@ pub(super) struct Status {
     /// Number of stored ledgers that the program has yet to process.
     lag_ledgers: u64,
     row_bytes: u64,
+    /// Of a project of events: the number of its events, of their rows, and of those in the table
+    /// `undeclared`.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    events: Option<EventNumbers>,
     /// Number of runs that wait for earlier ledgers.
     runs_waiting: u64,
     /// Number of such runs beyond the limit of waiting runs; only a backfill repeats them.
@@ -56,10 +61,24 @@ impl From<ProgramStatus> for Status {
             last_ledger: status.last_ledger.map(|ledger| ledger.0),
             lag_ledgers: status.lag,
             row_bytes: status.row_bytes,
+            events: status.events.map(EventNumbers::from),
             runs_waiting: status.runs_waiting,
             runs_given_up: status.runs_given_up,
             missing_ledgers: ranges(&status.missing),
         }
+    }
+}
+
+#[derive(Serialize)]
+struct EventNumbers {
+    events: u64,
+    rows: u64,
+    undeclared: u64,
+}
+
+impl From<EventCounts> for EventNumbers {
+    fn from(EventCounts { events, undeclared }: EventCounts) -> Self {
+        Self { events, rows: events - undeclared.min(events), undeclared }
     }
 }
 

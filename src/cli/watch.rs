@@ -1,0 +1,127 @@
+//! Verb that turns the events of contracts into SQL tables.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+use orrery::interfaces::{bundled_names, bundled_text};
+use serde_json::{Value, json};
+
+use super::remote::{Body, Remote};
+use super::{Failure, progress, read_file, replacement};
+
+/// Interval between requests for the progress.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Name of the project, unique on the network: the schema of its tables
+    #[arg(value_name = "NAME")]
+    project: String,
+    /// Contract IDs with commas between them; may be repeated. With --replace, those of the project if
+    /// not given
+    #[arg(
+        long = "contract",
+        alias = "contracts",
+        value_name = "C…",
+        value_delimiter = ',',
+        required_unless_present = "replace"
+    )]
+    contracts: Vec<String>,
+    /// Interface that declares the events: a module (.wasm), JSON as `stellar contract info interface
+    /// --output json` prints it, or the name of a bundled one
+    #[arg(long, value_name = "FILE|NAME")]
+    spec: Option<PathBuf>,
+    /// First ledger whose events become rows; all that are stored if not given
+    #[arg(long, value_name = "LEDGER")]
+    from: Option<u32>,
+    /// Let every owner read its tables
+    #[arg(long)]
+    public: bool,
+    /// Replace the project of this name as soon as this one has read the same ledgers
+    #[arg(long)]
+    replace: bool,
+    /// Do not wait until the stored events are in the tables
+    #[arg(long)]
+    no_wait: bool,
+    /// Print JSON, also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+impl Watch {
+    pub fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let mut body = json!({ "project_name": self.project });
+        if !self.contracts.is_empty() {
+            body["contracts"] = json!(self.contracts);
+        }
+        if let Some(spec) = &self.spec {
+            body["spec"] = interface(spec)?;
+        }
+        if let Some(from) = self.from {
+            body["from"] = from.into();
+        }
+        // Without --public, a project that replaces another is as public as that one.
+        if self.public || !self.replace {
+            body["public"] = self.public.into();
+        }
+        if self.replace {
+            body["replace"] = true.into();
+        }
+        let replaced = if self.replace { replacement::id_of(remote, &self.project)? } else { None };
+        let watched = remote.post("retroshade/watch", &body)?;
+        let answer = match (self.no_wait, self.replace) {
+            (true, _) => watched,
+            (false, true) => replacement::follow(remote, &self.project, replaced, &watched)?,
+            (false, false) => follow(remote, &watched)?,
+        };
+        answer.show(self.json, &[])
+    }
+}
+
+/// Returns the member `spec` for a file, or for the name of a bundled interface.
+fn interface(spec: &Path) -> Result<Value, Failure> {
+    let name = spec.to_str().unwrap_or_default();
+    if !spec.exists()
+        && let Some(text) = bundled_text(name)
+    {
+        return serde_json::from_str(text).map_err(|error| Failure::failed(error.to_string()));
+    }
+    if !spec.exists() && spec.extension().is_none() && spec.components().count() == 1 {
+        let names: Vec<&str> = bundled_names().collect();
+        return Err(Failure::usage(format!(
+            "there is no file {name}, and no bundled interface of that name: those are {}",
+            names.join(", ")
+        )));
+    }
+    let content = read_file(spec)?;
+    if content.starts_with(b"\0asm") {
+        return Ok(STANDARD.encode(content).into());
+    }
+    serde_json::from_slice(&content)
+        .map_err(|error| Failure::failed(format!("{name} is neither a module nor JSON ({error})")))
+}
+
+/// Waits until the events that are stored are in the tables, and returns the project as it is then.
+fn follow(remote: &Remote, watched: &Body) -> Result<Body, Failure> {
+    let id = watched.json()?["id"].as_u64().unwrap_or_default();
+    let bar = progress::bar(Some(0), "{bar:30} {pos}/{len} ledgers {msg}");
+    // Without a stored ledger there is no backfill.
+    while let Ok(backfill) = remote.get(&format!("retroshade/{id}/backfill")) {
+        let backfill = backfill.json()?;
+        bar.set_length(backfill["ledgers"].as_u64().unwrap_or(0));
+        bar.set_position(backfill["ledgers_done"].as_u64().unwrap_or(0));
+        bar.set_message(format!("{} events", backfill["rows_written"]));
+        if backfill["state"] != "running" {
+            break;
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    bar.finish_and_clear();
+    let list = remote.get("retroshade/list")?.json()?;
+    let found = list.as_array().into_iter().flatten().find(|it| it["id"] == id);
+    let project = found.cloned().unwrap_or(watched.json()?);
+    Ok(Body(project.to_string().into_bytes()))
+}
