@@ -151,6 +151,9 @@ const UNSAFE_FILES: &[&str] = &["runtime/process.rs", "engine/load.rs", "tables/
 /// Paths that the crates in `PURE` may not use.
 const INPUT_AND_OUTPUT: &[&str] = &["std::fs", "std::net", "std::process", "std::io"];
 const PURE: &[&str] = &["interfaces", "ledger"];
+/// Folders of other crates whose files may not use these paths either, nor libraries that do.
+const PURE_FOLDERS: &[&str] = &["tables/event_tables"];
+const LIBRARIES_THAT_DO: &[&str] = &["arrow", "duckdb"];
 
 /// Floors of the store, from the lowest: a file uses only modules of its own floor and of those before.
 const FLOORS: &[&str] = &["encoding", "indexes", "db", "state", "ingest", "feed", "read", "upkeep"];
@@ -479,6 +482,22 @@ fn pure_modules_do_no_input_or_output() {
             for forbidden in INPUT_AND_OUTPUT {
                 let uses = name == *forbidden || name.starts_with(&format!("{forbidden}::"));
                 assert!(!uses, "{} uses {name}", source.path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn pure_folders_do_no_input_or_output() {
+    for folder in PURE_FOLDERS.iter().map(|folder| root().join(folder)) {
+        let sources: Vec<_> = SOURCES.iter().filter(|it| it.path.starts_with(&folder)).collect();
+        assert!(!sources.is_empty(), "{} exists", folder.display());
+        for source in sources {
+            for name in source.names.iter().map(|name| name.join("::")) {
+                for forbidden in INPUT_AND_OUTPUT.iter().chain(LIBRARIES_THAT_DO) {
+                    let uses = name == *forbidden || name.starts_with(&format!("{forbidden}::"));
+                    assert!(!uses, "{} uses {name}", source.path.display());
+                }
             }
         }
     }

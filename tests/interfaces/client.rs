@@ -11,7 +11,7 @@ use orrery_testkit::size;
 use serde_json::{Value, json};
 use stellar_xdr::{Limits, ScSpecEntry, ScVal, WriteXdr};
 
-use crate::generated::Generator;
+use orrery_testkit::random_events::Generator;
 
 /// Number of events of each interface, and for each parameter one that is broken there.
 const EVENTS: usize = 20;

@@ -11,6 +11,7 @@ mod corpus_attacks;
 mod corpus_capability;
 mod corpus_frames;
 mod damage;
+mod event_tables;
 mod evolution;
 mod histories;
 mod in_order;

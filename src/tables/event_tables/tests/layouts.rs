@@ -1,0 +1,271 @@
+//! Which tables there are: names, versions, limits, and the types of columns.
+
+use orrery_interfaces::Origin;
+use orrery_testkit::account_events::{account, address, contract};
+use orrery_testkit::specs::{
+    Map, SingleValue, Type, event, map, numbers, option, structure, tuple, udt, union, vec,
+};
+use orrery_testkit::values::{bytes, fields, i128, list, string, symbol};
+use stellar_xdr::{ScSpecEntry, ScVal};
+
+use super::{Known, Made, columns, layout, made, shapes, tables};
+use crate::event_tables::{MOST_SHAPES, Shapes};
+use crate::schema::SchemaLimits;
+
+/// The declaration of an event with one value in its data.
+fn one(name: &str, column: &str, kind: Type) -> ScSpecEntry {
+    event(name, &[name], &[], Map, &[(column, kind)])
+}
+
+fn with(name: &str, column: &str, value: ScVal) -> (ScVal, ScVal) {
+    (symbol(name), fields([(column, value)]))
+}
+
+/// Returns an event of a name with one value in its data.
+fn value(number: u32, by: Option<usize>, (topic, data): (ScVal, ScVal)) -> Made {
+    made(number, by, &[topic], data)
+}
+
+#[test]
+fn forms_of_the_asset_contract_are_one_table() {
+    let known = [Known::asset()];
+    let asset = || string("USD:GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN");
+    let (a, b) = (|| address(&account(1)), || address(&contract(2)));
+    let muxed = |id: ScVal| fields([("amount", i128(7)), ("to_muxed_id", id)]);
+    let transfer = [symbol("transfer"), a(), b(), asset()];
+    let events = [
+        made(1, Some(0), &transfer, i128(7)),
+        made(2, Some(0), &transfer, muxed(ScVal::U64(5))),
+        made(3, Some(0), &transfer, muxed(bytes(&[9; 32]))),
+        made(4, Some(0), &[symbol("mint"), b(), a(), asset()], i128(7)),
+    ];
+    let transfer = ["from VARCHAR", "to VARCHAR", "sep0011_asset VARCHAR", "amount HUGEINT"];
+    let transfer = [&transfer[..], &["to_muxed_id JSON"]].concat();
+    for events in [&events[..], &events[..1]] {
+        assert_eq!(columns(&layout(events, &known), "transfer"), transfer);
+    }
+    let layout = layout(&events, &known);
+    assert_eq!(tables(&layout), ["transfer", "mint", "undeclared"]);
+    let mint = ["to VARCHAR", "sep0011_asset VARCHAR", "amount HUGEINT", "to_muxed_id JSON"];
+    assert_eq!(columns(&layout, "mint"), [&mint[..], &["admin VARCHAR"]].concat());
+}
+
+#[test]
+fn versions_share_a_table_when_their_common_columns_join() {
+    let wider = event("swap", &["swap"], &[("who", Type::Symbol)], Map, &[("a", Type::I128)]);
+    let known = [
+        Known::chain(1, vec![one("swap", "a", Type::U32)]),
+        Known::chain(2, vec![wider]),
+        Known::chain(3, vec![one("swap", "A", Type::String), one("swap_v2", "a", Type::Bool)]),
+        Known::new(4, Origin::Supplied, vec![one("Swap", "b", Type::Address)]),
+    ];
+    let mut events = vec![
+        value(1, Some(0), with("swap", "a", ScVal::U32(1))),
+        made(2, Some(1), &[symbol("swap"), symbol("x")], fields([("a", i128(1))])),
+        value(3, Some(2), with("swap", "A", string("x"))),
+        value(4, Some(3), with("Swap", "b", address(&account(1)))),
+    ];
+    let all = layout(&events, &known);
+    // `swap_v2` is what the third contract declares, though it has not emitted it yet.
+    assert_eq!(tables(&all), ["swap", "swap_v3", "undeclared"]);
+    assert_eq!(columns(&all, "swap"), ["a HUGEINT", "who VARCHAR", "b VARCHAR"]);
+    assert_eq!(columns(&all, "swap_v3"), ["A VARCHAR"]);
+    let views = &all.schema().of_events().versions;
+    assert_eq!(*views, [["swap".to_owned(), "swap_v3".to_owned()]]);
+    let swap = |number: u32| {
+        let event = events.iter().find(|event| event.number == number).unwrap();
+        event.rows(&all, &known).row.target
+    };
+    assert_eq!([1, 2, 3, 4].map(swap), ["swap", "swap", "swap_v3", "swap"]);
+    // The one that comes first in the chain has the name.
+    events[2].number = 0;
+    let all = layout(&events, &known);
+    assert_eq!(columns(&all, "swap"), ["A VARCHAR", "b VARCHAR"]);
+    assert_eq!(columns(&all, "swap_v3"), ["a HUGEINT", "who VARCHAR"]);
+}
+
+#[test]
+fn overloads_in_one_interface_are_versions_too() {
+    let overloads = vec![
+        one("swap", "a", Type::U32),
+        event("swap", &["swap"], &[("x", Type::U32)], Map, &[("b", Type::U32)]),
+        event("swap", &["swap"], &[("x", Type::U32), ("y", Type::U32)], Map, &[("a", Type::Bool)]),
+    ];
+    let known = [Known::chain(1, overloads)];
+    let first = layout(&[value(1, Some(0), with("swap", "a", ScVal::U32(1)))], &known);
+    assert_eq!(tables(&first), ["swap", "undeclared"]);
+    assert_eq!(columns(&first, "swap"), ["a UINTEGER", "x UINTEGER", "b UINTEGER"]);
+    let topics = [symbol("swap"), ScVal::U32(1), ScVal::U32(2)];
+    let other = made(0, Some(0), &topics, fields([("a", ScVal::Bool(true))]));
+    assert_eq!(
+        columns(&layout(&[other], &known), "swap"),
+        ["x UINTEGER", "y UINTEGER", "a BOOLEAN"]
+    );
+}
+
+#[test]
+fn types_of_columns_follow_the_declared_types() {
+    let deep = (0..9).fold(Type::U32, |of, _| vec(of));
+    let wide: Vec<_> = (0..60).map(|at| (format!("f{at}"), Type::U32)).collect();
+    let texts = |fields: &[(&str, Type)]| -> Vec<(String, Type)> {
+        fields.iter().map(|(name, kind)| ((*name).to_owned(), kind.clone())).collect()
+    };
+    let params = [
+        ("contract_id", Type::I256),
+        ("Deep", deep),
+        ("tree", udt("Tree")),
+        ("wide", udt("Wide")),
+        ("too_wide", map(Type::Symbol, udt("Wider"))),
+        ("inner", udt("Inner")),
+        ("number", udt("Number")),
+        ("case", udt("Case")),
+        ("pair", tuple(vec![Type::U32, Type::U32])),
+        ("maybe", option(vec(option(Type::Timepoint)))),
+        ("_REST", map(Type::Address, Type::Bytes)),
+        ("any", Type::Val),
+    ];
+    let entries = vec![
+        event("e", &["e"], &[], Map, &params),
+        structure("Tree", &texts(&[("left", option(udt("Tree")))])),
+        structure("Wide", &wide),
+        structure("Wider", &texts(&[("a", udt("Wide")), ("b", udt("Wide"))])),
+        structure("Inner", &texts(&[("z", Type::U32), ("a", vec(Type::MuxedAddress))])),
+        numbers("Number", &[1]),
+        union("Case", &[("A".to_owned(), None)]),
+    ];
+    let known = [Known::chain(1, entries)];
+    let data = fields([("any", ScVal::Void)]);
+    let columns = columns(&layout(&[made(1, Some(0), &[symbol("e")], data)], &known), "e");
+    let wide: Vec<_> = (0..60).map(|at| format!("\"f{at}\" UINTEGER")).collect();
+    let expected = [
+        "contract_id_ VARCHAR",
+        "Deep JSON",
+        "tree STRUCT(\"left\" JSON)",
+        &format!("wide STRUCT({})", wide.join(", ")),
+        "too_wide JSON",
+        "inner STRUCT(\"z\" UINTEGER, \"a\" VARCHAR[])",
+        "number UINTEGER",
+        "case JSON",
+        "pair JSON",
+        "maybe UBIGINT[]",
+        "_REST_ MAP(VARCHAR, BLOB)",
+        "any JSON",
+    ];
+    assert_eq!(columns, expected);
+}
+
+#[test]
+fn names_of_events_without_a_declaration_are_inferred() {
+    let pair = [string("SoroswapPair"), symbol("swap")];
+    let more = [string("SoroswapPair"), symbol("swap"), ScVal::U32(1)];
+    let (keys, known) = (|| fields([("to", address(&account(1))), ("topic_2", ScVal::U32(1))]), []);
+    let events = [
+        made(1, None, &pair, keys()),
+        made(2, None, &more, keys()),
+        made(3, None, &pair, list([ScVal::U32(1), symbol("x")])),
+        made(4, None, &pair, ScVal::U32(1)),
+        made(5, None, &pair, i128(-1)),
+        made(6, None, &[symbol("events")], ScVal::Void),
+        made(7, None, &[ScVal::U32(1), symbol("x")], ScVal::Void),
+        made(8, None, &[], ScVal::Void),
+        made(9, None, &pair, list((0..17).map(ScVal::U32))),
+        made(
+            10,
+            None,
+            &[symbol("balances")],
+            orrery_testkit::values::map([(bytes(b"k"), i128(1))]),
+        ),
+    ];
+    let layout = layout(&events, &known);
+    let names = ["", "_2", "_3", "_4"].map(|it| format!("soroswap_pair_swap{it}"));
+    let names = [&names[..], &["events_", "balances", "undeclared"].map(str::to_owned)].concat();
+    assert_eq!(tables(&layout), names);
+    assert_eq!(columns(&layout, &names[0]), ["topic_2 VARCHAR", "to VARCHAR", "topic_2_ UINTEGER"]);
+    assert_eq!(columns(&layout, &names[1])[..2], ["topic_2 VARCHAR", "topic_3 UINTEGER"]);
+    let items = ["topic_2 VARCHAR", "value_1 UINTEGER", "value_2 VARCHAR"];
+    assert_eq!(columns(&layout, &names[2]), items);
+    // A number, another, and a long vector.
+    assert_eq!(columns(&layout, &names[3]), ["topic_2 VARCHAR", "value JSON"]);
+    assert_eq!(columns(&layout, "events_"), ["value JSON"]);
+    assert_eq!(columns(&layout, "balances"), ["value MAP(BLOB, HUGEINT)"]);
+}
+
+#[test]
+fn declared_names_are_not_inferred() {
+    let known = [Known::chain(1, vec![one("swap", "a", Type::U32), one("mint", "a", Type::U32)])];
+    let inferred = |number, by| made(number, by, &[symbol("mint")], ScVal::U32(1));
+    assert_eq!(tables(&layout(&[inferred(1, None)], &known)), ["mint", "undeclared"]);
+    // An interface that was consulted reserves its names, also those that nothing was emitted of.
+    let names = |layout| tables(layout).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let reserved = layout(&[inferred(1, Some(0))], &known);
+    assert_eq!(names(&reserved), ["mint_2", "undeclared"]);
+    assert!(!layout(&[inferred(1, None)], &known).schema().grows_into(reserved.schema()));
+    let swap = value(2, Some(0), with("swap", "a", ScVal::U32(1)));
+    let all = layout(&[inferred(1, None), swap], &known);
+    assert_eq!(tables(&all), ["mint_2", "swap", "undeclared"]);
+}
+
+#[test]
+fn beyond_the_limits_events_are_undeclared_and_values_in_the_rest() {
+    let entries = (0..5).map(|at| one(&format!("e{at}"), "a", Type::U32)).collect();
+    let known = [Known::chain(1, entries)];
+    let limits = SchemaLimits { tables: 3, ..SchemaLimits::default() };
+    let mut events: Vec<_> = (1..=2)
+        .map(|at| value(10 + at, Some(0), with(&format!("e{at}"), "a", ScVal::U32(1))))
+        .collect();
+    events.extend((0..4).map(|at| made(at, None, &[symbol(&format!("i{at}"))], ScVal::U32(at))));
+    let limited = shapes(&events, &known).tables(limits);
+    // Declared events have tables though they come later.
+    assert_eq!(tables(&limited), ["i0", "e1", "e2", "undeclared"]);
+    let rows = events.iter().map(|event| event.rows(&limited, &known));
+    let undeclared: Vec<_> = rows.map(|rows| rows.is_undeclared()).collect();
+    assert_eq!(undeclared, [false, false, false, true, true, true]);
+    let all = fields([]);
+    let wide = list((0..150).map(ScVal::U32));
+    let ScVal::Vec(Some(values)) = wide else { panic!("it is a vector") };
+    let names: Vec<_> = (0..150).map(|at| format!("k{at:03}")).collect();
+    let data = fields(names.iter().map(String::as_str).zip(values.iter().cloned()));
+    let events = [made(1, None, &[symbol("wide")], data), made(2, None, &[symbol("none")], all)];
+    let layout = layout(&events, &[]);
+    assert_eq!(columns(&layout, "wide").len(), 100);
+    assert_eq!(columns(&layout, "none").len(), 0);
+    let row = events[0].rows(&layout, &[]).row;
+    let row = super::shown(&layout, &row);
+    assert_eq!(row["k099"], 99);
+    assert_eq!(row["_rest"]["params"].as_object().unwrap().len(), 50);
+    assert_eq!(row["_rest"]["params"]["k149"], 149);
+}
+
+/// The first in the chain are kept; what is without declared types has no exact ones any more.
+#[test]
+fn too_many_shapes_are_the_same_in_any_order() {
+    let known = [Known::chain(1, vec![one("swap", "a", Type::U32)])];
+    let count = u32::try_from(MOST_SHAPES).unwrap() + 20;
+    let mut events: Vec<_> =
+        (0..count).map(|at| made(at, None, &[symbol(&format!("e{at}"))], ScVal::U32(at))).collect();
+    events.push(value(5, Some(0), with("swap", "a", ScVal::U32(1))));
+    let forward = shapes(&events, &known);
+    assert!(forward.is_cut() && forward.len() == MOST_SHAPES);
+    let layout = forward.tables(SchemaLimits::default());
+    assert_eq!(columns(&layout, "e0"), ["value JSON"]);
+    assert_eq!(columns(&layout, "swap"), ["a UINTEGER"]);
+    assert!(events[usize::try_from(count).unwrap() - 1].rows(&layout, &known).is_undeclared());
+    events.reverse();
+    assert_eq!(shapes(&events[..40], &known).len(), 40);
+    let (late, early) = events.split_at(events.len() / 3);
+    let mut joined = shapes(late, &known);
+    assert!(!joined.is_cut());
+    assert!(joined.join(&shapes(early, &known)));
+    assert!(joined == forward);
+    assert!(!joined.join(&forward) && !joined.join(&Shapes::default()));
+    let backward = shapes(&events, &known);
+    assert!(backward == forward);
+}
+
+#[test]
+fn single_values_of_one_name_differ_by_their_declaration_alone() {
+    let none = event("paused", &["paused"], &[], SingleValue, &[]);
+    let known = [Known::chain(1, vec![none])];
+    let layout = layout(&[made(1, Some(0), &[symbol("paused")], ScVal::Void)], &known);
+    assert_eq!(columns(&layout, "paused").len(), 0);
+}

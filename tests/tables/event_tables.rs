@@ -1,0 +1,285 @@
+//! Tables of a project of events in real files: grown step by step they equal those that are built
+//! at once, and views show versions together and one row per event.
+
+use orrery_interfaces::{Interface, Origin, declaration};
+use orrery_ledger::domain::{CloseTime, ContractId, Hash32, LedgerSeq, ProgramId};
+use orrery_tables::event_tables::{Declarations, Declared, Event, Layout, Place, Shapes};
+use orrery_tables::schema::SchemaLimits;
+use orrery_tables::{Change, Row, event_id};
+use orrery_testkit::account_events::{account, address};
+use orrery_testkit::specs::{Map, SingleValue, Type, event, option, union, vec};
+use orrery_testkit::values::{bytes, fields, i128, list, map, string, symbol};
+use serde_json::{Value, json};
+use stellar_xdr::{MuxedEd25519Account, ScAddress, ScSpecEntry, ScVal, UInt256Parts, Uint256};
+
+use super::support::{World, owner};
+
+const ID: ProgramId = ProgramId(1);
+
+/// A project of events, with all its events in the order in which they arrived.
+struct Project {
+    name: &'static str,
+    interfaces: Vec<(Interface, Declarations)>,
+    events: Vec<Arrived>,
+    shapes: Shapes,
+}
+
+struct Arrived {
+    ledger: u32,
+    /// Interface of the emitter at that ledger.
+    by: Option<usize>,
+    topics: Vec<ScVal>,
+    data: ScVal,
+}
+
+impl Project {
+    fn new(name: &'static str, interfaces: Vec<Vec<ScSpecEntry>>) -> Self {
+        let known = |(id, entries): (u8, _)| {
+            let interface = Interface::from_entries(entries).unwrap();
+            let declarations = Declarations::new(Hash32([id; 32]), Origin::Chain, &interface);
+            (interface, declarations)
+        };
+        let interfaces = (1..).zip(interfaces).map(known).collect();
+        Self { name, interfaces, events: Vec::new(), shapes: Shapes::default() }
+    }
+
+    fn add(&mut self, ledger: u32, by: Option<usize>, topics: &[ScVal], data: ScVal) {
+        let arrived = Arrived { ledger, by, topics: topics.to_vec(), data };
+        if let Some(by) = by {
+            self.shapes.consult(&self.interfaces[by].1);
+        }
+        let mut shapes = std::mem::take(&mut self.shapes);
+        self.with(&arrived, |event| shapes.add(event));
+        self.shapes = shapes;
+        self.events.push(arrived);
+    }
+
+    fn with<T>(&self, arrived: &Arrived, then: impl FnOnce(&Event<'_>) -> T) -> T {
+        let Arrived { ledger, by, topics, data } = arrived;
+        let known = by.map(|by| &self.interfaces[by]);
+        let interfaces: Vec<_> = known.iter().map(|(interface, _)| interface).collect();
+        let matched = declaration(&interfaces, topics, data);
+        let declared = match (&matched, known) {
+            (Some(matched), Some((_, declarations))) => Declared::By(matched, declarations),
+            _ => Declared::Nowhere,
+        };
+        let (place, contract) = (Place::new(LedgerSeq(*ledger), 1, 0), ContractId([7; 32]));
+        then(&Event { place, id: (*ledger).into(), contract, topics, data, declared })
+    }
+
+    fn layout(&self) -> Layout {
+        self.shapes.tables(SchemaLimits::default())
+    }
+
+    fn definition(&self) -> Change {
+        let (project, schema) = (self.name.to_owned(), self.layout().schema().clone());
+        Change::Program { id: ID, project, own: true, schema }
+    }
+
+    /// The change with the rows of the events after the first `after`.
+    fn rows(&self, after: u64) -> Change {
+        let layout = self.layout();
+        let mut rows = Vec::new();
+        for arrived in &self.events[usize::try_from(after).unwrap()..] {
+            let transaction = Hash32([u8::try_from(arrived.ledger % 251).unwrap(); 32]);
+            let both = self.with(arrived, |event| layout.rows(event));
+            for (number, emit) in (0..).zip([both.row, both.event]) {
+                rows.push(Row {
+                    emit,
+                    transaction,
+                    event_id: event_id(ID, &transaction, number),
+                    ledger: LedgerSeq(arrived.ledger),
+                    closed_at: CloseTime::Seconds(1_700_000_000 + u64::from(arrived.ledger)),
+                });
+            }
+        }
+        let up_to = self.events.len() as u64;
+        Change::Rows { program: ID, after, up_to, rows }
+    }
+
+    /// Feeds the tables up to the last event. Returns how many of the events they had.
+    fn feed(&self, world: &World, name: &str) -> u64 {
+        let owner = owner(name);
+        world.tables.watermarks(&owner).unwrap();
+        world.tables.apply(&owner, vec![self.definition()]).unwrap();
+        let after = world.tables.watermarks(&owner).unwrap()[&ID];
+        world.tables.apply(&owner, vec![self.rows(after)]).unwrap();
+        world.tables.set_complete(&owner).unwrap();
+        after
+    }
+}
+
+fn swap(column: &str, kind: Type) -> Vec<ScSpecEntry> {
+    vec![event("swap", &["swap"], &[("who", Type::Address)], Map, &[(column, kind)])]
+}
+
+fn swapped(column: &str, value: ScVal) -> ([ScVal; 2], ScVal) {
+    ([symbol("swap"), address(&account(1))], fields([(column, value)]))
+}
+
+#[test]
+fn grown_tables_equal_rebuilt_ones() {
+    let world = World::new();
+    let mut project = Project::new(
+        "demo",
+        vec![
+            swap("a", Type::U32),
+            swap("a", Type::I128),
+            swap("a", Type::String),
+            swap("b", Type::U64),
+        ],
+    );
+    let wide = ScVal::U256(UInt256Parts { hi_hi: u64::MAX, hi_lo: 1, lo_hi: 2, lo_lo: 3 });
+    let odd = [symbol("odd")];
+    // Each step with the number of events that the tables still have when it is fed.
+    type Step<'a> = (u32, Option<usize>, (Vec<ScVal>, ScVal), u64);
+    let of = |(topics, data): ([ScVal; 2], ScVal)| (topics.to_vec(), data);
+    let steps: Vec<Step<'_>> = vec![
+        (100, Some(0), of(swapped("a", ScVal::U32(1))), 0),
+        // Wider in place.
+        (101, Some(1), of(swapped("a", i128(i128::MIN))), 1),
+        // A new table.
+        (102, None, (odd.to_vec(), ScVal::U32(1)), 2),
+        (103, Some(2), of(swapped("a", string("x\0\u{e9}"))), 3),
+        (104, None, (odd.to_vec(), wide), 4),
+        // No type holds both.
+        (105, None, (odd.to_vec(), symbol("x")), 0),
+        // A column before the last one.
+        (106, Some(3), of(swapped("b", ScVal::U64(u64::MAX))), 0),
+        (107, None, (vec![ScVal::U32(1)], list([bytes(b"\0")])), 7),
+        // An earlier event of the chain takes the name.
+        (50, Some(2), of(swapped("a", string("first"))), 0),
+        (51, None, (odd.to_vec(), ScVal::U32(1)), 9),
+    ];
+    for (ledger, by, (topics, data), kept) in steps {
+        project.add(ledger, by, &topics, data);
+        assert_eq!(project.feed(&world, "grown"), kept, "{ledger}");
+    }
+    assert_eq!(project.feed(&world, "rebuilt"), 0);
+    let digest = |name: &str| world.tables.digest(&owner(name)).unwrap();
+    let cells = |name: &str| {
+        let tables = ["demo.swap_v2", "demo.odd", "demo.undeclared", "demo.events", "demo.swap"];
+        tables.map(|table| world.rows(&owner(name), &format!("FROM {table}")))
+    };
+    assert_eq!(cells("grown"), cells("rebuilt"));
+    assert_eq!(digest("grown"), digest("rebuilt"));
+    let count = |table: &str| {
+        let sql = format!("SELECT count(*) AS n FROM demo.{table}");
+        world.rows(&owner("grown"), &sql)[0]["n"].as_u64().unwrap()
+    };
+    // The view over both versions, and its second table.
+    assert_eq!(["events", "swap", "swap_v2", "odd", "undeclared"].map(count), [10, 5, 2, 4, 1]);
+}
+
+#[test]
+fn views_show_versions_together_and_one_row_per_event() {
+    let (world, alice) = (World::new(), owner("alice"));
+    let mut project =
+        Project::new("demo", vec![swap("a", Type::U32), swap("a", option(Type::String))]);
+    for (ledger, by, (topics, data)) in [
+        (100, 0, swapped("a", ScVal::U32(7))),
+        (101, 1, swapped("a", string("x\"\u{e9}"))),
+        (102, 1, swapped("a", ScVal::Void)),
+    ] {
+        project.add(ledger, Some(by), &topics, data);
+    }
+    project.add(103, None, &[string(b"\xffOdd")], ScVal::U32(1));
+    project.add(104, None, &[], map([(ScVal::U32(1), string(b"\xff\0"))]));
+    project.feed(&world, "alice");
+    let who = account(1).to_string();
+    let rows = world.rows(
+        &alice,
+        "SELECT _event_id, _declared, who, a, typeof(a) AS t, _rest FROM demo.swap ORDER BY ALL",
+    );
+    let row = |id: u64, a: Value| json!({"_event_id": id, "_declared": "chain", "who": who, "a": a, "t": "JSON", "_rest": null});
+    assert_eq!(
+        rows,
+        json!([row(100, json!(7)), row(101, json!("x\"\u{e9}")), row(102, json!(null))])
+    );
+    assert_eq!(
+        world.rows(&alice, "FROM retroshade.demo_swap ORDER BY ALL"),
+        world.rows(&alice, "FROM demo.swap ORDER BY ALL")
+    );
+    let first = world.rows(&alice, "SELECT a, typeof(a) AS t FROM program_1_swap");
+    assert_eq!(first, json!([{"a": 7, "t": "UINTEGER"}]));
+    let second = world.rows(&alice, "SELECT a FROM demo.swap_v2 ORDER BY _event_id");
+    assert_eq!(second, json!([{"a": "x\"\u{e9}"}, {"a": null}]));
+    let columns =
+        world.rows(&alice, "SELECT column_name AS c, column_type AS t FROM (DESCRIBE demo.events)");
+    let column = |name: &str, kind: &str| json!({"c": name, "t": kind});
+    let expected = [
+        column("_event_id", "UBIGINT"),
+        column("ledger", "BIGINT"),
+        column("ledger_closed_at", "TIMESTAMP"),
+        column("contract_id", "VARCHAR"),
+        column("name", "VARCHAR"),
+        column("params", "JSON"),
+    ];
+    assert_eq!(columns, json!(expected));
+    let rows =
+        world.rows(&alice, "SELECT _event_id, ledger, name, params FROM demo.events ORDER BY 1");
+    let row = |id: u64, name: Value, params: Value| json!({"_event_id": id, "ledger": id, "name": name, "params": params});
+    let expected = json!([
+        row(100, json!("swap"), json!({"who": who, "a": 7})),
+        row(101, json!("swap"), json!({"who": who, "a": "x\"\u{e9}"})),
+        row(102, json!("swap"), json!({"who": who, "a": null})),
+        row(103, json!("odd"), json!(null)),
+        row(104, json!(null), json!(null)),
+    ]);
+    assert_eq!(rows, expected);
+    let undeclared = world.rows(&alice, "SELECT topics, data, reason FROM demo.undeclared");
+    let data = json!({"map": [{"key": {"u32": 1}, "val": {"string": "\\xff\\0"}}]});
+    let reason = "no interface declares the event, and its first topic is no text";
+    assert_eq!(undeclared, json!([{"topics": [], "data": data, "reason": reason}]));
+    let listed =
+        world.rows(&alice, "SELECT count(*) AS n FROM (SHOW ALL TABLES) WHERE schema = 'demo'");
+    assert_eq!(listed, json!([{"n": 5}]));
+    // Nothing of another project can be read in this way.
+    assert!(world.try_rows(&alice, "FROM other.events").is_err());
+}
+
+#[test]
+fn every_value_comes_back_from_sql() {
+    let (world, alice) = (World::new(), owner("alice"));
+    let params = [
+        ("n", Type::U256),
+        ("m", Type::MuxedAddress),
+        ("s", Type::String),
+        ("o", option(Type::U128)),
+        ("c", orrery_testkit::specs::udt("Case")),
+        ("l", vec(Type::I128)),
+    ];
+    let entries = vec![
+        event("every", &["every"], &[], Map, &params),
+        event("deep", &["deep"], &[], SingleValue, &[("v", Type::Val)]),
+        union("Case", &[("A".to_owned(), None)]),
+    ];
+    let mut project = Project::new("demo", vec![entries]);
+    let n = UInt256Parts { hi_hi: u64::MAX, hi_lo: u64::MAX, lo_hi: u64::MAX, lo_lo: u64::MAX };
+    let muxed = ScAddress::MuxedAccount(MuxedEd25519Account { id: 3, ed25519: Uint256([7; 32]) });
+    let data = fields([
+        ("n", ScVal::U256(n.clone())),
+        ("m", ScVal::Address(muxed.clone())),
+        ("s", string(b"a\0b\xff")),
+        ("o", ScVal::Void),
+        ("c", list([symbol("A")])),
+        ("l", list([i128(i128::MAX), i128(-1)])),
+        ("more", map([(ScVal::U32(1), string(b"\0"))])),
+    ]);
+    project.add(100, Some(0), &[symbol("every")], data);
+    let deep = (0..400).fold(ScVal::U32(1), |of, _| list([of]));
+    project.add(101, Some(0), &[symbol("deep")], deep);
+    project.feed(&world, "alice");
+    let row = world.rows(&alice, "SELECT n, m, s, o, c, l, _rest FROM demo.every");
+    let expected = json!([{
+        "n": n.to_string(), "m": muxed.to_string(), "s": "a\0b\\xff", "o": null,
+        "c": {"vec": [{"symbol": "A"}]}, "l": [i128::MAX.to_string(), -1],
+        "_rest": {"keys": {"more": [[1, "\0"]]}},
+    }]);
+    assert_eq!(row, expected);
+    let levels = "len(v::VARCHAR) - len(replace(v::VARCHAR, '[', ''))";
+    let row = world.rows(&alice, &format!("SELECT {levels} AS n FROM demo.deep"));
+    assert_eq!(row, json!([{"n": 400}]));
+    let params = "SELECT len(params::VARCHAR) AS n FROM demo.events WHERE name = 'deep'";
+    assert_eq!(world.rows(&alice, params), json!([{"n": 400 * 2 + 1 + "{\"v\":}".len()}]));
+}
