@@ -322,9 +322,9 @@ fn the_command_line_waits_until_a_program_is_replaced() {
     let next = file("next.wasm", version(2));
     let ran = deploy(&next, &[]);
     assert!(ran.stderr.contains("program 2 replaces program 1 of 'vault'"), "{}", ran.stderr);
-    let program = ran.json();
-    assert_eq!((&program["id"], &program["replaced"]), (&json!(2), &json!(1)));
-    assert_eq!((&program["project_name"], &program["public"]), (&json!("vault"), &json!(true)));
+    let replaced = ran.json();
+    assert_eq!((&replaced["id"], &replaced["replaced"]), (&json!(2), &json!(1)));
+    assert_eq!((&replaced["project_name"], &replaced["public"]), (&json!("vault"), &json!(true)));
     assert_eq!(listed(&ana), (2, None));
     assert_eq!(read(&Value::from(ana.query(ALL))), (2, 105));
     let failing = deploy(&file("failing.wasm", program("unreachable")), &[]);
