@@ -62,13 +62,13 @@ impl Replacements {
         }
     }
 
-    /// Advances all replacements until stopped; calls `before` at the beginning of each step.
+    /// Advances all replacements until stopped; calls `before` each time that there may be any.
     pub(super) fn work(&self, before: impl Fn()) {
         let mut failed = false;
         while self.wait(failed) {
             failed = false;
+            before();
             for new in self.registry.replacements() {
-                before();
                 if let Err(error) = self.step(&new) {
                     tracing::error!(program = %new.id, "it cannot replace another now: {error}");
                     failed = true;

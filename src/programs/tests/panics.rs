@@ -42,7 +42,9 @@ fn threads_that_panic_go_on_where_they_were() {
     let lanes = Arc::new(Lanes::default());
     let live = Arc::new(Live::new(runner, registry, &feeder, trouble));
     let backfills = Arc::new(Backfills::open(runner, registry, &feeder, trouble).unwrap());
-    let mut threads = Threads::start(&lanes, &live, &backfills, &feeder, health);
+    let replacements = Replacements::new(store, registry, &lanes, &backfills, &feeder, trouble);
+    let replacements = Arc::new(replacements);
+    let mut threads = Threads::start(&lanes, &live, &backfills, &feeder, &replacements, health);
     lanes.add(id);
 
     disturb(health, &["programs-new"], "programs", || lanes.wake(None));
@@ -68,6 +70,7 @@ fn threads_that_panic_go_on_where_they_were() {
     backfill(LedgerRange::new(first_half + 1, MIDDLE));
     disturb(health, &[], "program backfill", || {});
     wait_until("the second backfill goes on", is_done);
+    disturb(health, &["programs-replacing"], "programs", || replacements.wake());
     // The owner's tables get another turn after each of the panics.
     for name in ["tables-1", "tables-2", "tables-3", "tables-4"] {
         disturb(health, &[name], "tables", || feeder.wake());
@@ -81,6 +84,7 @@ fn threads_that_panic_go_on_where_they_were() {
     threads.begin_stop();
     lanes.stop();
     backfills.stop();
+    replacements.stop();
     feeder.stop();
     threads.join();
     assert_eq!(scene.rows(id), expected);
