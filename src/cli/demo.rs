@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::config::{Origin, Settings};
 use orrery::domain::{ContractId, Network, Owner, Page, StartPoint};
-use orrery::programs::{Deploy, ProgramError, Programs};
+use orrery::programs::{Deploy, ProgramError, Programs, Watch};
 use orrery::sandbox::network::{MARKET_PROGRAM, Sandbox, SandboxWallets};
 use orrery::sandbox::source::{self, SandboxNetworkError};
 use orrery::service::{self, Following, Node, RunningSandbox, Service, unix_now_ms};
@@ -55,6 +55,9 @@ const FIRST_LEDGERS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Owner of the printed token and of the deployed program, and the webhook secret in the printed
 /// commands.
 const OWNER: &str = "demo";
+/// Project name of the tables of events.
+const EVENTS_PROJECT: &str = "demo";
+
 /// Project name of the deployed program. Its rows are in the view named after the project and the
 /// emitted struct.
 const PROJECT: &str = "market";
@@ -156,10 +159,14 @@ async fn demonstrate(
     let service = Service::open(Arc::clone(&node), config, None, stop.clone()).await?;
     let service = service.with_sandbox(sandbox);
     let programs = Arc::clone(&service.programs);
+    let contracts = opened.contracts;
     let market = Sandbox::market_contract(store.network()).map_err(SandboxNetworkError::from)?;
     run_blocking({
         let programs = Arc::clone(&programs);
-        move || deploy(&programs, market)
+        move || {
+            watch_events(&programs, contracts)?;
+            deploy(&programs, market)
+        }
     })
     .await?;
     let running = service::run_opened(
@@ -193,6 +200,25 @@ async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, Failure> {
     let done = spawn_blocking(work).await;
     done.map_err(|error| Failure::failed(format!("a task of the demo failed: {error}")))?
+}
+
+/// Makes tables of the events of the network's contracts, unless an earlier demo in this directory has.
+fn watch_events(programs: &Programs, contracts: Vec<ContractId>) -> Result<(), Failure> {
+    let owner = Owner(OWNER.to_owned());
+    if programs.list(&owner).iter().any(|program| program.project_name == EVENTS_PROJECT) {
+        return Ok(());
+    }
+    let watch = Watch {
+        project_name: EVENTS_PROJECT.to_owned(),
+        contracts,
+        supplied: None,
+        from: None,
+        public: None,
+        replace: false,
+    };
+    let failed =
+        |error: ProgramError| Failure::failed(format!("the demo's events are refused: {error}"));
+    programs.watch(&owner, watch).map(drop).map_err(failed)
 }
 
 /// Deploys the program for the market's contract, unless an earlier demo in this directory has
@@ -277,7 +303,7 @@ fn welcome(
 ) -> Result<String, Failure> {
     let token = tokens.issue(&IssueRequest::for_owner(OWNER))?.token;
     let base = format!("http://{address}/rest");
-    let newest = format!("{base}/events/by-ledger?limit=3");
+    let newest = format!("{base}/events/by-ledger?limit=1&decoded=true");
     let contract = busy_contract(node)?;
     let of_contract = match contract {
         Some(contract) => format!("{base}/events/by-contract/{contract}?limit=3"),
@@ -310,6 +336,9 @@ Try, in another terminal:
 curl '{base}/health'
 curl -H 'Authorization: Bearer {token}' '{newest}'
 curl -H 'Authorization: Bearer {token}' '{of_contract}'
+
+The events of this network's contracts are SQL tables, without any program:
+curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"query\":\"select * from {EVENTS_PROJECT}.transfer limit 3\"}}' '{base}/retroshade/query'
 
 An indexing program for a contract of this network writes a row for each trade. Repeat the query to see more:
 curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"query\":\"{QUERY}\"}}' '{base}/retroshade/query'

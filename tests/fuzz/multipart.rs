@@ -105,7 +105,7 @@ fn is_the_same_again(deploy: &Deploy) {
         has(&deploy.code) || has(deploy.project_name.as_bytes())
     };
     let boundary = (0..).map(|number| format!("b{number}")).find(|it| !holds(it)).unwrap();
-    let public = deploy.public.to_string();
+    let public = deploy.public.unwrap_or(false).to_string();
     let form = form(
         &boundary,
         &[

@@ -38,7 +38,9 @@ use super::upstream_limiter::UpstreamLimiter;
 use super::{ProgramError, Settings, status, storage};
 use crate::decode::decode;
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner, ProgramId};
+use crate::executables::Interfaces;
 use crate::observe::health::{Component, Health};
+use crate::programs::events::EventInterfaces;
 use crate::sandbox::network::Sandbox;
 use crate::store::{Durability, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition};
 use crate::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
@@ -182,6 +184,10 @@ impl Scene {
             settings,
             upstream: self.upstream.clone().map(UpstreamLimiter::new),
             clock: Arc::new(move || clock.fetch_add(1, Ordering::Relaxed)),
+            events: EventInterfaces::new(
+                Arc::clone(&store),
+                Interfaces::new(Arc::clone(&store), None),
+            ),
         });
         let tables = Tables::open(TablesSettings {
             directory: path.join("tables"),
@@ -191,8 +197,7 @@ impl Scene {
             allow_unconfined: false,
             timeouts: Timeouts::default(),
         });
-        let feeder =
-            Arc::new(Feeder::new(Arc::clone(&store), Arc::clone(&registry), tables.unwrap()));
+        let feeder = Arc::new(Feeder::new(&runner, Arc::clone(&registry), tables.unwrap()));
         let health = Arc::new(Health::default());
         let trouble = Arc::new(Trouble::new(Arc::clone(&health), &registry));
         let live = Live::new(&runner, &registry, &feeder, &trouble);

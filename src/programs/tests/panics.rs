@@ -38,7 +38,7 @@ fn threads_that_panic_go_on_where_they_were() {
         allow_unconfined: false,
         timeouts: Timeouts::default(),
     });
-    let feeder = Arc::new(Feeder::new(Arc::clone(store), Arc::clone(registry), tables.unwrap()));
+    let feeder = Arc::new(Feeder::new(runner, Arc::clone(registry), tables.unwrap()));
     let lanes = Arc::new(Lanes::default());
     let live = Arc::new(Live::new(runner, registry, &feeder, trouble));
     let backfills = Arc::new(Backfills::open(runner, registry, &feeder, trouble).unwrap());

@@ -50,7 +50,7 @@ impl Parts {
 
     /// Lets a program take the other one's place as if its rows were in all tables.
     fn take_over(&self, id: ProgramId) -> Result<TakeOver, ProgramError> {
-        self.registry.take_over(&*self.registry.get(id).unwrap(), |_| true)
+        self.registry.take_over(&self.registry.get(id).unwrap(), |_| true)
     }
 
     fn named(&self, name: &str) -> Vec<ProgramId> {
@@ -73,7 +73,7 @@ fn a_program_takes_the_place_of_another_when_it_has_processed_the_same_ledgers()
     scene.run_until_idle();
     scene.step(id);
     assert_eq!(scene.named("seen"), [old], "its rows are in no tables");
-    let not_copied = scene.registry.take_over(&*scene.registry.get(id).unwrap(), |_| false);
+    let not_copied = scene.registry.take_over(&scene.registry.get(id).unwrap(), |_| false);
     assert_eq!(not_copied.unwrap(), TakeOver::NotYet);
     assert_eq!(scene.status(id).replaces.as_deref(), Some("seen"));
     scene.add(41, Durability::Synced);
@@ -81,7 +81,7 @@ fn a_program_takes_the_place_of_another_when_it_has_processed_the_same_ledgers()
     assert_eq!(scene.take_over(id).unwrap(), TakeOver::NotYet, "the other one is ahead");
     scene.run_until_idle();
     let mut copied = None;
-    let done = scene.registry.take_over(&*scene.registry.get(id).unwrap(), |log| {
+    let done = scene.registry.take_over(&scene.registry.get(id).unwrap(), |log| {
         copied = Some(log);
         true
     });

@@ -140,6 +140,20 @@ impl Sandbox {
         })
     }
 
+    /// Returns the contracts of the network itself: those of its assets, the market, the smart account
+    /// and the wallets, whether they exist yet or not.
+    ///
+    /// # Errors
+    /// Only on a defect of the sandbox.
+    pub fn contracts(&self) -> Result<Vec<ContractId>> {
+        let network = &self.config.network;
+        let SandboxWallets { smart_account, legacy, v1, .. } = Self::wallets(network)?;
+        let assets = Assets::new(network.id(), &self.permanent.issuer.account());
+        let assets = assets.all().map(|asset| asset.contract);
+        let others = [Self::market_contract(network)?, smart_account, legacy, v1];
+        Ok(assets.into_iter().chain(others).collect())
+    }
+
     /// Returns the contract of the market, whether it exists yet or not.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_ledger::domain::{LedgerSeq, Network};
+use orrery_ledger::domain::{ContractId, LedgerSeq, Network};
 use orrery_runtime::durable::write_atomically;
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,8 @@ pub struct Opened {
     pub source: Paced<Maker>,
     /// Queries and submissions of clients.
     pub live: Arc<LiveSandbox>,
+    /// Contracts of the network itself, whether they exist yet or not.
+    pub contracts: Vec<ContractId>,
 }
 
 /// Parameters for opening a sandbox network.
@@ -128,6 +130,7 @@ pub fn open(
     let latest = sandbox.latest_ledger();
     let at_once = if stored.is_none() { LEDGERS_AT_ONCE } else { 0 };
     let live = Arc::new(LiveSandbox::new(&sandbox));
+    let contracts = sandbox.contracts()?;
     let maker = Maker {
         sandbox,
         live: Arc::clone(&live),
@@ -141,7 +144,7 @@ pub fn open(
     };
     let source =
         Paced::new("the sandbox", network.passphrase(), maker, latest, at_once, close_time);
-    Ok(Opened { source, live })
+    Ok(Opened { source, live, contracts })
 }
 
 /// Regenerates the stored ledgers after the sandbox's latest. Returns the journal's batches for
@@ -255,7 +258,7 @@ mod tests {
         let begin = |stored: Option<u32>| {
             open(directory.path(), &network, stored.map(LedgerSeq), at_rest(3)).unwrap()
         };
-        let Opened { mut source, live } = begin(None);
+        let Opened { mut source, live, .. } = begin(None);
         let mut ledgers = Vec::new();
         for last in 2..=110_u32 {
             let funded = (last.is_multiple_of(3) && last > 6).then(|| {
@@ -276,7 +279,7 @@ mod tests {
         let state = live.newest().snapshot().unwrap();
         drop((source, live));
         for stored in [110, 109, 97, 96] {
-            let Opened { mut source, live } = begin(Some(stored));
+            let Opened { mut source, live, .. } = begin(Some(stored));
             if stored < 110 {
                 let again = fetch_to(&mut source, 110).await;
                 assert!(again == ledgers[stored as usize - 1..], "from {stored}");
