@@ -164,8 +164,8 @@ async fn demonstrate(
     run_blocking({
         let programs = Arc::clone(&programs);
         move || {
-            watch_events(&programs, contracts)?;
-            deploy(&programs, market)
+            deploy(&programs, market)?;
+            watch_events(&programs, contracts)
         }
     })
     .await?;

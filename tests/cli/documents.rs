@@ -224,6 +224,7 @@ documents! {
     backup: "docs/backup.md",
     configuration: "docs/configuration.md",
     doctor: "docs/doctor.md",
+    events: "docs/events.md",
     export: "docs/export.md",
     install: "docs/install.md",
     metrics: "docs/metrics.md",
