@@ -20,6 +20,8 @@ const MAX_PARTS_TOGETHER: usize = 20_000;
 /// parameter beyond is stored in the tagged form.
 const MAX_PARTS_OF_PARAMETER: usize = 100;
 const MAX_PARTS_OF_EVENT: usize = 400;
+/// Number of types that any parameter may have, however many the others have.
+const PARTS_OF_ANY: usize = 4;
 
 /// Where the definitions of named types are found.
 trait Definitions {
@@ -66,13 +68,13 @@ impl Definitions for Types {
 pub fn parameter_types(event: &ScSpecEventV0, types: &Types, depth: usize) -> Vec<ColumnType> {
     let mut left = MAX_PARTS_OF_EVENT;
     let parameters = event.params.iter().map(|parameter| {
-        let parts = MAX_PARTS_OF_PARAMETER.min(left);
+        let parts = MAX_PARTS_OF_PARAMETER.min(left).max(PARTS_OF_ANY);
         let mut walk = Walk { definitions: types, within: Vec::new(), parts, is_cut: false };
         let kind = walk.kind(&parameter.type_);
         if walk.is_cut || kind.depth() > depth {
             return ColumnType::Json;
         }
-        left -= parts - walk.parts;
+        left = left.saturating_sub(parts - walk.parts);
         kind
     });
     parameters.collect()

@@ -7,8 +7,10 @@ use orrery_tables::event_tables::{Declarations, Declared, Event, Layout, Place, 
 use orrery_tables::schema::SchemaLimits;
 use orrery_tables::{Change, Row, event_id};
 use orrery_testkit::account_events::{account, address};
-use orrery_testkit::specs::{Map, SingleValue, Type, event, option, union, vec};
-use orrery_testkit::values::{bytes, fields, i128, list, map, string, symbol};
+use orrery_testkit::specs::{
+    Map, SingleValue, Type, event, map as map_of, option, structure, udt, union, vec,
+};
+use orrery_testkit::values::{bytes, fields, i128, list, map, string, symbol, u128};
 use serde_json::{Value, json};
 use stellar_xdr::{MuxedEd25519Account, ScAddress, ScSpecEntry, ScVal, UInt256Parts, Uint256};
 
@@ -246,7 +248,7 @@ fn every_value_comes_back_from_sql() {
         ("m", Type::MuxedAddress),
         ("s", Type::String),
         ("o", option(Type::U128)),
-        ("c", orrery_testkit::specs::udt("Case")),
+        ("c", udt("Case")),
         ("l", vec(Type::I128)),
     ];
     let entries = vec![
@@ -282,4 +284,44 @@ fn every_value_comes_back_from_sql() {
     assert_eq!(row, json!([{"n": 400}]));
     let params = "SELECT len(params::VARCHAR) AS n FROM demo.events WHERE name = 'deep'";
     assert_eq!(world.rows(&alice, params), json!([{"n": 400 * 2 + 1 + "{\"v\":}".len()}]));
+}
+
+/// Two versions of a column whose types do not join, and one whose types do.
+#[test]
+fn a_view_over_versions_shows_values_of_all_types() {
+    let world = World::new();
+    let texts = |fields: &[(&str, Type)]| -> Vec<(String, Type)> {
+        fields.iter().map(|(name, kind)| ((*name).to_owned(), kind.clone())).collect()
+    };
+    let inner = structure("S", &texts(&[("x", Type::Bytes), ("y", Type::U128)]));
+    let of = |kind: Type, n: Type| {
+        let swap = event("swap", &["swap"], &[], Map, &[("a", kind), ("n", n)]);
+        vec![swap, inner.clone()]
+    };
+    let in_struct = fields([("x", bytes(b"\0\xff")), ("y", u128(u128::MAX))]);
+    let typed = json!({"vec": [{"u32": 1}, {"symbol": "x"}]});
+    let pairs = [
+        (Type::Bytes, bytes(b"abc"), json!("abc")),
+        (Type::Bool, ScVal::Bool(true), json!(true)),
+        (Type::U128, u128(7), json!("7")),
+        (vec(Type::I64), list([ScVal::I64(i64::MIN)]), json!([i64::MIN.to_string()])),
+        (vec(Type::String), list([string("a\u{e9}")]), json!(["a\u{e9}"])),
+        (map_of(Type::Symbol, Type::U32), map([(symbol("k"), ScVal::U32(1))]), json!({"k": 1})),
+        (Type::Val, list([ScVal::U32(1), symbol("x")]), typed),
+        (udt("S"), in_struct, json!({"x": "\\x00\\xFF", "y": u128::MAX.to_string()})),
+    ];
+    for (number, (kind, value, shown)) in pairs.into_iter().enumerate() {
+        let name = format!("owner{number}");
+        let mut project =
+            Project::new("demo", vec![of(Type::Address, Type::U32), of(kind, Type::I128)]);
+        let data = |a, n| fields([("a", a), ("n", n)]);
+        let who = address(&account(1));
+        project.add(100, Some(0), &[symbol("swap")], data(who, ScVal::U32(1)));
+        project.add(101, Some(1), &[symbol("swap")], data(value, i128(-1)));
+        project.feed(&world, &name);
+        let sql = "SELECT a, n, typeof(n) AS t FROM demo.swap ORDER BY _event_id";
+        let rows = world.rows(&owner(&name), sql);
+        let row = |a: Value, n: i64| json!({"a": a, "n": n, "t": "HUGEINT"});
+        assert_eq!(rows, json!([row(json!(account(1).to_string()), 1), row(shown, -1)]));
+    }
 }

@@ -94,6 +94,32 @@ fn value(column: &Field, joined: Option<&ColumnType>) -> String {
     match joined {
         Some(joined) if *joined == column.kind => name,
         Some(joined) => conversion(&column.kind, joined, &name),
-        None => format!("CASE WHEN {name} IS NULL THEN NULL ELSE to_json({name}) END"),
+        None => {
+            let exact = exact(&column.kind);
+            let value = if exact == column.kind {
+                name.clone()
+            } else {
+                format!("CAST({name} AS {exact})")
+            };
+            format!("CASE WHEN {name} IS NULL THEN NULL ELSE to_json({value}) END")
+        }
+    }
+}
+
+/// Returns the type with integers of 64 bits and more as text, because many readers of JSON round
+/// such numbers.
+fn exact(kind: &ColumnType) -> ColumnType {
+    match kind {
+        ColumnType::UInt64 | ColumnType::Int64 | ColumnType::UInt128 | ColumnType::Int128 => {
+            ColumnType::Text
+        }
+        ColumnType::List(of) => ColumnType::list(exact(of)),
+        ColumnType::Map(keys, of) => ColumnType::map(exact(keys), exact(of)),
+        ColumnType::Struct(fields) => {
+            let field =
+                |field: &Field| Field { name: field.name.clone(), kind: exact(&field.kind) };
+            ColumnType::Struct(fields.iter().map(field).collect())
+        }
+        other => other.clone(),
     }
 }
