@@ -269,3 +269,20 @@ fn single_values_of_one_name_differ_by_their_declaration_alone() {
     let layout = layout(&[made(1, Some(0), &[symbol("paused")], ScVal::Void)], &known);
     assert_eq!(columns(&layout, "paused").len(), 0);
 }
+
+/// The tables alone do not tell that rows would have to move.
+#[test]
+fn shapes_that_change_their_table_cause_a_refill() {
+    let [later, earlier] = [(9, fields([])), (3, list([]))]
+        .map(|(number, data)| made(number, None, &[symbol("paused")], data));
+    let old = layout(std::slice::from_ref(&later), &[]);
+    let new = layout(&[later.clone(), earlier], &[]);
+    assert_eq!(tables(&old), ["paused", "undeclared"]);
+    assert_eq!(tables(&new), ["paused", "paused_2", "undeclared"]);
+    assert_eq!(later.rows(&new, &[]).row.target, "paused_2");
+    assert_eq!(columns(&new, "paused"), columns(&old, "paused"));
+    assert!(!old.schema().grows_into(new.schema()));
+    // One that comes later in the chain moves nothing.
+    let more = layout(&[later, made(10, None, &[symbol("paused")], list([]))], &[]);
+    assert!(old.schema().grows_into(more.schema()));
+}
