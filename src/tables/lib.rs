@@ -5,8 +5,8 @@
 //! The files kept here can be rebuilt: the row log in the store is the source of truth, and each
 //! file records how much of it it holds ([`Tables::watermarks`]). Every owner has one file, in a
 //! directory of its own, and one process per file, so that no flaw of SQL gives access to another
-//! owner's data. `types`, `values`, `spec` and [`schema`] do not depend on DuckDB; `worker` runs in
-//! the child process, and `wire` is the protocol between the service and the child.
+//! owner's data. `types`, `values`, `spec`, [`schema`] and [`event_tables`] do not depend on DuckDB;
+//! `worker` runs in the child process, and `wire` is the protocol between the service and the child.
 #![warn(missing_docs)]
 
 mod answer;

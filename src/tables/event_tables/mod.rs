@@ -74,7 +74,8 @@ pub enum Declared<'a> {
     System,
     /// No interface declares such an event.
     Nowhere,
-    /// The declaration, and the declarations of the interface in which it was found.
+    /// The declaration, and the declarations of the interface in which it was found: of those that
+    /// were tried, the one at [`Matched::tried`].
     By(&'a Matched<'a>, &'a Declarations),
 }
 

@@ -87,7 +87,8 @@ impl Layout {
     }
 
     /// Returns the rows of an event. The event must have been added to the summary that the layout
-    /// comes from; of a kind that was not, it is one for `undeclared`.
+    /// comes from; of a kind that was not, it is one for `undeclared`. Rows belong to the schema of
+    /// the same layout, so tables get both together.
     pub fn rows(&self, event: &Event<'_>) -> Rows {
         let Some(shaped) = Shaped::new(event) else {
             let is_system = matches!(event.declared, Declared::System);
