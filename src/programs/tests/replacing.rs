@@ -253,8 +253,8 @@ fn a_program_that_cannot_replace_another_goes_and_the_reason_stays() {
         let rows = scene.rows(old);
         let id = scene.replace(&large).unwrap().id;
         scene.run_until_idle();
-        let state = scene.backfill(id).state;
-        assert_eq!(state, State::Stopped, "the rows are too many: {:?}", scene.backfill(id));
+        let stopped = scene.manifest(id).stopped_because;
+        assert!(stopped.is_some(), "the rows are too many: {:?}", scene.backfill(id));
         scene.fail(move |write| (write < failed_writes).then_some(Fault::NotWritten));
         let entry = scene.registry.get(id).unwrap();
         for attempt in 0..=failed_writes {
