@@ -54,7 +54,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tables",
         ],
     ),
-    ("export", &["decode", "domain", "durable", "net", "programs", "store", "tables"]),
+    (
+        "export",
+        &[
+            "decode",
+            "domain",
+            "durable",
+            "executables",
+            "interfaces",
+            "net",
+            "programs",
+            "store",
+            "tables",
+        ],
+    ),
     ("rpc", &["decode", "domain", "store"]),
     (
         "api",

@@ -2,15 +2,17 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use orrery::config::Config;
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet};
+use orrery::executables::{ExecutableIndex, Interfaces};
 use orrery::export::{self, AddedRows, Destination, ExportError, Interrupt};
-use orrery::programs::storage::extensions;
+use orrery::programs::storage::KIND;
 use orrery::service::{self, ExportRole};
-use orrery::store::{Needs, Store};
+use orrery::store::{Extensions, Needs, Store};
 use serde::Serialize;
 
 use super::open::{self, Opened};
@@ -107,7 +109,9 @@ impl Export {
                 let checkpoint = settings.config.data_dir.join(client.checkpoint()?.directory);
                 // The service removes the checkpoint when the control connection closes, so
                 // `client` keeps it open.
-                let store = Store::open_with(&checkpoint, None, extensions())?;
+                let extensions = Extensions::for_consumers(&[Arc::new(ExecutableIndex)]);
+                let extensions = extensions.with_kind(KIND);
+                let store = Arc::new(Store::open_with(&checkpoint, None, extensions)?);
                 let mut last_keep_alive = Instant::now();
                 self.export(&store, &target, &mut || {
                     if last_keep_alive.elapsed() > KEEP_ALIVE_INTERVAL {
@@ -143,7 +147,7 @@ impl Export {
     /// `go_on` ends the export.
     fn export(
         self,
-        store: &Store,
+        store: &Arc<Store>,
         target: &Target,
         go_on: &mut dyn FnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
@@ -155,7 +159,8 @@ impl Export {
             ));
         };
         let (first, last) = (first.first, last.last);
-        let mut export = export::Export::open(&target.destination, store, Interrupt::default())?;
+        let export = export::Export::open(&target.destination, store, Interrupt::default())?;
+        let mut export = export.naming(Interfaces::new(Arc::clone(store), None));
         let mut interrupted = Ok(());
         let added = export.add(store, &wanted, target.portion, |_, ledger| {
             tracing::debug!(ledger = ledger.0, "exported");

@@ -13,6 +13,7 @@ use super::manifest::ExportedProgram;
 use super::portions::{RangeEnds, due};
 use super::{Added, AddedRows, Destination, Export, ExportError, Interrupt, Manifest, programs};
 use crate::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet};
+use crate::executables::Interfaces;
 use crate::store::{ConsumerSpec, Needs, StartPosition, Store, StoreError};
 
 /// Name of the export as a consumer of the feed, for which retention waits.
@@ -70,6 +71,7 @@ pub struct Continuous {
     destination: Destination,
     scope: ExportScope,
     interrupt: Interrupt,
+    names: Option<Arc<Interfaces>>,
     /// Ledgers in the manifest; `None` until it was read.
     exported: Option<LedgerSet>,
     /// Programs in the manifest, without their tables.
@@ -105,6 +107,7 @@ impl Continuous {
             destination,
             scope,
             interrupt,
+            names: None,
             exported: None,
             programs: Vec::new(),
             rows: 0,
@@ -114,6 +117,12 @@ impl Continuous {
             ends: RangeEnds::default(),
             last_examination: None,
         }
+    }
+
+    /// Names events by these interfaces.
+    #[must_use]
+    pub fn naming(self, names: Arc<Interfaces>) -> Self {
+        Self { names: Some(names), ..self }
     }
 
     /// Checks that the destination, if it is a local directory, holds nothing but an export of this
@@ -209,7 +218,8 @@ impl Continuous {
         let (destination, manifest) =
             self.destination.acquire(store.network().passphrase(), self.manifest_seen)?;
         let interrupt = self.interrupt.clone();
-        let mut export = Export { destination, manifest, interrupt, beside_retention: true };
+        let names = self.names.clone();
+        let mut export = Export { destination, manifest, interrupt, beside_retention: true, names };
         // Another exporter may have exported some of the ledgers meanwhile.
         self.record_manifest(Some(export.manifest()))?;
         let interrupt = self.interrupt.clone();

@@ -23,8 +23,10 @@ mod programs;
 mod rows;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
+use crate::executables::Interfaces;
 use crate::store::{Bounds, EventQuery, Needs, Store, TransactionQuery};
 pub use bucket::ExporterIdentity;
 pub use continuous::{AddedNow, CONSUMER, Continuous, ExportScope, Progress, consumer};
@@ -57,6 +59,8 @@ pub struct Export {
     /// Whether retention may remove ledgers while they are being read; it then records them as lost
     /// to [`CONSUMER`].
     beside_retention: bool,
+    /// Interfaces by which events are named.
+    names: Option<Arc<Interfaces>>,
 }
 
 impl Export {
@@ -68,7 +72,13 @@ impl Export {
     /// being written to.
     pub fn open(destination: &Destination, store: &Store, interrupt: Interrupt) -> Result<Self> {
         let (destination, manifest) = destination.acquire(store.network().passphrase(), false)?;
-        Ok(Self { destination, manifest, interrupt, beside_retention: false })
+        Ok(Self { destination, manifest, interrupt, beside_retention: false, names: None })
+    }
+
+    /// Names events by these interfaces.
+    #[must_use]
+    pub fn naming(self, names: Arc<Interfaces>) -> Self {
+        Self { names: Some(names), ..self }
     }
 
     /// Returns the manifest, which describes the content of the export.
@@ -153,11 +163,17 @@ impl Export {
     }
 
     fn write_events(&self, store: &Store, ledgers: LedgerRange) -> Result<Vec<DataFile>> {
+        let names = self.names.as_ref().map(|names| names.loading_reader()).transpose()?;
+        let network = store.network().id();
         let mut portion = PortionWriter::new(self, EVENTS, ledgers)?;
         let walked =
             store.events_within(&EventQuery::of_ledgers(ledgers), Bounds::NONE, |event| {
-                portion.push(|columns: &mut EventColumns| columns.push(event))
+                portion
+                    .push(|columns: &mut EventColumns| columns.push(event, network, names.as_ref()))
             })?;
+        if let Some(names) = &names {
+            names.finish()?;
+        }
         portion.finish(walked.broken_off)
     }
 

@@ -12,9 +12,12 @@ use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
 
 use crate::decode::EventType;
-use crate::domain::{CloseTime, ContractId};
+use crate::domain::{CloseTime, ContractId, NetworkId};
+use crate::executables::{DeclaredEvent, InterfaceReader};
+use crate::interfaces::{Matched, Params, TypedXdr};
 use crate::store::{EventRecord, TransactionRecord};
 
 /// Maximum number of rows in a batch.
@@ -117,11 +120,28 @@ pub struct EventColumns {
     application_order: Int64Builder,
     op_index: Int64Builder,
     all_topics: TextLists,
+    name: StringBuilder,
+    params: StringBuilder,
+    topics_json: StringBuilder,
+    data_json: StringBuilder,
 }
 
 impl EventColumns {
-    /// Appends an event, and returns the size of its XDR in bytes.
-    pub fn push(&mut self, event: &EventRecord<'_>) -> usize {
+    /// Appends an event of this network, with its name and its parameters where `names` has the
+    /// interface of its contract. Returns the size of its XDR in bytes.
+    pub fn push(
+        &mut self,
+        event: &EventRecord<'_>,
+        network: &NetworkId,
+        names: Option<&InterfaceReader<'_>>,
+    ) -> usize {
+        let declared = names.and_then(|names| DeclaredEvent::of(event, network, names));
+        let matched = declared.as_ref().and_then(DeclaredEvent::matched);
+        self.name.append_option(matched.as_ref().map(Matched::name));
+        self.params.append_option(matched.as_ref().map(|matched| json(&Params(matched))));
+        let typed: Vec<TypedXdr<'_>> = event.topics.iter().map(|topic| TypedXdr(topic)).collect();
+        self.topics_json.append_value(json(&typed));
+        self.data_json.append_value(json(&TypedXdr(event.data)));
         self.id.append_value(event.id.0.cast_signed());
         self.contract_id.append_option(event.contract.map(|id| ContractId(*id).to_string()));
         let topics: Vec<String> = event.topics.iter().map(|topic| STANDARD.encode(topic)).collect();
@@ -162,9 +182,19 @@ impl Columns for EventColumns {
             required("application_order", self.application_order.finish()),
             optional("op_index", self.op_index.finish()),
             required("topics", self.all_topics.0.finish()),
+            optional("name", self.name.finish()),
+            optional("params", self.params.finish()),
+            required("topics_json", self.topics_json.finish()),
+            required("data_json", self.data_json.finish()),
         ]);
         columns
     }
+}
+
+/// Returns a value as JSON.
+fn json(value: &impl Serialize) -> String {
+    // Serialising texts and numbers to memory cannot fail.
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 /// Buffers transactions as Arrow columns.

@@ -13,6 +13,7 @@ use super::stop::{is_stopping, stopped};
 use super::tasks::Tasks;
 use super::{Node, ServiceError};
 use crate::config::Config;
+use crate::executables::Interfaces;
 use crate::export::{
     self, Added, AddedNow, Continuous, ExportError, ExportScope, Interrupt, Progress,
 };
@@ -34,6 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 pub(super) struct Exporting {
     node: Arc<Node>,
     export: Continuous,
+    interfaces: Arc<Interfaces>,
     stop: watch::Receiver<bool>,
 }
 
@@ -45,6 +47,7 @@ pub(super) struct Exporting {
 pub(super) fn open(
     node: &Arc<Node>,
     config: &Config,
+    interfaces: &Arc<Interfaces>,
     stop: watch::Receiver<bool>,
 ) -> Result<Option<Exporting>, ServiceError> {
     let Some(to) = config.export.destination() else { return Ok(None) };
@@ -55,10 +58,11 @@ pub(super) fn open(
         portion: config.export.ledgers_per_file.get(),
         programs: config.export.programs,
     };
-    let export = Continuous::new(store, place, scope, interrupt);
+    let export = Continuous::new(store, place, scope, interrupt).naming(Arc::clone(interfaces));
     export.check()?;
     node.health().up_by_default(EXPORT);
-    Ok(Some(Exporting { node: Arc::clone(node), export, stop }))
+    let interfaces = Arc::clone(interfaces);
+    Ok(Some(Exporting { node: Arc::clone(node), export, interfaces, stop }))
 }
 
 impl Exporting {
@@ -68,11 +72,12 @@ impl Exporting {
     /// [`ServiceError::Thread`]
     pub fn start(self, tasks: &mut Tasks, config: &Config) -> Result<(), ServiceError> {
         let (node, stop, config) = (Arc::clone(&self.node), self.stop.clone(), config.clone());
+        let interfaces = Arc::clone(&self.interfaces);
         let (runtime, mut opened) = (Handle::current(), Some(self));
         tasks.spawn_thread(EXPORT, Priority::Background, move || {
             let exporting = match opened.take() {
                 Some(exporting) => Ok(Some(exporting)),
-                None => open(&node, &config, stop.clone()),
+                None => open(&node, &config, &interfaces, stop.clone()),
             };
             match exporting {
                 Ok(Some(exporting)) => exporting.work(&runtime),
@@ -83,7 +88,7 @@ impl Exporting {
     }
 
     fn work(self, runtime: &Handle) {
-        let Self { node, mut export, stop } = self;
+        let Self { node, mut export, stop, .. } = self;
         let (store, health, metrics) = (node.store(), node.health(), node.metrics());
         let mut failures = 0;
         while !is_stopping(&stop) {

@@ -74,7 +74,8 @@ pub async fn run_opened(
     let mut tasks = Tasks::new(node.health(), &stop);
     let exporting = {
         let (node, config, stop) = (Arc::clone(&node), config.clone(), tasks.stop());
-        let open = move || exporting::open(&node, &config, stop);
+        let interfaces = Arc::clone(&service.interfaces.interfaces);
+        let open = move || exporting::open(&node, &config, &interfaces, stop);
         spawn_blocking(open).await.map_err(ServiceError::Start)??
     };
     let mut consumers = ConsumerThreads::start(&node)?;
