@@ -1,4 +1,5 @@
-// The event explorer: turns the search fields into a request, and shows events with decoded topics and data.
+// The event explorer: turns the search fields into a request, and shows events with their names, and with decoded topics
+// and data.
 
 import { Stale, ask, at, complain, make, session, short } from "./common.js";
 import { addressValue, decoded, symbol } from "./scval.js";
@@ -17,12 +18,12 @@ function question(place, topic) {
   if (/^C[A-Z2-7]{55}$/.test(place)) {
     const value = topic === "" ? null : symbol(topic) ?? addressValue(topic) ?? topic;
     const filter = value === null ? "" : `&topics=${encodeURIComponent(value)}`;
-    return [`rest/events/by-contract/${place}?limit=${PAGE}${filter}`, true];
+    return [`rest/events/by-contract/${place}?limit=${PAGE}&decoded=true${filter}`, true];
   }
   if (topic !== "") throw new Error("A topic can only be searched in the events of a contract: also give its address (C…).");
-  if (/^(0x)?[0-9a-fA-F]{64}$/.test(place)) return [`rest/events/by-tx/${place}`, false];
-  if (/^[0-9]+$/.test(place)) return [`rest/events/by-ledger?from=${place}&to=${place}&limit=${PAGE}`, true];
-  if (place === "") return [`rest/events/by-ledger?limit=${PAGE}`, true];
+  if (/^(0x)?[0-9a-fA-F]{64}$/.test(place)) return [`rest/events/by-tx/${place}?decoded=true`, false];
+  if (/^[0-9]+$/.test(place)) return [`rest/events/by-ledger?from=${place}&to=${place}&limit=${PAGE}&decoded=true`, true];
+  if (place === "") return [`rest/events/by-ledger?limit=${PAGE}&decoded=true`, true];
   throw new Error("This is not a contract (C…), a transaction hash (64 hex digits) or a ledger (a number).");
 }
 
@@ -47,8 +48,10 @@ function shown(event) {
     link(`ledger ${event.ledger}`, String(event.ledger)), link(short(event.tx), event.tx), make("span", "", `id ${event.id}`));
   if (event.contract_id !== "") head.append(link(short(event.contract_id), event.contract_id));
   if (event.type !== "contract") head.append(make("span", "", event.type));
+  if (event.decoded?.name) head.append(make("strong", "", event.decoded.name));
   const topics = topicsOf(event).map((topic) => make("span", "mono", decoded(topic)));
-  return make("div", "event", head, make("div", "topics", ...topics), make("pre", "mono", decoded(event.data)));
+  const parameters = event.decoded?.params ? [make("pre", "mono", JSON.stringify(event.decoded.params))] : [];
+  return make("div", "event", head, make("div", "topics", ...topics), ...parameters, make("pre", "mono", decoded(event.data)));
 }
 
 async function load(path, isPaged, isFirst) {
