@@ -302,7 +302,9 @@ impl Programs {
             let reason = self.feeder.skip_reason(owner, id)?;
             Some(format!("its rows cannot be written to its tables: {reason}"))
         };
-        status::of(&self.store, &entry, self.trouble.reason(id).or_else(rows))
+        let status = status::of(&self.store, &entry, self.trouble.reason(id).or_else(rows))?;
+        let without_interface = self.runner.events.lacking(&entry.snapshot().manifest)?;
+        Ok(ProgramStatus { without_interface, ..status })
     }
 
     /// Returns the records of a program's runs on ledgers up to `last`, newest first, at most

@@ -5,7 +5,7 @@ use super::manifest::Manifest;
 use super::records::{self, MAX_EXECUTIONS};
 use super::registry::Entry;
 use super::{ProgramError, storage};
-use crate::domain::{LedgerSeq, LedgerSet, ProgramId};
+use crate::domain::{ContractId, LedgerSeq, LedgerSet, ProgramId};
 use crate::store::Store;
 
 /// Status of a program.
@@ -43,6 +43,8 @@ pub struct ProgramStatus {
     pub missing: LedgerSet,
     /// Numbers of events of a project of events; `None` for a program.
     pub events: Option<EventCounts>,
+    /// Contracts of a project of events that have no interface, with the reason.
+    pub without_interface: Vec<(ContractId, String)>,
     /// Size of the program's rows, in bytes.
     pub row_bytes: u64,
     /// Number of runs for which state was missing and which are repeated once earlier ledgers are
@@ -94,6 +96,7 @@ pub(super) fn of(
         lag: store.last_place().saturating_sub(progress.place),
         missing,
         events: manifest.events.is_some().then_some(progress.events),
+        without_interface: Vec::new(),
         row_bytes: progress.row_bytes,
         runs_waiting,
         runs_given_up: progress.given_up,

@@ -104,12 +104,10 @@ impl Runner {
                 // A backfill and live ledgers may overlap.
                 match self.store.shared_row(&storage::rows_of_run(program, run.position))? {
                     Some(stored) if manifest.events.is_some() => {
-                        execution.rows = 0;
                         // Contracts may have been registered since.
-                        if let Some(merged) = events::merged(&stored, &run.rows)? {
-                            execution.rows = merged.added.emits.len() as u32;
-                            new.merged.push((run.position, merged));
-                        }
+                        let Some(merged) = events::merged(&stored, &run.rows)? else { continue };
+                        execution.rows = merged.added.emits.len() as u32;
+                        new.merged.push((run.position, merged));
                     }
                     Some(_) => execution.rows = 0,
                     None => new.rows.push((run.position, &run.encoded)),
@@ -155,6 +153,7 @@ impl Runner {
         progress.log += new.rows.len() as u64;
         progress.executions += new.executions.len() as u64;
         progress.row_bytes += new.rows.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+        progress.row_bytes += new.merged.iter().map(|(_, merged)| merged.added_bytes).sum::<u64>();
         if effects.source == RunSource::Live && effects.arrival == Arrival::Live {
             progress.errors_in_a_row = errors_in_a_row(progress.errors_in_a_row, &new.executions);
             if manifest.running && progress.errors_in_a_row >= MAX_ERRORS_IN_A_ROW {

@@ -1,15 +1,19 @@
-//! The member `decoded` of events: it changes nothing else, topics and data are those of the XDR, and
-//! events of the contracts of assets have their names and parameters.
+//! The member `decoded` of events and transactions: it changes nothing else, values are those of the
+//! XDR, and events of the contracts of assets have their names and parameters.
+
+use std::io::{BufRead, BufReader};
 
 use orrery::interfaces::names::RESERVED_COLUMNS;
 use orrery::tables::INJECTED;
+use orrery_testkit::client::HTTP;
 use orrery_testkit::pubnet::{self, Model, topics};
 use orrery_testkit::server::{Server, TempStore};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
-    AlphaNum4, AlphaNum12, Asset, AssetCode4, AssetCode12, ContractIdPreimage, Hash,
-    HashIdPreimage, HashIdPreimageContractId, Limits, ReadXdr, ScVal, WriteXdr,
+    AlphaNum4, AlphaNum12, Asset, AssetCode4, AssetCode12, ContractIdPreimage,
+    FeeBumpTransactionInnerTx, Hash, HashIdPreimage, HashIdPreimageContractId, HostFunction,
+    Limits, OperationBody, ReadXdr, ScVal, TransactionEnvelope, WriteXdr,
 };
 
 fn value(base64: &str) -> ScVal {
@@ -150,4 +154,87 @@ fn every_list_of_events_can_be_decoded() {
     let empty = TempStore::new(&network);
     let answer = Server::start(&empty).get("/rest/events/by-ledger?decoded=true");
     assert_eq!((answer.status, &answer.body[..]), (200, &b"[]"[..]));
+}
+
+/// Events of a stream are decoded as those of a page.
+#[test]
+fn a_stream_is_decoded_as_pages_are() {
+    let (network, ledgers) = pubnet::made();
+    let store = pubnet::store_of(&network, &ledgers);
+    let server = Server::start(&store);
+    let page = server.get("/rest/events/by-ledger?limit=200&order=asc&decoded=true").json();
+    let url = format!("http://{}/rest/events/stream?decoded=true", server.address);
+    let request = HTTP.get(url).bearer_auth(&server.token).header("Last-Event-ID", "0");
+    let messages = BufReader::new(request.send().unwrap()).lines().map(Result::unwrap);
+    let events = messages.filter_map(|line| {
+        line.strip_prefix("data: ").map(|data| serde_json::from_str::<Value>(data).unwrap())
+    });
+    let expected = page.as_array().unwrap();
+    assert!(expected.iter().any(|row| row["decoded"]["name"] == "transfer"));
+    for (streamed, row) in events.zip(expected) {
+        assert_eq!(&streamed, row);
+    }
+    let refused = server.get("/rest/events/stream?decoded=yes").error(400, "bad_parameter");
+    assert!(refused.contains("'decoded'"), "{refused}");
+}
+
+/// The call of a transaction is that of its envelope, and what it returned that of its metadata.
+#[test]
+fn transactions_have_their_calls() {
+    let public = pubnet::ledgers().map(|ledgers| (pubnet::network(), ledgers));
+    for (network, ledgers) in [Some(pubnet::made()), public].into_iter().flatten() {
+        let store = pubnet::store_of(&network, &ledgers);
+        let server = Server::start(&store);
+        let (mut cursor, mut calls, mut named, mut failed) = (String::new(), 0, 0, 0);
+        loop {
+            let path = format!("/rest/txs/by-ledger?limit=200&order=asc&decoded=true{cursor}");
+            let answer = server.get(&path).json();
+            let Some(last) = answer.as_array().unwrap().last() else { break };
+            cursor = format!("&cursor={}", last["tx"].as_str().unwrap());
+            for row in answer.as_array().unwrap() {
+                let decoded = &row["decoded"];
+                let operation = operation(row["envelope_xdr"].as_str().unwrap());
+                let OperationBody::InvokeHostFunction(operation) = operation else {
+                    let done = decoded["operation"].as_str().unwrap();
+                    assert!(["extend", "restore"].contains(&done), "{row}");
+                    continue;
+                };
+                let HostFunction::InvokeContract(call) = operation.host_function else {
+                    let done = decoded["operation"].as_str().unwrap();
+                    assert!(["upload", "create"].contains(&done), "{row}");
+                    continue;
+                };
+                calls += 1;
+                assert_eq!(decoded["contract"], call.contract_address.to_string());
+                assert_eq!(decoded["function"], call.function_name.to_utf8_string_lossy());
+                if decoded["args"].is_array() {
+                    assert_eq!(decoded["args"], serde_json::to_value(&call.args).unwrap());
+                } else {
+                    named += 1;
+                    assert_eq!(decoded["args"].as_object().unwrap().len(), call.args.len());
+                }
+                if row["successful"] == false {
+                    failed += 1;
+                    assert_eq!(decoded["returned"], Value::Null);
+                }
+                let authorized = decoded["auth"].as_array().unwrap().len();
+                assert_eq!(operation.auth.is_empty(), authorized == 0, "{row}");
+            }
+        }
+        assert!(calls > 0, "{network:?}");
+        eprintln!("{calls} calls, {named} with names, {failed} failed");
+    }
+}
+
+/// Returns the operation of a smart-contract transaction.
+fn operation(envelope: &str) -> OperationBody {
+    let inner = match TransactionEnvelope::from_xdr_base64(envelope, Limits::none()).unwrap() {
+        TransactionEnvelope::Tx(envelope) => envelope,
+        TransactionEnvelope::TxFeeBump(bump) => {
+            let FeeBumpTransactionInnerTx::Tx(inner) = bump.tx.inner_tx;
+            inner
+        }
+        TransactionEnvelope::TxV0(_) => panic!("it has no contract data"),
+    };
+    inner.tx.operations[0].body.clone()
 }

@@ -36,6 +36,9 @@ pub(super) struct Status {
     /// `undeclared`.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     events: Option<EventNumbers>,
+    /// Contracts of a project of events that have no interface, with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    without_interface: Vec<WithoutInterface>,
     /// Number of runs that wait for earlier ledgers.
     runs_waiting: u64,
     /// Number of such runs beyond the limit of waiting runs; only a backfill repeats them.
@@ -62,11 +65,25 @@ impl From<ProgramStatus> for Status {
             lag_ledgers: status.lag,
             row_bytes: status.row_bytes,
             events: status.events.map(EventNumbers::from),
+            without_interface: status
+                .without_interface
+                .into_iter()
+                .map(|(contract, reason)| WithoutInterface {
+                    contract: contract.to_string(),
+                    reason,
+                })
+                .collect(),
             runs_waiting: status.runs_waiting,
             runs_given_up: status.runs_given_up,
             missing_ledgers: ranges(&status.missing),
         }
     }
+}
+
+#[derive(Serialize)]
+struct WithoutInterface {
+    contract: String,
+    reason: String,
 }
 
 #[derive(Serialize)]

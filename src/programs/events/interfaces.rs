@@ -18,7 +18,7 @@ const MOST_KEPT: usize = 512;
 /// Interfaces of contracts, and those that users supply.
 pub struct EventInterfaces {
     pub(super) interfaces: Arc<Interfaces>,
-    store: Arc<Store>,
+    pub(super) store: Arc<Store>,
     known: Cache<DeclaredBy, Arc<KnownInterface>>,
 }
 

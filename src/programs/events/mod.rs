@@ -10,6 +10,7 @@
 mod beginning;
 mod deriving;
 mod interfaces;
+mod lacking;
 mod merging;
 mod project;
 mod raw;

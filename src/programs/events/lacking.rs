@@ -1,0 +1,40 @@
+//! Which contracts of a project have no interface, and why: for its status.
+
+use super::EventInterfaces;
+use crate::domain::ContractId;
+use crate::executables::lookup::{Lookup, Ran, Side};
+use crate::programs::ProgramError;
+use crate::programs::manifest::Manifest;
+use crate::store::{RowBounds, TransactionPosition};
+
+/// Reason why events of a contract have no declaration.
+const UNKNOWN: &str = "its code at the time of some of its events is not known yet";
+
+impl EventInterfaces {
+    /// Returns the contracts of a project that have no interface now, or had none that is known, each
+    /// with the reason.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(in crate::programs) fn lacking(
+        &self,
+        manifest: &Manifest,
+    ) -> Result<Vec<(ContractId, String)>, ProgramError> {
+        let (Some(project), Some(ledger)) = (&manifest.events, self.store.ends().latest) else {
+            return Ok(Vec::new());
+        };
+        let lookup = Lookup::new(&self.store, RowBounds::none())?;
+        let at = TransactionPosition { ledger, application_order: u32::MAX };
+        let mut lacking = Vec::new();
+        for contract in &manifest.contracts {
+            let reason = match lookup.ran(contract, at, Side::After)? {
+                Ran::Code(hash) => self.interfaces.reason(&hash),
+                Ran::Asset | Ran::Nothing | Ran::Unknown(_) => None,
+            };
+            let is_unsure = project.unsure.contains_key(&contract.to_string());
+            let reason = reason.or_else(|| is_unsure.then(|| UNKNOWN.to_owned()));
+            lacking.extend(reason.map(|reason| (*contract, reason)));
+        }
+        Ok(lacking)
+    }
+}
