@@ -28,7 +28,6 @@ use crate::supervision::OnPanic;
 
 /// Interval at which the progress of a backfill is written when no results of runs are.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
-
 /// Maximum number of ledgers that are examined before the program is run on them concurrently.
 const MAX_CONCURRENT_LEDGERS: usize = 32;
 
@@ -133,7 +132,6 @@ impl Backfills {
         )
     }
 
-    /// Creates a backfill of exactly these stored ledgers.
     pub(super) fn begin_only(
         &self,
         entry: &Entry,
@@ -208,7 +206,6 @@ impl Backfills {
         Ok(table)
     }
 
-    /// Makes [`Self::work`] return.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.lanes.stop();
