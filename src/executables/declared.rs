@@ -2,7 +2,7 @@
 
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
-use super::interfaces::{InterfaceReader, Tried};
+use super::reader::{InterfaceReader, Tried};
 use crate::decode::EventType;
 use crate::domain::{ContractId, NetworkId};
 use crate::interfaces::{Interface, Matched, declaration, is_asset_contract};

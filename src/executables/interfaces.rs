@@ -2,7 +2,6 @@
 //! there and never wait: what is missing is read, and asked of another server, for those that come
 //! later. The interfaces of contracts that emit events now are read in advance.
 
-use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,12 +11,14 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use stellar_xdr::LedgerEntryData;
 
+use super::asking::{Asking, MAX_ASKED_AT_ONCE, RETRY_DELAY};
 use super::consumer::CONSUMER;
-use super::lookup::{Lookup, Ran, Side};
+use super::lookup::Lookup;
+use super::reader::InterfaceReader;
 use super::rows::{self, CodeInterface};
 use super::value::{self, Executable, code_key};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
-use crate::interfaces::{Interface, asset_contract, sections};
+use crate::interfaces::{Interface, sections};
 use crate::store::{EventQuery, RowBounds, Store, StoreError, TransactionPosition};
 
 /// Capacity of the cache, in bytes.
@@ -30,16 +31,6 @@ const TYPICAL_BYTES: u64 = 4 << 10;
 /// Maximum number of wishes that wait; further ones are dropped, and come again with the next
 /// request.
 const MAX_WISHES: usize = 4096;
-/// Maximum number of entries that are asked for at once.
-const MAX_ASKED_AT_ONCE: usize = 50;
-/// Minimum time between two questions to the other server.
-const ASK_INTERVAL: Duration = Duration::from_millis(500);
-/// Time after which something that the other server did not have is asked for again.
-const ASK_AGAIN: Duration = Duration::from_secs(600);
-/// Time after which the other server is asked again when it did not answer.
-const RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Maximum number of remembered questions.
-const MAX_REMEMBERED: usize = 1 << 16;
 /// Number of ledgers by which the index is too far behind for a wait.
 const FAR_BEHIND: u64 = 16;
 /// How often new ledgers are looked through for contracts, at most.
@@ -61,28 +52,9 @@ pub trait EntrySource: Send + Sync {
     fn ask(&self, keys: &[Vec<u8>]) -> Result<(), String>;
 }
 
-/// An interface that may declare an event.
-#[derive(Debug, Clone)]
-pub enum Tried {
-    /// That of the contract of an asset.
-    Asset,
-    /// That of the module with this hash.
-    Code(Hash32, Arc<Interface>),
-}
-
-impl Tried {
-    /// Returns the interface.
-    pub fn interface(&self) -> &Interface {
-        match self {
-            Self::Asset => asset_contract(),
-            Self::Code(_, interface) => interface,
-        }
-    }
-}
-
 /// What is known of a module's interface.
 #[derive(Debug, Clone)]
-enum Loaded {
+pub(super) enum Loaded {
     Interface(Arc<Interface>, u64),
     /// It has none, for this reason.
     None(Arc<str>),
@@ -102,7 +74,7 @@ impl Weighter<Hash32, Loaded> for Weight {
 
 /// Something that a request could not find.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Wish {
+pub(super) enum Wish {
     /// The interface of a module.
     Code(Hash32),
     /// An entry that says what a contract runs: its XDR `LedgerKey`.
@@ -167,16 +139,7 @@ impl Interfaces {
         let unknown = || StoreError::UnknownConsumer(CONSUMER.to_owned());
         // Read before the snapshot, which then has the rows of all ledgers up to this place.
         let place = self.store.consumer(CONSUMER).ok_or_else(unknown)?.place;
-        Ok(InterfaceReader {
-            interfaces: self,
-            lookup: Lookup::new(&self.store, bounds)?,
-            place,
-            ledger: Cell::new((LedgerSeq(0), false)),
-            may_load: false,
-            loaded: RefCell::default(),
-            is_pending: Cell::new(false),
-            failed: RefCell::default(),
-        })
+        Ok(InterfaceReader::new(self, Lookup::new(&self.store, bounds)?, place))
     }
 
     /// As [`Self::reader`], without bounds, and reads stored interfaces that are not in memory on
@@ -185,7 +148,7 @@ impl Interfaces {
     /// # Errors
     /// As [`Self::reader`].
     pub fn loading_reader(&self) -> Result<InterfaceReader<'_>, StoreError> {
-        Ok(InterfaceReader { may_load: true, ..self.reader(RowBounds::none())? })
+        Ok(self.reader(RowBounds::none())?.loading())
     }
 
     /// Waits until the index has processed the ledgers up to a place in the feed, for a second at most,
@@ -238,7 +201,22 @@ impl Interfaces {
         self.wishes.lock().stopped
     }
 
-    fn wish(&self, wish: Wish) {
+    /// Returns what is known of a module's interface in memory.
+    pub(super) fn loaded(&self, hash: &Hash32) -> Option<Loaded> {
+        self.cache.get(hash)
+    }
+
+    /// Returns the store.
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Whether there is another server to ask.
+    pub(super) fn has_source(&self) -> bool {
+        self.source.is_some()
+    }
+
+    pub(super) fn wish(&self, wish: Wish) {
         let mut wishes = self.wishes.lock();
         if wishes.queue.len() < MAX_WISHES && wishes.waiting.insert(wish.clone()) {
             wishes.queue.push_back(wish);
@@ -290,7 +268,7 @@ impl Interfaces {
     }
 
     /// Reads a module's interface from what is stored. Returns whether the module is.
-    fn load(&self, hash: &Hash32) -> Result<bool, StoreError> {
+    pub(super) fn load(&self, hash: &Hash32) -> Result<bool, StoreError> {
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let stored = match rows::code_interface(&view, hash)? {
             Some(stored) => Some(stored),
@@ -387,178 +365,5 @@ impl Interfaces {
             reader.tried(&contract, at);
         }
         reader.finish().map(drop)
-    }
-}
-
-/// Questions to the other server.
-#[derive(Default)]
-struct Asking {
-    noted: Vec<Vec<u8>>,
-    /// When each key was asked for.
-    asked: HashMap<Vec<u8>, Instant>,
-    not_before: Option<Instant>,
-}
-
-impl Asking {
-    fn note(&mut self, key: Vec<u8>) {
-        let is_due = self.asked.get(&key).is_none_or(|at| at.elapsed() > ASK_AGAIN);
-        if is_due && self.noted.len() < MAX_WISHES && !self.noted.contains(&key) {
-            self.noted.push(key);
-        }
-    }
-
-    /// Takes the keys that are asked for now.
-    fn next(&mut self, now: Instant) -> Vec<Vec<u8>> {
-        if self.noted.is_empty() || self.not_before.is_some_and(|at| now < at) {
-            return Vec::new();
-        }
-        self.not_before = Some(now + ASK_INTERVAL);
-        let count = self.noted.len().min(MAX_ASKED_AT_ONCE);
-        let keys: Vec<_> = self.noted.drain(..count).collect();
-        if self.asked.len() + keys.len() > MAX_REMEMBERED {
-            self.asked.clear();
-        }
-        self.asked.extend(keys.iter().map(|key| (key.clone(), now)));
-        keys
-    }
-
-    /// Notes keys again whose question was not answered.
-    fn failed(&mut self, keys: Vec<Vec<u8>>) {
-        self.not_before = Some(Instant::now() + RETRY_DELAY);
-        for key in keys {
-            self.asked.remove(&key);
-            self.note(key);
-        }
-    }
-}
-
-/// The interface of a module, if it has one, and whether that is known.
-type Taken = (Option<Arc<Interface>>, bool);
-
-/// Interfaces of contracts for one request.
-pub struct InterfaceReader<'a> {
-    interfaces: &'a Interfaces,
-    lookup: Lookup<'a>,
-    /// Place in the feed up to which the snapshot has the rows of all ledgers.
-    place: u64,
-    /// The last ledger that was asked about, and whether the snapshot has its rows.
-    ledger: Cell<(LedgerSeq, bool)>,
-    /// Whether stored interfaces are read on this thread.
-    may_load: bool,
-    /// What was taken from the cache, so that one request has one answer for each module.
-    loaded: RefCell<HashMap<Hash32, Taken>>,
-    is_pending: Cell<bool>,
-    failed: RefCell<Option<StoreError>>,
-}
-
-impl InterfaceReader<'_> {
-    /// Returns the interfaces to try for the events that a contract emitted in a transaction: that
-    /// before it, then that after it. Those that are not known are left out; a failure is kept for
-    /// [`Self::finish`].
-    pub fn tried(&self, contract: &ContractId, at: TransactionPosition) -> Vec<Tried> {
-        self.tried_surely(contract, at).0
-    }
-
-    /// As [`Self::tried`]; also returns whether that is all, so that it will never change.
-    pub fn tried_surely(
-        &self,
-        contract: &ContractId,
-        at: TransactionPosition,
-    ) -> (Vec<Tried>, bool) {
-        let (mut tried, mut is_sure) = (Vec::new(), true);
-        if !self.is_indexed(at.ledger) {
-            self.is_pending.set(true);
-            return (tried, false);
-        }
-        let mut last = None;
-        for side in [Side::Before, Side::After] {
-            let ran = match self.lookup.ran(contract, at, side) {
-                Ok(ran) => ran,
-                Err(error) => {
-                    self.failed.borrow_mut().get_or_insert(error);
-                    is_sure = false;
-                    break;
-                }
-            };
-            if last.as_ref() == Some(&ran) {
-                continue;
-            }
-            match &ran {
-                Ran::Asset => tried.push(Tried::Asset),
-                Ran::Code(hash) => {
-                    let (interface, is_known) = self.interface(hash);
-                    is_sure &= is_known;
-                    tried.extend(interface.map(|it| Tried::Code(*hash, it)));
-                }
-                Ran::Nothing => {}
-                Ran::Unknown(key) => {
-                    is_sure = false;
-                    self.want(Wish::Entry(key.clone()));
-                }
-            }
-            last = Some(ran);
-        }
-        (tried, is_sure)
-    }
-
-    /// Returns whether what was found is all that will be found as long as the store does not change.
-    ///
-    /// # Errors
-    /// The first failure.
-    pub fn finish(&self) -> Result<bool, StoreError> {
-        match self.failed.borrow_mut().take() {
-            Some(error) => Err(error),
-            None => Ok(!self.is_pending.get() && !self.lookup.view().is_cut()),
-        }
-    }
-
-    /// Returns the interface of a module, if it has one, and whether that is known.
-    fn interface(&self, hash: &Hash32) -> Taken {
-        if let Some(loaded) = self.loaded.borrow().get(hash) {
-            return loaded.clone();
-        }
-        let found = match self.interfaces.cache.get(hash) {
-            Some(Loaded::Interface(interface, _)) => (Some(interface), true),
-            Some(Loaded::None(_)) => (None, true),
-            None if self.may_load && self.load(hash) => match self.interfaces.cache.get(hash) {
-                Some(Loaded::Interface(interface, _)) => (Some(interface), true),
-                _ => (None, true),
-            },
-            None => {
-                self.is_pending.set(true);
-                self.interfaces.wish(Wish::Code(*hash));
-                (None, false)
-            }
-        };
-        self.loaded.borrow_mut().insert(*hash, found.clone());
-        found
-    }
-
-    /// Reads a stored interface now; a failure is kept for [`Self::finish`].
-    fn load(&self, hash: &Hash32) -> bool {
-        self.interfaces.load(hash).unwrap_or_else(|error| {
-            self.failed.borrow_mut().get_or_insert(error);
-            false
-        })
-    }
-
-    /// Whether the snapshot has what the transactions of a ledger say.
-    fn is_indexed(&self, ledger: LedgerSeq) -> bool {
-        let (last, is_indexed) = self.ledger.get();
-        if last == ledger {
-            return is_indexed;
-        }
-        let place = self.interfaces.store.place_of(ledger);
-        let is_indexed = place.is_some_and(|place| place <= self.place);
-        self.ledger.set((ledger, is_indexed));
-        is_indexed
-    }
-
-    /// Wishes for an entry of another server, if there is one.
-    fn want(&self, wish: Wish) {
-        if self.interfaces.source.is_some() {
-            self.is_pending.set(true);
-            self.interfaces.wish(wish);
-        }
     }
 }

@@ -7,11 +7,13 @@
 //! not at all. [`Interfaces`] reads the interfaces that are asked for, on a thread of its own, and
 //! keeps them in memory.
 
+mod asking;
 mod consumer;
 mod declared;
 mod facts;
 mod interfaces;
 pub mod lookup;
+mod reader;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -19,5 +21,6 @@ mod value;
 
 pub use consumer::{CONSUMER, ExecutableIndex};
 pub use declared::DeclaredEvent;
-pub use interfaces::{EntrySource, InterfaceReader, Interfaces, Tried};
+pub use interfaces::{EntrySource, Interfaces};
+pub use reader::{InterfaceReader, Tried};
 pub use value::{Before, Executable};

@@ -2,7 +2,6 @@
 //! on new ledgers. Backfills take turns as programs do on new ledgers, so that one that loops does
 //! not hold up the others.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::backfill::{Backfill, State, put_backfill};
+use super::backfill_table::{Table, Work};
 use super::backfill_turn::{BackfillTurn, SkippedLedgers};
 use super::effects::Effects;
 use super::failures::Trouble;
@@ -41,54 +41,6 @@ pub(super) struct Backfills {
     incomplete: IncompleteResults,
     trouble: Arc<Trouble>,
     stopped: AtomicBool,
-}
-
-/// The most recent backfill of each program.
-#[derive(Default)]
-struct Table {
-    tracked: BTreeMap<ProgramId, TrackedBackfill>,
-    /// Programs for which a write failed whose outcome is unknown: their backfills are read from
-    /// the store again before they are used.
-    in_doubt: BTreeSet<ProgramId>,
-    /// Number of backfills inserted so far.
-    count: u64,
-}
-
-/// A backfill, with its progress in memory.
-struct TrackedBackfill {
-    /// Distinguishes this backfill from others of the same program.
-    number: u64,
-    backfill: Backfill,
-    /// Time of the last write.
-    written: Instant,
-}
-
-/// A copy of a backfill that a worker thread is executing.
-struct Work {
-    number: u64,
-    backfill: Backfill,
-}
-
-impl Table {
-    /// Inserts a backfill that is on disk.
-    fn insert(&mut self, backfill: Backfill) {
-        self.count += 1;
-        let known = TrackedBackfill { number: self.count, backfill, written: Instant::now() };
-        self.tracked.insert(known.backfill.program, known);
-    }
-
-    fn running(&self, program: ProgramId) -> Option<Work> {
-        let known =
-            self.tracked.get(&program).filter(|known| known.backfill.state == State::Running)?;
-        Some(Work { number: known.number, backfill: known.backfill.clone() })
-    }
-
-    /// Returns the entry of the backfill being executed, unless it was cancelled or replaced.
-    fn current(&mut self, work: &Work) -> Option<&mut TrackedBackfill> {
-        let known = self.tracked.get_mut(&work.backfill.program)?;
-        let is_same = known.number == work.number && known.backfill.state == State::Running;
-        is_same.then_some(known)
-    }
 }
 
 impl Backfills {

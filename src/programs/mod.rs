@@ -9,6 +9,7 @@
 //! up ([`replacing`]). None of them delays ingestion.
 
 pub mod backfill;
+mod backfill_table;
 mod backfill_turn;
 mod backfills;
 mod concurrent_runs;

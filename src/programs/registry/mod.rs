@@ -1,6 +1,8 @@
 //! Registry of programs: deploys, changes and deletes them. A change is on disk before it becomes
 //! visible.
 
+mod deleting;
+mod modules;
 mod readable;
 mod replacing;
 mod state;
@@ -10,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 
 pub(super) use readable::ReadableProgram;
 pub(super) use replacing::TakeOver;
@@ -23,7 +25,7 @@ use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
 use super::{ProgramError, Settings, names, storage};
 use crate::domain::{ContractId, Hash32, Owner, ProgramId};
-use crate::store::{KindChanges, Needs, Store, StoreError};
+use crate::store::{Needs, Store};
 use crate::tables::schema::ProgramSchema;
 
 /// Row of the progress family that belongs to no program and holds the last program id that was
@@ -276,57 +278,6 @@ impl Registry {
         }
     }
 
-    /// Loads a program's module, unless it is loaded. If the module can no longer be run, stops the
-    /// program, so that others are not delayed, and returns the reason.
-    pub(super) fn load_module(&self, entry: &Entry) -> Result<Option<String>, ProgramError> {
-        if entry.module.get().is_some() || entry.snapshot().manifest.events.is_some() {
-            return Ok(None);
-        }
-        let sha256 = entry.snapshot().manifest.module;
-        let because = match self.store.shared_row(&storage::module(&sha256))? {
-            None => "its module is not in the store: deploy the program again".to_owned(),
-            Some(code) => match self.engine.load_and_cache(&code, || self.block_deletion(entry)) {
-                Ok(module) => {
-                    // Two threads may load concurrently; the modules are identical.
-                    let _ = entry.module.set(module);
-                    return Ok(None);
-                }
-                Err(error) if error.is_about_the_module() => {
-                    // The current checks may give a clearer reason.
-                    let refused = self.engine.check(&code, &self.settings.check_rules());
-                    let why =
-                        refused.map_or_else(|refused| refused.to_string(), |_| error.to_string());
-                    format!("its module can no longer be run: {why}")
-                }
-                Err(error) => return Err(error.into()),
-            },
-        };
-        self.stop(entry, &because)?;
-        Ok(Some(because))
-    }
-
-    /// Returns a guard that prevents programs from being deleted; `None` when this program is
-    /// already deleted.
-    fn block_deletion(&self, entry: &Entry) -> Option<MutexGuard<'_, ()>> {
-        let deploying = self.deploying.lock();
-        let is_deleted = entry.lock().deleted;
-        (!is_deleted).then_some(deploying)
-    }
-
-    /// Stops a program until its owner resumes it.
-    fn stop(&self, entry: &Entry, because: &str) -> Result<(), ProgramError> {
-        let mut cell = entry.lock();
-        if cell.deleted || !cell.manifest.running {
-            return Ok(());
-        }
-        tracing::warn!(program = %entry.id, because, "a program is no longer run");
-        self.change_manifest(&mut cell, |manifest| {
-            manifest.running = false;
-            manifest.stopped_because = Some(because.to_owned());
-        })?;
-        Ok(())
-    }
-
     /// Registers further contracts, or none when one is already registered.
     pub(super) fn append(
         &self,
@@ -363,68 +314,6 @@ impl Registry {
                 progress.errors_in_a_row = 0;
             }
         })
-    }
-
-    /// Deletes a program with all its rows and records, and before it the one that is to replace
-    /// it. Returns the ids of the deleted programs.
-    pub(super) fn delete(
-        &self,
-        owner: &Owner,
-        id: ProgramId,
-    ) -> Result<Vec<ProgramId>, ProgramError> {
-        // Prevents a concurrent deploy of the same module.
-        let _one_at_a_time = self.deploying.lock();
-        let entry = self.owned(id, owner)?;
-        let mut deleted = Vec::new();
-        if let Some(replacement) = self.replacement_of(id) {
-            self.delete_one(&replacement, |_| Ok(()))?;
-            deleted.push(replacement.id);
-        }
-        self.delete_one(&entry, |_| Ok(()))?;
-        deleted.push(id);
-        Ok(deleted)
-    }
-
-    /// Deletes a program, and writes what `more` adds with the deletion. Must be called under the
-    /// lock of deploys.
-    fn delete_one(
-        &self,
-        entry: &Entry,
-        more: impl FnOnce(&mut KindChanges<'_>) -> Result<(), StoreError>,
-    ) -> Result<(), ProgramError> {
-        let id = entry.id;
-        let mut cell = entry.lock();
-        cell.reload_if_in_doubt(&self.store)?;
-        if cell.deleted {
-            // An earlier delete was reported as failed, but reached the store.
-            self.remove(id);
-            return Err(ProgramError::Unknown(id));
-        }
-        let module = cell.manifest.module;
-        let unshared = self.is_unshared(&module, id);
-        cell.write(&self.store, |changes| {
-            delete_with_module(changes, id, unshared.then_some(&module))?;
-            more(changes)
-        })?;
-        cell.deleted = true;
-        if unshared {
-            self.remove_compiled(id, module);
-        }
-        self.remove(id);
-        Ok(())
-    }
-
-    /// Returns whether no other program has the module of this one.
-    fn is_unshared(&self, module: &[u8; 32], id: ProgramId) -> bool {
-        let others = self.all();
-        let mut others = others.iter().filter(|other| other.id != id);
-        !others.any(|other| other.snapshot().manifest.module == *module)
-    }
-
-    fn remove_compiled(&self, id: ProgramId, module: [u8; 32]) {
-        if let Err(error) = self.engine.remove_cached(Hash32(module)) {
-            tracing::warn!(program = %id, "its compiled module could not be deleted: {error}");
-        }
     }
 
     /// Writes a changed manifest, then applies it in memory.
@@ -488,14 +377,4 @@ impl Registry {
         };
         last.checked_add(1).map(ProgramId).ok_or(DAMAGED)
     }
-}
-
-/// Deletes a program with its rows and records, and its module, if given.
-fn delete_with_module(
-    changes: &mut KindChanges<'_>,
-    id: ProgramId,
-    module: Option<&[u8; 32]>,
-) -> Result<(), StoreError> {
-    storage::delete_program(changes, id)?;
-    module.map_or(Ok(()), |module| changes.delete(&storage::module(module)))
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::{Cell, Deploy, Entry, Plan, Registry, delete_with_module};
+use super::deleting::delete_with_module;
+use super::{Cell, Deploy, Entry, Plan, Registry};
 use crate::domain::{Owner, ProgramId};
 use crate::programs::manifest::{Manifest, Replaced};
 use crate::programs::storage::put_json;

@@ -1,0 +1,180 @@
+//! Interfaces of contracts at their transactions, for one request.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::interfaces::{Interfaces, Loaded, Wish};
+use super::lookup::{Lookup, Ran, Side};
+use crate::domain::{ContractId, Hash32, LedgerSeq};
+use crate::interfaces::{Interface, asset_contract};
+use crate::store::{StoreError, TransactionPosition};
+
+/// An interface that may declare an event.
+#[derive(Debug, Clone)]
+pub enum Tried {
+    /// That of the contract of an asset.
+    Asset,
+    /// That of the module with this hash.
+    Code(Hash32, Arc<Interface>),
+}
+
+impl Tried {
+    /// Returns the interface.
+    pub fn interface(&self) -> &Interface {
+        match self {
+            Self::Asset => asset_contract(),
+            Self::Code(_, interface) => interface,
+        }
+    }
+}
+
+/// The interface of a module, if it has one, and whether that is known.
+type Taken = (Option<Arc<Interface>>, bool);
+
+/// Interfaces of contracts for one request.
+pub struct InterfaceReader<'a> {
+    interfaces: &'a Interfaces,
+    lookup: Lookup<'a>,
+    /// Place in the feed up to which the snapshot has the rows of all ledgers.
+    place: u64,
+    /// The last ledger that was asked about, and whether the snapshot has its rows.
+    ledger: Cell<(LedgerSeq, bool)>,
+    /// Whether stored interfaces are read on this thread.
+    may_load: bool,
+    /// What was taken from the cache, so that one request has one answer for each module.
+    loaded: RefCell<HashMap<Hash32, Taken>>,
+    is_pending: Cell<bool>,
+    failed: RefCell<Option<StoreError>>,
+}
+
+impl<'a> InterfaceReader<'a> {
+    /// Creates a reader. Its `lookup` has the rows of all ledgers up to a `place` in the feed.
+    pub(super) fn new(interfaces: &'a Interfaces, lookup: Lookup<'a>, place: u64) -> Self {
+        Self {
+            interfaces,
+            lookup,
+            place,
+            ledger: Cell::new((LedgerSeq(0), false)),
+            may_load: false,
+            loaded: RefCell::default(),
+            is_pending: Cell::new(false),
+            failed: RefCell::default(),
+        }
+    }
+
+    /// Reads stored interfaces that are not in memory on this thread.
+    pub(super) fn loading(self) -> Self {
+        Self { may_load: true, ..self }
+    }
+
+    /// Returns the interfaces to try for the events that a contract emitted in a transaction: that
+    /// before it, then that after it. Those that are not known are left out; a failure is kept for
+    /// [`Self::finish`].
+    pub fn tried(&self, contract: &ContractId, at: TransactionPosition) -> Vec<Tried> {
+        self.tried_surely(contract, at).0
+    }
+
+    /// As [`Self::tried`]; also returns whether that is all, so that it will never change.
+    pub fn tried_surely(
+        &self,
+        contract: &ContractId,
+        at: TransactionPosition,
+    ) -> (Vec<Tried>, bool) {
+        let (mut tried, mut is_sure) = (Vec::new(), true);
+        if !self.is_indexed(at.ledger) {
+            self.is_pending.set(true);
+            return (tried, false);
+        }
+        let mut last = None;
+        for side in [Side::Before, Side::After] {
+            let ran = match self.lookup.ran(contract, at, side) {
+                Ok(ran) => ran,
+                Err(error) => {
+                    self.failed.borrow_mut().get_or_insert(error);
+                    is_sure = false;
+                    break;
+                }
+            };
+            if last.as_ref() == Some(&ran) {
+                continue;
+            }
+            match &ran {
+                Ran::Asset => tried.push(Tried::Asset),
+                Ran::Code(hash) => {
+                    let (interface, is_known) = self.interface(hash);
+                    is_sure &= is_known;
+                    tried.extend(interface.map(|it| Tried::Code(*hash, it)));
+                }
+                Ran::Nothing => {}
+                Ran::Unknown(key) => {
+                    is_sure = false;
+                    self.want(Wish::Entry(key.clone()));
+                }
+            }
+            last = Some(ran);
+        }
+        (tried, is_sure)
+    }
+
+    /// Returns whether what was found is all that will be found as long as the store does not change.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn finish(&self) -> Result<bool, StoreError> {
+        match self.failed.borrow_mut().take() {
+            Some(error) => Err(error),
+            None => Ok(!self.is_pending.get() && !self.lookup.view().is_cut()),
+        }
+    }
+
+    /// Returns the interface of a module, if it has one, and whether that is known.
+    fn interface(&self, hash: &Hash32) -> Taken {
+        if let Some(loaded) = self.loaded.borrow().get(hash) {
+            return loaded.clone();
+        }
+        let found = match self.interfaces.loaded(hash) {
+            Some(Loaded::Interface(interface, _)) => (Some(interface), true),
+            Some(Loaded::None(_)) => (None, true),
+            None if self.may_load && self.load(hash) => match self.interfaces.loaded(hash) {
+                Some(Loaded::Interface(interface, _)) => (Some(interface), true),
+                _ => (None, true),
+            },
+            None => {
+                self.is_pending.set(true);
+                self.interfaces.wish(Wish::Code(*hash));
+                (None, false)
+            }
+        };
+        self.loaded.borrow_mut().insert(*hash, found.clone());
+        found
+    }
+
+    /// Reads a stored interface now; a failure is kept for [`Self::finish`].
+    fn load(&self, hash: &Hash32) -> bool {
+        self.interfaces.load(hash).unwrap_or_else(|error| {
+            self.failed.borrow_mut().get_or_insert(error);
+            false
+        })
+    }
+
+    /// Whether the snapshot has what the transactions of a ledger say.
+    fn is_indexed(&self, ledger: LedgerSeq) -> bool {
+        let (last, is_indexed) = self.ledger.get();
+        if last == ledger {
+            return is_indexed;
+        }
+        let place = self.interfaces.store().place_of(ledger);
+        let is_indexed = place.is_some_and(|place| place <= self.place);
+        self.ledger.set((ledger, is_indexed));
+        is_indexed
+    }
+
+    /// Wishes for an entry of another server, if there is one.
+    fn want(&self, wish: Wish) {
+        if self.interfaces.has_source() {
+            self.is_pending.set(true);
+            self.interfaces.wish(wish);
+        }
+    }
+}
