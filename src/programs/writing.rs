@@ -180,6 +180,8 @@ impl Runner {
         let Some(project) = &mut manifest.events else { return Ok(false) };
         let mut changed = project.shapes.join(&effects.summary.shapes);
         let mut must_derive = !new.merged.is_empty();
+        project.merges += u64::from(must_derive);
+        changed |= must_derive;
         let layout = project.layout(limits);
         if changed {
             let schema = layout.schema().clone().derived(project.derivation);

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use super::raw::RawEvent;
 use super::reading::{Declaring, Summary};
 use super::{EventCounts, EventInterfaces};
-use crate::domain::{ContractId, LedgerSeq};
+use crate::domain::{ContractId, LedgerSeq, ProgramId};
 use crate::programs::backfill::State;
 use crate::programs::backfills::stored_backfill;
-use crate::programs::manifest::Manifest;
-use crate::programs::registry::{Entry, Registry};
+use crate::programs::manifest::{Manifest, Progress};
+use crate::programs::registry::{Cell, Entry, Registry};
 use crate::programs::rows::RunRows;
 use crate::programs::runner::Runner;
 use crate::programs::storage::put_json;
 use crate::programs::{ProgramError, storage};
 use crate::store::{StoreError, TransactionPosition};
+use crate::tables::event_tables::Layout;
 
 /// Number of runs whose rows are written at once.
 const RUNS_PER_WRITE: usize = 512;
@@ -82,30 +83,40 @@ impl Runner {
     /// Derives the rows of a project anew. May take long for many events; the project's tables stay
     /// as they were meanwhile.
     fn derive_again(&self, entry: &Entry) -> Result<(), ProgramError> {
-        let manifest = entry.snapshot().manifest;
-        let declaring = Declaring::new(&self.events, &manifest, *self.store.network().id())?;
+        let begun = entry.snapshot().manifest;
+        let limits = self.settings.schema_limits();
         let mut summary = Summary::default();
         let mut done = 0;
-        // Most of the log without the lock; the rest, which others write meanwhile, with it.
-        while self.derive_some(entry, &declaring, &mut summary, &mut done)? {}
+        let declaring = self.declaring(&begun)?;
+        // Others write between two parts, but not to the entries of one.
+        while self.derive_some(&entry.lock(), &declaring, &mut summary, &mut done)? {}
+        declaring.names.finish()?;
+        let most = summary.shapes.tables(limits);
+        let mut counts = self.count(entry.id, &most, 0, done)?;
+        // What was written meanwhile, in ledgers that the names did not have.
+        let declaring = self.declaring(&begun)?;
         let mut cell = entry.lock();
         cell.reload_if_in_doubt(&self.store)?;
         if cell.deleted {
             return Ok(());
         }
-        while self.derive_some(entry, &declaring, &mut summary, &mut done)? {}
+        let counted = done;
+        while self.derive_some(&cell, &declaring, &mut summary, &mut done)? {}
         declaring.names.finish()?;
         let mut manifest = Manifest::clone(&cell.manifest);
-        let limits = self.settings.schema_limits();
-        let Some(project) = &mut manifest.events else { return Ok(()) };
+        let (Some(project), Some(before)) = (&mut manifest.events, &begun.events) else {
+            return Ok(());
+        };
         project.shapes = summary.shapes;
         project.unsure = summary.unsure;
-        project.must_derive = false;
         project.derivation += 1;
+        let layout = project.layout(limits);
+        // Events that were added to earlier transactions meanwhile are not in the summary.
+        project.must_derive =
+            project.merges != before.merges || !most.schema().grows_into(layout.schema());
         manifest.schema = project.schema(limits);
-        let counts = self.count(entry, &manifest)?;
-        let mut progress = cell.progress;
-        progress.events = counts;
+        counts.add(&self.count(entry.id, &layout, counted, done)?);
+        let progress = Progress { events: counts, ..cell.progress };
         cell.write(&self.store, |changes| {
             put_json(changes, &storage::manifest(entry.id), &manifest)?;
             put_json(changes, &storage::progress(entry.id), &progress)
@@ -115,15 +126,23 @@ impl Runner {
         Ok(())
     }
 
+    fn declaring(&self, manifest: &Manifest) -> Result<Declaring<'_>, ProgramError> {
+        Declaring::new(&self.events, manifest, *self.store.network().id())
+    }
+
     /// Derives the next entries of the row log. Returns whether there may be more.
     fn derive_some(
         &self,
-        entry: &Entry,
+        cell: &Cell,
         declaring: &Declaring<'_>,
         summary: &mut Summary,
         done: &mut u64,
     ) -> Result<bool, ProgramError> {
-        let runs = self.runs_after(entry, *done)?;
+        if cell.deleted {
+            return Ok(false);
+        }
+        let program = cell.manifest.id;
+        let runs = self.runs_after(program, *done)?;
         let Some((last, ..)) = runs.last() else { return Ok(false) };
         *done = *last;
         let mut changed = Vec::new();
@@ -144,37 +163,47 @@ impl Runner {
         if !changed.is_empty() {
             storage::change(&self.store, |changes| {
                 changed.iter().try_for_each(|(position, rows)| {
-                    let encoded = rows.encode().map_err(|_| damaged(entry))?;
-                    changes.put(&storage::rows_of_run(entry.id, *position), encoded)
+                    let encoded = rows.encode().map_err(|_| damaged(program))?;
+                    changes.put(&storage::rows_of_run(program, *position), encoded)
                 })
             })?;
         }
         Ok(true)
     }
 
-    /// Counts the events of a project, and those without a table.
-    fn count(&self, entry: &Entry, manifest: &Manifest) -> Result<EventCounts, ProgramError> {
-        let Some(project) = &manifest.events else { return Ok(EventCounts::default()) };
-        let layout = project.layout(self.settings.schema_limits());
-        let (mut counts, mut done) = (EventCounts::default(), 0);
-        loop {
-            let runs = self.runs_after(entry, done)?;
-            let Some((last, ..)) = runs.last() else { return Ok(counts) };
-            done = *last;
-            for (_, position, rows) in runs {
-                counts.add(&self.count_events(&layout, position, &rows)?);
+    /// Counts the events of a project in entries of the row log after `after` and up to `last`, and
+    /// those of them that are in none of these tables.
+    fn count(
+        &self,
+        program: ProgramId,
+        layout: &Layout,
+        after: u64,
+        last: u64,
+    ) -> Result<EventCounts, ProgramError> {
+        let (mut counts, mut done) = (EventCounts::default(), after);
+        while done < last {
+            let runs = self.runs_after(program, done)?;
+            let before = done;
+            for (number, position, rows) in runs.into_iter().filter(|(number, ..)| *number <= last)
+            {
+                counts.add(&self.count_events(layout, position, &rows)?);
+                done = number;
+            }
+            if done == before {
+                break;
             }
         }
+        Ok(counts)
     }
 
     fn runs_after(
         &self,
-        entry: &Entry,
+        program: ProgramId,
         after: u64,
     ) -> Result<Vec<(u64, TransactionPosition, RunRows)>, ProgramError> {
         let mut runs = Vec::new();
-        storage::row_log_after(&self.store, entry.id, after, |number, position, value| {
-            let rows = RunRows::decode(value).map_err(|_| damaged(entry))?;
+        storage::row_log_after(&self.store, program, after, |number, position, value| {
+            let rows = RunRows::decode(value).map_err(|_| damaged(program))?;
             runs.push((number, position, rows));
             Ok(storage::more_if(runs.len() < RUNS_PER_WRITE))
         })?;
@@ -182,6 +211,6 @@ impl Runner {
     }
 }
 
-fn damaged(entry: &Entry) -> StoreError {
-    StoreError::Corrupt { family: "rows", key: format!("program {}", entry.id) }
+fn damaged(program: ProgramId) -> StoreError {
+    StoreError::Corrupt { family: "rows", key: format!("program {program}") }
 }

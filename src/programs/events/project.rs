@@ -24,6 +24,9 @@ pub struct EventProject {
     /// Whether they have to be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub must_derive: bool,
+    /// Number of writes that added events to transactions that were stored before.
+    #[serde(default)]
+    pub merges: u64,
     /// Events of contracts whose code at the time is not known: for each contract, as strkey, the
     /// first and the last transaction with such events.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
