@@ -94,7 +94,7 @@ fn the_demo_prints_working_commands_and_resumes() {
     let (mut latest, mut rows) = (0, 0);
     for round in 0..2 {
         let (demo, commands) = Service::demo(directory.path(), &[]);
-        let (classic, accounts) = commands.split_at(4);
+        let (classic, accounts) = commands.split_at(5);
         for command in accounts {
             // The accounts are created in the first ledgers, one after the other.
             wait_until("there is something to look up", || {
@@ -117,7 +117,7 @@ fn the_demo_prints_working_commands_and_resumes() {
         latest = wait_until("the next ledger comes", || {
             pasted(&commands[0])["service_latest_ledger"].as_u64().filter(|next| *next > now)
         });
-        let trades = || pasted(&commands[3])[0]["trades"].as_u64().unwrap();
+        let trades = || pasted(&commands[4])[0]["trades"].as_u64().unwrap();
         let before = trades();
         assert!(before >= rows, "round {round}: {before} after {rows}");
         rows = wait_until("the rows grow", || Some(trades()).filter(|rows| *rows > before));
@@ -125,7 +125,9 @@ fn the_demo_prints_working_commands_and_resumes() {
             let (before, _) = commands[1].rsplit_once(" '").unwrap();
             pasted(&format!("{before} 'http://{}/rest/retroshade/{path}'", demo.address))
         };
-        assert_eq!(ask("list").as_array().unwrap().len(), 1, "it is deployed once");
+        let projects: Vec<_> = ask("list").as_array().unwrap().clone();
+        let projects: Vec<_> = projects.iter().map(|it| &it["project_name"]).collect();
+        assert_eq!(projects, ["market", "demo"], "each is there once");
         let status = ask("1/status");
         assert!(status["running"] == true && status["total_errors"] == 0, "{status}");
         let runs = ask("1/executions?limit=200");

@@ -1,8 +1,6 @@
 //! Verbs for programs in a demo network: programs are named by their projects, and a person is asked
 //! before a program is deleted.
 
-use serde_json::Value;
-
 use orrery_testkit::binary::{Ran, Service, orrery_in, token};
 use orrery_testkit::signal::Signal;
 use orrery_testkit::terminal::on_terminal_typing;
@@ -41,7 +39,11 @@ fn programs_are_named_by_their_projects() {
 
     let refused = asked(&["status", "markt"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.stderr.contains("no project 'markt': yours are market"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("no project 'markt': yours are market, demo"),
+        "{}",
+        refused.stderr
+    );
     let digits = asked(&["deploy", "--project", "7", "--code-path", "x", "--contracts", "C"]);
     assert_ne!(digits.code, 0);
 
@@ -52,10 +54,12 @@ fn programs_are_named_by_their_projects() {
     for no in ["n\n", "\n", "delete\n"] {
         let Some((shown, code)) = delete(no, &[]) else { return };
         assert!(code == 1 && shown.contains("Delete the program market"), "{shown}");
-        assert_eq!(projects(), Some(1));
+        assert_eq!(projects(), Some(2));
     }
     let (shown, code) = delete("y\n", &["--json"]).unwrap();
     assert!(code == 0 && shown.contains("\"deleted\":1"), "{shown}");
-    assert_eq!(answer(&["list"]), Value::Array(Vec::new()));
+    let left = answer(&["list"]);
+    assert_eq!(left.as_array().map(Vec::len), Some(1), "{left}");
+    assert_eq!(left[0]["project_name"], "demo");
     assert_eq!(demo.end_with(Signal::INT), Some(0));
 }

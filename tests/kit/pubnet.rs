@@ -58,7 +58,7 @@ pub fn store(ledgers: &[Vec<u8>]) -> TempStore {
 
 /// A store with ledgers of a network.
 pub fn store_of(network: &Network, ledgers: &[Vec<u8>]) -> TempStore {
-    let store = TempStore::new(network);
+    let store = TempStore::with_names(network);
     for raw in ledgers {
         let view = decode(raw, network.id()).unwrap();
         let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();

@@ -16,7 +16,7 @@ use orrery::webhooks::target::{Policy, Sender, Timeouts as AttemptTimeouts, syst
 use orrery_ledger::domain::Network;
 use orrery_runtime::budget::Usage;
 use orrery_runtime::observe::health::Health;
-use orrery_store::{Extensions, Store};
+use orrery_store::{Extensions, LedgerConsumer, Store};
 use orrery_tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -32,22 +32,31 @@ pub struct TempStore {
 }
 
 impl TempStore {
+    /// A store without consumers that nobody drives.
     pub fn new(network: &Network) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        Self { store: open(directory.path(), Some(network)), directory }
+        Self { store: open(directory.path(), Some(network), false), directory }
+    }
+
+    /// A store with the index of what contracts run, which a server that is started on it drives once.
+    pub fn with_names(network: &Network) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self { store: open(directory.path(), Some(network), true), directory }
     }
 
     /// Reopens the directory, which moves the content of the memtables and the WAL into tables.
     pub fn reopened(self) -> Self {
         let Self { store, directory } = self;
+        let has_names = store.consumer(executables::CONSUMER).is_some();
         drop(store);
-        Self { store: open(directory.path(), None), directory }
+        Self { store: open(directory.path(), None, has_names), directory }
     }
 }
 
-fn open(directory: &Path, network: Option<&Network>) -> Arc<Store> {
-    let extensions = Extensions::for_consumers(&[Arc::new(ExecutableIndex)]);
-    let extensions = extensions.with_kind(storage::KIND);
+fn open(directory: &Path, network: Option<&Network>, has_names: bool) -> Arc<Store> {
+    let consumers: &[Arc<dyn LedgerConsumer>] =
+        if has_names { &[Arc::new(ExecutableIndex)] } else { &[] };
+    let extensions = Extensions::for_consumers(consumers).with_kind(storage::KIND);
     Arc::new(Store::open_with(directory, network, extensions).unwrap())
 }
 

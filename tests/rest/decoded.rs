@@ -151,7 +151,7 @@ fn every_list_of_events_can_be_decoded() {
             assert!(refused.contains("'decoded'"), "{path}{wrong}: {refused}");
         }
     }
-    let empty = TempStore::new(&network);
+    let empty = TempStore::with_names(&network);
     let answer = Server::start(&empty).get("/rest/events/by-ledger?decoded=true");
     assert_eq!((answer.status, &answer.body[..]), (200, &b"[]"[..]));
 }
