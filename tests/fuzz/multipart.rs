@@ -105,6 +105,76 @@ fn is_the_same_again(deploy: &Deploy) {
         has(&deploy.code) || has(deploy.project_name.as_bytes())
     };
     let boundary = (0..).map(|number| format!("b{number}")).find(|it| !holds(it)).unwrap();
+    let flags = [("public", deploy.public), ("replace", Some(deploy.replace))];
+    let flags = flags.map(|(name, flag)| flag.map(|flag| (name, flag.to_string())));
+    let contracts_text = contracts.join(",");
+    let mut parts = vec![
+        ("code", deploy.code.as_slice()),
+        ("project_name", deploy.project_name.as_bytes()),
+        ("contracts", contracts_text.as_bytes()),
+    ];
+    parts.extend(flags.iter().flatten().map(|(name, flag)| (*name, flag.as_bytes())));
+    let form = form(&boundary, &parts);
+    let json = json!({
+        "code": STANDARD.encode(code), "project_name": "swaps", "contracts": [CONTRACT],
+        "public": true, "transactions": [hash, hash],
+    });
+    vec![
+        form("x", &usual),
+        form("----WebKitFormBoundary7MA4YWxk", &[&usual[..], &more[..2]].concat()),
+        form("x", &[&usual[..], &more[2..3]].concat()),
+        form("x", &[&usual[..], &more[3..]].concat()),
+        form("x", &[("unknown", &[0xff; 300][..]), ("code", b"\r\n--x-\r\n--y")]),
+        [b"application/json\n", json.to_string().as_bytes()].concat(),
+        [b"\n", json!({"code": [0, 97, 255], "contracts": CONTRACT}).to_string().as_bytes()]
+            .concat(),
+    ]
+}
+
+pub fn check(bytes: &[u8]) {
+    let _within = RUNTIME.enter();
+    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+    let media_type = std::str::from_utf8(&bytes[..end]).ok();
+    let body = Bytes::copy_from_slice(bytes.get(end + 1..).unwrap_or_default());
+    match read_deploy(media_type, &body) {
+        Ok(deploy) => {
+            let is_json = body.trim_ascii_start().starts_with(b"{");
+            let code = &deploy.code;
+            let is_part = code.is_empty() || body.windows(code.len()).any(|part| part == code);
+            assert!(is_json || is_part, "the module is a part of the form");
+            is_the_same_again(&deploy);
+        }
+        Err(error) => is_one_sentence(&error),
+    }
+    match read_trial(media_type, &body) {
+        Ok(Trial { deploy, on }) => {
+            match on {
+                TrialSelection::Transactions(hashes) => {
+                    assert!((1..=MAX_TRIED).contains(&hashes.len()))
+                }
+                TrialSelection::Last(last) => assert!((1..=MAX_TRIED).contains(&last)),
+            }
+            is_the_same_again(&deploy);
+        }
+        Err(error) => is_one_sentence(&error),
+    }
+}
+
+fn is_one_sentence(error: &ApiError) {
+    assert!(matches!(error, ApiError::Body(_) | ApiError::BodyTooLarge(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(text.chars().count() < LONGEST_SENTENCE, "{} bytes: {text}", text.len());
+    assert!(!text.contains(['\n', '\r', '\0']), "{text:?}");
+}
+
+fn is_the_same_again(deploy: &Deploy) {
+    assert!(deploy.contracts.len() <= MAX_CONTRACTS);
+    let contracts: Vec<_> = deploy.contracts.iter().map(ToString::to_string).collect();
+    let holds = |text: &str| {
+        let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        has(&deploy.code) || has(deploy.project_name.as_bytes())
+    };
+    let boundary = (0..).map(|number| format!("b{number}")).find(|it| !holds(it)).unwrap();
     let public = deploy.public.unwrap_or(false).to_string();
     let form = form(
         &boundary,
@@ -117,7 +187,7 @@ fn is_the_same_again(deploy: &Deploy) {
     );
     let json = json!({
         "code": STANDARD.encode(&deploy.code), "project_name": deploy.project_name,
-        "contracts": contracts, "public": deploy.public,
+        "contracts": contracts, "public": deploy.public, "replace": deploy.replace,
     });
     let json = [b"\n", json.to_string().as_bytes()].concat();
     for sent in [form, json] {
@@ -128,6 +198,6 @@ fn is_the_same_again(deploy: &Deploy) {
         assert_eq!(again.code, deploy.code);
         assert_eq!(again.project_name, deploy.project_name);
         assert_eq!(again.contracts, deploy.contracts);
-        assert_eq!(again.public, deploy.public);
+        assert_eq!((again.public, again.replace), (deploy.public, deploy.replace));
     }
 }
