@@ -29,6 +29,7 @@ mod restore;
 mod serve;
 mod sql_worker;
 mod status;
+mod tables;
 mod token;
 mod trial;
 mod types;

@@ -12,7 +12,7 @@ use super::confirm::confirm_deletion;
 use super::program_name::ProgramName;
 use super::remote::{Body, Remote, draws_tables, with_query};
 use super::watch::Watch;
-use super::{Failure, fit, output, progress, read_file, replacement, trial};
+use super::{Failure, fit, output, progress, read_file, replacement, tables, trial};
 
 /// Interval between requests for the progress of a backfill.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -38,7 +38,7 @@ pub enum ProgramVerb {
     Try(Try),
     /// List your indexing programs
     List(Json),
-    /// List the tables that you may read
+    /// List the tables that you may read, by their names in SQL, with their columns and rows
     Tables(Json),
     /// Subscribe to the tables of another owner's public project
     #[command(after_help = "Example:
@@ -71,7 +71,7 @@ pub enum ProgramVerb {
 pub struct Json {
     /// Print JSON, also on a terminal
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// One program.
@@ -253,10 +253,7 @@ impl ProgramVerb {
                 let columns = ["id", "project_name", "replaces", "running", "public", "contracts"];
                 show(remote.get("retroshade/list")?, &output, &columns)
             }
-            Self::Tables(output) => {
-                let columns = ["table_name", "project_name_plain", "own", "problem"];
-                show(remote.get("retroshade/tables")?, &output, &columns)
-            }
+            Self::Tables(output) => tables::run(remote, &output),
             Self::Subscribe(verb) => verb.post(remote, "retroshade/subscribe"),
             Self::Unsubscribe(verb) => verb.post(remote, "retroshade/unsubscribe"),
             Self::Query(verb) => verb.run(remote),

@@ -159,7 +159,7 @@ fn literal(name: &str) -> String {
 }
 
 /// Returns the part of `program_7_deposit` that the program chose, here `deposit`.
-fn target(table: &str) -> &str {
+pub fn target(table: &str) -> &str {
     let rest = table.strip_prefix("program_").unwrap_or(table);
     match rest.split_once('_') {
         Some((number, target)) if number.bytes().all(|byte| byte.is_ascii_digit()) => target,
