@@ -239,6 +239,19 @@ fn a_part_that_panics_is_down_and_works_again() {
         running.wait_until_stored();
         running.wait_until_sent(&receiver, &contract, before, &streamed);
     }
+    // Deliveries have the names that answers have.
+    let page = format!("events/by-contract/{contract}?order=asc&limit=1000&decoded=true");
+    let page = running.owner.get(&page);
+    let by_id = |id: &Value| page.as_array().unwrap().iter().find(|event| event["id"] == *id);
+    let mut named = 0;
+    for delivery in receiver.received() {
+        let event = &delivery.json()["event"];
+        let Some(answered) = by_id(&event["id"]) else { continue };
+        let decoded = &answered["decoded"];
+        assert_eq!((&event["name"], &event["params"]), (&decoded["name"], &decoded["params"]));
+        named += usize::from(event["name"].is_string());
+    }
+    assert!(named > 0, "the contract of an asset emits the most");
     // Every delivery is noted, and none counts as waiting.
     wait_until("all outcomes are written", || {
         let text = HTTP.get(format!("{}/metrics", running.owner.base)).send().unwrap().text();
