@@ -102,7 +102,9 @@ pub struct Interfaces {
 
 impl Interfaces {
     /// How long something that needs no answer at once waits for names.
-    pub const MOST_WAITED: Duration = Duration::from_secs(1);
+    ///
+    /// Unit tests, which advance the index themselves, would wait in vain.
+    pub const MOST_WAITED: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
 
     /// Creates the cache. Without a `source`, only what is stored is known.
     pub fn new(store: Arc<Store>, source: Option<Box<dyn EntrySource>>) -> Arc<Self> {
@@ -136,10 +138,7 @@ impl Interfaces {
     /// # Errors
     /// [`StoreError`] when the index does not exist here, or the database fails.
     pub fn reader<'a>(&'a self, bounds: RowBounds<'a>) -> Result<InterfaceReader<'a>, StoreError> {
-        let unknown = || StoreError::UnknownConsumer(CONSUMER.to_owned());
-        // Read before the snapshot, which then has the rows of all ledgers up to this place.
-        let place = self.store.consumer(CONSUMER).ok_or_else(unknown)?.place;
-        Ok(InterfaceReader::new(self, Lookup::new(&self.store, bounds)?, place))
+        Ok(InterfaceReader::new(self, Lookup::new(&self.store, bounds)?))
     }
 
     /// As [`Self::reader`], without bounds, and reads stored interfaces that are not in memory on
@@ -159,6 +158,12 @@ impl Interfaces {
         while self.will_soon_index(place) && !self.indexed.wait_until(&mut steps, until).timed_out()
         {
         }
+    }
+
+    /// Whether the index has not processed all stored ledgers.
+    pub fn is_behind(&self) -> bool {
+        let index = self.store.consumer(CONSUMER);
+        index.is_some_and(|it| it.place < self.store.last_place())
     }
 
     /// Whether the index has not processed all ledgers up to a place, and is about to.

@@ -42,6 +42,8 @@ pub enum Ran {
 pub struct Lookup<'s> {
     store: &'s Store,
     view: ConsumerView<'s>,
+    /// Place in the feed up to which the snapshot has the rows of all ledgers.
+    place: u64,
     /// The last answer about each entry.
     answers: RefCell<HashMap<[u8; 32], Answer>>,
 }
@@ -64,8 +66,23 @@ impl<'s> Lookup<'s> {
     /// # Errors
     /// [`StoreError`] when the index does not exist here, or the database fails.
     pub fn new(store: &'s Store, bounds: RowBounds<'s>) -> Result<Self, StoreError> {
+        let unknown = || StoreError::UnknownConsumer(CONSUMER.to_owned());
+        // Read before the snapshot, which then has the rows of all ledgers up to this place.
+        let place = store.consumer(CONSUMER).ok_or_else(unknown)?.place;
         let view = store.consumer_view(CONSUMER, bounds)?;
-        Ok(Self { store, view, answers: RefCell::default() })
+        Ok(Self { store, view, place, answers: RefCell::default() })
+    }
+
+    /// Returns the place in the feed up to which the snapshot has the rows of all ledgers.
+    pub fn place(&self) -> u64 {
+        self.place
+    }
+
+    /// Whether the snapshot has every change of an entry of `owner` in these ledgers: none is
+    /// missing, and none was stored but not processed by the index.
+    fn has_all(&self, owner: &ContractId, ledgers: LedgerRange) -> bool {
+        self.store.is_complete_for(CONSUMER, owner, ledgers)
+            && self.store.ledgers_after(self.place).within(ledgers).is_empty()
     }
 
     /// Returns the snapshot.
@@ -128,7 +145,7 @@ impl<'s> Lookup<'s> {
         let next = rows::after(&self.view, &id, at)?;
         let is_complete = |first, last| {
             let ledgers = LedgerRange { first, last };
-            self.store.is_complete_for(CONSUMER, owner, ledgers).then_some(ledgers)
+            self.has_all(owner, ledgers).then_some(ledgers)
         };
         let found = from_last(last.as_ref(), at, is_complete)
             .or_else(|| from_next(next.as_ref(), at, is_complete));

@@ -36,8 +36,6 @@ type Taken = (Option<Arc<Interface>>, bool);
 pub struct InterfaceReader<'a> {
     interfaces: &'a Interfaces,
     lookup: Lookup<'a>,
-    /// Place in the feed up to which the snapshot has the rows of all ledgers.
-    place: u64,
     /// The last ledger that was asked about, and whether the snapshot has its rows.
     ledger: Cell<(LedgerSeq, bool)>,
     /// Whether stored interfaces are read on this thread.
@@ -49,12 +47,11 @@ pub struct InterfaceReader<'a> {
 }
 
 impl<'a> InterfaceReader<'a> {
-    /// Creates a reader. Its `lookup` has the rows of all ledgers up to a `place` in the feed.
-    pub(super) fn new(interfaces: &'a Interfaces, lookup: Lookup<'a>, place: u64) -> Self {
+    /// Creates a reader.
+    pub(super) fn new(interfaces: &'a Interfaces, lookup: Lookup<'a>) -> Self {
         Self {
             interfaces,
             lookup,
-            place,
             ledger: Cell::new((LedgerSeq(0), false)),
             may_load: false,
             loaded: RefCell::default(),
@@ -165,7 +162,7 @@ impl<'a> InterfaceReader<'a> {
             return is_indexed;
         }
         let place = self.interfaces.store().place_of(ledger);
-        let is_indexed = place.is_some_and(|place| place <= self.place);
+        let is_indexed = place.is_some_and(|place| place <= self.lookup.place());
         self.ledger.set((ledger, is_indexed));
         is_indexed
     }

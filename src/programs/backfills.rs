@@ -28,6 +28,7 @@ use crate::supervision::OnPanic;
 
 /// Interval at which the progress of a backfill is written when no results of runs are.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
+
 /// Maximum number of ledgers that are examined before the program is run on them concurrently.
 const MAX_CONCURRENT_LEDGERS: usize = 32;
 
@@ -54,6 +55,9 @@ impl Backfills {
         let mut table = Table::default();
         let lanes = Lanes::default();
         for entry in registry.all() {
+            if entry.snapshot().manifest.events.as_ref().is_some_and(|it| it.must_derive) {
+                lanes.add(entry.id);
+            }
             let Some(backfill) = stored_backfill(runner, entry.id)? else { continue };
             if backfill.state == State::Running {
                 lanes.add(entry.id);
@@ -84,6 +88,7 @@ impl Backfills {
         )
     }
 
+    /// Creates a backfill of exactly these stored ledgers.
     pub(super) fn begin_only(
         &self,
         entry: &Entry,
@@ -158,6 +163,7 @@ impl Backfills {
         Ok(table)
     }
 
+    /// Makes [`Self::work`] return.
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.lanes.stop();

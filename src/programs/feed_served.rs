@@ -24,7 +24,8 @@ pub(super) enum Copied {
 
 impl Feeder {
     /// Ensures that an owner's file contains the rows that were stored when this process started,
-    /// and the tables of all named programs deployed since, except for skipped programs.
+    /// and the tables of all named programs deployed since, except for skipped programs, and none of
+    /// programs that the owner no longer reads: a query finds the program that the list shows.
     ///
     /// # Errors
     /// [`QueryError::Unavailable`] while the file is being filled, or when it cannot be.
@@ -58,7 +59,9 @@ impl Feeder {
         let Some(served) = known.served.lock().clone() else { return false };
         let readable = self.registry.readable_programs(owner);
         let mut needed = readable.iter().filter(|it| it.fits && it.named);
+        let is_read = |id: &ProgramId| readable.iter().any(|it| it.fits && it.id == *id);
         needed.all(|it| served.contains_key(&it.id) || self.skip_reason(owner, it.id).is_some())
+            && served.keys().all(is_read)
             && !self.tables().is_incomplete(owner)
     }
 

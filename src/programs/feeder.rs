@@ -432,9 +432,17 @@ impl Feeder {
         entry: &Entry,
         after: u64,
     ) -> Result<(Batch, Arc<Manifest>), ProgramError> {
-        let mut batch = row_log::rows_after(&self.store, entry.id, after, u64::MAX)?;
-        // Read after the rows and under the lock, when their write is over.
-        let manifest = Arc::clone(&entry.lock().manifest);
+        let (mut batch, manifest) = loop {
+            let derivation = |manifest: &Manifest| manifest.events.as_ref().map(|it| it.derivation);
+            let before = derivation(&entry.snapshot().manifest);
+            let batch = row_log::rows_after(&self.store, entry.id, after, u64::MAX)?;
+            // Read after the rows and under the lock, when their write is over.
+            let manifest = Arc::clone(&entry.lock().manifest);
+            // Rows that were derived anew meanwhile do not belong to these tables.
+            if derivation(&manifest) == before {
+                break (batch, manifest);
+            }
+        };
         if let Some(project) = &manifest.events {
             let limits = self.runner.settings.schema_limits();
             let events = std::mem::take(&mut batch.rows);

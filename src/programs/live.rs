@@ -2,7 +2,7 @@
 //! processes as many ledgers as fit into a turn, whose results are committed in one write.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::effects::{Effects, PART_BYTES};
 use super::failures::Trouble;
@@ -26,6 +26,9 @@ const FEED_PAGE: usize = 256;
 const MAX_LEDGERS_AHEAD: usize = 32;
 /// Number of ledgers without transactions after which a program's progress is written.
 const MAX_UNWRITTEN_LEDGERS: usize = 1000;
+
+/// Time after which a project looks again for code that was not known when it read events.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs programs on new ledgers.
 pub(super) struct Live {
@@ -121,6 +124,9 @@ impl Live {
                 Next::Nothing => {
                     if self.runner.derive_if_more_is_known(entry, &self.registry)? {
                         self.feeder.notify_new_rows(entry);
+                    }
+                    if self.runner.events.may_soon_know_more(&manifest) {
+                        return Ok(Turn::Later(LOOK_AGAIN));
                     }
                     return self.repeat_waiting_runs(entry, &manifest, lane);
                 }

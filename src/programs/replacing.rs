@@ -127,7 +127,8 @@ impl Replacements {
         }
     }
 
-    /// Begins a backfill of the stored ledgers that the old program has processed.
+    /// Begins a backfill of the stored ledgers that the old program has processed; for a project of
+    /// events, of all that it reads.
     fn begin(&self, new: &Entry, old: &Entry) -> Result<(), ProgramError> {
         let stored: LedgerSet = self.store.status().ranges.into_iter().collect();
         let mut ledgers = match old.lock().progress.deployed_at_place {
@@ -138,6 +139,9 @@ impl Replacements {
         if let Some(backfill) = self.backfills.backfill(old.id)? {
             let covered = backfill.covered();
             stored.ranges().iter().for_each(|range| ledgers.insert_all(&covered.within(*range)));
+        }
+        if let Some(project) = &new.snapshot().manifest.events {
+            ledgers = project.wanted(stored);
         }
         if let Some(place) = new.lock().progress.deployed_at_place {
             // It processes these ledgers as they come.

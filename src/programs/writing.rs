@@ -86,6 +86,7 @@ impl Runner {
             cell.manifest = Arc::new(manifest);
         }
         cell.progress = progress;
+        cell.merges += u64::from(drafts.iter().any(|draft| !draft.new.merged.is_empty()));
         drafts.iter().for_each(|draft| cell.waiting.apply_write(&draft.to_repeat, &draft.finished));
         Ok(WriteOutcome::Runs(written))
     }
@@ -153,7 +154,7 @@ impl Runner {
         progress.log += new.rows.len() as u64;
         progress.executions += new.executions.len() as u64;
         progress.row_bytes += new.rows.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
-        progress.row_bytes += new.merged.iter().map(|(_, merged)| merged.added_bytes).sum::<u64>();
+        progress.row_bytes += new.merged.iter().map(|(_, merged)| merged.grown).sum::<u64>();
         if effects.source == RunSource::Live && effects.arrival == Arrival::Live {
             progress.errors_in_a_row = errors_in_a_row(progress.errors_in_a_row, &new.executions);
             if manifest.running && progress.errors_in_a_row >= MAX_ERRORS_IN_A_ROW {
@@ -180,13 +181,14 @@ impl Runner {
         let Some(project) = &mut manifest.events else { return Ok(false) };
         let mut changed = project.shapes.join(&effects.summary.shapes);
         let mut must_derive = !new.merged.is_empty();
-        project.merges += u64::from(must_derive);
         changed |= must_derive;
         let layout = project.layout(limits);
         if changed {
             let schema = layout.schema().clone().derived(project.derivation);
             // The numbers of events without a table may differ from what was counted.
-            must_derive |= !manifest.schema.grows_into(&schema) && progress.events.undeclared > 0;
+            let some_are_out =
+                progress.events.undeclared > 0 || layout.leaves_out() || project.shapes.is_cut();
+            must_derive |= some_are_out && !manifest.schema.grows_into(&schema);
             manifest.schema = schema;
         }
         changed |= project.add_unsure(&effects.summary.unsure);

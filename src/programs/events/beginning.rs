@@ -1,7 +1,6 @@
 //! Begins to read the stored events of a project: all of them, from the first stored ledger on, when
 //! it is new or has further contracts.
 
-use crate::domain::{LedgerSeq, LedgerSet};
 use crate::programs::ProgramError;
 use crate::programs::backfill::State;
 use crate::programs::backfills::Backfills;
@@ -28,11 +27,7 @@ pub(in crate::programs) fn begin_reading(
     if backfills.backfill(entry.id)?.is_some_and(|it| it.state == State::Running) {
         backfills.cancel(entry)?;
     }
-    let mut ledgers: LedgerSet = store.status().ranges.into_iter().collect();
-    if let Some(before) = LedgerSeq(project.from).previous() {
-        let unwanted = crate::domain::LedgerRange { first: LedgerSeq(0), last: before };
-        ledgers.remove_all(&unwanted.into());
-    }
+    let ledgers = project.wanted(store.status().ranges.into_iter().collect());
     if !ledgers.ranges().is_empty() {
         backfills.begin_only(entry, ledgers)?;
     }

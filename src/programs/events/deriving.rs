@@ -10,7 +10,7 @@ use crate::domain::{ContractId, LedgerSeq, ProgramId};
 use crate::programs::backfill::State;
 use crate::programs::backfills::stored_backfill;
 use crate::programs::manifest::{Manifest, Progress};
-use crate::programs::registry::{Cell, Entry, Registry};
+use crate::programs::registry::{Entry, Registry};
 use crate::programs::rows::RunRows;
 use crate::programs::runner::Runner;
 use crate::programs::storage::put_json;
@@ -22,6 +22,13 @@ use crate::tables::event_tables::Layout;
 const RUNS_PER_WRITE: usize = 512;
 
 impl EventInterfaces {
+    /// Whether more may become known without a further ledger: the index has not processed all
+    /// ledgers, and events were read while the code of their contract was not known.
+    pub(in crate::programs) fn may_soon_know_more(&self, manifest: &Manifest) -> bool {
+        manifest.events.as_ref().is_some_and(|it| !it.unsure.is_empty())
+            && self.interfaces.is_behind()
+    }
+
     /// Whether the code of a contract has become known of which events were read while it was not.
     pub(in crate::programs) fn knows_more(
         &self,
@@ -57,6 +64,8 @@ impl Runner {
         entry: &Entry,
         registry: &Registry,
     ) -> Result<bool, ProgramError> {
+        // Another thread may be at it: a turn for new ledgers, or one of a backfill.
+        let Some(_one_at_a_time) = entry.deriving.try_lock() else { return Ok(false) };
         let manifest = entry.snapshot().manifest;
         let Some(project) = &manifest.events else { return Ok(false) };
         if !(project.must_derive || self.events.knows_more(&manifest)?) {
@@ -76,54 +85,66 @@ impl Runner {
                 }
             })?;
         }
-        self.derive_again(entry)?;
-        Ok(true)
+        self.derive_again(entry)
     }
 
     /// Derives the rows of a project anew. May take long for many events; the project's tables stay
-    /// as they were meanwhile.
-    fn derive_again(&self, entry: &Entry) -> Result<(), ProgramError> {
-        let begun = entry.snapshot().manifest;
+    /// as they were meanwhile. Returns false when events were added to earlier entries in the
+    /// meantime, so that it has to be done again.
+    fn derive_again(&self, entry: &Entry) -> Result<bool, ProgramError> {
+        let (begun, merges) = {
+            let mut cell = entry.lock();
+            cell.reload_if_in_doubt(&self.store)?;
+            (Arc::clone(&cell.manifest), cell.merges)
+        };
         let limits = self.settings.schema_limits();
         let mut summary = Summary::default();
         let mut done = 0;
         let declaring = self.declaring(&begun)?;
-        // Others write between two parts, but not to the entries of one.
-        while self.derive_some(&entry.lock(), &declaring, &mut summary, &mut done)? {}
+        // Each part under the lock, because others may add events to an entry.
+        loop {
+            let mut cell = entry.lock();
+            cell.reload_if_in_doubt(&self.store)?;
+            if cell.deleted || cell.merges != merges {
+                return Ok(false);
+            }
+            if !self.derive_some(entry.id, &declaring, &mut summary, &mut done)? {
+                break;
+            }
+        }
         declaring.names.finish()?;
         let most = summary.shapes.tables(limits);
-        let mut counts = self.count(entry.id, &most, 0, done)?;
+        let (mut counts, mut bytes) = self.count(entry.id, &most, 0, done)?;
         // What was written meanwhile, in ledgers that the names did not have.
         let declaring = self.declaring(&begun)?;
         let mut cell = entry.lock();
         cell.reload_if_in_doubt(&self.store)?;
-        if cell.deleted {
-            return Ok(());
+        if cell.deleted || cell.merges != merges {
+            return Ok(false);
         }
         let counted = done;
-        while self.derive_some(&cell, &declaring, &mut summary, &mut done)? {}
+        while self.derive_some(entry.id, &declaring, &mut summary, &mut done)? {}
         declaring.names.finish()?;
         let mut manifest = Manifest::clone(&cell.manifest);
-        let (Some(project), Some(before)) = (&mut manifest.events, &begun.events) else {
-            return Ok(());
-        };
+        let Some(project) = &mut manifest.events else { return Ok(false) };
         project.shapes = summary.shapes;
         project.unsure = summary.unsure;
         project.derivation += 1;
         let layout = project.layout(limits);
-        // Events that were added to earlier transactions meanwhile are not in the summary.
-        project.must_derive =
-            project.merges != before.merges || !most.schema().grows_into(layout.schema());
+        // What was counted with other tables is counted again.
+        project.must_derive = !most.schema().grows_into(layout.schema());
         manifest.schema = project.schema(limits);
-        counts.add(&self.count(entry.id, &layout, counted, done)?);
-        let progress = Progress { events: counts, ..cell.progress };
+        let rest = self.count(entry.id, &layout, counted, done)?;
+        counts.add(&rest.0);
+        bytes += rest.1;
+        let progress = Progress { events: counts, row_bytes: bytes, ..cell.progress };
         cell.write(&self.store, |changes| {
             put_json(changes, &storage::manifest(entry.id), &manifest)?;
             put_json(changes, &storage::progress(entry.id), &progress)
         })?;
         cell.manifest = Arc::new(manifest);
         cell.progress = progress;
-        Ok(())
+        Ok(true)
     }
 
     fn declaring(&self, manifest: &Manifest) -> Result<Declaring<'_>, ProgramError> {
@@ -133,15 +154,11 @@ impl Runner {
     /// Derives the next entries of the row log. Returns whether there may be more.
     fn derive_some(
         &self,
-        cell: &Cell,
+        program: ProgramId,
         declaring: &Declaring<'_>,
         summary: &mut Summary,
         done: &mut u64,
     ) -> Result<bool, ProgramError> {
-        if cell.deleted {
-            return Ok(false);
-        }
-        let program = cell.manifest.id;
         let runs = self.runs_after(program, *done)?;
         let Some((last, ..)) = runs.last() else { return Ok(false) };
         *done = *last;
@@ -171,21 +188,22 @@ impl Runner {
         Ok(true)
     }
 
-    /// Counts the events of a project in entries of the row log after `after` and up to `last`, and
-    /// those of them that are in none of these tables.
+    /// Counts the events of a project in entries of the row log after `after` and up to `last`, those
+    /// of them that are in none of these tables, and the bytes of the entries.
     fn count(
         &self,
         program: ProgramId,
         layout: &Layout,
         after: u64,
         last: u64,
-    ) -> Result<EventCounts, ProgramError> {
-        let (mut counts, mut done) = (EventCounts::default(), after);
+    ) -> Result<(EventCounts, u64), ProgramError> {
+        let (mut counts, mut bytes, mut done) = (EventCounts::default(), 0, after);
         while done < last {
             let runs = self.runs_after(program, done)?;
             let before = done;
             for (number, position, rows) in runs.into_iter().filter(|(number, ..)| *number <= last)
             {
+                bytes += rows.encode().map_err(|_| damaged(program))?.len() as u64;
                 counts.add(&self.count_events(layout, position, &rows)?);
                 done = number;
             }
@@ -193,7 +211,7 @@ impl Runner {
                 break;
             }
         }
-        Ok(counts)
+        Ok((counts, bytes))
     }
 
     fn runs_after(

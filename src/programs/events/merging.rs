@@ -14,7 +14,7 @@ pub struct Merged {
     /// All of them, in stored form.
     pub encoded: Vec<u8>,
     /// Number of bytes by which that is longer than what was stored.
-    pub added_bytes: u64,
+    pub grown: u64,
 }
 
 /// Returns the events of a transaction together with those that are stored; `None` when all are.
@@ -37,6 +37,6 @@ pub fn merged(stored: &[u8], read: &RunRows) -> Result<Option<Merged>, ProgramEr
     }
     all.emits.extend(added.emits.iter().cloned());
     let encoded = all.encode().map_err(|_| DAMAGED)?;
-    let added_bytes = encoded.len().saturating_sub(stored.len()) as u64;
-    Ok(Some(Merged { added, encoded, added_bytes }))
+    let grown = encoded.len().saturating_sub(stored.len()) as u64;
+    Ok(Some(Merged { added, encoded, grown }))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::LedgerSeq;
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
 use crate::tables::event_tables::{Layout, Shapes};
 use crate::tables::schema::{ProgramSchema, SchemaLimits};
 
@@ -24,9 +24,6 @@ pub struct EventProject {
     /// Whether they have to be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub must_derive: bool,
-    /// Number of writes that added events to transactions that were stored before.
-    #[serde(default)]
-    pub merges: u64,
     /// Events of contracts whose code at the time is not known: for each contract, as strkey, the
     /// first and the last transaction with such events.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -83,6 +80,14 @@ impl EventProject {
             }
         }
         changed
+    }
+
+    /// Returns those of these ledgers whose events are read.
+    pub fn wanted(&self, mut ledgers: LedgerSet) -> LedgerSet {
+        if let Some(before) = LedgerSeq(self.from).previous() {
+            ledgers.remove_all(&LedgerRange { first: LedgerSeq(0), last: before }.into());
+        }
+        ledgers
     }
 
     /// Whether the events of a ledger are read.

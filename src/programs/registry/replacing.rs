@@ -151,7 +151,11 @@ impl Registry {
     ) -> Result<(), ProgramError> {
         let Replaced { program, project_name } = replaced;
         let id = new.manifest.id;
-        let manifest = Manifest { project_name, replaces: None, ..Manifest::clone(&new.manifest) };
+        let mut manifest =
+            Manifest { project_name, replaces: None, ..Manifest::clone(&new.manifest) };
+        if let Some(project) = &mut manifest.events {
+            project.backfilled = manifest.contracts.len();
+        }
         let subscribers =
             if manifest.public { BTreeSet::clone(&old.subscribers) } else { BTreeSet::new() };
         let module = old.manifest.module;

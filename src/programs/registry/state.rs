@@ -23,6 +23,8 @@ pub struct Entry {
     pub module: OnceLock<Module>,
     /// Number of the last run with rows when this process started.
     pub log_at_start: u64,
+    /// Locked while the rows of a project of events are derived anew.
+    pub deriving: Mutex<()>,
     cell: Mutex<Cell>,
     snapshot: RwLock<EntrySnapshot>,
     /// Size of the rows of all programs of the owner, in bytes, without programs that are to
@@ -46,6 +48,8 @@ pub struct Cell {
     pub deleted: bool,
     /// Runs that are to be repeated.
     pub waiting: WaitingRuns,
+    /// Number of writes of this process that have changed earlier entries of the row log.
+    pub merges: u64,
     /// Whether a failed write may have reached the store; [`Self::reload_if_in_doubt`] then reads the state
     /// again before it is used.
     pub in_doubt: bool,
@@ -84,7 +88,16 @@ impl Entry {
         let snapshot = cell.snapshot();
         owner_bytes.fetch_add(snapshot.counted_bytes(), Ordering::Relaxed);
         let (cell, snapshot) = (Mutex::new(cell), RwLock::new(snapshot));
-        Self { id, module, log_at_start, cell, snapshot, owner_bytes, replaced: Weak::new() }
+        Self {
+            id,
+            module,
+            log_at_start,
+            deriving: Mutex::default(),
+            cell,
+            snapshot,
+            owner_bytes,
+            replaced: Weak::new(),
+        }
     }
 
     /// Sets the program that this one is to replace.
@@ -168,6 +181,7 @@ impl Cell {
             subscribers: Arc::default(),
             deleted: false,
             waiting: WaitingRuns::default(),
+            merges: 0,
             in_doubt: false,
         }
     }
@@ -210,7 +224,11 @@ impl Cell {
         if self.in_doubt {
             let id = self.manifest.id;
             match store.shared_row(&storage::manifest(id))? {
-                Some(manifest) => *self = Self::load(store, id, &manifest)?,
+                // The write in doubt may have been one that changes earlier entries.
+                Some(manifest) => {
+                    let merges = self.merges + 1;
+                    *self = Self { merges, ..Self::load(store, id, &manifest)? };
+                }
                 None => self.deleted = true,
             }
             self.in_doubt = false;

@@ -3,6 +3,8 @@
 //! program must have exactly the rows that it should.
 
 mod asking;
+mod events;
+mod events_world;
 mod exported;
 mod histories;
 mod missing;
@@ -37,12 +39,14 @@ use super::state::Upstream;
 use super::upstream_limiter::UpstreamLimiter;
 use super::{ProgramError, Settings, status, storage};
 use crate::decode::decode;
-use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner, ProgramId};
-use crate::executables::Interfaces;
+use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Network, Owner, ProgramId};
+use crate::executables::{ExecutableIndex, Interfaces};
 use crate::observe::health::{Component, Health};
 use crate::programs::events::EventInterfaces;
 use crate::sandbox::network::Sandbox;
-use crate::store::{Durability, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition};
+use crate::store::{
+    Durability, Extensions, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition,
+};
 use crate::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 
 /// First and last ledger of the test chain.
@@ -129,6 +133,7 @@ struct Scene {
     directory: TempDir,
     upstream: Option<Arc<dyn Upstream + Send + Sync>>,
     settings: Settings,
+    network: Network,
     parts: Option<Parts>,
 }
 
@@ -161,19 +166,25 @@ impl Scene {
     }
 
     fn with(settings: Settings, upstream: Option<Arc<dyn Upstream + Send + Sync>>) -> Self {
-        // Use a memory file system where possible, because each write is synced.
-        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let mut scene = Self { directory, upstream, settings, parts: None };
+        let mut scene = Self::closed(settings, upstream);
         scene.restart();
         scene
+    }
+
+    /// A scene before its first start.
+    fn closed(settings: Settings, upstream: Option<Arc<dyn Upstream + Send + Sync>>) -> Self {
+        // Use a memory file system where possible, because each write is synced.
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        Self { directory, upstream, settings, network: local(), parts: None }
     }
 
     /// Drops all parts and opens the store again, like a restart of the process.
     fn restart(&mut self) {
         self.parts = None;
         let path = self.directory.path();
-        let store =
-            Arc::new(Store::open_with(path, Some(&local()), storage::extensions()).unwrap());
+        let extensions =
+            Extensions::for_consumers(&[Arc::new(ExecutableIndex)]).with_kind(storage::KIND);
+        let store = Arc::new(Store::open_with(path, Some(&self.network), extensions).unwrap());
         let settings = self.settings.clone();
         let registry = Registry::open(Arc::clone(&store), ENGINE.clone(), settings.clone());
         let registry = Arc::new(registry.unwrap());

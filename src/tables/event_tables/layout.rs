@@ -72,6 +72,11 @@ impl Layout {
         &self.schema
     }
 
+    /// Whether events of some shapes have no table, because there are too many tables.
+    pub fn leaves_out(&self) -> bool {
+        self.placed.values().any(Option::is_none)
+    }
+
     pub(super) fn placement(&self, key: &ShapeKey) -> Placement<'_> {
         match self.placed.get(key) {
             Some(Some(at)) => Placement::In(&self.tables[*at]),

@@ -1,0 +1,375 @@
+//! Random histories of projects of events: ledgers in any order and with gaps that are filled later,
+//! an index of code that lags behind, contracts that are appended, writes that fail, and restarts. In
+//! the end each project has exactly the events of its contracts, and the tables of a project that
+//! read the same ledgers in the order of the chain.
+
+use std::sync::atomic::AtomicU32;
+
+use parking_lot::Mutex;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use stellar_xdr::ScVal;
+
+use super::events_world::{WORLDS, World, version};
+use super::*;
+use crate::executables::ExecutableIndex;
+use crate::programs::events::{begin_reading, table_rows};
+use crate::programs::registry::Watch;
+use crate::programs::row_log::rows_after;
+use crate::store::LedgerConsumer;
+use crate::tables::Row;
+use orrery_testkit::histories;
+
+/// Number of steps of a history, not counting turns.
+const STEPS: usize = 30;
+/// Maximum number of projects at a time.
+const PROJECTS: usize = 3;
+
+/// What the tables of a project have, apart from ids: their schema, and all rows, sorted.
+type Content = (crate::tables::schema::ProgramSchema, Vec<String>);
+
+/// What a project is of: the world, the contracts, and whether an interface is supplied.
+type Told = (usize, Vec<ContractId>, bool);
+
+/// Contents of projects that read all ledgers in their order.
+static FRESH: Mutex<BTreeMap<Told, Arc<Content>>> = Mutex::new(BTreeMap::new());
+
+fn owner() -> Owner {
+    Owner("ana".to_owned())
+}
+
+struct History {
+    world: &'static World,
+    number: usize,
+    scene: Scene,
+    rng: ChaCha8Rng,
+    missing: Vec<u32>,
+    projects: u32,
+    /// Number of writes that are still to fail.
+    failing: Arc<AtomicU32>,
+}
+
+impl History {
+    fn new(seed: u64, number: usize) -> Self {
+        let world = &WORLDS[number];
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut missing: Vec<u32> = world.ledgers.keys().copied().collect();
+        // In the order of the chain, or in any.
+        if rng.random_bool(0.7) {
+            missing.shuffle(&mut rng);
+        } else {
+            missing.reverse();
+        }
+        let scene = Scene::of_network(world.network.clone());
+        Self { world, number, scene, rng, missing, projects: 0, failing: Arc::default() }
+    }
+
+    fn any_project(&mut self) -> Option<ProgramId> {
+        let ids: Vec<_> = self.scene.registry.all().iter().map(|entry| entry.id).collect();
+        ids.choose(&mut self.rng).copied()
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..20) {
+            0..7 => {
+                let most = self.rng.random_range(1..8);
+                self.store(most);
+            }
+            7..11 => self.index(),
+            11..13 => self.watch(),
+            13..15 => self.append(),
+            15 => self.pause_or_resume(),
+            16 => self.backfill(),
+            17 => self.restart(),
+            _ => {}
+        }
+        self.turns();
+        self.check();
+    }
+
+    fn store(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(ledger) = self.missing.pop() else { return };
+            let raw_ledgers = self.rng.random();
+            self.scene.commit(&self.world.ledgers[&ledger], raw_ledgers);
+        }
+    }
+
+    /// Advances the index of code by some ledgers, or by all.
+    fn index(&mut self) {
+        let most = if self.rng.random() { usize::MAX } else { 1 };
+        self.scene.index(most);
+    }
+
+    fn watch(&mut self) {
+        if self.scene.registry.all().len() >= PROJECTS {
+            return;
+        }
+        self.projects += 1;
+        let count = self.rng.random_range(1..=self.world.contracts.len());
+        let contracts: Vec<_> =
+            self.world.contracts.choose_multiple(&mut self.rng, count).copied().collect();
+        let supplied = self.rng.random_bool(0.2);
+        self.scene.watch(&format!("p{}", self.projects), contracts, supplied);
+    }
+
+    fn append(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        let known = self.scene.manifest(id).contracts;
+        let others = self.world.contracts.iter().filter(|it| !known.contains(it));
+        let others: Vec<_> = others.copied().collect();
+        let Some(contract) = others.choose(&mut self.rng) else { return };
+        self.scene.registry.append(&owner(), id, vec![*contract]).unwrap();
+        self.scene.begin_reading(id);
+    }
+
+    fn pause_or_resume(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        let running = self.rng.random();
+        self.scene.registry.set_running(&owner(), id, running).unwrap();
+    }
+
+    fn backfill(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        let ledgers: Vec<_> = self.world.ledgers.keys().copied().collect();
+        let first = *ledgers.choose(&mut self.rng).unwrap();
+        // One may be running.
+        let _ = self.scene.begin(id, first, *ledgers.last().unwrap());
+    }
+
+    fn restart(&mut self) {
+        self.scene.restart();
+        for entry in self.scene.registry.all() {
+            self.scene.begin_reading(entry.id);
+        }
+    }
+
+    fn turns(&mut self) {
+        let failing = Arc::clone(&self.failing);
+        failing.store(self.rng.random_range(0..3), Ordering::Relaxed);
+        let mut rng = ChaCha8Rng::seed_from_u64(self.rng.random());
+        self.scene.store.faults().plan(move |_| {
+            let left = failing.load(Ordering::Relaxed);
+            if left == 0 || rng.random_bool(0.8) {
+                return None;
+            }
+            failing.store(left - 1, Ordering::Relaxed);
+            Some(if rng.random() { Fault::NotWritten } else { Fault::Written })
+        });
+        for _ in 0..self.rng.random_range(0..10) {
+            let Some(id) = self.any_project() else { break };
+            if self.rng.random() {
+                self.scene.live.turn(id, Lane::Fast);
+            } else {
+                self.scene.backfills.turn(id);
+            }
+        }
+        self.scene.store.faults().clear();
+    }
+
+    /// Checks what holds at any moment: the numbers are those of the row log.
+    fn check(&self) {
+        for entry in self.scene.registry.all() {
+            let rows = self.scene.rows(entry.id);
+            let mut cell = entry.lock();
+            cell.reload_if_in_doubt(&self.scene.store).unwrap();
+            let progress = cell.progress;
+            drop(cell);
+            let events = self.scene.events(entry.id);
+            assert_eq!(progress.events.events, events.len() as u64);
+            assert_eq!(progress.log, rows.len() as u64);
+            let is_derived = !self.scene.manifest(entry.id).events.unwrap().must_derive;
+            if is_derived {
+                let bytes: usize = rows.values().map(Vec::len).sum();
+                assert_eq!(progress.row_bytes, bytes as u64);
+                let (_, undeclared) = self.scene.content(entry.id);
+                assert_eq!(progress.events.undeclared, undeclared);
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        while !self.missing.is_empty() {
+            self.store(1);
+        }
+        if self.scene.registry.all().is_empty() {
+            self.watch();
+        }
+        for entry in self.scene.registry.all() {
+            self.scene.begin_reading(entry.id);
+            self.scene.registry.set_running(&owner(), entry.id, true).unwrap();
+        }
+        if self.rng.random() {
+            self.scene.run_until_settled();
+        }
+        self.scene.index(usize::MAX);
+        self.scene.run_until_settled();
+        self.check();
+        for entry in self.scene.registry.all() {
+            self.check_project(entry.id);
+        }
+        // What is in memory is what is on disk.
+        self.restart();
+        self.scene.run_until_settled();
+        self.check();
+    }
+
+    fn check_project(&self, id: ProgramId) {
+        let manifest = self.scene.manifest(id);
+        let mut contracts = manifest.contracts.clone();
+        contracts.sort_unstable();
+        let mut found: BTreeMap<(u32, ContractId), usize> = BTreeMap::new();
+        for row in self.scene.events(id) {
+            *found.entry((row.ledger.0, row.emit.contract)).or_default() += 1;
+        }
+        let of_contracts =
+            |((_, contract), _): &(&(u32, ContractId), &usize)| contracts.contains(contract);
+        let expected = self.world.events.iter().filter(of_contracts);
+        assert_eq!(found, expected.map(|(at, count)| (*at, *count)).collect());
+        let supplied = manifest.events.as_ref().unwrap().has_supplied;
+        let fresh = fresh(self.number, contracts, supplied);
+        let (content, _) = self.scene.content(id);
+        assert_eq!(content.0, fresh.0, "the tables are the same");
+        assert_eq!(content.1, fresh.1, "the rows are the same");
+    }
+}
+
+/// What a project has that read all ledgers in the order of the chain, when all code was known.
+fn fresh(world: usize, contracts: Vec<ContractId>, supplied: bool) -> Arc<Content> {
+    let key = (world, contracts, supplied);
+    if let Some(known) = FRESH.lock().get(&key) {
+        return Arc::clone(known);
+    }
+    let scene = Scene::of_network(WORLDS[world].network.clone());
+    for raw in WORLDS[world].ledgers.values() {
+        scene.commit(raw, true);
+        scene.index(usize::MAX);
+    }
+    let id = scene.watch("fresh", key.1.clone(), supplied);
+    scene.run_until_settled();
+    let content = Arc::new(scene.content(id).0);
+    FRESH.lock().insert(key, Arc::clone(&content));
+    content
+}
+
+impl Scene {
+    fn of_network(network: crate::domain::Network) -> Self {
+        let mut scene = Self { network, ..Self::closed(Settings::default(), None) };
+        scene.restart();
+        scene
+    }
+}
+
+impl Parts {
+    fn commit(&self, raw: &[u8], raw_ledgers: bool) {
+        let view = decode(raw, self.store.network().id()).unwrap();
+        let options = IndexOptions { raw_ledgers, ..IndexOptions::default() };
+        let prepared = self.store.prepare(&view, None, &options).unwrap();
+        self.store.commit(prepared, Durability::Deferred).unwrap();
+    }
+
+    /// Advances the index of code by so many steps at most.
+    fn index(&self, most: usize) {
+        for _ in 0..most {
+            if !self.store.step(&ExecutableIndex as &dyn LedgerConsumer).unwrap() {
+                return;
+            }
+        }
+    }
+
+    fn watch(&self, name: &str, contracts: Vec<ContractId>, supplied: bool) -> ProgramId {
+        let watch = Watch {
+            project_name: name.to_owned(),
+            contracts,
+            supplied: supplied.then(|| version(3)),
+            from: None,
+            public: None,
+            replace: false,
+        };
+        let id = self.registry.watch(&owner(), watch, 1).unwrap().id;
+        self.begin_reading(id);
+        id
+    }
+
+    fn begin_reading(&self, id: ProgramId) {
+        let entry = self.registry.get(id).unwrap();
+        begin_reading(&self.store, &self.registry, &self.backfills, &entry).unwrap();
+    }
+
+    /// As [`Self::run_until_idle`], with projects that wait for the index.
+    fn run_until_settled(&self) {
+        for _ in 0..MANY_TURNS {
+            let mut busy = false;
+            for entry in self.registry.all() {
+                let turn = self.live.turn(entry.id, Lane::Fast);
+                busy |= !matches!(turn, Turn::Idle | Turn::Later(_));
+                busy |= !matches!(self.backfills.turn(entry.id), Turn::Idle);
+            }
+            if !busy {
+                return;
+            }
+        }
+        panic!("there is no end to it");
+    }
+
+    /// Returns the events in the row log of a project.
+    fn events(&self, id: ProgramId) -> Vec<Row> {
+        let (mut rows, mut after, mut more) = (Vec::new(), 0, true);
+        while more {
+            let batch = rows_after(&self.store, id, after, u64::MAX).unwrap();
+            (after, more) = (batch.up_to, batch.more);
+            rows.extend(batch.rows);
+        }
+        rows
+    }
+
+    /// Returns the tables of a project, and the number of rows of `undeclared`. Each event has one row
+    /// in a table, and one in the view of all events.
+    fn content(&self, id: ProgramId) -> (Content, u64) {
+        let manifest = self.manifest(id);
+        let project = manifest.events.as_ref().unwrap();
+        let limits = self.runner.settings.schema_limits();
+        let events = self.events(id);
+        let count = events.len();
+        let rows = table_rows(id, project, &self.runner.events, limits, events).unwrap();
+        assert_eq!(rows.len(), 2 * count);
+        let tables = manifest.schema.tables();
+        let in_tables = |row: &&Row| tables.iter().any(|it| it.target == row.emit.target);
+        assert_eq!(rows.iter().filter(in_tables).count(), count, "each is in one table");
+        let undeclared = rows.iter().filter(|row| row.emit.target == "undeclared").count();
+        let mut texts: Vec<_> = rows.into_iter().map(text_without_id).collect();
+        texts.sort_unstable();
+        ((manifest.schema.derived(0), texts), undeclared as u64)
+    }
+}
+
+/// A row as text, without the ids, which differ between stores and projects.
+fn text_without_id(row: Row) -> String {
+    let is_id =
+        |key: &ScVal| matches!(key, ScVal::Symbol(name) if name.0.as_slice() == b"_event_id");
+    let fields = row.emit.fields.iter().filter(|field| !is_id(&field.key));
+    let fields: Vec<_> = fields.map(|field| (&field.key, &field.val)).collect();
+    let Row { transaction, ledger, closed_at, emit, .. } = &row;
+    format!("{ledger} {transaction:?} {closed_at:?} {} {} {fields:?}", emit.contract, emit.target)
+}
+
+/// Which world a history is about: mostly the one with declared events, seldom the public network.
+fn world_of(seed: u64) -> usize {
+    match seed % 12 {
+        11 => WORLDS.len() - 1,
+        4 | 8 => 1,
+        _ => 0,
+    }
+}
+
+#[test]
+fn projects_of_events_do_not_depend_on_the_order_of_arrival() {
+    LazyLock::force(&WORLDS);
+    assert!(WORLDS[0].contracts.len() > 2 && WORLDS[0].events.len() > 20);
+    histories::run(36, 20_000, |seed| {
+        let mut history = History::new(seed, world_of(seed));
+        (0..STEPS).for_each(|_| history.step());
+        history.end();
+    });
+}
