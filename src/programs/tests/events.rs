@@ -17,7 +17,6 @@ use crate::executables::ExecutableIndex;
 use crate::programs::events::{begin_reading, table_rows};
 use crate::programs::registry::Watch;
 use crate::programs::row_log::rows_after;
-use crate::store::LedgerConsumer;
 use crate::tables::Row;
 use orrery_testkit::histories;
 
@@ -255,7 +254,8 @@ fn fresh(world: usize, contracts: Vec<ContractId>, supplied: bool) -> Arc<Conten
 
 impl Scene {
     fn of_network(network: crate::domain::Network) -> Self {
-        let mut scene = Self { network, ..Self::closed(Settings::default(), None) };
+        let consumers: Vec<Arc<dyn LedgerConsumer>> = vec![Arc::new(ExecutableIndex)];
+        let mut scene = Self { network, consumers, ..Self::closed(Settings::default(), None) };
         scene.restart();
         scene
     }

@@ -40,12 +40,13 @@ use super::upstream_limiter::UpstreamLimiter;
 use super::{ProgramError, Settings, status, storage};
 use crate::decode::decode;
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Network, Owner, ProgramId};
-use crate::executables::{ExecutableIndex, Interfaces};
+use crate::executables::Interfaces;
 use crate::observe::health::{Component, Health};
 use crate::programs::events::EventInterfaces;
 use crate::sandbox::network::Sandbox;
 use crate::store::{
-    Durability, Extensions, Fault, IndexOptions, PreparedLedger, Store, TransactionPosition,
+    Durability, Extensions, Fault, IndexOptions, LedgerConsumer, PreparedLedger, Store,
+    TransactionPosition,
 };
 use crate::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 
@@ -134,6 +135,8 @@ struct Scene {
     upstream: Option<Arc<dyn Upstream + Send + Sync>>,
     settings: Settings,
     network: Network,
+    /// Consumers of the feed, which the test advances.
+    consumers: Vec<Arc<dyn LedgerConsumer>>,
     parts: Option<Parts>,
 }
 
@@ -175,15 +178,15 @@ impl Scene {
     fn closed(settings: Settings, upstream: Option<Arc<dyn Upstream + Send + Sync>>) -> Self {
         // Use a memory file system where possible, because each write is synced.
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        Self { directory, upstream, settings, network: local(), parts: None }
+        let (network, consumers) = (local(), Vec::new());
+        Self { directory, upstream, settings, network, consumers, parts: None }
     }
 
     /// Drops all parts and opens the store again, like a restart of the process.
     fn restart(&mut self) {
         self.parts = None;
         let path = self.directory.path();
-        let extensions =
-            Extensions::for_consumers(&[Arc::new(ExecutableIndex)]).with_kind(storage::KIND);
+        let extensions = Extensions::for_consumers(&self.consumers).with_kind(storage::KIND);
         let store = Arc::new(Store::open_with(path, Some(&self.network), extensions).unwrap());
         let settings = self.settings.clone();
         let registry = Registry::open(Arc::clone(&store), ENGINE.clone(), settings.clone());
