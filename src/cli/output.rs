@@ -1,8 +1,27 @@
-//! Writes to standard output, and formats numbers and times for people.
+//! Writes to standard output, with the options for it, and formats numbers and times for people.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use clap::{Args, ValueEnum};
+
 use super::{Failure, escape};
+
+/// How results look.
+#[derive(Debug, Args)]
+pub struct Json {
+    /// Print JSON, also on a terminal
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How 64-bit and wider integers are written in a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Numbers {
+    /// As numbers if they are exact in every client, else as texts
+    Exact,
+    /// As texts
+    String,
+}
 
 /// Writes to standard output, on a terminal without what it would obey. A closed pipe, as behind
 /// `head`, is not an error.

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::confirm::confirm_deletion;
+use super::output::{Json, Numbers};
 use super::program_name::ProgramName;
 use super::remote::{Body, Remote, draws_tables, with_query};
 use super::watch::Watch;
@@ -64,14 +65,6 @@ pub enum ProgramVerb {
     Pause(Program),
     /// Resume an indexing program where it stopped
     Resume(Program),
-}
-
-/// How results look.
-#[derive(Debug, Args)]
-pub struct Json {
-    /// Print JSON, also on a terminal
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// One program.
@@ -160,15 +153,6 @@ pub struct Query {
     format: Format,
     #[command(flatten)]
     output: Json,
-}
-
-/// How 64-bit and wider integers are written in a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Numbers {
-    /// As numbers if they are exact in every client, else as texts
-    Exact,
-    /// As texts
-    String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

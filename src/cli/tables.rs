@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::Failure;
-use super::programs::Json;
+use super::output::Json;
 use super::remote::{Body, Remote};
 use super::types::target;
 

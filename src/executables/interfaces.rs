@@ -13,8 +13,6 @@ use stellar_xdr::LedgerEntryData;
 
 use super::asking::{Asking, MAX_ASKED_AT_ONCE, RETRY_DELAY};
 use super::consumer::CONSUMER;
-use super::lookup::Lookup;
-use super::reader::InterfaceReader;
 use super::rows::{self, CodeInterface};
 use super::value::{self, Executable, code_key};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
@@ -130,24 +128,6 @@ impl Interfaces {
                 .is_some()
         });
         interfaces
-    }
-
-    /// Returns a reader for one request, which reads no more of the index than `bounds` allow. It
-    /// takes interfaces that are in memory, and never waits.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the index does not exist here, or the database fails.
-    pub fn reader<'a>(&'a self, bounds: RowBounds<'a>) -> Result<InterfaceReader<'a>, StoreError> {
-        Ok(InterfaceReader::new(self, Lookup::new(&self.store, bounds)?))
-    }
-
-    /// As [`Self::reader`], without bounds, and reads stored interfaces that are not in memory on
-    /// this thread, which may take some milliseconds each: not for threads of requests.
-    ///
-    /// # Errors
-    /// As [`Self::reader`].
-    pub fn loading_reader(&self) -> Result<InterfaceReader<'_>, StoreError> {
-        Ok(self.reader(RowBounds::none())?.loading())
     }
 
     /// Waits until the index has processed the ledgers up to a place in the feed, for a second at most,

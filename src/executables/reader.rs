@@ -8,7 +8,7 @@ use super::interfaces::{Interfaces, Loaded, Wish};
 use super::lookup::{Lookup, Ran, Side};
 use crate::domain::{ContractId, Hash32, LedgerSeq};
 use crate::interfaces::{Interface, asset_contract};
-use crate::store::{StoreError, TransactionPosition};
+use crate::store::{RowBounds, StoreError, TransactionPosition};
 
 /// An interface that may declare an event.
 #[derive(Debug, Clone)]
@@ -46,9 +46,29 @@ pub struct InterfaceReader<'a> {
     failed: RefCell<Option<StoreError>>,
 }
 
+impl Interfaces {
+    /// Returns a reader for one request, which reads no more of the index than `bounds` allow. It
+    /// takes interfaces that are in memory, and never waits.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the index does not exist here, or the database fails.
+    pub fn reader<'a>(&'a self, bounds: RowBounds<'a>) -> Result<InterfaceReader<'a>, StoreError> {
+        Ok(InterfaceReader::new(self, Lookup::new(self.store(), bounds)?))
+    }
+
+    /// As [`Self::reader`], without bounds, and reads stored interfaces that are not in memory on
+    /// this thread, which may take some milliseconds each: not for threads of requests.
+    ///
+    /// # Errors
+    /// As [`Self::reader`].
+    pub fn loading_reader(&self) -> Result<InterfaceReader<'_>, StoreError> {
+        Ok(self.reader(RowBounds::none())?.loading())
+    }
+}
+
 impl<'a> InterfaceReader<'a> {
     /// Creates a reader.
-    pub(super) fn new(interfaces: &'a Interfaces, lookup: Lookup<'a>) -> Self {
+    fn new(interfaces: &'a Interfaces, lookup: Lookup<'a>) -> Self {
         Self {
             interfaces,
             lookup,
@@ -61,7 +81,7 @@ impl<'a> InterfaceReader<'a> {
     }
 
     /// Reads stored interfaces that are not in memory on this thread.
-    pub(super) fn loading(self) -> Self {
+    fn loading(self) -> Self {
         Self { may_load: true, ..self }
     }
 

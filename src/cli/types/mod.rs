@@ -11,7 +11,7 @@ use orrery::tables::INJECTED;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::programs::Numbers;
+use super::output::Numbers;
 use super::remote::Remote;
 use super::{Failure, escape, output};
 use column::Kind;

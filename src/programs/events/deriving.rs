@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::raw::RawEvent;
-use super::reading::{Declaring, Summary};
-use super::{EventCounts, EventInterfaces};
+use super::reading::Declaring;
+use super::{EventCounts, EventInterfaces, Summary};
 use crate::domain::{ContractId, LedgerSeq, ProgramId};
 use crate::programs::backfill::State;
 use crate::programs::backfills::stored_backfill;

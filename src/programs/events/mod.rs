@@ -15,11 +15,12 @@ mod merging;
 mod project;
 mod raw;
 mod reading;
+mod summary;
 mod table_rows;
 
 pub(super) use beginning::begin_reading;
 pub use interfaces::EventInterfaces;
 pub use merging::{Merged, merged};
 pub use project::{EventCounts, EventProject, Unsure};
-pub use reading::Summary;
+pub use summary::Summary;
 pub use table_rows::table_rows;

@@ -10,11 +10,11 @@ use stellar_xdr::{Limits, ReadXdr, ScVal};
 
 use super::interfaces::{EventInterfaces, KnownInterface};
 use super::raw::{DeclaredBy, RawEvent};
-use super::{EventCounts, EventProject, Unsure};
+use super::{EventCounts, EventProject, Summary};
 use crate::decode::{EventType, Placement};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, NetworkId, TxHash};
 use crate::executables::{InterfaceReader, Tried};
-use crate::interfaces::{Interface, declaration, is_asset_contract};
+use crate::interfaces::{Interface, Matched, declaration, is_asset_contract};
 use crate::programs::ProgramError;
 use crate::programs::effects::{Effects, Run};
 use crate::programs::manifest::Manifest;
@@ -22,20 +22,11 @@ use crate::programs::records::Execution;
 use crate::programs::rows::RunRows;
 use crate::programs::runner::Runner;
 use crate::store::{Bounds, EventQuery, EventRecord, Needs, TransactionPosition};
-use crate::tables::event_tables::{Declared, Event, Layout, Place, Shapes};
+use crate::tables::event_tables::{Declared, Event, Layout, Place};
 
 /// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
 /// than the events of a transaction may have.
 const LIMITS: Limits = Limits { depth: 500, len: 4 << 20 };
-
-/// What the events of some transactions add to the summary of a project.
-#[derive(Debug, Clone, Default)]
-pub struct Summary {
-    /// Shapes of the events.
-    pub shapes: Shapes,
-    /// Transactions with events of contracts whose code is not known.
-    pub unsure: Unsure,
-}
 
 /// Finds the declarations of events.
 pub(super) struct Declaring<'a> {
@@ -78,19 +69,8 @@ impl<'a> Declaring<'a> {
         for (_, known) in &candidates {
             summary.shapes.consult(&known.declarations);
         }
-        let declared = match (&matched, by) {
-            (Some(matched), Some((_, known))) => Declared::By(matched, &known.declarations),
-            _ if event.is_system => Declared::System,
-            _ => Declared::Nowhere,
-        };
-        summary.shapes.add(&Event {
-            place: Place::new(at.ledger, at.application_order, event.index),
-            id: event.id,
-            contract: event.contract,
-            topics: &topics,
-            data: &data,
-            declared,
-        });
+        let declared = matched.as_ref().zip(by.map(|(_, known)| &**known));
+        summary.shapes.add(&with_values(event, at, (&topics, &data), declared));
         if !is_sure {
             let place = (at.ledger.0, at.application_order);
             let spans = summary.unsure.entry(event.contract.to_string()).or_insert([place; 2]);
@@ -145,19 +125,29 @@ pub(super) fn with_declaration<T>(
 ) -> T {
     let interfaces: Vec<&Interface> = by.iter().map(|known| known.interface()).collect();
     let matched = declaration(&interfaces, topics, data);
-    let declared = match (&matched, by) {
-        (Some(matched), Some(known)) => Declared::By(matched, &known.declarations),
-        _ if event.is_system => Declared::System,
-        _ => Declared::Nowhere,
+    visit(&with_values(event, at, (topics, data), matched.as_ref().zip(by)))
+}
+
+/// Returns an event with its values, and with its declaration in an interface, if it has one.
+fn with_values<'e>(
+    event: &RawEvent,
+    at: TransactionPosition,
+    (topics, data): (&'e [ScVal], &'e ScVal),
+    declared: Option<(&'e Matched<'e>, &'e KnownInterface)>,
+) -> Event<'e> {
+    let declared = match declared {
+        Some((matched, known)) => Declared::By(matched, &known.declarations),
+        None if event.is_system => Declared::System,
+        None => Declared::Nowhere,
     };
-    visit(&Event {
+    Event {
         place: Place::new(at.ledger, at.application_order, event.index),
         id: event.id,
         contract: event.contract,
         topics,
         data,
         declared,
-    })
+    }
 }
 
 /// Returns the values of an event. Values that are nested deeper than the network allows are bytes.

@@ -2,13 +2,26 @@
 //! event alone.
 
 use orrery_interfaces::names;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{ScMap, ScVal};
 
-use super::shape::DataShape;
+use super::serial::hexadecimal;
 
 /// Largest number of items of a vector that have columns of their own.
 const MOST_ITEMS: usize = 16;
+
+/// Shape of the data of an event without a declaration.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum DataShape {
+    /// A map with symbols for keys: SHA-256 over the keys.
+    Keys(#[serde(with = "hexadecimal")] [u8; 32]),
+    /// A vector with this number of items.
+    Items(u32),
+    /// Anything else.
+    Value,
+}
 
 /// What is inferred of an event.
 #[derive(Debug)]

@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use orrery_interfaces::names::{DECLARED, EVENT_ID, EVENT_INDEX, REST, UNDECLARED};
 
-use super::Place;
 use super::columns::{Columns, MOST_COLUMNS};
 use super::naming::Names;
-use super::rows;
 use super::shape::{Shape, ShapeKey};
 use super::shapes::Shapes;
+use super::{Place, fixed_tables};
 use crate::schema::{OfEvents, ProgramSchema, SchemaLimits, TableSchema};
 use crate::types::{ColumnType, Field};
 
@@ -148,14 +147,14 @@ impl Drawing {
             (key.fingerprint(), target)
         });
         let of_events = OfEvents {
-            events: Some(rows::events()),
+            events: Some(fixed_tables::events()),
             versions,
             placement: placement.collect(),
             derivation: 0,
         };
         let mut in_order: Vec<&Table> = self.tables.iter().collect();
         in_order.sort_by_key(|table| (table.first, &table.target));
-        let tables = in_order.into_iter().map(Table::schema).chain([rows::undeclared()]);
+        let tables = in_order.into_iter().map(Table::schema).chain([fixed_tables::undeclared()]);
         let schema = ProgramSchema::from_events(tables.collect(), of_events);
         Layout { schema, limits: self.limits, tables: self.tables, placed: self.placed }
     }

@@ -5,6 +5,7 @@
 
 mod columns;
 mod declarations;
+mod fixed_tables;
 mod inferred;
 mod layout;
 mod naming;
@@ -19,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use stellar_xdr::ScVal;
 
 pub use self::declarations::Declarations;
+pub(crate) use self::fixed_tables::EVENTS_VIEW;
 pub use self::layout::Layout;
-pub(crate) use self::rows::EVENTS_VIEW;
 pub use self::rows::Rows;
 pub use self::shapes::{MOST_SHAPES, Shapes};
 

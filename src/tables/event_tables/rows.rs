@@ -1,66 +1,24 @@
 //! The rows of an event: one in its table, and one in the table behind the view `events`. Every
 //! event has both, whatever it contains: a value that its column cannot hold is kept in `_rest`.
 
-use orrery_interfaces::names::{
-    CLOSED_AT, CONTRACT_ID, DECLARED, EVENT_ID, EVENT_INDEX, EVENTS, LEDGER, REST, UNDECLARED,
-};
+use orrery_interfaces::names::{DECLARED, EVENT_ID, EVENT_INDEX, EVENTS, REST, UNDECLARED};
 use orrery_interfaces::{Params, Plain, PlainRest, Rest, Typed, Types};
 use orrery_ledger::domain::Emit;
 use serde::{Serialize, Serializer};
 use stellar_xdr::{ScMap, ScMapEntry, ScString, ScSymbol, ScVal};
 
 use super::columns::is_deep;
+use super::fixed_tables::{DATA, NAME, PARAMS, REASON, TOPICS};
 use super::layout::{Layout, Placement, Table};
 use super::shape::{ShapeKey, Shaped};
 use super::{Declared, Event, Place};
-use crate::schema::TableSchema;
-use crate::types::{ColumnType, Field};
+use crate::types::ColumnType;
 use crate::values::{absent, is_null};
-
-const TOPICS: &str = "topics";
-const DATA: &str = "data";
-const REASON: &str = "reason";
-const NAME: &str = "name";
-const PARAMS: &str = "params";
-
-/// Columns of the view with one row per event: the name in its table, and the name in the view.
-pub(crate) const EVENTS_VIEW: [(&str, &str); 6] = [
-    (EVENT_ID, EVENT_ID),
-    (LEDGER, "ledger"),
-    (CLOSED_AT, "ledger_closed_at"),
-    (CONTRACT_ID, CONTRACT_ID),
-    (NAME, NAME),
-    (PARAMS, PARAMS),
-];
 
 const SYSTEM: &str = "a system event, which no contract declares";
 const NO_TEXT: &str = "no interface declares the event, and its first topic is no text";
 const TOO_MANY_TABLES: &str = "the project has as many tables as it may have";
 const TOO_MANY_SHAPES: &str = "the project has more kinds of events than it may have";
-
-/// The table behind the view with one row per event.
-pub(super) fn events() -> TableSchema {
-    let columns =
-        [(EVENT_ID, ColumnType::UInt64), (NAME, ColumnType::Text), (PARAMS, ColumnType::JsonText)];
-    schema(EVENTS, columns)
-}
-
-/// The table of the events that no other holds.
-pub(super) fn undeclared() -> TableSchema {
-    let columns = [
-        (EVENT_ID, ColumnType::UInt64),
-        (EVENT_INDEX, ColumnType::UInt32),
-        (TOPICS, ColumnType::JsonText),
-        (DATA, ColumnType::JsonText),
-        (REASON, ColumnType::Text),
-    ];
-    schema(UNDECLARED, columns)
-}
-
-fn schema<const N: usize>(target: &str, columns: [(&str, ColumnType); N]) -> TableSchema {
-    let field = |(name, kind): (&str, _)| Field { name: name.to_owned(), kind };
-    TableSchema::known(target, columns.into_iter().map(field).collect())
-}
 
 /// The rows of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]

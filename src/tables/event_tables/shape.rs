@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::columns::{MOST_COLUMNS, joined, observed};
 use super::declarations::{Declarations, Form};
-use super::inferred::Inferred;
+use super::inferred::{DataShape, Inferred};
 use super::serial::hexadecimal;
 use super::{Declared, Event, Place, inferred};
 use crate::types::{ColumnType, Field};
@@ -34,18 +34,6 @@ pub(super) enum ShapeKey {
         /// Shape of the data.
         data: DataShape,
     },
-}
-
-/// Shape of the data of an event without a declaration.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum DataShape {
-    /// A map with symbols for keys: SHA-256 over the keys.
-    Keys(#[serde(with = "hexadecimal")] [u8; 32]),
-    /// A vector with this number of items.
-    Items(u32),
-    /// Anything else.
-    Value,
 }
 
 /// A shape of events.

@@ -1,0 +1,13 @@
+//! What is kept of the events of some transactions besides the events themselves.
+
+use super::Unsure;
+use crate::tables::event_tables::Shapes;
+
+/// What the events of some transactions add to the summary of a project.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// Shapes of the events.
+    pub shapes: Shapes,
+    /// Transactions with events of contracts whose code is not known.
+    pub unsure: Unsure,
+}
