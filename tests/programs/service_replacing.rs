@@ -128,6 +128,13 @@ fn ask(owner: &Owner, over: &AtomicBool, asked: &AtomicU64) {
     }
 }
 
+/// Lists programs until `over`: one has the name at any moment.
+fn list(owner: &Owner, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        listed(owner);
+    }
+}
+
 /// Sets a flag when it is dropped, also by a failed assertion.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
@@ -154,10 +161,9 @@ fn queries_are_answered_from_one_version_while_programs_are_replaced() {
     let mut number = 1;
     thread::scope(|scope| {
         let _over = SetOnDrop(&over);
-        let clients: Vec<_> = [&ana, &ana, &bob, &bob]
-            .map(|owner| scope.spawn(|| ask(owner, &over, &asked)))
-            .into_iter()
-            .collect();
+        let asking = [&ana, &ana, &bob, &bob];
+        let mut clients = Vec::from(asking.map(|owner| scope.spawn(|| ask(owner, &over, &asked))));
+        clients.push(scope.spawn(|| list(&ana, &over)));
         while number < 5 || asked.load(Ordering::Relaxed) < most {
             number += 1;
             id = replace(&ana, &version(number));

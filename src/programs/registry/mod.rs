@@ -150,6 +150,13 @@ impl Registry {
         self.entries.read().values().cloned().collect()
     }
 
+    /// Returns all programs with their states as of one moment, sorted by id: a project name is that
+    /// of one program, also while a program takes the name of another.
+    fn snapshots(&self) -> Vec<(Arc<Entry>, EntrySnapshot)> {
+        let entries = self.entries.read();
+        entries.values().map(|entry| (Arc::clone(entry), entry.snapshot())).collect()
+    }
+
     /// Returns a program, if it belongs to the owner.
     pub(super) fn owned(&self, id: ProgramId, owner: &Owner) -> Result<Arc<Entry>, ProgramError> {
         let entry = self.get(id).ok_or(ProgramError::Unknown(id))?;
@@ -161,8 +168,7 @@ impl Registry {
 
     /// Returns the manifests of an owner's programs, sorted by id.
     pub(super) fn manifests(&self, owner: &Owner) -> Vec<Manifest> {
-        let all = self.all();
-        let manifests = all.iter().map(|entry| entry.snapshot().manifest);
+        let manifests = self.snapshots().into_iter().map(|(_, snapshot)| snapshot.manifest);
         let own = manifests.filter(|manifest| manifest.owner == *owner);
         own.map(Arc::unwrap_or_clone).collect()
     }
@@ -350,11 +356,10 @@ impl Registry {
     fn check_count(&self, owner: &Owner) -> Result<(), ProgramError> {
         let most = self.settings.owner_programs;
         // A program and the one that is to replace it count once.
-        let is_own = |entry: &&Arc<Entry>| {
-            let manifest = entry.snapshot().manifest;
-            manifest.owner == *owner && manifest.replaces.is_none()
+        let is_own = |(_, snapshot): &&(Arc<Entry>, EntrySnapshot)| {
+            snapshot.manifest.owner == *owner && snapshot.manifest.replaces.is_none()
         };
-        if self.all().iter().filter(is_own).count() < most {
+        if self.snapshots().iter().filter(is_own).count() < most {
             Ok(())
         } else {
             Err(ProgramError::TooManyPrograms(most))
@@ -364,9 +369,9 @@ impl Registry {
     /// Returns the program with this project name.
     fn named(&self, name: &str) -> Option<Arc<Entry>> {
         // Views are named after projects, and SQL names ignore case.
-        let has_name =
-            |entry: &Arc<Entry>| entry.snapshot().manifest.project_name.eq_ignore_ascii_case(name);
-        self.all().into_iter().find(has_name)
+        let all = self.snapshots().into_iter();
+        let mut named = all.filter(|(_, it)| it.manifest.project_name.eq_ignore_ascii_case(name));
+        named.next().map(|(entry, _)| entry)
     }
 
     fn next_id(&self) -> Result<ProgramId, ProgramError> {

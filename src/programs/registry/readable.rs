@@ -28,11 +28,12 @@ impl Registry {
     /// each sorted by id.
     pub(in crate::programs) fn readable_programs(&self, owner: &Owner) -> Vec<ReadableProgram> {
         let mut found = Vec::new();
-        for entry in self.all() {
-            let snapshot = entry.snapshot();
+        let all = self.snapshots();
+        for (entry, snapshot) in &all {
             let other = snapshot.manifest.owner != *owner;
-            if !other || self.subscribers_of(&snapshot).contains(owner) {
-                let replaces = snapshot.manifest.replaces.as_ref().map(|it| it.program);
+            let replaces = snapshot.manifest.replaces.as_ref().map(|it| it.program);
+            let found_by_id = |id| all.iter().find(|(it, _)| it.id == id).map(|(_, it)| it.clone());
+            if !other || read_by_others(snapshot, found_by_id).contains(owner) {
                 found.push((replaces, other, entry.id, snapshot.row_bytes));
             }
         }
@@ -54,34 +55,20 @@ impl Registry {
         readable
     }
 
-    /// Returns the other owners who read the tables of a program. Those who have subscribed to a
-    /// program also read the one that is to replace it.
-    fn subscribers_of(&self, program: &EntrySnapshot) -> Arc<BTreeSet<Owner>> {
-        let EntrySnapshot { manifest, subscribers, .. } = program;
-        match &manifest.replaces {
-            _ if !manifest.public => Arc::default(),
-            None => Arc::clone(subscribers),
-            Some(replaced) => {
-                let replaced = self.get(replaced.program).map(|entry| entry.snapshot());
-                let public = replaced.filter(|it| it.manifest.public);
-                public.map(|it| it.subscribers).unwrap_or_default()
-            }
-        }
-    }
-
     /// Returns all owners who read the tables of a program, its own owner first.
     pub(in crate::programs) fn readers_of(&self, program: &Entry) -> Vec<Owner> {
         let snapshot = program.snapshot();
+        let replaced = |id| self.get(id).map(|entry| entry.snapshot());
+        let others = read_by_others(&snapshot, replaced);
         let mut readers = vec![snapshot.manifest.owner.clone()];
-        readers.extend(self.subscribers_of(&snapshot).iter().cloned());
+        readers.extend(others.iter().cloned());
         readers
     }
 
     /// Returns all owners who have a program or a subscription.
     pub(in crate::programs) fn readers(&self) -> BTreeSet<Owner> {
         let mut readers = BTreeSet::new();
-        for entry in self.all() {
-            let snapshot = entry.snapshot();
+        for (_, snapshot) in self.snapshots() {
             readers.insert(snapshot.manifest.owner.clone());
             readers.extend(snapshot.subscribers.iter().cloned());
         }
@@ -98,8 +85,8 @@ impl Registry {
         // Serialises counting and adding subscriptions.
         let _one_at_a_time = self.deploying.lock();
         let entry = self.find_public(owner, project)?;
-        let others = self.all();
-        let taken = others.iter().filter(|it| it.snapshot().subscribers.contains(owner)).count();
+        let others = self.snapshots();
+        let taken = others.iter().filter(|(_, it)| it.subscribers.contains(owner)).count();
         let mut cell = entry.lock();
         let manifest = Manifest::clone(&cell.manifest);
         if cell.subscribers.contains(owner) {
@@ -131,20 +118,18 @@ impl Registry {
     /// Returns another owner's public program. A private program gives the same error as none, so
     /// that its existence is not revealed.
     fn find_public(&self, owner: &Owner, project: &str) -> Result<Arc<Entry>, ProgramError> {
-        let all = self.all();
-        let found = all.iter().find(|entry| {
-            let manifest = entry.snapshot().manifest;
+        let found = self.snapshots().into_iter().find(|(_, EntrySnapshot { manifest, .. })| {
             manifest.replaces.is_none()
                 && manifest.project_name.eq_ignore_ascii_case(project)
                 && (manifest.public || manifest.owner == *owner)
         });
-        let entry = found.ok_or_else(|| ProgramError::NotPublic(excerpt(project)))?;
-        if entry.snapshot().manifest.owner == *owner {
+        let (entry, snapshot) = found.ok_or_else(|| ProgramError::NotPublic(excerpt(project)))?;
+        if snapshot.manifest.owner == *owner {
             let problem =
                 format!("is '{}', your own project: read it without subscribing", excerpt(project));
             return Err(ProgramError::Value { name: "project", problem });
         }
-        Ok(Arc::clone(entry))
+        Ok(entry)
     }
 
     fn change_subscribers(
@@ -161,5 +146,22 @@ impl Registry {
         storage::change(&self.store, |changes| storage::put_json(changes, &row, &subscribers))?;
         cell.subscribers = Arc::new(subscribers);
         Ok(())
+    }
+}
+
+/// Returns the other owners who read the tables of a program. Those who have subscribed to a
+/// program also read the one that is to replace it.
+fn read_by_others(
+    program: &EntrySnapshot,
+    found_by_id: impl FnOnce(ProgramId) -> Option<EntrySnapshot>,
+) -> Arc<BTreeSet<Owner>> {
+    let EntrySnapshot { manifest, subscribers, .. } = program;
+    match &manifest.replaces {
+        _ if !manifest.public => Arc::default(),
+        None => Arc::clone(subscribers),
+        Some(replaced) => {
+            let public = found_by_id(replaced.program).filter(|it| it.manifest.public);
+            public.map(|it| it.subscribers).unwrap_or_default()
+        }
     }
 }

@@ -133,10 +133,11 @@ impl Registry {
         }
         let module = old_cell.manifest.module;
         let unshared = self.is_unshared(&module, old.id);
-        // Readers find the new program under the name before the old one is gone.
-        drop(new_cell);
-        drop(old_cell);
-        self.entries.write().remove(&old.id);
+        // Unlocking shows the changed states to readers, who see both changes or none.
+        let mut entries = self.entries.write();
+        drop((new_cell, old_cell));
+        entries.remove(&old.id);
+        drop(entries);
         if unshared {
             self.remove_compiled(old.id, module);
         }
@@ -193,14 +194,18 @@ impl Registry {
 
     /// Removes a program that is deleted from the store.
     pub(in crate::programs) fn remove(&self, id: ProgramId) {
-        // If its name was taken in a write whose outcome is unknown, readers have to find the new
-        // program under the name first. Otherwise the program is removed at its next turn.
-        if let Some(new) = self.replacement_of(id)
-            && new.lock().reload_if_in_doubt(&self.store).is_err()
+        // Its name may have been taken in a write whose outcome was unknown.
+        let new = self.replacement_of(id);
+        let mut new_cell = new.as_ref().map(|new| new.lock());
+        if let Some(cell) = &mut new_cell
+            && cell.reload_if_in_doubt(&self.store).is_err()
         {
+            // It is removed at its next turn.
             return;
         }
-        self.entries.write().remove(&id);
+        let mut entries = self.entries.write();
+        drop(new_cell);
+        entries.remove(&id);
     }
 }
 
