@@ -192,7 +192,7 @@ impl Interfaces {
     }
 
     /// Returns the store.
-    pub(super) fn store(&self) -> &Store {
+    pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 

@@ -113,6 +113,36 @@ impl<'s> Lookup<'s> {
         })
     }
 
+    /// Returns whether whatever becomes known of what a contract ran is the same for all its
+    /// transactions after `from` and up to `to`: no ledger is missing in between, and no change of
+    /// the entries that say it is.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails, or a row is malformed.
+    pub fn is_same_between(
+        &self,
+        contract: &ContractId,
+        from: TransactionPosition,
+        to: TransactionPosition,
+    ) -> Result<bool, StoreError> {
+        let ledgers = LedgerRange { first: from.ledger, last: to.ledger };
+        let is_unchanged = |owner: &ContractId, ledger_key: &[u8]| {
+            let last = rows::at_or_before(&self.view, &id_of(ledger_key), to)?;
+            let is_before = last.is_none_or(|(changed, _)| changed <= from);
+            Ok::<_, StoreError>(is_before && self.has_all(owner, ledgers))
+        };
+        let Some(instance) = instance_key(contract) else { return Ok(true) };
+        if !is_unchanged(contract, &instance)? {
+            return Ok(false);
+        }
+        let Some(Some(Executable::Reference(key))) =
+            self.held(contract, &instance, to, Side::Before)?
+        else {
+            return Ok(true);
+        };
+        owner_of(&key).map_or(Ok(true), |owner| is_unchanged(&owner, &key))
+    }
+
     /// Returns what an entry held at one side of a transaction, where `Some(None)` means that there
     /// was no such entry; `None` when it is not known.
     fn held(
@@ -151,7 +181,7 @@ impl<'s> Lookup<'s> {
             .or_else(|| from_next(next.as_ref(), at, is_complete));
         let found = match found {
             Some(found) => Some(found),
-            None => self.answered(ledger_key, at)?,
+            None => self.answered(ledger_key, at, last.as_ref(), is_complete)?,
         };
         let Some((ledgers, value)) = found else { return Ok(None) };
         let (after, before) = (last.map(|(at, _)| at), next.map(|(at, _)| at));
@@ -164,19 +194,26 @@ impl<'s> Lookup<'s> {
         Ok(Some(value))
     }
 
-    /// Returns what other servers' answers say about an entry in a ledger.
+    /// Returns what other servers' answers say about an entry in a ledger: one for an earlier ledger
+    /// still holds if no ledger is missing since, and the last change before `at` came before it.
     fn answered(
         &self,
         ledger_key: &[u8],
         at: TransactionPosition,
-    ) -> Result<Option<(LedgerRange, Option<Executable>)>, StoreError> {
+        last: Option<&(TransactionPosition, Change)>,
+        is_complete: impl Fn(LedgerSeq, LedgerSeq) -> Option<LedgerRange>,
+    ) -> Result<Known, StoreError> {
         let answers = self.store.known_entries(ledger_key)?;
-        Ok(answers.into_iter().find_map(|KnownEntry { from, to, entry, .. }| {
+        Ok(answers.into_iter().rev().find_map(|KnownEntry { from, to, entry, .. }| {
             // In the ledger `from` itself, the entry was changed by one of the transactions.
             let since = from.next()?;
-            let held = value::entry(&entry?).as_ref().and_then(Executable::in_entry)?;
-            let ledgers = LedgerRange { first: since, last: to };
-            (since <= at.ledger && at.ledger <= to).then_some((ledgers, Some(held)))
+            let holds = since <= at.ledger
+                && (at.ledger <= to
+                    || last.is_none_or(|(changed, _)| changed.ledger <= to)
+                        && is_complete(to, at.ledger).is_some());
+            let held = holds.then_some(entry?)?;
+            let held = value::entry(&held).as_ref().and_then(Executable::in_entry)?;
+            Some((LedgerRange { first: since, last: to.max(at.ledger) }, Some(held)))
         }))
     }
 }

@@ -134,6 +134,20 @@ impl<'a> InterfaceReader<'a> {
         (tried, is_sure)
     }
 
+    /// Returns whether whatever becomes known of a contract is the same for all its transactions after
+    /// one and up to another; see [`Lookup::is_same_between`].
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails, or a row is malformed.
+    pub fn is_same_between(
+        &self,
+        contract: &ContractId,
+        from: TransactionPosition,
+        to: TransactionPosition,
+    ) -> Result<bool, StoreError> {
+        self.lookup.is_same_between(contract, from, to)
+    }
+
     /// Returns whether what was found is all that will be found as long as the store does not change.
     ///
     /// # Errors

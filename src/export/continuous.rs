@@ -119,7 +119,7 @@ impl Continuous {
         }
     }
 
-    /// Names events by these interfaces.
+    /// Names events by these interfaces, and exports the tables of projects of events too.
     #[must_use]
     pub fn naming(self, names: Arc<Interfaces>) -> Self {
         Self { names: Some(names), ..self }
@@ -199,7 +199,9 @@ impl Continuous {
 
     /// Returns whether rows of programs have waited for [`ROWS_MAX_WAIT`].
     fn rows_are_due(&mut self, now: Instant) -> Result<bool, StoreError> {
-        if !self.scope.programs || !programs::is_behind(&self.programs, &self.store)? {
+        if !self.scope.programs
+            || !programs::is_behind(&self.programs, &self.store, self.names.is_some())?
+        {
             self.rows_waiting_since = None;
             return Ok(false);
         }

@@ -51,6 +51,10 @@ pub struct ExportedProgram {
     /// under this number is not the store that was exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<(u32, u32)>,
+    /// For a project of events: UNIX time in milliseconds since when the rows of earlier runs are
+    /// what they are. Readers can ignore it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub arrangement: u64,
     /// Tables of the program for which files were written.
     pub tables: Vec<ExportedTable>,
 }
@@ -195,6 +199,10 @@ impl Manifest {
         self.tables.events.extend(events);
         self.tables.transactions.extend(transactions);
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Whether a relative path stays below the destination of the export.

@@ -75,7 +75,7 @@ impl Export {
         Ok(Self { destination, manifest, interrupt, beside_retention: false, names: None })
     }
 
-    /// Names events by these interfaces.
+    /// Names events by these interfaces, and exports the tables of projects of events too.
     #[must_use]
     pub fn naming(self, names: Arc<Interfaces>) -> Self {
         Self { names: Some(names), ..self }

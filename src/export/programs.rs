@@ -2,17 +2,20 @@
 //! made, which differs from the order of their ledgers; the manifest records the last exported run.
 //! A program whose tables have gained columns is continued. The files of a program are written anew
 //! and replace the old ones all at once when a column was widened to another type, when the program
-//! was replaced by another one, or when its last exported run differs from the store's, as after a
-//! backup was restored. When the store has fewer runs than the export, as in a checkpoint that is
+//! was replaced by another one, when earlier rows of a project of events have changed or are in
+//! other tables, or when its last exported run differs from the store's, as after a backup was
+//! restored. When the store has fewer runs than the export, as in a checkpoint that is
 //! older than it, the export stays unchanged.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::error::Result;
 use super::files::{Numbers, ROW_GROUP_BYTES, TableWriter};
 use super::manifest::{ExportedProgram, ExportedTable};
 use super::{Export, ExportError, PROGRAMS};
 use crate::domain::{LedgerRange, ProgramId};
+use crate::programs::events::EventInterfaces;
 use crate::programs::row_log::{self, LoggedProgram};
 use crate::store::{Store, StoreError, TransactionPosition};
 use crate::tables::export_types::PortableTable;
@@ -30,12 +33,30 @@ pub struct AddedRows {
     pub failed: usize,
 }
 
+/// Returns the programs of a store whose tables are exported, sorted by id. The tables of projects of
+/// events need interfaces.
+fn programs_of(store: &Store, has_interfaces: bool) -> Result<Vec<LoggedProgram>, StoreError> {
+    let mut programs = row_log::programs(store)?;
+    programs.retain(|program| has_interfaces || program.manifest.events.is_none());
+    Ok(programs)
+}
+
 /// Returns whether the store has something to add to the `exported` programs of the manifest.
-pub(super) fn is_behind(exported: &[ExportedProgram], store: &Store) -> Result<bool, StoreError> {
-    let programs = row_log::programs(store)?;
+pub(super) fn is_behind(
+    exported: &[ExportedProgram],
+    store: &Store,
+    has_interfaces: bool,
+) -> Result<bool, StoreError> {
+    let programs = programs_of(store, has_interfaces)?;
     let is_new = |program: &LoggedProgram| {
         let before = exported.iter().find(|it| it.id == program.manifest.id.0);
-        before.map_or(program.last > 0, |it| !is_same(it, program) || it.runs < program.last)
+        // A project of events is looked at again once its rows have been derived anew.
+        program.arrangement().is_some()
+            && before.map_or(program.last > 0, |it| {
+                !is_same(it, program)
+                    || it.runs < program.last
+                    || program.arrangement() != Some(it.arrangement)
+            })
     };
     Ok(programs.iter().any(is_new) || exported.iter().any(|it| is_gone(it, &programs)))
 }
@@ -69,10 +90,11 @@ impl Export {
     /// # Errors
     /// When something cannot be read or written. Rows that were added before stay.
     pub fn add_programs(&mut self, store: &Store) -> Result<AddedRows> {
-        let programs = row_log::programs(store)?;
+        let programs = programs_of(store, self.names.is_some())?;
+        let interfaces = self.names.as_ref().map(|names| EventInterfaces::new(Arc::clone(names)));
         let mut added = AddedRows::default();
         for program in &programs {
-            match self.add_program(store, program) {
+            match self.add_program(store, interfaces.as_ref(), program) {
                 Ok(rows) => added.rows += rows,
                 Err(error) if error.is_about_rows() => {
                     let program = program.manifest.id;
@@ -93,9 +115,16 @@ impl Export {
         Ok(added)
     }
 
-    /// Adds the new rows of a program and returns their number.
-    fn add_program(&mut self, store: &Store, program: &LoggedProgram) -> Result<u64> {
+    /// Adds the new rows of a program and returns their number. Rows of a project of events that are
+    /// being derived anew are added later.
+    fn add_program(
+        &mut self,
+        store: &Store,
+        interfaces: Option<&EventInterfaces>,
+        program: &LoggedProgram,
+    ) -> Result<u64> {
         let id = program.manifest.id;
+        let Some(arrangement) = program.arrangement() else { return Ok(0) };
         let tables = program.manifest.schema.tables().iter().map(|table| {
             let portable = PortableTable::new(table)?;
             let schema = portable.schema();
@@ -114,6 +143,7 @@ impl Export {
         let appends = match before {
             Some(before) => {
                 can_append(before, program, &tables)
+                    && before.arrangement == arrangement
                     && before.last_run
                         == row_log::transaction_of(store, id, before.runs)?.map(numbers_of)
             }
@@ -131,11 +161,16 @@ impl Export {
         };
         let mut now = match before {
             Some(before) if appends => before.clone(),
-            before => new_entry(program, before),
+            before => ExportedProgram { arrangement, ..new_entry(program, before) },
         };
         let rows_before = before.filter(|it| is_same(it, program)).map_or(0, ExportedProgram::rows);
         loop {
-            let more = self.write_part(store, program, &tables, &mut now)?;
+            let more = self.write_part(store, interfaces, program, &tables, &mut now)?;
+            if !program.is_unchanged(store)? {
+                // The next export removes the files.
+                let before = self.manifest.programs.iter().find(|it| it.id == id.0);
+                return Ok(before.map_or(0, ExportedProgram::rows).saturating_sub(rows_before));
+            }
             // When the files replace others, the manifest is updated only once, after the last
             // part.
             if appends || !more {
@@ -154,6 +189,7 @@ impl Export {
     fn write_part(
         &self,
         store: &Store,
+        interfaces: Option<&EventInterfaces>,
         program: &LoggedProgram,
         tables: &[Current],
         now: &mut ExportedProgram,
@@ -164,7 +200,7 @@ impl Export {
         let (mut up_to, mut more) = (now.runs, true);
         while more {
             self.check_interrupt()?;
-            let batch = row_log::rows_after(store, id, up_to, program.last)?;
+            let batch = program.rows_after(store, interfaces, up_to)?;
             (more, up_to) = (batch.more, batch.up_to);
             now.last_run = batch.last.map(numbers_of).or(now.last_run);
             for (at, rows) in by_table(&batch.rows, program, tables)? {
@@ -252,6 +288,7 @@ fn new_entry(program: &LoggedProgram, before: Option<&ExportedProgram>) -> Expor
         deleted: false,
         runs: 0,
         last_run: None,
+        arrangement: 0,
         tables: before.map(|it| it.tables.iter().map(kept).collect()).unwrap_or_default(),
     }
 }

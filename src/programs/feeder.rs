@@ -444,10 +444,8 @@ impl Feeder {
             }
         };
         if let Some(project) = &manifest.events {
-            let limits = self.runner.settings.schema_limits();
             let events = std::mem::take(&mut batch.rows);
-            batch.rows =
-                events::table_rows(entry.id, project, &self.runner.events, limits, events)?;
+            batch.rows = events::table_rows(entry.id, project, &self.runner.events, events)?;
         }
         Ok((batch, manifest))
     }

@@ -105,6 +105,10 @@ impl Live {
             (cell.manifest.clone(), cell.progress)
         };
         if !manifest.running {
+            // The events that a paused project has are still named by what becomes known of them.
+            if self.runner.derive_if_more_is_known(entry, &self.registry)? {
+                self.feeder.notify_new_rows(entry);
+            }
             return Ok(Turn::Idle);
         }
         if self.registry.load_module(entry)?.is_some() {

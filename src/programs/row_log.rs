@@ -4,9 +4,10 @@
 
 use std::ops::ControlFlow;
 
+use super::events::{EventInterfaces, table_rows};
 use super::manifest::{Manifest, Progress};
 use super::rows::RunRows;
-use super::storage;
+use super::{ProgramError, storage};
 use crate::domain::ProgramId;
 use crate::store::{Store, StoreError, TransactionPosition};
 use crate::tables::{Row, event_id};
@@ -43,13 +44,59 @@ pub fn programs(store: &Store) -> Result<Vec<LoggedProgram>, StoreError> {
         let Some(manifest) = store.shared_row(&storage::manifest(id))? else { continue };
         let manifest: Manifest =
             serde_json::from_slice(&manifest).map_err(|_| damaged("programs"))?;
-        // The rows of projects of events are not exported: the export has the events themselves.
-        if manifest.replaces.is_some() || manifest.events.is_some() {
-            continue;
+        if manifest.replaces.is_none() {
+            found.push(LoggedProgram { manifest, last: progress.log });
         }
-        found.push(LoggedProgram { manifest, last: progress.log });
     }
     Ok(found)
+}
+
+impl LoggedProgram {
+    /// Returns a number that is another one once rows of earlier runs are others, or are in other
+    /// tables or columns, as in projects of events; `None` while they are about to be derived anew.
+    pub fn arrangement(&self) -> Option<u64> {
+        self.manifest.events.as_ref().map_or(Some(0), |project| project.arrangement())
+    }
+
+    /// Returns whether the rows of this program up to `last` are still what they were when it was
+    /// read.
+    ///
+    /// # Errors
+    /// When the database fails or a record is damaged.
+    pub fn is_unchanged(&self, store: &Store) -> Result<bool, StoreError> {
+        let Some(events) = &self.manifest.events else { return Ok(true) };
+        let now = programs(store)?;
+        let now = now.iter().find(|it| it.manifest.id == self.manifest.id);
+        Ok(now.is_some_and(|now| now.arrangement() == events.arrangement()))
+    }
+
+    /// Returns the rows of its tables of the next runs after the number `after` of the log, up to
+    /// `last`. A project of events needs interfaces.
+    ///
+    /// # Errors
+    /// When the database fails or a record is damaged.
+    pub fn rows_after(
+        &self,
+        store: &Store,
+        interfaces: Option<&EventInterfaces>,
+        after: u64,
+    ) -> Result<Batch, StoreError> {
+        let program = self.manifest.id;
+        let mut batch = rows_after(store, program, after, self.last)?;
+        if let Some((project, interfaces)) = self.manifest.events.as_ref().zip(interfaces) {
+            let events = std::mem::take(&mut batch.rows);
+            let rows = table_rows(program, project, interfaces, events);
+            let mut rows = rows.map_err(|error| match error {
+                ProgramError::Store(error) => error,
+                _ => StoreError::Corrupt { family: "rows", key: format!("program {program}") },
+            })?;
+            // The rows behind the view of all events are none of a table.
+            let tables = self.manifest.schema.tables();
+            rows.retain(|row| tables.iter().any(|table| table.target == row.emit.target));
+            batch.rows = rows;
+        }
+        Ok(batch)
+    }
 }
 
 /// Returns the transaction of a run by the run's number; `None` when there is no such run.

@@ -107,7 +107,7 @@ impl Programs {
         let registry =
             Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone())?);
         let upstream = upstream.map(UpstreamLimiter::new);
-        let events = EventInterfaces::new(Arc::clone(&store), interfaces);
+        let events = EventInterfaces::new(interfaces);
         let runner = Arc::new(Runner {
             store: Arc::clone(&store),
             engine,

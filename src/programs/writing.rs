@@ -177,21 +177,23 @@ impl Runner {
         effects: &Effects,
         new: &NewRuns<'_>,
     ) -> Result<bool, ProgramError> {
-        let limits = self.settings.schema_limits();
         let Some(project) = &mut manifest.events else { return Ok(false) };
         let mut changed = project.shapes.join(&effects.summary.shapes);
         let mut must_derive = !new.merged.is_empty();
         changed |= must_derive;
-        let layout = project.layout(limits);
+        let layout = project.layout();
         if changed {
             let schema = layout.schema().clone().derived(project.derivation);
             // The numbers of events without a table may differ from what was counted.
             let some_are_out =
                 progress.events.undeclared > 0 || layout.leaves_out() || project.shapes.is_cut();
-            must_derive |= some_are_out && !manifest.schema.grows_into(&schema);
+            if !manifest.schema.grows_into(&schema) {
+                project.arranged_at = (self.clock)();
+                must_derive |= some_are_out;
+            }
             manifest.schema = schema;
         }
-        changed |= project.add_unsure(&effects.summary.unsure);
+        changed |= self.events.add_unsure(project, &effects.summary.unsure)?;
         changed |= must_derive && !project.must_derive;
         project.must_derive |= must_derive;
         let positions: BTreeSet<_> = new.rows.iter().map(|(position, _)| *position).collect();

@@ -4,6 +4,7 @@
 pub mod account_events;
 pub mod costly;
 pub mod data;
+pub mod event_counts;
 pub mod fixtures;
 pub mod full;
 pub mod histories;
@@ -18,6 +19,7 @@ pub mod signal;
 pub mod size;
 pub mod specs;
 pub mod sql_fragments;
+pub mod upgraded;
 pub mod values;
 pub mod wait;
 pub mod wasm_text;

@@ -15,8 +15,8 @@ pub struct Chain {
     sandbox: Sandbox,
     uploaded: BTreeSet<Vec<u8>>,
     created: u8,
-    /// Framed ledgers, as stellar-core writes them, that no data directory has imported yet.
-    unsaved: Vec<u8>,
+    /// Ledgers that no data directory has imported yet.
+    unsaved: Vec<Vec<u8>>,
 }
 
 impl Chain {
@@ -69,9 +69,7 @@ impl Chain {
     /// Closes a ledger and returns what its calls returned, with `None` for each failed call.
     pub fn close_allowing_failures(&mut self, requests: &[Request]) -> Vec<Option<ScVal>> {
         let xdr = self.sandbox.next_ledger_with(requests).unwrap();
-        let mark = u32::try_from(xdr.len()).unwrap() | 1 << 31;
-        self.unsaved.extend(mark.to_be_bytes());
-        self.unsaved.extend(&xdr);
+        self.unsaved.push(xdr.clone());
         let LedgerCloseMeta::V2(meta) = LedgerCloseMeta::from_xdr(xdr, Limits::none()).unwrap()
         else {
             panic!("another version")
@@ -93,9 +91,7 @@ impl Chain {
 
     /// Imports the new ledgers into the service of a scene.
     pub fn import_into(&mut self, scene: &Scene) {
-        let file = scene.path().join(format!("ledgers-up-to-{}", self.latest()));
-        std::fs::write(&file, std::mem::take(&mut self.unsaved)).unwrap();
-        scene.import(&file);
+        scene.import_ledgers(&std::mem::take(&mut self.unsaved));
     }
 }
 

@@ -22,13 +22,7 @@ fn run_on(contracts: &[String], answers: usize) -> (Scene, Service, Owner) {
     let owner = scene.owner(&service, "ana");
     let code = program(1);
     owner.post("deploy", &json!({ "code": code, "project_name": "new", "contracts": contracts }));
-    let file = scene.path().join("ledgers");
-    let framed = NEWEST.ledgers.iter().flat_map(|xdr| {
-        let mark = u32::try_from(xdr.len()).unwrap() | 1 << 31;
-        [&mark.to_be_bytes()[..], xdr].concat()
-    });
-    std::fs::write(&file, framed.collect::<Vec<u8>>()).unwrap();
-    scene.import(&file);
+    scene.import_ledgers(&NEWEST.ledgers);
     owner.wait_for_rows("new_answer", answers);
     (scene, service, owner)
 }

@@ -82,6 +82,17 @@ impl Scene {
         self.directory.path()
     }
 
+    /// Imports ledgers, framed as stellar-core writes them.
+    pub fn import_ledgers<'l>(&self, ledgers: impl IntoIterator<Item = &'l Vec<u8>>) {
+        let framed = ledgers.into_iter().flat_map(|xdr| {
+            let mark = u32::try_from(xdr.len()).unwrap() | 1 << 31;
+            [&mark.to_be_bytes()[..], xdr].concat()
+        });
+        let file = tempfile::NamedTempFile::new_in(self.path()).unwrap();
+        std::fs::write(file.path(), framed.collect::<Vec<u8>>()).unwrap();
+        self.import(file.path());
+    }
+
     pub fn import(&self, file: &Path) {
         run(self.path(), &["import", "--data-dir", ".", file.to_str().unwrap()]).succeeded();
     }

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use super::project::tables;
 use super::raw::RawEvent;
 use super::reading::Declaring;
-use super::{EventCounts, EventInterfaces, Summary};
-use crate::domain::{ContractId, LedgerSeq, ProgramId};
+use super::unsure::UnsureSpan;
+use super::{EventCounts, EventInterfaces, EventProject, Summary, Unsure};
+use crate::domain::ProgramId;
 use crate::programs::backfill::State;
 use crate::programs::backfills::stored_backfill;
 use crate::programs::manifest::{Manifest, Progress};
@@ -29,6 +31,21 @@ impl EventInterfaces {
             && self.interfaces.is_behind()
     }
 
+    /// Adds transactions with events of contracts whose code is not known. Returns whether that changes
+    /// anything.
+    pub(in crate::programs) fn add_unsure(
+        &self,
+        project: &mut EventProject,
+        more: &Unsure,
+    ) -> Result<bool, ProgramError> {
+        if more.is_empty() {
+            return Ok(false);
+        }
+        let names = self.interfaces.loading_reader()?;
+        let is_same = |contract: &_, from, to| names.is_same_between(contract, from, to);
+        Ok(project.unsure.join(more, is_same)?)
+    }
+
     /// Whether the code of a contract has become known of which events were read while it was not.
     pub(in crate::programs) fn knows_more(
         &self,
@@ -38,17 +55,14 @@ impl EventInterfaces {
             return Ok(false);
         };
         let names = self.interfaces.loading_reader()?;
-        for (contract, spans) in &project.unsure {
-            let Ok(contract) = contract.parse::<ContractId>() else { continue };
-            for (ledger, application_order) in spans {
-                let at = TransactionPosition {
-                    ledger: LedgerSeq(*ledger),
-                    application_order: *application_order,
-                };
-                let (_, is_sure) = names.tried_surely(&contract, at);
-                if is_sure {
-                    return Ok(true);
-                }
+        for UnsureSpan { contract, first, last, may_be_joined } in project.unsure.spans() {
+            let is_sure = |at| names.tried_surely(&contract, at).1;
+            if is_sure(first) || (first < last && is_sure(last)) {
+                return Ok(true);
+            }
+            // The contract has turned out to refer to an entry, which was changed in between.
+            if !may_be_joined && !names.is_same_between(&contract, first, last)? {
+                return Ok(true);
             }
         }
         names.finish()?;
@@ -97,7 +111,6 @@ impl Runner {
             cell.reload_if_in_doubt(&self.store)?;
             (Arc::clone(&cell.manifest), cell.merges)
         };
-        let limits = self.settings.schema_limits();
         let mut summary = Summary::default();
         let mut done = 0;
         let declaring = self.declaring(&begun)?;
@@ -113,7 +126,7 @@ impl Runner {
             }
         }
         declaring.names.finish()?;
-        let most = summary.shapes.tables(limits);
+        let most = tables(&summary.shapes);
         let (mut counts, mut bytes) = self.count(entry.id, &most, 0, done)?;
         // What was written meanwhile, in ledgers that the names did not have.
         let declaring = self.declaring(&begun)?;
@@ -130,10 +143,11 @@ impl Runner {
         project.shapes = summary.shapes;
         project.unsure = summary.unsure;
         project.derivation += 1;
-        let layout = project.layout(limits);
+        project.arranged_at = (self.clock)();
+        let layout = project.layout();
         // What was counted with other tables is counted again.
         project.must_derive = !most.schema().grows_into(layout.schema());
-        manifest.schema = project.schema(limits);
+        manifest.schema = project.schema();
         let rest = self.count(entry.id, &layout, counted, done)?;
         counts.add(&rest.0);
         bytes += rest.1;

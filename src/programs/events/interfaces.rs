@@ -9,7 +9,6 @@ use crate::domain::Hash32;
 use crate::executables::Interfaces;
 use crate::interfaces::{Interface, Origin, asset_contract};
 use crate::programs::{ProgramError, storage};
-use crate::store::Store;
 use crate::tables::event_tables::Declarations;
 
 /// Maximum number of interfaces that are kept in memory.
@@ -18,7 +17,6 @@ const MOST_KEPT: usize = 512;
 /// Interfaces of contracts, and those that users supply.
 pub struct EventInterfaces {
     pub(super) interfaces: Arc<Interfaces>,
-    pub(super) store: Arc<Store>,
     known: Cache<DeclaredBy, Arc<KnownInterface>>,
 }
 
@@ -37,8 +35,8 @@ impl KnownInterface {
 
 impl EventInterfaces {
     /// Creates the cache.
-    pub fn new(store: Arc<Store>, interfaces: Arc<Interfaces>) -> Self {
-        Self { interfaces, store, known: Cache::new(MOST_KEPT) }
+    pub fn new(interfaces: Arc<Interfaces>) -> Self {
+        Self { interfaces, known: Cache::new(MOST_KEPT) }
     }
 
     /// Returns an interface; `None` when it is not stored any more, or cannot be read.
@@ -53,7 +51,8 @@ impl EventInterfaces {
                 None => return Ok(None),
             },
             DeclaredBy::Supplied(hash) => {
-                let Some(content) = self.store.shared_row(&storage::module(hash.as_bytes()))?
+                let Some(content) =
+                    self.interfaces.store().shared_row(&storage::module(hash.as_bytes()))?
                 else {
                     return Ok(None);
                 };

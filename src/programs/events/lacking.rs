@@ -20,10 +20,12 @@ impl EventInterfaces {
         &self,
         manifest: &Manifest,
     ) -> Result<Vec<(ContractId, String)>, ProgramError> {
-        let (Some(project), Some(ledger)) = (&manifest.events, self.store.ends().latest) else {
+        let (Some(project), Some(ledger)) =
+            (&manifest.events, self.interfaces.store().ends().latest)
+        else {
             return Ok(Vec::new());
         };
-        let lookup = Lookup::new(&self.store, RowBounds::none())?;
+        let lookup = Lookup::new(self.interfaces.store(), RowBounds::none())?;
         let at = TransactionPosition { ledger, application_order: u32::MAX };
         let mut lacking = Vec::new();
         for contract in &manifest.contracts {
@@ -31,7 +33,7 @@ impl EventInterfaces {
                 Ran::Code(hash) => self.interfaces.reason(&hash),
                 Ran::Asset | Ran::Nothing | Ran::Unknown(_) => None,
             };
-            let is_unsure = project.unsure.contains_key(&contract.to_string());
+            let is_unsure = project.unsure.has(contract);
             let reason = reason.or_else(|| is_unsure.then(|| UNKNOWN.to_owned()));
             lacking.extend(reason.map(|reason| (*contract, reason)));
         }

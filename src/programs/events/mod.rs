@@ -17,10 +17,12 @@ mod raw;
 mod reading;
 mod summary;
 mod table_rows;
+mod unsure;
 
 pub(super) use beginning::begin_reading;
 pub use interfaces::EventInterfaces;
 pub use merging::{Merged, merged};
-pub use project::{EventCounts, EventProject, Unsure};
+pub use project::{EventCounts, EventProject};
 pub use summary::Summary;
 pub use table_rows::table_rows;
+pub use unsure::Unsure;

@@ -1,9 +1,8 @@
 //! What is stored of a project of events besides what every program has.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
+use super::Unsure;
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
 use crate::tables::event_tables::{Layout, Shapes};
 use crate::tables::schema::{ProgramSchema, SchemaLimits};
@@ -21,17 +20,17 @@ pub struct EventProject {
     pub backfilled: usize,
     /// Number of times that the rows of the tables were derived anew.
     pub derivation: u64,
+    /// UNIX time in milliseconds at which rows were derived anew, or rows that were there before
+    /// got into other tables or columns; 0 before that.
+    #[serde(default)]
+    pub arranged_at: u64,
     /// Whether they have to be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub must_derive: bool,
-    /// Events of contracts whose code at the time is not known: for each contract, as strkey, the
-    /// first and the last transaction with such events.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// Transactions with events of contracts whose code at the time is not known.
+    #[serde(default, skip_serializing_if = "Unsure::is_empty")]
     pub unsure: Unsure,
 }
-
-/// For contracts, as strkeys, the ledgers and application orders of two transactions.
-pub type Unsure = BTreeMap<String, [(u32, u32); 2]>;
 
 /// Numbers of the events of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -56,30 +55,22 @@ impl EventCounts {
 }
 
 impl EventProject {
-    /// Returns the tables.
-    pub fn layout(&self, limits: SchemaLimits) -> Layout {
-        self.shapes.tables(limits)
+    /// Returns the tables. Their limits are not those of programs that an operator may choose: what
+    /// the tables are follows from the events alone.
+    pub fn layout(&self) -> Layout {
+        tables(&self.shapes)
     }
 
     /// Returns the tables in the form in which they are stored.
-    pub fn schema(&self, limits: SchemaLimits) -> ProgramSchema {
-        self.layout(limits).schema().clone().derived(self.derivation)
+    pub fn schema(&self) -> ProgramSchema {
+        self.layout().schema().clone().derived(self.derivation)
     }
 
-    /// Adds transactions with events of contracts whose code is not known. Returns whether that changes
-    /// anything.
-    pub fn add_unsure(&mut self, more: &Unsure) -> bool {
-        let mut changed = false;
-        for (contract, [first, last]) in more {
-            let known = self.unsure.get(contract).copied();
-            let grown =
-                known.map_or([*first, *last], |[from, to]| [from.min(*first), to.max(*last)]);
-            if known != Some(grown) {
-                self.unsure.insert(contract.clone(), grown);
-                changed = true;
-            }
-        }
-        changed
+    /// Returns a number that is another one once rows which were there before are others, or are in
+    /// other tables or columns; `None` while they are about to be derived anew.
+    pub fn arrangement(&self) -> Option<u64> {
+        // Not a count: after a backup was restored, the same count can stand for other rows.
+        (!self.must_derive).then_some(self.arranged_at)
     }
 
     /// Returns those of these ledgers whose events are read.
@@ -94,4 +85,9 @@ impl EventProject {
     pub fn wants(&self, ledger: LedgerSeq) -> bool {
         self.from <= ledger.0
     }
+}
+
+/// Returns the tables that follow from a summary of all events.
+pub(super) fn tables(shapes: &Shapes) -> Layout {
+    shapes.tables(SchemaLimits::default())
 }

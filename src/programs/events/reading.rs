@@ -72,9 +72,9 @@ impl<'a> Declaring<'a> {
         let declared = matched.as_ref().zip(by.map(|(_, known)| &**known));
         summary.shapes.add(&with_values(event, at, (&topics, &data), declared));
         if !is_sure {
-            let place = (at.ledger.0, at.application_order);
-            let spans = summary.unsure.entry(event.contract.to_string()).or_insert([place; 2]);
-            *spans = [spans[0].min(place), spans[1].max(place)];
+            summary.unsure.add(&event.contract, at, |contract, from, to| {
+                self.names.is_same_between(contract, from, to)
+            })?;
         }
         let by = by.map(|(by, _)| *by);
         let changes = (event.declared_by, event.is_sure) != (by, is_sure);

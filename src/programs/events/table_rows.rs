@@ -7,7 +7,6 @@ use super::reading::{values, with_declaration};
 use crate::domain::ProgramId;
 use crate::programs::ProgramError;
 use crate::store::TransactionPosition;
-use crate::tables::schema::SchemaLimits;
 use crate::tables::{Row, event_id};
 
 /// Returns the rows of tables for events of the row log: for each the one in its table, and the one
@@ -19,10 +18,9 @@ pub fn table_rows(
     program: ProgramId,
     project: &EventProject,
     interfaces: &EventInterfaces,
-    limits: SchemaLimits,
     events: Vec<Row>,
 ) -> Result<Vec<Row>, ProgramError> {
-    let layout = project.layout(limits);
+    let layout = project.layout();
     let mut rows = Vec::with_capacity(2 * events.len());
     for row in events {
         let event = RawEvent::from_emit(&row.emit).ok_or(ProgramError::Damaged("an event"))?;

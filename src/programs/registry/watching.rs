@@ -49,7 +49,7 @@ impl Registry {
             ..EventProject::default()
         };
         let sha256 = if supplied.is_some() { Sha256::digest(content).into() } else { [0; 32] };
-        let schema = events.schema(self.settings.schema_limits());
+        let schema = events.schema();
         let deploy = Deploy { code: Vec::new(), project_name, contracts, public, replace };
         let _one_at_a_time = self.deploying.lock();
         let plan = self.plan(owner, &deploy)?;

@@ -4,30 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use orrery_testkit::event_counts::by_contract;
 use orrery_testkit::newest::Newest;
 use orrery_testkit::pubnet;
-use orrery_testkit::sandbox::{local, sandbox};
-use orrery_testkit::specs::{SingleValue, Type, event};
-use orrery_testkit::values::symbol;
-use orrery_testkit::wasm_text::{Data, env_call, env_imports, sym, vec_of};
-use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-use sha2::{Digest, Sha256};
-use stellar_xdr::{
-    Hash, LedgerKey, LedgerKeyContractCode, Limits, ScBytes, ScSpecEntry, ScVal, WriteXdr,
-};
+use orrery_testkit::sandbox::local;
+use orrery_testkit::upgraded::Upgraded;
 
-use crate::decode::{Placement, decode};
 use crate::domain::{ContractId, Network};
-use crate::sandbox::network::Request;
 
-/// Section that the host requires of a contract; it names the newest protocol, 30.
-const ENV_META: &str = r#"(@custom "contractenvmetav0" "\00\00\00\00\00\00\00\1e\00\00\00\00")"#;
-/// Number of versions of the code.
-const VERSIONS: u32 = 5;
-/// Number of ledgers in which contracts are called and upgraded.
-const CALLED_LEDGERS: usize = 24;
 /// Number of contracts of a world that projects watch.
 const WATCHED: usize = 4;
 
@@ -46,7 +30,7 @@ pub struct World {
 pub static WORLDS: LazyLock<Vec<World>> = LazyLock::new(|| {
     let newest = Newest::made(local(), 3);
     let public = pubnet::ledgers().map(|ledgers| (pubnet::network(), ledgers));
-    let own = (local(), upgraded());
+    let own = (local(), Upgraded::made().ledgers);
     let worlds = [Some(own), Some((newest.network.clone(), newest.ledgers)), public];
     worlds.into_iter().flatten().map(|(network, ledgers)| World::new(network, ledgers)).collect()
 });
@@ -56,18 +40,10 @@ impl World {
         let (mut ledgers, mut events) = (BTreeMap::new(), BTreeMap::new());
         let mut sums: BTreeMap<ContractId, usize> = BTreeMap::new();
         for raw in raw {
-            let view = decode(&raw, network.id()).unwrap();
-            let ledger = view.header.sequence.0;
-            for event in &view.events {
-                let transaction = &view.transactions[event.transaction];
-                let is_stored = transaction.successful
-                    && transaction.smart_contract
-                    && matches!(event.placement, Placement::Operation { .. });
-                if let (Some(contract), true) = (event.contract, is_stored) {
-                    let contract = ContractId(*contract);
-                    *events.entry((ledger, contract)).or_default() += 1;
-                    *sums.entry(contract).or_default() += 1;
-                }
+            let (ledger, counts) = by_contract(&raw, &network);
+            for (contract, count) in counts {
+                events.insert((ledger, contract), count);
+                *sums.entry(contract).or_default() += count;
             }
             ledgers.insert(ledger, raw);
         }
@@ -76,113 +52,4 @@ impl World {
         let contracts = contracts.into_iter().take(WATCHED).map(|(_, id)| id).collect();
         Self { network, ledgers, contracts, events }
     }
-}
-
-/// A version of a contract, with the interface that it declares; the last one declares none.
-pub fn version(number: u32) -> Vec<u8> {
-    let spec = match number {
-        0 => vec![event("said", &["said"], &[], SingleValue, &[("value", Type::U32)])],
-        1 => vec![
-            event("said", &["said"], &[], SingleValue, &[("value", Type::Symbol)]),
-            event("told", &["said"], &[("to", Type::U32)], SingleValue, &[("value", Type::U32)]),
-        ],
-        2 => vec![event("spoken", &["said"], &[], SingleValue, &[("value", Type::Val)])],
-        3 => vec![
-            event("said", &["said"], &[], SingleValue, &[("note", Type::U32)]),
-            event(
-                "said_twice",
-                &["said"],
-                &[("who", Type::Val)],
-                SingleValue,
-                &[("value", Type::Val)],
-            ),
-        ],
-        _ => Vec::new(),
-    };
-    let args = |count: usize| (0..count).map(|at| format!("(local.get {at})")).collect::<Vec<_>>();
-    let one = args(2);
-    let say = env_call("contract_event", &[vec_of(&[sym("said")]), one[0].clone()]);
-    let tell =
-        env_call("contract_event", &[vec_of(&[sym("said"), one[0].clone()]), one[1].clone()]);
-    let upgrade = env_call("update_current_contract_wasm", &[one[0].clone()]);
-    let text = format!(
-        "(module {} {}
-         (func (export \"say\") (param i64) (result i64) {say})
-         (func (export \"tell\") (param i64 i64) (result i64) {tell})
-         (func (export \"upgrade\") (param i64) (result i64) {upgrade})
-         (func (export \"version\") (result i64) (i64.const {})) {ENV_META})",
-        env_imports(),
-        Data::default().memory(),
-        (u64::from(number) << 32) | 4,
-    );
-    let mut code = wat::parse_str(text).unwrap();
-    if !spec.is_empty() {
-        code.extend(section(&spec));
-    }
-    code
-}
-
-fn section(spec: &[ScSpecEntry]) -> Vec<u8> {
-    let spec: Vec<u8> = spec.iter().flat_map(|it| it.to_xdr(Limits::none()).unwrap()).collect();
-    let name = b"contractspecv0";
-    let content = [&[name.len() as u8][..], name, &spec].concat();
-    let mut section = vec![0];
-    let mut length = content.len();
-    while length >= 0x80 {
-        section.push(length as u8 | 0x80);
-        length >>= 7;
-    }
-    section.push(length as u8);
-    [section, content].concat()
-}
-
-fn hash(code: &[u8]) -> Hash {
-    Hash(Sha256::digest(code).into())
-}
-
-/// Ledgers in which contracts with every version of the code are called and upgraded, also between
-/// two calls of one ledger.
-fn upgraded() -> Vec<Vec<u8>> {
-    let mut random = ChaCha8Rng::seed_from_u64(5);
-    let mut sandbox = sandbox(31, 0..=1);
-    let mut ledgers = Vec::new();
-    let codes: Vec<Vec<u8>> = (0..VERSIONS).map(version).collect();
-    let mut close = |requests: &[Request]| {
-        ledgers.push(sandbox.next_ledger_with(requests).unwrap());
-    };
-    (2..=6).for_each(|_| close(&[]));
-    codes.iter().for_each(|code| close(&[Request::Upload { code: code.clone() }]));
-    for (salt, code) in [0, 4, 1].into_iter().enumerate() {
-        let (salt, code) = ([salt as u8; 32], codes[code].clone());
-        close(&[Request::Create { code, salt, arguments: Vec::new() }]);
-    }
-    let contracts = [0, 1, 2].map(|salt| sandbox.contract([salt; 32]).unwrap());
-    let keys: Vec<LedgerKey> = codes
-        .iter()
-        .map(|code| LedgerKey::ContractCode(LedgerKeyContractCode { hash: hash(code) }))
-        .collect();
-    for ledger in 0..CALLED_LEDGERS {
-        let mut requests = Vec::new();
-        for number in 0..random.random_range(1..5) {
-            let value = |random: &mut ChaCha8Rng| match random.random_range(0..3) {
-                0 => symbol("word"),
-                _ => ScVal::U32((10 * ledger + number) as u32),
-            };
-            let (function, arguments) = match random.random_range(0..6) {
-                0..3 => ("say", vec![value(&mut random)]),
-                3 => ("tell", vec![value(&mut random), value(&mut random)]),
-                _ => {
-                    let code = codes.choose(&mut random).unwrap();
-                    let hash = ScBytes(hash(code).0.to_vec().try_into().unwrap());
-                    ("upgrade", vec![ScVal::Bytes(hash)])
-                }
-            };
-            let contract = *contracts.choose(&mut random).unwrap();
-            let request = Request::Call { contract, function: function.to_owned(), arguments };
-            requests
-                .push(Request::WithExtraKeys { keys: keys.clone(), request: Box::new(request) });
-        }
-        ledgers.push(sandbox.next_ledger_with(&requests).unwrap());
-    }
-    ledgers
 }

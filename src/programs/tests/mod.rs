@@ -198,10 +198,7 @@ impl Scene {
             settings,
             upstream: self.upstream.clone().map(UpstreamLimiter::new),
             clock: Arc::new(move || clock.fetch_add(1, Ordering::Relaxed)),
-            events: EventInterfaces::new(
-                Arc::clone(&store),
-                Interfaces::new(Arc::clone(&store), None),
-            ),
+            events: EventInterfaces::new(Interfaces::new(Arc::clone(&store), None)),
         });
         let tables = Tables::open(TablesSettings {
             directory: path.join("tables"),

@@ -1,0 +1,303 @@
+//! Projects of events as their owners use them: the built binary, its HTTP API, SQL, exports and
+//! SIGKILL. Whatever happens, the rows of all tables together with those of `undeclared` are the
+//! events of the contracts, and the tables are those of a project that is made anew.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use orrery::domain::ContractId;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+use stellar_xdr::ScVal;
+
+use crate::exported::{Lake, assert_same, export};
+use crate::network::{Chain, call};
+use crate::service::{Owner, Scene};
+use orrery_testkit::binary::Service;
+use orrery_testkit::engine_world::module;
+use orrery_testkit::event_counts::by_contract;
+use orrery_testkit::exported::assert_no_strays;
+use orrery_testkit::sandbox::local;
+use orrery_testkit::size;
+use orrery_testkit::upgraded::Upgraded;
+use orrery_testkit::values::{bytes, fields, list, map, string, symbol};
+use orrery_testkit::wasm_text::{Data, env_call, env_imports};
+
+static UPGRADED: LazyLock<Upgraded> = LazyLock::new(Upgraded::made);
+
+/// Number of events of some contracts in these ledgers.
+fn count<'l>(ledgers: impl IntoIterator<Item = &'l Vec<u8>>, contracts: &[ContractId]) -> u64 {
+    let counts = ledgers.into_iter().map(|raw| by_contract(raw, &local()).1);
+    counts.map(|it| contracts.iter().filter_map(|id| it.get(id)).sum::<usize>() as u64).sum()
+}
+
+fn watch(owner: &Owner, name: &str, contracts: &[ContractId]) -> u32 {
+    let contracts: Vec<_> = contracts.iter().map(ToString::to_string).collect();
+    let watched = owner.post("watch", &json!({ "project_name": name, "contracts": contracts }));
+    watched["id"].as_u64().unwrap() as u32
+}
+
+/// Waits until a project has read this number of events.
+fn wait_for_events(owner: &Owner, id: u32, events: u64) {
+    owner.wait("all events are read", |it| it.get(&format!("{id}/status"))["events"] == events);
+}
+
+/// Names of the tables of a project, without `program_ID_`.
+fn tables(owner: &Owner, id: u32) -> Vec<String> {
+    let prefix = format!("program_{id}_");
+    let list = owner.get("list");
+    let own = list.as_array().unwrap().iter().find(|it| it["id"] == id).unwrap();
+    let tables = own["tables"].as_array().unwrap().iter();
+    tables.map(|it| it.as_str().unwrap().strip_prefix(&prefix).unwrap().to_owned()).collect()
+}
+
+/// The tables of a project as SQL has them: columns and sorted rows, without ids that differ between
+/// projects.
+fn content(owner: &Owner, id: u32) -> BTreeMap<String, (Vec<String>, Vec<String>)> {
+    let one = |table: String| {
+        let name = format!("program_{id}_{table}");
+        let columns = owner.query(&format!("describe {name}"));
+        let columns =
+            columns.iter().map(|it| format!("{} {}", it["column_name"], it["column_type"]));
+        let sql = format!("select * exclude (_service_event_id) from {name}");
+        let mut rows: Vec<_> = owner.query(&sql).iter().map(Value::to_string).collect();
+        rows.sort_unstable();
+        (table, (columns.collect(), rows))
+    };
+    tables(owner, id).into_iter().map(one).collect()
+}
+
+/// Rows of all tables of a project, the rows of `undeclared` among them, and the rows of the view of
+/// all events.
+fn rows(owner: &Owner, id: u32, project: &str) -> (u64, u64) {
+    let counts = tables(owner, id).into_iter().map(|table| {
+        let found = owner.query(&format!("select count(*) n from program_{id}_{table}"));
+        found[0]["n"].as_u64().unwrap()
+    });
+    let events = owner.query(&format!("select count(*) n from {project}.events"));
+    (counts.sum(), events[0]["n"].as_u64().unwrap())
+}
+
+#[test]
+fn exports_hold_the_tables_of_projects() {
+    let all = &*UPGRADED;
+    let (first, rest) = all.ledgers.split_at(all.ledgers.len() / 2);
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    let id = watch(&ana, "said", &all.contracts[..1]);
+    let lake = Lake::directory(scene.path().join("lake"));
+    let exported = |events: u64| {
+        wait_for_events(&ana, id, events);
+        // Rows that are about to be derived anew are exported afterwards.
+        ana.wait("the export has what SQL has", |_| {
+            export(&scene, &lake, &[]);
+            let manifest = orrery_testkit::exported::manifest(&lake.directory).unwrap();
+            let project = manifest.programs.iter().find(|it| it.id == id);
+            project.is_some_and(|it| it.rows() == events)
+        });
+        for table in tables(&ana, id) {
+            let rows = format!("select count(*) n from program_{id}_{table}");
+            if ana.query(&rows)[0]["n"] != 0 {
+                assert_same(&ana, &lake.directory, id, &table);
+            }
+        }
+        assert_no_strays(&lake.directory);
+        assert_eq!(export(&scene, &lake, &[])["new_rows"], 0);
+    };
+    // The later ledgers first: the code of the contracts is not known yet.
+    scene.import_ledgers(rest);
+    exported(count(rest, &all.contracts[..1]));
+    scene.import_ledgers(first);
+    exported(count(&all.ledgers, &all.contracts[..1]));
+    let others: Vec<_> = all.contracts[1..].iter().map(ToString::to_string).collect();
+    ana.post("append-contracts", &json!({ "program_id": id, "contracts": others }));
+    exported(count(&all.ledgers, &all.contracts));
+}
+
+/// Small: 6 kills; full: 60.
+#[test]
+fn projects_are_whole_after_kills() {
+    let all = &*UPGRADED;
+    let scene = Scene::new();
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let mut service = Service::start(scene.path());
+    let events = count(&all.ledgers, &all.contracts);
+    for round in 0..size::choose(2, 20) {
+        let (name, id) = (format!("p{round}"), {
+            let ana = scene.owner(&service, "ana");
+            watch(&ana, &format!("p{round}"), &all.contracts[..2])
+        });
+        if round == 0 {
+            let mut parts: Vec<_> = all.ledgers.chunks(all.ledgers.len().div_ceil(6)).collect();
+            parts.shuffle(&mut rng);
+            for part in parts {
+                scene.import_ledgers(part);
+                std::thread::sleep(Duration::from_millis(rng.random_range(0..300)));
+                drop(service);
+                service = Service::start(scene.path());
+            }
+        } else {
+            for _ in 0..3 {
+                // The process is killed at a random moment; there is no condition to wait for.
+                std::thread::sleep(Duration::from_millis(rng.random_range(0..300)));
+                drop(service);
+                service = Service::start(scene.path());
+            }
+        }
+        let ana = scene.owner(&service, "ana");
+        let third = [all.contracts[2].to_string()];
+        ana.post("append-contracts", &json!({ "program_id": id, "contracts": third }));
+        std::thread::sleep(Duration::from_millis(rng.random_range(0..200)));
+        drop(service);
+        service = Service::start(scene.path());
+        let ana = scene.owner(&service, "ana");
+        wait_for_events(&ana, id, events);
+        let fresh = watch(&ana, "fresh", &all.contracts);
+        wait_for_events(&ana, fresh, events);
+        let expected = content(&ana, fresh);
+        ana.wait("the tables are those of a new project", |it| content(it, id) == expected);
+        assert_eq!(rows(&ana, id, &name), (events, events));
+        ana.ask("DELETE", &fresh.to_string(), None);
+        if round > 0 {
+            ana.ask("DELETE", &id.to_string(), None);
+        }
+    }
+}
+
+/// A contract that emits what it is called with.
+fn emitting() -> Vec<u8> {
+    let emit =
+        env_call("contract_event", &["(local.get 0)".to_owned(), "(local.get 1)".to_owned()]);
+    let memory = Data::default().memory();
+    module(&format!(
+        "{} {memory} (func (export \"emit\") (param i64 i64) (result i64) {emit})",
+        env_imports()
+    ))
+}
+
+/// Topics and data of events that are hard on tables.
+fn hostile() -> Vec<(ScVal, ScVal)> {
+    let mut events = Vec::new();
+    // More names than a project may have tables.
+    for name in 0..120 {
+        events.push((list([symbol(&format!("name_{name}"))]), ScVal::U32(name)));
+    }
+    // Names that differ in case, in what SQL folds, and names of tables and columns that exist.
+    for name in ["Name_1", "NAME_1", "events", "undeclared", "_event_id", "select", "a__b", "A_b_"]
+    {
+        events.push((
+            list([symbol(name)]),
+            fields([("_event_id", ScVal::U32(1)), ("rest", ScVal::Void)]),
+        ));
+    }
+    // Texts with code, NUL, without UTF-8, and of some kilobytes.
+    for text in ["'; drop table x; --", "a\0b", "\u{202e}x", ""] {
+        events.push((list([string(text), string(text)]), string(text)));
+    }
+    events.push((list([string([0xff, 0xfe])]), map([(string([0xc3, 0x28]), bytes(&[0; 3000]))])));
+    events.push((list([string("x".repeat(4000))]), bytes(&[7; 4000])));
+    // Maps with more keys than a table has columns, and keys of any type.
+    let keys = (0..150).map(|key| (symbol(&format!("key_{key}")), ScVal::U32(key)));
+    events.push((list([symbol("wide")]), map(keys)));
+    events.push((
+        list([symbol("wide")]),
+        map([(ScVal::Void, ScVal::U32(1)), (list([]), ScVal::U32(2)), (string("\0"), ScVal::Void)]),
+    ));
+    // Deep values, in data and in a topic.
+    let deep = |levels: u32| (0..levels).fold(ScVal::Bool(true), |value, _| list([value]));
+    events.push((list([symbol("deep")]), deep(60)));
+    events.push((list([symbol("deep"), deep(30)]), deep(9)));
+    // No topics, a first topic that is no text, and other values under one name.
+    events.push((list([]), ScVal::Void));
+    events.push((list([ScVal::U32(3)]), list([])));
+    for value in [ScVal::U32(1), symbol("a"), ScVal::Void, list([ScVal::I32(-1)]), string("b")] {
+        events.push((list([symbol("mixed")]), value));
+    }
+    events
+}
+
+#[test]
+fn hostile_events_cost_their_own_project_alone() {
+    let mut chain = Chain::new();
+    let bad = chain.create_of(&emitting(), Vec::new());
+    let good = chain.create_of(&emitting(), Vec::new());
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let (ana, bob) = (scene.owner(&service, "ana"), scene.owner(&service, "bob"));
+    let own = watch(&ana, "good", &[good]);
+    let other = watch(&bob, "bad", &[bad]);
+    let events = hostile();
+    for part in events.chunks(10) {
+        let mut calls: Vec<_> = part
+            .iter()
+            .map(|(topics, data)| call(bad, "emit", vec![topics.clone(), data.clone()]))
+            .collect();
+        calls.push(call(good, "emit", vec![list([symbol("said")]), ScVal::U32(part.len() as u32)]));
+        chain.close(&calls);
+    }
+    chain.import_into(&scene);
+    let (all, said) = (events.len() as u64, events.len().div_ceil(10) as u64);
+    wait_for_events(&ana, own, said);
+    wait_for_events(&bob, other, all);
+    ana.wait_for_rows("good.said", said as usize);
+    bob.wait_for_rows("bad.events", all as usize);
+    assert_eq!(rows(&bob, other, "bad"), (all, all));
+    let status = bob.get(&format!("{other}/status"));
+    assert!(status["undeclared"].as_u64().unwrap() > 20, "{status}");
+    assert_eq!(status["running"], true, "{status}");
+    assert!(tables(&bob, other).len() <= 102, "{status}");
+    // Every event is found under its own id, with its own contract.
+    let ids = bob.query("select count(distinct _event_id) n from bad.events");
+    assert_eq!(ids[0]["n"], all);
+    let health: Value =
+        orrery_testkit::client::HTTP.get(ana.base("/rest/health")).send().unwrap().json().unwrap();
+    assert_eq!(health["service"], "up", "{health}");
+    // What SQL has is what an export has.
+    let lake = Lake::directory(scene.path().join("lake"));
+    assert_eq!(export(&scene, &lake, &[])["new_rows"], all + said);
+    for table in tables(&bob, other) {
+        if bob.query(&format!("select count(*) n from program_{other}_{table}"))[0]["n"] != 0 {
+            assert_same(&bob, &lake.directory, other, &table);
+        }
+    }
+}
+
+#[test]
+fn a_project_that_is_full_goes_on_where_it_stopped() {
+    let mut chain = Chain::new();
+    let contract = chain.create_of(&emitting(), Vec::new());
+    for ledger in 0..40 {
+        let calls = (0..8).map(|number| {
+            let data = bytes(&[number; 6000]);
+            call(contract, "emit", vec![list([symbol("big"), ScVal::U32(ledger)]), data])
+        });
+        chain.close(&calls.collect::<Vec<_>>());
+    }
+    let scene = Scene::new();
+    let little = [("ORRERY_PROGRAMS_OWNER_MIB", "1")];
+    let id = {
+        let service = Service::start_with(scene.path(), &little);
+        let ana = scene.owner(&service, "ana");
+        let id = watch(&ana, "big", &[contract]);
+        chain.import_into(&scene);
+        ana.wait("it is stopped", |it| it.get(&format!("{id}/status"))["running"] == false);
+        let status = ana.get(&format!("{id}/status"));
+        let because = status["last_error_message"].as_str().unwrap();
+        assert!(because.contains("ana"), "{because}");
+        let read = status["events"].as_u64().unwrap();
+        assert!((100..320).contains(&read), "{status}");
+        ana.wait_for_rows("big.events", read as usize);
+        assert_eq!(rows(&ana, id, "big"), (read, read));
+        id
+    };
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    ana.post(&format!("{id}/resume"), &json!({}));
+    wait_for_events(&ana, id, 320);
+    ana.wait_for_rows("big.events", 320);
+    assert_eq!(rows(&ana, id, "big"), (320, 320));
+}
