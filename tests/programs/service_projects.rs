@@ -24,6 +24,7 @@ use orrery_testkit::sandbox::local;
 use orrery_testkit::size;
 use orrery_testkit::upgraded::Upgraded;
 use orrery_testkit::values::{bytes, fields, list, map, string, symbol};
+use orrery_testkit::wait::wait_until;
 use orrery_testkit::wasm_text::{Data, env_call, env_imports};
 
 static UPGRADED: LazyLock<Upgraded> = LazyLock::new(Upgraded::made);
@@ -54,9 +55,13 @@ fn tables(owner: &Owner, id: u32) -> Vec<String> {
     tables.map(|it| it.as_str().unwrap().strip_prefix(&prefix).unwrap().to_owned()).collect()
 }
 
+/// Columns and sorted rows.
+type Table = (Vec<String>, Vec<String>);
+type Content = BTreeMap<String, Table>;
+
 /// The tables of a project as SQL has them: columns and sorted rows, without ids that differ between
 /// projects.
-fn content(owner: &Owner, id: u32) -> BTreeMap<String, (Vec<String>, Vec<String>)> {
+fn content(owner: &Owner, id: u32) -> Content {
     let one = |table: String| {
         let name = format!("program_{id}_{table}");
         let columns = owner.query(&format!("describe {name}"));
@@ -68,6 +73,24 @@ fn content(owner: &Owner, id: u32) -> BTreeMap<String, (Vec<String>, Vec<String>
         (table, (columns.collect(), rows))
     };
     tables(owner, id).into_iter().map(one).collect()
+}
+
+/// The first rows by which two contents differ.
+fn difference(found: &Content, expected: &Content) -> String {
+    for table in found.keys().chain(expected.keys()) {
+        let (found, expected) = (found.get(table), expected.get(table));
+        if found != expected {
+            let only = |one: Option<&Table>, other: Option<&Table>| {
+                let of =
+                    |it: Option<&Table>| it.map(|(columns, rows)| [&columns[..], rows].concat());
+                let (one, other) = (of(one).unwrap_or_default(), of(other).unwrap_or_default());
+                one.into_iter().filter(|it| !other.contains(it)).take(3).collect::<Vec<_>>()
+            };
+            let (found, expected) = (only(found, expected), only(expected, found));
+            return format!("{table}: {found:?}, expected {expected:?}");
+        }
+    }
+    String::new()
 }
 
 /// Rows of all tables of a project, the rows of `undeclared` among them, and the rows of the view of
@@ -158,8 +181,13 @@ fn projects_are_whole_after_kills() {
         wait_for_events(&ana, id, events);
         let fresh = watch(&ana, "fresh", &all.contracts);
         wait_for_events(&ana, fresh, events);
+        ana.wait_for_rows("fresh.events", events as usize);
+        ana.wait_for_rows(&format!("{name}.events"), events as usize);
         let expected = content(&ana, fresh);
-        ana.wait("the tables are those of a new project", |it| content(it, id) == expected);
+        wait_until("the tables are those of a new project", || {
+            let found = content(&ana, id);
+            if found == expected { Ok(()) } else { Err(difference(&found, &expected)) }
+        });
         assert_eq!(rows(&ana, id, &name), (events, events));
         ana.ask("DELETE", &fresh.to_string(), None);
         if round > 0 {
