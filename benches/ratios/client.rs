@@ -49,6 +49,12 @@ impl Client {
         self.ask(request.as_bytes())
     }
 
+    /// Like [`Client::get`], but deletes.
+    pub fn delete(&mut self, path: &str) -> io::Result<&[u8]> {
+        let request = format!("DELETE {path} HTTP/1.1\r\n{}\r\n", self.headers);
+        self.ask(request.as_bytes())
+    }
+
     /// Like [`Client::get`], but posts JSON.
     pub fn post(&mut self, path: &str, json: &[u8]) -> io::Result<&[u8]> {
         let headers = &self.headers;

@@ -54,7 +54,7 @@ pub const NO_OP: &str = "/rest/health/live";
 enum Cached {
     /// Every page was requested before.
     Yes,
-    /// No page was requested before, because each has a number in a parameter that no route reads.
+    /// No page was requested before, because each query is spelled in its own way.
     No,
 }
 
@@ -69,16 +69,29 @@ impl Cached {
 
     /// Returns the paths of one repetition.
     fn paths(self, paths: &[String]) -> Vec<String> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let numbered = |path: &String| {
-            let separator = if path.contains('?') { '&' } else { '?' };
-            format!("{path}{separator}number={}", NUMBER.fetch_add(1, Ordering::Relaxed))
-        };
         match self {
             Self::Yes => paths.to_vec(),
-            Self::No => paths.iter().map(numbered).collect(),
+            Self::No => paths.iter().map(|path| respelled(path)).collect(),
         }
     }
+}
+
+/// Returns a path whose query means the same, and was not sent before: those of its letters and
+/// digits are percent-encoded that the bits of a number say. Responses are kept by queries as they
+/// were sent.
+pub fn respelled(path: &str) -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let (path, query) = path.split_once('?').unwrap_or((path, "decoded=false"));
+    let mut bits = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let spelled = query.bytes().map(|byte| {
+        if !byte.is_ascii_alphanumeric() {
+            return char::from(byte).to_string();
+        }
+        let is_encoded = bits & 1 == 1;
+        bits >>= 1;
+        if is_encoded { format!("%{byte:02X}") } else { char::from(byte).to_string() }
+    });
+    format!("{path}?{}", spelled.collect::<String>())
 }
 
 /// Number of responses from the cache, and of computed ones.
@@ -198,7 +211,7 @@ impl Drop for Server {
     }
 }
 
-fn get(client: &mut Client, path: &str) {
+pub fn get(client: &mut Client, path: &str) {
     black_box(client.get(path).expect("an answer"));
 }
 

@@ -23,6 +23,7 @@ mod long_import;
 mod lookups;
 mod many;
 mod measure;
+mod named;
 mod neighbours;
 mod packed;
 mod pages;
@@ -169,6 +170,9 @@ fn programs(
     }
     if arguments.wants("upstream") {
         upstream::run(public, directory, report)?;
+    }
+    if arguments.wants_any(&["P30", "P31", "by-address"]) {
+        named::run(public, wanted, directory, report)?;
     }
     if arguments.wants("backfills") {
         backfills::run(public, directory, report)?;
