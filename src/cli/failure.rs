@@ -50,6 +50,16 @@ impl Failure {
         Self { sentence: format!("{}; {more}", self.sentence), ..self }
     }
 
+    /// Says `to` instead of `from`, where the sentence begins with it.
+    pub fn beginning(self, from: &str, to: &str) -> Self {
+        match self.sentence.strip_prefix(from) {
+            Some(rest) if rest.starts_with([' ', ':']) => {
+                Self { sentence: format!("{to}{rest}"), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// Writes the sentence to standard error.
     pub fn report(&self) {
         if io::stderr().is_terminal() {

@@ -71,7 +71,10 @@ impl Watch {
             body["replace"] = true.into();
         }
         let replaced = if self.replace { replacement::id_of(remote, &self.project)? } else { None };
-        let watched = remote.post("retroshade/watch", &body)?;
+        let in_own_words = |failure: Failure| {
+            failure.beginning("--project", "NAME").beginning("--contracts", "--contract")
+        };
+        let watched = remote.post("retroshade/watch", &body).map_err(in_own_words)?;
         let answer = match (self.no_wait, self.replace) {
             (true, _) => watched,
             (false, true) => replacement::follow(remote, &self.project, replaced, &watched)?,
@@ -100,8 +103,12 @@ fn interface(spec: &Path) -> Result<Value, Failure> {
     if content.starts_with(b"\0asm") {
         return Ok(STANDARD.encode(content).into());
     }
-    serde_json::from_slice(&content)
-        .map_err(|error| Failure::failed(format!("{name} is neither a module nor JSON ({error})")))
+    serde_json::from_slice(&content).map_err(|error| {
+        Failure::failed(format!(
+            "{name} is neither a module nor JSON ({error}): give a .wasm file, or what `stellar contract \
+             info interface --output json` prints"
+        ))
+    })
 }
 
 /// Waits until the events that are stored are in the tables, and returns the project as it is then.

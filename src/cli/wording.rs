@@ -22,7 +22,7 @@ const OPTIONS: [(&str, &str); 6] = [
     ("webhook_secret", "secret-file"),
 ];
 /// Those that have the same name, but for underscores.
-const SAME: [&str; 16] = [
+const SAME: [&str; 17] = [
     "address",
     "contracts",
     "cursor",
@@ -32,6 +32,7 @@ const SAME: [&str; 16] = [
     "limit",
     "max_rows",
     "source",
+    "spec",
     "status",
     "to",
     "topic1",
@@ -45,7 +46,9 @@ const SAME: [&str; 16] = [
 pub fn of(sentence: &str) -> String {
     let in_body = sentence.strip_prefix("the request body is malformed: ");
     let in_query = sentence.strip_prefix("parameter ");
-    let text = match in_body.or(in_query) {
+    // Values that only the programs check begin the sentence.
+    let in_sentence = sentence.starts_with('\'').then_some(sentence);
+    let text = match in_body.or(in_query).or(in_sentence) {
         Some(about_value) => with_options(about_value),
         None => sentence.to_owned(),
     };

@@ -21,7 +21,9 @@ pub enum ProgramError {
     #[error("the project name '{0}' is taken on this network: choose another")]
     ProjectExists(String),
     /// There is no project with this name that could be replaced.
-    #[error("there is no project '{0}' to replace: check its name, or deploy it as a new one")]
+    #[error(
+        "there is no project '{0}' to replace: check its name, or make a new one without replacing"
+    )]
     UnknownProject(String),
     /// The project that was to be replaced belongs to another owner.
     #[error("the project '{0}' belongs to another owner: only its owner may replace it")]

@@ -181,6 +181,9 @@ struct Event<'a> {
     contract_id: Value,
     id: Value,
     ledger: Value,
+    name: Value,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
     #[serde(borrow)]
     body: Body<'a>,
 }
@@ -201,19 +204,26 @@ struct BodyV0<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// Formats a delivery as one line: verdict, ledger and id of the event, contract, topics and data.
+/// Formats a delivery as one line: verdict, ledger and id of the event, contract, and its name and
+/// values where its contract declares them, otherwise topics and data.
 fn line(verdict: &str, delivery: &str, payload: &Payload<'_>) -> String {
-    let Event { contract_id, id, ledger, body } = &payload.event;
+    let Event { contract_id, id, ledger, name, params, body } = &payload.event;
     let plain = |value: &Value| match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     let [contract, id, ledger] = [contract_id, id, ledger].map(plain);
+    let event = |what: &str| {
+        format!("{verdict}  ledger {ledger}  event {id}  {contract}  {what}  ({delivery})")
+    };
+    if let (Value::String(name), Some(params)) = (name, params) {
+        return event(&format!("{name} {}", params.get()));
+    }
     let topics = body.v0.topics.iter().map(|topic| value(topic.get()));
     let topics = topics.collect::<Vec<_>>().join(" ");
     let data = body.v0.data.map_or("null".to_owned(), |data| value(data.get()));
-    format!("{verdict}  ledger {ledger}  event {id}  {contract}  [{topics}]  {data}  ({delivery})")
+    event(&format!("[{topics}]  {data}"))
 }
 
 /// Formats a decoded value, without the name of its type when it is a single string, number or
@@ -264,6 +274,12 @@ mod tests {
             line("verified", "d1", &payload),
             "verified  ledger 42  event 7  CA…  [transfer GA… {\"vec\":[{\"u32\":1}]}]  \
              340282366920938463463  (d1)"
+        );
+        let named = "{\"event\":{\"contract_id\":\"CA…\",\"id\":7,\"ledger\":42,\"name\":\"filled\",\"params\":{\"id\":\"9\"}}}";
+        let named = serde_json::from_str(named).unwrap();
+        assert_eq!(
+            line("verified", "d1", &named),
+            "verified  ledger 42  event 7  CA…  filled {\"id\":\"9\"}  (d1)"
         );
         let nothing = Payload::default();
         assert_eq!(line("x", "", &nothing), "x  ledger -  event -  -  []  null  ()");
