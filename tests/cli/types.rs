@@ -66,6 +66,10 @@ fn printed_types_match_the_rows() {
     let market = || asked(&token, &["types", "--lang", "ts", "--project", "market"]).stdout;
     assert!(market().contains("export interface MarketTrade {"));
     assert_eq!(market(), market());
+    let of_events = asked(&token, &["types", "--lang", "ts", "--project", "demo"]).stdout;
+    for line in ["export interface DemoTransfer {", "export interface DemoEvents {"] {
+        assert!(of_events.lines().any(|it| it == line), "{line}\n{of_events}");
+    }
     let as_text = asked(&token, &["types", "--lang", "ts", "--numbers", "string"]).stdout;
     for line in ["  _ledger: string;", "  amount: string | null;", "  price: number | null;"] {
         assert!(as_text.lines().any(|it| it == line), "{line}\n{as_text}");

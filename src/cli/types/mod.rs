@@ -7,6 +7,7 @@ mod typescript;
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, ValueEnum};
+use orrery::interfaces::names::EVENTS;
 use orrery::tables::INJECTED;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -92,13 +93,22 @@ impl Types {
         let wanted = named.filter(|table| {
             self.project.as_ref().is_none_or(|project| *project == table.project_name_plain)
         });
-        let mut names = BTreeSet::new();
+        let (mut names, mut projects) = (BTreeSet::new(), BTreeSet::new());
         let mut tables = Vec::new();
         for Listed { table_name, project_name_plain } in wanted {
-            // A listed table may have no columns here, for example when it was deleted after the
-            // list was read.
-            let Some(columns) = columns.remove(&table_name) else { continue };
             let called = format!("{project_name_plain}_{}", target(&table_name));
+            // The view of this name shows all versions of an event. A listed table may have no
+            // columns here, for example when it was deleted after the list was read.
+            let table = columns.remove(&table_name);
+            let Some(columns) = columns.remove(&called).or(table) else { continue };
+            let name = unique_name(&pascal(&called), &mut names);
+            tables.push(Table { name, called, columns });
+            projects.insert(project_name_plain);
+        }
+        // A project of events has a view of all events.
+        for project in projects {
+            let called = format!("{project}_{EVENTS}");
+            let Some(columns) = columns.remove(&called) else { continue };
             let name = unique_name(&pascal(&called), &mut names);
             tables.push(Table { name, called, columns });
         }
