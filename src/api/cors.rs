@@ -75,5 +75,36 @@ pub(super) fn preflight(
 
 fn listed(configured: &[String], request: &HeaderMap) -> Option<HeaderValue> {
     let origin = request.get(ORIGIN)?;
-    configured.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then(|| origin.clone())
+    configured.iter().any(|allowed| is_origin(allowed, origin.as_bytes())).then(|| origin.clone())
+}
+
+/// Whether this is the allowed origin, or one of its ports where it ends in `:*`.
+fn is_origin(allowed: &str, origin: &[u8]) -> bool {
+    let Some(host) = allowed.strip_suffix(":*") else { return allowed.as_bytes() == origin };
+    match origin.strip_prefix(host.as_bytes()) {
+        Some([b':', port @ ..]) => !port.is_empty() && port.iter().all(u8::is_ascii_digit),
+        Some([]) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_port_of_a_host_can_be_allowed() {
+        for (allowed, origin, is_allowed) in [
+            ("http://localhost:*", "http://localhost:5173", true),
+            ("http://localhost:*", "http://localhost", true),
+            ("http://localhost:*", "https://localhost:5173", false),
+            ("http://localhost:*", "http://localhost.example:80", false),
+            ("http://localhost:*", "http://localhost:80.example", false),
+            ("http://localhost:*", "http://localhost:", false),
+            ("http://localhost", "http://localhost:5173", false),
+            ("https://a.example", "https://a.example", true),
+        ] {
+            assert_eq!(is_origin(allowed, origin.as_bytes()), is_allowed, "{allowed} {origin}");
+        }
+    }
 }

@@ -40,6 +40,11 @@ pub enum ApiError {
     /// The request carries no usable `Authorization` header.
     #[error("a token is needed: send the header 'Authorization: Bearer <JWT>' once")]
     NoToken,
+    /// The ticket in the address of a stream has expired, or was never given out.
+    #[error(
+        "the ticket has expired or was not given out here: get another (POST /rest/events/stream/ticket)"
+    )]
+    Ticket,
     /// The token is invalid.
     #[error("{0}: use a valid token, or ask the operator for one")]
     Token(TokenError),
@@ -180,7 +185,9 @@ impl ApiError {
             Self::Token(TokenError::Unverifiable(_)) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
             }
-            Self::NoToken | Self::Token(_) => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::NoToken | Self::Ticket | Self::Token(_) => {
+                (StatusCode::UNAUTHORIZED, "unauthorized")
+            }
             Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::InvalidValue(_) => (StatusCode::BAD_REQUEST, "bad_parameter"),
             Self::UnknownRoute(_) | Self::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),

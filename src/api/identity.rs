@@ -1,5 +1,6 @@
 //! Identifies the caller by client address and token, and applies rate limits and rights.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use warp::http::{HeaderMap, HeaderName};
 use super::access::Access;
 use super::head::Head;
 use super::limits::{Caller, Limits};
+use super::streams::{TICKET, Tickets};
 use super::{ApiError, Deps, MetricsFor};
 use crate::auth::{Claims, Right, decide};
 use crate::budget::Holder;
@@ -36,8 +38,8 @@ pub(super) struct Bearer<'a> {
     pub identity: Identity,
     /// Owner of the token.
     pub owner: Owner,
-    /// The token as it was sent.
-    pub token: &'a str,
+    /// The token as it was sent, or that for which the ticket stands.
+    pub token: Cow<'a, str>,
 }
 
 /// Returns the budget holder of a client address.
@@ -87,21 +89,26 @@ pub(super) fn authorize(
             Ok(stranger(false))
         }
         Access::Token(right) => {
-            authorize_owner(deps, limits, head, right).map(|bearer| bearer.identity)
+            authorize_owner(deps, limits, head, right, None).map(|bearer| bearer.identity)
         }
     }
 }
 
-/// As [`authorize`], for a route that needs a token with a right.
+/// As [`authorize`], for a route that needs a token with a right, or a ticket that stands for one.
 pub(super) fn authorize_owner<'a>(
     deps: &Deps,
     limits: &Limits,
     head: &'a Head,
     right: Right,
+    tickets: Option<&Tickets>,
 ) -> Result<Bearer<'a>, ApiError> {
-    let given = bearer_token(&head.headers).ok_or(ApiError::NoToken);
+    let given = match (bearer_token(&head.headers), tickets) {
+        (Some(token), _) => Ok(Cow::Borrowed(token)),
+        (None, Some(tickets)) => token_of_ticket(deps, head, tickets).map(Cow::Owned),
+        (None, None) => Err(ApiError::NoToken),
+    };
     let verified =
-        given.and_then(|token| verify(deps, limits, head, token).map(|claims| (token, claims)));
+        given.and_then(|token| verify(deps, limits, head, &token).map(|claims| (token, claims)));
     let (token, claims) = match verified {
         Ok(verified) => verified,
         Err(error @ ApiError::TooManyRequests { .. }) => return Err(error),
@@ -160,6 +167,18 @@ fn verify(deps: &Deps, limits: &Limits, head: &Head, token: &str) -> Result<Arc<
         return Err(ApiError::TooManyRequests { retry_after });
     }
     deps.tokens.verify_at(token, now).map_err(ApiError::Token)
+}
+
+/// Returns the token for which the ticket in the query stands.
+fn token_of_ticket(deps: &Deps, head: &Head, tickets: &Tickets) -> Result<String, ApiError> {
+    // Two headers with tokens are not overridden by a ticket.
+    if head.headers.contains_key(AUTHORIZATION) {
+        return Err(ApiError::NoToken);
+    }
+    let mut parameters = form_urlencoded::parse(head.query.as_bytes());
+    let (_, ticket) = parameters.find(|(name, _)| name == TICKET).ok_or(ApiError::NoToken)?;
+    let token = tickets.token(&ticket, (deps.clock)());
+    token.map(String::from).ok_or(ApiError::Ticket)
 }
 
 /// Returns the token of the `Authorization: Bearer …` header, which must occur exactly once.

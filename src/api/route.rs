@@ -191,6 +191,7 @@ pub(super) enum ReadHandler {
 pub(super) enum PersonalHandler {
     Owner(OwnerHandler),
     Stream(StreamHandler),
+    Ticket(TicketHandler),
 }
 
 type Answered = Result<Answer, ApiError>;
@@ -199,6 +200,8 @@ pub(super) type StoreHandler = fn(&Stored<'_>, &ReadCall<'_>) -> Answered;
 pub(super) type DepsHandler = fn(&Deps, &ReadCall<'_>) -> Answered;
 pub(super) type CurrentHandler = fn(&Deps, &CurrentCall<'_>) -> Answered;
 pub(super) type OwnerHandler = fn(&Deps, &OwnerCall<'_>) -> Answered;
+/// Takes the token, and the time in UNIX seconds.
+pub(super) type TicketHandler = fn(&Streams, &str, u64) -> Answered;
 pub(super) type StreamHandler = fn(&Streams, StreamCall<'_>) -> Result<StreamedBody, ApiError>;
 /// Must reserve the bytes of the response ([`super::reading::Reading::reserve`]).
 pub(super) type AsyncHandler = for<'a> fn(&'a Deps, AsyncCall<'a>) -> BoxFuture<'a, Answered>;
@@ -278,6 +281,11 @@ impl Work {
     /// Like [`Self::change`], with a module in the body.
     pub(super) const fn upload(right: Right, handler: OwnerHandler) -> Self {
         Self::own(Class::Upload, right, handler)
+    }
+
+    /// Gives out a ticket for a stream.
+    pub(super) const fn ticket(right: Right, handler: TicketHandler) -> Self {
+        Self::new(Class::Memory, Handler::Personal(right, PersonalHandler::Ticket(handler)))
     }
 
     /// Opens a stream.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ipnet::IpNet;
 use orrery::auth::{IssueRequest, Tokens};
-use orrery::config::{Origin, Settings};
+use orrery::config::{CorsOrigin, Origin, Settings};
 use orrery::domain::{ContractId, Network, Owner, Page, StartPoint};
 use orrery::programs::{Deploy, ProgramError, Programs, Watch};
 use orrery::sandbox::network::{MARKET_PROGRAM, Sandbox, SandboxWallets};
@@ -87,6 +87,12 @@ impl Demo {
             // Allows webhook deliveries to a receiver on the same machine.
             let own: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
             settings.config.webhooks.allow_subnets = own.map(IpNet::from).into();
+        }
+        if settings.origin("http.cors_origins") == Origin::Default {
+            // Pages that are developed on this machine may try the demo.
+            let own = ["http://localhost:*", "http://127.0.0.1:*"].map(str::to_owned);
+            let own: Result<Vec<_>, _> = own.into_iter().map(CorsOrigin::try_from).collect();
+            settings.config.http.cors_origins = own.map_err(Failure::failed)?;
         }
         widen_limits(&mut settings);
         let network = settings.config.network();

@@ -6,8 +6,8 @@ use std::io::Error as IoError;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory};
-use clap_complete::Shell;
 
+use super::completions::{self, SupportedShell};
 use super::{Arguments, Failure};
 
 /// Write man pages and shell completions, for packages
@@ -26,18 +26,12 @@ impl Generate {
         let pages = create_subdirectory(&self.directory, "man1")?;
         clap_mangen::generate_to(Arguments::command(), &pages)
             .map_err(|error| write_error(&pages, &error))?;
-        for (shell, name, file) in [
-            (Shell::Bash, "bash", "orrery"),
-            (Shell::Zsh, "zsh", "_orrery"),
-            (Shell::Fish, "fish", "orrery.fish"),
-        ] {
+        for shell in SupportedShell::ALL {
+            let (name, file) = shell.names();
             let path = create_subdirectory(&self.directory, name)?.join(file);
             let failed = |error: IoError| write_error(&path, &error);
             let mut out = File::create(&path).map_err(failed)?;
-            let mut command = Arguments::command();
-            command.set_bin_name("orrery");
-            command.build();
-            clap_complete::Generator::try_generate(&shell, &command, &mut out).map_err(failed)?;
+            completions::write(shell, &mut out).map_err(failed)?;
         }
         Ok(())
     }

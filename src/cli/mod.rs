@@ -4,6 +4,7 @@
 mod backfill;
 mod backup;
 mod compile;
+mod completions;
 mod config;
 mod confirm;
 mod demo;
@@ -38,10 +39,11 @@ mod version;
 mod watch;
 mod webhooks;
 mod wording;
+mod xdr;
 
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use orrery::account::{self, Reach};
@@ -77,7 +79,10 @@ Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data dir
 
 /// Verbs in the order of the help, under their headings.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Service", &["demo", "serve", "status", "doctor", "token", "config", "version"]),
+    (
+        "Service",
+        &["demo", "serve", "status", "doctor", "token", "config", "completions", "xdr", "version"],
+    ),
     ("Data", &["import", "backfill", "export", "backup", "restore", "verify", "rebuild"]),
     (
         "Programs",
@@ -162,6 +167,8 @@ enum Verb {
     Verify(verify::Verify),
     Doctor(doctor::Doctor),
     Config(config::Config),
+    Completions(completions::Completions),
+    Xdr(xdr::Xdr),
     Version(version::Version),
     Webhooks(webhooks::Webhooks),
     #[command(flatten)]
@@ -179,6 +186,9 @@ enum Verb {
 /// Runs the verb of the parsed arguments.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { common, remote, verb } = arguments;
+    let data_dir =
+        common.data_dir.clone().or_else(|| env::var_os("ORRERY_DATA_DIR").map(Into::into));
+    let remote = remote.beside(data_dir);
     match verb {
         Verb::Serve(verb) => verb.run(&common),
         Verb::Demo(verb) => verb.run(&common),
@@ -193,6 +203,8 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Verify(verb) => verb.run(&common),
         Verb::Doctor(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),
+        Verb::Completions(verb) => verb.run(),
+        Verb::Xdr(verb) => verb.run(),
         Verb::Version(verb) => verb.run(),
         Verb::Webhooks(verb) => verb.run(&remote),
         Verb::Program(verb) => verb.run(&remote),

@@ -1,8 +1,11 @@
 //! Client of a service's HTTP interface.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use orrery::control::Client;
 use orrery::net::http::{self, Timeouts};
 use orrery::net::reqwest::{self, Method, StatusCode};
 use serde_json::Value;
@@ -13,17 +16,20 @@ use super::{Failure, escape, grid, output, wording};
 /// Which service is asked, and as whom.
 #[derive(Debug, Clone, Args)]
 pub struct Remote {
-    /// Base address of the service's REST interface
+    /// Base address of the service's REST interface; if not given, that of the service that runs on
+    /// --data-dir, or else http://127.0.0.1:8484/rest
     #[arg(
         long,
         global = true,
         value_name = "URL",
         env = "ORRERY_BASE",
-        default_value = "http://127.0.0.1:8484/rest",
         value_parser = base_address,
         help_heading = "Which service is asked"
     )]
-    pub base: String,
+    base: Option<String>,
+    /// The data directory that was given.
+    #[arg(skip)]
+    data_dir: Option<PathBuf>,
     /// Token, as `orrery token issue` prints it
     #[arg(
         long,
@@ -36,6 +42,20 @@ pub struct Remote {
     pub jwt: Option<String>,
 }
 
+/// Returns the base address of the service that runs on a data directory, if one does and may be asked.
+fn running_on(data_dir: &Path) -> Option<String> {
+    let mut client = Client::connect(data_dir).ok()??;
+    let listen = client.status().ok()?.listen?;
+    let address: SocketAddr = listen.parse().ok()?;
+    // One that listens on all addresses is reached on this machine's own.
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    Some(format!("http://{}{REST}", SocketAddr::new(ip, address.port())))
+}
+
 fn base_address(text: &str) -> Result<String, String> {
     if ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme)) {
         Ok(text.to_owned())
@@ -44,6 +64,8 @@ fn base_address(text: &str) -> Result<String, String> {
     }
 }
 
+/// Base address of a service with the default settings.
+const DEFAULT_BASE: &str = "http://127.0.0.1:8484/rest";
 /// End of the base address of a service.
 const REST: &str = "/rest";
 
@@ -55,6 +77,18 @@ const TIMEOUTS: Timeouts =
 pub struct Body(pub Vec<u8>);
 
 impl Remote {
+    /// Remembers the data directory that was given, whose service is asked by default.
+    #[must_use]
+    pub fn beside(self, data_dir: Option<PathBuf>) -> Self {
+        Self { data_dir, ..self }
+    }
+
+    /// Returns the base address, without a slash at its end.
+    pub fn base(&self) -> String {
+        let given = self.base.clone().or_else(|| running_on(self.data_dir.as_deref()?));
+        given.as_deref().unwrap_or(DEFAULT_BASE).trim_end_matches('/').to_owned()
+    }
+
     /// Sends a request and waits for the response.
     ///
     /// Fails with the service's error message when the service refuses.
@@ -64,7 +98,7 @@ impl Remote {
                 "a token is needed: give --jwt or set ORRERY_JWT to what `orrery token issue` prints",
             ));
         };
-        let url = format!("{}/{path}", self.base.trim_end_matches('/'));
+        let url = format!("{}/{path}", self.base());
         let unreachable = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("the request to {url} failed: {error}"))
         };
@@ -97,7 +131,7 @@ impl Remote {
     /// Returns the failure for an error response: the service's message, or its status if there is
     /// none.
     fn refusal(&self, status: StatusCode, body: &[u8]) -> Failure {
-        let base = self.base.trim_end_matches('/');
+        let base = self.base();
         let message = serde_json::from_slice::<Value>(body).ok();
         let message = message.as_ref().and_then(|body| body.get("error")?.as_str());
         Failure::failed(match message {

@@ -273,8 +273,7 @@ impl CorsOrigin {
 }
 
 impl Setting for Vec<CorsOrigin> {
-    const EXPECTED: &'static str =
-        "a list of origins, such as [\"https://app.example.org\"], or [\"*\"]";
+    const EXPECTED: &'static str = "a list of origins, such as [\"https://app.example.org\", \"http://localhost:*\"], or [\"*\"]";
 }
 
 impl TryFrom<String> for CorsOrigin {

@@ -348,6 +348,59 @@ fn streams_end_when_their_token_expires_or_the_service_stops() {
 }
 
 #[test]
+fn a_ticket_opens_streams_for_a_minute_and_they_outlast_it() {
+    let store = store(2..=20);
+    let clock = Arc::new(Mutex::new(now()));
+    let reads = Arc::clone(&clock);
+    let server = Server::start_with(&store, |deps| {
+        deps.clock = Arc::new(move || *reads.lock().unwrap());
+    });
+    let token = server.tokens.issue(&IssueRequest::for_owner("page")).unwrap();
+    let authorization = format!("Bearer {}", token.token);
+    let ask = |headers: &[(&str, &str)]| {
+        server.connect().request("POST", "/rest/events/stream/ticket", headers)
+    };
+    assert_eq!(ask(&[]).status, 401);
+    let given = ask(&[("authorization", &authorization)]).json();
+    assert_eq!(given["expires_in"], 60);
+    let ticket = given["ticket"].as_str().unwrap();
+    let opened = |query: &str, lines: &str| {
+        Reader::open_with(server.address, query, lines).map_err(|refused| refused.status)
+    };
+    let query = format!("ticket={ticket}&last_event_id=0");
+    let all: Vec<Value> = stored(&server);
+    let mut reader = opened(&query, "").unwrap();
+    let first = |reader: &mut Reader| reader.events(1).remove(0);
+    assert_eq!(first(&mut reader), all[0]);
+    // A browser that connects again sends the header with what it has received.
+    assert_eq!(first(&mut opened(&query, "last-event-id: 3\r\n").unwrap())["id"], 4);
+    // A ticket is no token, stands for nothing elsewhere, and is not mixed with headers.
+    let bearer = format!("authorization: Bearer {ticket}\r\n");
+    assert_eq!(opened("", &bearer).err(), Some(401));
+    let elsewhere = format!("/rest/events/by-ledger?ticket={ticket}");
+    assert_eq!(server.get_public(&elsewhere).status, 401);
+    assert_eq!(opened("ticket=x", "").err(), Some(401));
+    let twice = format!("authorization: Bearer {0}\r\nauthorization: Bearer {0}\r\n", token.token);
+    assert_eq!(opened(&query, &twice).err(), Some(401));
+    assert_eq!(opened(&format!("{query}&last_event_id=1"), "").err(), Some(400));
+    assert_eq!(opened(&format!("ticket={ticket}&last_event_id=x"), "").err(), Some(400));
+    *clock.lock().unwrap() += 61;
+    assert_eq!(opened(&query, "").err(), Some(401), "it has expired");
+    // The stream goes on, until the token ends.
+    assert_eq!(first(&mut reader), all[1]);
+    server.tokens.revoke(&token.claims.jti).unwrap();
+    let mut last = String::new();
+    loop {
+        match reader.next() {
+            StreamItem::End => break,
+            StreamItem::Comment(text) => last = text,
+            _ => {}
+        }
+    }
+    assert!(last.contains("revoked"), "{last}");
+}
+
+#[test]
 fn streams_have_their_own_limits_and_release_their_slots() {
     let store = store(2..=20);
     let budgets = BudgetUsage::default();

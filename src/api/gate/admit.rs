@@ -78,7 +78,11 @@ fn admit_to<'a>(
             (identity, BoundHandler::Shared(handler))
         }
         Handler::Personal(right, handler) => {
-            let bearer = identity::authorize_owner(deps, limits, head, right)?;
+            let tickets = match handler {
+                PersonalHandler::Stream(_) => Some(&resources.streams.tickets),
+                PersonalHandler::Owner(_) | PersonalHandler::Ticket(_) => None,
+            };
+            let bearer = identity::authorize_owner(deps, limits, head, right, tickets)?;
             (bearer.identity, BoundHandler::Personal(handler, bearer))
         }
     };

@@ -80,6 +80,10 @@ pub(super) async fn handle(
         BoundHandler::Personal(PersonalHandler::Owner(handler), bearer) => {
             answer_owner(resources, ready, *handler, bearer, shares)?
         }
+        BoundHandler::Personal(PersonalHandler::Ticket(handler), bearer) => {
+            let now = (resources.deps.clock)();
+            finish(handler(&resources.streams, &bearer.token, now)?, request.wants_gzip)
+        }
         BoundHandler::Personal(PersonalHandler::Stream(handler), bearer) => {
             return answer_stream(resources, ready, *handler, bearer, shares);
         }

@@ -56,5 +56,5 @@ pub(super) fn open_stream(
     let bytes = budgets.take_bytes(&request.identity, RESERVED_BYTES);
     let bytes = bytes.map_err(|refusal| refused(refusal, "bytes"))?;
     let client = Arc::clone(&request.head.client);
-    Ok(Opening { client, holder, token: bearer.token.into(), _slot: slot, bytes })
+    Ok(Opening { client, holder, token: bearer.token.as_ref().into(), _slot: slot, bytes })
 }

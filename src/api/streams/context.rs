@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hub::Hub;
+use super::tickets::Tickets;
 use crate::api::blocking::Watch;
 use crate::api::budgets::Budgets;
 use crate::api::client::Client;
@@ -21,6 +22,7 @@ pub(in crate::api) const RESERVED_BYTES: u64 = 64 << 10;
 pub(in crate::api) struct Streams {
     pub(super) context: Arc<Context>,
     pub(super) hub: Hub,
+    pub(in crate::api) tickets: Tickets,
 }
 
 /// Dependencies of a stream.
@@ -64,7 +66,7 @@ impl Streams {
             heartbeat: deps.settings.stream_heartbeat,
         };
         let hub = Hub::start(&deps.store, &budgets.bytes, &deps.health)?;
-        Ok(Self { context: Arc::new(context), hub })
+        Ok(Self { context: Arc::new(context), hub, tickets: Tickets::default() })
     }
 
     /// Ends all streams; streams that are opened later end at once.

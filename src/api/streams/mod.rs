@@ -16,12 +16,15 @@ pub(super) mod context;
 mod frames;
 mod hub;
 mod session;
+mod tickets;
 
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use serde::Serialize;
 
 use super::ApiError;
+use super::answer::Answer;
 use super::call::StreamCall;
 use super::route::{Route, Work};
 use super::stored::{DECODED, is_decoded};
@@ -31,22 +34,41 @@ use crate::domain::{EventId, excerpt};
 use crate::webhooks::filter::{ADDRESS_FIELD, CONTRACT_FIELD, Filter, FilterError, TOPIC_FIELDS};
 use context::Streams;
 use session::Session;
+pub(super) use tickets::Tickets;
 
 /// Name of the header, as error messages spell it.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 /// Routes of this area.
-pub(super) static ROUTES: [Route; 1] = [Route::new(
-    "GET",
-    "/rest/events/stream",
-    Work::stream(Right { area: Area::Queries, scope: Scope::Read }, stream),
-)
-.with_parameters(&KNOWN)];
+pub(super) static ROUTES: [Route; 2] = [
+    Route::new("GET", "/rest/events/stream", Work::stream(READ, stream)).with_parameters(&KNOWN),
+    Route::new("POST", "/rest/events/stream/ticket", Work::ticket(READ, ticket)),
+];
 
-const KNOWN: [&str; 7] = {
+const READ: Right = Right { area: Area::Queries, scope: Scope::Read };
+
+/// Parameter with a ticket instead of the header with the token.
+pub(super) const TICKET: &str = "ticket";
+/// Parameter for clients that cannot send the header of almost the same name.
+const AFTER: &str = "last_event_id";
+
+const KNOWN: [&str; 9] = {
     let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
-    [CONTRACT_FIELD, topic1, topic2, topic3, topic4, ADDRESS_FIELD, DECODED]
+    [CONTRACT_FIELD, topic1, topic2, topic3, topic4, ADDRESS_FIELD, DECODED, TICKET, AFTER]
 };
+
+/// Answer with a ticket.
+#[derive(Serialize)]
+struct Given {
+    ticket: String,
+    /// Seconds for which streams may be opened with it.
+    expires_in: u64,
+}
+
+fn ticket(streams: &Streams, token: &str, now: u64) -> Result<Answer, ApiError> {
+    let ticket = streams.tickets.give(token, now);
+    Ok(Answer::of(&Given { ticket, expires_in: tickets::LIFETIME }))
+}
 
 fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiError> {
     let query = call.query;
@@ -57,7 +79,9 @@ fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiEr
     // Subscribes before the newest id is read, so that no later event is missed.
     let subscription = streams.hub.subscribe();
     let newest = streams.context.store.last_durable_event();
-    let after = call.last_event_id.map(|text| last_seen(text, newest)).transpose()?;
+    // A browser that connects again by itself sends the header, with a newer id than its address has.
+    let last_event_id = call.last_event_id.or_else(|| query.get(AFTER));
+    let after = last_event_id.map(|text| last_seen(text, newest)).transpose()?;
     let session = Session::new(
         Arc::clone(&streams.context),
         subscription,
