@@ -22,6 +22,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
+use super::live_line::LiveLine;
 use super::open::NewDirectory;
 use super::serve::{runtime, stop_on_signal};
 use super::{Common, Failure, begin_log, flag, listen_address, open, output};
@@ -192,6 +193,7 @@ async fn demonstrate(
             let directory = kept.then(|| store.directory());
             output::print(&welcome(address, &tokens, &node, directory, close_time)?)?;
         }
+        let _shown = LiveLine::begin(&node, config);
         std::future::pending::<Result<(), Failure>>().await
     };
     tokio::select! {

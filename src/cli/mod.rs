@@ -16,6 +16,7 @@ mod fit;
 mod generate;
 mod grid;
 mod import;
+mod live_line;
 mod network;
 mod new;
 mod open;

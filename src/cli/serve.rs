@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use toml::Value;
 
+use super::live_line::LiveLine;
 use super::network::NetworkFlags;
 use super::open::NewDirectory;
 use super::{Common, Failure, FlagValue, begin_log, flag, listen_address, open};
@@ -145,6 +146,7 @@ async fn serve(
         );
     }
     let open_sources = sources::opener(config, &node);
+    let _shown = LiveLine::begin(&node, config);
     service::run(node, tokens, config, sockets, following, open_sources, stop).await?;
     tracing::info!("stopped");
     Ok(())

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt;
@@ -44,15 +45,43 @@ pub struct LogsError(Box<dyn std::error::Error + Send + Sync>);
 /// must not end the service.
 struct LogOutput;
 
+/// The line that is shown below the log lines on a terminal.
+static LIVE_LINE: Mutex<Option<String>> = Mutex::new(None);
+
+/// Control sequences (ECMA-48, and the private mode 7 of the VT100): begin of the line and erase it;
+/// do not wrap at the right margin, which cuts a long line; wrap again.
+const ERASE: &str = "\r\x1b[K";
+const CUT: &str = "\x1b[?7l";
+const WRAP: &str = "\x1b[?7h";
+
 impl Write for LogOutput {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        drop(io::stderr().write_all(lines));
+        let live = LIVE_LINE.lock();
+        let text = match &*live {
+            None => lines.to_vec(),
+            Some(live) => {
+                [ERASE.as_bytes(), lines, CUT.as_bytes(), live.as_bytes(), WRAP.as_bytes()].concat()
+            }
+        };
+        drop(io::stderr().write_all(&text));
         Ok(lines.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Shows a line below the log lines on standard error, which must be a terminal, in place of the one
+/// that was shown before; `None` removes it.
+pub fn show_live_line(line: Option<&str>) {
+    let mut live = LIVE_LINE.lock();
+    if live.is_none() && line.is_none() {
+        return;
+    }
+    let text = line.map(|line| format!("{CUT}{line}{WRAP}")).unwrap_or_default();
+    drop(io::stderr().write_all(format!("{ERASE}{text}").as_bytes()));
+    *live = line.map(str::to_owned);
 }
 
 /// Sends log lines of `level` and above to standard error from now on.
