@@ -6,3 +6,8 @@
 pub mod decode;
 pub mod domain;
 pub mod verify;
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

@@ -5,3 +5,8 @@
 pub mod network;
 pub mod paced;
 pub mod source;
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;

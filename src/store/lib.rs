@@ -70,3 +70,8 @@ pub use upkeep::extensions::Extensions;
 pub use upkeep::format::FORMAT;
 pub use upkeep::retention::Pruned;
 pub use upkeep::upgrade::{UpgradeObserver, UpgradeStep};
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;
