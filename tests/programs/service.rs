@@ -165,7 +165,8 @@ impl Owner {
         self.try_query(sql).unwrap_or_else(|(status, body)| panic!("{sql}: {status} {body}"))
     }
 
-    fn try_query(&self, sql: &str) -> Result<Vec<Value>, (u16, Value)> {
+    /// As [`Self::query`]; returns the status and the body of a refusal.
+    pub fn try_query(&self, sql: &str) -> Result<Vec<Value>, (u16, Value)> {
         wait_until("tables are filled", || {
             let (status, body) = self.ask("POST", "query", Some(&json!({ "query": sql })));
             match status {
