@@ -25,8 +25,9 @@ const COMPILER: &str = "compiler";
 /// The block needs the recorded ledgers, as the directory `lake`.
 const RECORDED: &str = "recorded";
 /// Blocks that need what no test has: the internet, hours for a build, systemd as the first
-/// process, root, Stellar's command line, another toolchain.
-const NOT_RUN: [&str; 6] = ["public-network", "build", "systemd", "root", "stellar-cli", "rustup"];
+/// process, root, Stellar's command line, another toolchain, packages of npm.
+const NOT_RUN: [&str; 7] =
+    ["public-network", "build", "systemd", "root", "stellar-cli", "rustup", "npm"];
 
 /// Addresses in documents. The first is replaced by that of the demo, the others by free ones.
 const ADDRESSES: [&str; 3] = ["127.0.0.1:8484", "127.0.0.1:9100", "127.0.0.1:9000"];
