@@ -12,7 +12,7 @@ ORRERY := $(CARGO_TARGET_DIR)/debug/orrery
 PACKAGES := build-essential libclang-dev ca-certificates curl
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build deb demo test test-full fuzz lint bench
+.PHONY: help deps build deb dist demo test test-full fuzz lint bench
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -42,6 +42,14 @@ deb: deps ## Build a Debian package (release build; takes a while), into the tar
 		|| { echo "install $$package first: apt-get install debhelper fakeroot python3" >&2; exit 1; }; done
 	$(if $(BINARY),,cargo build --locked --release)
 	@packaging/build $(or $(BINARY),$(CARGO_TARGET_DIR)/release/orrery) $(CARGO_TARGET_DIR)/debian
+
+# Set BINARY to package an existing binary, and SIGNING_KEY to a file with a secret OpenPGP key to sign the sums.
+dist: deps ## Build all released files: tarball, .deb, wheel, npm package, sums (release build; takes a while)
+	@for package in binutils debhelper fakeroot git python3; do dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed \
+		|| { echo "install $$package first: apt-get install binutils debhelper fakeroot git python3" >&2; exit 1; }; done
+	$(if $(BINARY),,cargo build --locked --release)
+	@rm -rf $(CARGO_TARGET_DIR)/dist
+	@packaging/dist $(or $(BINARY),$(CARGO_TARGET_DIR)/release/orrery) $(CARGO_TARGET_DIR)/dist
 
 demo: build ## Build, then run a small simulated network with the API on it
 	@$(ORRERY) demo

@@ -24,8 +24,14 @@ key_text=''
 fail() { echo "install.sh: $*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 usage() { fail "$1; usage: install.sh [--from DIRECTORY|URL] [--prefix DIRECTORY] [--key FILE] | --remove [--prefix DIRECTORY]"; }
-# The last line that a command has printed, as the reason of its failure.
-reason() { tail -n 1 "$1" | sed 's/^[a-z]*: //'; }
+# Runs a command and keeps what it says, in a variable because the disk may be full.
+try() { said=$("$@" 2>&1); }
+reason() { # the cause among the lines that the command said, which is the last, unless tar went on after it
+    case $said in
+        *"No space left on device"*) echo "No space left on device" ;;
+        *) echo "$said" | tail -n 1 | sed 's/^[a-z]*: //' ;;
+    esac
+}
 
 from='' prefix=/usr/local key='' remove=''
 while [ $# -gt 0 ]; do
@@ -52,25 +58,26 @@ destination() { # of the link $1
 is_ours() { # whether $1 below the prefix is such a link
     [ "$(readlink "$prefix/$1" 2>/dev/null)" = "$(destination "$1")" ]
 }
-remove_links() { # that are listed in $1, and not in $2
-    while read -r kind path; do
-        if [ "$kind" = link ] && is_ours "$path" && ! grep -qxF "link $path" "$2"; then rm -f "$prefix/$path"; fi
-    done <"$1"
+remove_links() { # whose paths below the prefix are in $1
+    for path in $1; do ! is_ours "$path" || rm -f "$prefix/$path"; done
 }
-# Directories are listed from the outside in.
-remove_directories() { # that are listed in $1, and not in $2, if they are empty
-    sed -n 's/^directory //p' "$1" | sort -r | while read -r path; do
-        grep -qxF "directory $path" "$2" || rmdir "$prefix/$path" 2>/dev/null || true
+listed() { # paths of the kind $1, link or directory, in the list of the installation
+    [ ! -f "$target/installed" ] || sed -n "s/^$1 //p" "$target/installed"
+}
+remove_directories() { # whose paths below the prefix come on standard input, if they are empty
+    # Outer ones last, and the prefix itself, which is ".", after all.
+    sort -r | while read -r path; do
+        case $path in '') ;; .) rmdir "$prefix" ;; *) rmdir "$prefix/$path" ;; esac 2>/dev/null || true
     done
 }
 
 if [ -n "$remove" ]; then
     [ -f "$target/installed" ] || fail "$prefix has no installation by install.sh: nothing to remove; name its --prefix"
     [ -w "$prefix/lib" ] && [ -w "$target" ] || fail "$prefix cannot be changed: run install.sh as the user who installed"
-    list=$(cat "$target/installed")
-    remove_links "$target/installed" /dev/null
+    made=$(listed directory)
+    remove_links "$(listed link)"
     rm -rf "$target"
-    echo "$list" | sed -n 's/^directory //p' | sort -r | while read -r path; do rmdir "$prefix/$path" 2>/dev/null || true; done
+    echo "$made" | remove_directories
     echo "removed from $prefix; data directories and settings are where they were"
     exit 0
 fi
@@ -89,61 +96,71 @@ for tool in gpgv sqv gpg; do have $tool && { verifier=$tool; break; }; done
 
 # Directories that did not exist, and so go with the installation.
 made=''
-make_directories() { # as far as $1 below the prefix; the prefix itself is .
-    for path in $(echo "$1" | awk -F/ '{ path = "."; print path; for (i = 1; i <= NF; i++) { path = (i == 1 ? $i : path "/" $i); print path } }'); do
-        [ -d "$prefix/$path" ] || { mkdir "$prefix/$path" && made="$made$path
-"; } || return 1
-    done
+make_directories() { # up to $1 below the prefix; the prefix itself is .
+    [ ! -d "$prefix/$1" ] || return 0
+    case $1 in
+        .) try mkdir "$prefix" || return ;;
+        */*) make_directories "${1%/*}" && try mkdir "$prefix/$1" || return ;;
+        *) make_directories . && try mkdir "$prefix/$1" || return ;;
+    esac
+    made="$made$1
+"
 }
 [ -d "$prefix" ] || [ -d "$(dirname "$prefix")" ] || fail "$(dirname "$prefix") does not exist: create it, or choose another --prefix"
 
-work='' stage=installing
+work='' added='' is_new='' is_done=''
 clean() {
-    [ -z "$work" ] || {
-        if [ "$stage" = replacing ]; then
-            # Puts back what was there before.
-            remove_links "$work/new" "$work/old"
+    # Puts back what was there before.
+    if [ -z "$is_done" ]; then
+        remove_links "$added"
+        if [ -n "$work" ] && [ -d "$work/previous" ]; then
             rm -rf "$target"
-            [ ! -d "$work/previous" ] || mv "$work/previous" "$target"
+            mv "$work/previous" "$target"
+        elif [ -n "$is_new" ]; then
+            rm -rf "$target"
         fi
-        rm -rf "$work"
-    }
-    if [ "$stage" != installed ]; then
-        echo "$made" | sort -r | while read -r path; do [ -z "$path" ] || rmdir "$prefix/$path" 2>/dev/null || true; done
     fi
+    [ -z "$work" ] || rm -rf "$work"
+    [ -n "$is_done" ] || echo "$made" | remove_directories
 }
 trap clean EXIT
 trap 'exit 1' HUP INT TERM
 
-make_directories lib 2>/dev/null && work=$(mktemp -d "$prefix/lib/.orrery-XXXXXX" 2>/dev/null) \
-    || fail "cannot write to $prefix/lib: run install.sh as root, free disk space, or choose another --prefix such as \$HOME/.local"
-log=$work/log
+make_directories lib && try mktemp -d "$prefix/lib/.orrery-XXXXXX" \
+    || fail "cannot write to $prefix: $(reason); run install.sh as root, free disk space, or choose another --prefix such as \$HOME/.local"
+work=$said
 
 get() { # FILE, into $work
     case $from in
         http*)
-            if have curl; then curl -fsSL --retry 2 -o "$work/$1" "${from%/}/$1" 2>"$log"
-            else wget -q -O "$work/$1" "${from%/}/$1" 2>"$log"; fi ;;
-        *) cp "$from/$1" "$work/$1" 2>"$log" ;;
-    esac || fail "$1 cannot be had from $from: $(reason "$log")"
+            if have curl; then try curl -fsSL --retry 2 -o "$work/$1" "${from%/}/$1"
+            else try wget -nv -O "$work/$1" "${from%/}/$1"; fi ;;
+        *) try cp "$from/$1" "$work/$1" ;;
+    esac || fail "$1 cannot be had from $from: $(reason)"
+}
+decode_key() {
+    if [ -z "$key" ]; then
+        echo "$key_text" | base64 -d >"$work/key"
+    elif grep -q '^-----BEGIN PGP PUBLIC KEY BLOCK-----' "$key"; then
+        # gpgv reads only the binary form. Between the empty line and the checksum there is base64.
+        sed -e '1,/^[[:space:]]*$/d' -e '/^=/d' -e '/^-----/d' "$key" | base64 -d >"$work/key"
+    else
+        cp "$key" "$work/key"
+    fi
+}
+verify() {
+    case $verifier in
+        gpgv) gpgv --keyring "$work/key" "$work/SHA256SUMS.sig" "$work/SHA256SUMS" ;;
+        sqv) sqv --keyring "$work/key" "$work/SHA256SUMS.sig" "$work/SHA256SUMS" ;;
+        gpg) mkdir -m 700 "$work/gpg" && gpg --batch --homedir "$work/gpg" --no-default-keyring --keyring "$work/key" \
+            --trust-model always --verify "$work/SHA256SUMS.sig" "$work/SHA256SUMS" ;;
+    esac
 }
 
 get SHA256SUMS
 get SHA256SUMS.sig
-if [ -z "$key" ]; then
-    echo "$key_text" | base64 -d >"$work/key"
-elif grep -q '^-----BEGIN PGP PUBLIC KEY BLOCK-----' "$key"; then
-    # gpgv reads only the binary form. Between the empty line and the checksum there is base64.
-    sed -e '1,/^[[:space:]]*$/d' -e '/^=/d' -e '/^-----/d' "$key" | base64 -d >"$work/key" 2>"$log" || fail "$key is no public OpenPGP key: $(reason "$log")"
-else
-    cp "$key" "$work/key"
-fi
-case $verifier in
-    gpgv) gpgv --keyring "$work/key" "$work/SHA256SUMS.sig" "$work/SHA256SUMS" ;;
-    sqv) sqv --keyring "$work/key" "$work/SHA256SUMS.sig" "$work/SHA256SUMS" ;;
-    gpg) mkdir -m 700 "$work/gpg" && gpg --batch --homedir "$work/gpg" --no-default-keyring --keyring "$work/key" \
-        --trust-model always --verify "$work/SHA256SUMS.sig" "$work/SHA256SUMS" ;;
-esac >"$log" 2>&1 || fail "the signature of SHA256SUMS is not one of the expected key ($verifier: $(reason "$log")): the files are damaged or not genuine; get them again from a place that you trust"
+try decode_key || fail "the key cannot be read: $(reason)"
+try verify || fail "the signature of SHA256SUMS is not one of the expected key ($verifier: $(reason)): the files are damaged or not genuine; get them again from a place that you trust"
 
 architecture=$(uname -m)
 [ "$(uname -s)" = Linux ] || fail "this system is $(uname -s), and Orrery is released for Linux only"
@@ -151,36 +168,37 @@ tarball=$(sed -n "s/^[0-9a-f]\{64\}  \(orrery-[0-9A-Za-z.+-]*-linux-$architectur
 [ -n "$tarball" ] || fail "there is no tarball for $architecture, only for:$(sed -n 's/.*  orrery-.*-linux-\([^-]*\)\.tar\.gz$/ \1/p' "$work/SHA256SUMS" | tr -d '\n'); build Orrery from its source"
 [ "$(echo "$tarball" | wc -l)" = 1 ] || fail "there are several tarballs for $architecture: let $from have one version only"
 get "$tarball"
-(cd "$work" && grep -F "  $tarball" SHA256SUMS | sha256sum -c) >"$log" 2>&1 || fail "$tarball is not the file that was signed, its SHA-256 sum differs: get it again"
+expected=$(sed -n "s/  $tarball\$//p" "$work/SHA256SUMS")
+[ "$(sha256sum <"$work/$tarball")" = "$expected  -" ] || fail "$tarball is not the file that was signed, its SHA-256 sum differs: get it again"
 
 mkdir "$work/tree"
-tar -xzf "$work/$tarball" --strip-components=1 --no-same-owner -C "$work/tree" 2>"$log" \
-    || fail "$tarball cannot be unpacked to $prefix/lib: $(sed -n '1s/^[a-z]*: //p' "$log"); free disk space, or choose another --prefix"
+try tar -xzf "$work/$tarball" --strip-components=1 --no-same-owner -C "$work/tree" \
+    || fail "$tarball cannot be unpacked to $prefix/lib: $(reason); free disk space, or choose another --prefix"
 rm "$work/$tarball"
-"$work/tree/bin/orrery" version >"$work/version" 2>"$log" || fail "the program does not run on this system: $(reason "$log"); it needs glibc and libstdc++ of Debian 12, Ubuntu 22.04 or newer"
+try "$work/tree/bin/orrery" version || fail "the program does not run on this system: $(reason); it needs glibc and libstdc++ of Debian 12, Ubuntu 22.04 or newer"
+version=$said
 
 # A foreign file is not replaced.
-links "$work/tree" >"$work/links"
-while read -r path; do
+links=$(links "$work/tree")
+for path in $links; do
     [ ! -e "$prefix/$path" ] && [ ! -L "$prefix/$path" ] || is_ours "$path" || fail "$prefix/$path exists and was not installed by install.sh: remove it, or choose another --prefix"
-done <"$work/links"
+done
 [ ! -e "$target" ] || [ -f "$target/installed" ] || fail "$target exists and was not installed by install.sh: remove it, or choose another --prefix"
 
-sed 's/^/link /' "$work/links" >"$work/new"
-: >"$work/old"
-[ ! -f "$target/installed" ] || cp "$target/installed" "$work/old"
-complain() { fail "cannot write to $prefix: $(reason "$log"); free disk space, or make it writable"; }
-while read -r path; do make_directories "$(dirname "$path")" 2>"$log" || complain; done <"$work/links"
-{ cat "$work/new"; { sed -n 's/^directory //p' "$work/old"; echo "$made" | sed '/^$/d'; } | sort -u | sed 's/^/directory /'; } >"$work/tree/installed" 2>"$log" || complain
+complain() { fail "cannot write to $prefix: $(reason); free disk space, or make it writable"; }
+write_list() { printf '%s\n' "$list" >"$work/tree/installed"; }
+for path in $links; do make_directories "$(dirname "$path")" || complain; done
+# Directories that an earlier version made go with this one.
+list=$(for path in $links; do echo "link $path"; done; for path in $(listed directory) $made; do echo "directory $path"; done | sort -u)
+try write_list || complain
 
-stage=replacing
-[ ! -d "$target" ] || mv "$target" "$work/previous" 2>"$log" || complain
-mv "$work/tree" "$target" 2>"$log" || complain
-while read -r path; do
-    is_ours "$path" || ln -s "$(destination "$path")" "$prefix/$path" 2>"$log" || complain
-done <"$work/links"
-stage=installed
-remove_links "$work/old" "$target/installed"
-remove_directories "$work/old" "$target/installed"
-echo "installed $(head -n 1 "$work/version") as $prefix/bin/orrery; install.sh --remove$([ "$prefix" = /usr/local ] || echo " --prefix $prefix") removes it"
+old=$(listed link)
+if [ -d "$target" ]; then try mv "$target" "$work/previous" || complain; else is_new=yes; fi
+try mv "$work/tree" "$target" || complain
+for path in $links; do
+    is_ours "$path" || { try ln -s "$(destination "$path")" "$prefix/$path" && added="$added $path"; } || complain
+done
+is_done=yes
+for path in $old; do [ -L "$target/$path" ] || [ -e "$target/$path" ] || remove_links "$path"; done
+echo "installed $version as $prefix/bin/orrery; install.sh --remove$([ "$prefix" = /usr/local ] || echo " --prefix $prefix") removes it"
 case :$PATH: in *:"$prefix/bin":*) ;; *) echo "$prefix/bin is not in PATH: add it, or call $prefix/bin/orrery" ;; esac
