@@ -60,11 +60,13 @@ pub fn version(number: u32) -> Vec<u8> {
         Data::default().memory(),
         (u64::from(number) << 32) | 4,
     );
-    let mut code = wat::parse_str(text).unwrap();
-    if !spec.is_empty() {
-        code.extend(section(&spec));
-    }
-    code
+    let code = wat::parse_str(text).unwrap();
+    if spec.is_empty() { code } else { with_interface(code, &spec) }
+}
+
+/// Returns a module that declares this interface.
+pub fn with_interface(code: Vec<u8>, spec: &[ScSpecEntry]) -> Vec<u8> {
+    [code, section(spec)].concat()
 }
 
 fn section(spec: &[ScSpecEntry]) -> Vec<u8> {

@@ -3,6 +3,7 @@
 //! events of the contracts, and the tables are those of a project that is made anew.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -11,18 +12,21 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
-use stellar_xdr::ScVal;
+use stellar_xdr::{Int256Parts, MuxedEd25519Account, ScAddress, ScVal, UInt256Parts, Uint256};
 
 use crate::exported::{Lake, both, export};
 use crate::network::{Chain, call};
 use crate::service::{Owner, Scene};
 use orrery_testkit::binary::Service;
+use orrery_testkit::client::HTTP;
 use orrery_testkit::engine_world::module;
 use orrery_testkit::event_counts::by_contract;
 use orrery_testkit::exported::assert_no_strays;
+use orrery_testkit::provider::{Provider, Reply};
 use orrery_testkit::sandbox::local;
 use orrery_testkit::size;
-use orrery_testkit::upgraded::Upgraded;
+use orrery_testkit::specs::{Map, Type, event, option};
+use orrery_testkit::upgraded::{Upgraded, with_interface};
 use orrery_testkit::values::{bytes, fields, list, map, string, symbol};
 use orrery_testkit::wait::wait_until;
 use orrery_testkit::wasm_text::{Data, env_call, env_imports};
@@ -292,8 +296,7 @@ fn hostile_events_cost_their_own_project_alone() {
     // Every event is found under its own id, with its own contract.
     let ids = bob.query("select count(distinct _event_id) n from bad.events");
     assert_eq!(ids[0]["n"], all);
-    let health: Value =
-        orrery_testkit::client::HTTP.get(ana.base("/rest/health")).send().unwrap().json().unwrap();
+    let health: Value = HTTP.get(ana.base("/rest/health")).send().unwrap().json().unwrap();
     assert_eq!(health["service"], "up", "{health}");
     // What SQL has is what an export has.
     let lake = Lake::directory(scene.path().join("lake"));
@@ -335,4 +338,97 @@ fn a_project_that_is_full_goes_on_where_it_stopped() {
     wait_for_events(&ana, id, 320);
     ana.wait_for_rows("big_events", 320);
     assert_eq!(rows(&ana, id, "big"), (320, 320));
+}
+
+/// A contract that declares an event with values of many types, and emits what it is called with.
+fn declaring() -> Vec<u8> {
+    let params = [
+        ("i", Type::I256),
+        ("m", Type::MuxedAddress),
+        ("n", Type::U256),
+        ("o", option(Type::U128)),
+        ("s", Type::String),
+    ];
+    with_interface(emitting(), &[event("every", &["every"], &[], Map, &params)])
+}
+
+#[test]
+fn values_are_the_same_wherever_they_are_read() {
+    let mut chain = Chain::new();
+    let contract = chain.create_of(&declaring(), Vec::new());
+    let scene = Scene::new();
+    let settings = [("ORRERY_WEBHOOKS_ALLOW_SUBNETS", "127.0.0.0/8")];
+    let service = Service::start_with(scene.path(), &settings);
+    let ana = scene.owner(&service, "ana");
+    let receiver = Provider::start(|_| Reply::status(200));
+    let subscription = json!({
+        "contract_ids": [contract.to_string()],
+        "webhook_endpoint": receiver.url("/"),
+        "webhook_secret": "a secret of the test",
+    });
+    let ask = |path: &str| HTTP.get(ana.base(path)).bearer_auth(ana.token());
+    let subscribed = HTTP.post(ana.base("/rest/webhooks/new")).bearer_auth(ana.token());
+    let subscribed = subscribed.json(&subscription).send().unwrap();
+    assert_eq!(subscribed.status(), 200, "{}", subscribed.text().unwrap());
+    watch(&ana, "every", &[contract]);
+    // The code is indexed before the event is there.
+    chain.import_into(&scene);
+    let indexed = "orrery_consumer_lag_ledgers{consumer=\"interfaces\"} 0";
+    ana.wait("the code is indexed", |_| {
+        let metrics = ask("/metrics").send().unwrap().text().unwrap();
+        metrics.lines().any(|line| line == indexed)
+    });
+
+    let n = UInt256Parts { hi_hi: u64::MAX, hi_lo: u64::MAX, lo_hi: u64::MAX, lo_lo: u64::MAX };
+    let i = Int256Parts { hi_hi: i64::MIN, hi_lo: 0, lo_hi: 0, lo_lo: 0 };
+    let muxed = ScAddress::MuxedAccount(MuxedEd25519Account { id: 3, ed25519: Uint256([7; 32]) });
+    let data = fields([
+        ("i", ScVal::I256(i.clone())),
+        ("m", ScVal::Address(muxed.clone())),
+        ("more", map([(ScVal::U32(1), string(b"\0"))])),
+        ("n", ScVal::U256(n.clone())),
+        ("o", ScVal::Void),
+        ("s", string(b"a\0b\xff")),
+    ]);
+    chain.call(contract, "emit", vec![list([symbol("every")]), data]);
+    chain.import_into(&scene);
+    let params = json!({
+        "i": i.to_string(), "m": muxed.to_string(), "n": n.to_string(), "o": null, "s": "a\0b\\xff",
+    });
+
+    let path = format!("/rest/events/by-contract/{contract}?decoded=true");
+    let listed: Value = ask(&path).send().unwrap().json().unwrap();
+    let decoded = &listed[0]["decoded"];
+    assert_eq!((&decoded["name"], &decoded["params"]), (&json!("every"), &params));
+    assert_eq!(decoded["rest"], json!({ "keys": { "more": [[1, "\0"]] } }));
+    let typed = &decoded["data"];
+    assert!(typed.to_string().contains(&n.to_string()), "{typed}");
+
+    let stream = ask("/rest/events/stream?decoded=true").header("Last-Event-ID", "0");
+    let stream = BufReader::new(stream.send().unwrap());
+    let mut lines = stream.lines().map(Result::unwrap);
+    let message = lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&message).unwrap(), listed[0]);
+
+    ana.wait_for_rows("every_events", 1);
+    let sql = ana.query("select name, params from every.events");
+    assert_eq!(sql, [json!({ "name": "every", "params": params })]);
+    let sql = ana.query("select i, m, n, o, s from every.every");
+    assert_eq!(sql, std::slice::from_ref(&params));
+
+    let lake = Lake::directory(scene.path().join("lake"));
+    export(&scene, &lake, &[]);
+    let [row] = orrery_testkit::exported::events(&lake.directory).try_into().unwrap();
+    let text = |name: &str| serde_json::from_str::<Value>(row[name].as_str().unwrap()).unwrap();
+    assert_eq!((&row["name"], text("params")), (&json!("every"), params.clone()));
+    assert_eq!(
+        (text("data_json"), text("topics_json")),
+        (typed.clone(), decoded["topics"].clone())
+    );
+
+    let delivered = wait_until("it is delivered", || receiver.requests().into_iter().next());
+    let payload: Value = serde_json::from_slice(&delivered.body).unwrap();
+    let sent = &payload["event"];
+    assert_eq!((&sent["name"], &sent["params"]), (&json!("every"), &params));
+    assert_eq!(&sent["body"]["v0"]["data"], typed);
 }
