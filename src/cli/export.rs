@@ -159,6 +159,10 @@ impl Export {
             ));
         };
         let (first, last) = (first.first, last.last);
+        // Events are named by the code that the index finds, which no service may have read so far.
+        while store.step(&ExecutableIndex)? {
+            go_on()?;
+        }
         let export = export::Export::open(&target.destination, store, Interrupt::default())?;
         let mut export = export.naming(Interfaces::new(Arc::clone(store), None));
         let mut interrupted = Ok(());

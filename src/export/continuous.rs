@@ -13,7 +13,7 @@ use super::manifest::ExportedProgram;
 use super::portions::{RangeEnds, due};
 use super::{Added, AddedRows, Destination, Export, ExportError, Interrupt, Manifest, programs};
 use crate::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet};
-use crate::executables::Interfaces;
+use crate::executables::{self, Interfaces};
 use crate::store::{ConsumerSpec, Needs, StartPosition, Store, StoreError};
 
 /// Name of the export as a consumer of the feed, for which retention waits.
@@ -295,9 +295,12 @@ impl Continuous {
             self.store.mark_passed(CONSUMER, 0, &lost);
         }
         settled.insert_all(&lost);
+        // The events of ledgers that the index has not processed would have no names.
+        let index = self.names.as_ref().and_then(|_| self.store.consumer(executables::CONSUMER));
+        let unnamed = index.map(|index| self.store.ledgers_after(index.place)).unwrap_or_default();
         let mut wanted = LedgerSet::default();
         for ledgers in due(&status.ranges, &settled, self.scope.portion, &self.ends, now) {
-            if self.store.are_durable(ledgers)? {
+            if unnamed.within(ledgers).is_empty() && self.store.are_durable(ledgers)? {
                 wanted.insert(ledgers);
             }
         }

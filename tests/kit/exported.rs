@@ -46,10 +46,18 @@ pub fn manifest(directory: &Path) -> Option<Manifest> {
     Some(Manifest::parse(&text, "manifest.json").unwrap())
 }
 
+/// Columns of an exported event with its name and its values as JSON.
+pub const DECODED: [&str; 6] = ["id", "ledger", "name", "params", "topics_json", "data_json"];
+
 /// Rows of events, in the order of ids. Checks each file against the manifest.
 pub fn events(directory: &Path) -> Vec<Value> {
+    columns_of_events(directory, &OF_EVENTS)
+}
+
+/// As [`events`], with these columns, of which one is the id and one the ledger.
+pub fn columns_of_events(directory: &Path, columns: &[&str]) -> Vec<Value> {
     let files = manifest(directory).unwrap().tables.events;
-    let mut rows = rows(directory, &files, &OF_EVENTS);
+    let mut rows = rows(directory, &files, columns);
     rows.sort_by_key(|row| row["id"].as_u64());
     rows
 }

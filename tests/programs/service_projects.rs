@@ -21,7 +21,7 @@ use orrery_testkit::binary::Service;
 use orrery_testkit::client::HTTP;
 use orrery_testkit::engine_world::module;
 use orrery_testkit::event_counts::by_contract;
-use orrery_testkit::exported::assert_no_strays;
+use orrery_testkit::exported::{DECODED, assert_no_strays, columns_of_events};
 use orrery_testkit::provider::{Provider, Reply};
 use orrery_testkit::sandbox::local;
 use orrery_testkit::size;
@@ -397,7 +397,11 @@ fn values_are_the_same_wherever_they_are_read() {
     });
 
     let path = format!("/rest/events/by-contract/{contract}?decoded=true");
-    let listed: Value = ask(&path).send().unwrap().json().unwrap();
+    // A request does not wait for an interface that is being read.
+    let listed = wait_until("the event has a name", || {
+        let listed: Value = ask(&path).send().unwrap().json().unwrap();
+        (!listed[0]["decoded"]["name"].is_null()).then_some(listed)
+    });
     let decoded = &listed[0]["decoded"];
     assert_eq!((&decoded["name"], &decoded["params"]), (&json!("every"), &params));
     assert_eq!(decoded["rest"], json!({ "keys": { "more": [[1, "\0"]] } }));
@@ -418,7 +422,7 @@ fn values_are_the_same_wherever_they_are_read() {
 
     let lake = Lake::directory(scene.path().join("lake"));
     export(&scene, &lake, &[]);
-    let [row] = orrery_testkit::exported::events(&lake.directory).try_into().unwrap();
+    let [row] = columns_of_events(&lake.directory, &DECODED).try_into().unwrap();
     let text = |name: &str| serde_json::from_str::<Value>(row[name].as_str().unwrap()).unwrap();
     assert_eq!((&row["name"], text("params")), (&json!("every"), params.clone()));
     assert_eq!(
