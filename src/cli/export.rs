@@ -113,13 +113,19 @@ impl Export {
                 let extensions = extensions.with_kind(KIND);
                 let store = Arc::new(Store::open_with(&checkpoint, None, extensions)?);
                 let mut last_keep_alive = Instant::now();
-                self.export(&store, &target, &mut || {
+                let mut keep_alive = || {
                     if last_keep_alive.elapsed() > KEEP_ALIVE_INTERVAL {
                         last_keep_alive = Instant::now();
                         client.status()?;
                     }
                     Ok(())
-                })
+                };
+                // Events are named by the index, whose progress may be written later than the
+                // checkpoint was made.
+                while store.step(&ExecutableIndex)? {
+                    keep_alive()?;
+                }
+                self.export(&store, &target, &mut keep_alive)
             }
         }
     }
@@ -159,10 +165,6 @@ impl Export {
             ));
         };
         let (first, last) = (first.first, last.last);
-        // Events are named by the code that the index finds, which no service may have read so far.
-        while store.step(&ExecutableIndex)? {
-            go_on()?;
-        }
         let export = export::Export::open(&target.destination, store, Interrupt::default())?;
         let mut export = export.naming(Interfaces::new(Arc::clone(store), None));
         let mut interrupted = Ok(());
