@@ -10,7 +10,7 @@ use warp::http::{HeaderMap, HeaderName};
 use super::access::Access;
 use super::head::Head;
 use super::limits::{Caller, Limits};
-use super::streams::{TICKET, Tickets};
+use super::tickets::{TICKET, Tickets};
 use super::{ApiError, Deps, MetricsFor};
 use crate::auth::{Claims, Right, decide};
 use crate::budget::Holder;

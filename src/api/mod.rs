@@ -56,6 +56,7 @@ mod status_page;
 mod stored;
 mod streamed_body;
 mod streams;
+mod tickets;
 mod transactions;
 mod webhooks;
 mod wire;

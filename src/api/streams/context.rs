@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hub::Hub;
-use super::tickets::Tickets;
 use crate::api::blocking::Watch;
 use crate::api::budgets::Budgets;
 use crate::api::client::Client;
+use crate::api::tickets::Tickets;
 use crate::api::{ApiError, Deps};
 use crate::auth::Tokens;
 use crate::budget::{Holder, Share};

@@ -16,7 +16,6 @@ pub(super) mod context;
 mod frames;
 mod hub;
 mod session;
-mod tickets;
 
 use std::sync::Arc;
 
@@ -29,12 +28,12 @@ use super::call::StreamCall;
 use super::route::{Route, Work};
 use super::stored::{DECODED, is_decoded};
 use super::streamed_body::StreamedBody;
+use super::tickets::{self, TICKET};
 use crate::auth::{Area, Right, Scope};
 use crate::domain::{EventId, excerpt};
 use crate::webhooks::filter::{ADDRESS_FIELD, CONTRACT_FIELD, Filter, FilterError, TOPIC_FIELDS};
 use context::Streams;
 use session::Session;
-pub(super) use tickets::Tickets;
 
 /// Name of the header, as error messages spell it.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
@@ -47,8 +46,6 @@ pub(super) static ROUTES: [Route; 2] = [
 
 const READ: Right = Right { area: Area::Queries, scope: Scope::Read };
 
-/// Parameter with a ticket instead of the header with the token.
-pub(super) const TICKET: &str = "ticket";
 /// Parameter for clients that cannot send the header of almost the same name.
 const AFTER: &str = "last_event_id";
 

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use parking_lot::Mutex;
 
+/// Parameter of a stream with a ticket instead of the header with the token.
+pub(super) const TICKET: &str = "ticket";
 /// Lifetime of a ticket in seconds. Within it, a client may connect again with the same one.
 pub const LIFETIME: u64 = 60;
 /// Maximum number of tickets of one token; a further one ends the oldest.
@@ -15,7 +17,7 @@ const MOST: usize = 16_384;
 
 /// The tickets that have been given out.
 #[derive(Default)]
-pub(in crate::api) struct Tickets(Mutex<Given>);
+pub(super) struct Tickets(Mutex<Given>);
 
 #[derive(Default)]
 struct Given {
