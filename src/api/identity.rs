@@ -178,7 +178,7 @@ fn token_of_ticket(deps: &Deps, head: &Head, tickets: &Tickets) -> Result<String
     let mut parameters = form_urlencoded::parse(head.query.as_bytes());
     let (_, ticket) = parameters.find(|(name, _)| name == TICKET).ok_or(ApiError::NoToken)?;
     let token = tickets.token(&ticket, (deps.clock)());
-    token.map(String::from).ok_or(ApiError::Ticket)
+    token.map(|token| token.as_ref().to_owned()).ok_or(ApiError::Ticket)
 }
 
 /// Returns the token of the `Authorization: Bearer …` header, which must occur exactly once.

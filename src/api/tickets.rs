@@ -3,6 +3,7 @@
 //! must not be.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -13,7 +14,7 @@ pub const LIFETIME: u64 = 60;
 /// Maximum number of tickets of one token; a further one ends the oldest.
 const MOST_OF_A_TOKEN: usize = 16;
 /// Maximum number of tickets; a further one ends the oldest.
-const MOST: usize = 16_384;
+const MOST: usize = 4_096;
 
 /// The tickets that have been given out.
 #[derive(Default)]
@@ -23,7 +24,7 @@ pub(super) struct Tickets(Mutex<Given>);
 struct Given {
     tickets: HashMap<String, Ticket>,
     /// Tickets of each token by number.
-    of_tokens: HashMap<Box<str>, BTreeMap<u64, String>>,
+    of_tokens: HashMap<Arc<str>, BTreeMap<u64, String>>,
     /// All tickets by number.
     all: BTreeMap<u64, String>,
     /// Number of the next ticket.
@@ -32,7 +33,7 @@ struct Given {
 
 struct Ticket {
     number: u64,
-    token: Box<str>,
+    token: Arc<str>,
     /// The last second of its life, in UNIX seconds.
     until: u64,
 }
@@ -54,7 +55,7 @@ impl Tickets {
     }
 
     /// Returns the token for which a ticket was given out, if it has not ended.
-    pub fn token(&self, ticket: &str, now: u64) -> Option<Box<str>> {
+    pub fn token(&self, ticket: &str, now: u64) -> Option<Arc<str>> {
         let given = self.0.lock();
         let found = given.tickets.get(ticket).filter(|found| now <= found.until)?;
         Some(found.token.clone())
@@ -65,9 +66,12 @@ impl Given {
     fn add(&mut self, ticket: String, token: &str, until: u64) {
         let number = self.next;
         self.next += 1;
+        // A token may have some kilobytes, and is kept once for all its tickets.
+        let known = self.of_tokens.get_key_value(token).map(|(token, _)| Arc::clone(token));
+        let token = known.unwrap_or_else(|| token.into());
         self.all.insert(number, ticket.clone());
-        self.of_tokens.entry(token.into()).or_default().insert(number, ticket.clone());
-        self.tickets.insert(ticket, Ticket { number, token: token.into(), until });
+        self.of_tokens.entry(Arc::clone(&token)).or_default().insert(number, ticket.clone());
+        self.tickets.insert(ticket, Ticket { number, token, until });
     }
 
     fn end_expired(&mut self, now: u64) {
