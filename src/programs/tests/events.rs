@@ -395,3 +395,28 @@ fn projects_of_events_do_not_depend_on_the_order_of_arrival() {
         history.end();
     });
 }
+
+#[test]
+fn nothing_is_derived_anew_while_nothing_becomes_known() {
+    let world = &WORLDS[0];
+    let scene = Scene::of_network(world.network.clone());
+    for raw in world.ledgers.values() {
+        scene.commit(raw, true);
+    }
+    // The index has processed no ledger.
+    let id = scene.watch("early", world.contracts.clone(), false);
+    let derivations = || scene.manifest(id).events.unwrap().derivation;
+    scene.run_until_settled();
+    let begun = derivations();
+    for _ in 0..3 {
+        scene.run_until_settled();
+        assert_eq!(derivations(), begun);
+    }
+    assert!(!scene.manifest(id).events.unwrap().unsure.is_empty());
+    scene.index(usize::MAX);
+    scene.run_until_settled();
+    let once = derivations();
+    scene.run_until_settled();
+    assert!(once > 0 && derivations() == once, "{once}, then {}", derivations());
+    assert!(scene.manifest(id).events.unwrap().unsure.is_empty());
+}
