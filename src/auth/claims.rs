@@ -54,7 +54,7 @@ pub enum Plan {
     /// Everything in `Builder`, and custom programs. The default of tokens issued here.
     #[default]
     Pro,
-    /// Everything in `Pro`, with separate limits.
+    /// Everything in `Pro`.
     Protocol,
 }
 

@@ -8,6 +8,7 @@ mod completions;
 mod config;
 mod confirm;
 mod demo;
+mod dev;
 mod doctor;
 mod escape;
 mod export;
@@ -16,6 +17,7 @@ mod fit;
 mod generate;
 mod grid;
 mod import;
+mod installed;
 mod live_line;
 mod network;
 mod new;
@@ -89,6 +91,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Programs",
         &[
             "new",
+            "dev",
             "try",
             "watch",
             "deploy",
@@ -176,6 +179,7 @@ enum Verb {
     Program(programs::ProgramVerb),
     Types(types::Types),
     New(new::New),
+    Dev(dev::Dev),
     #[command(hide = true)]
     Generate(generate::Generate),
     #[command(hide = true)]
@@ -189,7 +193,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { common, remote, verb } = arguments;
     let data_dir =
         common.data_dir.clone().or_else(|| env::var_os("ORRERY_DATA_DIR").map(Into::into));
-    let remote = remote.beside(data_dir);
+    let remote = remote.beside(data_dir, common.config.clone());
     match verb {
         Verb::Serve(verb) => verb.run(&common),
         Verb::Demo(verb) => verb.run(&common),
@@ -211,6 +215,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Program(verb) => verb.run(&remote),
         Verb::Types(verb) => verb.run(&remote),
         Verb::New(verb) => verb.run(&remote),
+        Verb::Dev(verb) => verb.run(&remote),
         Verb::Generate(verb) => verb.run(),
         Verb::SqlWorker(verb) => verb.run(),
         Verb::Compile(verb) => verb.run(),

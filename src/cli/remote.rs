@@ -1,6 +1,6 @@
 //! Client of a service's HTTP interface.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use orrery::net::http::{self, Timeouts};
 use orrery::net::reqwest::{self, Method, StatusCode};
 use serde_json::Value;
 
+use super::installed::{self, SETTINGS};
 use super::serve::runtime;
 use super::{Failure, escape, grid, output, wording};
 
@@ -17,7 +18,7 @@ use super::{Failure, escape, grid, output, wording};
 #[derive(Debug, Clone, Args)]
 pub struct Remote {
     /// Base address of the service's REST interface; if not given, that of the service that runs on
-    /// --data-dir, or else http://127.0.0.1:8484/rest
+    /// --data-dir, with --config, or with the settings in /etc/orrery; else http://127.0.0.1:8484/rest
     #[arg(
         long,
         global = true,
@@ -27,9 +28,11 @@ pub struct Remote {
         help_heading = "Which service is asked"
     )]
     base: Option<String>,
-    /// The data directory that was given.
+    /// The data directory and the file with settings that were given.
     #[arg(skip)]
     data_dir: Option<PathBuf>,
+    #[arg(skip)]
+    config: Option<PathBuf>,
     /// Token, as `orrery token issue` prints it
     #[arg(
         long,
@@ -46,14 +49,11 @@ pub struct Remote {
 fn running_on(data_dir: &Path) -> Option<String> {
     let mut client = Client::connect(data_dir).ok()??;
     let listen = client.status().ok()?.listen?;
-    let address: SocketAddr = listen.parse().ok()?;
-    // One that listens on all addresses is reached on this machine's own.
-    let ip = match address.ip() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    Some(format!("http://{}{REST}", SocketAddr::new(ip, address.port())))
+    Some(base_of(installed::on_this_machine(listen.parse().ok()?)))
+}
+
+fn base_of(address: SocketAddr) -> String {
+    format!("http://{address}{REST}")
 }
 
 fn base_address(text: &str) -> Result<String, String> {
@@ -77,16 +77,30 @@ const TIMEOUTS: Timeouts =
 pub struct Body(pub Vec<u8>);
 
 impl Remote {
-    /// Remembers the data directory that was given, whose service is asked by default.
+    /// Remembers the data directory and the file with settings that were given, whose service is asked
+    /// by default.
     #[must_use]
-    pub fn beside(self, data_dir: Option<PathBuf>) -> Self {
-        Self { data_dir, ..self }
+    pub fn beside(self, data_dir: Option<PathBuf>, config: Option<PathBuf>) -> Self {
+        Self { data_dir, config, ..self }
     }
 
     /// Returns the base address, without a slash at its end.
-    pub fn base(&self) -> String {
-        let given = self.base.clone().or_else(|| running_on(self.data_dir.as_deref()?));
-        given.as_deref().unwrap_or(DEFAULT_BASE).trim_end_matches('/').to_owned()
+    ///
+    /// # Errors
+    /// None is given, and several services run on this machine.
+    pub fn base(&self) -> Result<String, Failure> {
+        if let Some(base) = &self.base {
+            return Ok(base.trim_end_matches('/').to_owned());
+        }
+        if let Some(base) = self.data_dir.as_deref().and_then(running_on) {
+            return Ok(base);
+        }
+        let address = match &self.config {
+            Some(settings) => installed::listen_of(settings),
+            None if self.data_dir.is_none() => installed::running(Path::new(SETTINGS))?,
+            None => None,
+        };
+        Ok(address.map_or_else(|| DEFAULT_BASE.to_owned(), base_of))
     }
 
     /// Sends a request and waits for the response.
@@ -98,18 +112,22 @@ impl Remote {
                 "a token is needed: give --jwt or set ORRERY_JWT to what `orrery token issue` prints",
             ));
         };
-        let url = format!("{}/{path}", self.base());
+        let base = self.base()?;
+        let url = format!("{base}/{path}");
         let unreachable = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("the request to {url} failed: {error}"))
         };
         let not_sent = |error: reqwest::Error| {
             let failure = unreachable(&reason(&error));
-            if error.is_connect() {
-                failure
-                    .and("is a service running there? Give its address with --base or ORRERY_BASE")
-            } else {
-                failure
+            if !error.is_connect() {
+                return failure;
             }
+            let hint = installed::hint(Path::new(SETTINGS)).filter(|_| base == DEFAULT_BASE);
+            let failure = match hint {
+                Some(hint) => failure.and(hint),
+                None => failure,
+            };
+            failure.and("is a service running there? Give its address with --base or ORRERY_BASE")
         };
         runtime()?.block_on(async {
             let client = http::client(TIMEOUTS).map_err(|error| unreachable(&error))?;
@@ -123,30 +141,8 @@ impl Remote {
             if status.is_success() {
                 Ok(Body(body.to_vec()))
             } else {
-                Err(self.refusal(status, &body))
+                Err(refusal(&base, status, &body))
             }
-        })
-    }
-
-    /// Returns the failure for an error response: the service's message, or its status if there is
-    /// none.
-    fn refusal(&self, status: StatusCode, body: &[u8]) -> Failure {
-        let base = self.base();
-        let message = serde_json::from_slice::<Value>(body).ok();
-        let message = message.as_ref().and_then(|body| body.get("error")?.as_str());
-        Failure::failed(match message {
-            Some(sentence) if sentence.starts_with("there is no route") => {
-                match base.ends_with(REST) {
-                    true => format!(
-                        "the service at {base} does not know this command: is it an older version?"
-                    ),
-                    false => format!(
-                        "{base} is not a base address: it ends in {REST}; give --base {base}{REST}"
-                    ),
-                }
-            }
-            Some(sentence) => wording::of(sentence),
-            None => format!("the service answered {status}: check --base, which ends in {REST}"),
         })
     }
 
@@ -194,6 +190,25 @@ impl Body {
             output::print(&format!("{text}\n"))
         }
     }
+}
+
+/// Returns the failure for an error response: the service's message, or its status if there is
+/// none.
+fn refusal(base: &str, status: StatusCode, body: &[u8]) -> Failure {
+    let message = serde_json::from_slice::<Value>(body).ok();
+    let message = message.as_ref().and_then(|body| body.get("error")?.as_str());
+    Failure::failed(match message {
+        Some(sentence) if sentence.starts_with("there is no route") => match base.ends_with(REST) {
+            true => {
+                format!("the service at {base} does not know this command: is it an older version?")
+            }
+            false => {
+                format!("{base} is not a base address: it ends in {REST}; give --base {base}{REST}")
+            }
+        },
+        Some(sentence) => wording::of(sentence),
+        None => format!("the service answered {status}: check --base, which ends in {REST}"),
+    })
 }
 
 /// Returns the message of the innermost cause, which is the most specific.

@@ -55,7 +55,8 @@ fn emitted(table: &str, columns: &[Value], runs: &[Value]) -> String {
     }
 }
 
-fn list(value: &Value) -> &[Value] {
+/// Returns the items of an array, or none for another value.
+pub fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 

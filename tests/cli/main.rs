@@ -2,6 +2,7 @@
 
 mod backups;
 mod descriptors;
+mod dev;
 mod doctor;
 mod documents;
 mod export;

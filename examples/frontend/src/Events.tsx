@@ -14,7 +14,7 @@ export function Events(props: { base: string; token: string; contract: string })
     let stop = () => {};
     (async () => {
       const { data, error } = await client.GET("/events/by-contract/{contract_id}", {
-        params: { path: { contract_id: contract }, query: { limit: SHOWN, decoded: "true" } },
+        params: { path: { contract_id: contract }, query: { limit: SHOWN, decoded: true } },
       });
       if (isOver) return;
       if (error) return setProblem(error.error);

@@ -18,7 +18,7 @@ const RPC: &str = "/rpc";
 /// Fetches a contract's module from the service through its JSON-RPC interface, as clients of
 /// Stellar RPC do.
 pub fn of_contract(remote: &Remote, contract: ContractId) -> Result<Vec<u8>, Failure> {
-    let base = remote.base();
+    let base = remote.base()?;
     let Some(root) = base.strip_suffix(REST) else {
         return Err(Failure::usage(format!("the base address {base} does not end in {REST}")));
     };

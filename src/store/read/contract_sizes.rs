@@ -196,10 +196,11 @@ fn add_transactions(
 /// contracts, largest first.
 fn divide(kinds: [(u64, Sums); 2]) -> (u64, Vec<ContractSize>) {
     let on_disk: u64 = kinds.iter().map(|(on_disk, _)| on_disk).sum();
-    // When RocksDB has not written any SST files yet, kinds are weighted by the sizes of their
-    // records.
-    let weight = |(of_kind, sums): &(u64, Sums)| if on_disk > 0 { *of_kind } else { sums.all };
     let nonempty = || kinds.iter().filter(|(_, sums)| sums.all > 0);
+    // While RocksDB has not written any SST file of a kind that has records, the kinds are weighted
+    // by the sizes of their records.
+    let written = nonempty().all(|(of_kind, _)| *of_kind > 0);
+    let weight = |(of_kind, sums): &(u64, Sums)| if written { *of_kind } else { sums.all };
     let whole: u64 = nonempty().map(weight).sum();
     let mut shares: HashMap<ContractId, f64> = HashMap::new();
     for kind in nonempty() {
@@ -300,6 +301,10 @@ mod tests {
         let of: Vec<_> = contracts.iter().map(|it| (it.contract.0[0], it.share)).collect();
         assert_eq!(of, [(2, 0.75), (1, 0.25)]);
         assert_eq!(divide([(0, Sums::default()), (0, Sums::default())]), (0, vec![]));
+        // An index of the events may be on disk before the transactions are.
+        let (events, transactions) = (Sums::default(), sums(300, &[(2, 300.0)]));
+        let (bytes, contracts) = divide([(1348, events), (0, transactions)]);
+        assert_eq!((bytes, contracts[0].share, contracts[0].bytes), (1348, 1.0, 1348));
         // Transactions that were pruned do not count.
         let (bytes, contracts) = divide([(500, sums(10, &[(1, 10.0)])), (0, Sums::default())]);
         assert_eq!((bytes, contracts[0].bytes), (500, 500));
