@@ -4,11 +4,13 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use super::Failure;
 
-/// Asks on a terminal whether to delete something. Scripts are not asked.
+/// Asks on a terminal whether to delete something. Where nobody can be asked, nothing is deleted.
 pub fn confirm_deletion(what: &str) -> Result<(), Failure> {
     let (input, mut output) = (io::stdin(), io::stderr());
     if !input.is_terminal() || !output.is_terminal() {
-        return Ok(());
+        return Err(Failure::usage(format!(
+            "nobody can be asked here whether to delete {what}: give --yes to delete without a question"
+        )));
     }
     let asked = write!(output, "Delete {what}? [y/N] ").and_then(|()| output.flush());
     let mut answer = String::new();

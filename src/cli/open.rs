@@ -44,6 +44,11 @@ impl NewDirectory {
         Self { path: path.to_owned(), was_missing: !path.exists(), is_ours: false }
     }
 
+    /// Whether the directory did not exist before.
+    pub fn was_missing(&self) -> bool {
+        self.was_missing
+    }
+
     /// Remembers that this process has opened the directory, and so is the one that created it if it
     /// was missing and nothing is stored in it.
     pub fn created(&mut self, node: &Node) {

@@ -81,7 +81,7 @@ pub struct Program {
 pub struct Delete {
     #[command(flatten)]
     program: Program,
-    /// Do not ask on a terminal
+    /// Delete without a question; needed where there is no terminal
     #[arg(long)]
     yes: bool,
 }

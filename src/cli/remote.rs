@@ -197,7 +197,7 @@ impl Body {
 fn refusal(base: &str, status: StatusCode, body: &[u8]) -> Failure {
     let message = serde_json::from_slice::<Value>(body).ok();
     let message = message.as_ref().and_then(|body| body.get("error")?.as_str());
-    Failure::failed(match message {
+    let failure = Failure::failed(match message {
         Some(sentence) if sentence.starts_with("there is no route") => match base.ends_with(REST) {
             true => {
                 format!("the service at {base} does not know this command: is it an older version?")
@@ -208,7 +208,12 @@ fn refusal(base: &str, status: StatusCode, body: &[u8]) -> Failure {
         },
         Some(sentence) => wording::of(sentence),
         None => format!("the service answered {status}: check --base, which ends in {REST}"),
-    })
+    });
+    if status == StatusCode::UNAUTHORIZED {
+        let hint = "a token is valid for the data directory that it was issued for";
+        return failure.and(format_args!("{base} was asked, and {hint}"));
+    }
+    failure
 }
 
 /// Returns the message of the innermost cause, which is the most specific.

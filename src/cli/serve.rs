@@ -68,6 +68,10 @@ impl Serve {
         begin_log(&settings, false)?;
         // Dropped after the store, which has to be closed before its directory is removed.
         let mut new = NewDirectory::at(&config.data_dir);
+        if new.was_missing() {
+            // Otherwise a directory appears, and other commands use it, until this start fails.
+            service::check_free(config.http.listen)?;
+        }
         let node = Arc::new(open::open_exclusive(&settings, config.network().as_ref())?);
         new.created(&node);
         runtime()?.block_on(async {

@@ -1,7 +1,7 @@
 //! Verb that turns the events of contracts into SQL tables.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,6 +14,9 @@ use super::{Failure, progress, read_file, replacement};
 
 /// Interval between requests for the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Time after which rows that are not in the tables are no longer waited for: the owner's tables may be
+/// unusable at present.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 pub struct Watch {
@@ -127,8 +130,70 @@ fn follow(remote: &Remote, watched: &Body) -> Result<Body, Failure> {
         std::thread::sleep(POLL_INTERVAL);
     }
     bar.finish_and_clear();
+    for warning in warnings(&filled(remote, id)?) {
+        eprintln!("orrery: {warning}");
+    }
     let list = remote.get("retroshade/list")?.json()?;
     let found = list.as_array().into_iter().flatten().find(|it| it["id"] == id);
     let project = found.cloned().unwrap_or(watched.json()?);
     Ok(Body(project.to_string().into_bytes()))
+}
+
+/// Waits until SQL sees the rows of a project, and returns its status.
+fn filled(remote: &Remote, id: u64) -> Result<Value, Failure> {
+    let begun = Instant::now();
+    loop {
+        let status = remote.get(&format!("retroshade/{id}/status"))?.json()?;
+        if status["rows_in_tables"] != false {
+            return Ok(status);
+        }
+        if begun.elapsed() > LONGEST_WAIT {
+            let because = status["last_error_message"].as_str();
+            eprintln!(
+                "orrery: not all rows are in the tables yet: {}",
+                because.unwrap_or("the service goes on")
+            );
+            return Ok(status);
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Returns what a person has to know about a new project: contracts without names, and that there is
+/// nothing.
+fn warnings(status: &Value) -> Vec<String> {
+    let without = status["without_interface"].as_array().into_iter().flatten();
+    let mut warnings: Vec<String> = without
+        .filter_map(|it| {
+            let (contract, reason) = (it["contract"].as_str()?, it["reason"].as_str()?);
+            Some(format!(
+                "events of {contract} have no names: {reason}; `orrery watch NAME --replace --spec FILE|NAME` \
+                 supplies an interface"
+            ))
+        })
+        .collect();
+    if status["events"] == 0 {
+        warnings.push(
+            "no stored event is of these contracts yet: are they contracts of the network that the service \
+             follows?"
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_new_project_lacks_is_told() {
+        let status = json!({ "events": 0, "without_interface": [
+            { "contract": "CA", "reason": "its code is not known yet" },
+        ] });
+        let told = warnings(&status);
+        assert!(told[0].contains("CA") && told[0].contains("--spec"), "{told:?}");
+        assert!(told[1].contains("no stored event"), "{told:?}");
+        assert!(warnings(&json!({ "events": 3 })).is_empty());
+    }
 }

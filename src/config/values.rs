@@ -167,18 +167,30 @@ impl Setting for UnknownParameters {
 
 /// Ledger at which an empty data directory begins; `None` stands for the usual start of the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "Written", into = "String")]
 pub struct Start(pub Option<StartPoint>);
+
+/// A start as it is written in a file: a ledger needs no quotes.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Text(String),
+    Ledger(u64),
+}
 
 impl Setting for Start {
     const EXPECTED: &'static str =
         "tip, genesis, oldest, a ledger from 1 to 4294967295, or nothing";
 }
 
-impl TryFrom<String> for Start {
+impl TryFrom<Written> for Start {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(written: Written) -> Result<Self, String> {
+        let text = match written {
+            Written::Text(text) => text,
+            Written::Ledger(ledger) => ledger.to_string(),
+        };
         if text.is_empty() {
             return Ok(Self(None));
         }
@@ -273,7 +285,8 @@ impl CorsOrigin {
 }
 
 impl Setting for Vec<CorsOrigin> {
-    const EXPECTED: &'static str = "a list of origins, such as [\"https://app.example.org\", \"http://localhost:*\"], or [\"*\"]";
+    const EXPECTED: &'static str = "a list of origins, each a scheme and a whole host without a path, such as \
+        [\"https://app.example.org\", \"http://localhost:*\"], or [\"*\"]";
 }
 
 impl TryFrom<String> for CorsOrigin {
@@ -281,8 +294,11 @@ impl TryFrom<String> for CorsOrigin {
 
     fn try_from(text: String) -> Result<Self, String> {
         let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        // Only a whole port may be left open: hosts with a star would match nothing.
         let bare = |host: &str| {
-            !host.is_empty() && host.bytes().all(|c| c.is_ascii_graphic() && !b"/?#@,".contains(&c))
+            let named = host.strip_suffix(":*").unwrap_or(host);
+            !named.is_empty()
+                && named.bytes().all(|c| c.is_ascii_graphic() && !b"/?#@,*".contains(&c))
         };
         if text == "*" || host.is_some_and(bare) {
             Ok(Self(text))

@@ -11,6 +11,7 @@ use super::backfills::Backfills;
 use super::engine::{CacheSettings, Engine, EngineSettings};
 use super::events::{EventInterfaces, begin_reading};
 use super::failures::Trouble;
+use super::feed_served::Copied;
 use super::feeder::Feeder;
 use super::lanes::Lanes;
 use super::live::Live;
@@ -302,7 +303,9 @@ impl Programs {
             let reason = self.feeder.skip_reason(owner, id)?;
             Some(format!("its rows cannot be written to its tables: {reason}"))
         };
-        let status = status::of(&self.store, &entry, self.trouble.reason(id).or_else(rows))?;
+        let is_copied = |log| self.feeder.copied(owner, id, log) == Copied::Yes;
+        let reason = self.trouble.reason(id).or_else(rows);
+        let status = status::of(&self.store, &entry, reason, is_copied)?;
         let without_interface = self.runner.events.lacking(&entry.snapshot().manifest)?;
         Ok(ProgramStatus { without_interface, ..status })
     }

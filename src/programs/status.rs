@@ -47,6 +47,8 @@ pub struct ProgramStatus {
     pub without_interface: Vec<(ContractId, String)>,
     /// Size of the program's rows, in bytes.
     pub row_bytes: u64,
+    /// Whether all of these rows are in the tables of the program's owner.
+    pub in_tables: bool,
     /// Number of runs for which state was missing and which are repeated once earlier ledgers are
     /// stored.
     pub runs_waiting: u64,
@@ -54,11 +56,13 @@ pub struct ProgramStatus {
     pub runs_given_up: u64,
 }
 
-/// Returns the status of a program; `wait_reason` says what it waits for, if anything.
+/// Returns the status of a program. `wait_reason` says what it waits for, if anything; `is_copied`,
+/// whether its rows up to a number of the row log are in its owner's tables.
 pub(super) fn of(
     store: &Store,
     entry: &Entry,
     wait_reason: Option<String>,
+    is_copied: impl FnOnce(u64) -> bool,
 ) -> Result<ProgramStatus, ProgramError> {
     let (manifest, progress, runs_waiting) = {
         let mut cell = entry.lock();
@@ -98,6 +102,7 @@ pub(super) fn of(
         events: manifest.events.is_some().then_some(progress.events),
         without_interface: Vec::new(),
         row_bytes: progress.row_bytes,
+        in_tables: is_copied(progress.log),
         runs_waiting,
         runs_given_up: progress.given_up,
     })

@@ -52,4 +52,4 @@ pub use opened::Service;
 pub use run::{run, run_opened};
 pub use running_core::RunningCore;
 pub use sandbox::RunningSandbox;
-pub use sockets::{ListeningSockets, listen, unusable};
+pub use sockets::{ListeningSockets, check_free, listen, unusable};

@@ -32,6 +32,16 @@ pub async fn listen(
     Ok(ListeningSockets { http, address, control: Listener::bind(data_dir)? })
 }
 
+/// Fails when an address cannot be listened on now.
+///
+/// # Errors
+/// [`ServiceError::Listen`], with what to do.
+pub fn check_free(address: SocketAddr) -> Result<(), ServiceError> {
+    std::net::TcpListener::bind(address)
+        .map(drop)
+        .map_err(|error| ServiceError::Listen { address, reason: unusable(&error) })
+}
+
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServiceError> {
     let failed = |error| ServiceError::Listen { address, reason: unusable(&error) };
     TcpListener::bind(address).await.map_err(failed)

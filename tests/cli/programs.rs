@@ -63,3 +63,45 @@ fn programs_are_named_by_their_projects() {
     assert_eq!(left[0]["project_name"], "demo");
     assert_eq!(demo.end_with(Signal::INT), Some(0));
 }
+
+/// SQL sees all events as soon as the command ends, and a wrong contract is told.
+#[test]
+fn the_tables_of_a_watched_contract_are_filled_when_the_command_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (demo, _) = Service::demo(at, &["--close-time", "200"]);
+    let token = token(&at.join("d"), "demo");
+    let contract = demo.ask("/rest/retroshade/list", Some(&token)).1[0]["contracts"][0].clone();
+    let contract = contract.as_str().unwrap().to_owned();
+    demo.wait_until_stored(30);
+    demo.stop();
+    // Without a source, nothing is added between the command and the query.
+    let service = Service::start_in(at, &["--data-dir", "d", "--no-source"]);
+    let base = format!("http://{}/rest", service.address);
+    let asked = |arguments: &[&str]| -> Ran {
+        let settings = [("ORRERY_BASE", base.as_str()), ("ORRERY_JWT", token.as_str())];
+        orrery_in(at).args(arguments).envs(settings).output().unwrap().into()
+    };
+    for number in 0..6 {
+        let project = format!("watched{number}");
+        let watched = asked(&["watch", &project, "--contract", &contract]);
+        assert_eq!(watched.code, 0, "{}", watched.stderr);
+        let sql = format!("select count(*) as n from {project}.events");
+        let rows = asked(&["query", &sql]);
+        assert_eq!(rows.code, 0, "{}", rows.stderr);
+        let status = asked(&["status", &project]).json();
+        assert!(status["events"].as_u64() > Some(10), "{status}");
+        assert_eq!(rows.json()[0]["n"], status["events"], "{project}");
+        assert_eq!(status["rows_in_tables"], true);
+    }
+    let elsewhere = "CCJZ5DGASBWQXR5MPFCJXMBI333XE5U3FSJTNQU7RIKE3P5GN2K2WYD5";
+    let watched = asked(&["watch", "nothing", "--contract", elsewhere]);
+    assert_eq!(watched.code, 0, "{}", watched.stderr);
+    assert!(watched.stderr.contains("no stored event is of these contracts"), "{}", watched.stderr);
+
+    // Where nobody can be asked, nothing is deleted.
+    asked(&["delete", "nothing"]).refuses(2, &["give --yes"]);
+    assert_eq!(asked(&["status", "nothing"]).code, 0);
+    assert_eq!(asked(&["delete", "nothing", "--yes"]).code, 0);
+    service.stop();
+}

@@ -32,6 +32,8 @@ pub(super) struct Status {
     /// Number of stored ledgers that the program has yet to process.
     lag_ledgers: u64,
     row_bytes: u64,
+    /// Whether all rows are in the owner's tables.
+    rows_in_tables: bool,
     /// Of a project of events: the number of its events, of their rows, and of those in the table
     /// `undeclared`.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -64,6 +66,7 @@ impl From<ProgramStatus> for Status {
             last_ledger: status.last_ledger.map(|ledger| ledger.0),
             lag_ledgers: status.lag,
             row_bytes: status.row_bytes,
+            rows_in_tables: status.in_tables,
             events: status.events.map(EventNumbers::from),
             without_interface: status
                 .without_interface

@@ -91,6 +91,10 @@ const fn entity_tag(bytes: &[u8]) -> [u8; 20] {
     tag
 }
 
+/// Age of the latest ledger, in seconds, from which on a service that has all ledgers of its source is
+/// not called up to date: a source may have ended long ago.
+const OLD_SECONDS: u64 = 3600;
+
 fn page(deps: &Deps) -> Result<Answer, ApiError> {
     let health = of(&health::record(deps));
     let page = INDEX.replacen(PLACEHOLDER, &health, 1);
@@ -102,7 +106,11 @@ fn page(deps: &Deps) -> Result<Answer, ApiError> {
 fn of(record: &Record<'_>) -> String {
     let mut out = String::new();
     let state = record.service;
+    let old = record.lag_seconds.filter(|seconds| *seconds >= OLD_SECONDS);
     let sentence = match (state, record.lag_ledgers) {
+        ("up", Some(0..=1)) if let Some(seconds) = old => {
+            format!("Everything works; the source has nothing newer than {} h ago.", seconds / 3600)
+        }
         ("up", Some(0..=1)) => "Everything works, and nothing is behind.".to_owned(),
         ("up", Some(lag)) => format!("Everything works; {lag} ledgers behind the network."),
         ("up", None) => "Everything works.".to_owned(),

@@ -8,12 +8,17 @@ const MAX_RATED = 20;
 /** Maximum number of rows in a panel's table. The panel states how many more there are. */
 const MAX_ROWS = 40;
 
+/** Age of the latest ledger, in seconds, from which on it is said: the source may have ended long ago. */
+const OLD_SECONDS = 3600;
+
 export function health(record) {
   const state = at("state");
   const lag = record.lag_ledgers;
   state.className = `state ${record.service === "up" ? "up" : "down"}`;
   const sentence = record.service !== "up" ? "Something needs attention: see below."
     : lag === undefined ? "Everything works."
+    : lag <= 1 && record.lag_seconds >= OLD_SECONDS
+      ? `Everything works; the source has nothing newer than ${Math.floor(record.lag_seconds / 3600)} h ago.`
     : lag <= 1 ? "Everything works, and nothing is behind."
     : `Everything works; ${lag} ledgers behind the network.`;
   state.replaceChildren(make("strong", "", record.service), " ", make("span", "", sentence));

@@ -77,8 +77,9 @@ fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiEr
     let subscription = streams.hub.subscribe();
     let newest = streams.context.store.last_durable_event();
     // A browser that connects again by itself sends the header, with a newer id than its address has.
-    let last_event_id = call.last_event_id.or_else(|| query.get(AFTER));
-    let after = last_event_id.map(|text| last_seen(text, newest)).transpose()?;
+    let header = call.last_event_id.map(|text| (LAST_EVENT_ID, text));
+    let last_event_id = header.or_else(|| Some((AFTER, query.get(AFTER)?)));
+    let after = last_event_id.map(|(name, text)| last_seen(name, text, newest)).transpose()?;
     let session = Session::new(
         Arc::clone(&streams.context),
         subscription,
@@ -93,9 +94,9 @@ fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiEr
     Ok(StreamedBody::new(pieces.boxed()))
 }
 
-/// Parses the id after which a client resumes.
-fn last_seen(text: &str, newest: EventId) -> Result<EventId, ApiError> {
-    let problem = |problem| Err(ApiError::parameter(LAST_EVENT_ID, problem));
+/// Parses the id after which a client resumes, the value of the header or parameter `name`.
+fn last_seen(name: &'static str, text: &str, newest: EventId) -> Result<EventId, ApiError> {
+    let problem = |problem| Err(ApiError::parameter(name, problem));
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse().map(EventId) {
         Ok(id) if digits && id <= newest => Ok(id),
@@ -114,7 +115,9 @@ mod tests {
 
     #[test]
     fn last_event_id_must_be_an_issued_event_id() {
-        let read = |text: &str| last_seen(text, EventId(20)).map_err(|error| error.to_string());
+        let seen = |name, text: &str| last_seen(name, text, EventId(20));
+        let read = |text: &str| seen(LAST_EVENT_ID, text).map_err(|error| error.to_string());
+        assert!(seen(AFTER, "x").unwrap_err().to_string().contains("'last_event_id' is 'x'"));
         for (text, id) in [("0", 0), ("7", 7), ("20", 20), ("007", 7)] {
             assert_eq!(read(text), Ok(EventId(id)));
         }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use stellar_strkey::Contract;
 
-use super::{ParseError, excerpt};
+use super::ParseError;
 
 /// Id of a contract; displayed as a strkey that starts with `C` (SEP-23).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +36,7 @@ impl FromStr for ContractId {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         Contract::from_string(text)
             .map(|contract| Self(contract.0))
-            .map_err(|_| ParseError::Contract(excerpt(text)))
+            .map_err(|_| ParseError::of_strkey(text, &['C'], ParseError::Contract))
     }
 }
 

@@ -48,6 +48,11 @@ pub enum ParseError {
     /// The text is not a contract strkey (SEP-23).
     #[error("'{0}' is not a contract ID: give a strkey of 56 characters that starts with C")]
     Contract(String),
+    /// The text has the form of a strkey, and its checksum (SEP-23) is wrong.
+    #[error(
+        "'{0}' is mistyped: the checksum at the end of the address does not fit, so copy it again"
+    )]
+    Mistyped(String),
     /// The text is not an address of the network (SEP-23).
     #[error("'{0}' is not an address: give a strkey, such as one that starts with G or C")]
     Address(String),
@@ -92,6 +97,19 @@ pub fn shortened(text: &str, most: usize) -> String {
         None => (text, ""),
     };
     shown.replace(char::is_control, " ") + end
+}
+
+impl ParseError {
+    /// Returns the error for a text that is not the strkey that was expected: that it is mistyped, if
+    /// it has the form of one that begins with one of `first`, otherwise `other`.
+    fn of_strkey(text: &str, first: &[char], other: impl FnOnce(String) -> Self) -> Self {
+        let is_base32 = |letter: u8| letter.is_ascii_uppercase() || (b'2'..=b'7').contains(&letter);
+        if text.len() == 56 && text.starts_with(first) && text.bytes().all(is_base32) {
+            Self::Mistyped(text.to_owned())
+        } else {
+            other(excerpt(text))
+        }
+    }
 }
 
 #[cfg(test)]

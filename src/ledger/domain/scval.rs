@@ -43,7 +43,7 @@ pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, &'static str> {
 /// # Errors
 /// [`ParseError::Address`] when `text` is not such a strkey.
 pub fn address_xdr(text: &str) -> Result<Vec<u8>, ParseError> {
-    let problem = || ParseError::Address(excerpt(text));
+    let problem = || ParseError::of_strkey(text, &['C', 'G'], ParseError::Address);
     let address: ScAddress = text.parse().map_err(|_| problem())?;
     ScVal::Address(address).to_xdr(LIMITS).map_err(|_| problem())
 }

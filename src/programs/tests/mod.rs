@@ -333,7 +333,7 @@ impl Parts {
 
     fn status(&self, id: ProgramId) -> status::ProgramStatus {
         let entry = self.registry.get(id).unwrap();
-        status::of(&self.store, &entry, self.trouble.reason(id)).unwrap()
+        status::of(&self.store, &entry, self.trouble.reason(id), |_| true).unwrap()
     }
 
     fn executions(&self, id: ProgramId) -> u64 {

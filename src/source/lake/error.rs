@@ -92,7 +92,7 @@ pub enum LakeError {
     /// The lake cannot be listed, and probing found no file.
     #[error(
         "the lake {place} cannot be listed, and no ledger was found near {near}: wait until there \
-         is one, or say with which ledger of the lake to start"
+         is one, or say with which ledger of the lake to start (--start LEDGER, or `start` in [source])"
     )]
     NothingNear {
         /// The lake.
