@@ -76,7 +76,7 @@ fn the_tables_of_a_watched_contract_are_filled_when_the_command_ends() {
     demo.wait_until_stored(30);
     demo.stop();
     // Without a source, nothing is added between the command and the query.
-    let service = Service::start_in(at, &["--data-dir", "d", "--no-source"]);
+    let service = Service::start_in(at, &["--data-dir", "d"]);
     let base = format!("http://{}/rest", service.address);
     let asked = |arguments: &[&str]| -> Ran {
         let settings = [("ORRERY_BASE", base.as_str()), ("ORRERY_JWT", token.as_str())];
