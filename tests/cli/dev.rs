@@ -20,8 +20,8 @@ fn a_program_is_built_at_each_save_and_what_changed_is_shown() {
     let token = token(&at.join("d"), "demo");
     let base = format!("http://{}/rest", demo.address);
     let with_rows = module("src/sandbox/network/market/market_program.wasm");
-    // The contract itself: a program that emits nothing.
-    let without_rows = module("src/sandbox/network/market/market.wasm");
+    // A program for another contract: each of its runs fails.
+    let without_rows = module("tests/programs/built/counter_program.wasm");
     // The service has a deployed program of this name, whose contracts are used.
     fs::create_dir_all(at.join("market/src")).unwrap();
     let save = |text: &str| fs::write(at.join("market/src/lib.rs"), text).unwrap();
@@ -60,6 +60,7 @@ fn a_program_is_built_at_each_save_and_what_changed_is_shown() {
     let second = text.strip_prefix(&first).unwrap();
     assert!(second.contains("0 new, ") && second.contains("\n-  "), "{second}");
     assert!(second.contains("5 transactions, 0 rows, "), "{second}");
+    assert_eq!(second.matches("; before: success, exact\n").count(), 5, "{second}");
 
     // A build that fails is told, and the next one is compared with the last that did not.
     save("nothing.wasm");
