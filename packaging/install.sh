@@ -41,6 +41,7 @@ while [ $# -gt 0 ]; do
             case $1 in --from) from=$2 ;; --prefix) prefix=$2 ;; --key) key=$2 ;; esac
             shift 2 ;;
         --remove) remove=yes; shift ;;
+        --help | -h) echo "usage: install.sh [--from DIRECTORY|URL] [--prefix DIRECTORY] [--key FILE] | --remove [--prefix DIRECTORY]"; exit 0 ;;
         *) usage "unknown argument $1" ;;
     esac
 done

@@ -10,7 +10,7 @@ use super::{Arguments, Failure, output};
 
 /// Print the completions of a shell
 ///
-/// The packages install them. For a binary alone, write them to where the shell looks for them.
+/// The Debian package and the tarball install them. For a binary alone, write them to where the shell looks for them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery completions bash > ~/.local/share/bash-completion/completions/orrery
