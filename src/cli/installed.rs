@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use orrery::config::{Layers, Settings};
+use orrery::config::{ConfigError, Layers, Settings};
 
 use super::Failure;
 
@@ -68,10 +68,13 @@ pub fn hint(directory: &Path) -> Option<String> {
 }
 
 /// Returns the address on which a service with these settings is reached from this machine.
-pub fn listen_of(settings: &Path) -> Option<SocketAddr> {
+///
+/// # Errors
+/// The settings cannot be read, or are not valid.
+pub fn listen_of(settings: &Path) -> Result<SocketAddr, ConfigError> {
     let layers =
         Layers { file: Some(settings.to_owned()), environment: Vec::new(), flags: Vec::new() };
-    Some(on_this_machine(Settings::load(layers).ok()?.config.http.listen))
+    Ok(on_this_machine(Settings::load(layers)?.config.http.listen))
 }
 
 /// A service that listens on all addresses is reached at the loopback address.
@@ -91,7 +94,7 @@ fn services(directory: &Path) -> Vec<Installed> {
     files.sort();
     let installed = files.iter().filter_map(|path| {
         let name = path.file_stem()?.to_str()?.to_owned();
-        Some(Installed { name, listen: listen_of(path) })
+        Some(Installed { name, listen: listen_of(path).ok() })
     });
     installed.collect()
 }

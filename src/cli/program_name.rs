@@ -44,19 +44,22 @@ fn is_number(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Finds the id of a project in the answer of `retroshade/list`. Names differ in more than case.
+/// Finds a project in the answer of `retroshade/list`. Names differ in more than case.
+pub fn find<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
+    let is_named = |it: &&Value| {
+        it["project_name"].as_str().is_some_and(|project| project.eq_ignore_ascii_case(name))
+    };
+    list.as_array()?.iter().find(is_named)
+}
+
+/// Returns the id of a project in the answer of `retroshade/list`.
 fn id_in(list: &Value, name: &str) -> Result<u32, Failure> {
-    let projects: Vec<(&str, u64)> = list
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|it| Some((it["project_name"].as_str()?, it["id"].as_u64()?)))
-        .collect();
-    let found = projects.iter().find(|(project, _)| project.eq_ignore_ascii_case(name));
-    if let Some(id) = found.and_then(|(_, id)| u32::try_from(*id).ok()) {
+    let id = find(list, name).and_then(|it| it["id"].as_u64());
+    if let Some(id) = id.and_then(|id| u32::try_from(id).ok()) {
         return Ok(id);
     }
-    let names: Vec<&str> = projects.iter().take(10).map(|(project, _)| *project).collect();
+    let projects = list.as_array().into_iter().flatten();
+    let names: Vec<&str> = projects.filter_map(|it| it["project_name"].as_str()).take(10).collect();
     let mend = match names.as_slice() {
         [] => "deploy one with `orrery deploy`".to_owned(),
         names => format!("yours are {}; `orrery list` shows them", names.join(", ")),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::Args;
@@ -33,6 +34,9 @@ pub struct Remote {
     data_dir: Option<PathBuf>,
     #[arg(skip)]
     config: Option<PathBuf>,
+    /// The address that was found, so that all requests of a command go to the same service.
+    #[arg(skip)]
+    found: OnceLock<String>,
     /// Token, as `orrery token issue` prints it
     #[arg(
         long,
@@ -87,16 +91,25 @@ impl Remote {
     /// Returns the base address, without a slash at its end.
     ///
     /// # Errors
-    /// None is given, and several services run on this machine.
+    /// None is given, and the settings that are given cannot be read, or several services run on this
+    /// machine.
     pub fn base(&self) -> Result<String, Failure> {
         if let Some(base) = &self.base {
             return Ok(base.trim_end_matches('/').to_owned());
         }
+        if let Some(base) = self.found.get() {
+            return Ok(base.clone());
+        }
+        let base = self.search()?;
+        Ok(self.found.get_or_init(|| base).clone())
+    }
+
+    fn search(&self) -> Result<String, Failure> {
         if let Some(base) = self.data_dir.as_deref().and_then(running_on) {
             return Ok(base);
         }
         let address = match &self.config {
-            Some(settings) => installed::listen_of(settings),
+            Some(settings) => Some(installed::listen_of(settings)?),
             None if self.data_dir.is_none() => installed::running(Path::new(SETTINGS))?,
             None => None,
         };

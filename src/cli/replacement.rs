@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::remote::{Body, Remote};
 use super::serve::{runtime, stop_on_signal};
-use super::{Failure, progress};
+use super::{Failure, program_name, progress};
 
 /// Interval between requests for the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -14,10 +14,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// Returns the id of the owner's program with this project name, if there is one.
 pub fn id_of(remote: &Remote, project: &str) -> Result<Option<u64>, Failure> {
     let list = remote.get("retroshade/list")?.json()?;
-    let named = |it: &&Value| {
-        it["project_name"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(project))
-    };
-    Ok(list.as_array().into_iter().flatten().find(named).and_then(|it| it["id"].as_u64()))
+    Ok(program_name::find(&list, project).and_then(|it| it["id"].as_u64()))
 }
 
 /// Shows the progress of a program that is to replace another until it has. Returns the program, with

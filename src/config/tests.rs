@@ -29,6 +29,15 @@ fn the_reference_file_matches_the_defaults() {
 }
 
 #[test]
+fn a_ledger_to_start_from_needs_no_quotes() {
+    for written in ["62000000", "'62000000'"] {
+        let settings = load_text(&format!("[source]\nstart = {written}\n")).unwrap();
+        let start = settings.config.source.start.0;
+        assert_eq!(start, Some(StartPoint::At(LedgerSeq(62_000_000))), "{written}");
+    }
+}
+
+#[test]
 fn later_layers_override_earlier_ones_and_are_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("o.toml");
@@ -201,6 +210,9 @@ fn errors_name_the_line_the_value_and_what_is_allowed() {
         ("[http]\nlisten = 'here'", "give an IP address and a port"),
         ("[http]\ntrusted_proxies = ['10.0.0.0/33']", "give a list of IP addresses and subnets"),
         ("[http]\ncors_origins = ['https://a.example/path']", "http.cors_origins cannot be"),
+        ("[http]\ncors_origins = ['http://*.a.example']", "http.cors_origins cannot be"),
+        ("[source]\nstart = 0", "source.start cannot be 0: give tip, genesis"),
+        ("[source]\nstart = -5", "source.start cannot be -5: give tip, genesis"),
         ("[index]\ncontracts = ['CABC']", "index.contracts cannot be [\"CABC\"]"),
         ("[index]\nfee_events = 1", "index.fee_events cannot be 1: give true or false"),
         (

@@ -99,6 +99,12 @@ fn the_tables_of_a_watched_contract_are_filled_when_the_command_ends() {
     assert_eq!(watched.code, 0, "{}", watched.stderr);
     assert!(watched.stderr.contains("no stored event is of these contracts"), "{}", watched.stderr);
 
+    // Settings that are given are not passed over.
+    let mut list = orrery_in(at);
+    list.args(["list", "--config", "nothere.toml", "--jwt", &token]);
+    Ran::from(list.output().unwrap())
+        .refuses(1, &["cannot read the configuration file nothere.toml"]);
+
     // Where nobody can be asked, nothing is deleted.
     asked(&["delete", "nothing"]).refuses(2, &["give --yes"]);
     assert_eq!(asked(&["status", "nothing"]).code, 0);

@@ -101,21 +101,26 @@ fn page(deps: &Deps) -> Result<Answer, ApiError> {
     Ok(Answer { media_type: HTML, ..Answer::json(page.into_bytes()) })
 }
 
+fn sentence(state: &str, lag_ledgers: Option<u32>, lag_seconds: Option<u64>) -> String {
+    match (state, lag_ledgers) {
+        ("up", Some(0..=1)) => match lag_seconds.filter(|seconds| *seconds >= OLD_SECONDS) {
+            Some(age) => {
+                format!("Everything works; the source has nothing newer than {} h ago.", age / 3600)
+            }
+            None => "Everything works, and nothing is behind.".to_owned(),
+        },
+        ("up", Some(lag)) => format!("Everything works; {lag} ledgers behind the network."),
+        ("up", None) => "Everything works.".to_owned(),
+        _ => "Something needs attention: see below.".to_owned(),
+    }
+}
+
 /// Renders health for clients without scripts. Reasons and details of components may contain any
 /// text, including text from other servers, so all of it is escaped.
 fn of(record: &Record<'_>) -> String {
     let mut out = String::new();
     let state = record.service;
-    let old = record.lag_seconds.filter(|seconds| *seconds >= OLD_SECONDS);
-    let sentence = match (state, record.lag_ledgers) {
-        ("up", Some(0..=1)) if let Some(seconds) = old => {
-            format!("Everything works; the source has nothing newer than {} h ago.", seconds / 3600)
-        }
-        ("up", Some(0..=1)) => "Everything works, and nothing is behind.".to_owned(),
-        ("up", Some(lag)) => format!("Everything works; {lag} ledgers behind the network."),
-        ("up", None) => "Everything works.".to_owned(),
-        _ => "Something needs attention: see below.".to_owned(),
-    };
+    let sentence = sentence(state, record.lag_ledgers, record.lag_seconds);
     line(
         &mut out,
         format_args!("<p class=\"state {state}\" id=\"state\"><strong>{state}</strong> "),
@@ -193,6 +198,15 @@ mod tests {
         // Test vectors of the hash (draft-eastlake-fnv, appendix C).
         assert_eq!(&entity_tag(b""), b"W/\"cbf29ce484222325\"");
         assert_eq!(&entity_tag(b"foobar"), b"W/\"85944171f73967e8\"");
+    }
+
+    #[test]
+    fn an_ended_source_is_not_called_up_to_date() {
+        let up = |ledgers, seconds| sentence("up", Some(ledgers), Some(seconds));
+        assert_eq!(up(0, 3599), "Everything works, and nothing is behind.");
+        assert!(up(0, 7300).contains("nothing newer than 2 h ago"));
+        assert_eq!(up(5, 7300), "Everything works; 5 ledgers behind the network.");
+        assert!(sentence("down", Some(0), Some(1)).contains("attention"));
     }
 
     const STYLES: &str = include_str!("style.css");

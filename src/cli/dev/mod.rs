@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::remote::Remote;
 use super::serve::{runtime, stop_on_signal};
-use super::{Failure, output, read_file, trial};
+use super::{Failure, output, program_name, read_file, trial};
 use saved::Saved;
 
 /// Build an indexing program at each save, and show its rows and what changed
@@ -173,10 +173,7 @@ fn name_of(folder: &Path) -> Option<String> {
 
 /// Finds the contracts of a project in the answer of `retroshade/list`.
 fn contracts_of(deployed: &Value, project: &str) -> Option<Vec<String>> {
-    let named = |it: &&Value| {
-        it["project_name"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(project))
-    };
-    let contracts = deployed.as_array()?.iter().find(named)?["contracts"].as_array()?;
+    let contracts = program_name::find(deployed, project)?["contracts"].as_array()?;
     Some(contracts.iter().filter_map(|it| it.as_str().map(str::to_owned)).collect())
 }
 

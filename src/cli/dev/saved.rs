@@ -11,8 +11,8 @@ use tokio::sync::watch;
 /// Interval between two looks at the files. Watching by the operating system is not possible on all
 /// file systems on which people keep their sources.
 const INTERVAL: Duration = Duration::from_millis(300);
-/// Number of files after which no further one is looked at.
-const MOST_FILES: usize = 10_000;
+/// Number of files and folders that are looked at: a person may name a home directory.
+const MOST_ENTRIES: usize = 10_000;
 /// Folders that hold what was built or fetched. Hidden ones are left out, too.
 const NOT_SOURCES: [&str; 2] = ["target", "node_modules"];
 
@@ -26,13 +26,14 @@ impl Saved {
     pub fn below(folder: &Path) -> Self {
         let mut files = BTreeMap::new();
         let mut folders = vec![folder.to_owned()];
-        while let Some(next) = folders.pop() {
-            for entry in fs::read_dir(next).into_iter().flatten().flatten() {
+        let mut left = MOST_ENTRIES;
+        while let Some(next) = folders.pop().filter(|_| left > 0) {
+            for entry in fs::read_dir(next).into_iter().flatten().flatten().take(left) {
+                left -= 1;
                 let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
                 if kind.is_dir() && is_of_sources(&path) {
                     folders.push(path);
                 } else if is_source(&path)
-                    && files.len() < MOST_FILES
                     && let Ok(file) = fs::metadata(&path)
                 {
                     files.insert(path, (file.modified().ok(), file.len()));
