@@ -205,6 +205,7 @@ impl Generated<'_> {
             raw: &[],
             version: self.template.view.version,
             header: self.header(),
+            transaction_set: &[],
             transactions: transactions
                 .map(|(template, hash)| TransactionView { hash: Hash32(*hash), ..template.clone() })
                 .collect(),

@@ -1,10 +1,12 @@
 //! Closed ledgers of a Stellar network: the types that everything else is built on ([`domain`]),
-//! decoding of `LedgerCloseMeta` into one borrowed view ([`decode`]), and verification of hashes and
-//! links ([`verify`]). Does no I/O, and links no native code.
+//! decoding of `LedgerCloseMeta` into one borrowed view ([`decode`]), verification of what consensus
+//! binds ([`verify`]), and the validators whose signatures attest it ([`validators`]). Does no I/O,
+//! and links no native code.
 #![warn(missing_docs)]
 
 pub mod decode;
 pub mod domain;
+pub mod validators;
 pub mod verify;
 
 /// The example of the README, as a test.

@@ -304,6 +304,7 @@ impl Ledger {
                 close_time: self.close_time.seconds(),
                 close_time_ms: self.close_time.milliseconds(),
             },
+            transaction_set: &[],
             transactions: self
                 .transactions
                 .iter()
@@ -345,6 +346,9 @@ impl Transaction {
             restored_entries: Vec::new(),
             has_new_contract: false,
             operation_events: 0..0,
+            listed_events: 0,
+            operations: 0,
+            return_value: None,
         }
     }
 }

@@ -105,6 +105,9 @@ impl World {
             restored_entries: Vec::new(),
             has_new_contract: false,
             operation_events: 0..0,
+            listed_events: 0,
+            operations: 0,
+            return_value: None,
         });
         let header = HeaderView {
             xdr: &[],
@@ -119,6 +122,7 @@ impl World {
             raw: &raw,
             version: 2,
             header,
+            transaction_set: &[],
             transactions: transactions.collect(),
             events: Vec::new(),
             topics: Vec::new(),

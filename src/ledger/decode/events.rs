@@ -42,6 +42,8 @@ pub struct Events<'a> {
 pub struct OperationEvents {
     /// Number of operations that have a list of events each.
     pub operations: u32,
+    /// Number of events in these lists, diagnostic ones included.
+    pub listed: u32,
     /// Their events, as indexes into [`Events::of_transactions`].
     pub events: Range<usize>,
 }
@@ -60,8 +62,9 @@ impl<'a> Events<'a> {
     pub fn end_transaction(&mut self) -> OperationEvents {
         let end = self.of_transactions.len();
         self.transaction += 1;
-        self.next = Next::default();
-        mem::replace(&mut self.operations, OperationEvents { operations: 0, events: end..end })
+        let listed = mem::take(&mut self.next).in_operations;
+        let next = OperationEvents { operations: 0, listed: 0, events: end..end };
+        OperationEvents { listed, ..mem::replace(&mut self.operations, next) }
     }
 
     /// Adds an event of the current operation.

@@ -15,6 +15,8 @@ use super::xdr::{Cursor, Part, TransactionResultCode as Code, Visit, XdrError};
 /// The parts of a ledger found so far.
 pub struct Ledger<'a, 'n> {
     pub header: HeaderView<'a>,
+    /// XDR of the transaction set.
+    pub transaction_set: &'a [u8],
     pub envelopes: Envelopes<'a, 'n>,
     /// Results in apply order.
     pub results: Vec<AppliedTransaction<'a>>,
@@ -41,6 +43,10 @@ pub struct AppliedTransaction<'a> {
     /// Position of its envelope.
     pub envelope: Option<usize>,
     pub events: OperationEvents,
+    /// Number of operations in its metadata.
+    pub operations: u32,
+    /// XDR `ScVal`.
+    pub return_value: Option<&'a [u8]>,
     /// `None` unless this is a successful smart-contract transaction.
     pub changed: Option<ChangedEntries<'a>>,
 }
@@ -67,6 +73,8 @@ impl<'a> AppliedTransaction<'a> {
             meta: &[],
             envelope: None,
             events: OperationEvents::default(),
+            operations: 0,
+            return_value: None,
             changed: None,
         })
     }
@@ -77,6 +85,7 @@ impl<'a, 'n> Ledger<'a, 'n> {
     pub fn new(network: &'n NetworkId) -> Self {
         Self {
             header: HeaderView::default(),
+            transaction_set: &[],
             envelopes: Envelopes::new(network),
             results: Vec::new(),
             events: Events::default(),
@@ -133,7 +142,18 @@ impl<'a> Visit<'a> for Ledger<'a, '_> {
                 }
             }
             Part::Header => self.events.ledger = self.header.sequence,
+            Part::TransactionSetV0 | Part::TransactionSetV1 => self.transaction_set = xdr,
             Part::Outcome => self.add_result(xdr)?,
+            Part::Operations | Part::OperationsV2 => {
+                if let Some(applied) = self.results.last_mut() {
+                    applied.operations = Cursor::new(xdr).u32()?;
+                }
+            }
+            Part::ReturnValue => {
+                if let Some(applied) = self.results.last_mut() {
+                    applied.return_value = Some(xdr);
+                }
+            }
             Part::Meta => self.add_meta(xdr),
             Part::EvictedKey => self.evicted.extend(EntryKey::from_ledger_key(xdr)),
             _ => {}

@@ -5,7 +5,7 @@ use crate::domain::{ContractId, LedgerSeq, RpcEventId, TxHash};
 
 use super::envelope::Envelope;
 use super::error::DecodeError;
-use super::events::{Events, application_order};
+use super::events::{Events, OperationEvents, application_order};
 use super::header::meta_version;
 use super::ledger::{AppliedTransaction, Ledger};
 use super::view::{EventView, LedgerView, TransactionView};
@@ -15,7 +15,8 @@ pub fn ledger_view<'a>(
     raw: &'a [u8],
     walked: Ledger<'a, '_>,
 ) -> Result<LedgerView<'a>, DecodeError> {
-    let Ledger { header, envelopes, repeated, results, events, evicted, .. } = walked;
+    let Ledger { header, transaction_set, envelopes, repeated, results, events, evicted, .. } =
+        walked;
     let envelopes = envelopes.complete;
     let ledger = header.sequence;
     if let Some(milliseconds) = header.close_time_ms
@@ -33,7 +34,7 @@ pub fn ledger_view<'a>(
     let moved_by = events.before.len();
     let mut transactions = Vec::with_capacity(results.len());
     for (index, (applied, envelope)) in results.into_iter().zip(envelopes).enumerate() {
-        let operation_events = applied.events.events;
+        let OperationEvents { listed, events: operation_events, .. } = applied.events;
         let changed = applied.changed.unwrap_or_default();
         let has_new_contract = changed.has_new_contract();
         let (changed_entries, restored_entries) = changed.sorted();
@@ -55,6 +56,9 @@ pub fn ledger_view<'a>(
             restored_entries,
             has_new_contract,
             operation_events: operation_events.start + moved_by..operation_events.end + moved_by,
+            listed_events: listed,
+            operations: applied.operations,
+            return_value: applied.return_value,
         });
     }
     let Events { before, of_transactions, after, topics, .. } = events;
@@ -63,7 +67,7 @@ pub fn ledger_view<'a>(
     events.extend(of_transactions);
     events.extend(after);
     let version = meta_version(raw).unwrap_or_default();
-    Ok(LedgerView { raw, version, header, transactions, events, topics, evicted })
+    Ok(LedgerView { raw, version, header, transaction_set, transactions, events, topics, evicted })
 }
 
 /// Checks that every event of the ledger can have an RPC event id of its own.

@@ -22,7 +22,7 @@ mod ledger;
 mod matching;
 mod view;
 mod walk;
-mod xdr;
+pub(crate) mod xdr;
 
 use crate::domain::NetworkId;
 use walk::walk;

@@ -17,6 +17,8 @@ pub struct LedgerView<'a> {
     pub version: u32,
     /// The ledger's header.
     pub header: HeaderView<'a>,
+    /// The transaction set: XDR `TransactionSet` in version 0, else `GeneralizedTransactionSet`.
+    pub transaction_set: &'a [u8],
     /// Transactions in apply order.
     pub transactions: Vec<TransactionView<'a>>,
     /// Events in the canonical order of the ledger: fee charges of all transactions, then for each
@@ -89,6 +91,13 @@ pub struct TransactionView<'a> {
     pub has_new_contract: bool,
     /// Events of its operations, as indexes into [`LedgerView::events`].
     pub operation_events: Range<usize>,
+    /// Number of events in the metadata of its operations, diagnostic ones included, should there
+    /// be any.
+    pub listed_events: u32,
+    /// Number of operations in its metadata.
+    pub operations: u32,
+    /// XDR `ScVal` that the invocation of a smart-contract transaction returned.
+    pub return_value: Option<&'a [u8]>,
 }
 
 /// An account as it is given in an envelope.

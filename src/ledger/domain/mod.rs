@@ -12,6 +12,7 @@ mod ledger_seq;
 mod ledger_set;
 mod ledger_source;
 mod network;
+mod node_id;
 mod page;
 mod program;
 mod raw_ledger;
@@ -31,6 +32,7 @@ pub use ledger_seq::{LedgerRange, LedgerSeq};
 pub use ledger_set::LedgerSet;
 pub use ledger_source::{Fetched, LedgerSource, SourceError};
 pub use network::{Network, NetworkId};
+pub use node_id::NodeId;
 pub use page::{Direction, Page};
 pub use program::{Owner, ProgramId};
 pub use raw_ledger::{LONGEST_LEDGER, NEWEST_META_VERSION, Origin, RawLedger, sequence_of};
@@ -48,6 +50,11 @@ pub enum ParseError {
     /// The text is not a contract strkey (SEP-23).
     #[error("'{0}' is not a contract ID: give a strkey of 56 characters that starts with C")]
     Contract(String),
+    /// The text is not the key of a validator (SEP-23).
+    #[error(
+        "'{0}' is not the key of a validator: give a strkey of 56 characters that starts with G"
+    )]
+    Validator(String),
     /// The text has the form of a strkey, and its checksum (SEP-23) is wrong.
     #[error(
         "'{0}' is mistyped: the checksum at the end of the address does not fit, so copy it again"

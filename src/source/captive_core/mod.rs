@@ -12,7 +12,6 @@ mod error;
 mod frames;
 mod http;
 mod log;
-mod networks;
 mod process;
 mod query;
 mod queue;

@@ -2,7 +2,6 @@
 
 use super::blocks::*;
 use super::common::*;
-use super::contract::*;
 use super::entries::*;
 use super::ledger::*;
 use super::operations::*;
@@ -53,6 +52,7 @@ visited! {
     }
     part Envelope { TransactionEnvelope }
     struct TransactionSet { previous_ledger_hash: Hash, txs: VarArray<Envelope> }
+    part TransactionSetV0 { TransactionSet }
     struct TxsMaybeDiscountedFee { base_fee: Optional<Int64>, txs: VarArray<Envelope> }
     union TxSetComponent(Int32) { 0 => TxsMaybeDiscountedFee }
     typedef DependentTxCluster { VarArray<Envelope> }
@@ -62,8 +62,9 @@ visited! {
         execution_stages: VarArray<ParallelTxExecutionStage>,
     }
     union TransactionPhase(Int32) { 0 => VarArray<TxSetComponent>, 1 => ParallelTxsComponent }
-    struct TransactionSetV1 { previous_ledger_hash: Hash, phases: VarArray<TransactionPhase> }
-    union GeneralizedTransactionSet(Int32) { 1 => TransactionSetV1 }
+    struct PhasedTransactionSet { previous_ledger_hash: Hash, phases: VarArray<TransactionPhase> }
+    union GeneralizedTransactionSet(Int32) { 1 => PhasedTransactionSet }
+    part TransactionSetV1 { GeneralizedTransactionSet }
 
     struct InnerTransactionResultPair { transaction_hash: Hash, result: InnerTransactionResult }
     union TransactionResultResult(TransactionResultCode) {
@@ -81,7 +82,7 @@ visited! {
     struct SorobanTransactionMeta {
         ext: SorobanTransactionMetaExt,
         events: OperationEvents,
-        return_value: ScVal,
+        return_value: ReturnValue,
         diagnostic_events: VarArray<Diagnostic>,
     }
     part SorobanMeta { SorobanTransactionMeta }
@@ -163,7 +164,7 @@ visited! {
     part EvictedKey { LedgerKey }
     struct LedgerCloseMetaV0 {
         ledger_header: LedgerHeaderHistoryEntry,
-        tx_set: TransactionSet,
+        tx_set: TransactionSetV0,
         tx_processing: VarArray<TransactionResultMeta>,
         upgrades_processing: VarArray<UpgradeEntryMeta>,
         scp_info: VarArray<ScpHistoryEntry>,
@@ -171,7 +172,7 @@ visited! {
     struct LedgerCloseMetaV1 {
         ext: LedgerCloseMetaExt,
         ledger_header: LedgerHeaderHistoryEntry,
-        tx_set: GeneralizedTransactionSet,
+        tx_set: TransactionSetV1,
         tx_processing: VarArray<TransactionResultMeta>,
         upgrades_processing: VarArray<UpgradeEntryMeta>,
         scp_info: VarArray<ScpHistoryEntry>,
@@ -182,7 +183,7 @@ visited! {
     struct LedgerCloseMetaV2 {
         ext: LedgerCloseMetaExt,
         ledger_header: LedgerHeaderHistoryEntry,
-        tx_set: GeneralizedTransactionSet,
+        tx_set: TransactionSetV1,
         tx_processing: VarArray<TransactionResultMetaV1>,
         upgrades_processing: VarArray<UpgradeEntryMeta>,
         scp_info: VarArray<ScpHistoryEntry>,

@@ -77,10 +77,6 @@ schema! {
         rent_fee_charged: Int64,
     }
     union SorobanTransactionMetaExt(Int32) { 0 => Void, 1 => SorobanTransactionMetaExtV1 }
-    struct SorobanTransactionMetaV2 {
-        ext: SorobanTransactionMetaExt,
-        return_value: Optional<ScVal>,
-    }
     struct LedgerCloseMetaExtV1 { ext: ExtensionPoint, soroban_fee_write_1kb: Int64 }
     union LedgerCloseMetaExt(Int32) { 0 => Void, 1 => LedgerCloseMetaExtV1 }
 }
@@ -116,5 +112,10 @@ visited! {
     part OperationEvent { ContractEvent }
     part OperationEvents { VarArray<OperationEvent> }
     part Diagnostic { DiagnosticEvent }
+    part ReturnValue { ScVal }
+    struct SorobanTransactionMetaV2 {
+        ext: SorobanTransactionMetaExt,
+        return_value: Optional<ReturnValue>,
+    }
     struct UpgradeEntryMeta { upgrade: LedgerUpgrade, changes: UpgradeChanges }
 }

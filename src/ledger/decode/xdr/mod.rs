@@ -30,5 +30,6 @@ pub use contract::*;
 pub use cursor::{Cursor, DEEPEST, Depth, XdrError};
 pub use entries::*;
 pub use ledger::*;
+pub use operations::OperationType;
 pub use results::*;
 pub use visit::{Part, Visit};

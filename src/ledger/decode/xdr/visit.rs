@@ -15,6 +15,10 @@ pub enum Part {
     CloseValue,
     /// Its sequence number.
     Sequence,
+    /// The transaction set of a ledger whose metadata has version 0.
+    TransactionSetV0,
+    /// The transaction set of a ledger, in versions 1 and 2.
+    TransactionSetV1,
     /// An envelope of the transaction set.
     Envelope,
     /// The transaction in an envelope, or in the fee bump of an envelope.
@@ -49,6 +53,8 @@ pub enum Part {
     SorobanMeta,
     /// The same in version 4.
     SorobanMetaV2,
+    /// What the invocation of a smart-contract transaction returned.
+    ReturnValue,
     /// An event of an operation.
     OperationEvent,
     /// All events of an operation.

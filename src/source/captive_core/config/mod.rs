@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use orrery_ledger::domain::Network;
+use orrery_ledger::validators::{KnownNetwork, known};
 use toml::{Table, Value};
 
 use super::error::CoreError;
-use super::networks::{KnownNetwork, known};
 use super::settings::{Mode, OnlineStart};
 
 /// The first protocol whose programs accept the keys for unified events (CAP-67) and for caches.

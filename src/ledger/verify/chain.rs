@@ -1,8 +1,9 @@
-//! Checks that ledgers form one chain on one network. Proves that they fit together, not that they
-//! are authentic: a forged chain is only found by comparing with another source.
+//! Checks that ledgers form one chain. Proves that they fit together; [`super::verify`] proves what
+//! is in them, and signatures that the chain is the network's.
 
 use sha2::{Digest, Sha256};
 
+use super::fault::Fault;
 use crate::decode::HeaderView;
 use crate::domain::{Hash32, LedgerHash, LedgerSeq};
 
@@ -40,6 +41,9 @@ pub enum VerifyError {
         /// Hash computed from the header.
         computed: LedgerHash,
     },
+    /// The header does not bind what the source delivered with it.
+    #[error(transparent)]
+    Fault(#[from] Box<Fault>),
     /// Ledgers are missing before this one, or it is out of order.
     #[error(
         "the source delivered ledger {delivered} where ledger {expected} was due: the source has \

@@ -1,10 +1,12 @@
-//! Validators, their organisations, and history archives of the public networks. Data only;
-//! `config` makes a configuration of it.
+//! Validators of the public networks, with their organisations, addresses and history archives. Data
+//! only: [`super::Validators`] and the configuration of a stellar-core are made of it.
 
-use orrery_ledger::domain::Network;
+use crate::domain::Network;
 
-/// A validator of a quorum.
-pub(super) struct Validator {
+/// A validator.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownValidator {
+    /// Name, unique in its network.
     pub name: &'static str,
     /// Public key as a strkey, `G…`.
     pub key: &'static str,
@@ -15,16 +17,21 @@ pub(super) struct Validator {
 }
 
 /// An organisation that runs validators.
-pub(super) struct Organisation {
+#[derive(Debug, Clone, Copy)]
+pub struct KnownOrganisation {
+    /// Domain of its home page.
     pub domain: &'static str,
     /// Quality in core's terms: HIGH requires three validators with archives.
     pub quality: &'static str,
-    pub validators: &'static [Validator],
+    /// Its validators.
+    pub validators: &'static [KnownValidator],
 }
 
 /// A public network.
-pub(super) struct KnownNetwork {
-    pub organisations: &'static [Organisation],
+#[derive(Debug, Clone, Copy)]
+pub struct KnownNetwork {
+    /// Organisations of its quorum.
+    pub organisations: &'static [KnownOrganisation],
     /// Whether core's check of quorum safety is disabled: a single organisation is never safe.
     pub unsafe_quorum: bool,
     /// Number of organisations that may fail at the same time.
@@ -32,7 +39,7 @@ pub(super) struct KnownNetwork {
 }
 
 /// Returns the built-in data of a network.
-pub(super) fn known(network: &Network) -> Option<&'static KnownNetwork> {
+pub fn known(network: &Network) -> Option<&'static KnownNetwork> {
     match network.name() {
         "mainnet" => Some(&MAINNET),
         "testnet" => Some(&TESTNET),
@@ -46,12 +53,15 @@ const fn validator(
     key: &'static str,
     address: &'static str,
     archive: &'static str,
-) -> Validator {
-    Validator { name, key, address, archive }
+) -> KnownValidator {
+    KnownValidator { name, key, address, archive }
 }
 
-const fn organisation(domain: &'static str, validators: &'static [Validator]) -> Organisation {
-    Organisation { domain, quality: "HIGH", validators }
+const fn organisation(
+    domain: &'static str,
+    validators: &'static [KnownValidator],
+) -> KnownOrganisation {
+    KnownOrganisation { domain, quality: "HIGH", validators }
 }
 
 /// The seven organisations of the first tier, three validators each.
@@ -254,7 +264,7 @@ const TESTNET: KnownNetwork = KnownNetwork {
 const FUTURENET: KnownNetwork = KnownNetwork {
     unsafe_quorum: true,
     failure_safety: 0,
-    organisations: &[Organisation {
+    organisations: &[KnownOrganisation {
         domain: "futurenet.stellar.org",
         quality: "MEDIUM",
         validators: &[validator(

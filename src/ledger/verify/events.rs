@@ -1,0 +1,137 @@
+//! Checks that the events of each invocation are those that its result names: a successful
+//! `InvokeHostFunctionResult` holds the hash of the return value and the events
+//! (`InvokeHostFunctionSuccessPreImage`).
+
+use std::ops::AddAssign;
+
+use sha2::{Digest, Sha256};
+
+use super::Rewritten;
+use super::fault::{Fault, Rule};
+use super::outcome::Outcome;
+use super::rewritten::{self, Earlier};
+use crate::decode::{EventView, LedgerView, Placement, TransactionView};
+use crate::domain::NetworkId;
+
+/// The first version of `TransactionMeta` that holds the events of an invocation.
+const FIRST_WITH_EVENTS: u32 = 3;
+/// The version of `TransactionMeta` in which each operation has its events.
+const PER_OPERATION: u32 = 4;
+
+/// Number of successful invocations, by how their events are bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Invocations {
+    /// Their events are those that the result names.
+    pub bound: u64,
+    /// Their events were rewritten (CAP-67), and the earlier form is the one that the result names.
+    pub rewritten: u64,
+    /// Their events were rewritten, and no earlier form is found: they are not proven.
+    pub unproven: u64,
+}
+
+impl AddAssign for Invocations {
+    fn add_assign(&mut self, other: Self) {
+        self.bound += other.bound;
+        self.rewritten += other.rewritten;
+        self.unproven += other.unproven;
+    }
+}
+
+/// Checks the events of all successful transactions. Returns how many invocations were bound how,
+/// and the first two transactions at fault.
+pub fn verify_events(
+    ledger: &LedgerView<'_>,
+    network: &NetworkId,
+    policy: Rewritten,
+) -> (Invocations, Vec<Fault>) {
+    let mut invocations = Invocations::default();
+    let mut faults = Vec::new();
+    for transaction in ledger.transactions.iter().filter(|one| one.successful) {
+        match verify_transaction(ledger, transaction, network, policy) {
+            Ok(of_transaction) => invocations += of_transaction,
+            Err((rule, operation)) => {
+                let (ledger, transaction) = (ledger.header.sequence, Some(transaction.hash));
+                faults.push(Fault { ledger, transaction, operation, rule });
+                if faults.len() == 2 {
+                    break;
+                }
+            }
+        }
+    }
+    (invocations, faults)
+}
+
+fn verify_transaction(
+    ledger: &LedgerView<'_>,
+    transaction: &TransactionView<'_>,
+    network: &NetworkId,
+    policy: Rewritten,
+) -> Result<Invocations, (Rule, Option<u32>)> {
+    let version = meta_version(transaction);
+    let outcome = Outcome::of_result(transaction.result, transaction.smart_contract)
+        .map_err(|_| (Rule::Results, None))?;
+    let (metadata, results) = (transaction.operations, outcome.operations);
+    if version >= PER_OPERATION && metadata != results {
+        return Err((Rule::Operations { metadata, results }, None));
+    }
+    let mut found = Invocations::default();
+    if !transaction.smart_contract {
+        return Ok(found);
+    }
+    let events = &ledger.events[transaction.operation_events.clone()];
+    let of_operations: Vec<&EventView<'_>> = events.iter().filter(is_of_operation).collect();
+    let listed = transaction.listed_events;
+    let Some((operation, named)) = outcome.invocation else {
+        return if listed == 0 { Ok(found) } else { Err((Rule::Events(listed), None)) };
+    };
+    let at = |rule| (rule, Some(operation));
+    if version < FIRST_WITH_EVENTS {
+        return Err(at(Rule::Metadata(version)));
+    }
+    let value = transaction.return_value.ok_or(at(Rule::NoReturnValue))?;
+    if listed as usize != of_operations.len() {
+        return Err(at(Rule::Diagnostic));
+    }
+    if let Some(other) = of_operations.iter().find(|event| operation_of(event) != Some(operation)) {
+        return Err((Rule::Events(listed), operation_of(other)));
+    }
+    if hash_invocation(value, of_operations.iter().map(|event| event.xdr)) == *named {
+        found.bound = 1;
+        return Ok(found);
+    }
+    match rewritten::earlier(ledger, transaction, &of_operations, network, value, named) {
+        Earlier::Found(_) => found.rewritten = 1,
+        Earlier::NotFound if policy == Rewritten::Store => found.unproven = 1,
+        Earlier::NotFound => return Err(at(Rule::Rewritten)),
+        Earlier::NotRewritten => return Err(at(Rule::Invocation)),
+    }
+    Ok(found)
+}
+
+/// Returns the hash of an `InvokeHostFunctionSuccessPreImage`.
+pub(crate) fn hash_invocation<'a>(
+    return_value: &[u8],
+    events: impl ExactSizeIterator<Item = &'a [u8]>,
+) -> [u8; 32] {
+    let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
+    let mut hasher = Sha256::new_with_prefix(return_value);
+    hasher.update(count.to_be_bytes());
+    events.for_each(|event| hasher.update(event));
+    hasher.finalize().into()
+}
+
+fn is_of_operation(event: &&EventView<'_>) -> bool {
+    operation_of(event).is_some()
+}
+
+fn operation_of(event: &EventView<'_>) -> Option<u32> {
+    match event.placement {
+        Placement::Operation { operation, .. } => Some(operation),
+        _ => None,
+    }
+}
+
+/// Returns the version of a transaction's `TransactionMeta`.
+pub fn meta_version(transaction: &TransactionView<'_>) -> u32 {
+    transaction.meta.first_chunk().copied().map_or(0, u32::from_be_bytes)
+}

@@ -1,0 +1,129 @@
+//! The value in a header on which the validators agreed (`StellarValue`), and its signature
+//! (CAP-34; the times in milliseconds of CAP-88, the dropped sets of CAP-83).
+
+use ed25519_dalek::{Signature, VerifyingKey};
+
+use super::fault::Rule;
+use crate::decode::xdr::{
+    Cursor, Depth, StellarValueType as Kind, UpgradeType, VarArray, Xdr, XdrError,
+};
+use crate::domain::{Hash32, NetworkId, NodeId};
+
+/// `ENVELOPE_TYPE_SCPVALUE`, which separates signatures of values from others.
+const ENVELOPE_TYPE_SCPVALUE: i32 = 4;
+/// The last protocol whose ledgers need no signature. A ledger that upgrades to the next one was
+/// agreed on under this one.
+const LAST_UNSIGNED_PROTOCOL: u32 = 13;
+
+/// What a header binds, and who signed it.
+#[derive(Debug, Clone, Copy)]
+pub struct Value<'a> {
+    /// Protocol after the ledger's upgrades.
+    protocol: u32,
+    /// `previousLedgerHash`
+    pub previous: &'a [u8; 32],
+    /// `txSetHash`
+    pub set: &'a [u8; 32],
+    /// `closeTime`, UNIX seconds.
+    close_time: u64,
+    /// `txSetResultHash`
+    pub results: &'a [u8; 32],
+    signed: Option<Signed<'a>>,
+}
+
+/// The signature of a value.
+#[derive(Debug, Clone, Copy)]
+struct Signed<'a> {
+    node: &'a [u8; 32],
+    signature: &'a [u8],
+    /// `closeTimeMs`, if the signature covers it.
+    close_time_ms: Option<u64>,
+    /// The set that was proposed, if it was dropped.
+    dropped: Option<&'a [u8; 32]>,
+}
+
+impl<'a> Value<'a> {
+    /// Reads the beginning of an XDR `LedgerHeader`.
+    ///
+    /// # Errors
+    /// When the bytes are not a header.
+    pub fn of_header(xdr: &'a [u8]) -> Result<Self, XdrError> {
+        let cursor = &mut Cursor::new(xdr);
+        let protocol = cursor.u32()?;
+        let previous = cursor.array()?;
+        let set = cursor.array()?;
+        let close_time = cursor.u64()?;
+        VarArray::<UpgradeType, 6>::skip(cursor, Depth::LIMIT)?;
+        let kind = cursor.i32()?;
+        let signed = match kind {
+            Kind::BASIC => None,
+            _ => Some(Signed::read(kind, cursor)?),
+        };
+        Ok(Self { protocol, previous, set, close_time, results: cursor.array()?, signed })
+    }
+
+    /// Whether the network dropped the transaction set that was proposed.
+    pub fn drops_set(&self) -> bool {
+        self.signed.is_some_and(|signed| signed.dropped.is_some())
+    }
+
+    /// Checks the signature. Returns the validator, if its signature attests the ledger before:
+    /// that of a dropped set does not, because it can be put on any ledger without transactions.
+    pub fn signer(&self, network: &NetworkId) -> Result<Option<NodeId>, Rule> {
+        let Some(signed) = self.signed else {
+            // A ledger that upgrades to protocol 14 was agreed on under protocol 13.
+            let needed = self.protocol > LAST_UNSIGNED_PROTOCOL + 1;
+            return if needed { Err(Rule::Unsigned) } else { Ok(None) };
+        };
+        let node = NodeId(*signed.node);
+        let mut message = Vec::with_capacity(32 + 4 + 32 + 8 + 8);
+        message.extend_from_slice(network.as_bytes());
+        message.extend_from_slice(&ENVELOPE_TYPE_SCPVALUE.to_be_bytes());
+        message.extend_from_slice(signed.dropped.unwrap_or(self.set));
+        message.extend_from_slice(&self.close_time.to_be_bytes());
+        if let Some(milliseconds) = signed.close_time_ms {
+            message.extend_from_slice(&milliseconds.to_be_bytes());
+        }
+        let valid = Signature::from_slice(signed.signature).and_then(|signature| {
+            VerifyingKey::from_bytes(signed.node)?.verify_strict(&message, &signature)
+        });
+        match valid {
+            Ok(()) => Ok(Some(node).filter(|_| signed.dropped.is_none())),
+            Err(_) => Err(Rule::Signature(node)),
+        }
+    }
+}
+
+impl<'a> Signed<'a> {
+    /// Reads what follows the kind in a `StellarValueExt`.
+    fn read(kind: i32, cursor: &mut Cursor<'a>) -> Result<Self, XdrError> {
+        let close_time_ms = match kind {
+            Kind::SIGNED_MS | Kind::EMPTY_TX_SET_MS => Some(cursor.u64()?),
+            Kind::SIGNED | Kind::EMPTY_TX_SET => None,
+            _ => return Err(XdrError::UnknownValue),
+        };
+        let dropped = match kind {
+            Kind::EMPTY_TX_SET | Kind::EMPTY_TX_SET_MS => {
+                let set = cursor.array()?;
+                // previousLedgerHash, previousLedgerVersion
+                cursor.take(32 + 4)?;
+                Some(set)
+            }
+            _ => None,
+        };
+        // PUBLIC_KEY_TYPE_ED25519
+        if cursor.i32()? != 0 {
+            return Err(XdrError::UnknownValue);
+        }
+        let node = cursor.array()?;
+        let length = cursor.length(64)? as usize;
+        let signature = cursor.take(length)?;
+        cursor.padding(length)?;
+        Ok(Self { node, signature, close_time_ms, dropped })
+    }
+}
+
+/// Returns the 32 bytes as a hash.
+pub fn hash(bytes: &[u8; 32]) -> Hash32 {
+    Hash32(*bytes)
+}
