@@ -6,6 +6,7 @@ pub mod costly;
 pub mod data;
 pub mod event_counts;
 pub mod fixtures;
+pub mod forged;
 pub mod full;
 pub mod histories;
 pub mod http;

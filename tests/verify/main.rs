@@ -1,0 +1,4 @@
+//! Verification: every recorded ledger is what its header says, and no forged one is.
+
+mod forged;
+mod recorded;
