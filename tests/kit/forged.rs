@@ -28,7 +28,7 @@ impl Extent {
 }
 
 /// A ledger whose metadata has version 1 or 2, in parts that can be changed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Ledger {
     meta: LedgerCloseMeta,
     /// Header and claimed hash.

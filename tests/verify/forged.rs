@@ -1,6 +1,6 @@
 //! Forged ledgers: real ones with one thing changed, and every hash above it made right again as far
 //! as a forger can. Each is refused at the right place, or has another hash than the real ledger, so
-//! that no signature of a trusted validator attests it. 400 of them, 10,000 at full size.
+//! that no signature of a trusted validator attests it. 2,000 of them, 10,000 at full size.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ struct Original {
     ledger: Ledger,
     /// Hashes of its transactions, in apply order.
     transactions: Vec<TxHash>,
-    /// Whether its events were rewritten.
+    /// Whether its events may have been rewritten.
     rewritten: bool,
 }
 
@@ -79,8 +79,8 @@ fn originals() -> Vec<Original> {
             if view.transactions.is_empty() || view.header.protocol < 20 {
                 continue;
             }
-            let verified = verify(&view, fixture.network.id(), Policy::default()).unwrap();
-            let rewritten = verified.invocations.rewritten > 0;
+            verify(&view, fixture.network.id(), Policy::default()).unwrap();
+            let rewritten = view.header.protocol < 23;
             let Some(ledger) = Ledger::read(raw) else { continue };
             let transactions = view.transactions.iter().map(|one| one.hash).collect();
             let network = fixture.network.clone();
@@ -102,7 +102,7 @@ fn forged_ledgers_are_refused_or_have_another_hash() {
         .collect();
     let mut rng = StdRng::seed_from_u64(43);
     let mut verdicts: BTreeMap<&'static str, usize> = BTreeMap::new();
-    let wanted = size::choose(400, 10_000) as usize;
+    let wanted = size::choose(2_000, 10_000) as usize;
     let mut made = 0;
     while made < wanted {
         let change = CHANGES[made % CHANGES.len()];
@@ -115,6 +115,9 @@ fn forged_ledgers_are_refused_or_have_another_hash() {
         let mut forged = original.ledger.clone();
         let other = &originals.choose(&mut rng).unwrap().ledger;
         let Some(touched) = apply(change, &mut forged, other, &mut rng) else { continue };
+        if forged == original.ledger {
+            continue;
+        }
         let key = forgers_key(rng.random());
         forged.make_right(extent, original.network.id(), &key);
         let case = format!("{change:?}, {extent:?}, ledger {}", forged.header.header.ledger_seq);

@@ -1,4 +1,5 @@
 //! Verification: every recorded ledger is what its header says, and no forged one is.
 
+mod chains;
 mod forged;
 mod recorded;
