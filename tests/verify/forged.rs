@@ -20,8 +20,8 @@ use stellar_xdr::*;
 enum Change {
     DropEvent,
     AddEvent,
-    ChangeTopic,
-    ChangeData,
+    Topic,
+    Data,
     SwapEvents,
     MoveEvent,
     ReturnValue,
@@ -39,8 +39,8 @@ enum Change {
 const CHANGES: [Change; 16] = [
     Change::DropEvent,
     Change::AddEvent,
-    Change::ChangeTopic,
-    Change::ChangeData,
+    Change::Topic,
+    Change::Data,
     Change::SwapEvents,
     Change::MoveEvent,
     Change::ReturnValue,
@@ -195,8 +195,8 @@ fn check_place(
     match change {
         Change::DropEvent
         | Change::AddEvent
-        | Change::ChangeTopic
-        | Change::ChangeData
+        | Change::Topic
+        | Change::Data
         | Change::SwapEvents
         | Change::MoveEvent
         | Change::ReturnValue => match extent {
@@ -240,7 +240,7 @@ fn apply(
         fit.choose(rng).map(|(position, _)| *position)
     };
     match change {
-        Change::DropEvent | Change::ChangeTopic | Change::ChangeData => {
+        Change::DropEvent | Change::Topic | Change::Data => {
             let position = with(1, rng)?;
             let mut events = ledger.events(position);
             let at = rng.random_range(0..events.len());
@@ -289,7 +289,7 @@ fn apply(
 
 fn change_event(event: &mut ContractEvent, change: Change, rng: &mut StdRng) -> Option<()> {
     let ContractEventBody::V0(body) = &mut event.body;
-    if change == Change::ChangeData {
+    if change == Change::Data {
         body.data = ScVal::U64(rng.random());
         return Some(());
     }
@@ -323,7 +323,6 @@ fn apply_above_events(
             let mut donated = None;
             let mut donor = other.clone();
             donor.change_envelopes(|envelopes| donated = donated.take().or(envelopes.pop()));
-            let mut donated = donated;
             ledger.change_envelopes(|envelopes| {
                 if let (Some(first), Some(new)) = (envelopes.first_mut(), donated.take()) {
                     *first = new;

@@ -188,7 +188,7 @@ impl Found {
 
 /// Returns all choices of one form for each event. Those come first in which all events take the
 /// form at the same position of their lists, because an asset has one administrator.
-fn combinations<'f>(forms: &'f [Vec<Vec<u8>>]) -> impl Iterator<Item = Vec<&'f Vec<u8>>> {
+fn combinations(forms: &[Vec<Vec<u8>>]) -> impl Iterator<Item = Vec<&Vec<u8>>> {
     let longest = forms.iter().map(Vec::len).max().unwrap_or(0);
     let possible = forms.iter().all(|list| !list.is_empty());
     let uniform = (0..longest)
