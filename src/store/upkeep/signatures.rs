@@ -146,10 +146,8 @@ mod tests {
     const SEED: u64 = 6;
 
     fn trusting(keys: &[NodeId]) -> Validators {
-        let organisation = |key: &NodeId| Organisation {
-            name: key.to_string(),
-            validators: vec![*key],
-        };
+        let organisation =
+            |key: &NodeId| Organisation { name: key.to_string(), validators: vec![*key] };
         Validators::new(keys.iter().map(organisation).collect(), 1).unwrap()
     }
 
