@@ -50,8 +50,8 @@ pub enum PipelineError {
         /// Error of the decoder.
         source: DecodeError,
     },
-    /// The hash of a ledger's header does not match the header, or the header does not bind what the
-    /// source delivered with it.
+    /// The hash of a ledger's header does not match the header, or the header does not bind what
+    /// the source delivered with it.
     #[error("{origin}: {source}")]
     Verify {
         /// Where the ledger was read.

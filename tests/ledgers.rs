@@ -12,6 +12,7 @@ use orrery::decode::{EventType, Placement};
 use orrery::domain::{ContractId, Direction, LedgerSeq, Network, Page, RawLedger};
 use orrery::source::files::LedgerFiles;
 use orrery::store::{EventQuery, Store, TopicFilter, TransactionQuery};
+use orrery::validators::Validators;
 use orrery_testkit::binary::{Service, orrery};
 use orrery_testkit::{data, full};
 use serde_json::Value;
@@ -149,8 +150,8 @@ fn indexed(section: &str) -> BTreeMap<String, (u32, Counts)> {
     .collect()
 }
 
-/// Imports one folder whose files hold one ledger each, without the files `but`, compares it with the
-/// index, and returns the number of ledgers.
+/// Imports one folder whose files hold one ledger each, without the files `but`, compares it with
+/// the index, and returns the number of ledgers.
 fn folder_equals_index(folder: &str, network: &str, but: &[&str]) -> usize {
     let path = data::folder().unwrap().join("ledgers").join(folder);
     let directory = tempfile::tempdir().unwrap();
@@ -213,6 +214,39 @@ fn an_imported_lake_equals_its_source_files() {
         .collect();
     assert_eq!(of_files.len(), 12);
     assert_eq!(stored(directory.path()), of_files);
+}
+
+/// Validators of enough organisations have signed within twelve ledgers. What is recorded while they are
+/// imported is what is found in the stored ledgers later.
+#[test]
+fn imported_ledgers_are_attested() {
+    if data::missing() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    import(at, "mainnet", &[data::folder().unwrap().join("ledgers/lake-pubnet")]);
+    let network = Network::from_name_or_passphrase("mainnet");
+    let validators = Validators::of_network(&network).unwrap();
+    let attested = || Store::open(at, None).unwrap().attested(&validators);
+    let recorded = attested();
+    let [range] = recorded.as_slice() else { panic!("{recorded:?}") };
+    let newest = range.attested.unwrap();
+    assert!((63_092_982..63_092_993).contains(&newest.0), "{newest}");
+    let rebuild = |settings: &[(&str, &str)]| {
+        let mut command = orrery();
+        command.envs(settings.iter().copied()).args(["rebuild", "signatures", "--json"]);
+        let output = command.arg("--data-dir").arg(at).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{message}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let one = range.signed.iter().next().unwrap().0;
+    let report = rebuild(&[("ORRERY_TRUST_VALIDATORS", &format!("{{ a = ['{one}'] }}"))]);
+    assert_eq!(report["running"], false);
+    assert_eq!(attested()[0].signed.iter().len(), 1, "others are not trusted");
+    assert_eq!(rebuild(&[])["done"], 12, "not all have signed");
+    assert_eq!(attested(), recorded);
 }
 
 /// The bundle whose ledgers a load generator has merged from several.

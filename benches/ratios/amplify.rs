@@ -1,7 +1,7 @@
 //! Extends recorded ledgers to a longer chain of whole, distinct, linked ledgers with consistent
 //! sequence numbers of accounts, transaction hashes, results, events, headers, links and signatures
-//! of the values, by a key of their own. Signatures of transactions and ledger entry changes stay as
-//! recorded, because nothing here checks them.
+//! of the values, by a key of their own. Signatures of transactions and ledger entry changes stay
+//! as recorded, because nothing here checks them.
 
 use std::collections::HashMap;
 
@@ -176,8 +176,8 @@ fn vary_events(meta: &mut TransactionMeta, variation: &mut Variation<'_>) {
     edit(&mut meta.events, |events| events.iter_mut().for_each(|e| vary(&mut e.event)));
 }
 
-/// Links a ledger to the previous one, makes its header bind what is in it, and signs it. Returns its
-/// XDR, and its sequence number, close time and hash.
+/// Links a ledger to the previous one, makes its header bind what is in it, and signs it. Returns
+/// its XDR, and its sequence number, close time and hash.
 fn link(
     ledger: LedgerCloseMetaV2,
     last: Option<(u32, u64, Hash)>,

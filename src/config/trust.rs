@@ -18,8 +18,8 @@ section! {
         pub events: UnboundEvents = UnboundEvents::default();
         /// What becomes of a ledger with rewritten events whose earlier form is not found (CAP-67).
         pub rewritten: RewrittenEvents = RewrittenEvents::default();
-        /// Organisations with the keys of their validators; empty for those of the network, if it is
-        /// a public one.
+        /// Organisations with the keys of their validators; empty for those of the network, if it
+        /// is a public one.
         pub validators: TrustedValidators = TrustedValidators::default();
         /// Number of the organisations in `validators` that must have signed; 0 for two thirds of
         /// them, rounded up.
@@ -62,8 +62,8 @@ impl Setting for RewrittenEvents {
     const WORDS: &'static [&'static str] = &["store", "refuse"];
 }
 
-/// Organisations by their names, each with the keys of its validators. The keys are checked together
-/// with the other settings, so that an error names the wrong one.
+/// Organisations by their names, each with the keys of its validators. The keys are checked
+/// together with the other settings, so that an error names the wrong one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TrustedValidators(pub BTreeMap<String, Vec<String>>);
@@ -149,12 +149,13 @@ fn organisation((name, keys): (&String, &Vec<String>)) -> Result<Organisation, T
 }
 
 impl Config {
-    /// Returns the trusted validators of a network: those in the settings, or else the known ones of
-    /// a public network; `None` for other networks. A sandbox network has a validator of its own,
-    /// which is not a setting.
+    /// Returns the trusted validators of a network: those in the settings, or else the known ones
+    /// of a public network; `None` for other networks. A sandbox network has a validator of its
+    /// own, which is not a setting.
     ///
     /// # Errors
-    /// When those in the settings cannot be used, or there are none although attestation is required.
+    /// When those in the settings cannot be used, or there are none although attestation is
+    /// required.
     pub fn validators(&self, network: &Network) -> Result<Option<Arc<Validators>>, TrustError> {
         let named = self.trust.named()?;
         let validators = named.or_else(|| Validators::of_network(network));

@@ -1,4 +1,5 @@
-//! Recomputes signatures from stored raw ledgers, on a thread of its own: `orrery rebuild signatures`.
+//! Recomputes signatures from stored raw ledgers, on threads of its own, for the command
+//! `orrery rebuild signatures`.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -108,8 +109,8 @@ impl SignatureRebuild {
     }
 }
 
-/// Recomputes signatures until nothing is left to do, or `shared` is gone. Raw ledgers are read by a
-/// thread of low priority.
+/// Recomputes signatures until nothing is left to do, or `shared` is gone. Raw ledgers are read by
+/// a thread of low priority.
 fn recompute(
     store: &Store,
     validators: &Validators,

@@ -16,9 +16,9 @@ const EXPORT_NOT_REBUILDABLE: &str =
 const STEP: Duration = Duration::from_millis(200);
 
 impl Node {
-    /// Begins to rebuild a consumer's rows, or the recorded signatures, if that is requested and no rebuild is under way. Returns
-    /// the progress; when no rebuild runs and none was requested, with the digest of a built-in
-    /// consumer's rows.
+    /// Begins to rebuild a consumer's rows, or the recorded signatures, if that is requested and no
+    /// rebuild is under way. Returns the progress; when no rebuild runs and none was requested,
+    /// with the digest of a built-in consumer's rows.
     ///
     /// # Errors
     /// [`StoreError::UnknownConsumer`] when no consumer of this name is registered;

@@ -81,8 +81,8 @@ pub(super) fn entries_server(
     })
 }
 
-/// Returns the node as it is before these sources are followed: a sandbox network among them begins,
-/// and its validator is trusted, unless others are.
+/// Returns the node as it is before these sources are followed: a sandbox network among them
+/// begins, and its validator is trusted, unless others are.
 ///
 /// # Errors
 /// As [`Node::with_sandbox`].

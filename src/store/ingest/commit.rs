@@ -317,8 +317,8 @@ impl Store {
     }
 }
 
-/// Adds the signature of a covered ledger to a write, unless it is recorded or the same validator has
-/// signed a newer ledger of the range.
+/// Adds the signature of a covered ledger to a write, unless it is recorded or the same validator
+/// has signed a newer ledger of the range.
 fn stage_signature(
     staged: &mut Staged<'_>,
     ledger: LedgerSeq,

@@ -1,8 +1,8 @@
 //! Tracks which ledgers are stored and in which order they were ingested.
 //!
 //! *Ranges* are the covered ledgers: ascending, never adjacent, each with the sum of its ledgers'
-//! digests and with what trusted validators have signed in it. *Runs* record the order in which ledgers were ingested: within one run, a range of
-//! ledgers is one range of event ids.
+//! digests and with what trusted validators have signed in it. *Runs* record the order in which
+//! ledgers were ingested: within one run, a range of ledgers is one range of event ids.
 
 use std::collections::BTreeMap;
 
@@ -230,7 +230,8 @@ impl Coverage {
     }
 
     /// Returns the change that storing a ledger causes. The ledger must not be covered yet;
-    /// `stored` describes what is stored of it, and `signer` is the trusted validator that signed it.
+    /// `stored` describes what is stored of it, and `signer` is the trusted validator that signed
+    /// it.
     pub(crate) fn change(
         &self,
         sequence: LedgerSeq,
@@ -281,8 +282,8 @@ impl Coverage {
         }
     }
 
-    /// Records that a trusted validator has signed a covered ledger. Returns the range of the ledger
-    /// if that was not recorded, and the validator has signed no newer ledger of the range.
+    /// Records that a trusted validator has signed a covered ledger. Returns the range of the
+    /// ledger if that was not recorded, and the validator has signed no newer ledger of the range.
     pub(crate) fn sign(&mut self, ledger: LedgerSeq, signer: NodeId) -> Option<&CoveredRange> {
         let (_, range) = self.ranges.range_mut(..=ledger).next_back()?;
         let is_new = range.signed.newest(&signer).is_none_or(|newest| newest < ledger);

@@ -1,5 +1,5 @@
-//! Recomputes from stored raw ledgers what trusted validators have signed, after the validators were
-//! changed, or for ledgers that were stored before signatures were recorded.
+//! Recomputes from stored raw ledgers what trusted validators have signed, after the validators
+//! were changed, or for ledgers that were stored before signatures were recorded.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -34,14 +34,15 @@ pub struct FoundSignatures {
 }
 
 impl Store {
-    /// Looks for the newest ledger that each trusted validator has signed, in each covered range: raw
-    /// ledgers are verified and read from the newest on, until all validators are found. `progress`
-    /// is called after each ledger and at the end, and may end the search, which then returns
+    /// Looks for the newest ledger that each trusted validator has signed, in each covered range:
+    /// raw ledgers are verified and read from the newest on, until all validators are found.
+    /// `progress` is called after each ledger and at the end, and may end the search, which then
+    /// returns
     /// `None`.
     ///
     /// # Errors
-    /// [`StoreError::Raw`] when a stored raw ledger is not what the network agreed on; errors of the
-    /// database.
+    /// [`StoreError::Raw`] when a stored raw ledger is not what the network agreed on; errors of
+    /// the database.
     pub fn find_signatures(
         &self,
         validators: &Validators,

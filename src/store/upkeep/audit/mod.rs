@@ -100,8 +100,8 @@ pub fn audit(
 }
 
 /// Does the same as [`audit`] for a directory with indexes beyond the built-in ones and with kinds
-/// of consumers; an index that is not complete in the directory is skipped. `policy` is the one under
-/// which the ledgers were stored.
+/// of consumers; an index that is not complete in the directory is skipped. `policy` is the one
+/// under which the ledgers were stored.
 ///
 /// # Errors
 /// As [`audit`].

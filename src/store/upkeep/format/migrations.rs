@@ -21,8 +21,8 @@ pub(crate) const ALL: &[Migration] = &[Migration {
     run: keep_rows,
 }];
 
-/// A row of `ranges` without signatures is the same in both versions. The version is recorded all the
-/// same, because 1.0 takes one with signatures for damage.
+/// A row of `ranges` without signatures is the same in both versions. The version is recorded all
+/// the same, because 1.0 takes one with signatures for damage.
 fn keep_rows(_: &Database, _: &Upgrade<'_>) -> Result<(), StoreError> {
     Ok(())
 }
