@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +20,8 @@ use crate::priority::Priority;
 use crate::store::{
     Committed, Durability, IndexOptions, LedgerCounts, PreparedLedger, Store, StoreError,
 };
-use crate::verify::{VerifyError, verify_header};
+use crate::validators::Validators;
+use crate::verify::{Policy, Verified, VerifyError, verify};
 
 /// Capacity of the queues between the steps, in ledgers. A larger one would only take memory: the
 /// slowest step determines the throughput.
@@ -49,7 +50,8 @@ pub enum PipelineError {
         /// Error of the decoder.
         source: DecodeError,
     },
-    /// The hash of a ledger's header does not match the header.
+    /// The hash of a ledger's header does not match the header, or the header does not bind what
+    /// the source delivered with it.
     #[error("{origin}: {source}")]
     Verify {
         /// Where the ledger was read.
@@ -86,22 +88,37 @@ pub struct Ingested {
     pub lacks_records: bool,
 }
 
+/// What is checked of ledgers, and whose signatures count.
+#[derive(Debug, Clone, Default)]
+pub struct Trust {
+    /// What is done about ledgers that are not as their headers say.
+    pub policy: Policy,
+    /// The validators whose signatures the store records; `None` to record none.
+    pub validators: Option<Arc<Validators>>,
+}
+
 /// Decodes, verifies, prepares and stores raw ledgers.
 #[derive(Clone)]
 pub struct Pipeline {
     store: Arc<Store>,
     options: Arc<IndexOptions>,
+    trust: Trust,
     observer: Arc<dyn StepObserver>,
     workers: usize,
     background: bool,
     /// Newest protocol version for which a warning was logged.
     warned_protocol: Arc<AtomicU32>,
+    /// Whether a warning was logged of a ledger that is not as its header says.
+    warned_fault: Arc<AtomicBool>,
 }
 
-/// Observes the duration of each step of the pipeline.
+/// Observes the steps of the pipeline.
 pub trait StepObserver: Send + Sync {
     /// Called after each step with the step's name and its duration in seconds.
     fn step(&self, name: &'static str, seconds: f64);
+
+    /// Called for each ledger that has passed the checks, with what they have found.
+    fn verified(&self, _verified: &Verified) {}
 }
 
 struct Slot {
@@ -115,17 +132,25 @@ struct Work {
 }
 
 impl Pipeline {
-    /// Creates a pipeline into a store, with as many workers as there are processors.
+    /// Creates a pipeline into a store, with as many workers as there are processors. It refuses
+    /// every ledger that is not as its header says, and records no signatures.
     pub fn new(store: Arc<Store>, options: IndexOptions, observer: Arc<dyn StepObserver>) -> Self {
         let workers = thread::available_parallelism().map_or(2, usize::from);
         Self {
             store,
             options: Arc::new(options),
+            trust: Trust::default(),
             observer,
             workers,
             background: false,
             warned_protocol: Arc::default(),
+            warned_fault: Arc::default(),
         }
+    }
+
+    /// Returns the pipeline with other checks and other trusted validators.
+    pub fn with_trust(self, trust: Trust) -> Self {
+        Self { trust, ..self }
     }
 
     /// Returns a copy of the pipeline for background ingestion, whose workers have low priority.
@@ -201,11 +226,19 @@ impl Pipeline {
             .observe("decode", || decode(&ledger.xdr, network))
             .map_err(|source| PipelineError::Decode { origin: origin(), source })?;
         self.warn_of_new_protocol(&view.header);
-        self.observe("verify", || verify_header(&view.header))
+        let verified = self
+            .observe("verify", || verify(&view, network, self.trust.policy))
             .map_err(|source| PipelineError::Verify { origin: origin(), source })?;
+        self.warn_of_fault(&verified);
+        self.observer.verified(&verified);
+        let validators = self.trust.validators.as_ref();
+        let signer = verified.signer.filter(|signer| {
+            validators.is_some_and(|trusted| trusted.organisation_of(signer).is_some())
+        });
         self.observe("prepare", || {
             self.store.prepare(&view, ledger.compressed.as_ref(), &self.options)
         })
+        .map(|prepared| prepared.signed_by(signer))
         .map_err(|source| PipelineError::Store { origin: origin(), source })
     }
 
@@ -215,6 +248,19 @@ impl Pipeline {
             && self.warned_protocol.fetch_max(header.protocol, Ordering::Relaxed) < header.protocol
         {
             tracing::warn!("{warning}");
+        }
+    }
+
+    /// Logs a warning of the first ledger that is stored although it is not as its header says:
+    /// those of a load generator are all alike.
+    fn warn_of_fault(&self, verified: &Verified) {
+        if let Some(fault) = &verified.reported
+            && !self.warned_fault.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                "{fault}. It is stored nevertheless, as trust.events says; further ones are not \
+                 reported"
+            );
         }
     }
 

@@ -34,8 +34,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "supervision",
         ],
     ),
-    ("pipeline", &["decode", "domain", "priority", "store", "verify"]),
-    ("config", &["auth", "domain", "observe"]),
+    ("pipeline", &["decode", "domain", "priority", "store", "validators", "verify"]),
+    ("config", &["auth", "domain", "observe", "validators", "verify"]),
     ("control", &["domain"]),
     (
         "programs",
@@ -114,6 +114,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "store",
             "supervision",
             "tables",
+            "validators",
             "verify",
             "webhooks",
         ],

@@ -12,6 +12,7 @@ use orrery::decode::{EventType, Placement};
 use orrery::domain::{ContractId, Direction, LedgerSeq, Network, Page, RawLedger};
 use orrery::source::files::LedgerFiles;
 use orrery::store::{EventQuery, Store, TopicFilter, TransactionQuery};
+use orrery::validators::Validators;
 use orrery_testkit::binary::{Service, orrery};
 use orrery_testkit::{data, full};
 use serde_json::Value;
@@ -31,9 +32,15 @@ struct Counts {
 }
 
 fn import(directory: &Path, network: &str, paths: &[PathBuf]) {
+    import_with(directory, network, paths, "refuse");
+}
+
+/// `unbound` is the setting of what becomes of ledgers whose events their header does not bind.
+fn import_with(directory: &Path, network: &str, paths: &[PathBuf], unbound: &str) {
     let is_name = ["local", "testnet", "mainnet"].contains(&network);
     let output = orrery()
         .envs(EVERYTHING)
+        .env("ORRERY_TRUST_EVENTS", unbound)
         .args(["import", "--data-dir"])
         .arg(directory)
         .args([if is_name { "--network" } else { "--network-passphrase" }, network])
@@ -143,14 +150,17 @@ fn indexed(section: &str) -> BTreeMap<String, (u32, Counts)> {
     .collect()
 }
 
-/// Imports one folder whose files hold one ledger each, compares it with the index, and returns the
-/// number of ledgers.
-fn folder_equals_index(folder: &str, network: &str) -> usize {
+/// Imports one folder whose files hold one ledger each, without the files `but`, compares it with
+/// the index, and returns the number of ledgers.
+fn folder_equals_index(folder: &str, network: &str, but: &[&str]) -> usize {
     let path = data::folder().unwrap().join("ledgers").join(folder);
     let directory = tempfile::tempdir().unwrap();
-    import(directory.path(), network, std::slice::from_ref(&path));
-    let expected: BTreeMap<u32, Counts> = indexed(folder).into_values().collect();
-    assert!(expected.len() >= 18, "the index was read");
+    let mut indexed = indexed(folder);
+    indexed.retain(|name, _| !but.contains(&name.as_str()));
+    let files: Vec<PathBuf> = indexed.keys().map(|name| path.join(name)).collect();
+    import(directory.path(), network, &files);
+    let expected: BTreeMap<u32, Counts> = indexed.into_values().collect();
+    assert!(expected.len() >= 16, "the index was read");
     assert_eq!(stored(directory.path()), expected);
     expected.len()
 }
@@ -160,9 +170,34 @@ fn imported_public_and_test_ledgers_match_the_index() {
     if data::missing() {
         return;
     }
-    let ledgers =
-        folder_equals_index("pubnet", "mainnet") + folder_equals_index("testnet", "testnet");
+    let ledgers = folder_equals_index("pubnet", "mainnet", &[])
+        + folder_equals_index("testnet", "testnet", &OF_ANOTHER_NETWORK);
     println!("{ledgers} ledgers hold what the index says");
+}
+
+/// Files of the folder of testnet whose ledgers are signed for the network `local`.
+const OF_ANOTHER_NETWORK: [&str; 2] = ["ledger-10.xdr.zst", "ledger-11.xdr.zst"];
+
+#[test]
+fn ledgers_signed_for_another_network_are_refused() {
+    if data::missing() {
+        return;
+    }
+    let folder = data::folder().unwrap().join("ledgers/testnet");
+    for name in OF_ANOTHER_NETWORK {
+        let file = folder.join(name);
+        let directory = tempfile::tempdir().unwrap();
+        import(&directory.path().join("local"), "local", std::slice::from_ref(&file));
+        let refused = orrery()
+            .args(["import", "--network", "testnet", "--data-dir"])
+            .arg(directory.path().join("testnet"))
+            .arg(&file)
+            .output()
+            .unwrap();
+        let message = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success(), "{name}");
+        assert!(message.contains("the signature of validator G"), "{message}");
+    }
 }
 
 #[test]
@@ -181,6 +216,42 @@ fn an_imported_lake_equals_its_source_files() {
     assert_eq!(stored(directory.path()), of_files);
 }
 
+/// Validators of enough organisations have signed within twelve ledgers. What is recorded while they are
+/// imported is what is found in the stored ledgers later.
+#[test]
+fn imported_ledgers_are_attested() {
+    if data::missing() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    import(at, "mainnet", &[data::folder().unwrap().join("ledgers/lake-pubnet")]);
+    let network = Network::from_name_or_passphrase("mainnet");
+    let validators = Validators::of_network(&network).unwrap();
+    let attested = || Store::open(at, None).unwrap().attested(&validators);
+    let recorded = attested();
+    let [range] = recorded.as_slice() else { panic!("{recorded:?}") };
+    let newest = range.attested.unwrap();
+    assert!((63_092_982..63_092_993).contains(&newest.0), "{newest}");
+    let rebuild = |settings: &[(&str, &str)]| {
+        let mut command = orrery();
+        command.envs(settings.iter().copied()).args(["rebuild", "signatures", "--json"]);
+        let output = command.arg("--data-dir").arg(at).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{message}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let one = range.signed.iter().next().unwrap().0;
+    let report = rebuild(&[("ORRERY_TRUST_VALIDATORS", &format!("{{ a = ['{one}'] }}"))]);
+    assert_eq!(report["running"], false);
+    assert_eq!(attested()[0].signed.iter().len(), 1, "others are not trusted");
+    assert_eq!(rebuild(&[])["done"], 12, "not all have signed");
+    assert_eq!(attested(), recorded);
+}
+
+/// The bundle whose ledgers a load generator has merged from several.
+const MERGED: &str = "galexie-load-test-ledgers-v23-standalone.xdr.zstd";
+
 /// Streams contain sections that do not link to each other; each section is imported into its own
 /// directory.
 #[test]
@@ -192,7 +263,7 @@ fn imported_streams_equal_a_full_decoding() {
     let mut streams = vec![
         (root.join("local-network/local-vault.xdr.zst"), "local"),
         (root.join("ledgers/synthetic/horizon-load-test-ledgers-v28.xdr.zstd"), "Apply Load"),
-        (root.join("ledgers/synthetic/galexie-load-test-ledgers-v23-standalone.xdr.zstd"), "local"),
+        (root.join("ledgers/synthetic").join(MERGED), "local"),
     ];
     for suite in ["InvokeHostFunctionTests", "MergeTests", "TxEnvelopeTests"] {
         let folder = fs::read_dir(root.join("ledgers/core-tests").join(suite)).unwrap();
@@ -205,7 +276,8 @@ fn imported_streams_equal_a_full_decoding() {
             let directory = tempfile::tempdir().unwrap();
             let file = directory.path().join("section.xdr");
             fs::write(&file, framed(&section)).unwrap();
-            import(&directory.path().join("data"), passphrase, &[file]);
+            let unbound = if path.ends_with(MERGED) { "report" } else { "refuse" };
+            import_with(&directory.path().join("data"), passphrase, &[file], unbound);
             let found = stored(&directory.path().join("data"));
             assert_eq!(found, decoded(&section, &network), "{}", path.display());
             sections += 1;

@@ -1,11 +1,12 @@
 //! Extends recorded ledgers to a longer chain of whole, distinct, linked ledgers with consistent
-//! sequence numbers of accounts, transaction hashes, events, headers and links. Signatures and
-//! ledger entry changes stay as recorded, because nothing here checks them.
+//! sequence numbers of accounts, transaction hashes, results, events, headers, links and signatures
+//! of the values, by a key of their own. Signatures of transactions and ledger entry changes stay
+//! as recorded, because nothing here checks them.
 
 use std::collections::HashMap;
 
 use orrery::domain::NetworkId;
-use sha2::{Digest, Sha256};
+use orrery_testkit::forged::{self, Extent};
 use stellar_xdr::{
     ContractEvent, ContractEventBody, FeeBumpTransactionInnerTx, GeneralizedTransactionSet, Hash,
     LedgerCloseMeta, LedgerCloseMetaV2, TransactionEnvelope, TransactionMeta, TransactionPhase,
@@ -61,8 +62,9 @@ pub fn each_of_chain(
                 }
             });
             change(number, &mut ledger);
-            last = Some(link(&mut ledger, last.take()));
-            visit(xdr(&LedgerCloseMeta::V2(ledger)));
+            let (ledger, end) = link(ledger, last.take(), network);
+            last = Some(end);
+            visit(ledger);
         }
     }
 }
@@ -174,18 +176,24 @@ fn vary_events(meta: &mut TransactionMeta, variation: &mut Variation<'_>) {
     edit(&mut meta.events, |events| events.iter_mut().for_each(|e| vary(&mut e.event)));
 }
 
-/// Links a ledger to the previous one; returns its sequence number, close time and hash.
-fn link(ledger: &mut LedgerCloseMetaV2, last: Option<(u32, u64, Hash)>) -> (u32, u64, Hash) {
-    let entry = &mut ledger.ledger_header;
+/// Links a ledger to the previous one, makes its header bind what is in it, and signs it. Returns
+/// its XDR, and its sequence number, close time and hash.
+fn link(
+    ledger: LedgerCloseMetaV2,
+    last: Option<(u32, u64, Hash)>,
+    network: &NetworkId,
+) -> (Vec<u8>, (u32, u64, Hash)) {
+    let ledger = xdr(&LedgerCloseMeta::V2(ledger));
+    let ledger = forged::Ledger::read(&ledger);
+    let mut ledger = ledger.unwrap_or_else(|| unreachable!("it has version 2"));
     if let Some((sequence, close_time, hash)) = last {
-        let GeneralizedTransactionSet::V1(set) = &mut ledger.tx_set;
-        set.previous_ledger_hash = hash.clone();
-        entry.header.previous_ledger_hash = hash;
-        entry.header.ledger_seq = sequence + 1;
-        entry.header.scp_value.close_time.0 = close_time + CLOSE_INTERVAL;
+        ledger.link_to(&hash);
+        let header = &mut ledger.header.header;
+        header.ledger_seq = sequence + 1;
+        header.scp_value.close_time.0 = close_time + CLOSE_INTERVAL;
     }
-    entry.header.scp_value.tx_set_hash = Hash(Sha256::digest(xdr(&ledger.tx_set)).into());
-    entry.hash = Hash(Sha256::digest(xdr(&entry.header)).into());
-    let header = &entry.header;
-    (header.ledger_seq, header.scp_value.close_time.0, entry.hash.clone())
+    ledger.make_right(Extent::Signature, network, &forged::forgers_key(1));
+    let header = &ledger.header.header;
+    let end = (header.ledger_seq, header.scp_value.close_time.0, ledger.header.hash.clone());
+    (ledger.encode(), end)
 }

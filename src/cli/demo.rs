@@ -100,11 +100,14 @@ impl Demo {
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));
         // Dropped after the store, which has to be closed before its directory is removed.
         let mut new = NewDirectory::at(&settings.config.data_dir);
-        let node = Arc::new(open::open_exclusive(&settings, Some(&network))?);
+        let node = open::open_exclusive(&settings, Some(&network))?;
         new.created(&node);
         let close_time = Duration::from_millis(self.close_time);
+        let opening =
+            source::Opening { seed: rand::random(), close_time, clock: Arc::new(unix_now_ms) };
+        let node = Arc::new(node.with_sandbox(&opening)?);
         let kept = temporary.is_none();
-        runtime()?.block_on(demonstrate(node, &settings, kept, close_time, &mut new))
+        runtime()?.block_on(demonstrate(node, &settings, kept, opening, &mut new))
     }
 }
 
@@ -148,18 +151,17 @@ async fn demonstrate(
     node: Arc<Node>,
     settings: &Settings,
     kept: bool,
-    close_time: Duration,
+    opening: source::Opening,
     new: &mut NewDirectory,
 ) -> Result<(), Failure> {
     let (config, store) = (&settings.config, node.store());
+    let close_time = opening.close_time;
     let mut stop = stop_on_signal()?;
     let sockets = service::listen(config.http.listen, store.directory()).await?;
     new.keep();
     let address = sockets.address;
     node.listening_on(address);
     let stored = store.status().latest();
-    let opening =
-        source::Opening { seed: rand::random(), close_time, clock: Arc::new(unix_now_ms) };
     let opened = source::open(store.directory(), store.network(), stored, opening)?;
     let sandbox = RunningSandbox::new(opened.live, close_time);
     let tokens = Arc::new(service::open_tokens(store.directory(), store.network(), &config.auth)?);

@@ -1,5 +1,5 @@
-//! `orrery rebuild`: rebuilds the rows of a ledger consumer, either directly or through the running
-//! service.
+//! `orrery rebuild`: rebuilds the rows of a ledger consumer, or the recorded signatures, either directly
+//! or through the running service.
 
 use std::thread;
 use std::time::Duration;
@@ -16,14 +16,16 @@ use super::{Common, Failure, output, progress};
 /// The present data is served until the new data is complete, and is then replaced in one step. While a
 /// service runs on the data directory, the service does the work, and continues when this command ends.
 /// `orrery status` lists the consumers. The tables of indexing programs are not rebuilt but completed:
-/// `orrery backfill PROGRAM`.
+/// `orrery backfill PROGRAM`. The name `signatures` stands for what trusted validators have signed: after a
+/// change of `[trust] validators`, it is read again from the stored raw ledgers.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery status --data-dir d --json | jq .consumers
   orrery rebuild --data-dir d smart_accounts
-  orrery rebuild --data-dir d passkey_wallets")]
+  orrery rebuild --data-dir d passkey_wallets
+  orrery rebuild --data-dir d signatures")]
 pub struct Rebuild {
-    /// Name of the consumer
+    /// Name of the consumer, or signatures
     name: String,
     /// Rebuild although ledgers that the present data includes are no longer stored in full
     #[arg(long)]

@@ -16,9 +16,9 @@ use super::{Common, Failure, open, output, progress};
 ///
 /// Reads the whole data directory back from disk, without any cache: every record, every index in both
 /// directions, every link between ledgers. Recomputes every digest from the stored events, and decodes the
-/// stored raw ledgers again. Changes nothing. No service may run on the directory at the same time: stop it, or
-/// verify a snapshot of the file system. Prints one line for each range of ledgers, with the same digest as
-/// `orrery status`; or prints what is wrong, and exits with code 1.
+/// stored raw ledgers again and checks that their headers bind what is in them. Changes nothing. No service may
+/// run on the directory at the same time: stop it, or verify a snapshot of the file system. Prints one line for
+/// each range of ledgers, with the same digest as `orrery status`; or prints what is wrong, and exits with code 1.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery verify --data-dir d
@@ -47,7 +47,8 @@ impl Verify {
         let wanted = some.then(|| LedgerRange::new(first, last));
         let bar = progress::bar(Some(0), "{bar:30} {percent:>3} %  {msg}  {eta} left");
         let show = |at| show(&bar, at);
-        let audited = audit_with(directory, &extensions(), wanted, &show);
+        let audited =
+            audit_with(directory, &extensions(), wanted, settings.config.trust.policy(), &show);
         bar.finish_and_clear();
         let audit = audited.map_err(|error| match error {
             StoreError::Empty(directory) => open::nothing_in(&directory),

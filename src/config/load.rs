@@ -248,7 +248,8 @@ impl Merge {
     }
 }
 
-/// Parses a text as a value of the same type as `like`. List items are separated by commas.
+/// Parses a text as a value of the same type as `like`. List items are separated by commas; a table
+/// is written as in a file.
 fn parse_as(like: &Value, text: &str) -> Option<Value> {
     match like {
         Value::Integer(_) => text.trim().parse().ok().map(Value::Integer),
@@ -257,6 +258,7 @@ fn parse_as(like: &Value, text: &str) -> Option<Value> {
             let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
             Some(Value::Array(items.map(Value::from).collect()))
         }
+        Value::Table(_) => format!("x = {text}").parse::<Table>().ok()?.remove("x"),
         _ => Some(Value::from(text)),
     }
 }
@@ -318,11 +320,16 @@ pub(super) fn default_values() -> BTreeMap<String, Value> {
     flat
 }
 
+/// Whether a key is that of one setting, which may be a table, rather than of a section.
+fn is_whole(key: &str) -> bool {
+    Config::describe(Some(key)).is_some()
+}
+
 fn flatten(prefix: &str, table: Table, into: &mut BTreeMap<String, Value>) {
     for (key, value) in table {
         let key = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
         match value {
-            Value::Table(inner) => flatten(&key, inner, into),
+            Value::Table(inner) if !is_whole(&key) => flatten(&key, inner, into),
             value => {
                 into.insert(key, value);
             }
@@ -358,7 +365,7 @@ fn collect_lines(
         let name = key.get_ref();
         let full = if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
         match value.get_ref() {
-            DeValue::Table(inner) => collect_lines(inner, &full, text, into),
+            DeValue::Table(inner) if !is_whole(&full) => collect_lines(inner, &full, text, into),
             _ => {
                 into.insert(full, line_of(text, key.span().start));
             }

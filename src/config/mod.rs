@@ -15,6 +15,7 @@ mod section;
 mod source_kinds;
 mod source_spec;
 mod sources;
+mod trust;
 mod values;
 mod webhooks;
 
@@ -33,6 +34,7 @@ use section::{nonzero, section};
 pub use source_kinds::{Source, SourceAddress, SourceKind};
 pub use source_spec::{LakeCredentials, LakeSpec, SourceSpec};
 pub use sources::SourcePlan;
+pub use trust::{RewrittenEvents, Trust, TrustError, TrustedValidators, UnboundEvents};
 pub use values::{
     CorsOrigin, Header, MetricsReaders, NetworkName, Proxies, PublicKeyFile, Secret, SecretUrl,
     Start, UnknownParameters,
@@ -67,6 +69,8 @@ section! {
         pub export: Export = Export::default();
         /// Sources of ledgers of a running service.
         pub source: Source = Source::default();
+        /// What is checked of ledgers, and the validators that attest them.
+        pub trust: Trust = Trust::default();
         /// The stellar-core child process, for sources of the kind `core`.
         pub core: Core = Core::default();
         /// Limits of indexing programs.
@@ -284,6 +288,7 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
     let reasons = [
         config.network_error(),
         config.source.validation_error(),
+        config.trust_error(),
         config.rpc.validation_error(),
         config.export.validation_error(&config.retention),
         config.limits.validation_error(config.queries.answer_mib),

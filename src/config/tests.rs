@@ -5,7 +5,7 @@ use super::section::Describe;
 use super::*;
 use crate::domain::{LedgerSeq, StartPoint};
 
-fn load_text(text: &str) -> Result<Settings, ConfigError> {
+pub(super) fn load_text(text: &str) -> Result<Settings, ConfigError> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orrery.toml");
     std::fs::write(&path, text).unwrap();
@@ -87,6 +87,10 @@ fn every_type_is_parsed_from_the_environment() {
         ("ORRERY_SOURCE_GAPS", "s3://bucket/x, core, rpc:https://a.example"),
         ("ORRERY_SOURCE_START", "62000000"),
         ("ORRERY_STATUS_GENERIC_URL", "https://hook.example/x"),
+        (
+            "ORRERY_TRUST_VALIDATORS",
+            "{ 'a.example' = ['GCGB2S2KGYARPVIA37HYZXVRM2YZUEXA6S33ZU5BUDC6THSB62LZSTYH'] }",
+        ),
         ("ORRERY_DATA_DIR", "/var/lib/orrery"),
     ])
     .unwrap()
@@ -104,6 +108,7 @@ fn every_type_is_parsed_from_the_environment() {
     assert_eq!(config.source.gaps[1], SourceAddress::Kind(SourceKind::Core));
     assert_eq!(config.source.start.0, Some(StartPoint::At(LedgerSeq(62_000_000))));
     assert_eq!(config.status.generic_url.as_option(), Some("https://hook.example/x"));
+    assert_eq!(config.trust.validators.0.keys().collect::<Vec<_>>(), ["a.example"]);
     assert_eq!(config.data_dir, Path::new("/var/lib/orrery"));
 }
 

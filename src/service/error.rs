@@ -6,13 +6,16 @@ use std::path::PathBuf;
 use super::sources::SourcesError;
 use crate::api::ApiError;
 use crate::auth::AuthError;
+use crate::config::TrustError;
 use crate::control::ControlError;
 use crate::export::ExportError;
 use crate::net::http::HttpError;
 use crate::notify::TargetError;
 use crate::observe::metrics::MetricsError;
 use crate::programs::ProgramError;
+use crate::sandbox::source::SandboxNetworkError;
 use crate::store::StoreError;
+use crate::validators::ValidatorsError;
 use crate::webhooks::WebhookError;
 
 /// Why a service could not start or continue.
@@ -21,6 +24,15 @@ pub enum ServiceError {
     /// The data directory cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The validators in the settings cannot be used for the network.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The validators in the settings cannot be trusted.
+    #[error(transparent)]
+    Validators(#[from] ValidatorsError),
+    /// The sandbox network of the data directory cannot be opened.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxNetworkError),
     /// Keys or tokens cannot be used.
     #[error(transparent)]
     Auth(#[from] AuthError),

@@ -28,12 +28,14 @@ mod run;
 mod running_core;
 mod running_programs;
 mod sandbox;
+mod signatures;
 mod sockets;
 pub mod sources;
 mod status_messages;
 mod stop;
 mod supervisor;
 mod tasks;
+mod trust;
 mod upgrade_progress;
 mod webhooks;
 

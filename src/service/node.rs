@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use super::disk_space::{DiskSpaceMonitor, NotStoredReason};
 use super::extensions::extensions;
-use super::{ServiceError, consumers};
+use super::signatures::SignatureRebuild;
+use super::{ServiceError, consumers, trust};
 use crate::config::Config;
 use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
 use crate::domain::{ContractId, LedgerSeq, Network, Origin, RawLedger, sequence_of};
 use crate::observe::health::{Component, Health};
 use crate::observe::metrics::Metrics;
-use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver};
+use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver, Trust};
 use crate::store::{
     self, Committed, CoveredLedgers, Durability, FORMAT, IndexOptions, IndexedAs, LedgerConsumer,
     Retention, Store, StoreError,
@@ -28,6 +29,10 @@ pub struct Node {
     pipeline: Pipeline,
     /// The same pipeline for ledgers whose raw bytes retention would remove at once.
     pipeline_without_raw: Pipeline,
+    /// What is checked of ledgers, and whose signatures count.
+    trust: Trust,
+    /// The recomputation of signatures from stored ledgers.
+    signatures: Arc<SignatureRebuild>,
     /// Consumers of the feed other than indexing programs.
     consumers: Vec<Arc<dyn LedgerConsumer>>,
     /// Subscriptions of webhooks, which one of the consumers matches with events.
@@ -80,7 +85,7 @@ impl Node {
     /// Creates the pipelines into an open store, without consumers.
     ///
     /// # Errors
-    /// When the metrics cannot be created.
+    /// When the metrics cannot be created, or no validators can be trusted as the settings say.
     pub fn over(store: Arc<Store>, config: &Config) -> Result<Self, ServiceError> {
         let metrics = Arc::new(Metrics::new()?);
         if let Some(latest) = store.status().latest() {
@@ -89,9 +94,12 @@ impl Node {
         let steps = Arc::clone(&metrics) as Arc<dyn StepObserver>;
         let options = index_options(config);
         let without_raw = IndexOptions { raw_ledgers: false, ..options.clone() };
-        Ok(Self {
+        let trust = trust::of_store(config, &store)?;
+        let node = Self {
             pipeline: Pipeline::new(Arc::clone(&store), options, Arc::clone(&steps)),
             pipeline_without_raw: Pipeline::new(store, without_raw, steps),
+            trust: Trust::default(),
+            signatures: Arc::default(),
             consumers: Vec::new(),
             webhooks: Arc::default(),
             retention: retention(config),
@@ -99,7 +107,28 @@ impl Node {
             health: Arc::default(),
             metrics,
             listening: OnceLock::new(),
-        })
+        };
+        Ok(node.with_trust(trust))
+    }
+
+    /// Returns the node with other checks and other trusted validators.
+    pub(super) fn with_trust(self, trust: Trust) -> Self {
+        Self {
+            pipeline: self.pipeline.with_trust(trust.clone()),
+            pipeline_without_raw: self.pipeline_without_raw.with_trust(trust.clone()),
+            trust,
+            ..self
+        }
+    }
+
+    /// Returns what is checked of ledgers, and whose signatures count.
+    pub fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    /// Returns the recomputation of signatures.
+    pub(super) fn signatures(&self) -> &Arc<SignatureRebuild> {
+        &self.signatures
     }
 
     /// Returns the store.

@@ -40,7 +40,7 @@ pub use indexes::values::{Tags, Values};
 pub use ingest::commit::{Committed, Durability};
 pub use ingest::prepare::{IndexOptions, PreparedLedger};
 pub use read::contract_sizes::{ContractSize, ContractSizes, Sample};
-pub use read::covered_ledgers::CoveredLedgers;
+pub use read::covered_ledgers::{AttestedRange, CoveredLedgers};
 pub use read::entries::EntryReader;
 pub use read::generation_cache::GenerationCache;
 pub use read::known_entries::KnownEntry;
@@ -69,6 +69,7 @@ pub use upkeep::backup::{Checkpoint, DirectoryContents, StoredRange, read_conten
 pub use upkeep::extensions::Extensions;
 pub use upkeep::format::FORMAT;
 pub use upkeep::retention::Pruned;
+pub use upkeep::signatures::{FoundSignatures, SignatureSearch};
 pub use upkeep::upgrade::{UpgradeObserver, UpgradeStep};
 
 /// The example of the README, as a test.

@@ -203,7 +203,7 @@ fn what_is_no_ledger_file_is_skipped_with_a_word() {
     let at = directory.path();
     let lake = at.join("lake");
     fs::create_dir(&lake).unwrap();
-    fs::copy(data.join("testnet/ledger-10.xdr.zst"), lake.join("ledger-10.xdr.zst")).unwrap();
+    fs::copy(data.join("testnet/ledger-4478.xdr.zst"), lake.join("ledger-4478.xdr.zst")).unwrap();
     fs::write(lake.join("Thumbs.db"), "pictures").unwrap();
     fs::write(lake.join("ledger-11.xdr.zst.part"), "half").unwrap();
     symlink("nowhere", lake.join("dangling")).unwrap();

@@ -59,7 +59,7 @@ fn a_token_that_was_not_issued_here_is_said_so() {
 fn ledgers_are_imported_from_standard_input() {
     let Some(data) = ledgers() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let bundle = data.join("testnet/ledger-10.xdr.zst");
+    let bundle = data.join("testnet/ledger-4478.xdr.zst");
     let import = ["import", "--json", "--data-dir", "d", "--network", "testnet", "-"];
     let mut command = orrery_in(directory.path());
     let mut child =

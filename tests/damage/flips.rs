@@ -12,6 +12,7 @@ use orrery::auth::{self, Revocation, Tokens};
 use orrery::domain::Network;
 use orrery::programs::storage;
 use orrery::store::{Audit, CoveredLedgers, Store, StoreError, audit_with};
+use orrery::verify::Policy;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -33,7 +34,7 @@ fn open(directory: &Path, network: &Network) -> Result<Store, StoreError> {
 
 /// Audits a directory as `orrery verify` does.
 fn audited(directory: &Path) -> Result<Audit, StoreError> {
-    audit_with(directory, &storage::extensions(), None, &|_| {})
+    audit_with(directory, &storage::extensions(), None, Policy::default(), &|_| {})
 }
 
 /// A data directory that no process has open, and its content.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use orrery_ledger::domain::Direction::{self, NewestFirst, OldestFirst};
 use orrery_ledger::domain::{LedgerRange, LedgerSet};
+use orrery_ledger::verify::Policy;
 use orrery_store::{
     ConsumerKind, Durability, Extensions, Fault, Index, Indexes, KindChanges, Needs, SharedFamily,
     Store, StoreError, audit_with, read_contents,
@@ -174,7 +175,7 @@ fn a_store_without_the_kind_keeps_its_rows() {
 #[test]
 fn families_that_exist_only_in_part_are_reported() {
     let directory = scratch();
-    let audited = || audit_with(directory.path(), &extensions(), None, &|_| {});
+    let audited = || audit_with(directory.path(), &extensions(), None, Policy::default(), &|_| {});
     drop(Store::open(directory.path(), Some(&local())).unwrap());
     assert_eq!(audited().unwrap().problems, [], "it was never opened with the kind");
     let store = open(directory.path());

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use orrery_ledger::domain::{ContractId, Direction, EventId, LedgerSeq, Page};
+use orrery_ledger::verify::Policy;
 use orrery_store::{
     Audit, Durability, EventQuery, EventRecord, Extensions, Index, IndexOptions, Indexed,
     IndexedTransaction, Indexes, Retention, Store, StoreError, Tags, TopicFilter, TransactionQuery,
@@ -121,7 +122,7 @@ fn assert_complete(store: &Store) {
 }
 
 fn checked(directory: &Path) -> Audit {
-    audit_with(directory, &extensions(), None, &|_| {}).unwrap()
+    audit_with(directory, &extensions(), None, Policy::default(), &|_| {}).unwrap()
 }
 
 /// Writes directly to the RocksDB database.

@@ -87,7 +87,11 @@ impl PermanentAccounts {
             root: Actor::root(network),
             issuer: Actor::derive(seed, "issuer", 0),
             traders: (0u32..).take(traders).map(|n| Actor::derive(seed, "trader", n)).collect(),
-            validator: Actor::derive(seed, "validator", 0),
+            validator: Self::validator(seed),
         }
+    }
+
+    pub(super) fn validator(seed: u64) -> Actor {
+        Actor::derive(seed, "validator", 0)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use orrery_ledger::domain::{ContractId, LedgerSeq, Network};
+use orrery_ledger::domain::{ContractId, LedgerSeq, Network, NodeId};
 use stellar_xdr::{
     AccountId, LedgerCloseMeta, LedgerEntry, LedgerEntryData, LedgerEntryExt, Limits, ScAddress,
     TransactionEnvelope, TransactionResult, WriteXdr,
@@ -124,6 +124,11 @@ impl Sandbox {
     pub fn with_milliseconds(self, from: LedgerSeq, per_second: u32) -> Self {
         let milliseconds = Milliseconds { from, per_second: per_second.clamp(1, 1000) };
         Self { milliseconds: Some(milliseconds), ..self }
+    }
+
+    /// Returns the only validator of a network with this seed, which signs its ledgers.
+    pub fn validator(seed: u64) -> NodeId {
+        NodeId(PermanentAccounts::validator(seed).public_key())
     }
 
     /// Returns the contracts of the smart account and the wallets, whether they exist yet or not.

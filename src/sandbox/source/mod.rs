@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_ledger::domain::{ContractId, LedgerSeq, Network};
+use orrery_ledger::domain::{ContractId, LedgerSeq, Network, NodeId};
 use orrery_runtime::durable::write_atomically;
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +82,28 @@ pub struct Opening {
     pub clock: Clock,
 }
 
+/// Returns the only validator of the sandbox network of a data directory, which begins as
+/// [`open`] would begin it if there is none.
+///
+/// # Errors
+/// When `network` is a public one, or the files of the sandbox cannot be read or written.
+pub fn validator(
+    data_dir: &Path,
+    network: &Network,
+    opening: &Opening,
+) -> Result<NodeId, SandboxNetworkError> {
+    begin(data_dir, network, opening).map(|beginning| Sandbox::validator(beginning.seed))
+}
+
+/// Returns the same of a network that has begun; `None` when a data directory has none.
+///
+/// # Errors
+/// When the file of its initial parameters cannot be read.
+pub fn known_validator(data_dir: &Path) -> Result<Option<NodeId>, SandboxNetworkError> {
+    let beginning = load_beginning(&data_dir.join(DIRECTORY))?;
+    Ok(beginning.map(|beginning| Sandbox::validator(beginning.seed)))
+}
+
 /// Opens the sandbox network of a data directory whose newest stored ledger is `stored`, or creates
 /// one whose initial ledgers end at the current time. Takes a while when many ledgers must be
 /// regenerated.
@@ -95,24 +117,11 @@ pub fn open(
     stored: Option<LedgerSeq>,
     opening: Opening,
 ) -> Result<Opened, SandboxNetworkError> {
-    if !matches!(network.name(), "local" | "custom") {
-        return Err(SandboxNetworkError::PublicNetwork(network.clone()));
-    }
-    let Opening { seed, close_time, clock } = opening;
+    let beginning = begin(data_dir, network, &opening)?;
+    let Opening { close_time, clock, .. } = opening;
     let directory = data_dir.join(DIRECTORY);
-    fs::create_dir_all(&directory).map_err(file_error(&directory))?;
-    let interval = u64::try_from(close_time.as_millis()).unwrap_or(u64::MAX).max(1);
+    let interval = interval(close_time);
     let journal = directory.join(JOURNAL_FILE);
-    let beginning = match load_beginning(&directory)? {
-        Some(beginning) => beginning,
-        None => {
-            let first_at = clock().saturating_sub(interval.saturating_mul(LEDGERS_AT_ONCE.into()));
-            let beginning = Beginning { seed, start_time: first_at / 1000 };
-            Journal::begin(&journal)?;
-            save_beginning(&directory, &beginning)?;
-            beginning
-        }
-    };
     let config = SandboxConfig {
         network: network.clone(),
         seed: beginning.seed,
@@ -163,6 +172,34 @@ fn catch_up(
         }
     }
     Ok(journalled.into_iter().map(|(_, batch)| batch).collect())
+}
+
+/// Returns the initial parameters of the network in a data directory. A new one begins so that its
+/// initial ledgers end at the current time.
+fn begin(
+    data_dir: &Path,
+    network: &Network,
+    opening: &Opening,
+) -> Result<Beginning, SandboxNetworkError> {
+    if !matches!(network.name(), "local" | "custom") {
+        return Err(SandboxNetworkError::PublicNetwork(network.clone()));
+    }
+    let directory = data_dir.join(DIRECTORY);
+    fs::create_dir_all(&directory).map_err(file_error(&directory))?;
+    if let Some(beginning) = load_beginning(&directory)? {
+        return Ok(beginning);
+    }
+    let initial = interval(opening.close_time).saturating_mul(LEDGERS_AT_ONCE.into());
+    let first_at = (opening.clock)().saturating_sub(initial);
+    let beginning = Beginning { seed: opening.seed, start_time: first_at / 1000 };
+    Journal::begin(&directory.join(JOURNAL_FILE))?;
+    save_beginning(&directory, &beginning)?;
+    Ok(beginning)
+}
+
+/// Returns the time between two ledgers in milliseconds.
+fn interval(close_time: Duration) -> u64 {
+    u64::try_from(close_time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
 /// Loads the initial parameters of the network in a directory; `None` when there is none.

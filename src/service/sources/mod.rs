@@ -16,8 +16,8 @@ use futures_util::FutureExt;
 
 use super::live_position::next_live_ledger;
 use super::running_core::RunningCore;
-use super::{BackfillSources, EntriesServer, Following, Node, OpenSources};
-use crate::config::{Config, SourceAddress, SourceSpec};
+use super::{BackfillSources, EntriesServer, Following, Node, OpenSources, ServiceError};
+use crate::config::{Config, SourceAddress, SourceKind, SourceSpec};
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSource, Network, StartPoint};
 use crate::source::follow::Candidate;
 use crate::store::Store;
@@ -79,6 +79,18 @@ pub(super) fn entries_server(
         Some(SourceSpec::Core) => Some(Box::new(running.entries()?)),
         _ => None,
     })
+}
+
+/// Returns the node as it is before these sources are followed: a sandbox network among them
+/// begins, and its validator is trusted, unless others are.
+///
+/// # Errors
+/// As [`Node::with_sandbox`].
+pub fn prepared(config: &Config, node: Node) -> Result<Node, ServiceError> {
+    match config.source.kind {
+        SourceKind::Sandbox => node.with_sandbox(&sandbox::opening()),
+        _ => Ok(node),
+    }
 }
 
 /// Opens the sources to follow according to the settings; `None` when no source is configured.

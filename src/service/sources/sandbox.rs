@@ -10,11 +10,15 @@ use crate::service::unix_now_ms;
 /// Opens the network of a data directory, or begins one.
 pub(super) fn open(context: &Context<'_>) -> Result<Box<dyn LedgerSource>, SourcesError> {
     let store = context.store;
-    let opening = source::Opening {
+    let stored = store.status().latest();
+    Ok(Box::new(source::open(store.directory(), store.network(), stored, opening())?.source))
+}
+
+/// Returns the parameters of a new network.
+pub(super) fn opening() -> source::Opening {
+    source::Opening {
         seed: rand::random(),
         close_time: source::CLOSE_TIME,
         clock: Arc::new(unix_now_ms),
-    };
-    let stored = store.status().latest();
-    Ok(Box::new(source::open(store.directory(), store.network(), stored, opening)?.source))
+    }
 }

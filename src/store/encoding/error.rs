@@ -166,6 +166,14 @@ pub enum StoreError {
         /// Key of the record in hexadecimal.
         key: String,
     },
+    /// A stored raw ledger is not what the network agreed on.
+    #[error("the stored raw form of ledger {ledger} cannot be used: {reason}")]
+    Raw {
+        /// The ledger.
+        ledger: LedgerSeq,
+        /// Why not.
+        reason: String,
+    },
     /// A covered ledger has no row.
     #[error("ledger {0} is covered but its record is missing: the data directory is damaged")]
     Missing(LedgerSeq),

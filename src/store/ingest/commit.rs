@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet};
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet, NodeId};
 use orrery_ledger::verify::{Link, verify_link, verify_repeat};
 
 use super::index_rows::IndexRows;
 use super::ledger_batch;
 use super::prepare::PreparedLedger;
 use crate::db::database::Batch;
-use crate::encoding::columns::Family;
+use crate::encoding::columns::{Family, LedgerKey};
 use crate::encoding::error::StoreError;
 use crate::state::contract_filters;
 use crate::state::coverage::{Added, Coverage};
@@ -33,7 +33,8 @@ pub enum Durability {
 pub enum Committed {
     /// The ledger was not stored before.
     New,
-    /// The same ledger was stored already; nothing changed.
+    /// The same ledger was stored already; nothing changed, except that its signature may have been
+    /// recorded.
     AlreadyStored,
 }
 
@@ -44,6 +45,8 @@ struct Staged<'a> {
     coverage: Coverage,
     /// Changes that were applied to `coverage`.
     added: Vec<Added>,
+    /// Signatures of ledgers that were stored already, which were added to `coverage`.
+    signed: Vec<(LedgerSeq, NodeId)>,
     totals: Totals,
     /// Ledgers whose raw form is not kept.
     without_raw: LedgerSet,
@@ -87,6 +90,7 @@ impl Store {
             index: IndexRows::default(),
             coverage: writer.coverage.take().unwrap_or_else(|| self.coverage.read().clone()),
             added: Vec::with_capacity(ledgers.len()),
+            signed: Vec::new(),
             totals: *self.totals.read(),
             without_raw: LedgerSet::default(),
             links: BTreeMap::new(),
@@ -103,11 +107,12 @@ impl Store {
                     break;
                 }
             }
-            if outcomes.last() == Some(&Committed::New) {
-                written = self.stage(&mut staged, ledger);
-                if written.is_err() {
-                    break;
-                }
+            written = match outcomes.last() {
+                Some(Committed::New) => self.stage(&mut staged, ledger),
+                _ => stage_signature(&mut staged, ledger.sequence, ledger.signer),
+            };
+            if written.is_err() {
+                break;
             }
         }
         let first_events = std::mem::take(&mut staged.first_events);
@@ -177,13 +182,14 @@ impl Store {
     }
 
     fn stage(&self, staged: &mut Staged<'_>, ledger: &PreparedLedger) -> Result<(), StoreError> {
-        let Staged { batch, index, coverage, added, totals, without_raw, links, first_events } =
-            staged;
+        let Staged {
+            batch, index, coverage, added, totals, without_raw, links, first_events, ..
+        } = staged;
         if !ledger.rows.are_for(&self.indexes) {
             return Err(StoreError::IndexMismatch);
         }
         let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
-        let change = coverage.change(ledger.sequence, ledger.sums());
+        let change = coverage.change(ledger.sequence, ledger.sums(), ledger.signer);
         let first_event = coverage.next_event();
         ledger_batch::compose(batch, index, ledger, first_event, &change)?;
         first_events.push(first_event);
@@ -209,8 +215,8 @@ impl Store {
         durability: Durability,
         writer: &mut Writer,
     ) -> Result<(), StoreError> {
-        let Staged { mut batch, index, coverage, added, totals, without_raw, links, .. } = staged;
-        if links.is_empty() {
+        let Staged { mut batch, index, coverage, added, signed, totals, without_raw, .. } = staged;
+        if added.is_empty() && signed.is_empty() {
             writer.coverage = Some(coverage);
             // All are stored already, but perhaps by an import that has not flushed yet.
             return match durability {
@@ -234,6 +240,9 @@ impl Store {
         }
         let mut published = self.coverage.write();
         added.iter().for_each(|one| published.add(one));
+        for (ledger, signer) in signed {
+            published.sign(ledger, signer);
+        }
         drop(published);
         *self.totals.write() = totals;
         if let Some(removed) = removed {
@@ -306,6 +315,20 @@ impl Store {
         self.database.sync_pending()?;
         Ok(self.durable_events.advance_to(last))
     }
+}
+
+/// Adds the signature of a covered ledger to a write, unless it is recorded or the same validator
+/// has signed a newer ledger of the range.
+fn stage_signature(
+    staged: &mut Staged<'_>,
+    ledger: LedgerSeq,
+    signer: Option<NodeId>,
+) -> Result<(), StoreError> {
+    let Some(signer) = signer else { return Ok(()) };
+    let Some(range) = staged.coverage.sign(ledger, signer) else { return Ok(()) };
+    staged.batch.put(Family::Ranges, &LedgerKey(range.ledgers.first), range.encode())?;
+    staged.signed.push((ledger, signer));
+    Ok(())
 }
 
 /// Returns the ledger that was ingested last; 0 when there is none.

@@ -30,7 +30,7 @@ pub(crate) fn compose(
     if let Some(merged) = change.merged {
         batch.delete(Family::Ranges, &LedgerKey(merged))?;
     }
-    let (range, (number, run)) = (change.range, change.run);
+    let (range, (number, run)) = (&change.range, change.run);
     batch.put(Family::Ranges, &LedgerKey(range.ledgers.first), range.encode())?;
     batch.put(Family::Runs, &RunKey(number), run.encode())?;
     let mut block = first_event;

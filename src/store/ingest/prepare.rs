@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use orrery_ledger::decode::{EventView, LedgerView, Placement, TransactionView};
-use orrery_ledger::domain::{CompressedLedger, ContractId, EventId, LedgerSeq};
+use orrery_ledger::domain::{CompressedLedger, ContractId, EventId, LedgerSeq, NodeId};
 use orrery_ledger::verify::Link;
 
 use crate::encoding::block::PreparedBlock;
@@ -97,6 +97,8 @@ pub struct PreparedLedger {
     pub(crate) rows: Rows,
     /// What consumers gather from the whole ledger; empty when its raw form is not stored.
     pub(crate) gathered: GatheredValues,
+    /// The trusted validator that has signed it.
+    pub(crate) signer: Option<NodeId>,
 }
 
 impl PreparedLedger {
@@ -173,7 +175,13 @@ impl PreparedLedger {
             transactions: stored_transactions.into_iter().zip(packer.finish()?).collect(),
             rows,
             gathered: GatheredValues::new(),
+            signer: None,
         })
+    }
+
+    /// Returns the ledger with the trusted validator whose valid signature it carries.
+    pub fn signed_by(self, signer: Option<NodeId>) -> Self {
+        Self { signer, ..self }
     }
 
     /// Returns what the ledger adds to the sums of its covered range.

@@ -1,12 +1,13 @@
 //! Tracks which ledgers are stored and in which order they were ingested.
 //!
 //! *Ranges* are the covered ledgers: ascending, never adjacent, each with the sum of its ledgers'
-//! digests. *Runs* record the order in which ledgers were ingested: within one run, a range of
-//! ledgers is one range of event ids.
+//! digests and with what trusted validators have signed in it. *Runs* record the order in which
+//! ledgers were ingested: within one run, a range of ledgers is one range of event ids.
 
 use std::collections::BTreeMap;
 
-use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq};
+use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq, NodeId};
+use orrery_ledger::validators::Signed;
 
 use super::contract_filters::{ContractFilter, ContractFilters};
 use super::fed_ledger::FedLedger;
@@ -41,22 +42,31 @@ impl Sums {
 }
 
 /// Consecutive ledgers that are stored; the ledgers before and after them are not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CoveredRange {
     /// First and last ledger.
     pub ledgers: LedgerRange,
     /// Aggregates over all its ledgers.
     pub sums: Sums,
+    /// The newest ledger of the range that each trusted validator has signed.
+    pub signed: Signed,
 }
 
 impl CoveredRange {
-    /// Encodes the value of a row in `ranges`; its key is the first ledger.
+    /// Encodes the value of a row in `ranges`; its key is the first ledger. What validators have
+    /// signed comes last, 36 bytes each, in the order of their keys: the row ends before it if that
+    /// is nothing.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(48);
+        let signed = self.signed.iter();
+        let mut out = Vec::with_capacity(48 + 36 * signed.len());
         out.extend_from_slice(&self.ledgers.last.0.to_be_bytes());
         put_varint(&mut out, self.sums.events);
         out.extend_from_slice(&self.sums.digest.to_bytes());
         out.push(self.sums.settings.0);
+        for (validator, ledger) in signed {
+            out.extend_from_slice(validator.as_bytes());
+            out.extend_from_slice(&ledger.0.to_be_bytes());
+        }
         out
     }
 
@@ -66,11 +76,18 @@ impl CoveredRange {
         let events = reader.varint()?;
         let digest = Digest::from(*reader.array()?);
         let settings = Settings(reader.u8()?);
-        reader.end()?;
+        let (mut signed, mut before) = (Signed::default(), None);
+        while !reader.is_at_end() {
+            let (validator, ledger) = (NodeId(*reader.array()?), LedgerSeq(reader.u32()?));
+            if before.replace(validator) >= Some(validator) || !ledgers.contains(ledger) {
+                return Err(Malformed);
+            }
+            signed.add(validator, ledger);
+        }
         if ledgers.is_empty() {
             return Err(Malformed);
         }
-        Ok(Self { ledgers, sums: Sums { events, digest, settings } })
+        Ok(Self { ledgers, sums: Sums { events, digest, settings }, signed })
     }
 }
 
@@ -87,7 +104,7 @@ pub(crate) struct Coverage {
 }
 
 /// Change to the families `ranges` and `runs` for one more ledger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CoverageChange {
     /// The range that the ledger now belongs to.
     pub range: CoveredRange,
@@ -136,7 +153,7 @@ impl Coverage {
     }
 
     /// Covered ranges in ascending order.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = &CoveredRange> {
+    pub(crate) fn ranges(&self) -> impl DoubleEndedIterator<Item = &CoveredRange> {
         self.ranges.values()
     }
 
@@ -213,16 +230,28 @@ impl Coverage {
     }
 
     /// Returns the change that storing a ledger causes. The ledger must not be covered yet;
-    /// `stored` describes what is stored of it.
-    pub(crate) fn change(&self, sequence: LedgerSeq, stored: Sums) -> CoverageChange {
+    /// `stored` describes what is stored of it, and `signer` is the trusted validator that signed
+    /// it.
+    pub(crate) fn change(
+        &self,
+        sequence: LedgerSeq,
+        stored: Sums,
+        signer: Option<NodeId>,
+    ) -> CoverageChange {
         let before = sequence.previous().and_then(|previous| self.range_of(previous));
         let after = sequence.next().and_then(|next| self.range_of(next));
         let ledgers = LedgerRange::new(
             before.map_or(sequence, |range| range.ledgers.first),
             after.map_or(sequence, |range| range.ledgers.last),
         );
-        let neighbours = [before, after].into_iter().flatten();
-        let sums = neighbours.fold(stored, |sums, range| sums.and(range.sums));
+        let (mut sums, mut signed) = (stored, Signed::default());
+        for neighbour in [before, after].into_iter().flatten() {
+            sums = sums.and(neighbour.sums);
+            signed.merge(&neighbour.signed);
+        }
+        if let Some(signer) = signer {
+            signed.add(signer, sequence);
+        }
         let first_event = self.next_event();
         let end_event = EventId(first_event.0 + stored.events);
         let continued = self.runs.last().filter(|run| {
@@ -239,7 +268,30 @@ impl Coverage {
             }
         };
         let merged = after.map(|range| range.ledgers.first);
-        CoverageChange { range: CoveredRange { ledgers, sums }, merged, run }
+        CoverageChange { range: CoveredRange { ledgers, sums, signed }, merged, run }
+    }
+
+    /// Forgets what validators have signed for which `is_trusted` returns false.
+    pub(crate) fn retain_signers(&mut self, is_trusted: impl Fn(&NodeId) -> bool) {
+        for range in self.ranges.values_mut() {
+            let mut kept = Signed::default();
+            for (validator, ledger) in range.signed.iter().filter(|(it, _)| is_trusted(it)) {
+                kept.add(validator, ledger);
+            }
+            range.signed = kept;
+        }
+    }
+
+    /// Records that a trusted validator has signed a covered ledger. Returns the range of the
+    /// ledger if that was not recorded, and the validator has signed no newer ledger of the range.
+    pub(crate) fn sign(&mut self, ledger: LedgerSeq, signer: NodeId) -> Option<&CoveredRange> {
+        let (_, range) = self.ranges.range_mut(..=ledger).next_back()?;
+        let is_new = range.signed.newest(&signer).is_none_or(|newest| newest < ledger);
+        if !range.ledgers.contains(ledger) || !is_new {
+            return None;
+        }
+        range.signed.add(signer, ledger);
+        Some(range)
     }
 
     /// Applies the changes for one more ledger.
@@ -255,7 +307,7 @@ impl Coverage {
         if let Some(first) = change.merged {
             self.ranges.remove(&first);
         }
-        self.ranges.insert(change.range.ledgers.first, change.range);
+        self.ranges.insert(change.range.ledgers.first, change.range.clone());
         let (number, run) = change.run;
         self.runs.set(number as usize, run);
     }
@@ -263,12 +315,15 @@ impl Coverage {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use rand::seq::SliceRandom;
     use rand::{Rng, SeedableRng};
 
-    /// For any ingestion order, ranges match a plain set of ledgers and the sums of its ledgers,
-    /// and runs contain every ledger once, with ascending event ids.
+    /// For any ingestion order, ranges match a plain set of ledgers, the sums of its ledgers and
+    /// their signatures, of which some are recorded later, and runs contain every ledger once, with
+    /// ascending event ids.
     #[test]
     fn coverage_agrees_with_a_plain_set() {
         let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
@@ -279,6 +334,7 @@ mod tests {
             }
             let mut coverage = Coverage::default();
             let mut stored = BTreeMap::new();
+            let mut signatures = BTreeSet::new();
             for &sequence in &order {
                 let sums = Sums {
                     events: rng.random_range(0..3u64),
@@ -286,19 +342,33 @@ mod tests {
                     settings: Settings(1 << rng.random_range(0..8)),
                 };
                 stored.insert(sequence, sums);
-                let change = coverage.change(LedgerSeq(sequence), sums);
+                let signer = rng.random_bool(0.7).then(|| NodeId([rng.random_range(1..6); 32]));
+                signatures.extend(signer.map(|signer| (sequence, signer)));
+                let change = coverage.change(LedgerSeq(sequence), sums, signer);
                 assert_eq!(IngestRun::decode(&change.run.1.encode()), Ok(change.run.1));
                 let first = change.range.ledgers.first;
-                assert_eq!(CoveredRange::decode(first, &change.range.encode()), Ok(change.range));
+                let decoded = CoveredRange::decode(first, &change.range.encode());
+                assert_eq!(decoded.as_ref(), Ok(&change.range));
                 coverage.apply(&change);
+                // A signature of a ledger that is stored already, or is not stored yet.
+                let ledger = order[rng.random_range(0..order.len())];
+                let signer = NodeId([rng.random_range(1..6); 32]);
+                let is_signed = coverage.sign(LedgerSeq(ledger), signer).is_some();
+                assert!(!is_signed || stored.contains_key(&ledger));
+                signatures.extend(stored.contains_key(&ledger).then_some((ledger, signer)));
             }
-            let ranges: Vec<CoveredRange> = coverage.ranges().copied().collect();
+            let ranges: Vec<CoveredRange> = coverage.ranges().cloned().collect();
             assert!(ranges.windows(2).all(|w| w[0].ledgers.last.0 + 1 < w[1].ledgers.first.0));
             let covered = |range: &CoveredRange| range.ledgers.first.0..=range.ledgers.last.0;
             assert!(ranges.iter().flat_map(covered).eq(stored.keys().copied()));
             for range in &ranges {
                 let of_range = stored.range(covered(range)).map(|(_, sums)| *sums);
                 assert_eq!(of_range.fold(Sums::default(), Sums::and), range.sums);
+                let within = signatures.iter().filter(|(at, _)| covered(range).contains(at));
+                // Ascending, so that the newest ledger of a validator stays.
+                let newest: BTreeMap<_, _> =
+                    within.map(|(ledger, signer)| (*signer, LedgerSeq(*ledger))).collect();
+                assert!(range.signed.iter().eq(newest));
             }
             let in_runs: Vec<u32> = coverage
                 .runs()

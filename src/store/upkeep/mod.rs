@@ -10,4 +10,5 @@ pub(crate) mod index_fill;
 pub(crate) mod network;
 pub(crate) mod open;
 pub(crate) mod retention;
+pub(crate) mod signatures;
 pub(crate) mod upgrade;

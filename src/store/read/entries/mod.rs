@@ -55,7 +55,7 @@ impl Store {
     pub fn entry_reader(&self, ledger: LedgerSeq) -> Result<EntryReader<'_>, StoreError> {
         // Read before the snapshot is taken: ranges only grow, and are extended after the write of
         // what they cover.
-        let range = self.coverage.read().range_of(ledger).copied();
+        let range = self.coverage.read().range_of(ledger).cloned();
         let snapshot = self.database.snapshot();
         // What was removed when the snapshot was taken.
         let removed = removed_at(&snapshot, Needs::TRANSACTIONS)?;

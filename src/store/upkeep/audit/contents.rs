@@ -143,7 +143,7 @@ impl<'a> Contents<'a> {
         {
             let xdr = raw_form::unpack(row)?;
             self.counted.raw_ledgers += 1;
-            for wrong in raw::check(&ledger, &xdr, self.subject.network.id()) {
+            for wrong in raw::check(self.subject, &ledger, &xdr) {
                 self.report(Family::LedgerXdr, sequence, wrong);
             }
             self.raw.next();

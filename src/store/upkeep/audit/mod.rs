@@ -10,7 +10,7 @@
 //! - [`chain`]: ranges, runs and ledger rows agree; hashes link; event ids are dense; sums are
 //!   right.
 //! - [`contents`]: the events and transactions of each ledger match its row and digest, and
-//!   ([`raw`]) what its raw form decodes to, if that is kept.
+//!   ([`raw`]) what its raw form decodes to, if that is kept, which is verified as on its way in.
 //! - [`indexes`]: every index row that follows from the contents exists, and no other.
 //!
 //! Memory use does not grow with the store: each thread reads one ledger at a time, and indexes are
@@ -33,6 +33,7 @@ use std::thread;
 
 use contents::{Contents, Counted};
 use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, Network};
+use orrery_ledger::verify::Policy;
 use problems::{Problem, Problems};
 use subject::{AuditedRange, Subject};
 use tally::Tally;
@@ -68,7 +69,7 @@ pub struct Audit {
     pub problems: Vec<Problem>,
     /// Whether there are more problems than `problems` lists.
     pub more_problems: bool,
-    /// Number of ledgers whose raw form is kept and was decoded again.
+    /// Number of ledgers whose raw form is kept and was decoded and verified again.
     pub raw_ledgers: u64,
     /// Number of ledgers of which retention removed some or all events, which could not be checked.
     pub without_events: u64,
@@ -95,11 +96,12 @@ pub fn audit(
     ledgers: Option<LedgerRange>,
     progress: &(dyn Fn(AuditProgress) + Sync),
 ) -> Result<Audit, StoreError> {
-    audit_with(directory, &Extensions::default(), ledgers, progress)
+    audit_with(directory, &Extensions::default(), ledgers, Policy::default(), progress)
 }
 
 /// Does the same as [`audit`] for a directory with indexes beyond the built-in ones and with kinds
-/// of consumers; an index that is not complete in the directory is skipped.
+/// of consumers; an index that is not complete in the directory is skipped. `policy` is the one
+/// under which the ledgers were stored.
 ///
 /// # Errors
 /// As [`audit`].
@@ -107,13 +109,14 @@ pub fn audit_with(
     directory: &Path,
     extensions: &Extensions,
     ledgers: Option<LedgerRange>,
+    policy: Policy,
     progress: &(dyn Fn(AuditProgress) + Sync),
 ) -> Result<Audit, StoreError> {
     if !holds_database(directory)? {
         return Err(StoreError::Empty(directory.to_owned()));
     }
     let _lock = DirectoryLock::take_shared(directory)?;
-    read_back(directory, extensions, ledgers, progress)
+    read_back(directory, extensions, ledgers, policy, progress)
         .map_err(|error| error.while_reading(directory))
 }
 
@@ -122,6 +125,7 @@ fn read_back(
     directory: &Path,
     extensions: &Extensions,
     ledgers: Option<LedgerRange>,
+    policy: Policy,
     progress: &(dyn Fn(AuditProgress) + Sync),
 ) -> Result<Audit, StoreError> {
     let problems = Problems::default();
@@ -143,6 +147,7 @@ fn read_back(
         totals: Totals::load(&database)?,
         removed: Removed::load(&database)?,
         wanted: ledgers.unwrap_or(ALL),
+        policy,
         indexes: extensions.indexes.complete_in(&database)?,
         database,
         problems: &problems,

@@ -1,25 +1,31 @@
-//! Checks a ledger's raw form against what is stored of the ledger: it is decoded, and its content
-//! selected, once more.
+//! Checks a ledger's raw form against what is stored of the ledger: it is decoded and verified, and
+//! its content selected, once more.
 
 use std::collections::BTreeSet;
 
 use orrery_ledger::decode::{LedgerView, decode};
-use orrery_ledger::domain::{ContractId, NetworkId};
-use orrery_ledger::verify::verify_header;
+use orrery_ledger::domain::{ContractId, NodeId};
+use orrery_ledger::verify::verify;
 
 use super::stored_ledger::{StoredLedger, visit};
+use super::subject::Subject;
 use crate::encoding::transaction_record;
 use crate::ingest::prepare::{IndexOptions, digest, wanted};
 
 /// Describes each difference between a stored ledger and its raw form.
-pub(super) fn check(stored: &StoredLedger, xdr: &[u8], network: &NetworkId) -> Vec<String> {
+pub(super) fn check(subject: &Subject<'_>, stored: &StoredLedger, xdr: &[u8]) -> Vec<String> {
+    let network = subject.network.id();
     let ledger = match decode(xdr, network) {
         Ok(ledger) => ledger,
         Err(error) => return vec![error.to_string()],
     };
     let mut wrong = Vec::new();
-    if let Err(error) = verify_header(&ledger.header) {
-        wrong.push(error.to_string());
+    match verify(&ledger, network, subject.policy) {
+        Err(error) => wrong.push(error.to_string()),
+        Ok(verified) if !signers_agree(subject, stored, verified.signer) => {
+            wrong.push("a signature is recorded that it does not carry".to_owned());
+        }
+        Ok(_) => {}
     }
     if !matches_row(stored, &ledger) {
         wrong.push("it is not the ledger that its row describes".to_owned());
@@ -50,6 +56,13 @@ fn matches_row(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {
         && header.closed_at() == row.close_time
         && header.protocol == row.protocol
         && counts.into_iter().all(|(stored, found)| stored as usize == found)
+}
+
+/// Whether the covered range records of this ledger no signature other than that of its signer.
+fn signers_agree(subject: &Subject<'_>, stored: &StoredLedger, signer: Option<NodeId>) -> bool {
+    let range = subject.coverage.range_of(stored.sequence);
+    let mut recorded = range.into_iter().flat_map(|range| range.signed.iter());
+    recorded.all(|(validator, ledger)| ledger != stored.sequence || Some(validator) == signer)
 }
 
 /// Whether the wanted events of the decoded ledger have the stored digest. A ledger row says only

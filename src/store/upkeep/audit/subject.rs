@@ -1,6 +1,7 @@
 //! The database under audit.
 
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network};
+use orrery_ledger::verify::Policy;
 
 use super::problems::Problems;
 use crate::db::database::Database;
@@ -31,6 +32,8 @@ pub(super) struct Subject<'a> {
     pub(super) totals: Totals,
     pub(super) removed: Removed,
     pub(super) wanted: LedgerRange,
+    /// Policy under which the ledgers were stored.
+    pub(super) policy: Policy,
     pub(super) indexes: Indexes,
     pub(super) database: Database,
     pub(super) problems: &'a Problems,

@@ -1,0 +1,50 @@
+//! Whose signatures count in a data directory.
+
+use std::sync::Arc;
+
+use super::{Node, ServiceError};
+use crate::config::Config;
+use crate::domain::NodeId;
+use crate::pipeline::Trust;
+use crate::sandbox::source::{self, Opening};
+use crate::store::Store;
+use crate::validators::{Organisation, Validators, ValidatorsError};
+
+/// Name of the organisation whose only validator signs the ledgers of a sandbox network.
+const SANDBOX: &str = "sandbox";
+
+/// Returns what is checked of the ledgers of a store, and whose signatures count: the validators of
+/// the settings or of the network, or else that of the sandbox network in the data directory.
+///
+/// # Errors
+/// When the settings cannot be used for the network, or the sandbox's file is damaged.
+pub(super) fn of_store(config: &Config, store: &Store) -> Result<Trust, ServiceError> {
+    let validators = match config.validators(store.network())? {
+        Some(validators) => Some(validators),
+        None => source::known_validator(store.directory())?.map(only).transpose()?,
+    };
+    Ok(Trust { policy: config.trust.policy(), validators })
+}
+
+impl Node {
+    /// Trusts the validator of the sandbox network of the data directory, which begins if there is
+    /// none, unless validators are trusted already. Must be called before ledgers are stored.
+    ///
+    /// # Errors
+    /// When the network is a public one, or the sandbox's files cannot be read or written.
+    pub fn with_sandbox(self, opening: &Opening) -> Result<Self, ServiceError> {
+        if self.trust().validators.is_some() {
+            return Ok(self);
+        }
+        let store = self.store();
+        let key = source::validator(store.directory(), store.network(), opening)?;
+        let trust = Trust { validators: Some(only(key)?), ..self.trust().clone() };
+        Ok(self.with_trust(trust))
+    }
+}
+
+/// Returns a network's only validator as the trusted one.
+fn only(key: NodeId) -> Result<Arc<Validators>, ValidatorsError> {
+    let organisation = Organisation { name: SANDBOX.to_owned(), validators: vec![key] };
+    Validators::new(vec![organisation], 1).map(Arc::new)
+}

@@ -1,0 +1,218 @@
+//! Recomputes from stored raw ledgers what trusted validators have signed, after the validators
+//! were changed, or for ledgers that were stored before signatures were recorded.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use orrery_ledger::decode::decode;
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, NodeId};
+use orrery_ledger::validators::Validators;
+use orrery_ledger::verify::{Policy, verify};
+
+use crate::encoding::columns::{Family, LedgerKey};
+use crate::encoding::error::StoreError;
+use crate::ingest::commit::last_ingested;
+use crate::state::store::Store;
+
+/// Progress of a search for signatures.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SignatureSearch {
+    /// Number of raw ledgers that were read.
+    pub read: u64,
+    /// Number of raw ledgers that may have to be read; at the end, of those that had to be.
+    pub of: u64,
+    /// Covered ledgers that were passed over, because their raw form is not stored.
+    pub without_raw: LedgerSet,
+}
+
+/// The newest ledgers that trusted validators have signed, as found in raw ledgers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundSignatures {
+    /// All trusted validators.
+    keys: BTreeSet<NodeId>,
+    signatures: Vec<(LedgerSeq, NodeId)>,
+}
+
+impl Store {
+    /// Looks for the newest ledger that each trusted validator has signed, in each covered range:
+    /// raw ledgers are verified and read from the newest on, until all validators are found.
+    /// `progress` is called after each ledger and at the end, and may end the search, which then
+    /// returns
+    /// `None`.
+    ///
+    /// # Errors
+    /// [`StoreError::Raw`] when a stored raw ledger is not what the network agreed on; errors of
+    /// the database.
+    pub fn find_signatures(
+        &self,
+        validators: &Validators,
+        policy: Policy,
+        mut progress: impl FnMut(&SignatureSearch) -> ControlFlow<()>,
+    ) -> Result<Option<FoundSignatures>, StoreError> {
+        let keys = validators.organisations().iter().flat_map(|it| it.validators.iter().copied());
+        let keys: BTreeSet<NodeId> = keys.collect();
+        let ranges: Vec<LedgerRange> =
+            self.coverage.read().ranges().map(|range| range.ledgers).collect();
+        let removed = self.removed.read().raw_ledgers.clone();
+        let raw_of = |range: &LedgerRange| {
+            let mut raw = LedgerSet::from(*range);
+            raw.remove_all(&removed);
+            raw
+        };
+        let of = ranges.iter().map(|range| raw_of(range).ledgers()).sum();
+        let mut search = SignatureSearch { of, ..SignatureSearch::default() };
+        let mut signatures = Vec::new();
+        for range in ranges.iter().rev() {
+            let raw = raw_of(range);
+            let mut left = keys.clone();
+            let parts = raw.ranges().iter().rev();
+            let mut ledgers = parts.flat_map(|part| (part.first.0..=part.last.0).rev());
+            while !left.is_empty()
+                && let Some(ledger) = ledgers.next().map(LedgerSeq)
+            {
+                if let Some(signer) = self.signer_of(ledger, policy)?.filter(|it| left.remove(it)) {
+                    signatures.push((ledger, signer));
+                }
+                search.read += 1;
+                if progress(&search).is_break() {
+                    return Ok(None);
+                }
+            }
+            if !left.is_empty() {
+                search.without_raw.insert_all(&removed.within(*range));
+            }
+        }
+        search.of = search.read;
+        let is_over = progress(&search).is_break();
+        Ok((!is_over).then_some(FoundSignatures { keys, signatures }))
+    }
+
+    /// Verifies a stored raw ledger and returns its signer; `None` when it is not stored.
+    fn signer_of(&self, ledger: LedgerSeq, policy: Policy) -> Result<Option<NodeId>, StoreError> {
+        let Some(xdr) = self.raw_ledger(ledger)? else { return Ok(None) };
+        let wrong = |reason: String| StoreError::Raw { ledger, reason };
+        let network = self.network.id();
+        let view = decode(&xdr, network).map_err(|error| wrong(error.to_string()))?;
+        let verified = verify(&view, network, policy).map_err(|error| wrong(error.to_string()))?;
+        Ok(verified.signer)
+    }
+
+    /// Records what [`Self::find_signatures`] has found, and forgets what others than the trusted
+    /// validators have signed. What is recorded of a trusted validator holds on although its ledger
+    /// is no longer stored in raw form. Must not be called by a thread of low priority.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub fn record_signatures(&self, found: &FoundSignatures) -> Result<(), StoreError> {
+        let mut writer = self.writer.lock();
+        self.reload_if_in_doubt(&mut writer)?;
+        let mut coverage = self.coverage.read().clone();
+        coverage.retain_signers(|key| found.keys.contains(key));
+        for (ledger, signer) in &found.signatures {
+            coverage.sign(*ledger, *signer);
+        }
+        let mut batch = self.database.batch();
+        for range in coverage.ranges() {
+            batch.put(Family::Ranges, &LedgerKey(range.ledgers.first), range.encode())?;
+        }
+        batch.set_last_ledger(last_ingested(&coverage));
+        let change = self.generations.change();
+        if let Err(error) = self.database.write_synced(batch) {
+            drop(change);
+            self.mark_in_doubt(&mut writer);
+            return Err(error);
+        }
+        writer.coverage = None;
+        let last = coverage.last_event();
+        *self.coverage.write() = coverage;
+        drop((change, writer));
+        if self.durable_events.advance_to(last) {
+            self.notify_listeners();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orrery_ledger::validators::Organisation;
+    use orrery_sandbox::network::Sandbox;
+    use orrery_testkit::sandbox::local;
+
+    use super::*;
+    use crate::ingest::commit::{Committed, Durability};
+    use crate::sample_ledgers::{chain, everything, store_of};
+
+    /// Seed of the network.
+    const SEED: u64 = 6;
+
+    fn trusting(keys: &[NodeId]) -> Validators {
+        let organisation =
+            |key: &NodeId| Organisation { name: key.to_string(), validators: vec![*key] };
+        Validators::new(keys.iter().map(organisation).collect(), 1).unwrap()
+    }
+
+    /// Returns the number of ledgers that were read.
+    fn recompute(store: &Store, validators: &Validators) -> u64 {
+        let mut last = SignatureSearch::default();
+        let progress = |search: &SignatureSearch| {
+            last = search.clone();
+            ControlFlow::Continue(())
+        };
+        let found = store.find_signatures(validators, Policy::default(), progress).unwrap();
+        store.record_signatures(&found.unwrap()).unwrap();
+        assert_eq!(last.read, last.of);
+        last.read
+    }
+
+    #[test]
+    fn signatures_of_stored_ledgers_are_found_and_those_of_others_forgotten() {
+        let ledgers = chain(SEED, 0..=3, 30);
+        let directory = tempfile::tempdir().unwrap();
+        // Ledgers 2 to 11, and 20 to 31.
+        let stored = ledgers[..10].iter().chain(&ledgers[18..]);
+        let store = store_of(directory.path(), stored, &everything());
+        let own = trusting(&[Sandbox::validator(SEED)]);
+        let attested = |store: &Store, validators: &Validators| -> Vec<_> {
+            store.attested(validators).into_iter().map(|range| range.attested.ok()).collect()
+        };
+        assert_eq!(attested(&store, &own), [None, None]);
+        assert_eq!(recompute(&store, &own), 2, "the newest of each range is enough");
+        let expected = [Some(LedgerSeq(10)), Some(LedgerSeq(30))];
+        assert_eq!(attested(&store, &own), expected);
+        drop(store);
+        let store = Store::open(directory.path(), Some(&local())).unwrap();
+        assert_eq!(attested(&store, &own), expected);
+
+        let both = trusting(&[Sandbox::validator(SEED), NodeId([1; 32])]);
+        let read = recompute(&store, &both);
+        assert_eq!(read, 22, "a validator that never signed is looked for everywhere");
+        assert_eq!(attested(&store, &both), expected);
+        recompute(&store, &trusting(&[NodeId([1; 32])]));
+        assert!(store.attested(&own).iter().all(|range| range.signed.iter().len() == 0));
+    }
+
+    /// Ledgers that were stored before signatures were recorded get theirs when they are delivered
+    /// again.
+    #[test]
+    fn a_ledger_that_is_stored_again_records_its_signature() {
+        let ledgers = chain(SEED, 0..=3, 6);
+        let directory = tempfile::tempdir().unwrap();
+        let store = store_of(directory.path(), &ledgers, &everything());
+        let key = Sandbox::validator(SEED);
+        let again = |at: usize| {
+            let view = decode(&ledgers[at], local().id()).unwrap();
+            let prepared = store.prepare(&view, None, &everything()).unwrap();
+            let outcome = store.commit(prepared.signed_by(Some(key)), Durability::Synced);
+            assert_eq!(outcome.unwrap(), Committed::AlreadyStored);
+            store.attested(&trusting(&[key]))[0].signed.newest(&key)
+        };
+        assert_eq!(again(2), Some(LedgerSeq(4)));
+        assert_eq!(again(1), Some(LedgerSeq(4)));
+        assert_eq!(again(5), Some(LedgerSeq(7)));
+        drop(store);
+        let store = Store::open(directory.path(), Some(&local())).unwrap();
+        let newest = store.newest_attested(&trusting(&[key])).unwrap();
+        assert_eq!(newest.attested, Ok(LedgerSeq(6)));
+    }
+}
