@@ -145,9 +145,7 @@ pub enum Wrong {
     #[error("transaction {0} invokes a contract beside other operations")]
     Operations(TxHash),
     /// An invocation is not the one in its result.
-    #[error(
-        "events and return value of transaction {0} are not those that its result names"
-    )]
+    #[error("events and return value of transaction {0} are not those that its result names")]
     Invocation(TxHash),
     /// A signature is not valid, or missing.
     #[error(transparent)]

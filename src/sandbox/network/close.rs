@@ -155,7 +155,8 @@ fn agreed_value(
     let mut payload = ledger.network.0.to_vec();
     payload.extend((EnvelopeType::Scpvalue as i32).to_be_bytes());
     payload.extend(proposed_hash);
-    payload.extend(ledger.signed_time().to_be_bytes());
+    payload.extend(ledger.close_time.to_be_bytes());
+    payload.extend(ledger.close_time_ms.iter().flat_map(|time| time.to_be_bytes()));
     let lc_value_signature = LedgerCloseValueSignature {
         node_id: validator.node(),
         signature: Signature(validator.sign(&payload).try_into()?),

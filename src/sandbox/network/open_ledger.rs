@@ -16,11 +16,3 @@ pub(super) struct OpenLedger<'a> {
     /// Whether the validators drop the proposed transaction set (CAP-83).
     pub(super) dropped: bool,
 }
-
-impl OpenLedger<'_> {
-    /// Returns the time that the validators sign: in milliseconds where the value has them, else in
-    /// seconds.
-    pub(super) fn signed_time(&self) -> u64 {
-        self.close_time_ms.unwrap_or(self.close_time)
-    }
-}
