@@ -1,40 +1,37 @@
 #!/usr/bin/env python3
 """Checks a certificate of `orrery prove`: that these, and only these, are the events which invocations
 of a contract emitted in a range of ledgers. Written from docs/trust.md alone; shares no code with Orrery,
-and needs nothing but Python 3.11. Exits with 1 when the certificate is refused.
-
-    python3 check_certificate.py events.cert --validators trust.toml --passphrase "Test SDF Network ; September 2015"
-"""
+and needs nothing but Python 3.11. Exits with 1 when the certificate is refused."""
 
 import argparse, base64, hashlib, json, sys, tomllib
-
 PUBLIC = "Public Global Stellar Network ; September 2015"
 
 class Refused(Exception):
     """Why a certificate proves nothing."""
 
+def need(holds, reason):
+    if not holds:
+        raise Refused(reason)
+
 def sha256(data):
     return hashlib.sha256(data).digest()
 
 # ed25519 (RFC 8032)
-P = 2**255 - 19
-ORDER = 2**252 + 27742317777372353535851937790883648493
+P, ORDER = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
 D = -121665 * pow(121666, -1, P) % P
 
 def point(encoded):
     """Returns the point of 32 bytes in extended coordinates, or None."""
-    y = int.from_bytes(encoded, "little")
-    sign, y = y >> 255, y & (2**255 - 1)
+    sign, y = divmod(int.from_bytes(encoded, "little"), 2**255)
     if y >= P:
         return None
     u, v = (y * y - 1) % P, (D * y * y + 1) % P
     x = u * pow(v, 3, P) * pow(u * pow(v, 7, P), (P - 5) // 8, P) % P
-    if v * x * x % P != u:
-        x = x * pow(2, (P - 1) // 4, P) % P
+    x = x if v * x * x % P == u else x * pow(2, (P - 1) // 4, P) % P
     if v * x * x % P != u or (x == 0 and sign):
         return None
     x = P - x if x & 1 != sign else x
-    return (x, y, 1, x * y % P)
+    return x, y, 1, x * y % P
 
 def add(p, q):
     a, b = (p[1] - p[0]) * (q[1] - q[0]) % P, (p[1] + p[0]) * (q[1] + q[0]) % P
@@ -45,9 +42,7 @@ def add(p, q):
 def multiply(scalar, p):
     result = (0, 1, 1, 0)
     while scalar:
-        if scalar & 1:
-            result = add(result, p)
-        p, scalar = add(p, p), scalar >> 1
+        result, p, scalar = add(result, p) if scalar & 1 else result, add(p, p), scalar >> 1
     return result
 
 BASE = point((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
@@ -58,22 +53,17 @@ def is_signed(key, message, signature):
         return False
     k = int.from_bytes(hashlib.sha512(signature[:32] + key + message).digest(), "little") % ORDER
     x, y, z, _ = add(multiply(s, BASE), multiply(k, (P - a[0], a[1], 1, P - a[3])))
-    inverse = pow(z, -1, P)
-    encoded = y * inverse % P | (x * inverse % P & 1) << 255
-    return encoded.to_bytes(32, "little") == signature[:32]
+    x, y = x * pow(z, -1, P) % P, y * pow(z, -1, P) % P
+    return (y | (x & 1) << 255).to_bytes(32, "little") == signature[:32]
 
 def strkey(version, key):
     crc = 0
-    for byte in bytes([version]) + key:
-        crc ^= byte << 8
-        for _ in range(8):
-            crc = (crc << 1 ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
+    for bit in "".join(f"{byte:08b}" for byte in bytes([version]) + key):
+        crc = (crc << 1 ^ 0x1021 * (crc >> 15 ^ int(bit))) & 0xFFFF
     return base64.b32encode(bytes([version]) + key + crc.to_bytes(2, "little")).decode()
 
 def validator_key(text):
-    key = base64.b32decode(text)[1:33]
-    if strkey(6 << 3, key) != text:
-        raise Refused(f"{text} is not the key of a validator")
+    need(strkey(6 << 3, key := base64.b32decode(text)[1:33]) == text, f"{text} is not a validator's key")
     return key
 
 class Reader:
@@ -82,8 +72,7 @@ class Reader:
         self.data, self.at = data, 0
 
     def take(self, count):
-        if self.at + count > len(self.data):
-            raise Refused("it ends too early")
+        need(self.at + count <= len(self.data), "it ends too early")
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -92,25 +81,23 @@ class Reader:
 
     def one_of(self, *values):
         value = int.from_bytes(self.take(4), "big", signed=True)
-        if value not in values:
-            raise Refused(f"a value {value} that is not known")
+        need(value in values, f"a value {value} that is not known")
         return value
 
     def opaque(self, most=2**32):
         length = self.u32()
         data, padding = self.take(length), self.take(-length % 4)
-        if length > most or any(padding):
-            raise Refused("a text is too long, or padding is not zero")
+        need(length <= most and not any(padding), "a text is too long, or padding is not zero")
         return data
 
     def block(self):
         return self.take(self.u32())
 
     def end(self):
-        if self.at != len(self.data):
-            raise Refused("bytes are left over")
+        need(self.at == len(self.data), "bytes are left over")
 
 class Header:
+    """The fields of a LedgerHeader that a certificate needs; `time` as it is signed."""
     def __init__(self, data):
         r = Reader(data)
         r.take(4)
@@ -120,31 +107,28 @@ class Header:
         self.kind = r.one_of(0, 1, 2, 3, 4)
         if self.kind in (3, 4):
             self.time += r.take(8)
-        self.proposed = self.set
+        self.proposed, self.node, self.signature = self.set, None, None
         if self.kind in (2, 4):
-            self.proposed = r.take(32)
-            r.take(36)
+            self.proposed = r.take(32 + 36)[:32]
         if self.kind != 0:
             r.one_of(0)
             self.node, self.signature = r.take(32), r.opaque(64)
-        self.results = r.take(32)
-        r.take(32)
+        self.results = r.take(32 + 32)[:32]
         self.sequence = r.u32()
         r.take(8 + 8 + 4 + 8 + 4 + 4 + 4 + 4 * 32)
-        if r.one_of(0, 1):
-            r.take(4)
-            r.one_of(0)
+        need(not r.one_of(0, 1) or not any(r.take(8)[4:]), "its header has an extension")
         r.end()
 
 def asset(r):
     r.take((0, 40, 48)[r.one_of(0, 1, 2)])
 
+def skip(r, *parts):
+    for part in parts:
+        part(r) if part is asset else r.take(part)
+
 def claims(r):
     for _ in range(r.u32()):
-        r.take((32 + 8, 36 + 8, 32)[r.one_of(0, 1, 2)])
-        for _ in range(2):
-            asset(r)
-            r.take(8)
+        skip(r, (32 + 8, 36 + 8, 32)[r.one_of(0, 1, 2)], asset, 8, asset, 8)
 
 def operation_result(r):
     """Returns the hash of a successful invocation; None for other results."""
@@ -153,47 +137,36 @@ def operation_result(r):
     kind, code = r.one_of(*range(27)), r.one_of(*range(-20, 1))
     if kind in (2, 13) and code == 0:
         claims(r)
-        r.take(36)
-        asset(r)
-        r.take(8)
+        skip(r, 36, asset, 8)
     elif kind in (2, 13) and code == -9:
         asset(r)
     elif kind in (3, 4, 12) and code == 0:
         claims(r)
         if r.one_of(0, 1, 2) != 2:
-            r.take(36 + 8)
-            asset(r)
-            asset(r)
-            r.take(8 + 8 + 4)
+            skip(r, 36 + 8, asset, asset, 8 + 8 + 4)
             r.one_of(0)
     elif code == 0:
         data = r.take(r.u32() * (36 + 8) if kind == 9 else {8: 8, 14: 36, 24: 32}.get(kind, 0))
         return data if kind == 24 else None
-    return None
 
 def transaction_result(r):
     """Returns the hash of the invocation of a successful transaction; None for other transactions."""
     r.take(8)
     code = r.one_of(*range(-18, 2))
-    is_fee_bump = code in (1, -13)
-    if is_fee_bump:
+    if is_fee_bump := code in (1, -13):
         r.take(32 + 8)
         inner = r.one_of(*range(-18, 1))
-        if (code == 1) != (inner == 0):
-            raise Refused("a fee bump and its transaction have different results")
+        need((code == 1) == (inner == 0), "a fee bump and its transaction have different results")
         code = inner
     hashes = [operation_result(r) for _ in range(r.u32())] if code in (0, -1) else []
-    for _ in range(1 + is_fee_bump):
-        r.one_of(0)
-    invoked = [named for named in hashes if named is not None]
-    if code != 0 or not invoked:
+    need(not any(r.take(4 + 4 * is_fee_bump)), "a result has an extension")
+    if code != 0 or not any(hashes):
         return None
-    if len(hashes) != 1:
-        raise Refused("a transaction invokes a contract beside other operations")
-    return invoked[0]
+    need(len(hashes) == 1, "a transaction invokes a contract beside other operations")
+    return hashes[0]
 
-def address(r):
-    r.take((36, 32, 40, 36, 32, 40)[r.one_of(0, 1, 2, 3, 4, 5)])
+# Sizes of those kinds of ScVal that always have the same.
+SIZES = {0: 4, 2: 8, 3: 4, 4: 4, 5: 8, 6: 8, 7: 8, 8: 8, 9: 16, 10: 16, 11: 32, 12: 32, 21: 8}
 
 def value(r):
     """Reads an ScVal: the values inside of one follow it. Returns its bytes."""
@@ -201,18 +174,12 @@ def value(r):
     while left:
         left -= 1
         kind = r.one_of(*range(23))
-        if kind in (13, 14, 15, 22):
+        executable = r.one_of(0, 1, 2) if kind == 19 else None
+        if kind == 18 or executable == 2:
+            r.take((36, 32, 40, 36, 32, 40)[r.one_of(0, 1, 2, 3, 4, 5)])
+        if kind in (13, 14, 15, 22) or executable == 2:
             r.opaque(32 if kind == 15 else 2**32)
-        elif kind == 18:
-            address(r)
-        elif kind == 19:
-            executable = r.one_of(0, 1, 2)
-            r.take(32 if executable == 0 else 0)
-            if executable == 2:
-                address(r)
-                r.opaque()
-        else:
-            r.take((4, 0, 8, 4, 4, 8, 8, 8, 8, 16, 16, 32, 32)[kind] if kind < 13 else 8 * (kind == 21))
+        r.take(32 if executable == 0 else SIZES.get(kind, 0))
         if kind in (16, 17, 19) and r.one_of(0, 1):
             left += r.u32() * (1 if kind == 16 else 2)
     return r.data[start : r.at]
@@ -225,8 +192,7 @@ def events_of(pre_image, contract):
         start = r.at
         r.one_of(0)
         emitter = r.take(32) if r.one_of(0, 1) else None
-        r.one_of(0, 1, 2)
-        r.one_of(0)
+        _ = r.one_of(0, 1, 2), r.one_of(0)
         topics, data = [value(r) for _ in range(r.u32())], value(r)
         if emitter == contract:
             yield number, pre_image[start : r.at], topics, data
@@ -236,51 +202,43 @@ class Checker:
     def __init__(self, data, passphrase, organisations, threshold):
         self.r, self.network, self.threshold = Reader(data), sha256(passphrase.encode()), threshold
         self.organisation = {validator_key(k): name for name, keys in organisations.items() for k in keys}
-        self.previous, self.events, self.invocations, self.signed = None, [], 0, {}
+        self.previous, self.events, self.invocations, self.signed, self.ledger = None, [], 0, {}, None
 
     def check(self):
-        self.ledger = None
-        if self.r.take(8) != b"ORRCERT1":
-            raise Refused("this is not a certificate")
-        if self.r.take(32) != self.network:
-            raise Refused("it is of another network")
+        need(self.r.take(8) == b"ORRCERT1", "this is not a certificate")
+        need(self.r.take(32) == self.network, "it is of another network")
         self.contract, self.first, self.last = self.r.take(32), self.r.u32(), self.r.u32()
-        if self.first > self.last:
-            raise Refused("its range is empty")
+        need(self.first <= self.last, "its range is empty")
         for self.ledger in range(self.first, self.last + 1):
             self.ledger_of_range()
-        ended = False
-        while not ended:
+        self.ledger += 1
+        while not self.ledger_of_tail():
             self.ledger += 1
-            ended = self.ledger_of_tail()
         statement = self.r.data[: 8 + 32 + 32 + 8]
-        for ledger, transaction, _, event, _, _ in self.events:
-            statement += ledger.to_bytes(4, "big") + transaction + event
+        statement += b"".join(e[0].to_bytes(4, "big") + e[1] + e[3] for e in self.events)
         self.digest = sha256(statement)
-        if self.r.take(32) != self.digest:
-            raise Refused("its events are not those that it names at its end")
+        need(self.r.take(32) == self.digest, "its events are not those that it names at its end")
         self.r.end()
 
     def header(self):
         data = self.r.block()
         header = Header(data)
-        if header.sequence != self.ledger or self.previous not in (None, header.previous):
-            raise Refused("its header does not follow the ledger before")
+        need(header.sequence == self.ledger and self.previous in (None, header.previous),
+             "its header does not follow the ledger before")
         self.previous = sha256(data)
         return header
 
     def ledger_of_range(self):
         header, results = self.header(), self.r.block()
-        if sha256(results) != header.results:
-            raise Refused("its results are not those in its header")
+        need(sha256(results) == header.results, "its results are not those in its header")
         r = Reader(results)
         for order in range(1, r.u32() + 1):
             transaction, named = r.take(32), transaction_result(r)
             if named is None:
                 continue
             pre_image = self.r.block()
-            if sha256(pre_image) != named:
-                raise Refused(f"events and value of {transaction.hex()} are not those in its result")
+            need(sha256(pre_image) == named,
+                 f"events and value of {transaction.hex()} are not those in its result")
             self.invocations += 1
             for number, event, topics, data in events_of(pre_image, self.contract):
                 event_id = f"{self.ledger << 32 | order << 12:019}-{number:010}"
@@ -290,28 +248,23 @@ class Checker:
     def ledger_of_tail(self):
         kind, previous = self.r.one_of(0, 1, 2), self.previous
         if kind == 2:
-            signed = Reader(self.r.block())
-            time = signed.take(16 if len(signed.data) == 112 else 8)
-            node, signature, named = signed.take(32), signed.take(64), None
-            signed.end()
+            signed = self.r.block()
+            need(len(signed) in (104, 112), "its signed value has another size")
+            time, node, signature, named = signed[:-96], signed[-96:-64], signed[-64:], None
             counts = self.count(node)
         else:
             header = self.header()
-            if header.kind == 0:
-                time, counts = None, False
-            else:
-                time, node, signature, named = header.time, header.node, header.signature, header.proposed
-                counts = header.kind in (1, 3) and self.count(node)
-        if counts != (kind > 0) or (len(self.signed) == self.threshold) != (kind == 2):
-            raise Refused("its signature does not count as the certificate says, or it ends at another ledger")
+            time, node, signature, named = header.time, header.node, header.signature, header.proposed
+            counts = header.kind in (1, 3) and self.count(node)
+        need(counts == (kind > 0), "its signature counts, or does not, against what the certificate says")
+        need((len(self.signed) == self.threshold) == (kind == 2), "enough have signed with another ledger")
         if kind > 0:
             image = self.r.block()
-            if previous not in (image[:32], image[4:36]) or named not in (None, sha256(image)):
-                raise Refused("its transaction set is not the one in its header, or follows another ledger")
+            need(previous in (image[:32], image[4:36]) and named in (None, sha256(image)),
+                 "its transaction set is not the one in its header, or follows another ledger")
             named = sha256(image)
-        message = time and self.network + b"\0\0\0\4" + named + time
-        if message and not is_signed(node, message, signature):
-            raise Refused(f"the signature of {strkey(6 << 3, node)} is not valid")
+        need(not node or is_signed(node, self.network + b"\0\0\0\4" + named + time, signature),
+             f"the signature of {strkey(6 << 3, node)} is not valid")
         return kind == 2
 
     def count(self, node):
@@ -319,16 +272,15 @@ class Checker:
         return name is not None and self.signed.setdefault(name, self.ledger) == self.ledger
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("certificate")
     parser.add_argument("--validators", required=True, help="TOML file with the settings [trust]")
     parser.add_argument("--passphrase", default=PUBLIC, help="passphrase of the network")
-    parser.add_argument("--events", action="store_true", help="print the events, one JSON object a line")
+    parser.add_argument("--events", action="store_true", help="print the events, a JSON object a line")
     given = parser.parse_args()
-    with open(given.validators, "rb") as file:
+    with open(given.validators, "rb") as file, open(given.certificate, "rb") as certificate:
         trust = tomllib.load(file)["trust"]
-    with open(given.certificate, "rb") as file:
-        checker = Checker(file.read(), given.passphrase, trust["validators"], trust["threshold"])
+        checker = Checker(certificate.read(), given.passphrase, trust["validators"], trust["threshold"])
     try:
         checker.check()
     except Refused as reason:
@@ -336,9 +288,8 @@ def main():
         sys.exit(f"refused: {where}{reason}")
     b64 = lambda data: base64.b64encode(data).decode()
     for ledger, transaction, event_id, _, topics, data in checker.events if given.events else []:
-        event = {"id": event_id, "ledger": ledger, "transaction_hash": transaction.hex(),
-                 "topics": [b64(topic) for topic in topics], "data": b64(data)}
-        print(json.dumps(event, separators=(",", ":")))
+        print(json.dumps({"id": event_id, "ledger": ledger, "transaction_hash": transaction.hex(),
+              "topics": [b64(topic) for topic in topics], "data": b64(data)}, separators=(",", ":")))
     signed = ", ".join(f"{name} ({ledger})" for name, ledger in checker.signed.items())
     print(f"contract     {strkey(2 << 3, checker.contract)}", f"network      {given.passphrase}",
           f"ledgers      {checker.first} to {checker.last}", f"events       {len(checker.events)}",
