@@ -28,11 +28,12 @@ enum Forged {
     Sets,
 }
 
-/// Splits blocks.
-fn blocks(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+/// Splits blocks, up to the end or to what is none.
+pub fn blocks(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk() {
-        let (block, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
+        let length = u32::from_be_bytes(*length) as usize;
+        let Some((block, rest)) = rest.split_at_checked(length) else { break };
         blocks.push(block.to_vec());
         bytes = rest;
     }

@@ -7,6 +7,7 @@ mod forged;
 mod made;
 mod mutations;
 mod real;
+mod rewritten;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::Chain;
 
 /// Length of what precedes the ledgers: format, network, contract, range.
-const HEAD: usize = 8 + 32 + 32 + 4 + 4;
+pub const HEAD: usize = 8 + 32 + 32 + 4 + 4;
 /// Place of the contract in it.
 const CONTRACT: usize = 8 + 32;
 
@@ -79,7 +79,14 @@ fn refused(chain: &Chain, bytes: &[u8], how: &str) {
 
 /// Output of which the test sees how much has been written.
 #[derive(Clone, Default)]
-struct Shared(Rc<RefCell<Vec<u8>>>);
+pub struct Shared(Rc<RefCell<Vec<u8>>>);
+
+impl Shared {
+    /// What has been written since the last call.
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.0.borrow_mut())
+    }
+}
 
 impl Write for Shared {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -102,14 +109,13 @@ impl Parts {
     pub fn of(chain: &Chain, validators: &Validators, claim: Claim) -> Self {
         let out = Shared::default();
         let mut writer = Writer::new(claim, validators, out.clone()).unwrap();
-        let take = || std::mem::take(&mut *out.0.borrow_mut());
-        let (head, mut ledgers) = (take(), Vec::new());
+        let (head, mut ledgers) = (out.take(), Vec::new());
         while let Some(next) = writer.next() {
             writer.add(&decode(&chain.ledgers[&next], chain.network.id()).unwrap()).unwrap();
-            ledgers.push(take());
+            ledgers.push(out.take());
         }
         writer.finish().unwrap();
-        Self { head, ledgers, digest: take() }
+        Self { head, ledgers, digest: out.take() }
     }
 
     pub fn with(&self, ledgers: &[Vec<u8>]) -> Vec<u8> {
