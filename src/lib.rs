@@ -6,7 +6,7 @@
 //! [`api`] answers requests from the store. `ARCHITECTURE.md` has the overview and the invariants.
 #![warn(missing_docs)]
 
-pub use orrery_ledger::{decode, domain, validators, verify};
+pub use orrery_ledger::{certificate, decode, domain, validators, verify};
 pub use orrery_runtime::{
     account, budget, confinement, durable, observe, priority, process, supervision,
 };

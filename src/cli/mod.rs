@@ -26,6 +26,7 @@ mod output;
 mod program_name;
 mod programs;
 mod progress;
+mod prove;
 mod rebuild;
 mod remote;
 mod replacement;
@@ -86,7 +87,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Service",
         &["demo", "serve", "status", "doctor", "token", "config", "completions", "xdr", "version"],
     ),
-    ("Data", &["import", "backfill", "export", "backup", "restore", "verify", "rebuild"]),
+    ("Data", &["import", "backfill", "export", "backup", "restore", "verify", "prove", "rebuild"]),
     (
         "Programs",
         &[
@@ -169,6 +170,7 @@ enum Verb {
     Rebuild(rebuild::Rebuild),
     Status(status::Status),
     Verify(verify::Verify),
+    Prove(prove::Prove),
     Doctor(doctor::Doctor),
     Config(config::Config),
     Completions(completions::Completions),
@@ -206,6 +208,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Rebuild(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common, &remote),
         Verb::Verify(verb) => verb.run(&common),
+        Verb::Prove(verb) => verb.run(&common, &remote),
         Verb::Doctor(verb) => verb.run(&common),
         Verb::Config(verb) => verb.run(&common),
         Verb::Completions(verb) => verb.run(),

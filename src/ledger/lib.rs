@@ -1,9 +1,10 @@
 //! Closed ledgers of a Stellar network: the types that everything else is built on ([`domain`]),
 //! decoding of `LedgerCloseMeta` into one borrowed view ([`decode`]), verification of what consensus
-//! binds ([`verify`]), and the validators whose signatures attest it ([`validators`]). Does no I/O,
-//! and links no native code.
+//! binds ([`verify`]), the validators whose signatures attest it ([`validators`]), and certificates of
+//! a contract's events ([`certificate`]). Does no I/O, and links no native code.
 #![warn(missing_docs)]
 
+pub mod certificate;
 pub mod decode;
 pub mod domain;
 pub mod validators;

@@ -237,6 +237,7 @@ documents! {
     rpc: "docs/rpc.md",
     sources: "docs/sources.md",
     status_page: "docs/status-page.md",
+    trust: "docs/trust.md",
     webhooks: "docs/webhooks.md",
 }
 

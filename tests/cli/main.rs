@@ -16,6 +16,7 @@ mod new_directories;
 mod packaging;
 mod pasted;
 mod programs;
+mod prove;
 mod status_page;
 mod stellar_cli;
 mod types;

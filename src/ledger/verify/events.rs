@@ -67,6 +67,46 @@ fn verify_transaction(
     network: &NetworkId,
     policy: Rewritten,
 ) -> Result<Invocations, (Rule, Option<u32>)> {
+    let mut found = Invocations::default();
+    let Some(invocation) = invocation(ledger, transaction, network)? else { return Ok(found) };
+    match invocation.form {
+        Form::Bound => found.bound = 1,
+        Form::Rewritten(_) => found.rewritten = 1,
+        Form::Unproven if policy == Rewritten::Store => found.unproven = 1,
+        Form::Unproven => return Err((Rule::Rewritten, Some(invocation.operation))),
+    }
+    Ok(found)
+}
+
+/// A successful invocation.
+pub(crate) struct Invocation<'l, 'a> {
+    /// Its 0-based position in the transaction.
+    pub operation: u32,
+    /// XDR `ScVal`.
+    pub return_value: &'a [u8],
+    /// Its events, as they were delivered.
+    pub events: Vec<&'l EventView<'a>>,
+    /// How its result binds them.
+    pub form: Form,
+}
+
+/// How the result of an invocation binds its events.
+pub(crate) enum Form {
+    /// It names them.
+    Bound,
+    /// They were rewritten (CAP-67), and it names this earlier form: each an XDR `ContractEvent`.
+    Rewritten(Vec<Vec<u8>>),
+    /// They were rewritten, and no earlier form is found.
+    Unproven,
+}
+
+/// Returns the invocation of a successful transaction, if it is one; or the rule that it breaks, and
+/// the operation at fault.
+pub(crate) fn invocation<'l, 'a>(
+    ledger: &'l LedgerView<'a>,
+    transaction: &TransactionView<'a>,
+    network: &NetworkId,
+) -> Result<Option<Invocation<'l, 'a>>, (Rule, Option<u32>)> {
     let version = meta_version(transaction);
     let outcome = Outcome::of_result(transaction.result, transaction.smart_contract)
         .map_err(|_| (Rule::Results, None))?;
@@ -74,38 +114,36 @@ fn verify_transaction(
     if version >= PER_OPERATION && metadata != results {
         return Err((Rule::Operations { metadata, results }, None));
     }
-    let mut found = Invocations::default();
     if !transaction.smart_contract {
-        return Ok(found);
+        return Ok(None);
     }
     let events = &ledger.events[transaction.operation_events.clone()];
-    let of_operations: Vec<&EventView<'_>> = events.iter().filter(is_of_operation).collect();
+    let events: Vec<&EventView<'_>> = events.iter().filter(is_of_operation).collect();
     let listed = transaction.listed_events;
     let Some((operation, named)) = outcome.invocation else {
-        return if listed == 0 { Ok(found) } else { Err((Rule::Events(listed), None)) };
+        return if listed == 0 { Ok(None) } else { Err((Rule::Events(listed), None)) };
     };
     let at = |rule| (rule, Some(operation));
     if version < FIRST_WITH_EVENTS {
         return Err(at(Rule::Metadata(version)));
     }
-    let value = transaction.return_value.ok_or(at(Rule::NoReturnValue))?;
-    if listed as usize != of_operations.len() {
+    let return_value = transaction.return_value.ok_or(at(Rule::NoReturnValue))?;
+    if listed as usize != events.len() {
         return Err(at(Rule::Diagnostic));
     }
-    if let Some(other) = of_operations.iter().find(|event| operation_of(event) != Some(operation)) {
+    if let Some(other) = events.iter().find(|event| operation_of(event) != Some(operation)) {
         return Err((Rule::Events(listed), operation_of(other)));
     }
-    if hash_invocation(value, of_operations.iter().map(|event| event.xdr)) == *named {
-        found.bound = 1;
-        return Ok(found);
-    }
-    match rewritten::earlier(ledger, transaction, &of_operations, network, value, named) {
-        Earlier::Found(_) => found.rewritten = 1,
-        Earlier::NotFound if policy == Rewritten::Store => found.unproven = 1,
-        Earlier::NotFound => return Err(at(Rule::Rewritten)),
-        Earlier::NotRewritten => return Err(at(Rule::Invocation)),
-    }
-    Ok(found)
+    let form = if hash_invocation(return_value, events.iter().map(|event| event.xdr)) == *named {
+        Form::Bound
+    } else {
+        match rewritten::earlier(ledger, transaction, &events, network, return_value, named) {
+            Earlier::Found(earlier) => Form::Rewritten(earlier),
+            Earlier::NotFound => Form::Unproven,
+            Earlier::NotRewritten => return Err(at(Rule::Invocation)),
+        }
+    };
+    Ok(Some(Invocation { operation, return_value, events, form }))
 }
 
 /// Returns the hash of an `InvokeHostFunctionSuccessPreImage`.

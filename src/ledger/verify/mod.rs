@@ -8,11 +8,11 @@
 //! matter of [`crate::validators`].
 
 mod chain;
-mod events;
+pub(crate) mod events;
 mod fault;
-mod outcome;
+pub(crate) mod outcome;
 mod rewritten;
-mod value;
+pub(crate) mod value;
 
 use sha2::{Digest, Sha256};
 
@@ -114,19 +114,13 @@ fn verify_set(ledger: &LedgerView<'_>, value: &Value<'_>) -> Result<(), Rule> {
             count => Err(Rule::Dropped(count)),
         };
     }
-    let set = ledger.transaction_set;
-    // A `TransactionSet` begins with the hash of the previous ledger and the number of envelopes,
-    // which is not hashed; in a `GeneralizedTransactionSet` a version precedes the hash.
-    let (names, hash) = match ledger.version {
-        0 => (set.get(..32), sha256(&[set.get(..32), set.get(36..)])),
-        _ => (set.get(4..36), sha256(&[Some(set)])),
-    };
-    let names: &[u8; 32] = names.and_then(|names| names.try_into().ok()).ok_or(Rule::Set)?;
+    let pre_image = set_pre_image(ledger);
+    let names = set_link(ledger.version == 0, pre_image[0]).ok_or(Rule::Set)?;
     if names != value.previous {
         let (names, previous) = (value::hash(names), value::hash(value.previous));
         return Err(Rule::SetLink { names, previous });
     }
-    if hash == *value.set { Ok(()) } else { Err(Rule::Set) }
+    if sha256(&pre_image) == *value.set { Ok(()) } else { Err(Rule::Set) }
 }
 
 /// Returns the hash of the `TransactionResultSet` that a ledger's results form.
@@ -148,9 +142,25 @@ pub(crate) fn hash_results<'a>(
     hasher.finalize().into()
 }
 
+/// Returns the bytes whose hash is `txSetHash`, in two parts. The number of envelopes in a
+/// `TransactionSet`, which stands behind the hash of the previous ledger, is not hashed.
+pub(crate) fn set_pre_image<'a>(ledger: &LedgerView<'a>) -> [&'a [u8]; 2] {
+    let set = ledger.transaction_set;
+    match (ledger.version, set.split_at_checked(32), set.get(36..)) {
+        (0, Some((previous, _)), Some(envelopes)) => [previous, envelopes],
+        _ => [set, &[]],
+    }
+}
+
+/// Returns the hash of the previous ledger in the pre-image of a `txSetHash`: in a
+/// `GeneralizedTransactionSet` a version precedes it.
+pub(crate) fn set_link(is_plain: bool, pre_image: &[u8]) -> Option<&[u8; 32]> {
+    pre_image.get(if is_plain { 0 } else { 4 }..)?.first_chunk()
+}
+
 /// Returns the hash of consecutive parts.
-fn sha256(parts: &[Option<&[u8]>]) -> [u8; 32] {
+pub(crate) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = Sha256::new();
-    parts.iter().flatten().for_each(|part| hasher.update(part));
+    parts.iter().for_each(|part| hasher.update(part));
     hasher.finalize().into()
 }

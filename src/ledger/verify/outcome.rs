@@ -16,6 +16,19 @@ pub struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
+    /// Reads an XDR `TransactionResult` of a transaction of any kind; `None` unless it is successful.
+    ///
+    /// # Errors
+    /// When the bytes are not a result.
+    pub fn of_successful(result: &'a [u8]) -> Result<Option<Self>, XdrError> {
+        let cursor = &mut Cursor::new(result);
+        cursor.i64()?;
+        match cursor.i32()? {
+            Code::SUCCESS | Code::FEE_BUMP_INNER_SUCCESS => Self::of_result(result, true).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Reads an XDR `TransactionResult` of a successful transaction; of a fee bump, the inner
     /// result. Looks for an invocation only if `smart_contract` is set.
     ///

@@ -42,6 +42,42 @@ struct Signed<'a> {
     dropped: Option<&'a [u8; 32]>,
 }
 
+/// What a validator signs when it proposes a value, and its signature.
+#[derive(Debug, Clone, Copy)]
+pub struct Proposal<'a> {
+    /// Hash of the transaction set.
+    pub set: &'a [u8; 32],
+    /// `closeTime`, UNIX seconds.
+    pub close_time: u64,
+    /// `closeTimeMs`, UNIX milliseconds, of the kinds that have it.
+    pub close_time_ms: Option<u64>,
+    /// Key of the validator.
+    pub node: &'a [u8; 32],
+    /// Its signature.
+    pub signature: &'a [u8],
+}
+
+impl Proposal<'_> {
+    /// Checks the signature. Returns the validator.
+    pub fn signer(&self, network: &NetworkId) -> Result<NodeId, Rule> {
+        let node = NodeId(*self.node);
+        let mut message = Vec::with_capacity(32 + 4 + 32 + 8 + 8);
+        message.extend_from_slice(network.as_bytes());
+        message.extend_from_slice(&ENVELOPE_TYPE_SCPVALUE.to_be_bytes());
+        message.extend_from_slice(self.set);
+        message.extend_from_slice(&self.close_time.to_be_bytes());
+        if let Some(milliseconds) = self.close_time_ms {
+            message.extend_from_slice(&milliseconds.to_be_bytes());
+        }
+        Signature::from_slice(self.signature)
+            .and_then(|signature| {
+                VerifyingKey::from_bytes(self.node)?.verify_strict(&message, &signature)
+            })
+            .map(|()| node)
+            .map_err(|_| Rule::Signature(node))
+    }
+}
+
 impl<'a> Value<'a> {
     /// Reads the beginning of an XDR `LedgerHeader`.
     ///
@@ -67,30 +103,27 @@ impl<'a> Value<'a> {
         self.signed.is_some_and(|signed| signed.dropped.is_some())
     }
 
+    /// What the validator has signed; `None` of a value without a signature.
+    pub fn proposal(&self) -> Option<Proposal<'a>> {
+        self.signed.map(|signed| Proposal {
+            set: signed.dropped.unwrap_or(self.set),
+            close_time: self.close_time,
+            close_time_ms: signed.close_time_ms,
+            node: signed.node,
+            signature: signed.signature,
+        })
+    }
+
     /// Checks the signature. Returns the validator, if its signature attests the ledger before:
     /// that of a dropped set does not, because it can be put on any ledger without transactions.
     pub fn signer(&self, network: &NetworkId) -> Result<Option<NodeId>, Rule> {
-        let Some(signed) = self.signed else {
+        let Some(proposal) = self.proposal() else {
             // A ledger that upgrades to protocol 14 was agreed on under protocol 13.
             let needed = self.protocol > LAST_UNSIGNED_PROTOCOL + 1;
             return if needed { Err(Rule::Unsigned) } else { Ok(None) };
         };
-        let node = NodeId(*signed.node);
-        let mut message = Vec::with_capacity(32 + 4 + 32 + 8 + 8);
-        message.extend_from_slice(network.as_bytes());
-        message.extend_from_slice(&ENVELOPE_TYPE_SCPVALUE.to_be_bytes());
-        message.extend_from_slice(signed.dropped.unwrap_or(self.set));
-        message.extend_from_slice(&self.close_time.to_be_bytes());
-        if let Some(milliseconds) = signed.close_time_ms {
-            message.extend_from_slice(&milliseconds.to_be_bytes());
-        }
-        let valid = Signature::from_slice(signed.signature).and_then(|signature| {
-            VerifyingKey::from_bytes(signed.node)?.verify_strict(&message, &signature)
-        });
-        match valid {
-            Ok(()) => Ok(Some(node).filter(|_| signed.dropped.is_none())),
-            Err(_) => Err(Rule::Signature(node)),
-        }
+        let node = proposal.signer(network)?;
+        Ok(Some(node).filter(|_| !self.drops_set()))
     }
 }
 

@@ -79,6 +79,7 @@ visited! {
     }
     struct TransactionResultPair { transaction_hash: Hash, result: TransactionResult }
     part Outcome { TransactionResultPair }
+    struct TransactionResultSet { results: VarArray<Outcome> }
     struct SorobanTransactionMeta {
         ext: SorobanTransactionMetaExt,
         events: OperationEvents,

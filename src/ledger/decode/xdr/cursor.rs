@@ -73,6 +73,11 @@ impl<'a> Cursor<'a> {
         self.length - self.rest.len()
     }
 
+    /// Returns the bytes that have not been read.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Returns an error unless all bytes have been read.
     pub fn finish(&self) -> Result<(), XdrError> {
         if self.rest.is_empty() { Ok(()) } else { Err(XdrError::TrailingBytes) }

@@ -113,6 +113,10 @@ visited! {
     part OperationEvents { VarArray<OperationEvent> }
     part Diagnostic { DiagnosticEvent }
     part ReturnValue { ScVal }
+    struct InvokeHostFunctionSuccessPreImage {
+        return_value: ReturnValue,
+        events: VarArray<OperationEvent>,
+    }
     struct SorobanTransactionMetaV2 {
         ext: SorobanTransactionMetaExt,
         return_value: Optional<ReturnValue>,

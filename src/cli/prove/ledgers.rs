@@ -1,0 +1,96 @@
+//! The ledgers that a certificate is made of: from an RPC server, or from files.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use orrery::domain::{Fetched, LedgerSeq, LedgerSource, Network, RawLedger};
+use orrery::source::files::{LedgerFiles, Survey};
+use orrery::source::rpc::{RpcSettings, RpcSource};
+use tokio::runtime::Runtime;
+
+use crate::cli::Failure;
+use crate::cli::serve::runtime;
+
+/// Number of ledgers that are requested at once; one of the public network has about two megabytes.
+const LEDGERS_PER_REQUEST: u32 = 16;
+
+/// Ledgers of one network.
+pub struct Ledgers {
+    network: Network,
+    from: Place,
+}
+
+enum Place {
+    Files(LedgerFiles),
+    Server { runtime: Runtime, source: Box<RpcSource>, fetched: BTreeMap<LedgerSeq, RawLedger> },
+}
+
+impl Ledgers {
+    /// The ledgers of files. Their network is `wanted`, or else the one that a manifest names.
+    pub fn of_files(paths: &[PathBuf], wanted: Option<Network>) -> Result<Self, Failure> {
+        let survey = Survey::of(paths)?;
+        let network = wanted.or_else(|| survey.network()).ok_or_else(|| {
+            Failure::usage("the files do not name their network: give it with --network")
+        })?;
+        survey.check_network(&network)?;
+        Ok(Self { network, from: Place::Files(LedgerFiles::new(paths)) })
+    }
+
+    /// The ledgers of an RPC server, which names its network.
+    pub fn of_server(url: &str, wanted: Option<Network>) -> Result<Self, Failure> {
+        let settings = RpcSettings { most_ledgers: LEDGERS_PER_REQUEST, ..RpcSettings::new(url) };
+        let source = RpcSource::new(&settings);
+        let mut source = Box::new(source.map_err(|error| Failure::failed(error.to_string()))?);
+        let runtime = runtime()?;
+        let named = runtime
+            .block_on(source.passphrase())
+            .map_err(|error| Failure::failed(error.to_string()))?
+            .map(Network::from_passphrase);
+        let network = match (wanted, named) {
+            (Some(wanted), Some(named)) if wanted != named => {
+                return Err(Failure::failed(format!(
+                    "{} serves {named}, and {wanted} is wanted: give another server, or another \
+                     --network",
+                    source.name()
+                )));
+            }
+            (wanted, named) => wanted.or(named).ok_or_else(|| {
+                Failure::usage("the server does not name its network: give it with --network")
+            })?,
+        };
+        Ok(Self { network, from: Place::Server { runtime, source, fetched: BTreeMap::new() } })
+    }
+
+    /// Returns their network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Returns a ledger; `None` if it is not there. The sequence numbers ascend from call to call.
+    pub fn take(&mut self, sequence: LedgerSeq) -> Result<Option<RawLedger>, Failure> {
+        match &mut self.from {
+            Place::Files(files) => {
+                for ledger in files {
+                    let ledger = ledger?;
+                    if ledger.sequence == sequence {
+                        return Ok(Some(ledger));
+                    }
+                }
+                Ok(None)
+            }
+            Place::Server { runtime, source, fetched } => {
+                if let Some(ledger) = fetched.remove(&sequence) {
+                    return Ok(Some(ledger));
+                }
+                let answer = runtime.block_on(source.fetch(sequence));
+                match answer.map_err(|error| Failure::failed(error.to_string()))? {
+                    Fetched::Ledgers(ledgers) => {
+                        fetched.extend(ledgers.into_iter().map(|one| (one.sequence, one)));
+                        Ok(fetched.remove(&sequence))
+                    }
+                    Fetched::NotYet | Fetched::Ended => Ok(None),
+                }
+            }
+        }
+    }
+}

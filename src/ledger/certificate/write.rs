@@ -1,0 +1,196 @@
+//! Writes a certificate.
+
+use std::io::{self, Write};
+
+use super::error::CertificateError;
+use super::format::{self, Kind, Statement, write_block};
+use super::tail::{Attestation, Tail};
+use super::{Claim, format::EventsOf};
+use crate::decode::LedgerView;
+use crate::decode::xdr::{Cursor, Depth, InvokeHostFunctionSuccessPreImage, Xdr};
+use crate::domain::{Hash32, LedgerSeq};
+use crate::validators::Validators;
+use crate::verify::events::{Form, invocation};
+use crate::verify::value::{Proposal, Value};
+use crate::verify::{
+    Events, Fault, Link, Policy, Rewritten, Rule, VerifyError, set_pre_image, verify, verify_link,
+};
+
+/// Writes a certificate from ledgers that are given one after the other, from the first one of the
+/// range, until it [is complete](Self::is_complete). Each is checked as on its way into a store; its
+/// source need not be trusted.
+pub struct Writer<'v, W> {
+    claim: Claim,
+    out: W,
+    /// The ledger that is needed next; `None` after the last sequence number.
+    next: Option<LedgerSeq>,
+    previous: Option<Link>,
+    tail: Tail<'v>,
+    statement: Statement,
+    events: u64,
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Number of the contract's events.
+    pub events: u64,
+    /// The last ledger, with which enough organisations have signed.
+    pub end: LedgerSeq,
+    /// The signatures that attest the certificate, in the order of the ledgers.
+    pub attested_by: Vec<Attestation>,
+    /// SHA-256 over claim and events.
+    pub digest: Hash32,
+}
+
+impl<'v, W: Write> Writer<'v, W> {
+    /// Begins a certificate.
+    ///
+    /// # Errors
+    /// When the range is empty, or on an I/O error.
+    pub fn new(
+        claim: Claim,
+        validators: &'v Validators,
+        mut out: W,
+    ) -> Result<Self, CertificateError> {
+        if claim.range.is_empty() {
+            let (first, last) = (claim.range.first, claim.range.last);
+            return Err(CertificateError::Range { first, last });
+        }
+        out.write_all(&format::head(&claim))?;
+        let (next, tail) = (Some(claim.range.first), Tail::new(validators));
+        let statement = Statement::new(&claim);
+        Ok(Self { claim, out, next, previous: None, tail, statement, events: 0 })
+    }
+
+    /// Returns the ledger that is needed next; `None` when the certificate is complete.
+    pub fn next(&self) -> Option<LedgerSeq> {
+        self.next.filter(|_| !self.is_complete())
+    }
+
+    /// Whether enough organisations have signed, and no further ledger is needed.
+    pub fn is_complete(&self) -> bool {
+        self.tail.is_complete()
+    }
+
+    /// Adds the next ledger.
+    ///
+    /// # Errors
+    /// When it is not the next one, or not what its header binds, when its rewritten events are
+    /// unproven, or on an I/O error. The certificate cannot be continued then.
+    pub fn add(&mut self, ledger: &LedgerView<'_>) -> Result<(), CertificateError> {
+        let header = &ledger.header;
+        if let Some(wanted) = self.next().filter(|next| *next != header.sequence) {
+            return Err(CertificateError::NotNext { given: header.sequence, wanted });
+        }
+        let policy = Policy { events: Events::Refuse, rewritten: Rewritten::Store };
+        let verified = verify(ledger, &self.claim.network, policy)?;
+        let link = Link::from(header);
+        if let Some(previous) = &self.previous {
+            verify_link(previous, &link)?;
+        }
+        if self.claim.range.contains(header.sequence) {
+            self.add_to_range(ledger)?;
+        } else {
+            let counts = self.tail.add(header.sequence, verified.signer);
+            self.add_to_tail(ledger, counts)?;
+        }
+        self.previous = Some(link);
+        self.next = header.sequence.next();
+        Ok(())
+    }
+
+    fn add_to_range(&mut self, ledger: &LedgerView<'_>) -> Result<(), CertificateError> {
+        write_block(&mut self.out, &[ledger.header.xdr])?;
+        let count = u32::try_from(ledger.transactions.len()).unwrap_or(u32::MAX).to_be_bytes();
+        let mut results: Vec<&[u8]> = vec![&count];
+        for transaction in &ledger.transactions {
+            results.extend([transaction.hash.as_bytes().as_slice(), transaction.result]);
+        }
+        write_block(&mut self.out, &results)?;
+        for transaction in ledger.transactions.iter().filter(|one| one.successful) {
+            let (sequence, hash) = (ledger.header.sequence, transaction.hash);
+            let fault = |(rule, operation)| {
+                let fault = Fault { ledger: sequence, transaction: Some(hash), operation, rule };
+                VerifyError::Fault(Box::new(fault))
+            };
+            let found = invocation(ledger, transaction, &self.claim.network).map_err(fault)?;
+            let Some(found) = found else { continue };
+            let events: Vec<&[u8]> = match &found.form {
+                Form::Bound => found.events.iter().map(|event| event.xdr).collect(),
+                Form::Rewritten(earlier) => earlier.iter().map(Vec::as_slice).collect(),
+                Form::Unproven => {
+                    let (ledger, transaction) = (sequence, hash);
+                    return Err(CertificateError::Rewritten { ledger, transaction });
+                }
+            };
+            let count = u32::try_from(events.len()).unwrap_or(u32::MAX).to_be_bytes();
+            let mut pre_image = [found.return_value, &count].concat();
+            events.iter().for_each(|event| pre_image.extend_from_slice(event));
+            write_block(&mut self.out, &[&pre_image])?;
+            let order = transaction.application_order;
+            let mut of = EventsOf::new(&self.claim.contract, sequence, hash, order);
+            let cursor = &mut Cursor::new(&pre_image);
+            // The walk that made the view has accepted these values, or they were encoded here.
+            InvokeHostFunctionSuccessPreImage::walk(cursor, Depth::LIMIT, &mut of)
+                .map_err(|_| fault((Rule::Invocation, Some(found.operation))))?;
+            of.found.iter().for_each(|event| self.statement.add(event));
+            self.events += of.found.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn add_to_tail(&mut self, ledger: &LedgerView<'_>, counts: bool) -> io::Result<()> {
+        let out = &mut self.out;
+        let header = ledger.header.xdr;
+        if !counts {
+            out.write_all(&Kind::HEADER.to_be_bytes())?;
+            return write_block(out, &[header]);
+        }
+        let proposal = Value::of_header(header).ok().and_then(|value| value.proposal());
+        match proposal.filter(|_| self.tail.is_complete()) {
+            Some(proposal) => {
+                out.write_all(&Kind::LAST.to_be_bytes())?;
+                write_value(out, &proposal)?;
+            }
+            None => {
+                out.write_all(&Kind::SIGNED.to_be_bytes())?;
+                write_block(out, &[header])?;
+            }
+        }
+        write_block(out, &set_pre_image(ledger))
+    }
+
+    /// Ends the certificate. Returns what it proves, and what it was written to.
+    ///
+    /// # Errors
+    /// When ledgers are missing, when too few validators have signed, or on an I/O error.
+    pub fn finish(mut self) -> Result<(Written, W), CertificateError> {
+        let range = self.claim.range;
+        let last = range.last;
+        let newest = match self.previous {
+            Some(newest) if newest.sequence >= last => newest.sequence,
+            _ => {
+                let next = self.next.unwrap_or(last);
+                return Err(CertificateError::Missing { next, last });
+            }
+        };
+        if !self.is_complete() {
+            let (signed, needed) = self.tail.progress();
+            return Err(CertificateError::NotAttested { last, newest, signed, needed });
+        }
+        let digest = self.statement.finish();
+        self.out.write_all(digest.as_bytes())?;
+        self.out.flush()?;
+        let (events, attested_by) = (self.events, self.tail.counted);
+        Ok((Written { events, end: newest, attested_by, digest }, self.out))
+    }
+}
+
+/// Writes the signed value of the last ledger.
+fn write_value(out: &mut impl Write, proposal: &Proposal<'_>) -> io::Result<()> {
+    let time = proposal.close_time.to_be_bytes();
+    let milliseconds = proposal.close_time_ms.map(u64::to_be_bytes);
+    let milliseconds = milliseconds.as_ref().map_or([].as_slice(), |bytes| bytes);
+    write_block(out, &[&time, milliseconds, proposal.node, proposal.signature])
+}

@@ -1,0 +1,109 @@
+//! Certificates of real ledgers.
+
+use orrery_ledger::certificate::CertificateError;
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, Network};
+use orrery_testkit::{data, fixtures, size};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::Chain;
+
+#[test]
+fn ranges_of_the_public_network_are_proven() {
+    let Some(chain) = Chain::public() else { return };
+    let (contracts, attested) = (chain.contracts(), chain.attested());
+    println!(
+        "{} contracts; of ledgers {} to {}, those up to {attested} are attested",
+        contracts.len(),
+        chain.first(),
+        chain.last()
+    );
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let count = size::choose(12, 50) as usize;
+    let absent = [ContractId([7; 32])];
+    let named = contracts.iter().cycle().take(count).chain(&absent);
+    for (number, contract) in named.enumerate() {
+        let last = rng.random_range(chain.first().0..=attested.0);
+        let first = rng.random_range(chain.first().0..=last);
+        let range = match number {
+            0 => LedgerRange::new(chain.first(), attested),
+            _ => LedgerRange::new(first, last),
+        };
+        let (bytes, written) = chain.proven(chain.claim(*contract, range));
+        let of = |last: LedgerSeq| -> usize {
+            chain.ledgers.range(range.first..=last).map(|(_, raw)| raw.len()).sum()
+        };
+        println!(
+            "{contract}, ledgers {range}: {} events, attested with {}; {} bytes, raw ledgers \
+             {} bytes ({} with those that attest): {:.1} %",
+            written.events,
+            written.end,
+            bytes.len(),
+            of(range.last),
+            of(written.end),
+            100.0 * bytes.len() as f64 / of(range.last) as f64
+        );
+    }
+}
+
+#[test]
+fn what_is_not_attested_is_not_proven() {
+    let Some(chain) = Chain::public() else { return };
+    let contract = chain.contracts()[0];
+    let range = LedgerRange::new(chain.attested().0 + 1, chain.attested().0 + 1);
+    let error = chain.prove(chain.claim(contract, range)).unwrap_err();
+    assert!(matches!(error, CertificateError::NotAttested { needed: 5, .. }), "{error}");
+    let told = error.to_string();
+    assert!(told.contains(&chain.last().to_string()), "{told}");
+    let missing = LedgerRange::new(chain.first(), chain.last().0 + 1);
+    let error = chain.prove(chain.claim(contract, missing)).unwrap_err();
+    assert!(matches!(error, CertificateError::Missing { .. }), "{error}");
+    let empty = LedgerRange::new(chain.last(), chain.first());
+    let error = chain.prove(chain.claim(contract, empty)).unwrap_err();
+    assert!(matches!(error, CertificateError::Range { .. }), "{error}");
+}
+
+/// The reference node's unit tests: invocations, failed ones, metadata of all versions.
+#[test]
+fn chains_of_the_reference_node_are_proven() {
+    let Some(folder) = data::ledgers() else { return };
+    let mut proven = 0;
+    let names = fixtures::files(&folder);
+    for name in names.iter().filter(|name| name.starts_with("core-tests/")) {
+        let fixture = fixtures::load(&folder, name);
+        for ledgers in chains(&fixture.ledgers, &fixture.network) {
+            let chain = Chain::trusting_all(fixture.network.clone(), ledgers, 1);
+            if chain.ledgers.len() < 2 {
+                continue;
+            }
+            let range = LedgerRange::new(chain.first(), chain.last().0 - 1);
+            for contract in chain.contracts().iter().chain([&ContractId([7; 32])]) {
+                let (_, written) = chain.proven(chain.claim(*contract, range));
+                proven += written.events;
+            }
+        }
+    }
+    println!("{proven} events of the reference node's chains are proven");
+    assert!(proven > 10);
+}
+
+/// Splits ledgers where they are not consecutive, and leaves out those before protocol 14, which
+/// nobody has signed.
+fn chains(ledgers: &[Vec<u8>], network: &Network) -> Vec<Vec<Vec<u8>>> {
+    let mut chains: Vec<Vec<Vec<u8>>> = Vec::new();
+    let mut previous = None;
+    for raw in ledgers {
+        if super::signer(raw, network).is_none() {
+            previous = None;
+            continue;
+        }
+        let header = super::decode(raw, network.id()).unwrap().header;
+        match previous {
+            Some(hash) if hash == header.previous_hash => chains.last_mut().unwrap(),
+            _ => chains.push_mut(Vec::new()),
+        }
+        .push(raw.clone());
+        previous = Some(header.hash);
+    }
+    chains
+}
