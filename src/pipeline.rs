@@ -4,16 +4,24 @@
 //! Worker threads decode and prepare ledgers ahead; one thread stores them in the order of the
 //! iterator.
 
+mod attested;
+mod held;
+mod queue;
+mod suspicion;
+
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use self::attested::Gate;
+use self::queue::{PendingLedgers, Prepared, Slot, Work, feed};
+use self::suspicion::Suspicion;
 use crate::decode::{DecodeError, HeaderView, decode, protocol_warning};
 use crate::domain::{LedgerSeq, Origin, RawLedger};
 use crate::priority::Priority;
@@ -23,18 +31,17 @@ use crate::store::{
 use crate::validators::Validators;
 use crate::verify::{Policy, Verified, VerifyError, verify};
 
+pub use self::held::HeldError;
+pub use self::suspicion::Contradiction;
+
 /// Capacity of the queues between the steps, in ledgers. A larger one would only take memory: the
 /// slowest step determines the throughput.
 const QUEUE_CAPACITY: usize = 16;
-/// Maximum number of ledgers stored with one write, when they arrive faster than they are stored.
-const MAX_LEDGERS_PER_WRITE: usize = 16;
 /// How background ingestion gives way to live ingestion: time after a synced write within which
 /// another one is expected; longest wait for it; polling interval.
 const LIVE_WRITE_WINDOW: Duration = Duration::from_millis(50);
 const MAX_YIELD: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Size in bytes from which on no further ledger is added to a write.
-const TARGET_BYTES_PER_WRITE: usize = 8 << 20;
 
 /// Error that ended ingestion. Ledgers that were stored before it stay stored.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +74,17 @@ pub enum PipelineError {
         /// Error of the store.
         source: StoreError,
     },
+    /// A trusted validator has signed that another ledger precedes this one than the stored one.
+    #[error(transparent)]
+    Contradicted(Box<Contradiction>),
+    /// Ledgers were to be stored only once they are attested, and are not.
+    #[error("{origin}: {source}")]
+    Unattested {
+        /// Where the last of them was read.
+        origin: Origin,
+        /// Why they are given up.
+        source: HeldError,
+    },
     /// Stored ledgers could not be made durable.
     #[error(transparent)]
     Flush(StoreError),
@@ -95,6 +113,8 @@ pub struct Trust {
     pub policy: Policy,
     /// The validators whose signatures the store records; `None` to record none.
     pub validators: Option<Arc<Validators>>,
+    /// Whether ledgers are stored only once they are attested.
+    pub require_attested: bool,
 }
 
 /// Decodes, verifies, prepares and stores raw ledgers.
@@ -110,6 +130,8 @@ pub struct Pipeline {
     warned_protocol: Arc<AtomicU32>,
     /// Whether a warning was logged of a ledger that is not as its header says.
     warned_fault: Arc<AtomicBool>,
+    /// Whether a validator contradicts stored ledgers.
+    suspicion: Arc<Suspicion>,
 }
 
 /// Observes the steps of the pipeline.
@@ -119,16 +141,6 @@ pub trait StepObserver: Send + Sync {
 
     /// Called for each ledger that has passed the checks, with what they have found.
     fn verified(&self, _verified: &Verified) {}
-}
-
-struct Slot {
-    origin: Origin,
-    prepared: Receiver<Result<PreparedLedger, PipelineError>>,
-}
-
-struct Work {
-    ledger: RawLedger,
-    done: SyncSender<Result<PreparedLedger, PipelineError>>,
 }
 
 impl Pipeline {
@@ -145,6 +157,7 @@ impl Pipeline {
             background: false,
             warned_protocol: Arc::default(),
             warned_fault: Arc::default(),
+            suspicion: Arc::default(),
         }
     }
 
@@ -271,31 +284,64 @@ impl Pipeline {
         mut on_stored: impl FnMut(&Ingested) -> ControlFlow<()>,
     ) -> Result<(), PipelineError> {
         let mut pending = PendingLedgers { slots, peeked: None };
+        let mut gate = Gate::new(&self.store, &self.trust, &self.suspicion);
         while let Some((ledgers, ended)) = pending.next_batch(durability) {
-            if self.background {
-                self.yield_to_live();
+            let (ledgers, held) = gate.admit(ledgers);
+            if self.commit(ledgers, durability, &mut on_stored)?.is_break() {
+                return Ok(());
             }
-            let (origins, ledgers): (Vec<_>, Vec<_>) = ledgers.into_iter().unzip();
-            let facts: Vec<_> =
-                ledgers.iter().map(|ledger| (ledger.sequence(), *ledger.counts())).collect();
-            let (outcomes, done) =
-                self.observe("commit", || self.store.commit_all(ledgers, durability));
-            let failed_at = origins.into_iter().nth(outcomes.len());
-            for ((sequence, counts), committed) in facts.into_iter().zip(outcomes) {
-                let lacks_records = committed == Committed::AlreadyStored
-                    && self.store.lacks_records(sequence, &counts);
-                let ingested = Ingested { sequence, committed, counts, lacks_records };
-                if on_stored(&ingested).is_break() {
-                    return Ok(());
-                }
-            }
-            done.map_err(|source| match failed_at {
-                Some(origin) => PipelineError::Store { origin, source },
-                None => PipelineError::Flush(source),
-            })?;
+            held?;
             ended?;
         }
-        Ok(())
+        let (ledgers, held) = gate.finish();
+        if self.commit(ledgers, durability, &mut on_stored)?.is_break() {
+            return Ok(());
+        }
+        held
+    }
+
+    /// Stores ledgers with one write.
+    fn commit(
+        &self,
+        ledgers: Vec<Prepared>,
+        durability: Durability,
+        on_stored: &mut impl FnMut(&Ingested) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, PipelineError> {
+        if ledgers.is_empty() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if self.background {
+            self.yield_to_live();
+        }
+        let (origins, ledgers): (Vec<_>, Vec<_>) = ledgers.into_iter().unzip();
+        let facts: Vec<_> = ledgers
+            .iter()
+            .map(|ledger| (ledger.sequence(), *ledger.counts(), ledger.signer()))
+            .collect();
+        let (outcomes, done) =
+            self.observe("commit", || self.store.commit_all(ledgers, durability));
+        let failed_at = origins.get(outcomes.len()).cloned();
+        let signer = facts.get(outcomes.len()).and_then(|(.., signer)| *signer);
+        for (((sequence, counts, _), committed), origin) in
+            facts.into_iter().zip(outcomes).zip(origins)
+        {
+            if committed == Committed::New {
+                self.suspicion.delivered(sequence, origin);
+            }
+            let lacks_records = committed == Committed::AlreadyStored
+                && self.store.lacks_records(sequence, &counts);
+            let ingested = Ingested { sequence, committed, counts, lacks_records };
+            if on_stored(&ingested).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        done.map_err(|source| match failed_at {
+            Some(origin) => {
+                self.suspicion.explain(origin, source, signer, &self.trust, &self.store)
+            }
+            None => PipelineError::Flush(source),
+        })?;
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Waits while live ingestion stores ledgers, for at most [`MAX_YIELD`].
@@ -313,99 +359,5 @@ impl Pipeline {
         let result = work();
         self.observer.step(step, start.elapsed().as_secs_f64());
         result
-    }
-}
-
-/// Ledgers waiting to be stored, in the order of the iterator.
-struct PendingLedgers {
-    slots: Receiver<Result<Slot, PipelineError>>,
-    /// Next ledger, taken from `slots` before it was prepared.
-    peeked: Option<Slot>,
-}
-
-/// A prepared ledger and its origin.
-type Prepared = (Origin, PreparedLedger);
-
-impl PendingLedgers {
-    /// Waits for the ledgers to store with the next write. Returns them with the error of the
-    /// ledger after them, if it failed; returns `None` when no more ledgers follow.
-    fn next_batch(
-        &mut self,
-        durability: Durability,
-    ) -> Option<(Vec<Prepared>, Result<(), PipelineError>)> {
-        let first = match self.peeked.take() {
-            Some(slot) => Ok(slot),
-            None => self.slots.recv().ok()?,
-        };
-        let (mut ledgers, mut bytes) = (Vec::new(), 0);
-        let mut next = Some(first.and_then(Slot::wait));
-        while let Some(prepared) = next {
-            match prepared {
-                Ok((origin, ledger)) => {
-                    bytes += ledger.bytes();
-                    ledgers.push((origin, ledger));
-                }
-                Err(error) => return Some((ledgers, Err(error))),
-            }
-            if ledgers.len() == MAX_LEDGERS_PER_WRITE || bytes >= TARGET_BYTES_PER_WRITE {
-                break;
-            }
-            next = self.try_next(durability);
-        }
-        Some((ledgers, Ok(())))
-    }
-
-    /// Returns one more ledger for the current write, if one is queued. Unless durability is
-    /// deferred, it must already be prepared, so that the ledgers before it do not wait.
-    fn try_next(&mut self, durability: Durability) -> Option<Result<Prepared, PipelineError>> {
-        let slot = match self.slots.try_recv().ok()? {
-            Ok(slot) => slot,
-            Err(error) => return Some(Err(error)),
-        };
-        if durability == Durability::Deferred {
-            return Some(slot.wait());
-        }
-        match slot.prepared.try_recv() {
-            Ok(prepared) => Some(prepared.map(|ledger| (slot.origin, ledger))),
-            Err(TryRecvError::Disconnected) => Some(Err(PipelineError::Worker)),
-            Err(TryRecvError::Empty) => {
-                self.peeked = Some(slot);
-                None
-            }
-        }
-    }
-}
-
-impl Slot {
-    /// Waits until the ledger is prepared.
-    fn wait(self) -> Result<Prepared, PipelineError> {
-        let ledger = self.prepared.recv().map_err(|_| PipelineError::Worker)??;
-        Ok((self.origin, ledger))
-    }
-}
-
-/// Sends ledgers to the workers, and to the committer, in order, the slots in which it receives the
-/// results.
-fn feed<E: Error + Send + Sync + 'static>(
-    ledgers: impl Iterator<Item = Result<RawLedger, E>>,
-    work: &SyncSender<Work>,
-    slots: &SyncSender<Result<Slot, PipelineError>>,
-) {
-    for ledger in ledgers {
-        let ledger = match ledger {
-            Ok(ledger) => ledger,
-            Err(error) => {
-                // The committer returns the error after storing the ledgers before it.
-                let _ = slots.send(Err(PipelineError::Source(Box::new(error))));
-                return;
-            }
-        };
-        let (done, prepared) = sync_channel(1);
-        let slot = Slot { origin: ledger.origin.clone(), prepared };
-        let handed_over = slots.send(Ok(slot)).is_ok() && work.send(Work { ledger, done }).is_ok();
-        if !handed_over {
-            // The committer has stopped and returns the reason.
-            return;
-        }
     }
 }

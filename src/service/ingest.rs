@@ -15,7 +15,7 @@ use super::Node;
 use super::stop::stopped;
 use crate::domain::{LedgerSeq, RawLedger};
 use crate::observe::health::Health;
-use crate::pipeline::{Ingested, PipelineError};
+use crate::pipeline::{HeldError, Ingested, PipelineError};
 use crate::source::follow::{FollowError, Followed, Follower, InFlight, RangeOf, Refusal};
 use crate::store::{Committed, Durability, Store, StoreError};
 use crate::verify::VerifyError;
@@ -133,6 +133,12 @@ impl Ingestion<'_> {
         let after_some = some_stored.load(Ordering::Relaxed);
         match storing.await {
             Ok(Ok(())) => Session::Ended(ended),
+            // Live ledgers that still wait for signatures are requested again at the next start.
+            Ok(Err(PipelineError::Unattested { source: HeldError::End { .. }, .. }))
+                if self.older_up_to.is_none() =>
+            {
+                Session::Ended(ended)
+            }
             Ok(Err(error)) => match refusal(&error) {
                 Some(refusal) => Session::Refused(refusal),
                 None => Session::Failed { reason: error.to_string(), after_some },
@@ -176,6 +182,11 @@ fn refusal(error: &PipelineError) -> Option<Refusal> {
     let reason = error.to_string();
     match error {
         PipelineError::Decode { .. } | PipelineError::Verify { .. } => Some(Refusal::Data(reason)),
+        PipelineError::Unattested { source, .. } => match source {
+            HeldError::Chain(_) | HeldError::NeverAttested { .. } => Some(Refusal::Data(reason)),
+            HeldError::End { .. } => None,
+        },
+        PipelineError::Contradicted(_) => Some(Refusal::Link(reason)),
         PipelineError::Store { source: StoreError::Chain(chain), .. } => Some(match chain {
             VerifyError::BrokenLink { .. } => Refusal::Link(reason),
             VerifyError::Conflict { .. } => Refusal::Conflict(reason),

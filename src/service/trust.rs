@@ -23,7 +23,8 @@ pub(super) fn of_store(config: &Config, store: &Store) -> Result<Trust, ServiceE
         Some(validators) => Some(validators),
         None => source::known_validator(store.directory())?.map(only).transpose()?,
     };
-    Ok(Trust { policy: config.trust.policy(), validators })
+    let require_attested = config.trust.require_attested;
+    Ok(Trust { policy: config.trust.policy(), validators, require_attested })
 }
 
 impl Node {

@@ -184,6 +184,11 @@ impl PreparedLedger {
         Self { signer, ..self }
     }
 
+    /// Returns the trusted validator whose valid signature it carries.
+    pub fn signer(&self) -> Option<NodeId> {
+        self.signer
+    }
+
     /// Returns what the ledger adds to the sums of its covered range.
     pub(crate) fn sums(&self) -> Sums {
         let LedgerRow { counts, indexed_as, digest, .. } = &self.row;

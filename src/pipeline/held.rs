@@ -1,0 +1,257 @@
+//! Ledgers that wait until validators attest them: with `trust.require_attested`, nothing is stored
+//! before.
+//!
+//! A ledger is attested by signatures in ledgers after it, so a chain of ledgers is held in memory.
+//! Signatures in the chain itself suffice: those in stored ledgers attest older ones.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::domain::{LedgerRange, LedgerSeq, NodeId};
+use crate::validators::{Signed, Unattested, Validators};
+use crate::verify::{Link, VerifyError, verify_link};
+
+/// Number of ledgers that may wait for signatures. On the public network, validators of enough
+/// organisations sign within 20 ledgers.
+pub const MOST_LEDGERS: usize = 100;
+/// Bytes of prepared ledgers that may wait.
+pub const MOST_BYTES: usize = 512 << 20;
+
+/// Why held ledgers are given up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HeldError {
+    /// A ledger does not follow the one before.
+    #[error(transparent)]
+    Chain(#[from] VerifyError),
+    /// Too many ledgers came without enough signatures.
+    #[error(
+        "ledgers {first} to {last} are not attested, and trust.require_attested is set: {reason}; \
+         the source may have made them up, so use another one, or check trust.validators"
+    )]
+    NeverAttested {
+        /// First ledger that waits.
+        first: LedgerSeq,
+        /// Last ledger that waits.
+        last: LedgerSeq,
+        /// Why they are not attested.
+        reason: Unattested,
+    },
+    /// The ledgers end before those that attest them.
+    #[error(
+        "ledgers {first} to {last} are not stored: no ledgers after them attest them, and \
+         trust.require_attested is set; give more ledgers after them, or unset it"
+    )]
+    End {
+        /// First ledger that waits.
+        first: LedgerSeq,
+        /// Last ledger that waits.
+        last: LedgerSeq,
+    },
+}
+
+/// A ledger that may wait.
+pub trait Holdable {
+    /// Its place in the chain.
+    fn link(&self) -> Link;
+    /// The trusted validator that has signed it.
+    fn signer(&self) -> Option<NodeId>;
+    /// Memory that it takes, in bytes.
+    fn bytes(&self) -> usize;
+}
+
+/// A chain of ledgers that wait.
+pub struct Held<T> {
+    validators: Arc<Validators>,
+    ledgers: VecDeque<T>,
+    bytes: usize,
+    signed: Signed,
+}
+
+impl<T: Holdable> Held<T> {
+    /// Creates an empty chain.
+    pub fn new(validators: Arc<Validators>) -> Self {
+        Self { validators, ledgers: VecDeque::new(), bytes: 0, signed: Signed::default() }
+    }
+
+    /// Adds the next ledger, and returns the ledgers that it attests.
+    ///
+    /// # Errors
+    /// When it does not follow the last one, or too much waits. The chain is to be dropped then.
+    pub fn push(&mut self, ledger: T) -> Result<Vec<T>, HeldError> {
+        let link = ledger.link();
+        if let Some(last) = self.ledgers.back() {
+            verify_link(&last.link(), &link)?;
+        }
+        if let Some(signer) = ledger.signer() {
+            self.signed.add(signer, link.sequence);
+        }
+        self.bytes += ledger.bytes();
+        self.ledgers.push_back(ledger);
+        let range = self.range();
+        let attested = self.validators.attested(range, &self.signed);
+        match attested {
+            Ok(attested) => Ok(self.take_up_to(attested)),
+            Err(reason) if self.ledgers.len() > MOST_LEDGERS || self.bytes > MOST_BYTES => {
+                let LedgerRange { first, last } = range;
+                Err(HeldError::NeverAttested { first, last, reason })
+            }
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns whether a ledger follows the last one that waits, or none waits.
+    pub fn continues_with(&self, next: LedgerSeq) -> bool {
+        self.ledgers.back().is_none_or(|last| last.link().sequence.next() == Some(next))
+    }
+
+    /// Returns the ledger that follows the last one that waits.
+    pub fn next(&self) -> Option<LedgerSeq> {
+        self.ledgers.back().and_then(|last| last.link().sequence.next())
+    }
+
+    /// Ends the chain. Returns the ledgers that wait, if `above` is an attested ledger that follows
+    /// them.
+    ///
+    /// # Errors
+    /// When ledgers wait that nothing attests, or `above` does not link to them.
+    pub fn finish(&mut self, above: Option<Link>) -> Result<Vec<T>, HeldError> {
+        let Some(last) = self.ledgers.back() else { return Ok(Vec::new()) };
+        match above {
+            Some(above) => verify_link(&last.link(), &above)?,
+            None => {
+                let LedgerRange { first, last } = self.range();
+                return Err(HeldError::End { first, last });
+            }
+        }
+        self.bytes = 0;
+        Ok(self.ledgers.drain(..).collect())
+    }
+
+    /// The ledgers that wait; empty if none does.
+    fn range(&self) -> LedgerRange {
+        let sequence = |ledger: Option<&T>| ledger.map(|ledger| ledger.link().sequence);
+        let first = sequence(self.ledgers.front()).unwrap_or(LedgerSeq(1));
+        let last = sequence(self.ledgers.back()).unwrap_or_default();
+        LedgerRange { first, last }
+    }
+
+    fn take_up_to(&mut self, attested: LedgerSeq) -> Vec<T> {
+        let mut taken = Vec::new();
+        while self.ledgers.front().is_some_and(|ledger| ledger.link().sequence <= attested) {
+            let Some(ledger) = self.ledgers.pop_front() else { break };
+            self.bytes = self.bytes.saturating_sub(ledger.bytes());
+            taken.push(ledger);
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+    use crate::domain::Hash32;
+    use crate::validators::Organisation;
+
+    /// A ledger that `key` has signed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Made {
+        sequence: u32,
+        key: u8,
+    }
+
+    impl Holdable for Made {
+        fn link(&self) -> Link {
+            let hash = |sequence: u32| Hash32([sequence as u8; 32]);
+            Link {
+                sequence: LedgerSeq(self.sequence),
+                hash: hash(self.sequence),
+                previous_hash: hash(self.sequence - 1),
+            }
+        }
+
+        fn signer(&self) -> Option<NodeId> {
+            (self.key > 0).then_some(NodeId([self.key; 32]))
+        }
+
+        fn bytes(&self) -> usize {
+            1000
+        }
+    }
+
+    fn validators(organisations: u8, threshold: usize) -> Arc<Validators> {
+        let organisation = |key: u8| Organisation {
+            name: key.to_string(),
+            validators: vec![NodeId([key; 32]), NodeId([key + 100; 32])],
+        };
+        let organisations = (1..=organisations).map(organisation).collect();
+        Arc::new(Validators::new(organisations, threshold).unwrap())
+    }
+
+    /// Every ledger comes out once, in order, and as soon as the ledgers after it that have come are
+    /// signed by enough organisations; a model counts them anew each time.
+    #[test]
+    fn ledgers_come_out_as_soon_as_enough_organisations_have_signed_after_them() {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(7);
+        for _ in 0..200 {
+            let organisations = rng.random_range(1..6);
+            let threshold = rng.random_range(1..=organisations);
+            let mut held = Held::new(validators(organisations, threshold.into()));
+            let chain: Vec<Made> = (10..90)
+                .map(|sequence| {
+                    let key = rng.random_range(0..=organisations + 1);
+                    let second = if rng.random() { 100 } else { 0 };
+                    let key = if key == 0 || key > organisations { 0 } else { key + second };
+                    Made { sequence, key }
+                })
+                .collect();
+            let mut out = Vec::new();
+            for (at, ledger) in chain.iter().enumerate() {
+                out.extend(held.push(*ledger).unwrap());
+                let is_attested = |ledger: &Made| {
+                    let mut after: Vec<u8> = chain[..=at]
+                        .iter()
+                        .filter(|later| later.sequence > ledger.sequence && later.key > 0)
+                        .map(|later| later.key % 100)
+                        .collect();
+                    after.sort_unstable();
+                    after.dedup();
+                    after.len() >= usize::from(threshold)
+                };
+                let by_model = chain[..=at].iter().filter(|ledger| is_attested(ledger)).count();
+                assert_eq!(out, chain[..by_model]);
+            }
+            let next = Made { sequence: 90, key: 0 };
+            match held.finish(Some(next.link())) {
+                Ok(rest) => out.extend(rest),
+                Err(error) => panic!("{error}"),
+            }
+            assert_eq!(out, chain);
+        }
+    }
+
+    #[test]
+    fn what_is_never_attested_is_given_up() {
+        let mut held = Held::new(validators(3, 2));
+        for sequence in 10..10 + MOST_LEDGERS as u32 {
+            assert_eq!(held.push(Made { sequence, key: 1 }), Ok(Vec::new()));
+        }
+        let last = 10 + MOST_LEDGERS as u32;
+        let error = held.push(Made { sequence: last, key: 1 }).unwrap_err();
+        assert!(matches!(error, HeldError::NeverAttested { .. }), "{error}");
+    }
+
+    #[test]
+    fn breaks_in_the_chain_and_ends_without_signatures_are_refused() {
+        let mut held = Held::new(validators(3, 2));
+        held.push(Made { sequence: 10, key: 1 }).unwrap();
+        assert!(held.continues_with(LedgerSeq(11)) && !held.continues_with(LedgerSeq(12)));
+        assert!(matches!(held.push(Made { sequence: 12, key: 2 }), Err(HeldError::Chain(_))));
+        let error = held.finish(None).unwrap_err();
+        assert_eq!(error, HeldError::End { first: LedgerSeq(10), last: LedgerSeq(10) });
+        let foreign =
+            Link { previous_hash: Hash32([0; 32]), ..Made { sequence: 11, key: 0 }.link() };
+        assert!(matches!(held.finish(Some(foreign)), Err(HeldError::Chain(_))));
+    }
+}
