@@ -342,6 +342,7 @@ fn without_origin(error: &PipelineError) -> String {
         PipelineError::Decode { source, .. } => source.to_string(),
         PipelineError::Verify { source, .. } => source.to_string(),
         PipelineError::Store { source, .. } => source.to_string(),
+        PipelineError::Unattested { source, .. } => source.to_string(),
         other => other.to_string(),
     }
 }

@@ -48,7 +48,7 @@ impl SignatureRebuild {
         store: &Arc<Store>,
         trust: &Trust,
     ) -> Result<(), StoreError> {
-        let Trust { policy, validators } = trust.clone();
+        let Trust { policy, validators, .. } = trust.clone();
         let refused = || StoreError::NotRebuilt(SIGNATURES.to_owned(), NO_VALIDATORS);
         let validators = validators.ok_or_else(refused)?;
         {
