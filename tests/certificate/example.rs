@@ -118,7 +118,7 @@ fn the_example_agrees_on_made_chains() {
     }
     let scratch = Scratch::new("certificates-made");
     let range = |chain: &Chain| LedgerRange::new(chain.first(), chain.last().0 - 1);
-    let mutations = size::choose(20, 100);
+    let mutations = size::choose(8, 100);
     let chain = Chain::trusting_all(local(), ledgers(sandbox(5, 0..=12), 24), 1);
     agrees(&chain, &scratch, &[range(&chain), LedgerRange::new(4, 4)], mutations);
     let made = Newest::made(local(), 4);
@@ -126,7 +126,7 @@ fn the_example_agrees_on_made_chains() {
         made.dropped.iter().map(|ledger| LedgerRange::new(2, ledger.0 - 1)).collect();
     let chain = Chain::trusting_all(local(), made.ledgers, 1);
     ranges.push(range(&chain));
-    agrees(&chain, &scratch, &ranges, 2);
+    agrees(&chain, &scratch, &ranges, 1);
 }
 
 #[test]
@@ -136,5 +136,5 @@ fn the_example_agrees_on_ledgers_of_the_public_network() {
     let (first, attested) = (chain.first().0, chain.attested().0);
     let ranges: Vec<_> = (first..=attested).map(|last| LedgerRange::new(first, last)).collect();
     let count = size::choose(2, ranges.len() as u64) as usize;
-    agrees(&chain, &scratch, &ranges[ranges.len() - count..], size::choose(10, 50));
+    agrees(&chain, &scratch, &ranges[ranges.len() - count..], size::choose(4, 50));
 }

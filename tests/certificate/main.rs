@@ -73,7 +73,7 @@ impl Chain {
 
     /// Writes the certificate of a contract's events in a range.
     fn prove(&self, claim: Claim) -> Result<(Vec<u8>, Written), CertificateError> {
-        let mut writer = Writer::new(claim, &self.validators, Vec::new())?;
+        let mut writer = Writer::new(claim, &self.validators)?;
         while let Some(raw) = writer.next().and_then(|next| self.ledgers.get(&next)) {
             writer.add(&decode(raw, self.network.id()).unwrap())?;
         }

@@ -1,9 +1,5 @@
 //! Changed certificates: each is refused, and the sentence names the ledger.
 
-use std::cell::RefCell;
-use std::io::{self, Write};
-use std::rc::Rc;
-
 use orrery_ledger::certificate::{CertificateError, Claim, Writer};
 use orrery_ledger::decode::decode;
 use orrery_ledger::domain::{ContractId, LedgerRange};
@@ -77,27 +73,6 @@ fn refused(chain: &Chain, bytes: &[u8], how: &str) {
     }
 }
 
-/// Output of which the test sees how much has been written.
-#[derive(Clone, Default)]
-pub struct Shared(Rc<RefCell<Vec<u8>>>);
-
-impl Shared {
-    /// What has been written since the last call.
-    pub fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.0.borrow_mut())
-    }
-}
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.borrow_mut().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// A certificate in parts: what precedes the ledgers, each ledger, and the digest.
 pub struct Parts {
     pub head: Vec<u8>,
@@ -107,15 +82,14 @@ pub struct Parts {
 
 impl Parts {
     pub fn of(chain: &Chain, validators: &Validators, claim: Claim) -> Self {
-        let out = Shared::default();
-        let mut writer = Writer::new(claim, validators, out.clone()).unwrap();
-        let (head, mut ledgers) = (out.take(), Vec::new());
+        let mut writer = Writer::new(claim, validators).unwrap();
+        let (head, mut ledgers) = (writer.take(), Vec::new());
         while let Some(next) = writer.next() {
             writer.add(&decode(&chain.ledgers[&next], chain.network.id()).unwrap()).unwrap();
-            ledgers.push(out.take());
+            ledgers.push(writer.take());
         }
-        writer.finish().unwrap();
-        Self { head, ledgers, digest: out.take() }
+        let (_, digest) = writer.finish().unwrap();
+        Self { head, ledgers, digest }
     }
 
     pub fn with(&self, ledgers: &[Vec<u8>]) -> Vec<u8> {

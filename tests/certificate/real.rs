@@ -1,9 +1,12 @@
 //! Certificates of real ledgers.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use orrery_ledger::certificate::CertificateError;
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, Network};
 use orrery_testkit::{data, fixtures, size};
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::Chain;
@@ -18,18 +21,29 @@ fn ranges_of_the_public_network_are_proven() {
         chain.first(),
         chain.last()
     );
-    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    // All ranges, each with all contracts; those with events in the range first.
+    let (first, attested) = (chain.first().0, attested.0);
+    let ranges = (first..=attested).flat_map(|a| (a..=attested).map(move |b| (a, b)));
+    let mut cases: Vec<(ContractId, LedgerRange)> = ranges
+        .map(|(a, b)| LedgerRange::new(a, b))
+        .flat_map(|range| contracts.iter().map(move |contract| (*contract, range)))
+        .collect();
+    cases.shuffle(&mut ChaCha8Rng::seed_from_u64(1));
+    let emitting: BTreeMap<LedgerSeq, BTreeSet<ContractId>> = (first..=attested)
+        .map(LedgerSeq)
+        .map(|ledger| {
+            let events = super::events(&chain.view(ledger));
+            (ledger, events.into_iter().map(|(contract, _)| contract).collect())
+        })
+        .collect();
+    cases.sort_by_key(|(contract, range)| {
+        !emitting.range(range.first..=range.last).any(|(_, of)| of.contains(contract))
+    });
     let count = size::choose(12, 50) as usize;
-    let absent = [ContractId([7; 32])];
-    let named = contracts.iter().cycle().take(count).chain(&absent);
-    for (number, contract) in named.enumerate() {
-        let last = rng.random_range(chain.first().0..=attested.0);
-        let first = rng.random_range(chain.first().0..=last);
-        let range = match number {
-            0 => LedgerRange::new(chain.first(), attested),
-            _ => LedgerRange::new(first, last),
-        };
-        let (bytes, written) = chain.proven(chain.claim(*contract, range));
+    let longest = LedgerRange::new(first, attested);
+    let also = [(contracts[0], longest), (ContractId([7; 32]), longest)];
+    for (contract, range) in cases.into_iter().take(count).chain(also) {
+        let (bytes, written) = chain.proven(chain.claim(contract, range));
         let of = |last: LedgerSeq| -> usize {
             chain.ledgers.range(range.first..=last).map(|(_, raw)| raw.len()).sum()
         };

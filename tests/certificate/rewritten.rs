@@ -14,7 +14,7 @@ use stellar_xdr::{
 };
 
 use super::forged::blocks;
-use super::mutations::{HEAD, Shared};
+use super::mutations::HEAD;
 
 const LEDGER: LedgerSeq = LedgerSeq(57_500_008);
 
@@ -32,9 +32,9 @@ fn proven(raw: &[u8], claim: Claim) -> Result<(Vec<u8>, Validators), Certificate
     let organisation = Organisation { name: "test".to_owned(), validators: vec![node] };
     let validators = Validators::new(vec![organisation], 1).unwrap();
     let view = decode(raw, &claim.network).unwrap();
-    let out = Shared::default();
-    Writer::new(claim, &validators, out.clone()).unwrap().add(&view)?;
-    let mut bytes = out.take();
+    let mut writer = Writer::new(claim, &validators).unwrap();
+    writer.add(&view)?;
+    let mut bytes = writer.take();
     let set = [&[0, 0, 0, 1], view.header.hash.as_bytes().as_slice()].concat();
     let time = 1_750_000_000u64.to_be_bytes();
     let mut message = claim.network.as_bytes().to_vec();

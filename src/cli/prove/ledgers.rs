@@ -21,7 +21,7 @@ pub struct Ledgers {
 }
 
 enum Place {
-    Files(LedgerFiles),
+    Files(Box<LedgerFiles>),
     Server { runtime: Runtime, source: Box<RpcSource>, fetched: BTreeMap<LedgerSeq, RawLedger> },
 }
 
@@ -33,7 +33,7 @@ impl Ledgers {
             Failure::usage("the files do not name their network: give it with --network")
         })?;
         survey.check_network(&network)?;
-        Ok(Self { network, from: Place::Files(LedgerFiles::new(paths)) })
+        Ok(Self { network, from: Place::Files(Box::new(LedgerFiles::new(paths))) })
     }
 
     /// The ledgers of an RPC server, which names its network.
@@ -70,7 +70,7 @@ impl Ledgers {
     pub fn take(&mut self, sequence: LedgerSeq) -> Result<Option<RawLedger>, Failure> {
         match &mut self.from {
             Place::Files(files) => {
-                for ledger in files {
+                for ledger in files.by_ref() {
                     let ledger = ledger?;
                     if ledger.sequence == sequence {
                         return Ok(Some(ledger));

@@ -152,7 +152,7 @@ impl Prove {
 /// Returns the certificate of a claim.
 fn write(claim: Claim, validators: &Validators, ledgers: &mut Ledgers) -> Result<Vec<u8>, Failure> {
     let end = LedgerSeq(claim.range.last.0.saturating_add(LONGEST_TAIL));
-    let mut writer = Writer::new(claim, validators, Vec::new()).map_err(failed)?;
+    let mut writer = Writer::new(claim, validators).map_err(failed)?;
     while let Some(next) = writer.next().filter(|next| *next <= end) {
         let Some(ledger) = ledgers.take(next)? else { break };
         let view = decode(&ledger.xdr, &claim.network)

@@ -1,13 +1,11 @@
 //! Why a certificate is refused, or cannot be written.
 
-use std::io;
-
 use crate::decode::XdrError;
 use crate::domain::{LedgerHash, LedgerSeq, NetworkId, TxHash};
 use crate::verify::{Rule, VerifyError};
 
 /// Why a certificate is refused, or cannot be written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// The beginning is not that of a certificate.
     #[error(
@@ -108,9 +106,6 @@ pub enum CertificateError {
         /// Last ledger of the range.
         last: LedgerSeq,
     },
-    /// The certificate cannot be written.
-    #[error("cannot write the certificate: {0}")]
-    Write(#[from] io::Error),
 }
 
 /// Why a ledger of a certificate proves nothing.

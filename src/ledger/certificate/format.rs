@@ -1,8 +1,6 @@
 //! The parts of a certificate, as they are written and read. A block is a length (32 bits, big
 //! endian) and so many bytes.
 
-use std::io::{self, Write};
-
 use sha2::{Digest, Sha256};
 
 use super::error::{CertificateError, Wrong};
@@ -56,12 +54,11 @@ pub fn read_head(cursor: &mut Cursor<'_>) -> Result<Claim, CertificateError> {
     Ok(claim)
 }
 
-/// Writes a block of these parts.
-pub fn write_block(out: &mut impl Write, parts: &[&[u8]]) -> io::Result<()> {
+/// Appends a block of these parts, which are parts of one ledger: far below 4 GiB.
+pub fn write_block(out: &mut Vec<u8>, parts: &[&[u8]]) {
     let length = parts.iter().map(|part| part.len()).sum::<usize>();
-    let length = u32::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    out.write_all(&length.to_be_bytes())?;
-    parts.iter().try_for_each(|part| out.write_all(part))
+    out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
 /// Reads a block; `what` it holds is for the error.

@@ -1,7 +1,5 @@
 //! Writes a certificate.
 
-use std::io::{self, Write};
-
 use super::error::CertificateError;
 use super::format::{self, Kind, Statement, write_block};
 use super::tail::{Attestation, Tail};
@@ -19,9 +17,9 @@ use crate::verify::{
 /// Writes a certificate from ledgers that are given one after the other, from the first one of the
 /// range, until it [is complete](Self::is_complete). Each is checked as on its way into a store; its
 /// source need not be trusted.
-pub struct Writer<'v, W> {
+pub struct Writer<'v> {
     claim: Claim,
-    out: W,
+    out: Vec<u8>,
     /// The ledger that is needed next; `None` after the last sequence number.
     next: Option<LedgerSeq>,
     previous: Option<Link>,
@@ -43,21 +41,17 @@ pub struct Written {
     pub digest: Hash32,
 }
 
-impl<'v, W: Write> Writer<'v, W> {
+impl<'v> Writer<'v> {
     /// Begins a certificate.
     ///
     /// # Errors
-    /// When the range is empty, or on an I/O error.
-    pub fn new(
-        claim: Claim,
-        validators: &'v Validators,
-        mut out: W,
-    ) -> Result<Self, CertificateError> {
+    /// When the range is empty.
+    pub fn new(claim: Claim, validators: &'v Validators) -> Result<Self, CertificateError> {
         if claim.range.is_empty() {
             let (first, last) = (claim.range.first, claim.range.last);
             return Err(CertificateError::Range { first, last });
         }
-        out.write_all(&format::head(&claim))?;
+        let out = format::head(&claim);
         let (next, tail) = (Some(claim.range.first), Tail::new(validators));
         let statement = Statement::new(&claim);
         Ok(Self { claim, out, next, previous: None, tail, statement, events: 0 })
@@ -76,8 +70,8 @@ impl<'v, W: Write> Writer<'v, W> {
     /// Adds the next ledger.
     ///
     /// # Errors
-    /// When it is not the next one, or not what its header binds, when its rewritten events are
-    /// unproven, or on an I/O error. The certificate cannot be continued then.
+    /// When it is not the next one, or not what its header binds, or when its rewritten events are
+    /// unproven. The certificate cannot be continued then.
     pub fn add(&mut self, ledger: &LedgerView<'_>) -> Result<(), CertificateError> {
         let header = &ledger.header;
         if let Some(wanted) = self.next().filter(|next| *next != header.sequence) {
@@ -93,7 +87,7 @@ impl<'v, W: Write> Writer<'v, W> {
             self.add_to_range(ledger)?;
         } else {
             let counts = self.tail.add(header.sequence, verified.signer);
-            self.add_to_tail(ledger, counts)?;
+            self.add_to_tail(ledger, counts);
         }
         self.previous = Some(link);
         self.next = header.sequence.next();
@@ -101,13 +95,13 @@ impl<'v, W: Write> Writer<'v, W> {
     }
 
     fn add_to_range(&mut self, ledger: &LedgerView<'_>) -> Result<(), CertificateError> {
-        write_block(&mut self.out, &[ledger.header.xdr])?;
+        write_block(&mut self.out, &[ledger.header.xdr]);
         let count = u32::try_from(ledger.transactions.len()).unwrap_or(u32::MAX).to_be_bytes();
         let mut results: Vec<&[u8]> = vec![&count];
         for transaction in &ledger.transactions {
             results.extend([transaction.hash.as_bytes().as_slice(), transaction.result]);
         }
-        write_block(&mut self.out, &results)?;
+        write_block(&mut self.out, &results);
         for transaction in ledger.transactions.iter().filter(|one| one.successful) {
             let (sequence, hash) = (ledger.header.sequence, transaction.hash);
             let fault = |(rule, operation)| {
@@ -127,7 +121,7 @@ impl<'v, W: Write> Writer<'v, W> {
             let count = u32::try_from(events.len()).unwrap_or(u32::MAX).to_be_bytes();
             let mut pre_image = [found.return_value, &count].concat();
             events.iter().for_each(|event| pre_image.extend_from_slice(event));
-            write_block(&mut self.out, &[&pre_image])?;
+            write_block(&mut self.out, &[&pre_image]);
             let order = transaction.application_order;
             let mut of = EventsOf::new(&self.claim.contract, sequence, hash, order);
             let cursor = &mut Cursor::new(&pre_image);
@@ -140,32 +134,39 @@ impl<'v, W: Write> Writer<'v, W> {
         Ok(())
     }
 
-    fn add_to_tail(&mut self, ledger: &LedgerView<'_>, counts: bool) -> io::Result<()> {
+    fn add_to_tail(&mut self, ledger: &LedgerView<'_>, counts: bool) {
         let out = &mut self.out;
         let header = ledger.header.xdr;
         if !counts {
-            out.write_all(&Kind::HEADER.to_be_bytes())?;
+            out.extend_from_slice(&Kind::HEADER.to_be_bytes());
             return write_block(out, &[header]);
         }
         let proposal = Value::of_header(header).ok().and_then(|value| value.proposal());
         match proposal.filter(|_| self.tail.is_complete()) {
             Some(proposal) => {
-                out.write_all(&Kind::LAST.to_be_bytes())?;
-                write_value(out, &proposal)?;
+                out.extend_from_slice(&Kind::LAST.to_be_bytes());
+                write_value(out, &proposal);
             }
             None => {
-                out.write_all(&Kind::SIGNED.to_be_bytes())?;
-                write_block(out, &[header])?;
+                out.extend_from_slice(&Kind::SIGNED.to_be_bytes());
+                write_block(out, &[header]);
             }
         }
-        write_block(out, &set_pre_image(ledger))
+        write_block(out, &set_pre_image(ledger));
     }
 
-    /// Ends the certificate. Returns what it proves, and what it was written to.
+    /// Returns what has been written since this was called the last time: a long certificate can be
+    /// stored in pieces.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Ends the certificate. Returns what it proves, and what has been written since [`Self::take`]
+    /// was called the last time.
     ///
     /// # Errors
-    /// When ledgers are missing, when too few validators have signed, or on an I/O error.
-    pub fn finish(mut self) -> Result<(Written, W), CertificateError> {
+    /// When ledgers are missing, or too few validators have signed.
+    pub fn finish(mut self) -> Result<(Written, Vec<u8>), CertificateError> {
         let range = self.claim.range;
         let last = range.last;
         let newest = match self.previous {
@@ -180,17 +181,16 @@ impl<'v, W: Write> Writer<'v, W> {
             return Err(CertificateError::NotAttested { last, newest, signed, needed });
         }
         let digest = self.statement.finish();
-        self.out.write_all(digest.as_bytes())?;
-        self.out.flush()?;
+        self.out.extend_from_slice(digest.as_bytes());
         let (events, attested_by) = (self.events, self.tail.counted);
         Ok((Written { events, end: newest, attested_by, digest }, self.out))
     }
 }
 
 /// Writes the signed value of the last ledger.
-fn write_value(out: &mut impl Write, proposal: &Proposal<'_>) -> io::Result<()> {
+fn write_value(out: &mut Vec<u8>, proposal: &Proposal<'_>) {
     let time = proposal.close_time.to_be_bytes();
     let milliseconds = proposal.close_time_ms.map(u64::to_be_bytes);
     let milliseconds = milliseconds.as_ref().map_or([].as_slice(), |bytes| bytes);
-    write_block(out, &[&time, milliseconds, proposal.node, proposal.signature])
+    write_block(out, &[&time, milliseconds, proposal.node, proposal.signature]);
 }
