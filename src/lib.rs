@@ -17,6 +17,7 @@ pub use {
 
 pub mod accounts;
 pub mod api;
+pub mod attestation;
 pub mod auth;
 pub mod backup;
 pub mod config;

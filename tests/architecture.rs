@@ -16,6 +16,7 @@ use syn::visit_mut::{self, VisitMut};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("accounts", &["decode", "domain", "store"]),
     ("executables", &["decode", "domain", "interfaces", "store"]),
+    ("attestation", &["domain", "observe", "store", "validators"]),
     ("backup", &["domain", "durable", "store"]),
     ("auth", &["domain"]),
     ("notify", &["net"]),
@@ -57,6 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "export",
         &[
+            "attestation",
             "decode",
             "domain",
             "durable",
@@ -73,6 +75,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "api",
         &[
             "accounts",
+            "attestation",
             "auth",
             "budget",
             "decode",
@@ -95,6 +98,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "accounts",
             "api",
+            "attestation",
             "auth",
             "config",
             "control",

@@ -2,7 +2,7 @@
 //! pruning, restarts, and readers beside a writer.
 
 mod faults {
-    mod histories;
+    pub(crate) mod histories;
 }
 mod feed {
     mod changes;
@@ -19,6 +19,7 @@ mod indexes {
     mod registered;
 }
 mod walks {
+    mod attested;
     mod bounds;
     mod unpublished;
 }

@@ -140,6 +140,7 @@ impl Server {
             interfaces,
             tokens: Arc::new(tokens),
             health: Arc::new(Health::default()),
+            attestation: Arc::default(),
             network,
             programs,
             rpc: Arc::new(rpc),

@@ -1,5 +1,7 @@
 //! `/rest/completeness`: the stored ledger ranges, with digests by which two installations can be
-//! compared.
+//! compared, and what is attested of them.
+
+use std::cmp::Reverse;
 
 use serde::Serialize;
 
@@ -8,7 +10,8 @@ use super::answer::Answer;
 use super::call::ReadCall;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
-use crate::domain::LedgerRange;
+use crate::attestation::Attestation;
+use crate::domain::{LedgerRange, LedgerSeq, NodeId};
 use crate::store::{CoveredLedgers, IndexedAs};
 
 /// Routes of this area.
@@ -22,6 +25,7 @@ struct Record<'a> {
     /// Whether the stored ledgers form exactly one range.
     complete: bool,
     settings: Settings,
+    bound: Bound,
     ranges: Vec<Range>,
     gaps: Vec<Gap>,
 }
@@ -34,6 +38,25 @@ struct Settings {
     contracts: &'static str,
 }
 
+/// Classes of stored data: whether the header of their ledger binds them, so that whoever attests the
+/// header attests them.
+#[derive(Serialize)]
+struct Bound {
+    invocation_events: bool,
+    classic_events: bool,
+    fee_events: bool,
+    entry_changes: bool,
+}
+
+/// A result names the hash of its invocation's events, and the header that of all results. Nothing
+/// names the others.
+const BOUND: Bound = Bound {
+    invocation_events: true,
+    classic_events: false,
+    fee_events: false,
+    entry_changes: false,
+};
+
 #[derive(Serialize)]
 struct Range {
     first_ledger: u32,
@@ -44,6 +67,21 @@ struct Range {
     events: u64,
     digest: String,
     indexed_as: Vec<Settings>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attested_ledger: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attested_by: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unattested_because: Option<String>,
+    signed: Vec<SignedBy>,
+}
+
+/// The newest ledger of a range that a trusted validator has signed.
+#[derive(Serialize)]
+struct SignedBy {
+    validator: String,
+    organisation: String,
+    ledger: u32,
 }
 
 #[derive(Serialize)]
@@ -62,8 +100,9 @@ impl From<&IndexedAs> for Settings {
     }
 }
 
-impl From<&CoveredLedgers> for Range {
-    fn from(range: &CoveredLedgers) -> Self {
+impl Range {
+    fn of(range: &CoveredLedgers, attestation: &Attestation) -> Self {
+        let attested = attestation.of(range.ledgers, &range.signed);
         Self {
             first_ledger: range.ledgers.first.0,
             last_ledger: range.ledgers.last.0,
@@ -73,8 +112,25 @@ impl From<&CoveredLedgers> for Range {
             events: range.events,
             digest: range.digest.to_string(),
             indexed_as: range.indexed_as.iter().map(Settings::from).collect(),
+            attested_ledger: attested.ledger().map(|ledger| ledger.0),
+            attested_by: attested.by(),
+            unattested_because: attested.reason(),
+            signed: signed(range, attestation),
         }
     }
+}
+
+/// Returns what trusted validators have signed in a range, the newest ledger first.
+fn signed(range: &CoveredLedgers, attestation: &Attestation) -> Vec<SignedBy> {
+    let Some(validators) = attestation.validators() else { return Vec::new() };
+    // Others were trusted once: their rows stay until signatures are read again.
+    let signed_by = |(validator, ledger): (NodeId, LedgerSeq)| {
+        let organisation = validators.organisation_of(&validator)?.to_owned();
+        Some(SignedBy { validator: validator.to_string(), organisation, ledger: ledger.0 })
+    };
+    let mut signed: Vec<_> = range.signed.iter().filter_map(signed_by).collect();
+    signed.sort_by_key(|signed| Reverse(signed.ledger));
+    signed
 }
 
 impl From<LedgerRange> for Gap {
@@ -90,8 +146,9 @@ fn completeness(deps: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
         network_passphrase: deps.network.passphrase(),
         complete: ranges.len() == 1,
         settings: Settings::from(&deps.settings.indexed_as),
+        bound: BOUND,
         gaps: CoveredLedgers::gaps(&ranges).into_iter().map(Gap::from).collect(),
-        ranges: ranges.iter().map(Range::from).collect(),
+        ranges: ranges.iter().map(|range| Range::of(range, &deps.attestation)).collect(),
     };
     Ok(Answer::of(&record))
 }

@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use super::ApiSettings;
 use super::funding::Friendbot;
+use crate::attestation::Attestation;
 use crate::auth::Tokens;
 use crate::budget::Usage;
 use crate::domain::Network;
@@ -25,6 +26,8 @@ pub struct Deps {
     pub tokens: Arc<Tokens>,
     /// Health of the components.
     pub health: Arc<Health>,
+    /// Whose word counts for the stored ledgers.
+    pub attestation: Arc<Attestation>,
     /// Network whose ledgers are served.
     pub network: Network,
     /// Settings of the operator.

@@ -34,6 +34,10 @@ pub(super) struct Record<'a> {
     pub service_latest_ledger: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_latest_ledger: Option<u32>,
+    /// Null while no ledger of the newest range is attested; the component `attestation` says why.
+    pub attested_ledger: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attested_by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_ledger: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +79,7 @@ pub(super) fn record(deps: &Deps) -> Record<'_> {
     let ends = deps.store.ends();
     let latest = ends.latest.map(|ledger| ledger.0);
     let network_latest = deps.health.network_latest().map(|ledger| ledger.0);
+    let attested = deps.attestation.report(&deps.store, &deps.health);
     let components: BTreeMap<_, State> =
         deps.health.components().into_iter().map(|(name, state)| (name, state.into())).collect();
     let lag = deps.health.lag((deps.clock)(), ends.latest, ends.latest_close_time);
@@ -83,6 +88,8 @@ pub(super) fn record(deps: &Deps) -> Record<'_> {
         service: if all_up { "up" } else { "down" },
         service_latest_ledger: latest,
         network_latest_ledger: network_latest,
+        attested_ledger: attested.as_ref().and_then(|newest| newest.ledger()).map(|it| it.0),
+        attested_by: attested.as_ref().and_then(|newest| newest.by()),
         oldest_ledger: ends.oldest.map(|ledger| ledger.0),
         lag_ledgers: lag.ledgers,
         lag_seconds: lag.seconds,

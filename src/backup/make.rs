@@ -11,6 +11,7 @@ use super::{
     BACKFILL_ORDER, BackupError, OTHER_FILES, Progress, RAW, UNFINISHED, check, failed, list,
     new_name,
 };
+use crate::domain::LedgerSet;
 use crate::store::DirectoryContents;
 
 /// Name of the file that is locked while a backup is made.
@@ -32,8 +33,8 @@ pub struct Made {
 }
 
 /// Makes a backup in the directory of backups `into`. `checkpoint` returns the directory of a
-/// checkpoint of the store of `data_dir`, which must not change until this returns; it is called
-/// once everything else is prepared. Then only the newest `keep` backups are kept. Everything is on
+/// checkpoint of the store of `data_dir`, which must not change until this returns, and the ledgers in
+/// it that are attested; it is called once everything else is prepared. Then only the newest `keep` backups are kept. Everything is on
 /// disk when this returns; before that, no backup with the new name exists.
 ///
 /// # Errors
@@ -43,7 +44,7 @@ pub fn make(
     data_dir: &Path,
     into: &Path,
     keep: Option<usize>,
-    checkpoint: impl FnOnce() -> Result<PathBuf, BackupError>,
+    checkpoint: impl FnOnce() -> Result<(PathBuf, LedgerSet), BackupError>,
     progress: Progress<'_>,
 ) -> Result<Made, BackupError> {
     let source = data_dir.canonicalize().map_err(failed(data_dir))?;
@@ -64,16 +65,17 @@ pub fn make(
         files: Vec::new(),
         shared: (0, 0),
     };
-    let made = builder.make(&source, checkpoint, progress).and_then(|(builder, contents)| {
-        let manifest = Manifest::new(&name, &contents, builder.files);
-        copy::sync_directories(&builder.draft)?;
-        manifest.write(&builder.draft)?;
-        let directory = into.join(&name);
-        fs::rename(&builder.draft, &directory).map_err(failed(&directory))?;
-        copy::sync_directory(into)?;
-        let (shared_files, shared_bytes) = builder.shared;
-        Ok(Made { directory, manifest, shared_files, shared_bytes, removed: Vec::new() })
-    });
+    let made =
+        builder.make(&source, checkpoint, progress).and_then(|(builder, contents, attested)| {
+            let manifest = Manifest::new(&name, &contents, &attested, builder.files);
+            copy::sync_directories(&builder.draft)?;
+            manifest.write(&builder.draft)?;
+            let directory = into.join(&name);
+            fs::rename(&builder.draft, &directory).map_err(failed(&directory))?;
+            copy::sync_directory(into)?;
+            let (shared_files, shared_bytes) = builder.shared;
+            Ok(Made { directory, manifest, shared_files, shared_bytes, removed: Vec::new() })
+        });
     let mut made = match made {
         Ok(made) => made,
         Err(error) => {
@@ -157,14 +159,14 @@ impl BackupBuilder {
     fn make(
         mut self,
         data_dir: &Path,
-        checkpoint: impl FnOnce() -> Result<PathBuf, BackupError>,
+        checkpoint: impl FnOnce() -> Result<(PathBuf, LedgerSet), BackupError>,
         progress: Progress<'_>,
-    ) -> Result<(Self, DirectoryContents), BackupError> {
+    ) -> Result<(Self, DirectoryContents, LedgerSet), BackupError> {
         // Before the checkpoint: an order ends once its ledgers are durable, so the ledgers of one
         // that has ended by now are in the checkpoint. An order that ends while the backup is made
         // is copied nevertheless: a service that resumes it looks for what is missing.
         self.add(data_dir, Path::new(BACKFILL_ORDER), progress)?;
-        let checkpoint = checkpoint()?;
+        let (checkpoint, attested) = checkpoint()?;
         // Copied after the checkpoint, so that a sandbox's journal is never behind the ledgers, and
         // before everything that takes long, so that it is not far ahead of them. An incomplete
         // record at the end of such a file had not been acknowledged.
@@ -178,7 +180,7 @@ impl BackupBuilder {
         for path in copy::files_below(&checkpoint)? {
             self.add_file(&checkpoint, &path, progress)?;
         }
-        Ok((self, contents))
+        Ok((self, contents, attested))
     }
 
     /// Adds a file, or all files of a directory, if it exists.

@@ -8,13 +8,15 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{BackupError, failed};
+use crate::domain::{LedgerRange, LedgerSet};
 use crate::durable::write_atomically;
 use crate::store::{Digest, DirectoryContents};
 
 /// Name of the manifest's file.
 pub(super) const FILE: &str = "manifest.json";
-/// Version of the layout that this build writes, and the newest that it reads.
-const FORMAT: u32 = 1;
+/// Version of the layout that this build writes, and the newest that it reads. Ranges have their
+/// attested ledger since version 2.
+const FORMAT: u32 = 2;
 
 /// Content of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +50,10 @@ pub struct Range {
     pub events: u64,
     /// Sum of the ledgers' digests, in hexadecimal.
     pub digest: String,
+    /// Newest ledger that validators, or a followed stellar-core, attest; `None` when none was
+    /// attested when the backup was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attested_ledger: Option<u32>,
 }
 
 /// A file of a backup.
@@ -68,14 +74,28 @@ struct Sealed {
     manifest: Manifest,
 }
 
+impl Range {
+    /// Whether it has ledgers, and the attested one is one of them.
+    fn is_sound(&self) -> bool {
+        let ledgers = self.first_ledger..=self.last_ledger;
+        !ledgers.is_empty() && self.attested_ledger.is_none_or(|ledger| ledgers.contains(&ledger))
+    }
+}
+
 impl Manifest {
-    pub(super) fn new(taken: &str, contents: &DirectoryContents, mut files: Vec<File>) -> Self {
+    pub(super) fn new(
+        taken: &str,
+        contents: &DirectoryContents,
+        attested: &LedgerSet,
+        mut files: Vec<File>,
+    ) -> Self {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let ranges = contents.ranges.iter().map(|range| Range {
             first_ledger: range.ledgers.first.0,
             last_ledger: range.ledgers.last.0,
             events: range.events,
             digest: range.digest.to_string(),
+            attested_ledger: newest_within(attested, range.ledgers),
         });
         Self {
             format: FORMAT,
@@ -89,9 +109,13 @@ impl Manifest {
         }
     }
 
-    /// Whether the manifest describes these ledgers of this network.
+    /// Whether the manifest describes these ledgers of this network. Which of them are attested is not
+    /// compared: that depends on the validators that were trusted.
     pub(super) fn matches(&self, contents: &DirectoryContents) -> bool {
-        let expected = Self::new(&self.taken, contents, Vec::new());
+        let ranges = self.ranges.iter();
+        let attested = ranges.filter_map(|it| Some((it.first_ledger, it.attested_ledger?)));
+        let attested = attested.map(|(first, last)| LedgerRange::new(first, last)).collect();
+        let expected = Self::new(&self.taken, contents, &attested, Vec::new());
         expected.network_passphrase == self.network_passphrase
             && expected.ranges == self.ranges
             && expected.digest == self.digest
@@ -133,7 +157,7 @@ impl Manifest {
         let manifest = sealed.manifest;
         let is_whole = manifest.sealed().is_ok_and(|same| same == text)
             && manifest.files.iter().all(|file| stays_below(&file.path))
-            && manifest.ranges.iter().all(|range| range.first_ledger <= range.last_ledger);
+            && manifest.ranges.iter().all(Range::is_sound);
         is_whole.then_some(manifest).ok_or_else(damaged)
     }
 
@@ -143,6 +167,13 @@ impl Manifest {
         text.push(b'\n');
         Ok(text)
     }
+}
+
+/// Returns the newest ledger of a range up to which all are attested.
+fn newest_within(attested: &LedgerSet, range: LedgerRange) -> Option<u32> {
+    let attested = attested.within(range);
+    let first = attested.ranges().first().filter(|part| part.first == range.first)?;
+    Some(first.last.0)
 }
 
 /// Whether a relative path stays below the directory that it is joined to.
@@ -157,7 +188,13 @@ mod tests {
 
     fn manifest() -> Manifest {
         let digest = "0".repeat(64);
-        let range = Range { first_ledger: 2, last_ledger: 9, events: 7, digest: digest.clone() };
+        let range = Range {
+            first_ledger: 2,
+            last_ledger: 9,
+            events: 7,
+            digest: digest.clone(),
+            attested_ledger: None,
+        };
         let file = File { path: "raw/000001.sst".to_owned(), size: 3, sha256: digest.clone() };
         Manifest {
             format: FORMAT,
@@ -168,6 +205,34 @@ mod tests {
             ranges: vec![range],
             digest,
             files: vec![file],
+        }
+    }
+
+    /// A manifest that an earlier version wrote is, byte for byte, what it was.
+    #[test]
+    fn manifests_without_attested_ledgers_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let earlier = Manifest { format: 1, ..manifest() };
+        earlier.write(directory.path()).unwrap();
+        let text = std::fs::read_to_string(directory.path().join(FILE)).unwrap();
+        assert!(!text.contains("attested"), "{text}");
+        assert_eq!(Manifest::read(directory.path()).unwrap(), earlier);
+    }
+
+    #[test]
+    fn a_range_is_attested_from_its_first_ledger_on() {
+        let set = |ranges: &[(u32, u32)]| -> LedgerSet {
+            ranges.iter().map(|(first, last)| LedgerRange::new(*first, *last)).collect()
+        };
+        let range = LedgerRange::new(10, 20);
+        for (attested, newest) in [
+            (set(&[]), None),
+            (set(&[(10, 15)]), Some(15)),
+            (set(&[(5, 30)]), Some(20)),
+            (set(&[(11, 15)]), None),
+            (set(&[(1, 9), (10, 12), (25, 30)]), Some(12)),
+        ] {
+            assert_eq!(newest_within(&attested, range), newest, "{attested:?}");
         }
     }
 

@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
     use crate::backup::make;
-    use crate::domain::Network;
+    use crate::domain::{LedgerSet, Network};
     use crate::store::Store;
 
     /// A data directory with all parts that a backup has, and a backup of it.
@@ -170,7 +170,10 @@ mod tests {
         }
         fs::write(at.join("d/backfill.json"), "{}").unwrap();
         let mut held = None;
-        let checkpoint = || Ok(held.insert(store.checkpoint()?).directory().to_owned());
+        let checkpoint = || {
+            let directory = held.insert(store.checkpoint()?).directory().to_owned();
+            Ok((directory, LedgerSet::default()))
+        };
         make(&at.join("d"), &at.join("b"), None, checkpoint, &mut |_| Ok(())).unwrap().directory
     }
 

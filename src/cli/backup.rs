@@ -79,9 +79,10 @@ impl Backup {
                 let mut held = None;
                 let checkpoint = || {
                     let begun = Instant::now();
+                    let attested = ledgers.attestation().ledgers(store);
                     let directory = held.insert(store.checkpoint()?).directory().to_owned();
                     checkpoint_ms = begun.elapsed().as_millis() as u64;
-                    Ok(directory)
+                    Ok((directory, attested))
                 };
                 let mut progress = |bytes| {
                     bar.inc(bytes);
@@ -96,7 +97,8 @@ impl Backup {
                 let checkpoint = || {
                     let report = client.borrow_mut().checkpoint().map_err(|error| ended(&error))?;
                     checkpoint_ms = report.milliseconds;
-                    Ok(data_dir.join(report.directory))
+                    let attested = report.attested();
+                    Ok((data_dir.join(report.directory), attested))
                 };
                 let mut last_keep_alive = Instant::now();
                 let mut progress = |bytes| {

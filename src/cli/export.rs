@@ -9,7 +9,7 @@ use clap::Args;
 use orrery::config::Config;
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet};
 use orrery::executables::{ExecutableIndex, Interfaces};
-use orrery::export::{self, AddedRows, Destination, ExportError, Interrupt};
+use orrery::export::{self, AddedRows, Attestations, Destination, ExportError, Interrupt};
 use orrery::programs::storage::KIND;
 use orrery::service::{self, ExportRole};
 use orrery::store::{Extensions, Needs, Store};
@@ -104,9 +104,14 @@ impl Export {
         let settings = common.settings_to_copy()?;
         let target = self.target(&settings.config)?;
         match open::look(&settings)? {
-            Opened::Local(ledgers) => self.export(ledgers.store(), &target, &mut || Ok(())),
+            Opened::Local(ledgers) => {
+                let attested = Attestations::Live(Arc::clone(ledgers.attestation()));
+                self.export(ledgers.store(), &target, attested, &mut || Ok(()))
+            }
             Opened::Running(mut client) => {
-                let checkpoint = settings.config.data_dir.join(client.checkpoint()?.directory);
+                let report = client.checkpoint()?;
+                let attested = Attestations::Ledgers(report.attested());
+                let checkpoint = settings.config.data_dir.join(report.directory);
                 // The service removes the checkpoint when the control connection closes, so
                 // `client` keeps it open.
                 let extensions = Extensions::for_consumers(&[Arc::new(ExecutableIndex)]);
@@ -125,7 +130,7 @@ impl Export {
                 while store.step(&ExecutableIndex)? {
                     keep_alive()?;
                 }
-                self.export(&store, &target, &mut keep_alive)
+                self.export(&store, &target, attested, &mut keep_alive)
             }
         }
     }
@@ -155,6 +160,7 @@ impl Export {
         self,
         store: &Arc<Store>,
         target: &Target,
+        attested: Attestations,
         go_on: &mut dyn FnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let is_whole = self.from.is_none() && self.to.is_none();
@@ -166,7 +172,8 @@ impl Export {
         };
         let (first, last) = (first.first, last.last);
         let export = export::Export::open(&target.destination, store, Interrupt::default())?;
-        let mut export = export.naming(Interfaces::new(Arc::clone(store), None));
+        let names = Interfaces::new(Arc::clone(store), None);
+        let mut export = export.naming(names).attested_by(attested);
         let mut interrupted = Ok(());
         let added = export.add(store, &wanted, target.portion, |_, ledger| {
             tracing::debug!(ledger = ledger.0, "exported");

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use clap::Args;
-use orrery::control::{ConsumerReport, StatusReport};
+use orrery::control::{AttestationReport, ConsumerReport, StatusReport};
 use orrery::service::{lost_ranges, unix_now};
 
 use super::open::{self, Opened};
@@ -89,6 +89,9 @@ fn table(report: &StatusReport, now: u64) -> String {
         });
         row("latest", format!("{ledger}{}", closed.unwrap_or_default()));
     }
+    if let Some(attestation) = &report.attestation {
+        row("attested", attested(attestation, report.latest_ledger));
+    }
     if let Some(ledger) = report.network_latest_ledger {
         row("network tip", ledger.to_string());
     }
@@ -100,6 +103,26 @@ fn table(report: &StatusReport, now: u64) -> String {
     }
     row("version", format!("{}, store format {}", report.version, report.format_version));
     text
+}
+
+/// Describes in one line what is attested, where `latest` is the newest stored ledger.
+fn attested(report: &AttestationReport, latest: Option<u32>) -> String {
+    let AttestationReport { organisations, of, needed, .. } = report;
+    let Some(ledger) = report.attested_ledger else {
+        let reason = report.unattested_because.as_deref().unwrap_or("the reason is not known");
+        return format!("nothing: {reason}");
+    };
+    let behind = match latest.map_or(0, |latest| latest.saturating_sub(ledger)) {
+        0 => "the latest".to_owned(),
+        1 => "1 ledger before the latest".to_owned(),
+        behind => format!("{} ledgers before the latest", output::count(behind.into())),
+    };
+    match report.attested_by.as_deref() {
+        Some("core") => format!("{ledger}, {behind}, by the stellar-core that is followed"),
+        _ => format!(
+            "{ledger}, {behind}, by {organisations} of {of} organisations ({needed} needed)"
+        ),
+    }
 }
 
 /// Describes the state of a consumer in one line.
@@ -142,6 +165,13 @@ mod tests {
             covered: vec![covered(10, 11), covered(997, 999)],
             latest_ledger: Some(999),
             latest_close_time: Some(1_000),
+            attestation: Some(AttestationReport {
+                attested_ledger: Some(992),
+                organisations: 6,
+                of: 7,
+                needed: 5,
+                ..AttestationReport::default()
+            }),
             network_latest_ledger: Some(1_001),
             events: 1_234,
             consumers: vec![
@@ -162,6 +192,7 @@ mod tests {
             "ledgers        10–11, 1,200 events, digest 1e240",
             "               997–999, 1,200 events, digest 1e240",
             "latest         999, closed 1970-01-01T00:16:40Z (60 s ago)",
+            "attested       992, 7 ledgers before the latest, by 6 of 7 organisations (5 needed)",
             "network tip    1001",
             "events         1,234",
             "transactions   0",
@@ -174,6 +205,17 @@ mod tests {
         let many = (0..12).map(|number| covered(10 * number, 10 * number + 1)).collect();
         let many = super::table(&StatusReport { covered: many, ..StatusReport::default() }, 0);
         assert!(many.contains("90–91") && many.contains("and 2 more ranges"), "{many}");
+        let core = AttestationReport {
+            attested_ledger: Some(999),
+            attested_by: Some("core".to_owned()),
+            ..AttestationReport::default()
+        };
+        let line = attested(&core, Some(999));
+        assert_eq!(line, "999, the latest, by the stellar-core that is followed");
+        assert!(attested(&core, Some(1_000)).contains("999, 1 ledger before the latest, "));
+        let because = Some("nobody signs".to_owned());
+        let none = AttestationReport { unattested_because: because, ..Default::default() };
+        assert_eq!(attested(&none, Some(999)), "nothing: nobody signs");
         let empty = super::table(&StatusReport::default(), 0);
         assert!(empty.contains("ledgers        none"), "{empty}");
     }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use client::Client;
 pub use server::Listener;
 
-use crate::domain::LedgerRange;
+use crate::domain::{LedgerRange, LedgerSet};
 
 /// Operations of the service that the socket gives access to.
 pub trait Service: Send + Sync + 'static {
@@ -56,6 +56,16 @@ pub struct CheckpointReport {
     pub directory: PathBuf,
     /// Time that creating the checkpoint took, in milliseconds.
     pub milliseconds: u64,
+    /// First and last ledger of every range of ledgers in it that are attested.
+    #[serde(default)]
+    pub attested: Vec<(u32, u32)>,
+}
+
+impl CheckpointReport {
+    /// Returns the ledgers in the checkpoint that are attested.
+    pub fn attested(&self) -> LedgerSet {
+        self.attested.iter().map(|(first, last)| LedgerRange::new(*first, *last)).collect()
+    }
 }
 
 /// Request to rebuild a consumer's rows, or for the progress of a rebuild.
@@ -264,6 +274,10 @@ pub struct StatusReport {
     /// Close time of the newest stored ledger, in UNIX seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest_close_time: Option<u64>,
+    /// What is attested of the newest covered range; `None` in an empty store, and in the report of
+    /// a service that checks no signatures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attestation: Option<AttestationReport>,
     /// Newest ledger that the source has reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_latest_ledger: Option<u32>,
@@ -276,6 +290,26 @@ pub struct StatusReport {
     /// First component that is down, and the reason; `None` when all work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<String>,
+}
+
+/// What is attested of the newest covered range.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AttestationReport {
+    /// Newest attested ledger; `None` when none is.
+    pub attested_ledger: Option<u32>,
+    /// Whose word it is: `core` for the stellar-core that is followed, else `validators`; `None` when
+    /// no ledger is attested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attested_by: Option<String>,
+    /// Why no ledger is attested, in one sentence; `None` when some are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unattested_because: Option<String>,
+    /// Number of organisations whose validators attest the ledger; 0 when it is attested by core.
+    pub organisations: usize,
+    /// Number of trusted organisations.
+    pub of: usize,
+    /// Number of organisations that must have signed.
+    pub needed: usize,
 }
 
 /// A range of consecutive stored ledgers. Hashes and digests are in hexadecimal.
@@ -295,6 +329,12 @@ pub struct CoveredRange {
     pub events: u64,
     /// Sum of the ledgers' digests.
     pub digest: String,
+    /// Newest attested ledger of the range; `None` when none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attested_ledger: Option<u32>,
+    /// Why no ledger is attested, in one sentence; `None` when some are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unattested_because: Option<String>,
 }
 
 impl CoveredRange {

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use super::error::Result;
 use super::manifest::ExportedProgram;
 use super::portions::{RangeEnds, due};
-use super::{Added, AddedRows, Destination, Export, ExportError, Interrupt, Manifest, programs};
+use super::{
+    Added, AddedRows, Attestations, Destination, Export, ExportError, Interrupt, Manifest, programs,
+};
 use crate::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet};
 use crate::executables::{self, Interfaces};
 use crate::store::{ConsumerSpec, Needs, StartPosition, Store, StoreError};
@@ -72,6 +74,7 @@ pub struct Continuous {
     scope: ExportScope,
     interrupt: Interrupt,
     names: Option<Arc<Interfaces>>,
+    attested: Attestations,
     /// Ledgers in the manifest; `None` until it was read.
     exported: Option<LedgerSet>,
     /// Programs in the manifest, without their tables.
@@ -108,6 +111,7 @@ impl Continuous {
             scope,
             interrupt,
             names: None,
+            attested: Attestations::Unknown,
             exported: None,
             programs: Vec::new(),
             rows: 0,
@@ -123,6 +127,12 @@ impl Continuous {
     #[must_use]
     pub fn naming(self, names: Arc<Interfaces>) -> Self {
         Self { names: Some(names), ..self }
+    }
+
+    /// Records in the manifest which of the exported ledgers are attested.
+    #[must_use]
+    pub fn attested_by(self, attested: Attestations) -> Self {
+        Self { attested, ..self }
     }
 
     /// Checks that the destination, if it is a local directory, holds nothing but an export of this
@@ -221,7 +231,10 @@ impl Continuous {
             self.destination.acquire(store.network().passphrase(), self.manifest_seen)?;
         let interrupt = self.interrupt.clone();
         let names = self.names.clone();
-        let mut export = Export { destination, manifest, interrupt, beside_retention: true, names };
+        let attested = self.attested.clone();
+        let beside_retention = true;
+        let mut export =
+            Export { destination, manifest, interrupt, beside_retention, names, attested };
         // Another exporter may have exported some of the ledgers meanwhile.
         self.record_manifest(Some(export.manifest()))?;
         let interrupt = self.interrupt.clone();

@@ -23,11 +23,25 @@ pub struct Manifest {
     pub writer: Option<Writer>,
     /// First and last ledger of every exported range, ascending.
     pub ledgers: Vec<(u32, u32)>,
+    /// First ledger, and newest attested ledger, of every range of exported ledgers that validators or
+    /// a followed stellar-core attest, ascending. An export that was written before this was recorded
+    /// has none. What is attested later is added when the manifest is written again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attested: Vec<AttestedLedgers>,
     /// Files of events and transactions.
     pub tables: Tables,
     /// Exported programs, ascending by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ExportedProgram>,
+}
+
+/// Consecutive exported ledgers that are attested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttestedLedgers {
+    /// First ledger.
+    pub first_ledger: u32,
+    /// Newest attested ledger.
+    pub attested_ledger: u32,
 }
 
 /// A program, as far as its tables are exported.
@@ -125,6 +139,7 @@ impl Manifest {
             network_passphrase: passphrase.to_owned(),
             writer: None,
             ledgers: Vec::new(),
+            attested: Vec::new(),
             tables: Tables::default(),
             programs: Vec::new(),
         }
@@ -174,6 +189,25 @@ impl Manifest {
         self.ledgers.iter().map(|(first, last)| LedgerRange::new(*first, *last)).collect()
     }
 
+    /// Returns the exported ledgers that are attested.
+    pub fn attested(&self) -> LedgerSet {
+        let range = |it: &AttestedLedgers| LedgerRange::new(it.first_ledger, it.attested_ledger);
+        self.attested.iter().map(range).collect()
+    }
+
+    /// Adds what is attested of the exported ledgers.
+    pub(super) fn attest(&mut self, attested: &LedgerSet) {
+        let mut all = self.attested();
+        for range in self.exported().ranges() {
+            all.insert_all(&attested.within(*range));
+        }
+        let of = |range: &LedgerRange| AttestedLedgers {
+            first_ledger: range.first.0,
+            attested_ledger: range.last.0,
+        };
+        self.attested = all.ranges().iter().map(of).collect();
+    }
+
     /// Returns the paths of all files that are part of the export.
     pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
         self.files().map(|file| &*file.path)
@@ -214,6 +248,26 @@ fn stays_below(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attested_ledgers_are_those_of_the_export_and_stay() {
+        let mut manifest = Manifest::new("a passphrase");
+        manifest.add(LedgerRange::new(10, 19), Vec::new(), Vec::new());
+        manifest.add(LedgerRange::new(30, 39), Vec::new(), Vec::new());
+        let before = manifest.text("m").unwrap();
+        assert!(!String::from_utf8_lossy(&before).contains("attested"), "as earlier versions do");
+        assert!(Manifest::parse(&before, "m").unwrap().attested().is_empty());
+        let attest = |manifest: &mut Manifest, first: u32, last: u32| {
+            manifest.attest(&LedgerRange::new(first, last).into());
+            let attested = manifest.attested.iter();
+            attested.map(|it| (it.first_ledger, it.attested_ledger)).collect::<Vec<_>>()
+        };
+        assert_eq!(attest(&mut manifest, 5, 14), [(10, 14)]);
+        assert_eq!(attest(&mut manifest, 12, 33), [(10, 19), (30, 33)]);
+        assert_eq!(attest(&mut manifest, 100, 200), [(10, 19), (30, 33)], "nothing is forgotten");
+        let parsed = Manifest::parse(&manifest.text("m").unwrap(), "m").unwrap();
+        assert_eq!(parsed, manifest);
+    }
 
     #[test]
     fn files_outside_of_the_export_are_refused() {

@@ -25,6 +25,7 @@ mod rows;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::attestation::Attestation;
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
 use crate::executables::Interfaces;
 use crate::store::{Bounds, EventQuery, Needs, Store, TransactionQuery};
@@ -36,7 +37,9 @@ pub use error::{ExportError, Result};
 use files::{Numbers, TableWriter};
 pub use interrupt::Interrupt;
 pub use layout::{EVENTS, PROGRAMS, TRANSACTIONS};
-pub use manifest::{DataFile, ExportedProgram, ExportedTable, Manifest, Tables, Writer};
+pub use manifest::{
+    AttestedLedgers, DataFile, ExportedProgram, ExportedTable, Manifest, Tables, Writer,
+};
 pub use programs::AddedRows;
 use rows::{Columns, EventColumns, Rows, TransactionColumns};
 
@@ -61,6 +64,30 @@ pub struct Export {
     beside_retention: bool,
     /// Interfaces by which events are named.
     names: Option<Arc<Interfaces>>,
+    /// What the manifest says to be attested.
+    attested: Attestations,
+}
+
+/// How an export learns which ledgers are attested.
+#[derive(Debug, Clone, Default)]
+pub enum Attestations {
+    /// It does not.
+    #[default]
+    Unknown,
+    /// These are, of those in the store.
+    Ledgers(LedgerSet),
+    /// By this, whenever the manifest is written.
+    Live(Arc<Attestation>),
+}
+
+impl Attestations {
+    fn ledgers(&self, store: &Store) -> LedgerSet {
+        match self {
+            Self::Unknown => LedgerSet::default(),
+            Self::Ledgers(ledgers) => ledgers.clone(),
+            Self::Live(attestation) => attestation.ledgers(store),
+        }
+    }
 }
 
 impl Export {
@@ -72,13 +99,26 @@ impl Export {
     /// being written to.
     pub fn open(destination: &Destination, store: &Store, interrupt: Interrupt) -> Result<Self> {
         let (destination, manifest) = destination.acquire(store.network().passphrase(), false)?;
-        Ok(Self { destination, manifest, interrupt, beside_retention: false, names: None })
+        Ok(Self {
+            destination,
+            manifest,
+            interrupt,
+            beside_retention: false,
+            names: None,
+            attested: Attestations::Unknown,
+        })
     }
 
     /// Names events by these interfaces, and exports the tables of projects of events too.
     #[must_use]
     pub fn naming(self, names: Arc<Interfaces>) -> Self {
         Self { names: Some(names), ..self }
+    }
+
+    /// Records in the manifest which of the exported ledgers are attested.
+    #[must_use]
+    pub fn attested_by(self, attested: Attestations) -> Self {
+        Self { attested, ..self }
     }
 
     /// Returns the manifest, which describes the content of the export.
@@ -157,6 +197,7 @@ impl Export {
         let counts = (rows(&events), rows(&transactions));
         let mut manifest = self.manifest.clone();
         manifest.add(ledgers, events, transactions);
+        manifest.attest(&self.attested.ledgers(store));
         self.destination.write_manifest(&mut manifest)?;
         self.manifest = manifest;
         Ok(counts)

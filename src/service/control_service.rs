@@ -44,11 +44,15 @@ impl Service for Controlled {
     fn checkpoint(&self) -> Result<HeldCheckpoint, String> {
         let begun = Instant::now();
         let store = self.node.store();
+        // Before the checkpoint, so that it holds all of them.
+        let attested = self.node.attestation().ledgers(store);
+        let attested = attested.ranges().iter().map(|range| (range.first.0, range.last.0));
+        let attested = attested.collect();
         let held = store.checkpoint().map_err(|error| error.to_string())?;
         let below = held.directory().strip_prefix(store.directory());
         let directory = below.map_err(|error| error.to_string())?.to_owned();
         let milliseconds = begun.elapsed().as_millis() as u64;
-        let report = CheckpointReport { directory, milliseconds };
+        let report = CheckpointReport { directory, milliseconds, attested };
         Ok(HeldCheckpoint { report, guard: Box::new(held) })
     }
 }

@@ -15,7 +15,7 @@ use super::{Node, ServiceError};
 use crate::config::Config;
 use crate::executables::Interfaces;
 use crate::export::{
-    self, Added, AddedNow, Continuous, ExportError, ExportScope, Interrupt, Progress,
+    self, Added, AddedNow, Attestations, Continuous, ExportError, ExportScope, Interrupt, Progress,
 };
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
@@ -58,7 +58,9 @@ pub(super) fn open(
         portion: config.export.ledgers_per_file.get(),
         programs: config.export.programs,
     };
-    let export = Continuous::new(store, place, scope, interrupt).naming(Arc::clone(interfaces));
+    let export = Continuous::new(store, place, scope, interrupt)
+        .naming(Arc::clone(interfaces))
+        .attested_by(Attestations::Live(Arc::clone(node.attestation())));
     export.check()?;
     node.health().up_by_default(EXPORT);
     let interfaces = Arc::clone(interfaces);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Node, Service, ServiceError, consumers, http_settings, node, rpc, unix_now};
+use super::{Node, Service, ServiceError, attested, consumers, http_settings, node, rpc, unix_now};
 use crate::api::{ApiSettings, Deps, Friendbot, MetricsText, RequestObserver};
 use crate::auth::Tokens;
 use crate::config::Config;
@@ -28,6 +28,7 @@ pub(super) async fn of(
         store: Arc::clone(node.store()),
         tokens,
         health: Arc::clone(node.health()),
+        attestation: Arc::clone(node.attestation()),
         network: node.store().network().clone(),
         settings: ApiSettings { indexed_as: node::indexed_as(config), ..http_settings::of(config) },
         clock: Arc::new(unix_now),
@@ -45,11 +46,12 @@ pub(super) async fn of(
 fn metrics_text(node: &Node) -> MetricsText {
     let (store, health) = (Arc::clone(node.store()), Arc::clone(node.health()));
     let (metrics, webhooks) = (Arc::clone(node.metrics()), Arc::clone(node.webhooks()));
+    let attestation = Arc::clone(node.attestation());
     Arc::new(move |usages| {
         usages.iter().for_each(|usage| metrics.set_budget(usage));
         metrics.set_cache_bytes(store.cache_bytes());
         consumers::report(&store, &metrics, &health);
-        node::report_health(&store, &metrics, &health);
+        attested::report_health(&attestation, &store, &metrics, &health);
         let (subscriptions, waiting) = webhooks.counts();
         metrics.set_webhooks(subscriptions, waiting);
         metrics.render().unwrap_or_else(|error| format!("# {error}\n"))

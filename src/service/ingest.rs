@@ -2,20 +2,24 @@
 //! The follower is then notified whether the ledger or the store is at fault, and the next session
 //! begins at that ledger.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::Node;
 use super::stop::stopped;
+use crate::attestation::Attestation;
 use crate::domain::{LedgerSeq, RawLedger};
 use crate::observe::health::Health;
 use crate::pipeline::{HeldError, Ingested, PipelineError};
+use crate::source::captive_core;
 use crate::source::follow::{FollowError, Followed, Follower, InFlight, RangeOf, Refusal};
 use crate::store::{Committed, Durability, Store, StoreError};
 use crate::verify::VerifyError;
@@ -108,16 +112,20 @@ impl Ingestion<'_> {
             let older_up_to = self.older_up_to;
             let stored =
                 self.stored_callback(Arc::clone(follower.in_flight()), Arc::clone(&some_stored));
+            let from_core = Arc::new(FromCore::default());
+            let received = Received { ledgers: received, from_core: Arc::clone(&from_core) };
             move || {
+                let attestation = Arc::clone(node.attestation());
                 let stored = move |ingested: &Ingested| {
                     // Dropped with this closure as soon as storing has ended, which wakes the
                     // `select!` below: the source may not send anything for a long time.
                     let _ = &storing_ends;
+                    from_core.stored(ingested.sequence, older_up_to.is_none(), &attestation);
                     stored(ingested);
                 };
                 match older_up_to {
-                    Some(last) => node.store_older(last, Received(received), durability, stored),
-                    None => node.store_all(Received(received), durability, stored),
+                    Some(last) => node.store_older(last, received, durability, stored),
+                    None => node.store_all(received, durability, stored),
                 }
             }
         });
@@ -196,14 +204,33 @@ fn refusal(error: &PipelineError) -> Option<Refusal> {
     }
 }
 
+/// Whether each ledger on its way into the store came from a stellar-core, in their order.
+#[derive(Default)]
+struct FromCore(Mutex<VecDeque<bool>>);
+
+impl FromCore {
+    /// Records that the next ledger is stored. A stellar-core that is followed attests it; one that
+    /// replays older ledgers for a backfill takes them from an archive.
+    fn stored(&self, ledger: LedgerSeq, is_followed: bool, attestation: &Attestation) {
+        if self.0.lock().pop_front() == Some(true) && is_followed {
+            attestation.stored_from_core(ledger);
+        }
+    }
+}
+
 /// Iterator over the ledgers of a channel, for a thread that may block.
-struct Received(mpsc::Receiver<RawLedger>);
+struct Received {
+    ledgers: mpsc::Receiver<RawLedger>,
+    from_core: Arc<FromCore>,
+}
 
 impl Iterator for Received {
     type Item = Result<RawLedger, Infallible>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.blocking_recv().map(Ok)
+        let ledger = self.ledgers.blocking_recv()?;
+        self.from_core.0.lock().push_back(*ledger.origin.name == *captive_core::NAME);
+        Some(Ok(ledger))
     }
 }
 

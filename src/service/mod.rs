@@ -1,6 +1,7 @@
 //! A running service: starts store, pipeline, source, HTTP interface and control socket together,
 //! and stops them together. Contains none of their logic.
 
+mod attested;
 mod backfill;
 mod clock;
 mod consumers;

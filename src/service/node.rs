@@ -11,17 +11,19 @@ use std::time::Duration;
 use super::disk_space::{DiskSpaceMonitor, NotStoredReason};
 use super::extensions::extensions;
 use super::signatures::SignatureRebuild;
-use super::{ServiceError, consumers, trust};
+use super::{ServiceError, attested, consumers, trust};
+use crate::attestation::Attestation;
 use crate::config::Config;
-use crate::control::{CoveredRange, NotStored, StatusReport, Stored};
+use crate::control::{NotStored, StatusReport, Stored};
 use crate::domain::{ContractId, LedgerSeq, Network, Origin, RawLedger, sequence_of};
-use crate::observe::health::{Component, Health};
+use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver, Trust};
 use crate::store::{
-    self, Committed, CoveredLedgers, Durability, FORMAT, IndexOptions, IndexedAs, LedgerConsumer,
-    Retention, Store, StoreError,
+    self, Committed, Durability, FORMAT, IndexOptions, IndexedAs, LedgerConsumer, Retention, Store,
+    StoreError,
 };
+use crate::verify::Verified;
 use crate::webhooks::registry::Registry;
 
 /// An open data directory with a pipeline into it.
@@ -31,6 +33,8 @@ pub struct Node {
     pipeline_without_raw: Pipeline,
     /// What is checked of ledgers, and whose signatures count.
     trust: Trust,
+    /// Whose word counts for the stored ledgers.
+    attestation: Arc<Attestation>,
     /// The recomputation of signatures from stored ledgers.
     signatures: Arc<SignatureRebuild>,
     /// Consumers of the feed other than indexing programs.
@@ -99,6 +103,7 @@ impl Node {
             pipeline: Pipeline::new(Arc::clone(&store), options, Arc::clone(&steps)),
             pipeline_without_raw: Pipeline::new(store, without_raw, steps),
             trust: Trust::default(),
+            attestation: Arc::default(),
             signatures: Arc::default(),
             consumers: Vec::new(),
             webhooks: Arc::default(),
@@ -116,6 +121,7 @@ impl Node {
         Self {
             pipeline: self.pipeline.with_trust(trust.clone()),
             pipeline_without_raw: self.pipeline_without_raw.with_trust(trust.clone()),
+            attestation: Arc::new(Attestation::new(trust.validators.clone())),
             trust,
             ..self
         }
@@ -124,6 +130,11 @@ impl Node {
     /// Returns what is checked of ledgers, and whose signatures count.
     pub fn trust(&self) -> &Trust {
         &self.trust
+    }
+
+    /// Returns whose word counts for the stored ledgers.
+    pub fn attestation(&self) -> &Arc<Attestation> {
+        &self.attestation
     }
 
     /// Returns the recomputation of signatures.
@@ -273,7 +284,11 @@ impl Node {
             network: network.name().to_owned(),
             network_passphrase: network.passphrase().to_owned(),
             ranges: ranges.collect(),
-            covered: covered.iter().map(describe).collect(),
+            covered: covered
+                .iter()
+                .map(|range| attested::describe(&self.attestation, range))
+                .collect(),
+            attestation: attested::report(&self.attestation, self.store(), &self.health),
             latest_ledger: status.latest().map(|ledger| ledger.0),
             latest_close_time: status.latest_close_time,
             network_latest_ledger: self.health.network_latest().map(|ledger| ledger.0),
@@ -318,18 +333,6 @@ impl Node {
     }
 }
 
-fn describe(range: &CoveredLedgers) -> CoveredRange {
-    CoveredRange {
-        first_ledger: range.ledgers.first.0,
-        last_ledger: range.ledgers.last.0,
-        first_hash: range.first_hash.to_string(),
-        last_hash: range.last_hash.to_string(),
-        previous_hash: range.previous_hash.to_string(),
-        events: range.events,
-        digest: range.digest.to_string(),
-    }
-}
-
 /// Why bytes are not a ledger.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -351,14 +354,10 @@ impl StepObserver for Metrics {
     fn step(&self, name: &'static str, seconds: f64) {
         self.observe_step(name, Duration::from_secs_f64(seconds.max(0.0)));
     }
-}
 
-/// Reports in metrics which components work, and the close time of the newest ledger.
-pub(super) fn report_health(store: &Store, metrics: &Metrics, health: &Health) {
-    let components = health.components();
-    let works = |component: &Component| matches!(component, Component::Up(_));
-    metrics.set_components(components.iter().map(|(name, it)| (*name, works(it))));
-    metrics.set_latest_closed_at(store.ends().latest_close_time.unwrap_or(0));
+    fn verified(&self, verified: &Verified) {
+        self.ledger_verified(verified);
+    }
 }
 
 /// Returns which records of each ledger are indexed.

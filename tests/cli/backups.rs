@@ -16,6 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
 use orrery_testkit::binary::{Service, orrery_in, run};
+use orrery_testkit::data::ledgers;
 use orrery_testkit::lake_files::{Chain, LakeFiles};
 use orrery_testkit::signal::{self, Signal};
 use orrery_testkit::wait::wait_until;
@@ -314,4 +315,26 @@ fn a_killed_backup_or_restore_leaves_no_partial_result() {
     assert_eq!(run(at, &["restore", "backups", "--data-dir", "new"]).code, 0);
     assert_eq!(covered(at, "new"), covered(at, "d"));
     assert!(!at.join("new.restoring").exists() && !at.join("new.restoring.lock").exists());
+}
+
+#[test]
+fn a_backup_tells_what_is_attested() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let lake = data.join("lake-pubnet");
+    run(at, &["import", "--json", "--data-dir", "d", lake.to_str().unwrap()]).json();
+    let attested = |made: &Value| made["ranges"][0]["attested_ledger"].clone();
+    let made = run(at, &["backup", "--data-dir", "d", "b"]).json();
+    assert_eq!(attested(&made), 63_092_986);
+    let service = Service::start_in(at, &["--data-dir", "d"]);
+    assert_eq!(attested(&run(at, &["backup", "--data-dir", "d", "b"]).json()), 63_092_986);
+    service.stop();
+    let checked = run(at, &["backup", "--verify", "b", "--json"]);
+    assert_eq!((checked.code, checked.stdout.lines().count()), (0, 2), "{}", checked.stderr);
+    // What a restored data directory has is read from the signatures in it, whoever is trusted then.
+    let name = made["backup"].as_str().unwrap();
+    assert_eq!(run(at, &["restore", name, "--data-dir", "restored"]).code, 0);
+    assert_eq!(covered(at, "restored"), covered(at, "d"));
+    assert_eq!(covered(at, "restored")[0]["attested_ledger"], 63_092_986);
 }

@@ -14,11 +14,12 @@ use arrow::record_batch::RecordBatch;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{ContractId, Direction, Page};
-use orrery::export::{DataFile, Manifest};
+use orrery::export::{AttestedLedgers, DataFile, Manifest};
 use orrery::store::{EventQuery, Store, TopicFilter, TransactionQuery};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
 
 use orrery_testkit::binary::{Ran, Service, orrery_in, run};
 use orrery_testkit::data::ledgers;
@@ -219,6 +220,41 @@ fn an_export_equals_the_store_and_can_be_continued() {
     assert!(events == stored_events, "{} and {}", events.len(), stored_events.len());
     assert!(transactions == stored_transactions);
     second_reader(&at.join("x"), events.len(), transactions.len());
+}
+
+#[test]
+fn the_manifest_tells_what_is_attested() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let Some(()) = stored(at) else { return };
+    let manifest = |export: &str| {
+        let bytes = fs::read(at.join(export).join("manifest.json")).unwrap();
+        Manifest::parse(&bytes, "manifest.json").unwrap()
+    };
+    let (first, last) = (FIRST.to_string(), (FIRST + 11).to_string());
+    let up_to = |to: u32| {
+        let to = to.to_string();
+        let range = ["--from", &first, "--to", &to, "--ledgers-per-file", "2", "--json"];
+        export(at, "x", &range).json()
+    };
+    up_to(FIRST + 1);
+    let attested =
+        |first_ledger, attested_ledger| AttestedLedgers { first_ledger, attested_ledger };
+    assert_eq!(manifest("x").attested, [attested(FIRST, FIRST + 1)]);
+    // An earlier version wrote no such member.
+    let path = at.join("x/manifest.json");
+    let mut earlier: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    earlier.as_object_mut().unwrap().remove("attested").unwrap();
+    fs::write(&path, earlier.to_string()).unwrap();
+    assert!(manifest("x").attested.is_empty());
+    up_to(FIRST + 11);
+    assert_eq!(manifest("x").attested, [attested(FIRST, 63_092_986)]);
+    // A running service says what its checkpoint's ledgers are.
+    let service = Service::start_in(at, &["--data-dir", "d"]);
+    let range = ["--from", &first, "--to", &last, "--json"];
+    assert_eq!(export(at, "y", &range).json()["new_ledgers"], 12);
+    assert_eq!(manifest("y").attested, [attested(FIRST, 63_092_986)]);
+    service.stop();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of the built binary: every verb, its output and its exit code.
 
+mod attested;
 mod backups;
 mod descriptors;
 mod dev;

@@ -183,7 +183,7 @@ fn a_browser_shows_what_the_api_returns() {
         (&json!("up"), &json!("local"))
     );
     let figures = page["health"]["figures"].as_object().unwrap();
-    assert_eq!(figures.len(), 6);
+    assert_eq!(figures.len(), 7);
     for (name, figure) in figures {
         assert_eq!(json!([figure]), texts(&[&health[name]]), "{name}");
     }

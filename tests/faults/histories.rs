@@ -393,7 +393,7 @@ fn assert_planned(error: &StoreError) {
 
 /// Copies the directory as it is at one moment. Repeats the copy when the list of files changed
 /// meanwhile, for example because of a compaction.
-fn copied(directory: &Path) -> TempDir {
+pub(crate) fn copied(directory: &Path) -> TempDir {
     loop {
         let (copy, before) = (scratch(), listed(directory));
         let whole = before.keys().all(|file| {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use orrery::api::{self, ApiError, ApiSettings, Deps};
+use orrery::attestation::Attestation;
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::executables::{self, ExecutableIndex, Interfaces};
 use orrery::programs::{self, ProgramDeps, Programs, storage};
@@ -14,6 +15,7 @@ use orrery::rpc::{self, Rpc};
 use orrery::webhooks::manage::{WebhookDeps, Webhooks};
 use orrery::webhooks::target::{Policy, Sender, Timeouts as AttemptTimeouts, system_lookup};
 use orrery_ledger::domain::Network;
+use orrery_ledger::validators::Validators;
 use orrery_runtime::budget::Usage;
 use orrery_runtime::observe::health::Health;
 use orrery_store::{Extensions, LedgerConsumer, Store};
@@ -60,7 +62,7 @@ fn open(directory: &Path, network: Option<&Network>, has_names: bool) -> Arc<Sto
     Arc::new(Store::open_with(directory, network, extensions).unwrap())
 }
 
-/// Dependencies of a server on a store: no program or webhook is registered, the metrics text is
+/// Dependencies of a server on a store: the network's known validators are trusted, no program or webhook is registered, the metrics text is
 /// empty, nobody observes requests, and there is no rate limit.
 fn idle_deps(store: &TempStore) -> Deps {
     let network = store.store.network().clone();
@@ -90,10 +92,12 @@ fn idle_deps(store: &TempStore) -> Deps {
         sender: Sender::new(Policy::default(), system_lookup(), AttemptTimeouts::default()),
         clock: Arc::new(|| now() * 1000),
     });
+    let validators = Validators::of_network(&network).map(Arc::new);
     Deps {
         store: Arc::clone(&store.store),
         tokens: Arc::new(Tokens::open(&store.directory.path().join("secrets"), &network).unwrap()),
         health: Arc::default(),
+        attestation: Arc::new(Attestation::new(validators)),
         network,
         settings: ApiSettings {
             rate_limit: None,

@@ -159,4 +159,10 @@ fn entries_missing_from_the_store_are_requested_from_core() {
     let count = expected_rows.as_ref().map(Vec::len);
     ana.wait("all rows", |it| rows(it, 0).map(|rows| rows.len()) == count);
     assert_eq!(rows(&ana, 0), expected_rows);
+    let health = service.health();
+    assert_eq!(
+        (&health["attested_by"], &health["attested_ledger"]),
+        (&json!("core"), &health["service_latest_ledger"],)
+    );
+    assert_eq!(health["components"]["attestation"], json!({ "status": "up" }));
 }

@@ -1,16 +1,22 @@
 //! `/rest/completeness`: what it reports about stored ledgers, and that the order of ingestion
 //! changes neither the digests nor, except for ids, any response.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use orrery::attestation::Attestation;
 use orrery::decode::{Placement, decode};
 use orrery::domain::{LedgerSeq, Network};
+use orrery::sandbox::network::Sandbox;
 use orrery::store::{Digest, Durability, IndexOptions, IndexedAs, PreparedLedger};
+use orrery::validators::{Organisation, Validators};
+use orrery::verify::{Policy, verify};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
+use orrery_testkit::forged::{Ledger, signature_of};
 use orrery_testkit::http::Connection;
 use orrery_testkit::sandbox::{ledgers, local, sandbox};
 use orrery_testkit::server::{Server, TempStore};
@@ -43,6 +49,12 @@ fn an_empty_store_reports_no_ranges() {
         "network_passphrase": "Test SDF Network ; September 2015",
         "complete": false,
         "settings": settings(),
+        "bound": {
+            "invocation_events": true,
+            "classic_events": false,
+            "fee_events": false,
+            "entry_changes": false,
+        },
         "ranges": [],
         "gaps": [],
     });
@@ -76,6 +88,9 @@ fn ranges_and_gaps_are_reported_with_hashes_and_digests() {
             "events": events.count(),
             "digest": digest.to_string(),
             "indexed_as": indexed_as,
+            "unattested_because": "validators of 0 trusted organisations have signed ledgers of this \
+                range, and 5 are needed",
+            "signed": [],
         })
     };
     let server = Server::start_with(&store, |deps| {
@@ -110,6 +125,90 @@ fn changed_index_settings_are_reported() {
     let answer = Server::start(&store).get_public("/rest/completeness").json();
     let all = json!({"classic_events": true, "fee_events": true, "contracts": "all"});
     assert_eq!(answer["ranges"][0]["indexed_as"], json!([settings(), all]));
+}
+
+/// Stores a ledger as the pipeline does, with the signature of a trusted validator.
+fn commit_signed(store: &TempStore, xdr: &[u8], validators: &Validators) {
+    let network = store.store.network();
+    let view = decode(xdr, network.id()).unwrap();
+    let signer = verify(&view, network.id(), Policy::default()).unwrap().signer;
+    let signer = signer.filter(|signer| validators.organisation_of(signer).is_some());
+    let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
+    store.store.commit(prepared.signed_by(signer), Durability::Deferred).unwrap();
+}
+
+/// What is signed on the public ledgers is read with the second decoder.
+#[test]
+fn the_validators_of_the_public_network_attest_its_ledgers() {
+    let Some(ledgers) = pubnet::ledgers() else { return };
+    let store = TempStore::new(&pubnet::network());
+    let validators = Validators::of_network(&pubnet::network()).unwrap();
+    for at in [0, 1, 2, 5, 6, 7, 8, 9, 10, 11] {
+        commit_signed(&store, &ledgers[at], &validators);
+    }
+    let server = Server::start(&store);
+    let ranges = server.get_public("/rest/completeness").json()["ranges"].clone();
+    for range in ranges.as_array().unwrap() {
+        assert_eq!(range.get("attested_ledger"), None, "too few organisations: {range}");
+        let reason = range["unattested_because"].as_str().unwrap();
+        assert!(reason.contains("and 5 are needed"), "{reason}");
+    }
+    for at in [3, 4] {
+        commit_signed(&store, &ledgers[at], &validators);
+    }
+    let answer = server.get_public("/rest/completeness").json();
+    let range = &answer["ranges"][0];
+    assert_eq!(range["attested_ledger"], 63_092_986);
+    assert_eq!(
+        (&range["attested_by"], range.get("unattested_because")),
+        (&json!("validators"), None)
+    );
+
+    let mut newest = BTreeMap::new();
+    for (raw, sequence) in ledgers.iter().zip(pubnet::FIRST..) {
+        let value = &mut Ledger::read(raw).unwrap().header.header.scp_value;
+        let signed = signature_of(value).unwrap();
+        newest.insert(signed.node_id.to_string(), sequence);
+    }
+    let signed = range["signed"].as_array().unwrap();
+    let ledger = |it: &Value| it["ledger"].as_u64().unwrap();
+    assert!(signed.windows(2).all(|pair| ledger(&pair[0]) >= ledger(&pair[1])), "{signed:?}");
+    let found = signed.iter().map(|it| (it["validator"].as_str().unwrap().to_owned(), ledger(it)));
+    let found: BTreeMap<String, u64> = found.collect();
+    let newest: BTreeMap<String, u64> =
+        newest.into_iter().map(|(validator, ledger)| (validator, ledger.into())).collect();
+    assert_eq!(found, newest);
+    let since = |first: u64| {
+        let signed = signed.iter().filter(|it| ledger(it) >= first);
+        signed.map(|it| it["organisation"].as_str().unwrap()).collect::<BTreeSet<_>>().len()
+    };
+    assert_eq!((since(63_092_987), since(63_092_988)), (5, 4));
+    let health = server.get_public("/rest/health").json();
+    assert_eq!(health["attested_ledger"], 63_092_986);
+    assert_eq!(health["attested_by"], "validators");
+    assert_eq!(health["components"]["attestation"], json!({"status": "up"}));
+}
+
+#[test]
+fn the_key_of_a_sandbox_attests_its_ledgers() {
+    let (seed, store) = (11, TempStore::new(&local()));
+    let key = Sandbox::validator(seed);
+    let organisation = Organisation { name: "sandbox".to_owned(), validators: vec![key] };
+    let validators = Arc::new(Validators::new(vec![organisation], 1).unwrap());
+    let made = ledgers(sandbox(seed, 0..=2), 5);
+    commit_signed(&store, &made[0], &validators);
+    commit_signed(&store, &made[2], &validators);
+    commit_signed(&store, &made[3], &validators);
+    let server = Server::start_with(&store, |deps| {
+        deps.attestation = Arc::new(Attestation::new(Some(Arc::clone(&validators))));
+    });
+    let answer = server.get_public("/rest/completeness").json();
+    let (first, second) = (&answer["ranges"][0], &answer["ranges"][1]);
+    let reason = "the signatures in this range attest only the ledger before it";
+    assert_eq!(first["unattested_because"], reason);
+    assert_eq!((&second["attested_ledger"], second["last_ledger"].as_u64()), (&json!(4), Some(5)));
+    let signed = json!([{"validator": key.to_string(), "organisation": "sandbox", "ledger": 5}]);
+    assert_eq!(second["signed"], signed);
 }
 
 /// Indices of ledgers in order of ingestion.

@@ -188,6 +188,7 @@ impl Serving {
             interfaces,
             tokens: Arc::new(tokens),
             health: Arc::default(),
+            attestation: Arc::default(),
             network,
             settings: ApiSettings {
                 rate_limit: None,

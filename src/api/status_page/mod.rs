@@ -134,6 +134,7 @@ fn of(record: &Record<'_>) -> String {
     let seconds = record.lag_seconds.map_or_else(unknown, |seconds| format!("{seconds} s"));
     for (id, name, value) in [
         ("service_latest_ledger", "Latest ledger here", number(record.service_latest_ledger)),
+        ("attested_ledger", "Attested ledger", number(record.attested_ledger)),
         ("network_latest_ledger", "Latest of the network", number(record.network_latest_ledger)),
         ("lag_ledgers", "Ledgers behind", number(record.lag_ledgers)),
         ("lag_seconds", "Age of the latest", seconds),

@@ -22,7 +22,7 @@ export function health(record) {
     : lag <= 1 ? "Everything works, and nothing is behind."
     : `Everything works; ${lag} ledgers behind the network.`;
   state.replaceChildren(make("strong", "", record.service), " ", make("span", "", sentence));
-  for (const name of ["service_latest_ledger", "network_latest_ledger", "lag_ledgers", "oldest_ledger", "version"]) {
+  for (const name of ["service_latest_ledger", "attested_ledger", "network_latest_ledger", "lag_ledgers", "oldest_ledger", "version"]) {
     at(name).textContent = record[name] ?? "–";
   }
   at("lag_seconds").textContent = record.lag_seconds === undefined ? "–" : `${record.lag_seconds} s`;

@@ -6,6 +6,7 @@ mod table;
 use std::time::Duration;
 
 use orrery_ledger::domain::LedgerSeq;
+use orrery_ledger::verify::{Invocations, Verified};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, HistogramTimer, Registry, TextEncoder};
 
@@ -14,6 +15,11 @@ use crate::budget::Usage;
 
 /// Steps of ingestion, in their order. Logs and benchmarks use the same names.
 pub const STEPS: [&str; 6] = ["fetch", "decode", "verify", "prepare", "commit", "prune"];
+
+/// Values of the label `binding` of invocations.
+const BOUND: &str = "bound";
+const REWRITTEN: &str = "rewritten";
+const UNPROVEN: &str = "unproven";
 
 /// Values of the label `result` of webhook delivery attempts.
 const WEBHOOK_RESULTS: [&str; 5] = ["delivered", "refused", "unreachable", "gone", "given_up"];
@@ -44,6 +50,9 @@ impl Metrics {
         for result in WEBHOOK_RESULTS {
             metrics.webhook_attempts.with_label_values(&[result]);
         }
+        for binding in [BOUND, REWRITTEN, UNPROVEN] {
+            metrics.invocations.with_label_values(&[binding]);
+        }
         for outcome in [FOUND, NOT_FOUND] {
             metrics.cached_answers.with_label_values(&[outcome]);
         }
@@ -72,6 +81,20 @@ impl Metrics {
     pub fn set_latest_ledger(&self, ledger: LedgerSeq) {
         self.latest_ledger.set(i64::from(ledger.0));
         self.update_lag();
+    }
+
+    /// Reports the newest attested ledger; `None` when none is.
+    pub fn set_attested_ledger(&self, ledger: Option<LedgerSeq>) {
+        self.attested_ledger.set(ledger.map_or(0, |ledger| i64::from(ledger.0)));
+    }
+
+    /// Reports what the checks of a ledger have found.
+    pub fn ledger_verified(&self, verified: &Verified) {
+        let Invocations { bound, rewritten, unproven } = verified.invocations;
+        for (binding, count) in [(BOUND, bound), (REWRITTEN, rewritten), (UNPROVEN, unproven)] {
+            self.invocations.with_label_values(&[binding]).inc_by(count);
+        }
+        self.faults_reported.inc_by(u64::from(verified.reported.is_some()));
     }
 
     /// Reports the newest ledger of the network, as far as the source has announced it.
@@ -253,6 +276,10 @@ mod tests {
         metrics.set_components([("gone", true)].into_iter());
         metrics.set_components([("source", false), ("feed", true)].into_iter());
         metrics.set_latest_closed_at(1_700_000_000);
+        metrics.set_attested_ledger(Some(LedgerSeq(93)));
+        let invocations = Invocations { bound: 5, rewritten: 1, unproven: 0 };
+        metrics.ledger_verified(&Verified { invocations, ..Verified::default() });
+        metrics.ledger_verified(&Verified { invocations, ..Verified::default() });
         metrics.set_disk_free_bytes(512);
         let usage = Usage {
             name: "readers",
@@ -279,6 +306,11 @@ mod tests {
             "orrery_component_up{component=\"feed\"} 1",
             "orrery_latest_ledger_closed_seconds 1700000000",
             "orrery_disk_free_bytes 512",
+            "orrery_attested_ledger 93",
+            "orrery_invocations_total{binding=\"bound\"} 10",
+            "orrery_invocations_total{binding=\"rewritten\"} 2",
+            "orrery_invocations_total{binding=\"unproven\"} 0",
+            "orrery_ledger_faults_reported_total 0",
             "orrery_step_seconds_count{step=\"commit\"} 1",
             "orrery_step_seconds_count{step=\"prune\"} 0",
             "orrery_http_requests_total{route=\"/rest/health\",status=\"200\"} 1",

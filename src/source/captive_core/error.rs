@@ -7,8 +7,8 @@ use orrery_ledger::domain::{LedgerSeq, Network, SourceError};
 
 use crate::records::RecordError;
 
-/// Name of the source in messages.
-pub(super) const NAME: &str = "stellar-core";
+/// Name of the source in messages, and of the origin of its ledgers.
+pub const NAME: &str = "stellar-core";
 
 /// Why stellar-core yields no ledgers.
 #[derive(Debug, thiserror::Error)]

@@ -31,12 +31,11 @@ use orrery_ledger::domain::{Fetched, LedgerRange, LedgerSeq, LedgerSource, Sourc
 use tokio::time::{Instant, timeout_at};
 use toml::Table;
 
-pub use error::CoreError;
+pub use error::{CoreError, NAME};
 pub use query::{CoreEntries, QueryError, QueryPort};
 pub use settings::{CoreSettings, Limits, Mode};
 pub use submission::{CoreSubmission, SubmissionError, SubmissionOutcome};
 
-use self::error::NAME;
 use self::queue::{End, Taken};
 use self::session::{Plan, Session};
 use self::settings::OnlineStart;

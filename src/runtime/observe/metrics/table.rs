@@ -89,6 +89,9 @@ metrics! {
     events: IntCounter, "orrery_events_total", "Events stored since the start";
     transactions: IntCounter, "orrery_transactions_total", "Smart-contract transactions stored since the start";
     refused: IntCounter, "orrery_ledgers_refused_total", "Ledgers of a source that were refused, because they are invalid or cannot be decoded";
+    invocations: IntCounterVec, "orrery_invocations_total", ["binding"], "Successful invocations in checked ledgers, by how their events are bound to the header";
+    faults_reported: IntCounter, "orrery_ledger_faults_reported_total", "Ledgers that differ from their header and were not refused, as trust.events says";
+    attested_ledger: IntGauge, "orrery_attested_ledger", "Newest attested ledger of the newest stored range, 0 when none is";
     latest_ledger: IntGauge, "orrery_latest_ledger", "Newest ledger stored";
     latest_closed: IntGauge, "orrery_latest_ledger_closed_seconds", "Close time of the newest stored ledger in UNIX seconds, 0 without one";
     component_up: IntGaugeVec, "orrery_component_up", ["component"], "1 for a component that works, 0 for one that does not";
