@@ -41,14 +41,13 @@ pub fn run(
     directory: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    let per_transaction = EVENTS / TRANSACTIONS;
-    let ledgers = packed::ledgers(recorded, COPIES, TRANSACTIONS, per_transaction, transfer);
+    let ledgers = chain(recorded);
     let bytes: usize = ledgers.iter().map(Vec::len).sum();
     report.note(format!(
         "Dense: {} ledgers of {} KB of XDR with {} events in {TRANSACTIONS} smart-contract transactions each.",
         ledgers.len(),
         bytes / ledgers.len() / 1000,
-        per_transaction * TRANSACTIONS,
+        EVENTS / TRANSACTIONS * TRANSACTIONS,
     ));
     let [without, with] =
         [false, true].map(|raw| stored(recorded, &ledgers, raw, directory, report));
@@ -56,6 +55,11 @@ pub fn run(
     let sides = Sides { ours: without, baseline: with };
     report.add(Row::information("Dense ledgers, raw ledgers not kept / kept", "events/s", sides));
     Ok(())
+}
+
+/// Returns a chain of dense ledgers.
+pub fn chain(recorded: &Recorded) -> Vec<Vec<u8>> {
+    packed::ledgers(recorded, COPIES, TRANSACTIONS, EVENTS / TRANSACTIONS, transfer)
 }
 
 /// Returns the events stored per second. Reports the disk space per event and the time of each

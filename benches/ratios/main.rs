@@ -11,6 +11,7 @@ mod backfills;
 mod baseline;
 mod calls;
 mod catch_up;
+mod checks;
 mod client;
 mod dense;
 mod deposits;
@@ -123,6 +124,9 @@ fn measure(
         ingest::run(&public, |goal| arguments.wants(goal), directory, report)?;
         let synthetic = recorded::synthetic(data)?;
         ingest::run(&synthetic, |goal| arguments.wants(goal), directory, report)?;
+    }
+    if arguments.wants("P29") {
+        checks::run(&public, directory, report)?;
     }
     if arguments.wants("dense") {
         dense::run(&public, directory, report)?;

@@ -113,6 +113,7 @@ impl Trust {
                 RewrittenEvents::Store => Rewritten::Store,
                 RewrittenEvents::Refuse => Rewritten::Refuse,
             },
+            ..Policy::default()
         }
     }
 
@@ -197,7 +198,8 @@ mod tests {
         );
         let settings = load_text(&text).unwrap();
         let config = &settings.config;
-        let policy = Policy { events: Events::Report, rewritten: Rewritten::Refuse };
+        let policy =
+            Policy { events: Events::Report, rewritten: Rewritten::Refuse, ..Policy::default() };
         assert_eq!(config.trust.policy(), policy);
         for name in ["local", "mainnet"] {
             let validators = config.validators(&network(name)).unwrap().unwrap();

@@ -36,7 +36,7 @@ mod status_messages;
 mod stop;
 mod supervisor;
 mod tasks;
-mod trust;
+pub mod trust;
 mod upgrade_progress;
 mod webhooks;
 

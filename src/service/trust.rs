@@ -1,10 +1,11 @@
 //! Whose signatures count in a data directory.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::{Node, ServiceError};
 use crate::config::Config;
-use crate::domain::NodeId;
+use crate::domain::{Network, NodeId};
 use crate::pipeline::Trust;
 use crate::sandbox::source::{self, Opening};
 use crate::store::Store;
@@ -19,12 +20,25 @@ const SANDBOX: &str = "sandbox";
 /// # Errors
 /// When the settings cannot be used for the network, or the sandbox's file is damaged.
 pub(super) fn of_store(config: &Config, store: &Store) -> Result<Trust, ServiceError> {
-    let validators = match config.validators(store.network())? {
-        Some(validators) => Some(validators),
-        None => source::known_validator(store.directory())?.map(only).transpose()?,
-    };
+    let validators = of_directory(config, store.network(), store.directory())?;
     let require_attested = config.trust.require_attested;
     Ok(Trust { policy: config.trust.policy(), validators, require_attested })
+}
+
+/// Returns the validators whose signatures count in a data directory of a network; `None` when none
+/// are known.
+///
+/// # Errors
+/// When the settings cannot be used for the network, or the sandbox's file is damaged.
+pub fn of_directory(
+    config: &Config,
+    network: &Network,
+    directory: &Path,
+) -> Result<Option<Arc<Validators>>, ServiceError> {
+    match config.validators(network)? {
+        Some(validators) => Ok(Some(validators)),
+        None => Ok(source::known_validator(directory)?.map(only).transpose()?),
+    }
 }
 
 impl Node {

@@ -9,6 +9,7 @@ mod embedded;
 mod export;
 mod export_histories;
 mod live;
+mod lying;
 mod resources;
 mod soak;
 mod upgrade;

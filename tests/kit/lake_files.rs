@@ -4,16 +4,19 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use ed25519_dalek::SigningKey;
 use orrery_ledger::domain::{LedgerSeq, Network};
 use orrery_sandbox::network::{FIRST_MARKET_LEDGER, Sandbox};
 use tempfile::TempDir;
 
+use super::forged::{Extent, Ledger, forgers_key};
 use super::sandbox::{self, local, sandbox};
 
 /// Files per partition directory of the lake.
 const PER_PARTITION: u32 = 64;
 
 /// Ledgers of a sandbox network, starting at ledger 2.
+#[derive(Clone)]
 pub struct Chain {
     pub network: Network,
     ledgers: Vec<Vec<u8>>,
@@ -38,6 +41,52 @@ impl Chain {
     ) -> Self {
         let sandbox = with(sandbox(seed, transactions_per_ledger));
         Self { network: local(), ledgers: sandbox::ledgers(sandbox, last - 1) }
+    }
+
+    /// The same ledgers, of which key `sequence % keys` has signed each.
+    pub fn signed_by(&self, keys: &[SigningKey]) -> Self {
+        self.changed(2, &|_| (), &|sequence| keys[sequence as usize % keys.len()].clone())
+    }
+
+    /// The chain with a change to the ledgers from `first` on, which a forger has linked and signed
+    /// again with a key of its own.
+    pub fn forged(&self, first: u32, change: &dyn Fn(&mut Ledger)) -> Self {
+        self.changed(first, change, &|_| forgers_key(255))
+    }
+
+    /// The chain with a change to one ledger, in which all hashes are right again. The next one does
+    /// not follow it.
+    pub fn with_lie(&self, sequence: u32, extent: Extent, change: &dyn Fn(&mut Ledger)) -> Self {
+        let Self { network, mut ledgers } = Self::clone(self);
+        let raw = &mut ledgers[sequence as usize - 2];
+        let mut ledger = Ledger::read(raw).unwrap();
+        change(&mut ledger);
+        ledger.make_right(extent, network.id(), &forgers_key(255));
+        *raw = ledger.encode();
+        Self { network, ledgers }
+    }
+
+    fn changed(
+        &self,
+        first: u32,
+        change: &dyn Fn(&mut Ledger),
+        key: &dyn Fn(u32) -> SigningKey,
+    ) -> Self {
+        let Self { network, mut ledgers } = Self::clone(self);
+        let mut previous = None;
+        for (sequence, raw) in (2..).zip(&mut ledgers) {
+            let mut ledger = Ledger::read(raw).unwrap();
+            if sequence >= first {
+                if let Some(previous) = &previous {
+                    ledger.link_to(previous);
+                }
+                change(&mut ledger);
+                ledger.make_right(Extent::Signature, network.id(), &key(sequence));
+                *raw = ledger.encode();
+            }
+            previous = Some(ledger.header.hash);
+        }
+        Self { network, ledgers }
     }
 
     pub fn xdr(&self, sequence: u32) -> &[u8] {

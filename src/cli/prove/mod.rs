@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use orrery::certificate::{CertificateError, Claim, Writer, check};
+use orrery::config::Config;
 use orrery::decode::decode;
 use orrery::domain::{ContractId, LedgerRange, LedgerSeq, Network};
 use orrery::durable::write_atomically;
@@ -58,7 +59,7 @@ pub struct Prove {
     #[arg(long, requires = "check")]
     events: bool,
     /// File with the settings [trust] (TOML): the validators that you trust, and how many organisations must
-    /// have signed; without it, the validators of the public network
+    /// have signed; without it, those of the settings, or of the public network
     #[arg(long, value_name = "FILE")]
     validators: Option<PathBuf>,
     #[command(flatten)]
@@ -74,20 +75,20 @@ impl Prove {
         let settings = common.read(self.network.settings())?;
         let network = settings.config.network();
         match (&self.check, self.contract, self.from, self.to, &self.out) {
-            (Some(file), ..) => self.check(file, network),
+            (Some(file), ..) => self.check(file, network, &settings.config),
             (None, Some(contract), Some(from), Some(to), Some(out)) => {
                 let range = LedgerRange::new(from, to);
                 if range.is_empty() {
                     return Err(Failure::usage(format!("--from {from} is after --to {to}")));
                 }
-                self.write(contract, range, out, network, remote)
+                self.write(contract, range, out, &settings.config, remote)
             }
             // clap demands them.
             _ => Err(Failure::usage("give --contract, --from, --to and --out, or --check")),
         }
     }
 
-    fn check(&self, file: &Path, wanted: Option<Network>) -> Result<(), Failure> {
+    fn check(&self, file: &Path, wanted: Option<Network>, config: &Config) -> Result<(), Failure> {
         let bytes = read_file(file)?;
         let refused = |error: CertificateError| refused(file, &error);
         let claim = Claim::read(&bytes).map_err(refused)?;
@@ -101,7 +102,7 @@ impl Prove {
                     claim.network
                 ))
             })?;
-        let validators = self.trusted(&network)?;
+        let validators = trust::validators(self.validators.as_deref(), config, &network)?;
         let certificate = check(&bytes, network.id(), &validators).map_err(refused)?;
         if let Some(wanted) = self.contract.filter(|wanted| *wanted != claim.contract) {
             return Err(Failure::failed(format!(
@@ -123,16 +124,17 @@ impl Prove {
         contract: ContractId,
         range: LedgerRange,
         out: &Path,
-        wanted: Option<Network>,
+        config: &Config,
         remote: &Remote,
     ) -> Result<(), Failure> {
+        let wanted = config.network();
         let mut ledgers = match &self.rpc {
             _ if !self.paths.is_empty() => Ledgers::of_files(&self.paths, wanted)?,
             Some(url) => Ledgers::of_server(url, wanted)?,
             None => Ledgers::of_server(&rpc_address(&remote.base()?), wanted)?,
         };
         let network = ledgers.network().clone();
-        let validators = self.trusted(&network)?;
+        let validators = trust::validators(self.validators.as_deref(), config, &network)?;
         let claim = Claim { network: *network.id(), contract, range };
         let bytes = write(claim, &validators, &mut ledgers)?;
         // What others will check is checked here first.
@@ -142,10 +144,6 @@ impl Prove {
         let size = output::bytes(bytes.len() as u64);
         let text = summary::text(&certificate, &network);
         output::print(&format!("{text}written to   {} ({size})\n", out.display()))
-    }
-
-    fn trusted(&self, network: &Network) -> Result<Validators, Failure> {
-        trust::validators(self.validators.as_deref(), network)
     }
 }
 

@@ -1,10 +1,13 @@
-//! The validators that are trusted: those of a file with the settings `[trust]`, or the known ones of
-//! a public network.
+//! The validators that are trusted: those of a file with the settings `[trust]`, or those that a
+//! service with the same settings would trust.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use orrery::config::Config;
 use orrery::domain::Network;
+use orrery::service;
 use orrery::validators::{Organisation, Validators, two_thirds};
 use serde::Deserialize;
 
@@ -24,16 +27,24 @@ struct Trust {
     threshold: usize,
 }
 
-/// Returns the validators in a file, or those of a public network.
-pub fn validators(file: Option<&Path>, network: &Network) -> Result<Validators, Failure> {
-    match file {
-        Some(file) => of_file(file),
-        None => Validators::of_network(network).ok_or_else(|| {
-            Failure::usage(format!(
-                "no validators of {network} are known: name those that you trust with --validators"
-            ))
-        }),
+/// Returns the validators in a file, else those of the settings or of the network, else that of the
+/// sandbox network in the data directory.
+pub fn validators(
+    file: Option<&Path>,
+    config: &Config,
+    network: &Network,
+) -> Result<Arc<Validators>, Failure> {
+    if let Some(file) = file {
+        return of_file(file).map(Arc::new);
     }
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
+    let trusted = service::trust::of_directory(config, network, &config.data_dir);
+    trusted.map_err(|error| failed(&error))?.ok_or_else(|| {
+        Failure::usage(format!(
+            "no validators of {network} are known: name those that you trust with --validators, or \
+             give the directory of a demo with --data-dir"
+        ))
+    })
 }
 
 fn of_file(file: &Path) -> Result<Validators, Failure> {

@@ -77,7 +77,7 @@ impl<'v> Writer<'v> {
         if let Some(wanted) = self.next().filter(|next| *next != header.sequence) {
             return Err(CertificateError::NotNext { given: header.sequence, wanted });
         }
-        let policy = Policy { events: Events::Refuse, rewritten: Rewritten::Store };
+        let policy = Policy::default();
         let verified = verify(ledger, &self.claim.network, policy)?;
         let link = Link::from(header);
         if let Some(previous) = &self.previous {

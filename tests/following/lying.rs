@@ -1,0 +1,182 @@
+//! A source that lies, beside an honest one. Validators of four organisations sign in turn, and three
+//! of them must have signed.
+
+use std::path::Path;
+
+use ed25519_dalek::SigningKey;
+use orrery_ledger::domain::NodeId;
+use orrery_testkit::binary::{Service, configure};
+use orrery_testkit::forged::{Extent, Ledger, forgers_key};
+use orrery_testkit::lake_files::{Chain, LakeFiles};
+use serde_json::Value;
+
+fn keys() -> Vec<SigningKey> {
+    (1..=4).map(forgers_key).collect()
+}
+
+fn honest(last: u32) -> Chain {
+    Chain::with_market(1, last).signed_by(&keys())
+}
+
+/// Settings to follow `first`, and `second` where it fails.
+fn settings(first: &LakeFiles, second: &LakeFiles, more: &str) -> String {
+    let organisations = keys().into_iter().enumerate().map(|(number, key)| {
+        format!("'{number}.example' = ['{}']\n", NodeId(key.verifying_key().to_bytes()))
+    });
+    format!(
+        "[source]\nkind = 'lake'\npath = '{}'\ngaps = ['{}']\nstart = 'genesis'\n\
+         [trust]\nthreshold = 3\n{more}[trust.validators]\n{}",
+        first.text(),
+        second.text(),
+        organisations.collect::<String>(),
+    )
+}
+
+fn follow(directory: &Path, settings: &str) -> Service {
+    Service::local(directory, &configure(directory, settings))
+}
+
+/// Drops an event of the first invocation that has one. Returns whether there is one.
+fn drop_event(ledger: &mut Ledger) -> bool {
+    let Some((position, _)) = ledger.invocations().into_iter().find(|(_, events)| *events > 0)
+    else {
+        return false;
+    };
+    let mut events = ledger.events(position);
+    events.pop();
+    ledger.set_events(position, events);
+    true
+}
+
+/// The first ledger from `sequence` on whose invocations have events.
+fn with_events(chain: &Chain, sequence: u32) -> u32 {
+    let has_events = |sequence: &u32| drop_event(&mut Ledger::read(chain.xdr(*sequence)).unwrap());
+    (sequence..).find(has_events).unwrap()
+}
+
+/// What two stores with the same ledgers and events have in common.
+fn content(service: &Service) -> Value {
+    let answer = service.get("/rest/completeness");
+    let ranges = answer["ranges"].as_array().unwrap().iter();
+    ranges
+        .map(|range| {
+            serde_json::json!([range["first_ledger"], range["last_ledger"], range["digest"]])
+        })
+        .collect()
+}
+
+/// The content after an honest source was followed up to `last`, of which all up to `stored` is
+/// stored.
+fn honest_content(chain: &Chain, last: u32, stored: u32, more: &str) -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let lake = LakeFiles::with(chain, 2..=last);
+    let service = follow(directory.path(), &settings(&lake, &lake, more));
+    service.wait_until_stored(stored);
+    content(&service)
+}
+
+#[test]
+fn a_lie_that_one_ledger_shows_is_refused_and_another_source_is_used() {
+    let chain = honest(60);
+    let at = with_events(&chain, 30);
+    let expected = honest_content(&chain, 60, 60, "");
+    // Nothing made right, or all but the hash of the header.
+    for extent in [Extent::Nothing, Extent::Invocations, Extent::Header] {
+        let lying = chain.with_lie(at, extent, &|ledger| {
+            drop_event(ledger);
+        });
+        let (liar, other) = (LakeFiles::with(&lying, 2..=60), LakeFiles::with(&chain, 2..=60));
+        let directory = tempfile::tempdir().unwrap();
+        let service = follow(directory.path(), &settings(&liar, &other, ""));
+        service.wait_until_stored(60);
+        assert_eq!(content(&service), expected, "{extent:?}");
+        assert!(!service.metrics().contains("\norrery_ledgers_refused_total 0\n"));
+        service.stop();
+    }
+}
+
+#[test]
+fn a_lie_at_the_tip_is_named_with_its_source_and_nothing_is_stored_on_top_of_it() {
+    let chain = honest(60);
+    let at = with_events(&chain, 40);
+    let lying = chain.with_lie(at, Extent::HeaderHash, &|ledger| {
+        drop_event(ledger);
+    });
+    let (liar, other) = (LakeFiles::with(&lying, 2..=at), LakeFiles::with(&chain, 2..=60));
+    let directory = tempfile::tempdir().unwrap();
+    let service = follow(directory.path(), &settings(&liar, &other, ""));
+    let health = service.wait_for_health("the lie is named", |health| {
+        let reason = health["components"]["ingestion"]["reason"].to_string();
+        health["service"] == "down" && reason.contains("signed ledger")
+    });
+    let reason = health["components"]["ingestion"]["reason"].to_string();
+    for part in [
+        &format!("which {}", liar.text()),
+        &format!("the stored ledger {at}"),
+        "Remove that source and import again what follows ledger",
+    ] {
+        assert!(reason.contains(part), "{part}: {reason}");
+    }
+    assert_eq!(health["service_latest_ledger"], at);
+    // The liar goes on with its own ledgers.
+    let forged = chain.forged(at, &|ledger| {
+        drop_event(ledger);
+    });
+    (at..=60).for_each(|sequence| liar.add(&forged, sequence));
+    let next = service.wait_for_health("it is asked again", |health| {
+        health["components"]["source"].to_string().contains("links to")
+    });
+    assert_eq!(next["service_latest_ledger"], at);
+    service.stop();
+}
+
+#[test]
+fn a_lie_at_the_tip_is_never_stored_where_attestation_is_required() {
+    let chain = honest(60);
+    let at = with_events(&chain, 40);
+    let required = "require_attested = true\n";
+    // The last three ledgers wait for the ones after them.
+    let expected = honest_content(&chain, 60, 57, required);
+    let lying = chain.with_lie(at, Extent::HeaderHash, &|ledger| {
+        drop_event(ledger);
+    });
+    let (liar, other) = (LakeFiles::with(&lying, 2..=at), LakeFiles::with(&chain, 2..=60));
+    let directory = tempfile::tempdir().unwrap();
+    let service = follow(directory.path(), &settings(&liar, &other, required));
+    service.wait_until_stored(57);
+    assert_eq!(content(&service), expected);
+    service.stop();
+    // What waited at the stop comes again.
+    (50..=at).for_each(|sequence| liar.remove(sequence));
+    let longer = honest(70);
+    (61..=70).for_each(|sequence| other.add(&longer, sequence));
+    let service = follow(directory.path(), &settings(&other, &other, required));
+    service.wait_until_stored(67);
+    service.stop();
+}
+
+#[test]
+fn a_chain_that_a_source_has_made_up_is_never_attested() {
+    let chain = honest(170);
+    let forged = chain.forged(30, &|ledger| {
+        drop_event(ledger);
+    });
+    let (liar, other) = (LakeFiles::with(&forged, 2..=170), LakeFiles::with(&chain, 2..=170));
+    let directory = tempfile::tempdir().unwrap();
+    let service = follow(directory.path(), &settings(&liar, &other, ""));
+    service.wait_until_stored(170);
+    let health = service.health();
+    // The last three honest signatures are those of ledgers 27 to 29.
+    assert_eq!(health["attested_ledger"], 26, "{health}");
+    let detail = health["components"]["attestation"].to_string();
+    assert!(detail.contains("26"), "{health}");
+    service.stop();
+
+    let required = "require_attested = true\n";
+    let expected = honest_content(&chain, 170, 167, required);
+    let directory = tempfile::tempdir().unwrap();
+    let service = follow(directory.path(), &settings(&liar, &other, required));
+    service.wait_until_stored(167);
+    assert_eq!(content(&service), expected);
+    service.stop();
+}
