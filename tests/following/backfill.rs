@@ -139,7 +139,16 @@ fn a_backfill_runs_beside_live_ingestion() {
     let components = health["components"].as_object().unwrap();
     assert_eq!(
         components.keys().collect::<Vec<_>>(),
-        ["feed", "ingestion", "programs", "queries", "retention", "source", "webhooks"]
+        [
+            "attestation",
+            "feed",
+            "ingestion",
+            "programs",
+            "queries",
+            "retention",
+            "source",
+            "webhooks"
+        ]
     );
     assert_eq!(ranges(at), json!([[2, 310]]));
     assert_eq!(everything(&service), reference(&chain, 2..=310));
