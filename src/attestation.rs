@@ -269,7 +269,7 @@ mod tests {
             let range = LedgerRange::new(10, 20);
             attestation.stored_from_core(LedgerSeq(9));
             let before = attestation.of(range, &Signed::default());
-            assert_eq!(before.newest.is_err(), true, "it is from another range");
+            assert!(before.newest.is_err(), "it is from another range");
             assert_eq!(before.reason().unwrap().contains("trust.validators"), validators.is_none());
             attestation.stored_from_core(LedgerSeq(20));
             attestation.stored_from_core(LedgerSeq(15));
