@@ -10,9 +10,7 @@ use crate::domain::{Hash32, LedgerSeq};
 use crate::validators::Validators;
 use crate::verify::events::{Form, invocation};
 use crate::verify::value::{Proposal, Value};
-use crate::verify::{
-    Events, Fault, Link, Policy, Rewritten, Rule, VerifyError, set_pre_image, verify, verify_link,
-};
+use crate::verify::{Fault, Link, Policy, Rule, VerifyError, set_pre_image, verify, verify_link};
 
 /// Writes a certificate from ledgers that are given one after the other, from the first one of the
 /// range, until it [is complete](Self::is_complete). Each is checked as on its way into a store; its
