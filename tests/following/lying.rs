@@ -103,6 +103,8 @@ fn a_lie_at_the_tip_is_named_with_its_source_and_nothing_is_stored_on_top_of_it(
         drop_event(ledger);
     });
     let (liar, other) = (LakeFiles::with(&lying, 2..=at), LakeFiles::with(&chain, 2..=60));
+    // It lacks a ledger, so that the other source is asked for it.
+    liar.add(&chain, at + 2);
     let directory = tempfile::tempdir().unwrap();
     let service = follow(directory.path(), &settings(&liar, &other, ""));
     let health = service.wait_for_health("the lie is named", |health| {
@@ -141,13 +143,14 @@ fn a_lie_at_the_tip_is_never_stored_where_attestation_is_required() {
         drop_event(ledger);
     });
     let (liar, other) = (LakeFiles::with(&lying, 2..=at), LakeFiles::with(&chain, 2..=60));
+    // It lacks a ledger, so that the other source is asked for it.
+    liar.add(&chain, at + 2);
     let directory = tempfile::tempdir().unwrap();
     let service = follow(directory.path(), &settings(&liar, &other, required));
     service.wait_until_stored(57);
     assert_eq!(content(&service), expected);
     service.stop();
     // What waited at the stop comes again.
-    (50..=at).for_each(|sequence| liar.remove(sequence));
     let longer = honest(70);
     (61..=70).for_each(|sequence| other.add(&longer, sequence));
     let service = follow(directory.path(), &settings(&other, &other, required));
