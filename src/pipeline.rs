@@ -173,6 +173,12 @@ impl Pipeline {
         Self { background: true, ..self.clone() }
     }
 
+    /// Returns how a trusted validator contradicts what is stored; `None` when none does, or when
+    /// the stored ledgers have been attested since.
+    pub fn contradiction(&self) -> Option<Contradiction> {
+        self.suspicion.contradiction()
+    }
+
     /// Returns the store that the pipeline writes to.
     pub fn store(&self) -> &Arc<Store> {
         &self.store

@@ -88,6 +88,11 @@ impl Suspicion {
         self.0.lock().contradiction.is_some()
     }
 
+    /// Returns the contradiction, if there is one.
+    pub(super) fn contradiction(&self) -> Option<Contradiction> {
+        self.0.lock().contradiction.clone()
+    }
+
     /// Records that ledgers after the contradicted one are attested, so that it is the network's.
     pub(super) fn clear(&self) {
         self.0.lock().contradiction = None;
@@ -113,7 +118,7 @@ impl Suspicion {
     ) -> PipelineError {
         let found = match (&error, signer) {
             (StoreError::Chain(broken), Some(validator)) => {
-                self.contradiction(&origin, broken, validator, trust, store)
+                self.find(&origin, broken, validator, trust, store)
             }
             _ => None,
         };
@@ -126,7 +131,7 @@ impl Suspicion {
         }
     }
 
-    fn contradiction(
+    fn find(
         &self,
         origin: &Origin,
         error: &VerifyError,

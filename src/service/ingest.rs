@@ -83,7 +83,10 @@ impl Ingestion<'_> {
                 Session::Refused(refusal) => {
                     tracing::error!("a ledger is refused: {}", refusal.reason());
                     self.node.metrics().ledger_refused();
-                    health.down(self.component, refusal.reason());
+                    // Others are refused because of it: it is the cause, and tells what to do.
+                    let contradiction = self.node.contradiction().map(|it| it.to_string());
+                    let reason = contradiction.as_deref().unwrap_or(refusal.reason());
+                    health.down(self.component, reason);
                     follower.refused(&refusal);
                 }
                 Session::Failed { reason, after_some } => {

@@ -18,7 +18,7 @@ use crate::control::{NotStored, StatusReport, Stored};
 use crate::domain::{ContractId, LedgerSeq, Network, Origin, RawLedger, sequence_of};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
-use crate::pipeline::{Ingested, Pipeline, PipelineError, StepObserver, Trust};
+use crate::pipeline::{Contradiction, Ingested, Pipeline, PipelineError, StepObserver, Trust};
 use crate::store::{
     self, Committed, Durability, FORMAT, IndexOptions, IndexedAs, LedgerConsumer, Retention, Store,
     StoreError,
@@ -125,6 +125,11 @@ impl Node {
             trust,
             ..self
         }
+    }
+
+    /// Returns how a trusted validator contradicts what is stored, if one does.
+    pub fn contradiction(&self) -> Option<Contradiction> {
+        self.pipeline.contradiction().or_else(|| self.pipeline_without_raw.contradiction())
     }
 
     /// Returns what is checked of ledgers, and whose signatures count.

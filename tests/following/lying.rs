@@ -126,9 +126,10 @@ fn a_lie_at_the_tip_is_named_with_its_source_and_nothing_is_stored_on_top_of_it(
     });
     (at..=60).for_each(|sequence| liar.add(&forged, sequence));
     let next = service.wait_for_health("it is asked again", |health| {
-        health["components"]["source"].to_string().contains("links to")
+        health["components"]["source"]["detail"].to_string().contains(&liar.text())
     });
     assert_eq!(next["service_latest_ledger"], at);
+    assert!(next["components"]["ingestion"]["reason"].to_string().contains("signed ledger"));
     service.stop();
 }
 
