@@ -5,9 +5,12 @@
 //! iterator.
 
 mod attested;
+mod contradiction;
+mod error;
 mod held;
 mod queue;
 mod suspicion;
+mod trust;
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -22,17 +25,16 @@ use parking_lot::Mutex;
 use self::attested::Gate;
 use self::queue::{PendingLedgers, Prepared, Slot, Work, feed};
 use self::suspicion::Suspicion;
-use crate::decode::{DecodeError, HeaderView, decode, protocol_warning};
-use crate::domain::{LedgerSeq, Origin, RawLedger};
+use crate::decode::{HeaderView, decode, protocol_warning};
+use crate::domain::{LedgerSeq, RawLedger};
 use crate::priority::Priority;
-use crate::store::{
-    Committed, Durability, IndexOptions, LedgerCounts, PreparedLedger, Store, StoreError,
-};
-use crate::validators::Validators;
-use crate::verify::{Policy, Verified, VerifyError, verify};
+use crate::store::{Committed, Durability, IndexOptions, LedgerCounts, PreparedLedger, Store};
+use crate::verify::{Verified, verify};
 
+pub use self::contradiction::Contradiction;
+pub use self::error::PipelineError;
 pub use self::held::HeldError;
-pub use self::suspicion::Contradiction;
+pub use self::trust::Trust;
 
 /// Capacity of the queues between the steps, in ledgers. A larger one would only take memory: the
 /// slowest step determines the throughput.
@@ -42,56 +44,6 @@ const QUEUE_CAPACITY: usize = 16;
 const LIVE_WRITE_WINDOW: Duration = Duration::from_millis(50);
 const MAX_YIELD: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-
-/// Error that ended ingestion. Ledgers that were stored before it stay stored.
-#[derive(Debug, thiserror::Error)]
-pub enum PipelineError {
-    /// The source failed.
-    #[error("{0}")]
-    Source(#[source] Box<dyn Error + Send + Sync>),
-    /// A ledger cannot be decoded; it is never skipped.
-    #[error("{origin}: {source}")]
-    Decode {
-        /// Where the ledger was read.
-        origin: Origin,
-        /// Error of the decoder.
-        source: DecodeError,
-    },
-    /// The hash of a ledger's header does not match the header, or the header does not bind what
-    /// the source delivered with it.
-    #[error("{origin}: {source}")]
-    Verify {
-        /// Where the ledger was read.
-        origin: Origin,
-        /// Error of the verification.
-        source: VerifyError,
-    },
-    /// A ledger does not link to the stored chain, or could not be prepared or stored.
-    #[error("{origin}: {source}")]
-    Store {
-        /// Where the ledger was read.
-        origin: Origin,
-        /// Error of the store.
-        source: StoreError,
-    },
-    /// A trusted validator has signed that another ledger precedes this one than the stored one.
-    #[error(transparent)]
-    Contradicted(Box<Contradiction>),
-    /// Ledgers were to be stored only once they are attested, and are not.
-    #[error("{origin}: {source}")]
-    Unattested {
-        /// Where the last of them was read.
-        origin: Origin,
-        /// Why they are given up.
-        source: HeldError,
-    },
-    /// Stored ledgers could not be made durable.
-    #[error(transparent)]
-    Flush(StoreError),
-    /// A thread of the pipeline panicked.
-    #[error("a worker of the pipeline stopped unexpectedly: see the log")]
-    Worker,
-}
 
 /// A stored ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,17 +56,6 @@ pub struct Ingested {
     pub counts: LedgerCounts,
     /// Whether retention has removed events or transactions of it, which are not stored again.
     pub lacks_records: bool,
-}
-
-/// What is checked of ledgers, and whose signatures count.
-#[derive(Debug, Clone, Default)]
-pub struct Trust {
-    /// What is done about ledgers that are not as their headers say.
-    pub policy: Policy,
-    /// The validators whose signatures the store records; `None` to record none.
-    pub validators: Option<Arc<Validators>>,
-    /// Whether ledgers are stored only once they are attested.
-    pub require_attested: bool,
 }
 
 /// Decodes, verifies, prepares and stores raw ledgers.

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use super::error::PipelineError;
 use super::held::{Held, HeldError, Holdable};
 use super::queue::Prepared;
 use super::suspicion::Suspicion;
-use super::{PipelineError, Trust};
+use super::trust::Trust;
 use crate::domain::{LedgerSeq, NodeId, Origin};
 use crate::store::{Store, StoreError};
 use crate::validators::Validators;

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
-use super::PipelineError;
+use super::error::PipelineError;
 use crate::domain::{Origin, RawLedger};
 use crate::store::{Durability, PreparedLedger};
 

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Node, ServiceError};
+use super::ServiceError;
 use crate::config::Config;
 use crate::domain::{Network, NodeId};
 use crate::pipeline::Trust;
-use crate::sandbox::source::{self, Opening};
+use crate::sandbox::source;
 use crate::store::Store;
 use crate::validators::{Organisation, Validators, ValidatorsError};
 
@@ -41,25 +41,8 @@ pub fn of_directory(
     }
 }
 
-impl Node {
-    /// Trusts the validator of the sandbox network of the data directory, which begins if there is
-    /// none, unless validators are trusted already. Must be called before ledgers are stored.
-    ///
-    /// # Errors
-    /// When the network is a public one, or the sandbox's files cannot be read or written.
-    pub fn with_sandbox(self, opening: &Opening) -> Result<Self, ServiceError> {
-        if self.trust().validators.is_some() {
-            return Ok(self);
-        }
-        let store = self.store();
-        let key = source::validator(store.directory(), store.network(), opening)?;
-        let trust = Trust { validators: Some(only(key)?), ..self.trust().clone() };
-        Ok(self.with_trust(trust))
-    }
-}
-
 /// Returns a network's only validator as the trusted one.
-fn only(key: NodeId) -> Result<Arc<Validators>, ValidatorsError> {
+pub(super) fn only(key: NodeId) -> Result<Arc<Validators>, ValidatorsError> {
     let organisation = Organisation { name: SANDBOX.to_owned(), validators: vec![key] };
     Validators::new(vec![organisation], 1).map(Arc::new)
 }

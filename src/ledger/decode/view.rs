@@ -175,6 +175,13 @@ impl HeaderView<'_> {
     }
 }
 
+impl TransactionView<'_> {
+    /// Returns the version of its `TransactionMeta`.
+    pub fn meta_version(&self) -> u32 {
+        self.meta.first_chunk().copied().map_or(0, u32::from_be_bytes)
+    }
+}
+
 impl<'a> LedgerView<'a> {
     /// Returns the topics of `event`, in order.
     pub fn topics(&self, event: &EventView<'a>) -> &[&'a [u8]] {

@@ -4,11 +4,9 @@
 
 use std::ops::AddAssign;
 
-use sha2::{Digest, Sha256};
-
 use super::Rewritten;
 use super::fault::{Fault, Rule};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, hash_invocation};
 use super::rewritten::{self, Earlier};
 use crate::decode::{EventView, LedgerView, Placement, TransactionView};
 use crate::domain::NetworkId;
@@ -107,7 +105,7 @@ pub(crate) fn invocation<'l, 'a>(
     transaction: &TransactionView<'a>,
     network: &NetworkId,
 ) -> Result<Option<Invocation<'l, 'a>>, (Rule, Option<u32>)> {
-    let version = meta_version(transaction);
+    let version = transaction.meta_version();
     let outcome = Outcome::of_result(transaction.result, transaction.smart_contract)
         .map_err(|_| (Rule::Results, None))?;
     let (metadata, results) = (transaction.operations, outcome.operations);
@@ -146,18 +144,6 @@ pub(crate) fn invocation<'l, 'a>(
     Ok(Some(Invocation { operation, return_value, events, form }))
 }
 
-/// Returns the hash of an `InvokeHostFunctionSuccessPreImage`.
-pub(crate) fn hash_invocation<'a>(
-    return_value: &[u8],
-    events: impl ExactSizeIterator<Item = &'a [u8]>,
-) -> [u8; 32] {
-    let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
-    let mut hasher = Sha256::new_with_prefix(return_value);
-    hasher.update(count.to_be_bytes());
-    events.for_each(|event| hasher.update(event));
-    hasher.finalize().into()
-}
-
 fn is_of_operation(event: &&EventView<'_>) -> bool {
     operation_of(event).is_some()
 }
@@ -167,9 +153,4 @@ fn operation_of(event: &EventView<'_>) -> Option<u32> {
         Placement::Operation { operation, .. } => Some(operation),
         _ => None,
     }
-}
-
-/// Returns the version of a transaction's `TransactionMeta`.
-pub fn meta_version(transaction: &TransactionView<'_>) -> u32 {
-    transaction.meta.first_chunk().copied().map_or(0, u32::from_be_bytes)
 }

@@ -1,5 +1,7 @@
 //! What the result of a successful transaction says about its operations.
 
+use sha2::{Digest, Sha256};
+
 use crate::decode::xdr::{
     Cursor, Depth, InvokeHostFunctionResultCode, OperationResult, OperationResultCode,
     OperationType, TransactionResultCode as Code, Xdr, XdrError,
@@ -66,4 +68,16 @@ fn invoked<'a>(mut result: Cursor<'a>) -> Option<&'a [u8; 32]> {
         && is(result.i32(), InvokeHostFunctionResultCode::SUCCESS))
     .then(|| result.array().ok())
     .flatten()
+}
+
+/// Returns the hash of an `InvokeHostFunctionSuccessPreImage`.
+pub(crate) fn hash_invocation<'a>(
+    return_value: &[u8],
+    events: impl ExactSizeIterator<Item = &'a [u8]>,
+) -> [u8; 32] {
+    let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
+    let mut hasher = Sha256::new_with_prefix(return_value);
+    hasher.update(count.to_be_bytes());
+    events.for_each(|event| hasher.update(event));
+    hasher.finalize().into()
 }

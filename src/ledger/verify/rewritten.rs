@@ -10,7 +10,7 @@ use stellar_xdr::{
     AccountId, Asset, Limits, ReadXdr, ScAddress, ScString, ScSymbol, ScVal, WriteXdr,
 };
 
-use super::events::{hash_invocation, meta_version};
+use super::outcome::hash_invocation;
 use crate::decode::{EventView, LedgerView, MetaEvents, TransactionView, transaction_changes};
 use crate::domain::{ContractId, NetworkId, asset_contract_id, parse_asset};
 
@@ -49,7 +49,7 @@ pub fn earlier(
     named: &[u8; 32],
 ) -> Earlier {
     let may_be =
-        PROTOCOLS.contains(&ledger.header.protocol) && meta_version(transaction) == META_VERSION;
+        PROTOCOLS.contains(&ledger.header.protocol) && transaction.meta_version() == META_VERSION;
     let assets: Vec<_> = match may_be {
         true => events.iter().map(|event| asset_of(ledger, event, network)).collect(),
         false => return Earlier::NotRewritten,

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::{Context, SourcesError};
 use crate::domain::LedgerSource;
+use crate::pipeline::Trust;
 use crate::sandbox::source;
-use crate::service::unix_now_ms;
+use crate::service::{Node, ServiceError, trust, unix_now_ms};
 
 /// Opens the network of a data directory, or begins one.
 pub(super) fn open(context: &Context<'_>) -> Result<Box<dyn LedgerSource>, SourcesError> {
@@ -20,5 +21,22 @@ pub(super) fn opening() -> source::Opening {
         seed: rand::random(),
         close_time: source::CLOSE_TIME,
         clock: Arc::new(unix_now_ms),
+    }
+}
+
+impl Node {
+    /// Trusts the validator of the sandbox network of the data directory, which begins if there is
+    /// none, unless validators are trusted already. Must be called before ledgers are stored.
+    ///
+    /// # Errors
+    /// When the network is a public one, or the sandbox's files cannot be read or written.
+    pub fn with_sandbox(self, opening: &source::Opening) -> Result<Self, ServiceError> {
+        if self.trust().validators.is_some() {
+            return Ok(self);
+        }
+        let store = self.store();
+        let key = source::validator(store.directory(), store.network(), opening)?;
+        let trust = Trust { validators: Some(trust::only(key)?), ..self.trust().clone() };
+        Ok(self.with_trust(trust))
     }
 }
