@@ -48,7 +48,11 @@ impl<'p> Gate<'p> {
 
     /// Adds ledgers, and returns those that may be stored now, in order.
     pub(super) fn admit(&mut self, ledgers: Vec<Prepared>) -> Admitted {
-        let Some(validators) = self.required() else { return (ledgers, Ok(())) };
+        let Some(validators) = self.required() else {
+            let mut ready = self.held.take().map(Held::release).unwrap_or_default();
+            ready.extend(ledgers);
+            return (ready, Ok(()));
+        };
         let mut ready = Vec::new();
         for ledger in ledgers {
             self.last = Some(ledger.0.clone());
@@ -62,8 +66,8 @@ impl<'p> Gate<'p> {
 
     /// Returns the ledgers that wait, if stored ledgers after them attest them.
     pub(super) fn finish(&mut self) -> Admitted {
+        let Some(validators) = self.required() else { return self.admit(Vec::new()) };
         let mut ready = Vec::new();
-        let Some(validators) = self.required() else { return (ready, Ok(())) };
         let finished = self.end(&validators, &mut ready);
         (ready, finished)
     }

@@ -127,6 +127,11 @@ impl<T: Holdable> Held<T> {
         Ok(self.ledgers.drain(..).collect())
     }
 
+    /// Returns all ledgers that wait, because they need not be attested any more.
+    pub fn release(self) -> Vec<T> {
+        self.ledgers.into()
+    }
+
     /// The ledgers that wait; empty if none does.
     fn range(&self) -> LedgerRange {
         let sequence = |ledger: Option<&T>| ledger.map(|ledger| ledger.link().sequence);

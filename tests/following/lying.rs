@@ -184,3 +184,23 @@ fn a_chain_that_a_source_has_made_up_is_never_attested() {
     assert_eq!(content(&service), expected);
     service.stop();
 }
+
+/// A contradiction by ledgers of another chain that the same validators have signed, as those of a
+/// network before it was reset, ends as soon as the stored chain is attested further.
+#[test]
+fn another_chain_of_the_same_validators_does_not_stop_ingestion_for_long() {
+    let chain = honest(60);
+    let fork = Chain::with_market(2, 60).signed_by(&keys());
+    let expected = honest_content(&chain, 60, 60, "");
+    let (first, second) = (LakeFiles::with(&chain, 2..=40), LakeFiles::with(&fork, 2..=60));
+    first.add(&chain, 42);
+    let directory = tempfile::tempdir().unwrap();
+    let service = follow(directory.path(), &settings(&first, &second, ""));
+    service.wait_for_health("the other chain contradicts", |health| {
+        health["components"]["ingestion"]["reason"].to_string().contains("signed ledger 41")
+    });
+    (41..=60).for_each(|sequence| first.add(&chain, sequence));
+    service.wait_until_stored(60);
+    assert_eq!(content(&service), expected);
+    service.stop();
+}
