@@ -109,9 +109,9 @@ impl Pipeline {
 
     /// Returns a copy of the pipeline for background ingestion, whose workers have low priority.
     /// Its storing thread has the usual priority, because live ingestion may have to wait for its
-    /// writes.
+    /// writes. A contradiction of live ledgers does not concern it.
     pub fn background(&self) -> Self {
-        Self { background: true, ..self.clone() }
+        Self { background: true, suspicion: Arc::default(), ..self.clone() }
     }
 
     /// Returns how a trusted validator contradicts what is stored; `None` when none does, or when
@@ -282,6 +282,7 @@ impl Pipeline {
                 return Ok(ControlFlow::Break(()));
             }
         }
+        self.suspicion.clear_if_attested(&self.trust, &self.store);
         done.map_err(|source| match failed_at {
             Some(origin) => {
                 self.suspicion.explain(origin, source, signer, &self.trust, &self.store)

@@ -87,20 +87,23 @@ impl<'p> Gate<'p> {
         let sequence = ledger.1.sequence();
         let is_stored = self.store.range_of(sequence).is_some();
         let continues = self.held.as_ref().is_none_or(|held| held.continues_with(sequence));
+        if is_stored && !continues {
+            // It is only compared with the stored one, in its turn.
+            match &mut self.held {
+                Some(held) => ready.extend(held.push_beside(ledger)),
+                None => ready.push(ledger),
+            }
+            return Ok(());
+        }
         if is_stored || !continues {
             self.end(validators, ready)?;
         }
         if is_stored {
-            // It is only compared with the stored one.
             ready.push(ledger);
             return Ok(());
         }
         let held = self.held.get_or_insert_with(|| Held::new(Arc::clone(validators)));
-        let released = held.push(ledger).map_err(|error| self.error(error))?;
-        if !released.is_empty() {
-            self.suspicion.clear();
-        }
-        ready.extend(released);
+        ready.extend(held.push(ledger).map_err(|error| self.error(error))?);
         Ok(())
     }
 

@@ -21,8 +21,14 @@ pub const MOST_BYTES: usize = 512 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeldError {
     /// A ledger does not follow the one before.
-    #[error(transparent)]
-    Chain(#[from] VerifyError),
+    #[error("{source}")]
+    Chain {
+        /// The ledger that is presumably wrong: the one before, if a trusted validator has signed the
+        /// one that follows.
+        wrong: LedgerSeq,
+        /// What does not fit.
+        source: VerifyError,
+    },
     /// Too many ledgers came without enough signatures.
     #[error(
         "ledgers {first} to {last} are not attested, and trust.require_attested is set: {reason}; \
@@ -59,10 +65,20 @@ pub trait Holdable {
     fn bytes(&self) -> usize;
 }
 
+/// A ledger that waits.
+struct Waiting<T> {
+    ledger: T,
+    /// Whether it waits only for its turn.
+    beside: bool,
+}
+
 /// A chain of ledgers that wait.
 pub struct Held<T> {
     validators: Arc<Validators>,
-    ledgers: VecDeque<T>,
+    /// The chain, and between its ledgers those beside it.
+    ledgers: VecDeque<Waiting<T>>,
+    /// First and last ledger of the chain.
+    chain: Option<(LedgerSeq, Link)>,
     bytes: usize,
     signed: Signed,
 }
@@ -70,7 +86,8 @@ pub struct Held<T> {
 impl<T: Holdable> Held<T> {
     /// Creates an empty chain.
     pub fn new(validators: Arc<Validators>) -> Self {
-        Self { validators, ledgers: VecDeque::new(), bytes: 0, signed: Signed::default() }
+        let (ledgers, signed) = (VecDeque::new(), Signed::default());
+        Self { validators, ledgers, chain: None, bytes: 0, signed }
     }
 
     /// Adds the next ledger, and returns the ledgers that it attests.
@@ -79,17 +96,20 @@ impl<T: Holdable> Held<T> {
     /// When it does not follow the last one, or too much waits. The chain is to be dropped then.
     pub fn push(&mut self, ledger: T) -> Result<Vec<T>, HeldError> {
         let link = ledger.link();
-        if let Some(last) = self.ledgers.back() {
-            verify_link(&last.link(), &link)?;
+        if let Some((_, last)) = &self.chain {
+            let is_signed = ledger.signer().is_some();
+            let wrong = if is_signed { last.sequence } else { link.sequence };
+            verify_link(last, &link).map_err(|source| HeldError::Chain { wrong, source })?;
         }
         if let Some(signer) = ledger.signer() {
             self.signed.add(signer, link.sequence);
         }
+        let first = self.chain.map_or(link.sequence, |(first, _)| first);
+        self.chain = Some((first, link));
         self.bytes += ledger.bytes();
-        self.ledgers.push_back(ledger);
-        let range = self.range();
-        let attested = self.validators.attested(range, &self.signed);
-        match attested {
+        self.ledgers.push_back(Waiting { ledger, beside: false });
+        let range = LedgerRange { first, last: link.sequence };
+        match self.validators.attested(range, &self.signed) {
             Ok(attested) => Ok(self.take_up_to(attested)),
             Err(reason) if self.ledgers.len() > MOST_LEDGERS || self.bytes > MOST_BYTES => {
                 let LedgerRange { first, last } = range;
@@ -99,14 +119,22 @@ impl<T: Holdable> Held<T> {
         }
     }
 
+    /// Adds a ledger that need not be attested and is not part of the chain. It comes out after those
+    /// before it, at once if there are none.
+    pub fn push_beside(&mut self, ledger: T) -> Vec<T> {
+        self.bytes += ledger.bytes();
+        self.ledgers.push_back(Waiting { ledger, beside: true });
+        self.take_beside()
+    }
+
     /// Returns whether a ledger follows the last one that waits, or none waits.
     pub fn continues_with(&self, next: LedgerSeq) -> bool {
-        self.ledgers.back().is_none_or(|last| last.link().sequence.next() == Some(next))
+        self.chain.is_none_or(|(_, last)| last.sequence.next() == Some(next))
     }
 
     /// Returns the ledger that follows the last one that waits.
     pub fn next(&self) -> Option<LedgerSeq> {
-        self.ledgers.back().and_then(|last| last.link().sequence.next())
+        self.chain.and_then(|(_, last)| last.sequence.next())
     }
 
     /// Ends the chain. Returns the ledgers that wait, if `above` is an attested ledger that follows
@@ -115,39 +143,41 @@ impl<T: Holdable> Held<T> {
     /// # Errors
     /// When ledgers wait that nothing attests, or `above` does not link to them.
     pub fn finish(&mut self, above: Option<Link>) -> Result<Vec<T>, HeldError> {
-        let Some(last) = self.ledgers.back() else { return Ok(Vec::new()) };
+        let Some((first, last)) = self.chain else { return Ok(self.take_beside()) };
         match above {
-            Some(above) => verify_link(&last.link(), &above)?,
-            None => {
-                let LedgerRange { first, last } = self.range();
-                return Err(HeldError::End { first, last });
-            }
+            Some(above) => verify_link(&last, &above)
+                .map_err(|source| HeldError::Chain { wrong: last.sequence, source })?,
+            None => return Err(HeldError::End { first, last: last.sequence }),
         }
-        self.bytes = 0;
-        Ok(self.ledgers.drain(..).collect())
+        (self.bytes, self.chain) = (0, None);
+        Ok(self.ledgers.drain(..).map(|waiting| waiting.ledger).collect())
     }
 
     /// Returns all ledgers that wait, because they need not be attested any more.
     pub fn release(self) -> Vec<T> {
-        self.ledgers.into()
-    }
-
-    /// The ledgers that wait; empty if none does.
-    fn range(&self) -> LedgerRange {
-        let sequence = |ledger: Option<&T>| ledger.map(|ledger| ledger.link().sequence);
-        let first = sequence(self.ledgers.front()).unwrap_or(LedgerSeq(1));
-        let last = sequence(self.ledgers.back()).unwrap_or_default();
-        LedgerRange { first, last }
+        self.ledgers.into_iter().map(|waiting| waiting.ledger).collect()
     }
 
     fn take_up_to(&mut self, attested: LedgerSeq) -> Vec<T> {
         let mut taken = Vec::new();
-        while self.ledgers.front().is_some_and(|ledger| ledger.link().sequence <= attested) {
-            let Some(ledger) = self.ledgers.pop_front() else { break };
+        while self
+            .ledgers
+            .front()
+            .is_some_and(|waiting| waiting.beside || waiting.ledger.link().sequence <= attested)
+        {
+            let Some(Waiting { ledger, .. }) = self.ledgers.pop_front() else { break };
             self.bytes = self.bytes.saturating_sub(ledger.bytes());
             taken.push(ledger);
         }
+        let next = self.ledgers.iter().find(|waiting| !waiting.beside);
+        let next = next.map(|waiting| waiting.ledger.link().sequence);
+        self.chain = self.chain.and_then(|(_, last)| Some((next?, last)));
         taken
+    }
+
+    /// Returns the ledgers at the front that are not part of the chain.
+    fn take_beside(&mut self) -> Vec<T> {
+        self.take_up_to(LedgerSeq(0))
     }
 }
 
@@ -248,15 +278,30 @@ mod tests {
     }
 
     #[test]
+    fn ledgers_beside_the_chain_keep_their_turn() {
+        let mut held = Held::new(validators(3, 2));
+        let repeat = Made { sequence: 4, key: 0 };
+        assert_eq!(held.push_beside(repeat), [repeat]);
+        let chain: Vec<Made> =
+            (10..14).map(|sequence| Made { sequence, key: (sequence % 3 + 1) as u8 }).collect();
+        assert_eq!(held.push(chain[0]), Ok(Vec::new()));
+        assert_eq!(held.push_beside(repeat), Vec::new());
+        assert_eq!(held.push(chain[1]), Ok(Vec::new()));
+        assert_eq!(held.push(chain[2]), Ok(vec![chain[0], repeat]));
+        assert_eq!(held.next(), Some(LedgerSeq(13)));
+        assert_eq!(held.push(chain[3]), Ok(vec![chain[1]]));
+    }
+
+    #[test]
     fn breaks_in_the_chain_and_ends_without_signatures_are_refused() {
         let mut held = Held::new(validators(3, 2));
         held.push(Made { sequence: 10, key: 1 }).unwrap();
         assert!(held.continues_with(LedgerSeq(11)) && !held.continues_with(LedgerSeq(12)));
-        assert!(matches!(held.push(Made { sequence: 12, key: 2 }), Err(HeldError::Chain(_))));
+        assert!(matches!(held.push(Made { sequence: 12, key: 2 }), Err(HeldError::Chain { .. })));
         let error = held.finish(None).unwrap_err();
         assert_eq!(error, HeldError::End { first: LedgerSeq(10), last: LedgerSeq(10) });
         let foreign =
             Link { previous_hash: Hash32([0; 32]), ..Made { sequence: 11, key: 0 }.link() };
-        assert!(matches!(held.finish(Some(foreign)), Err(HeldError::Chain(_))));
+        assert!(matches!(held.finish(Some(foreign)), Err(HeldError::Chain { .. })));
     }
 }

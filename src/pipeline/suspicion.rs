@@ -50,9 +50,19 @@ impl Suspicion {
         self.0.lock().contradiction.clone()
     }
 
-    /// Records that ledgers after the contradicted one are attested, so that it is the network's.
-    pub(super) fn clear(&self) {
-        self.0.lock().contradiction = None;
+    /// Forgets the contradiction once the contradicted ledger is attested, so that it is the network's.
+    pub(super) fn clear_if_attested(&self, trust: &Trust, store: &Store) {
+        let mut state = self.0.lock();
+        let (Some(known), Some(validators)) = (&state.contradiction, &trust.validators) else {
+            return;
+        };
+        let contradicted = LedgerSeq(known.ledger.0.saturating_sub(1));
+        let mut ranges = store.attested(validators).into_iter();
+        let range = ranges.find(|range| range.ledgers.contains(contradicted));
+        if range.is_some_and(|range| range.attested.is_ok_and(|attested| attested >= contradicted))
+        {
+            state.contradiction = None;
+        }
     }
 
     /// Returns the contradiction, if there is one, instead of another error.

@@ -144,9 +144,11 @@ impl Ingestion<'_> {
         let after_some = some_stored.load(Ordering::Relaxed);
         match storing.await {
             Ok(Ok(())) => Session::Ended(ended),
-            // Live ledgers that still wait for signatures are requested again at the next start.
+            // Live ledgers that still wait for signatures are requested again at the next start. If
+            // the pipeline has ended by itself, they are requested again now.
             Ok(Err(PipelineError::Unattested { source: HeldError::End { .. }, .. }))
-                if self.older_up_to.is_none() =>
+                if self.older_up_to.is_none()
+                    && !matches!(ended, Ended::Followed(Followed::ReceiverClosed)) =>
             {
                 Session::Ended(ended)
             }
@@ -194,7 +196,10 @@ fn refusal(error: &PipelineError) -> Option<Refusal> {
     match error {
         PipelineError::Decode { .. } | PipelineError::Verify { .. } => Some(Refusal::Data(reason)),
         PipelineError::Unattested { source, .. } => match source {
-            HeldError::Chain(_) | HeldError::NeverAttested { .. } => Some(Refusal::Data(reason)),
+            HeldError::Chain { wrong, .. } => Some(Refusal::Waiting { wrong: *wrong, reason }),
+            HeldError::NeverAttested { first, .. } => {
+                Some(Refusal::Waiting { wrong: *first, reason })
+            }
             HeldError::End { .. } => None,
         },
         PipelineError::Contradicted(_) => Some(Refusal::Link(reason)),

@@ -8,7 +8,7 @@ use crate::decode::LedgerView;
 use crate::decode::xdr::{Cursor, Depth, InvokeHostFunctionSuccessPreImage, Xdr};
 use crate::domain::{Hash32, LedgerSeq};
 use crate::validators::Validators;
-use crate::verify::events::{Form, invocation};
+use crate::verify::events::{Budget, Form, invocation};
 use crate::verify::value::{Proposal, Value};
 use crate::verify::{Fault, Link, Policy, Rule, VerifyError, set_pre_image, verify, verify_link};
 
@@ -100,13 +100,15 @@ impl<'v> Writer<'v> {
             results.extend([transaction.hash.as_bytes().as_slice(), transaction.result]);
         }
         write_block(&mut self.out, &results);
+        let mut budget = Budget::default();
         for transaction in ledger.transactions.iter().filter(|one| one.successful) {
             let (sequence, hash) = (ledger.header.sequence, transaction.hash);
             let fault = |(rule, operation)| {
                 let fault = Fault { ledger: sequence, transaction: Some(hash), operation, rule };
                 VerifyError::Fault(Box::new(fault))
             };
-            let found = invocation(ledger, transaction, &self.claim.network).map_err(fault)?;
+            let found =
+                invocation(ledger, transaction, &self.claim.network, &mut budget).map_err(fault)?;
             let Some(found) = found else { continue };
             let events: Vec<&[u8]> = match &found.form {
                 Form::Bound => found.events.iter().map(|event| event.xdr).collect(),

@@ -8,8 +8,10 @@ use sha2::{Digest, Sha256};
 use crate::domain::{ContractId, Hash32, NetworkId, TxHash};
 
 use super::contracts::TouchedContracts;
+use super::error::DecodeError;
 use super::view::MuxedAccountView;
-use super::xdr::{CryptoKeyType, EnvelopeType, Part, Visit, XdrError};
+use super::walk::walk;
+use super::xdr::{CryptoKeyType, EnvelopeType, Part, TransactionEnvelope, Visit, XdrError};
 
 /// A transaction as it was submitted.
 pub struct Envelope<'a> {
@@ -101,6 +103,20 @@ impl<'a> Visit<'a> for Envelopes<'a, '_> {
         }
         Ok(())
     }
+}
+
+/// Returns the contracts that an XDR `TransactionEnvelope` names: instances in the footprint, the
+/// invoked or created contract, contracts in authorization trees. Unordered, with repeats.
+///
+/// # Errors
+/// When the bytes are not an envelope.
+pub fn named_contracts(
+    envelope: &[u8],
+    network: &NetworkId,
+) -> Result<Vec<ContractId>, DecodeError> {
+    let mut contracts = TouchedContracts { network, found: Vec::new() };
+    walk::<TransactionEnvelope>(envelope, &mut contracts)?;
+    Ok(contracts.found)
 }
 
 /// Reads a `MuxedAccount`, or the bare key of a transaction of version 0. All of them end with the

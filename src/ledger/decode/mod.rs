@@ -33,6 +33,7 @@ pub use changes::{
     transaction_changes,
 };
 pub use entry::{EntryKey, EntryKind};
+pub use envelope::named_contracts;
 pub use error::DecodeError;
 pub use header::{MAX_PROTOCOL, protocol_warning};
 pub use held_events::MetaEvents;

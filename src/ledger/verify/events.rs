@@ -7,6 +7,7 @@ use std::ops::AddAssign;
 use super::Rewritten;
 use super::fault::{Fault, Rule};
 use super::outcome::{Outcome, hash_invocation};
+pub(crate) use super::rewritten::Budget;
 use super::rewritten::{self, Earlier};
 use crate::decode::{EventView, LedgerView, Placement, TransactionView};
 use crate::domain::NetworkId;
@@ -43,9 +44,10 @@ pub fn verify_events(
     policy: Rewritten,
 ) -> (Invocations, Vec<Fault>) {
     let mut invocations = Invocations::default();
+    let mut budget = Budget::default();
     let mut faults = Vec::new();
     for transaction in ledger.transactions.iter().filter(|one| one.successful) {
-        match verify_transaction(ledger, transaction, network, policy) {
+        match verify_transaction(ledger, transaction, network, policy, &mut budget) {
             Ok(of_transaction) => invocations += of_transaction,
             Err((rule, operation)) => {
                 let (ledger, transaction) = (ledger.header.sequence, Some(transaction.hash));
@@ -64,9 +66,12 @@ fn verify_transaction(
     transaction: &TransactionView<'_>,
     network: &NetworkId,
     policy: Rewritten,
+    budget: &mut Budget,
 ) -> Result<Invocations, (Rule, Option<u32>)> {
     let mut found = Invocations::default();
-    let Some(invocation) = invocation(ledger, transaction, network)? else { return Ok(found) };
+    let Some(invocation) = invocation(ledger, transaction, network, budget)? else {
+        return Ok(found);
+    };
     match invocation.form {
         Form::Bound => found.bound = 1,
         Form::Rewritten(_) => found.rewritten = 1,
@@ -104,6 +109,7 @@ pub(crate) fn invocation<'l, 'a>(
     ledger: &'l LedgerView<'a>,
     transaction: &TransactionView<'a>,
     network: &NetworkId,
+    budget: &mut Budget,
 ) -> Result<Option<Invocation<'l, 'a>>, (Rule, Option<u32>)> {
     let version = transaction.meta_version();
     let outcome = Outcome::of_result(transaction.result, transaction.smart_contract)
@@ -135,7 +141,8 @@ pub(crate) fn invocation<'l, 'a>(
     let form = if hash_invocation(return_value, events.iter().map(|event| event.xdr)) == *named {
         Form::Bound
     } else {
-        match rewritten::earlier(ledger, transaction, &events, network, return_value, named) {
+        let bound = (return_value, named);
+        match rewritten::earlier(ledger, transaction, &events, network, bound, budget) {
             Earlier::Found(earlier) => Form::Rewritten(earlier),
             Earlier::NotFound => Form::Unproven,
             Earlier::NotRewritten => return Err(at(Rule::Invocation)),

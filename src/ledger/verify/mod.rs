@@ -117,7 +117,9 @@ pub fn verify(
         (Err(found), Events::Report) => verified.reported = Some(found),
         (Err(found), Events::Refuse) => return Err(found.into()),
     }
-    verified.signer = value.signer(network).map_err(fault)?;
+    let signer = value.signer(network).map_err(fault)?;
+    // The signature covers the ledger before only through the set.
+    verified.signer = signer.filter(|_| verified.reported.is_none());
     Ok(verified)
 }
 

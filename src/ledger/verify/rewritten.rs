@@ -11,17 +11,22 @@ use stellar_xdr::{
 };
 
 use super::outcome::hash_invocation;
-use crate::decode::{EventView, LedgerView, MetaEvents, TransactionView, transaction_changes};
+use super::value::Value;
+use crate::decode::{
+    EventView, LedgerView, MetaEvents, TransactionView, named_contracts, transaction_changes,
+};
 use crate::domain::{ContractId, NetworkId, asset_contract_id, parse_asset};
 
 /// Protocols whose ledgers can hold rewritten events.
 const PROTOCOLS: RangeInclusive<u32> = 20..=22;
 /// The version of `TransactionMeta` in which rewritten events are.
 const META_VERSION: u32 = 4;
-/// Bounds on what is tried for one invocation: combinations of forms, bytes hashed, addresses that
-/// may be the administrator. What a transaction of those protocols can hold needs far less.
+/// Bounds on what is tried: combinations of forms and bytes hashed for one invocation, addresses that
+/// may be the administrator, bytes hashed for all invocations of a ledger. What transactions of those
+/// protocols can hold needs far less.
 const MOST_COMBINATIONS: usize = 4096;
 const MOST_BYTES: usize = 16 << 20;
+const MOST_BYTES_OF_LEDGER: usize = 64 << 20;
 const MOST_ADDRESSES: usize = 64;
 /// Size and depth of values in which addresses are looked for.
 const LIMITS: Limits = Limits { depth: 200, len: 256 << 10 };
@@ -39,41 +44,80 @@ pub enum Earlier {
     NotRewritten,
 }
 
-/// Looks for the earlier form of an invocation's events: the one whose hash `named` is.
+/// What may still be tried for the invocations of one ledger.
+#[derive(Debug)]
+pub struct Budget {
+    /// Bytes that may be hashed.
+    bytes: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { bytes: MOST_BYTES_OF_LEDGER }
+    }
+}
+
+/// Looks for the earlier form of an invocation's events: the one whose hash `named` is. Events can
+/// only have been rewritten if each is of a contract that the transaction's envelope names.
 pub fn earlier(
     ledger: &LedgerView<'_>,
     transaction: &TransactionView<'_>,
     events: &[&EventView<'_>],
     network: &NetworkId,
-    return_value: &[u8],
-    named: &[u8; 32],
+    (return_value, named): (&[u8], &[u8; 32]),
+    budget: &mut Budget,
 ) -> Earlier {
-    let may_be =
-        PROTOCOLS.contains(&ledger.header.protocol) && transaction.meta_version() == META_VERSION;
-    let assets: Vec<_> = match may_be {
-        true => events.iter().map(|event| asset_of(ledger, event, network)).collect(),
-        false => return Earlier::NotRewritten,
-    };
+    let may_be = transaction.meta_version() == META_VERSION
+        && Value::of_header(ledger.header.xdr)
+            .is_ok_and(|value| value.applied_under(|protocol| PROTOCOLS.contains(&protocol)));
+    if !may_be || !are_of_named_contracts(transaction, events, network) {
+        return Earlier::NotRewritten;
+    }
+    let assets: Vec<_> = events.iter().map(|event| asset_of(ledger, event, network)).collect();
     if assets.iter().all(Option::is_none) {
         return Earlier::NotRewritten;
     }
-    let administrators = addresses(transaction, &assets);
+    let bytes = events.iter().map(|event| event.xdr.len() + 64).sum::<usize>().max(1);
+    let most = MOST_COMBINATIONS.min(MOST_BYTES.min(budget.bytes) / bytes);
+    let mut administrators = addresses(transaction, &assets);
+    // So that the forms together take no more memory than what may be hashed.
+    administrators.truncate(most);
+    let mut is_exhaustive = true;
     let forms: Vec<Vec<Vec<u8>>> = events
         .iter()
         .zip(&assets)
-        .map(|(event, asset)| match asset {
-            Some(asset) => earlier_forms(ledger, event, asset, &administrators),
-            None => vec![event.xdr.to_vec()],
+        .map(|(event, asset)| {
+            let (forms, all) = match asset {
+                Some(asset) if most > 0 => earlier_forms(ledger, event, asset, &administrators),
+                _ => (vec![event.xdr.to_vec()], asset.is_none()),
+            };
+            is_exhaustive &= all;
+            forms
         })
         .collect();
-    let bytes = events.iter().map(|event| event.xdr.len() + 64).sum::<usize>();
-    let most = MOST_COMBINATIONS.min(MOST_BYTES / bytes.max(1)).max(1);
+    let mut tried = 0;
     for chosen in combinations(&forms).take(most) {
+        tried += 1;
+        budget.bytes = budget.bytes.saturating_sub(bytes);
         if hash_invocation(return_value, chosen.iter().map(|form| form.as_slice())) == *named {
             return Earlier::Found(chosen.into_iter().cloned().collect());
         }
     }
-    Earlier::NotFound
+    // Those that come first come again, so fewer were tried only if there are no more.
+    if is_exhaustive && tried < most { Earlier::NotRewritten } else { Earlier::NotFound }
+}
+
+/// Whether each event is of a contract that the envelope of its transaction names.
+fn are_of_named_contracts(
+    transaction: &TransactionView<'_>,
+    events: &[&EventView<'_>],
+    network: &NetworkId,
+) -> bool {
+    let Ok(named) = named_contracts(transaction.envelope, network) else { return false };
+    let is_named = |event: &&EventView<'_>| {
+        event.contract.is_some_and(|contract| named.contains(&ContractId(*contract)))
+    };
+    events.iter().all(is_named)
 }
 
 /// Returns the asset whose own contract emitted the event, which names it in its last topic.
@@ -85,19 +129,20 @@ fn asset_of(ledger: &LedgerView<'_>, event: &EventView<'_>, network: &NetworkId)
     (asset_contract_id(network, &asset) == contract).then_some(asset)
 }
 
-/// Returns the forms that a rewritten event may have had, each an XDR `ContractEvent`; its present
-/// form is among them where it may be the original one.
+/// Returns the forms that a rewritten event may have had, each an XDR `ContractEvent`, and whether they
+/// are all that are possible: the administrator may be an address that is not found. The present form
+/// is among them where it may be the original one.
 fn earlier_forms(
     ledger: &LedgerView<'_>,
     event: &EventView<'_>,
     asset: &Asset,
     administrators: &[Vec<u8>],
-) -> Vec<Vec<u8>> {
+) -> (Vec<Vec<u8>>, bool) {
     let topics = ledger.topics(event);
     let with = |topics: &[&[u8]]| with_topics(event, topics);
     let (Some(name), [_, address, asset_topic]) = (topics.first().and_then(|t| symbol(t)), topics)
     else {
-        return vec![event.xdr.to_vec()];
+        return (vec![event.xdr.to_vec()], true);
     };
     let issuer = issuer(asset);
     let transfer = xdr(&ScVal::Symbol(ScSymbol("transfer".try_into().unwrap_or_default())));
@@ -108,13 +153,13 @@ fn earlier_forms(
         ("mint", Some(issuer)) => {
             let mut forms = vec![with(&[&transfer, issuer, address, asset_topic])];
             forms.extend(administered(topics[0]));
-            forms
+            (forms, false)
         }
         ("burn", Some(issuer)) => {
-            vec![with(&[&transfer, address, issuer, asset_topic]), event.xdr.to_vec()]
+            (vec![with(&[&transfer, address, issuer, asset_topic]), event.xdr.to_vec()], true)
         }
-        ("mint" | "clawback" | "set_authorized", _) => administered(topics[0]),
-        _ => vec![event.xdr.to_vec()],
+        ("mint" | "clawback" | "set_authorized", _) => (administered(topics[0]), false),
+        _ => (vec![event.xdr.to_vec()], true),
     }
 }
 

@@ -5,7 +5,8 @@ use ed25519_dalek::{Signature, VerifyingKey};
 
 use super::fault::Rule;
 use crate::decode::xdr::{
-    Cursor, Depth, StellarValueType as Kind, UpgradeType, VarArray, Xdr, XdrError,
+    Cursor, Depth, LedgerUpgradeType, StellarValueType as Kind, UpgradeType, VarArray, Xdr,
+    XdrError,
 };
 use crate::domain::{Hash32, NetworkId, NodeId};
 
@@ -20,6 +21,8 @@ const LAST_UNSIGNED_PROTOCOL: u32 = 13;
 pub struct Value<'a> {
     /// Protocol after the ledger's upgrades.
     protocol: u32,
+    /// Whether an upgrade of this ledger has set it.
+    upgraded: bool,
     /// `previousLedgerHash`
     pub previous: &'a [u8; 32],
     /// `txSetHash`
@@ -89,13 +92,21 @@ impl<'a> Value<'a> {
         let previous = cursor.array()?;
         let set = cursor.array()?;
         let close_time = cursor.u64()?;
-        VarArray::<UpgradeType, 6>::skip(cursor, Depth::LIMIT)?;
+        let upgrades = VarArray::<UpgradeType, 6>::bytes(cursor, Depth::LIMIT)?;
         let kind = cursor.i32()?;
         let signed = match kind {
             Kind::BASIC => None,
             _ => Some(Signed::read(kind, cursor)?),
         };
-        Ok(Self { protocol, previous, set, close_time, results: cursor.array()?, signed })
+        let results = cursor.array()?;
+        let upgraded = upgrades_protocol(upgrades)?;
+        Ok(Self { protocol, upgraded, previous, set, close_time, results, signed })
+    }
+
+    /// Returns whether the ledger's transactions may have been applied under a protocol that satisfies
+    /// `is`: that of the header, or the one before if this ledger upgrades it.
+    pub fn applied_under(&self, is: impl Fn(u32) -> bool) -> bool {
+        is(self.protocol) || (self.upgraded && is(self.protocol.saturating_sub(1)))
     }
 
     /// Whether the network dropped the transaction set that was proposed.
@@ -159,4 +170,19 @@ impl<'a> Signed<'a> {
 /// Returns the 32 bytes as a hash.
 pub fn hash(bytes: &[u8; 32]) -> Hash32 {
     Hash32(*bytes)
+}
+
+/// Returns whether one of the upgrades in a header, an XDR list of opaque `LedgerUpgrade`s, is that of
+/// the protocol.
+fn upgrades_protocol(upgrades: &[u8]) -> Result<bool, XdrError> {
+    let cursor = &mut Cursor::new(upgrades);
+    let mut found = false;
+    for _ in 0..cursor.u32()? {
+        let length = cursor.length(128)? as usize;
+        let upgrade = cursor.take(length)?;
+        cursor.padding(length)?;
+        let kind = upgrade.first_chunk().copied().map(i32::from_be_bytes);
+        found |= kind == Some(LedgerUpgradeType::VERSION);
+    }
+    Ok(found)
 }

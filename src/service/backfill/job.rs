@@ -29,6 +29,9 @@ const SOURCE: &str = "backfill_source";
 pub(super) const STORING: &str = "backfill";
 /// Maximum number of ledgers in a piece: half a day of the public network.
 const PIECE: u32 = 8192;
+/// The same where ledgers are stored only once they are attested. The ledgers of a piece wait until the
+/// stored ledger above attests them, and fewer than that may wait.
+const PIECE_ATTESTED: u32 = 64;
 /// Flush interval. A crash loses at most the ledgers stored in this time, which are fetched again.
 const FLUSH_EVERY: Duration = Duration::from_secs(5);
 /// Name of the order's file in the data directory.
@@ -223,7 +226,11 @@ pub(super) async fn fill(
         return make_durable(node).await;
     }
     let older = open_sources(order.sources.clone(), range).await.map_err(BackfillError::Sources)?;
-    let most = if older.in_one_piece { u32::MAX } else { PIECE };
+    let most = match node.trust().require_attested {
+        _ if older.in_one_piece => u32::MAX,
+        true => PIECE_ATTESTED,
+        false => PIECE,
+    };
     let mut follower = Follower::new(
         older.sources,
         Task { next: None, start: StartPoint::Genesis, last: None },

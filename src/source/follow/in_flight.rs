@@ -53,13 +53,14 @@ impl InFlight {
         self.0.lock().stored.get(source).copied().flatten()
     }
 
-    /// Clears the ledgers in flight, because they will not be stored. Returns the ledger that was
-    /// next to be stored, and the first ledger that has to be sent again.
-    pub(super) fn abandon(&self) -> (Option<Sent>, Option<LedgerSeq>) {
+    /// Clears the ledgers in flight, because they will not be stored. Returns the ledger `wanted`, or
+    /// else the one that was next to be stored, and the first ledger that has to be sent again.
+    pub(super) fn abandon(&self, wanted: Option<LedgerSeq>) -> (Option<Sent>, Option<LedgerSeq>) {
         let mut state = self.0.lock();
         let sent = std::mem::take(&mut state.sent);
         state.stored.clear();
         let resend_from = sent.iter().find(|sent| !sent.compared).map(|sent| sent.ledger);
-        (sent.front().copied(), resend_from)
+        let found = sent.iter().find(|sent| !sent.compared && Some(sent.ledger) == wanted);
+        (found.or(sent.front()).copied(), resend_from)
     }
 }

@@ -50,13 +50,23 @@ pub enum Refusal {
     Link(String),
     /// Another ledger is stored under its sequence number.
     Conflict(String),
+    /// Ledgers that waited to be stored do not fit together: one of them is presumably wrong.
+    Waiting {
+        /// That ledger.
+        wrong: LedgerSeq,
+        /// What does not fit.
+        reason: String,
+    },
 }
 
 impl Refusal {
     /// Returns the reason as one sentence.
     pub fn reason(&self) -> &str {
         match self {
-            Self::Data(reason) | Self::Link(reason) | Self::Conflict(reason) => reason,
+            Self::Data(reason)
+            | Self::Link(reason)
+            | Self::Conflict(reason)
+            | Self::Waiting { reason, .. } => reason,
         }
     }
 }

@@ -136,7 +136,7 @@ impl Follower {
 
     /// Starts another task. The previous task must have ended.
     pub fn start_task(&mut self, task: Task) {
-        self.in_flight.abandon();
+        self.in_flight.abandon(None);
         (self.task, self.next, self.progress) = (task, task.next, None);
         for member in &mut self.members {
             member.reset_for_new_task();
@@ -164,16 +164,20 @@ impl Follower {
         result
     }
 
-    /// Records that the oldest ledger in flight could not be stored, for a reason that lies in that
-    /// ledger: other sources are asked for it, and its own source after a delay. The receiver must
+    /// Records that the oldest ledger in flight, or the one that the refusal names, could not be stored,
+    /// for a reason that lies in that ledger: other sources are asked for it, and its own source after a delay. The receiver must
     /// have been dropped.
     pub fn refused(&mut self, refusal: &Refusal) {
-        let (culprit, resend_from) = self.in_flight.abandon();
+        let wrong = match refusal {
+            Refusal::Waiting { wrong, .. } => Some(*wrong),
+            Refusal::Data(_) | Refusal::Link(_) | Refusal::Conflict(_) => None,
+        };
+        let (culprit, resend_from) = self.in_flight.abandon(wrong);
         self.next = resend_from.or(self.next);
         let Some(Sent { ledger, source, .. }) = culprit else { return };
         let Some(member) = self.members.get_mut(source) else { return };
         let (kind, compare) = match refusal {
-            Refusal::Data(_) => (Kind::Refused(ledger), None),
+            Refusal::Data(_) | Refusal::Waiting { .. } => (Kind::Refused(ledger), None),
             // Comparing the ledger before with the stored one shows which side is wrong.
             Refusal::Link(_) => (Kind::Refused(ledger), ledger.previous()),
             Refusal::Conflict(_) => (Kind::Disputes(ledger), Some(ledger)),
@@ -186,7 +190,7 @@ impl Follower {
     /// Records that the ledgers in flight could not be stored, for a reason that does not lie in
     /// them: they are sent again. The receiver must have been dropped.
     pub fn interrupted(&mut self) {
-        let (_, resend_from) = self.in_flight.abandon();
+        let (_, resend_from) = self.in_flight.abandon(None);
         self.next = resend_from.or(self.next);
     }
 
