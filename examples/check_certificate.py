@@ -1,6 +1,5 @@
 """Checks a certificate of `orrery prove`: that its events, and only these, are those of one contract in its ledgers.
-
-Written from docs/trust.md alone ("Certificates" and "Format"); shares no code with Orrery, needs nothing but Python 3.11.
+Written from docs/trust.md alone ("Certificates" and "Format"). Shares no code with Orrery, and needs only Python 3.11.
 Exits with 1 when the certificate is refused, and says why in one sentence.
 """
 
@@ -178,7 +177,8 @@ BASE = point((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
 
 def signature_valid(key, signature, message):
     a, s = point(key), int.from_bytes(signature[32:], "little")
-    if a is None or s >= ORDER:
+    eight_times = a and add(*[add(*[add(a, a)] * 2)] * 2)
+    if a is None or s >= ORDER or eight_times[0] % P == 0:  # a key of small order is nobody's
         return False
     k = int.from_bytes(hashlib.sha512(signature[:32] + key + message).digest(), "little") % ORDER
     minus_a, r = (P - a[0], a[1], 1, P - a[3]), (0, 1, 1, 0)
@@ -194,19 +194,19 @@ def strkey(version, key):
     return base64.b32encode(data + binascii.crc_hqx(data, 0).to_bytes(2, "little")).decode()
 
 def read_trust(path):
-    """For each key, the organisation and who counts once (that, or the key itself); and the threshold."""
+    """For each key, its organisation; and the threshold."""
     try:
         trust = tomllib.loads(Path(path).read_text("utf-8"))["trust"]
         table, keys = dict(trust["validators"]), {}
         for organisation, name in ((organisation, name) for organisation in table for name in table[organisation]):
             key = base64.b32decode(name)[1:33]
             require(len(key) == 32 and strkey(6, key) == name, f"{name!r} in {path} is not the key of a validator")
-            require(organisation in keys.get(key, (organisation,)), f"{name} in {path} is of two organisations")
-            keys[key] = organisation, organisation if len(table) > 1 else name
+            require(keys.get(key, organisation) == organisation, f"{name} in {path} is of two organisations")
+            keys[key] = organisation
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise Refused(f"the validators cannot be read from {path} ({error!r})") from None
-    count = len({voter for _, voter in keys.values()})
-    threshold = trust.get("threshold", (2 * count + 2) // 3)
+    count = len(set(keys.values()))
+    threshold = trust.get("threshold") or (2 * count + 2) // 3
     require(type(threshold) is int and 1 <= threshold <= count, f"the threshold in {path} is not from 1 to {count}")
     return keys, threshold
 
@@ -226,8 +226,8 @@ def read_signature(reader, kind, header, previous, network, trust, signed):
         close_time, key, signature = value[:-96], value[-96:-64], value[-64:]
     else:
         close_time, key, signature = header.close_time, header.key, header.signature
-    organisation, voter = trust[0].get(key, (None, None))
-    counts = (kind == 2 or header.kind in (SIGNED, SIGNED_MS)) and voter not in signed | {None}
+    organisation = trust[0].get(key)
+    counts = (kind == 2 or header.kind in (SIGNED, SIGNED_MS)) and organisation not in signed | {None}
     require(counts == (kind != 0), f"the signature {'counts' if counts else 'does not count'}, but the kind is {kind}")
     transactions = reader.block("the transaction set") if counts else b""
     set_hash = sha256(transactions) if counts else header.set_hash
@@ -236,7 +236,7 @@ def read_signature(reader, kind, header, previous, network, trust, signed):
             signature_valid(key, signature, network + b"\0\0\0\4" + set_hash + close_time), "the signature is wrong")
     if counts:
         require(previous in (transactions[:32], transactions[4:36]), "the transaction set follows another ledger")
-        signed.add(voter)
+        signed.add(organisation)
         require((len(signed) == trust[1]) == (kind == 2), f"the kind is {kind}, and {len(signed)} have signed")
         return organisation
 

@@ -3,3 +3,4 @@
 mod chains;
 mod forged;
 mod recorded;
+mod rewritten;
