@@ -238,6 +238,11 @@ impl Pipeline {
                 return Ok(());
             }
             held?;
+            // Those that need not wait any more, because a contradiction has ended.
+            let (released, _) = gate.admit(Vec::new());
+            if self.commit(released, durability, &mut on_stored)?.is_break() {
+                return Ok(());
+            }
             ended?;
         }
         let (ledgers, held) = gate.finish();
