@@ -218,8 +218,7 @@ impl Pipeline {
             && !self.warned_fault.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(
-                "{fault}. It is stored nevertheless, as trust.events says; further ones are not \
-                 reported"
+                "{fault}; it is stored, as trust.events says, and further ones are not reported here"
             );
         }
     }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use orrery::domain::{LedgerSeq, Network, Origin, RawLedger};
+use orrery::domain::Network;
 use orrery::pipeline::{Pipeline, Trust};
 use orrery::store::{Durability, Store};
 use orrery::validators::Validators;
@@ -15,6 +15,7 @@ use orrery::verify::Checks;
 
 use crate::amplify;
 use crate::dense;
+use crate::indexing::raw;
 use crate::ingest::Steps;
 use crate::many;
 use crate::measure::{REPETITIONS, alternate, time};
@@ -67,14 +68,7 @@ impl Load {
         trust.validators = Validators::of_network(&self.network).map(Arc::new);
         let pipeline = Pipeline::new(Arc::new(store), many::options(true), self.steps.clone())
             .with_trust(trust);
-        let origin = Origin { name: "the load".into(), position: None };
-        let ledger = |xdr: &Vec<u8>| RawLedger {
-            sequence: LedgerSeq(0),
-            xdr: xdr.clone(),
-            compressed: None,
-            origin: origin.clone(),
-        };
-        let ledgers: Vec<_> = self.ledgers.iter().map(ledger).collect();
+        let ledgers = self.ledgers.iter().map(|xdr| raw(xdr)).collect::<Vec<_>>();
         let stored = time(|| {
             let ledgers = ledgers.into_iter().map(Ok::<_, Infallible>);
             let stored = pipeline.run(ledgers, durability, |_| ControlFlow::Continue(()));

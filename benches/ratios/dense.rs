@@ -7,7 +7,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use orrery::domain::{LedgerSeq, Origin, RawLedger};
 use orrery::pipeline::Pipeline;
 use orrery::store::{Durability, Store};
 use stellar_xdr::{
@@ -15,6 +14,7 @@ use stellar_xdr::{
     ExtensionPoint, Hash, Int128Parts, PublicKey, ScAddress, ScString, ScSymbol, ScVal, Uint256,
 };
 
+use crate::indexing::raw;
 use crate::ingest::Steps;
 use crate::many;
 use crate::measure::{REPETITIONS, Sample, Sides, repeat, time};
@@ -79,16 +79,7 @@ fn stored(
         let store = Arc::new(store);
         let options = many::options(raw_ledgers);
         let pipeline = Pipeline::new(Arc::clone(&store), options, steps.clone());
-        let origin = Origin { name: "the load".into(), position: None };
-        let raw: Vec<_> = ledgers
-            .iter()
-            .map(|xdr| RawLedger {
-                sequence: LedgerSeq(0),
-                xdr: xdr.clone(),
-                compressed: None,
-                origin: origin.clone(),
-            })
-            .collect();
+        let raw: Vec<_> = ledgers.iter().map(|xdr| raw(xdr)).collect();
         let took = time(|| {
             let raw = raw.into_iter().map(Ok::<_, Infallible>);
             let stored = pipeline.run(raw, Durability::Synced, |_| ControlFlow::Continue(()));

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use orrery::decode::decode;
-use orrery::domain::{LedgerSeq, Network, Origin, RawLedger};
+use orrery::domain::Network;
 use orrery::pipeline::{Pipeline, StepObserver};
 use orrery::store::{Durability, Store};
 use parking_lot::Mutex;
@@ -17,6 +17,7 @@ use stellar_xdr::{LedgerCloseMeta, Limits, ReadXdr};
 use crate::amplify;
 use crate::baseline::sqlite::Sqlite;
 use crate::catch_up;
+use crate::indexing::raw;
 use crate::many;
 use crate::measure::{REPETITIONS, alternate, time};
 use crate::recorded::Recorded;
@@ -127,22 +128,11 @@ impl Load {
         report.note(format!("{goal}, {}, per ledger: {steps}.", self.name));
     }
 
-    fn raw_ledgers(&self) -> Vec<RawLedger> {
-        let origin = Origin { name: "the load".into(), position: None };
-        let ledger = |xdr: &Vec<u8>| RawLedger {
-            sequence: LedgerSeq(0),
-            xdr: xdr.clone(),
-            compressed: None,
-            origin: origin.clone(),
-        };
-        self.ledgers.iter().map(ledger).collect()
-    }
-
     fn ours_per_second(&self, directory: &Path, durability: Durability) -> f64 {
         let directory = tempfile::tempdir_in(directory).expect("a directory");
         let store = Store::open(directory.path(), Some(&self.network)).expect("a new store");
         let pipeline = Pipeline::new(Arc::new(store), many::options(true), self.steps.clone());
-        let ledgers = self.raw_ledgers();
+        let ledgers = self.ledgers.iter().map(|xdr| raw(xdr)).collect::<Vec<_>>();
         self.per_second(|| {
             let ledgers = ledgers.into_iter().map(Ok::<_, Infallible>);
             let stored = pipeline.run(ledgers, durability, |_| ControlFlow::Continue(()));

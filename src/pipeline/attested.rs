@@ -36,7 +36,7 @@ impl Holdable for Prepared {
     }
 
     fn bytes(&self) -> usize {
-        self.1.bytes()
+        self.1.memory()
     }
 }
 

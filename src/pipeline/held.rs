@@ -31,8 +31,9 @@ pub enum HeldError {
     },
     /// Too many ledgers came without enough signatures.
     #[error(
-        "ledgers {first} to {last} are not attested, and trust.require_attested is set: {reason}; \
-         the source may have made them up, so use another one, or check trust.validators"
+        "ledgers {first} to {last} are not attested, and only attested ones are stored \
+         (trust.require_attested): {reason}; the source may have made them up, so use another one, or \
+         check trust.validators"
     )]
     NeverAttested {
         /// First ledger that waits.
@@ -44,8 +45,8 @@ pub enum HeldError {
     },
     /// The ledgers end before those that attest them.
     #[error(
-        "ledgers {first} to {last} are not stored: no ledgers after them attest them, and \
-         trust.require_attested is set; give more ledgers after them, or unset it"
+        "ledgers {first} to {last} are not stored: no ledgers after them attest them, and only attested \
+         ones are stored (trust.require_attested); give more ledgers after them, or unset it"
     )]
     End {
         /// First ledger that waits.

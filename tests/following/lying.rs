@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ed25519_dalek::SigningKey;
 use orrery_ledger::domain::NodeId;
-use orrery_testkit::binary::{Service, configure};
+use orrery_testkit::binary::{Service, configure, run};
 use orrery_testkit::forged::{Extent, Ledger, forgers_key};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
 use serde_json::Value;
@@ -202,5 +202,38 @@ fn another_chain_of_the_same_validators_does_not_stop_ingestion_for_long() {
     (41..=60).for_each(|sequence| first.add(&chain, sequence));
     service.wait_until_stored(60);
     assert_eq!(content(&service), expected);
+    service.stop();
+}
+
+/// Ledgers that validators have signed who are not trusted any more are attested by those above.
+#[test]
+fn older_ledgers_are_backfilled_where_attestation_is_required() {
+    let chain = Chain::with_market(1, 400).signed_by(&[forgers_key(9)]).signed_from(340, &keys());
+    let (live, archive) = (LakeFiles::with(&chain, 345..=400), LakeFiles::with(&chain, 2..=344));
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let required = "require_attested = true\n";
+    let settings =
+        settings(&live, &live, required).replace("start = 'genesis'", "start = 'oldest'");
+    let service = follow(at, &settings);
+    service.wait_until_stored(397);
+    let source = archive.text();
+    let backfill = [
+        "backfill",
+        "--data-dir",
+        "d",
+        "--from",
+        "2",
+        "--to",
+        "344",
+        "--source",
+        &source,
+        "--json",
+    ];
+    let report = run(at, &backfill).json();
+    assert_eq!((&report["state"], &report["stored"]), (&"done".into(), &343.into()), "{report}");
+    let ranges = service.get("/rest/completeness");
+    assert_eq!(ranges["ranges"][0]["first_ledger"], 2);
+    assert_eq!(ranges["ranges"].as_array().unwrap().len(), 1);
     service.stop();
 }

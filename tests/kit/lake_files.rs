@@ -45,7 +45,12 @@ impl Chain {
 
     /// The same ledgers, of which key `sequence % keys` has signed each.
     pub fn signed_by(&self, keys: &[SigningKey]) -> Self {
-        self.changed(2, &|_| (), &|sequence| keys[sequence as usize % keys.len()].clone())
+        self.signed_from(2, keys)
+    }
+
+    /// The same ledgers, of which the keys have signed those from `first` on in turn.
+    pub fn signed_from(&self, first: u32, keys: &[SigningKey]) -> Self {
+        self.changed(first, &|_| (), &|sequence| keys[sequence as usize % keys.len()].clone())
     }
 
     /// The chain with a change to the ledgers from `first` on, which a forger has linked and signed

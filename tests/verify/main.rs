@@ -4,3 +4,4 @@ mod chains;
 mod forged;
 mod recorded;
 mod rewritten;
+mod rules;

@@ -82,7 +82,7 @@ fn ledgers_of_another_network_are_refused_by_their_signature() {
         let view = decode(raw, local.id()).unwrap();
         assert!(verify(&view, local.id(), Policy::default()).unwrap().signer.is_some());
         let error = verify(&view, fixture.network.id(), Policy::default()).unwrap_err();
-        assert!(error.to_string().contains("is not valid"), "{error}");
+        assert!(error.to_string().contains("is not valid on this network"), "{error}");
     }
 }
 

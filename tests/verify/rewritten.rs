@@ -5,7 +5,7 @@ use orrery_ledger::decode::decode;
 use orrery_ledger::domain::Network;
 use orrery_ledger::verify::{Invocations, Policy, Rewritten, Rule, VerifyError, verify};
 use orrery_testkit::fixtures;
-use orrery_testkit::forged::Ledger;
+use orrery_testkit::forged::{Ledger, hash};
 use stellar_xdr::*;
 
 /// A ledger of protocol 22 in which the events of one invocation were rewritten.
@@ -64,4 +64,24 @@ fn large_events_are_not_searched() {
     let view = decode(&raw, network.id()).unwrap();
     let strict = Policy { rewritten: Rewritten::Refuse, ..Policy::default() };
     assert!(verify(&view, network.id(), strict).is_err());
+}
+
+/// The transactions of the ledger that upgrades to protocol 23 were applied under protocol 22.
+#[test]
+fn the_ledger_that_upgrades_to_protocol_23_may_hold_rewritten_events() {
+    let Some((network, mut ledger)) = original() else { return };
+    let mut signed = |upgrades: Vec<UpgradeType>| {
+        let header = &mut ledger.header.header;
+        header.ledger_version = 23;
+        header.scp_value.upgrades = upgrades.try_into().unwrap();
+        ledger.header.hash = hash(&ledger.header.header);
+        verified(&ledger, &network)
+    };
+    assert!(signed(Vec::new()).is_err());
+    let upgrade = |upgrade: LedgerUpgrade| {
+        UpgradeType(upgrade.to_xdr(Limits::none()).unwrap().try_into().unwrap())
+    };
+    assert!(signed(vec![upgrade(LedgerUpgrade::BaseFee(23))]).is_err());
+    let upgrades = [LedgerUpgrade::BaseFee(100), LedgerUpgrade::Version(23)].map(upgrade);
+    assert_eq!(signed(upgrades.to_vec()).unwrap().rewritten, 1);
 }

@@ -102,6 +102,15 @@ impl Prove {
                     claim.network
                 ))
             })?;
+        if *network.id() != claim.network {
+            let of = Network::well_known().find(|known| *known.id() == claim.network);
+            let of = of.map_or_else(|| claim.network.to_string(), |known| known.to_string());
+            return Err(Failure::failed(format!(
+                "{} is of the network {of}, not of {network}: name its network, or ask for a \
+                 certificate of this one",
+                file.display()
+            )));
+        }
         let validators = trust::validators(self.validators.as_deref(), config, &network)?;
         let certificate = check(&bytes, network.id(), &validators).map_err(refused)?;
         if let Some(wanted) = self.contract.filter(|wanted| *wanted != claim.contract) {

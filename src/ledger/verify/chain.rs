@@ -42,7 +42,7 @@ pub enum VerifyError {
         computed: LedgerHash,
     },
     /// The header does not bind what the source delivered with it.
-    #[error(transparent)]
+    #[error("{0}: {mend}", mend = .0.rule.mend())]
     Fault(#[from] Box<Fault>),
     /// Ledgers are missing before this one, or it is out of order.
     #[error(

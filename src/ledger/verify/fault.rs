@@ -6,7 +6,7 @@ use crate::domain::{LedgerHash, LedgerSeq, NodeId, TxHash};
 
 /// A ledger is not what the network agreed on: the first rule that it breaks, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("ledger {ledger}{}: {rule}: the source is wrong, use another one", In(self))]
+#[error("ledger {ledger}{}: {rule}", In(self))]
 pub struct Fault {
     /// The ledger.
     pub ledger: LedgerSeq,
@@ -73,15 +73,32 @@ pub enum Rule {
     /// Events of an asset's contract were rewritten (CAP-67), and no earlier form fits the result.
     #[error(
         "its events were rewritten to their form of protocol 23 (CAP-67), and their earlier form is \
-         not found; such ledgers are stored with `rewritten = \"store\"`"
+         not found"
     )]
     Rewritten,
     /// A value without a signature.
     #[error("it has no signature of a validator, as every ledger since protocol 14 has (CAP-34)")]
     Unsigned,
     /// A signature that is not valid.
-    #[error("the signature of validator {0} is not valid")]
+    #[error("the signature of validator {0} is not valid on this network")]
     Signature(NodeId),
+}
+
+impl Rule {
+    /// Returns what an operator can do about a ledger that breaks the rule.
+    pub(super) fn mend(&self) -> &'static str {
+        match self {
+            Self::Unsigned | Self::Signature(_) => {
+                "the ledger is of another network, or its source is wrong: check the network, or use \
+                 another source"
+            }
+            Self::Rewritten => "set trust.rewritten = \"store\" to store it, or use another source",
+            _ => {
+                "the source is wrong, use another one; only ledgers that a load generator has merged \
+                 are so by themselves, and trust.events = \"report\" stores them"
+            }
+        }
+    }
 }
 
 /// Where in the ledger: the transaction and the operation, as far as they are known.

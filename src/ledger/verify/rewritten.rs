@@ -4,6 +4,7 @@
 //! left out, and a `transfer` from or to the issuer becomes `mint` or `burn`. Results name the form
 //! before that, so it is put back, and the hash decides.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use stellar_xdr::{
@@ -114,6 +115,8 @@ fn are_of_named_contracts(
     network: &NetworkId,
 ) -> bool {
     let Ok(named) = named_contracts(transaction.envelope, network) else { return false };
+    // Both lists can be long in a ledger that a source has made up.
+    let named: HashSet<ContractId> = named.into_iter().collect();
     let is_named = |event: &&EventView<'_>| {
         event.contract.is_some_and(|contract| named.contains(&ContractId(*contract)))
     };
@@ -282,4 +285,108 @@ fn symbol(value: &[u8]) -> Option<String> {
 /// Returns the XDR of a value; of values that were decoded within limits, so it cannot fail.
 fn xdr(value: &ScVal) -> Vec<u8> {
     value.to_xdr(Limits::none()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use orrery_testkit::fixtures;
+    use orrery_testkit::forged::Ledger;
+    use stellar_xdr::{ContractEvent, ContractEventBody, ScBytes};
+
+    use super::*;
+    use crate::decode::decode;
+    use crate::domain::Network;
+
+    /// Looks for the earlier form of events that take the place of the one that was rewritten in a
+    /// public ledger. Returns what it finds, and how many bytes it has hashed.
+    fn search(
+        events: impl FnOnce(ContractEvent) -> Vec<ContractEvent>,
+    ) -> Option<(Earlier, usize)> {
+        let folder = fixtures::folder()?;
+        let raw = fixtures::load(&folder, "pubnet/ledger-57500008.xdr.gz").ledgers.remove(0);
+        let network = Network::from_name_or_passphrase("mainnet");
+        let at = rewritten_in(&raw, &network);
+        let mut ledger = Ledger::read(&raw).unwrap();
+        let first = ledger.events(at).remove(0);
+        ledger.set_events(at, events(first));
+        let raw = ledger.encode();
+        let view = decode(&raw, network.id()).unwrap();
+        let mut budget = Budget::default();
+        let found = earlier_of(&view, at, &network, &mut budget);
+        Some((found, MOST_BYTES_OF_LEDGER - budget.bytes))
+    }
+
+    fn earlier_of(
+        view: &LedgerView<'_>,
+        at: usize,
+        network: &Network,
+        budget: &mut Budget,
+    ) -> Earlier {
+        let transaction = &view.transactions[at];
+        let events: Vec<_> = view.events[transaction.operation_events.clone()].iter().collect();
+        let outcome = super::super::outcome::Outcome::of_result(transaction.result, true).unwrap();
+        let (_, named) = outcome.invocation.unwrap();
+        let value = transaction.return_value.unwrap();
+        earlier(view, transaction, &events, network.id(), (value, named), budget)
+    }
+
+    /// The position of the transaction whose events were rewritten.
+    fn rewritten_in(raw: &[u8], network: &Network) -> usize {
+        let view = decode(raw, network.id()).unwrap();
+        let is_rewritten = |at: &usize| {
+            let transaction = &view.transactions[*at];
+            transaction.successful
+                && transaction.smart_contract
+                && !transaction.operation_events.is_empty()
+                && matches!(
+                    earlier_of(&view, *at, network, &mut Budget::default()),
+                    Earlier::Found(forms) if forms.len() > 0
+                        && forms.iter().zip(&view.events[transaction.operation_events.clone()])
+                            .any(|(form, event)| form != event.xdr)
+                )
+        };
+        (0..view.transactions.len()).find(is_rewritten).unwrap()
+    }
+
+    fn body(event: &mut ContractEvent) -> &mut stellar_xdr::ContractEventV0 {
+        let ContractEventBody::V0(body) = &mut event.body;
+        body
+    }
+
+    /// A `burn` of the same asset.
+    fn burn(mut event: ContractEvent, number: u64) -> ContractEvent {
+        let body = body(&mut event);
+        let topics = body.topics.to_vec();
+        let symbol = ScVal::Symbol(ScSymbol("burn".try_into().unwrap()));
+        let asset = topics[topics.len() - 1].clone();
+        body.topics = vec![symbol, topics[1].clone(), asset].try_into().unwrap();
+        body.data = ScVal::U64(number);
+        event
+    }
+
+    #[test]
+    fn large_events_are_not_hashed() {
+        let large = |mut event: ContractEvent| {
+            body(&mut event).data = ScVal::Bytes(ScBytes(vec![7; 20 << 20].try_into().unwrap()));
+            vec![event]
+        };
+        let Some(found) = search(large) else { return };
+        assert_eq!(found, (Earlier::NotFound, 0));
+    }
+
+    #[test]
+    fn many_combinations_are_not_tried() {
+        let many = |event: ContractEvent| (0..40).map(|n| burn(event.clone(), n)).collect();
+        let Some((found, hashed)) = search(many) else { return };
+        assert_eq!(found, Earlier::NotFound);
+        assert!(hashed > 0 && hashed <= MOST_BYTES, "{hashed}");
+    }
+
+    /// A `burn` has two earlier forms. When neither is the one that the result names, it is forged.
+    #[test]
+    fn events_are_forged_when_all_their_earlier_forms_were_tried() {
+        let Some((found, hashed)) = search(|event| vec![burn(event, 1)]) else { return };
+        assert_eq!(found, Earlier::NotRewritten);
+        assert!(hashed > 0);
+    }
 }

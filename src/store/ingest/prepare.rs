@@ -205,6 +205,14 @@ impl PreparedLedger {
         raw + blocks.chain(transactions).sum::<usize>() + self.rows.bytes() + 1024
     }
 
+    /// Returns the approximate memory that it takes in bytes: its rows, and what is kept beside them
+    /// for readers and consumers of the newest ledgers.
+    pub fn memory(&self) -> usize {
+        let decompressed = self.blocks.iter().filter_map(|block| block.encoded.as_ref());
+        let gathered = self.gathered.iter().map(|(_, value)| value.len());
+        self.bytes() + decompressed.map(Vec::len).chain(gathered).sum::<usize>()
+    }
+
     /// Drops the events that would be kept in memory for readers of the newest ledgers, which an
     /// import does not have.
     pub fn drop_decompressed(&mut self) {
