@@ -340,7 +340,7 @@ mod tests {
                 && !transaction.operation_events.is_empty()
                 && matches!(
                     earlier_of(&view, *at, network, &mut Budget::default()),
-                    Earlier::Found(forms) if forms.len() > 0
+                    Earlier::Found(forms) if !forms.is_empty()
                         && forms.iter().zip(&view.events[transaction.operation_events.clone()])
                             .any(|(form, event)| form != event.xdr)
                 )
