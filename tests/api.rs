@@ -14,6 +14,7 @@ mod rest {
     mod parameters;
     mod protocol;
     mod response_cache;
+    mod site;
     mod status;
     mod tokens;
 }

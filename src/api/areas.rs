@@ -3,7 +3,7 @@
 use super::route::Route;
 use super::{
     ApiSettings, accounts, completeness, description, events, friendbot, health, metrics,
-    retroshade, rpc, status, status_page, streams, transactions, webhooks,
+    retroshade, rpc, site, status, streams, transactions, webhooks,
 };
 
 /// Returns every route that a service with these settings may have. Those of friendbot exist only
@@ -23,7 +23,7 @@ pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [R
         &description::ROUTES,
         &metrics::ROUTES,
         &status::ROUTES,
-        &status_page::ROUTES,
+        &site::ROUTES,
         &retroshade::ROUTES,
         &webhooks::ROUTES,
         &accounts::smart::ROUTES,

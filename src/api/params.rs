@@ -27,7 +27,7 @@ pub(super) enum Parameters {
     /// These and no others.
     Known(&'static [&'static str]),
     /// None; any are ignored. For routes that are called by programs and through links which add
-    /// parameters of their own: probes, metrics, the status page and JSON-RPC.
+    /// parameters of their own: probes, metrics, pages of the site and JSON-RPC.
     Ignored,
 }
 

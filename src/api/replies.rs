@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use warp::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER, VARY,
-    WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
 use warp::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
@@ -46,26 +45,6 @@ pub(super) fn options(found: Match<'_>) -> Reply {
     *response.status_mut() = StatusCode::NO_CONTENT;
     if let Match::Options(resource) = found {
         insert_allow(response.headers_mut(), &resource.allow);
-    }
-    response
-}
-
-/// Turns the response into a 304 without a body when `If-None-Match` contains its entity tag (RFC
-/// 9110, section 13.1.2).
-pub(super) fn not_modified(mut response: Reply, request: &HeaderMap) -> Reply {
-    let is_known = response.headers().get(ETAG).is_some_and(|tag| {
-        let given = request.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-        let tags = given.flat_map(|list| list.split(',')).map(str::trim);
-        // Weak comparison: a `W/` prefix is ignored.
-        let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
-        let own = opaque(tag.to_str().unwrap_or_default());
-        tags.into_iter().any(|tag| tag == "*" || opaque(tag) == own)
-    });
-    if is_known && response.status() == StatusCode::OK {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        *response.body_mut() = Bytes::new();
-        response.headers_mut().remove(CONTENT_TYPE);
-        response.headers_mut().remove(CONTENT_ENCODING);
     }
     response
 }

@@ -37,6 +37,9 @@ pub struct Route {
     /// Whether the response depends on the time of the request and must not be cached by clients
     /// and proxies.
     pub(super) no_store: bool,
+    /// Whether a successful response never changes, so that clients need not ask again. Others are
+    /// not cached then.
+    pub(super) is_lasting: bool,
     /// Additional headers of every response.
     pub(super) headers: &'static [(&'static str, &'static str)],
 }
@@ -54,6 +57,7 @@ impl Route {
             failure: error::rest,
             allowed_headers: AllowedHeaders::Standard,
             no_store: false,
+            is_lasting: false,
             headers: &[],
         }
     }
@@ -170,6 +174,8 @@ pub(super) enum Handler {
 #[derive(Clone, Copy)]
 pub(super) enum SharedHandler {
     Memory(MemoryHandler),
+    /// Answers from memory, and depends on the path as it was sent.
+    Located(LocatedHandler),
     /// The metrics text, which is cached for a short time.
     Metrics,
     Read(ReadHandler),
@@ -196,6 +202,8 @@ pub(super) enum PersonalHandler {
 
 type Answered = Result<Answer, ApiError>;
 pub(super) type MemoryHandler = fn(&Deps) -> Answered;
+/// Receives the path of the request.
+pub(super) type LocatedHandler = fn(&Deps, &str) -> Answered;
 pub(super) type StoreHandler = fn(&Stored<'_>, &ReadCall<'_>) -> Answered;
 pub(super) type DepsHandler = fn(&Deps, &ReadCall<'_>) -> Answered;
 pub(super) type CurrentHandler = fn(&Deps, &CurrentCall<'_>) -> Answered;
@@ -214,6 +222,11 @@ impl Work {
     /// Answers from memory.
     pub(super) const fn memory(access: Access, handler: MemoryHandler) -> Self {
         Self::new(Class::Memory, Handler::Shared(access, SharedHandler::Memory(handler)))
+    }
+
+    /// Answers from memory, depending on the path.
+    pub(super) const fn located(access: Access, handler: LocatedHandler) -> Self {
+        Self::new(Class::Memory, Handler::Shared(access, SharedHandler::Located(handler)))
     }
 
     /// Serves the metrics.

@@ -1,4 +1,4 @@
-//! `/rest/status`: the figures of the status page beside health and completeness. They include
+//! `/rest/status`: the figures of the page `/status` beside health and completeness. They include
 //! contracts of the network, but nothing that identifies an owner: all programs together are one
 //! kind of consumer.
 

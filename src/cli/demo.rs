@@ -339,7 +339,7 @@ fn welcome(
 Token:
 {token}
 
-Status page, with this token:
+The site, with this token:
 http://{address}/#token={token}
 
 Try, in another terminal:

@@ -36,8 +36,8 @@ fn unknown_routes_return_404_with_or_without_a_token() {
     let server = Server::start_with(&store, |deps| deps.settings.metrics_for = MetricsFor::Off);
     for path in [
         "/index.html",
-        "/status",
-        "/status/",
+        "/site",
+        "/site/index.html",
         "/status/index.html",
         "/rest",
         "/rest/",

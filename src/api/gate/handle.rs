@@ -61,12 +61,11 @@ pub(super) async fn handle(
     let request = ready.request;
     let answer = match &request.handler {
         BoundHandler::Shared(SharedHandler::Memory(handler)) => {
-            let answer = finish(handler(&resources.deps)?, request.wants_gzip);
-            if !request.identity.is_exempt {
-                let length = answer.body.len() as u64;
-                shares.take_bytes(&resources.budgets, &request.identity, length)?;
-            }
-            answer
+            from_memory(resources, request, handler(&resources.deps)?, shares)?
+        }
+        BoundHandler::Shared(SharedHandler::Located(handler)) => {
+            let answer = handler(&resources.deps, &request.head.path)?;
+            from_memory(resources, request, answer, shares)?
         }
         BoundHandler::Shared(SharedHandler::Metrics) => {
             resources.metrics.get(&resources.deps, &resources.budgets, request.wants_gzip)
@@ -89,6 +88,21 @@ pub(super) async fn handle(
         }
     };
     Ok(answer.into())
+}
+
+/// Returns an answer that exists already, and counts its bytes.
+fn from_memory(
+    resources: &Resources,
+    request: &Admitted<'_>,
+    answer: Answer,
+    shares: &mut RequestShares,
+) -> Result<Finished, ApiError> {
+    let answer = finish(answer, request.wants_gzip);
+    if !request.identity.is_exempt {
+        let length = answer.body.len() as u64;
+        shares.take_bytes(&resources.budgets, &request.identity, length)?;
+    }
+    Ok(answer)
 }
 
 fn answer_read(

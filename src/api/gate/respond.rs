@@ -10,10 +10,14 @@ use super::handle::Outcome;
 use super::resources::Resources;
 use crate::api::budgets::RequestShares;
 use crate::api::head::Head;
-use crate::api::replies::{Reply, failure, not_modified, options, success};
+use crate::api::replies::{Reply, failure, options, success};
 use crate::api::request_log::{REQUEST_ID, log_failure, request_id};
 use crate::api::router::Match;
 use crate::api::{ApiError, RequestSummary, cors, error};
+
+/// Caching of responses that never change: a year, which clients take for ever (RFC 8246).
+const LASTING: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// A request to which a response is due.
 pub(super) struct Exchange<'a> {
@@ -68,6 +72,7 @@ fn with_headers(
     id: HeaderValue,
 ) -> Reply {
     let &Exchange { head, found, body, .. } = exchange;
+    let is_success = reply.status().is_success();
     let headers = reply.headers_mut();
     headers.insert(REQUEST_ID, id);
     if let Some(route) = found.route() {
@@ -76,8 +81,13 @@ fn with_headers(
         for (name, value) in route.headers {
             headers.insert(*name, HeaderValue::from_static(value));
         }
-        if route.no_store {
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let caching = match (route.no_store, route.is_lasting) {
+            (false, true) if is_success => Some(LASTING),
+            (false, false) => None,
+            _ => Some(NO_STORE),
+        };
+        if let Some(caching) = caching {
+            headers.insert(CACHE_CONTROL, caching);
         }
         if let Match::Options(resource) = found {
             cors::preflight(headers, &resource.allow, route.allowed_headers, &head.headers);
@@ -86,7 +96,7 @@ fn with_headers(
     if body == BodyState::Abandoned {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    not_modified(reply, &head.headers)
+    reply
 }
 
 fn report(

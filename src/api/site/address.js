@@ -1,0 +1,33 @@
+// Addresses of pages and of the service. All are relative to the place that the site is served from, so that it works
+// behind a proxy that adds a path prefix.
+
+import { having, make } from "./dom.js";
+import { short } from "./format.js";
+
+/** Address of the first page, ending in `/`. */
+export const BASE = new URL("../../", import.meta.url).href;
+
+/** Returns the absolute address of a page or route of the service. */
+export const to = (path) => new URL(path, BASE).href;
+
+/** Creates a link to a page of the site, or to a route of the service. */
+export const link = (path, ...children) => having(make("a", "", ...children), { href: to(path) });
+
+/** Encodes a text for a path or a parameter. Half a surrogate pair, which cannot be encoded, becomes U+FFFD. */
+export const encoded = (text) => encodeURIComponent(String(text).toWellFormed());
+
+export const ledgerLink = (ledger) => link(`ledger/${ledger}`, String(ledger));
+export const transactionLink = (hash, kept = 6) => link(`tx/${hash}`, short(hash, kept));
+export const eventLink = (id) => link(`event/${id}`, String(id));
+
+/** Returns the path of the page of an address (strkey, SEP-23); null if no page shows such an address. */
+export function pathOf(address) {
+  if (/^C[A-Z2-7]{55}$/.test(address)) return `contract/${address}`;
+  return /^(G[A-Z2-7]{55}|M[A-Z2-7]{68})$/.test(address) ? `account/${address}` : null;
+}
+
+/** Creates a link to the page of a contract or an account; text if no page shows such an address. */
+export function addressLink(address, kept = 6) {
+  const path = pathOf(address);
+  return path === null ? short(address, kept) : link(path, short(address, kept));
+}

@@ -1,0 +1,224 @@
+//! The files of the site: style sheets and modules, which are part of the binary.
+//!
+//! Their addresses contain a hash over all of them. So browsers keep them for good, and after an
+//! upgrade no old module meets a new one: the page names the new addresses, and the old ones are
+//! answered with 404.
+
+use std::sync::LazyLock;
+
+use sha2::{Digest, Sha256};
+
+use crate::api::answer::Answer;
+use crate::api::{ApiError, Deps};
+
+const STYLE: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// A file by its path below the directory of the site.
+struct File {
+    name: &'static str,
+    bytes: &'static [u8],
+}
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => { &[$(File { name: $name, bytes: include_bytes!($name) }),*] };
+}
+
+/// All files. A file that is not listed is not served.
+const FILES: &[File] = files![
+    "address.js",
+    "api.js",
+    "app.js",
+    "callers.js",
+    "changes.js",
+    "checks.js",
+    "copy.js",
+    "coverage.js",
+    "csv.js",
+    "derived.js",
+    "disk.js",
+    "dom.js",
+    "event.js",
+    "filter.js",
+    "format.js",
+    "health.js",
+    "interface.js",
+    "pages.js",
+    "pages/account.js",
+    "pages/contract.js",
+    "pages/event.js",
+    "pages/home.js",
+    "pages/ledger.js",
+    "pages/program.js",
+    "pages/programs.js",
+    "pages/search.js",
+    "pages/sql.js",
+    "pages/status.js",
+    "pages/transaction.js",
+    "pages/trust.js",
+    "pages/webhook.js",
+    "pages/webhooks.js",
+    "parameters.js",
+    "parts.css",
+    "plot.js",
+    "problem.js",
+    "program_backfill.js",
+    "program_forms.js",
+    "program_parts.js",
+    "program_runs.js",
+    "program_stats.js",
+    "program_tables.js",
+    "program_trial.js",
+    "raw.js",
+    "result.js",
+    "router.js",
+    "row_keys.js",
+    "rows.js",
+    "search.js",
+    "signers.js",
+    "sql_editor.js",
+    "sql_grid.js",
+    "sql_history.js",
+    "sql_names.js",
+    "sql_plot.js",
+    "sql_read.js",
+    "sql_result.js",
+    "sql_tables.js",
+    "sql_words.js",
+    "steady.js",
+    "stream.js",
+    "strkey.js",
+    "style.css",
+    "table.js",
+    "title.js",
+    "token.js",
+    "topics.js",
+    "transactions.js",
+    "unit.js",
+    "value.js",
+    "view.js",
+    "webhook_deliveries.js",
+    "webhook_delivery.js",
+    "webhook_form.js",
+    "webhook_parts.js",
+    "webhook_replay.js",
+    "written.js",
+];
+
+/// Hash over all files, as 16 hexadecimal digits.
+static BUILD: LazyLock<String> = LazyLock::new(|| {
+    let mut hash = Sha256::new();
+    for file in FILES {
+        hash.update((file.name.len() as u64).to_be_bytes());
+        hash.update(file.name);
+        hash.update((file.bytes.len() as u64).to_be_bytes());
+        hash.update(file.bytes);
+    }
+    hex::encode(&hash.finalize()[..8])
+});
+
+/// Returns the segment in the addresses of all files that changes with any of them.
+pub(super) fn build() -> &'static str {
+    &BUILD
+}
+
+/// Answers `/site/BUILD/NAME`.
+pub(super) fn file(_: &Deps, path: &str) -> Result<Answer, ApiError> {
+    let mut parts = path.trim_start_matches('/').splitn(3, '/').skip(1);
+    let (build, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let found = FILES.iter().find(|file| file.name == name && build == *BUILD);
+    let file = found.ok_or_else(|| ApiError::unknown_route(path))?;
+    let media_type = if name.ends_with(".css") { STYLE } else { SCRIPT };
+    Ok(Answer { media_type, ..Answer::json(file.bytes.to_vec()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/api/site");
+
+    /// Returns the paths of all modules and style sheets below a directory.
+    fn in_directory(directory: &Path, prefix: &str) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = format!("{prefix}{}", path.file_name().unwrap().to_string_lossy());
+            if path.is_dir() {
+                found.extend(in_directory(&path, &format!("{name}/")));
+            } else if name.ends_with(".js") || name.ends_with(".css") {
+                found.insert(name);
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_file_of_the_directory_is_served() {
+        let served: BTreeSet<_> = FILES.iter().map(|file| file.name.to_owned()).collect();
+        assert_eq!(served.len(), FILES.len(), "a file is listed twice");
+        assert_eq!(served, in_directory(Path::new(DIRECTORY), ""));
+    }
+
+    #[test]
+    fn modules_are_small_and_the_site_is_light() {
+        for file in FILES {
+            let lines = file.bytes.split(|byte| *byte == b'\n').count() - 1;
+            assert!(lines <= 300, "{} has {lines} lines", file.name);
+        }
+        let bytes: usize = FILES.iter().map(|file| file.bytes.len()).sum();
+        let bytes = bytes + super::super::SHELL.len();
+        assert!(bytes <= 250_000, "the site has {bytes} bytes");
+    }
+
+    #[test]
+    fn nothing_is_fetched_from_elsewhere() {
+        let namespace = "http://www.w3.org/";
+        for file in FILES {
+            let text = std::str::from_utf8(file.bytes).unwrap().replace(namespace, "");
+            for foreign in
+                ["https://", "http://", "innerHTML", "outerHTML", "document.write", "eval("]
+            {
+                assert!(!text.contains(foreign), "{} has {foreign}", file.name);
+            }
+        }
+    }
+
+    const STYLES: &str = include_str!("style.css");
+
+    /// Relative luminance of `#rgb` or `#rrggbb` (WCAG 2.2).
+    fn luminance(colour: &str) -> f64 {
+        let digits = colour.trim_start_matches('#');
+        let width = digits.len() / 3;
+        let part = |at: usize| {
+            let part = &digits[at * width..(at + 1) * width];
+            let value = u8::from_str_radix(&part.repeat(3 - width), 16).unwrap();
+            let value = f64::from(value) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(0) + 0.7152 * part(1) + 0.0722 * part(2)
+    }
+
+    #[test]
+    fn text_has_enough_contrast_in_both_colour_schemes() {
+        let schemes: Vec<_> = STYLES.split(":root {").skip(1).collect();
+        assert_eq!(schemes.len(), 2, "light and dark");
+        for scheme in schemes {
+            let scheme = scheme.split('}').next().unwrap();
+            let colour = |name: &str| {
+                let value = scheme.split(&format!("--{name}: ")).nth(1);
+                luminance(value.and_then(|value| value.split(';').next()).unwrap())
+            };
+            for text in ["ink", "soft", "accent", "second", "good", "bad", "amber"] {
+                for ground in ["paper", "card", "tint"] {
+                    let (a, b) = (colour(text) + 0.05, colour(ground) + 0.05);
+                    let contrast = f64::max(a / b, b / a);
+                    assert!(contrast >= 4.5, "{text} on {ground}: {contrast:.2} in {scheme}");
+                }
+            }
+        }
+    }
+}

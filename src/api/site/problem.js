@@ -1,0 +1,29 @@
+// Errors as sentences for the reader.
+
+import { NoToken, Refused, Stale, Unreachable, session } from "./api.js";
+import { paragraph } from "./dom.js";
+import { needsToken } from "./token.js";
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+const ended = (text) => /[.!?]$/.test(text) ? text : `${text}.`;
+
+/** Returns an error as one sentence; null for an error that is of no interest. */
+export function sentence(error) {
+  if (error instanceof Stale) return null;
+  if (error instanceof NoToken) return "This needs a token.";
+  if (error instanceof Unreachable) return "The service does not answer. This is tried again while the page is open.";
+  if (!(error instanceof Refused)) return `This page has an error: ${error.message}.`;
+  if (error.status === 401) return ended(`The token is no longer accepted: ${error.message}`);
+  if (error.status === 403) return ended(`The token does not permit this: ${error.message}`);
+  return ended(capital(error.message));
+}
+
+/** Returns an element that tells an error; null for an error that is of no interest. */
+export function problem(error) {
+  if (error instanceof NoToken) return needsToken();
+  const text = sentence(error);
+  if (text === null) return null;
+  if (error instanceof Refused && error.status === 401 && session.token !== "") return needsToken(text);
+  if (!(error instanceof Refused) && !(error instanceof Unreachable)) console.error(error);
+  return paragraph("problem", text);
+}

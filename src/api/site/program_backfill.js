@@ -1,0 +1,77 @@
+// The backfill of a program: asking for one, its progress, and cancelling it.
+
+import { Refused, ask } from "./api.js";
+import { ledgerLink } from "./address.js";
+import { button, field, form, having, input, make, paragraph, put, renew, submit } from "./dom.js";
+import { count, number } from "./format.js";
+import { attempt, change, outcome, ranges } from "./program_parts.js";
+import { facts } from "./table.js";
+
+/** How often the progress is read, in milliseconds, and the rounds of which one is used while none runs. */
+const EVERY = 2000;
+const IDLE = 8;
+
+/** What each state means. */
+const STATES = {
+  running: "The program runs on stored ledgers, in addition to new ones.",
+  done: "Done: it was run on all requested ledgers.",
+  incomplete: "Ended: it was run on all requested ledgers except the missing ones.",
+  cancelled: "Cancelled; the rows that were written stay.",
+  stopped: "Stopped: it cannot continue.",
+};
+
+function draw(place, told) {
+  const { state, from, to, next, ledgers, ledgers_done: done, missing_ledgers: missing, message } = told;
+  const bar = having(make("progress", "program-progress"), { max: Math.max(ledgers, 1), value: done, "aria-label": `${number(done)} of ${number(ledgers)} ledgers` });
+  renew(place,
+    make("p", state === "stopped" ? "problem" : state === "incomplete" ? "warning" : "", STATES[state] ?? state), bar,
+    message ? make("p", "problem", message) : "",
+    facts([
+      ["Ledgers", `${number(done)} of ${number(ledgers)}`],
+      ["Range", ranges([[from, to]])],
+      ["Next ledger", state === "done" ? null : ledgerLink(next)],
+      ["Runs", number(told.executions)],
+      ["Errors", told.errors > 0 ? make("span", "bad", number(told.errors)) : "0"],
+      ["Rows written", number(told.rows_written)],
+      ["Missing", missing.length === 0 ? "none" : make("span", "", `${count(told.ledgers_missing, "ledger")}: `, ranges(missing))],
+    ]),
+    missing.length > 0 ? paragraph("note", "Missing ledgers are not stored in full: a gap, retention, or settings that left out a contract. `orrery backfill` without a program stores older ledgers.") : "");
+}
+
+/** Adds the part of the page. `reload` reads the state of the program again. */
+export function backfill(view, { id }, reload) {
+  const [place, said] = [make("div", ""), outcome()];
+  const from = input({ type: "number", min: 0, required: "" });
+  const to = input({ type: "number", min: 0, placeholder: "the newest one" });
+  let shown = null;
+  let round = 0;
+  const take = (told) => {
+    shown = told;
+    cancel.hidden = told.state !== "running";
+    draw(place, told);
+  };
+  const cancel = button("Cancel the backfill", "quiet", () => attempt(said, "Cancelling …", async () => {
+    take(await change(`${id}/backfill`, undefined, "DELETE"));
+    return make("p", "good", "It is cancelled.");
+  }));
+  cancel.hidden = true;
+  const begin = () => attempt(said, "Asking for the backfill …", async () => {
+    take(await change(`${id}/backfill`, { from: Number(from.value), ...(to.value === "" ? {} : { to: Number(to.value) }) }));
+    await reload();
+    return make("p", "good", "The backfill has begun. It goes on when this page is left, and after a restart of the service.");
+  });
+  const asking = form("row", begin, field("From ledger", from), field("To ledger", to), submit("Run it on these ledgers"), cancel);
+  view.part("Backfill", async (body) => {
+    if (!body.contains(place)) {
+      put(body, make("p", "note", "Runs it on stored ledgers that it has not processed yet, or again where runs failed. Rows that exist are not written twice."), asking, said, place);
+    }
+    round += 1;
+    if (shown?.state !== "running" && view.filled.has(body) && round % IDLE !== 0) return;
+    try {
+      take(await ask(`rest/retroshade/${id}/backfill`, { signal: view.signal }));
+    } catch (error) {
+      if (!(error instanceof Refused) || error.status !== 404) throw error;
+      if (shown === null) renew(place, make("p", "note", "No backfill was asked for yet."));
+    }
+  }, { every: EVERY });
+}

@@ -1,0 +1,147 @@
+// A list that may be long: only the rows in sight are elements, and further ones are read when the reader comes near
+// the end.
+
+import { having, make, put } from "./dom.js";
+import { number } from "./format.js";
+import { problem } from "./problem.js";
+import { onKey, untab } from "./row_keys.js";
+
+/** Rows above and below those in sight that are elements, too. */
+const MARGIN = 8;
+/** Rows before the end of the list from which on further ones are read. */
+const NEAR_END = 25;
+
+/** Age of an item, in milliseconds, from which on lists show its day, too. */
+const DAY = 86400000;
+
+/** Gives the column of times the width that these items need: `--time`, of which `--columns` is made. */
+export function fitTimes(element, items) {
+  const last = items.at(-1)?.ledger_closed_at;
+  if (last !== undefined && Date.now() - Date.parse(last) > DAY) element.style.setProperty("--time", "9.6rem");
+}
+
+export class Rows {
+  /**
+   * - `label`: accessible name of the list.
+   * - `kind`: class, whose style has the widths of the columns (`--columns`) and the height of a row (`--row`).
+   * - `heads`: names of the columns.
+   * - `row`: returns the cells of an item: elements or text.
+   * - `more`: returns a promise of the items after this last one; of none at the end. It gets null for the first ones.
+   * - `empty`: text where there are no items.
+   */
+  constructor({ label, kind, heads, row, more, empty }) {
+    Object.assign(this, { row, more, empty });
+    this.items = [];
+    /** The rows that are elements, by the index of their item. When it is cleared, they are made anew. */
+    this.shown = new Map();
+    this.isEnd = false;
+    this.loading = null;
+    this.spacer = having(make("div", "spacer"), { role: "presentation" });
+    this.scroller = having(make("div", "scroller", this.spacer), { role: "rowgroup", tabindex: 0, "aria-label": label });
+    this.head = having(make("div", "row head", heads.map((name) => having(make("span", "", name), { role: "columnheader" }))), { role: "row" });
+    this.grid = having(make("div", "rows", having(make("div", "", this.head), { role: "rowgroup" }), this.scroller), { role: "table", "aria-label": label });
+    this.said = having(make("p", "note"), { role: "status" });
+    this.element = make("div", kind, this.grid, this.said);
+    having(this.scroller, { "aria-description": "The arrow keys move through the rows." });
+    this.scroller.addEventListener("scroll", () => this.later());
+    this.scroller.addEventListener("keydown", (event) => onKey(this, event));
+    this.observer = new ResizeObserver(() => this.later());
+    this.observer.observe(this.scroller);
+  }
+
+  /** Reads the first items, or further ones. Returns a promise that ends when they are shown. */
+  load() {
+    if (this.isEnd) return Promise.resolve();
+    this.loading ??= this.read().finally(() => { this.loading = null; });
+    return this.loading;
+  }
+
+  async read() {
+    try {
+      const items = await this.more(this.items.at(-1) ?? null);
+      if (items.length === 0) this.isEnd = true;
+      this.items.push(...items);
+      this.draw();
+    } catch (error) {
+      if (this.items.length === 0) throw error;
+      put(this.said, problem(error) ?? "");
+    }
+  }
+
+  /** Puts items before the first one. The rows in sight stay where they are, unless the first one is in sight. */
+  prepend(items, mostKept = 5000) {
+    this.items.unshift(...items);
+    if (this.items.length > mostKept && this.scroller.scrollTop === 0) {
+      this.items.length = mostKept;
+      this.isEnd = false;
+    }
+    const { scrollTop } = this.scroller;
+    this.shown = new Map([...this.shown].map(([index, row]) => [index + items.length, row]));
+    this.draw();
+    if (scrollTop > 0) this.scroller.scrollTop = scrollTop + items.length * this.height;
+  }
+
+  later() {
+    this.frame ??= requestAnimationFrame(() => { this.frame = undefined; this.draw(); });
+  }
+
+  get height() {
+    return parseFloat(getComputedStyle(this.element).getPropertyValue("--row")) || 40;
+  }
+
+  draw() {
+    const { height, items, scroller } = this;
+    // All that is measured is read before anything is written, so that the layout is computed once.
+    const { scrollTop, clientHeight, clientWidth, offsetWidth } = scroller;
+    const first = Math.max(0, Math.floor(scrollTop / height) - MARGIN);
+    const last = Math.min(items.length, Math.ceil((scrollTop + (clientHeight || 600)) / height) + MARGIN);
+    this.spacer.style.height = `${items.length * height}px`;
+    // The names stand above their columns whether or not the list has a scroll bar.
+    this.head.style.paddingRight = `${offsetWidth - clientWidth}px`;
+    const shown = new Map();
+    for (let index = first; index < last; index += 1) {
+      const row = this.shown.get(index) ?? this.cells(items[index]);
+      row.style.top = `${index * height}px`;
+      shown.set(index, having(row, { "aria-rowindex": index + 2 }));
+    }
+    const isSame = shown.size === this.shown.size && [...shown.keys()].every((index) => this.shown.get(index) === shown.get(index));
+    if (!isSame) this.arrange([...shown.values()]);
+    this.shown = shown;
+    this.grid.hidden = items.length === 0;
+    having(this.grid, { "aria-rowcount": this.isEnd ? items.length + 1 : -1 });
+    this.said.textContent = items.length === 0 ? (this.isEnd ? this.empty : "") : this.isEnd ? `These ${number(items.length)} are all.`
+      : `${number(items.length)} read so far; more follow when you scroll.`;
+    if (!this.isEnd && last > items.length - NEAR_END && items.length > 0 && this.loading === null) this.load();
+  }
+
+  /** Makes these rows the ones that exist. Those that stay are not moved, so that the focus in one stays, too. */
+  arrange(rows) {
+    const kept = new Set(rows);
+    for (const row of [...this.spacer.children]) if (!kept.has(row)) row.remove();
+    let next = this.spacer.firstChild;
+    for (const row of rows) {
+      if (row === next) next = next.nextSibling;
+      else this.spacer.insertBefore(row, next);
+    }
+  }
+
+  cells(item) {
+    const cells = this.row(item).map((content) => having(make("span", "", content), { role: "cell" }));
+    return untab(having(make("div", "row", cells), { role: "row" }));
+  }
+
+  /** Returns the index of the first row that is whole in sight. */
+  firstInSight() {
+    return Math.ceil(this.scroller.scrollTop / this.height);
+  }
+
+  /** Scrolls as far as needed to bring a row into sight. */
+  reveal(index) {
+    const { height, scroller } = this;
+    const most = index * height;
+    const least = most + height - scroller.clientHeight;
+    if (scroller.scrollTop > most) scroller.scrollTop = most;
+    else if (scroller.scrollTop < least) scroller.scrollTop = least;
+    this.draw();
+  }
+}

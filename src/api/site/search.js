@@ -1,0 +1,36 @@
+// What a text in the search field names.
+
+/**
+ * Returns the path of the page for a text: that of a ledger, a contract or an account, which its form tells; otherwise
+ * that of the search, which looks where it is found. Null for an empty text.
+ */
+export function searchFor(text) {
+  const name = text.trim();
+  if (name === "") return null;
+  if (/^[0-9]{1,10}$/.test(name)) return `ledger/${Number(name)}`;
+  if (/^C[A-Z2-7]{55}$/.test(name)) return `contract/${name}`;
+  if (/^(G[A-Z2-7]{55}|M[A-Z2-7]{68})$/.test(name)) return `account/${name}`;
+  return `search?q=${encodeURIComponent(name)}`;
+}
+
+/** Returns a hash (64 hexadecimal digits, with or without `0x`) in lower case; null for another text. */
+export function hashOf(text) {
+  const found = /^(?:0x)?([0-9a-f]{64})$/i.exec(text.trim());
+  return found ? found[1].toLowerCase() : null;
+}
+
+/**
+ * Returns the id of a credential in hexadecimal, which may be given so or in base64url, as browsers name it (WebAuthn,
+ * section 5.8.3); null for another text.
+ */
+export function credentialOf(text) {
+  const name = text.trim();
+  if (/^(0x)?([0-9a-f]{2}){1,1023}$/i.test(name)) return name.replace(/^0x/i, "").toLowerCase();
+  if (!/^[A-Za-z0-9_-]{16,1364}$/.test(name)) return null;
+  try {
+    const bytes = atob(name.replaceAll("-", "+").replaceAll("_", "/"));
+    return Array.from(bytes, (letter) => letter.charCodeAt(0).toString(16).padStart(2, "0")).join("");
+  } catch {
+    return null;
+  }
+}

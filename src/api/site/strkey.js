@@ -1,0 +1,36 @@
+// Addresses and what they consist of (SEP-23).
+
+import { strkey } from "./topics.js";
+
+const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+/** First byte of the addresses of accounts. */
+const ACCOUNT = 6 << 3;
+/** Bytes between the first one and the checksum: a key, and of a muxed account an id. */
+const SIZES = { C: 32, G: 32, M: 40 };
+
+function bytesOf(text) {
+  const bytes = [];
+  let [rest, bits] = [0, 0];
+  for (const letter of text) {
+    rest = (rest << 5 | LETTERS.indexOf(letter)) & 0xfff;
+    bits += 5;
+    if (bits >= 8) {
+      bits -= 8;
+      bytes.push(rest >> bits & 0xff);
+    }
+  }
+  return bytes;
+}
+
+/** Returns whether the checksum of an address (C…, G…, M…) is right: otherwise it has a mistake. */
+export function isRight(address) {
+  const bytes = bytesOf(address);
+  return strkey(bytes[0], bytes.slice(1, 1 + SIZES[address[0]])) === address;
+}
+
+/** Returns the account and the id, as decimal text, of a muxed account (M…). */
+export function baseOf(muxed) {
+  const bytes = bytesOf(muxed);
+  const id = bytes.slice(33, 41).reduce((value, byte) => value << 8n | BigInt(byte), 0n);
+  return { base: strkey(ACCOUNT, bytes.slice(1, 33)), id: String(id) };
+}

@@ -1,0 +1,30 @@
+// Tables, and lists of facts.
+
+import { having, make } from "./dom.js";
+
+/**
+ * Creates a table. A cell or column head is an element or text, or an array of that and a class. Where the table is
+ * wider than its place, the keyboard can scroll it.
+ */
+export function table(heads, rows, label) {
+  const cell = (tag) => (value) => {
+    const [content, kind] = Array.isArray(value) ? value : [value, ""];
+    const made = make(tag, kind, content);
+    return tag === "th" ? having(made, { scope: "col" }) : made;
+  };
+  const head = make("thead", "", make("tr", "", heads.map(cell("th"))));
+  const body = make("tbody", "", rows.map((row) => make("tr", "", row.map(cell("td")))));
+  const names = heads.map((value) => Array.isArray(value) ? value[0] : value);
+  return scrolled(label ?? `Table: ${names.join(", ")}`, make("table", "", head, body));
+}
+
+/** Creates a place that scrolls sideways where its content is wider. */
+export function scrolled(label, ...children) {
+  return having(make("div", "scrolled", ...children), { tabindex: 0, role: "group", "aria-label": label });
+}
+
+/** Creates a list of facts: pairs of a name and a value. Pairs whose value is null are left out. */
+export function facts(pairs, kind = "facts") {
+  const known = pairs.filter(([, value]) => value !== null && value !== undefined);
+  return make("dl", kind, known.map(([name, value]) => make("div", "", make("dt", "", name), make("dd", "", value))));
+}

@@ -1,0 +1,91 @@
+// The page that is open: its heading and title, its parts, and what is repeated while it is open.
+
+import { Stale, Unreachable } from "./api.js";
+import { having, make, put } from "./dom.js";
+import { whenAnswering } from "./health.js";
+import { problem } from "./problem.js";
+import { setTitle } from "./title.js";
+
+let ids = 0;
+
+export class View {
+  /**
+   * `params` are the variable parts of the page's path, `query` the parameters of its address (`URLSearchParams`).
+   * `signal` is aborted when the page is left: requests of the page are sent with it.
+   */
+  constructor(root, params, query, signal) {
+    Object.assign(this, { root, params, query, signal });
+    /** First loads of all parts, for restoring the scroll position. */
+    this.loads = [];
+    this.filled = new WeakSet();
+  }
+
+  /** Adds the heading of the page, and sets the title of the window. Nodes `beside` it stand in the same line. */
+  heading(text, ...beside) {
+    const heading = having(make("h1", "", text), { tabindex: -1 });
+    this.root.append(make("div", "heading", heading, ...beside));
+    setTitle(text);
+    return heading;
+  }
+
+  /** Adds nodes to the page. */
+  add(...children) {
+    this.root.append(...children.flat());
+  }
+
+  /**
+   * Adds a section with a title, and fills its body by calling `load(body)`, which may be asynchronous. An error is told
+   * in the body. With `every`, that is repeated so many milliseconds after the previous call ended.
+   */
+  part(title, load, { every = 0, kind = "", beside = [] } = {}) {
+    ids += 1;
+    const id = `part-${ids}`;
+    const body = make("div", "body");
+    const head = make("div", "heading", having(make("h2", "", title), { id }), ...beside);
+    const section = having(make("section", kind, head, body), { "aria-labelledby": id });
+    this.root.append(section);
+    const reload = () => this.fill(body, load, every > 0);
+    this.loads.push(every > 0 ? this.every(every, reload) : reload());
+    return { section, body, reload };
+  }
+
+  /**
+   * Calls `load(body)` and tells an error in the body. When the service does not answer, what has been read before stays,
+   * and what has not is read when it answers again; a part that is repeated is read anyway.
+   */
+  async fill(body, load, isRepeated = false) {
+    try {
+      await load(body);
+      if (!this.signal.aborted) this.filled.add(body);
+    } catch (error) {
+      if (this.signal.aborted || error instanceof Stale) return;
+      if (error instanceof Unreachable && this.filled.has(body)) return;
+      this.filled.delete(body);
+      put(body, problem(error));
+      if (error instanceof Unreachable && !isRepeated) whenAnswering(() => this.fill(body, load), this.signal);
+    }
+  }
+
+  /**
+   * Calls `work` now, and again so many milliseconds after the previous call ended, while the page is open. Calls are
+   * skipped while the window is hidden. Returns a promise of the first call.
+   */
+  every(milliseconds, work) {
+    const round = async () => {
+      if (this.signal.aborted) return;
+      if (!document.hidden) await work();
+      if (!this.signal.aborted) setTimeout(round, milliseconds);
+    };
+    return round();
+  }
+
+  /** Sets parameters of the page's address without opening it again. An empty value or null removes a parameter. */
+  setQuery(values) {
+    for (const [name, value] of Object.entries(values)) {
+      if (value === null || value === "") this.query.delete(name);
+      else this.query.set(name, value);
+    }
+    const text = this.query.toString();
+    history.replaceState(history.state, "", location.pathname + (text ? `?${text}` : ""));
+  }
+}

@@ -1,0 +1,192 @@
+//! The web site: its document, its files and their headers, and what it shows without scripts. What
+//! pages show in a browser is tested in `tests/site`.
+
+use std::collections::BTreeSet;
+
+use orrery::domain::Network;
+use reqwest::Url;
+
+use orrery_testkit::server::{Server, TempStore};
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' \
+                      data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const PAGES: [&str; 14] = [
+    "/",
+    "/search?q=x",
+    "/ledger/5",
+    "/tx/00",
+    "/event/1",
+    "/contract/CX",
+    "/account/GX",
+    "/programs",
+    "/programs/1",
+    "/webhooks",
+    "/webhooks/1",
+    "/sql",
+    "/status",
+    "/trust",
+];
+
+fn empty() -> (Server, TempStore) {
+    let store = TempStore::new(&Network::from_name_or_passphrase("testnet"));
+    (Server::start(&store), store)
+}
+
+fn page(server: &Server, path: &str) -> String {
+    let answer = server.get_public(path);
+    assert_eq!(answer.status, 200, "{path}");
+    assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    String::from_utf8(answer.body).unwrap()
+}
+
+/// Values of an attribute, in document order.
+fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
+    let begin = format!(" {name}=\"");
+    html.split(&begin).skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
+}
+
+/// Returns the paths that a page links to or loads, seen from its address.
+fn linked(html: &str, path: &str) -> BTreeSet<String> {
+    let address = Url::parse("http://orrery.test/").unwrap().join(path).unwrap();
+    let local = |link: &&str| !link.starts_with('#') && *link != "data:,";
+    let links = attributes(html, "href").into_iter().chain(attributes(html, "src")).filter(local);
+    links.map(|link| address.join(link).unwrap().path().to_owned()).collect()
+}
+
+/// Returns the addresses of modules that a module imports.
+fn imported(module: &str, path: &str) -> Vec<String> {
+    let address = Url::parse("http://orrery.test/").unwrap().join(path).unwrap();
+    let named = module.split(" from \"").chain(module.split("import(\"")).skip(1);
+    let names =
+        named.filter(|rest| rest.starts_with('.')).map(|rest| rest.split('"').next().unwrap());
+    names.map(|name| address.join(name).unwrap().path().to_owned()).collect()
+}
+
+#[test]
+fn every_page_has_the_same_links_and_files_at_any_depth() {
+    let (server, _store) = empty();
+    let first = linked(&page(&server, "/"), "/");
+    assert!(
+        ["/", "/sql", "/status", "/rest/health"].iter().all(|it| first.contains(*it)),
+        "{first:?}"
+    );
+    for path in PAGES {
+        for path in [path.to_owned(), path.replacen('?', "/?", 1)] {
+            assert_eq!(linked(&page(&server, &path), &path), first, "{path}");
+        }
+        if !path.contains('?') && path != "/" {
+            let path = format!("{path}/");
+            assert_eq!(linked(&page(&server, &path), &path), first, "{path}");
+        }
+    }
+}
+
+#[test]
+fn the_site_uses_only_its_own_files_and_no_inline_scripts() {
+    let (server, _store) = empty();
+    let html = page(&server, "/");
+    // The content security policy blocks inline scripts and styles, so the page must contain none.
+    assert_eq!(html.matches("<script").count(), html.matches("></script>").count());
+    assert!(!html.contains("<style") && !html.contains(" style="), "{html}");
+    let handlers = html.split_whitespace().filter(|it| it.starts_with("on") && it.contains('='));
+    assert_eq!(handlers.count(), 0, "{html}");
+
+    let mut queue: Vec<_> =
+        linked(&html, "/").into_iter().filter(|path| path.starts_with("/site/")).collect();
+    assert!(queue.len() >= 3, "styles and a module: {queue:?}");
+    let mut seen = BTreeSet::new();
+    while let Some(path) = queue.pop() {
+        if !seen.insert(path.clone()) {
+            continue;
+        }
+        let answer = server.get_public(&path);
+        assert_eq!(answer.status, 200, "{path}");
+        let headers = [
+            ("content-security-policy", POLICY),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cache-control", "public, max-age=31536000, immutable"),
+        ];
+        for (name, value) in headers {
+            assert_eq!(answer.header(name), Some(value), "{path}");
+        }
+        let is_style = path.ends_with(".css");
+        let media_type = if is_style { "text/css" } else { "text/javascript" };
+        assert_eq!(answer.header("content-type"), Some(&*format!("{media_type}; charset=utf-8")));
+        queue.extend(imported(&String::from_utf8(answer.body).unwrap(), &path));
+    }
+    assert!(seen.len() > 30, "{seen:?}");
+    assert!(seen.iter().any(|path| path.ends_with("/pages/transaction.js")), "{seen:?}");
+}
+
+/// A browser that keeps a file for good must never get another file at its address.
+#[test]
+fn files_of_another_build_are_not_found_and_not_kept() {
+    let (server, _store) = empty();
+    let file = linked(&page(&server, "/"), "/");
+    let file = file.iter().find(|path| path.ends_with("/app.js")).unwrap();
+    let build = file.split('/').nth(2).unwrap();
+    for path in [
+        file.replace(build, "0123456789abcdef"),
+        file.replace("/app.js", "/mod.rs"),
+        file.replace("/app.js", "/../secrets"),
+        file.replace("/app.js", "/%2e%2e/app.js"),
+        file.replace("/app.js", ""),
+        "/site/app.js".to_owned(),
+    ] {
+        let answer = server.get_public(&path);
+        assert_ne!(answer.header("cache-control"), Some("public, max-age=31536000, immutable"));
+        answer.error(404, "not_found");
+    }
+    let mut connection = server.connect();
+    let whole = connection.request("GET", file, &[]);
+    let packed = connection.request("GET", file, &[("accept-encoding", "gzip")]);
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    assert!(packed.body.len() < whole.body.len());
+}
+
+#[test]
+fn pages_handle_other_methods_like_all_routes() {
+    let (server, _store) = empty();
+    let mut connection = server.connect();
+    for path in PAGES {
+        let whole = connection.request("GET", path, &[]);
+        let head = connection.request("HEAD", path, &[]);
+        assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
+        assert_eq!(head.header("content-type"), whole.header("content-type"));
+        let answer = connection.request("POST", path, &[("content-length", "0")]);
+        answer.error(405, "method_not_allowed");
+        assert_eq!(answer.header("allow"), Some("GET, HEAD, OPTIONS"), "{path}");
+        assert_eq!(connection.request("OPTIONS", path, &[]).status, 204, "{path}");
+    }
+    for path in ["/app.js", "/ledger", "/tx", "/tx/0/1", "/site"] {
+        connection.request("GET", path, &[]).error(404, "not_found");
+    }
+    assert_eq!(connection.request("GET", "/?token=x", &[]).status, 200);
+}
+
+#[test]
+fn every_page_contains_health_as_escaped_text() {
+    let store = TempStore::new(&Network::from_passphrase("a <b>\"private\"</b> & 'own' network"));
+    let server = Server::start(&store);
+    server.health.up_with("source", "it's at <https://example.org/?a=1&b=2>");
+    for path in ["/", "/status", "/tx/00"] {
+        let html = page(&server, path);
+        assert!(html.contains("<strong>up</strong> <span>Everything works.</span>"), "{html}");
+        assert!(html.contains("it&#39;s at &lt;https://example.org/?a=1&amp;b=2&gt;"), "{html}");
+        assert!(
+            html.contains("a &lt;b&gt;&quot;private&quot;&lt;/b&gt; &amp; &#39;own&#39; network")
+        );
+        assert!(html.contains("<dd id=\"service_latest_ledger\">–</dd>"), "{html}");
+    }
+    server.health.down("source", "<script>alert(1)</script> <!-- health --> {up}");
+    let html = page(&server, "/");
+    assert!(html.contains("<strong>down</strong>"), "{html}");
+    assert!(
+        html.contains("&lt;script&gt;alert(1)&lt;/script&gt; &lt;!-- health --&gt; {up}"),
+        "{html}"
+    );
+    assert_eq!(html.matches("<script").count(), 1);
+}

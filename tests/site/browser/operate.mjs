@@ -1,0 +1,331 @@
+// Does in the pages what the command line can do to programs and webhooks, each once, and what is refused. Further
+// members of the argument: `module`, a file with a module; `contract`, a contract that has events; `other`, a token of
+// another owner; `reading`, a token with the scope `read`.
+
+import http from "node:http";
+import { Notes, ask, base, context, given, launch, open, settled, tell, until } from "./common.mjs";
+
+const browser = await launch();
+const notes = new Notes();
+const page = await (await context(browser, notes)).newPage();
+const told = { done: {}, refused: {}, hidden: [] };
+
+const received = [];
+let status = 200;
+const receiver = http.createServer((request, answer) => {
+  let body = "";
+  request.on("data", (piece) => { body += piece; });
+  request.on("end", () => {
+    received.push({ path: request.url, body, headers: request.headers });
+    answer.writeHead(status).end("the receiver says so");
+  });
+});
+await new Promise((done) => { receiver.listen(0, "127.0.0.1", done); });
+const endpoint = `http://127.0.0.1:${receiver.address().port}/hook`;
+
+const as = (token, route, body, method = body === undefined ? "GET" : "POST") => ask(route, {
+  method, body: body === undefined ? undefined : JSON.stringify(body),
+  headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+});
+const part = (title) => page.locator("main section").filter({ has: page.getByRole("heading", { name: title, exact: true }) }).first();
+const box = (summary) => page.locator("main details").filter({ has: page.locator("summary", { hasText: summary }) });
+const unfold = (summary) => box(summary).evaluate((it) => { it.open = true; });
+/** The text of a place when it matches. */
+const says = (place, pattern) => until(`${pattern} is said`, async () => {
+  const text = (await place.allInnerTexts()).join("\n");
+  return pattern.test(text) ? text.match(new RegExp(`.*(?:${pattern.source}).*`, pattern.flags))[0].trim() : Promise.reject(new Error(text.slice(-600)));
+});
+const problemOf = (place) => until("a problem is told", async () => (await place.locator(".problem").allInnerTexts()).find((text) => text.trim() !== ""));
+
+async function step(name, act) {
+  try {
+    told.done[name] = await act() ?? true;
+  } catch (error) {
+    told.done[name] = { failed: error.message.split("\n").slice(0, 3).join(" ").slice(0, 700) };
+  }
+}
+
+async function refusal(name, act) {
+  try {
+    told.refused[name] = await act();
+  } catch (error) {
+    told.refused[name] = { failed: error.message.split("\n").slice(0, 3).join(" ").slice(0, 700) };
+  }
+}
+
+// Programs.
+
+async function fillDeploy(name, file = given.module, contracts = given.contract) {
+  await unfold("Deploy a program");
+  const form = box("Deploy a program");
+  await form.getByLabel("Name of the project").fill(name);
+  await form.getByLabel("Module (.wasm)").setInputFiles(file);
+  await form.getByLabel("Contracts on whose transactions it runs").fill(contracts);
+  return form;
+}
+
+const programs = async () => await as(given.token, "rest/retroshade/list");
+const named = async (name) => (await programs()).find((it) => it.project_name === name);
+
+await open(page, "programs");
+await step("try", async () => {
+  const form = await fillDeploy("browser");
+  await form.getByRole("button", { name: "Try" }).click();
+  return says(form, /: \d+ rows?\b/);
+});
+await step("deploy", async () => {
+  const form = await fillDeploy("browser");
+  await form.getByRole("button", { name: "Deploy" }).click();
+  const said = await says(form, /browser \(program \d+\)/);
+  await until("it is listed", async () => (await part("Yours").innerText()).includes("browser"));
+  return said;
+});
+await refusal("deploy twice", async () => {
+  const form = await fillDeploy("browser");
+  await form.getByRole("button", { name: "Deploy" }).click();
+  return problemOf(form);
+});
+await refusal("deploy no module", async () => {
+  const form = await fillDeploy("no_module", { name: "none.wasm", mimeType: "application/wasm", buffer: Buffer.from("\0asm nonsense") });
+  await form.getByRole("button", { name: "Deploy" }).click();
+  return problemOf(form);
+});
+await step("watch", async () => {
+  await unfold("Watch the events of contracts");
+  const form = box("Watch the events of contracts");
+  await form.getByLabel("Name of the project").fill("watched");
+  await form.getByLabel("Contracts whose events become rows").fill(given.contract);
+  await form.getByRole("button", { name: "Watch" }).click();
+  return says(form, /watched \(program \d+\)/);
+});
+await refusal("watch no contract", async () => {
+  const form = box("Watch the events of contracts");
+  await form.getByLabel("Name of the project").fill("watched_wrongly");
+  await form.getByLabel("Contracts whose events become rows").fill("<b>no contract");
+  await form.getByRole("button", { name: "Watch" }).click();
+  return problemOf(form);
+});
+await refusal("subscribe to nobody", async () => {
+  await unfold("Subscribe to another owner's project");
+  const form = box("Subscribe to another owner's project");
+  await form.getByLabel("Name of the project").fill("nobody_has_this");
+  await form.getByRole("button", { name: "Subscribe" }).click();
+  return problemOf(form);
+});
+const shared = await as(given.other, "rest/retroshade/watch", { project_name: "shared_events", contracts: [given.contract], public: true });
+await step("subscribe", async () => {
+  const form = box("Subscribe to another owner's project");
+  await form.getByLabel("Name of the project").fill("shared_events");
+  await form.getByRole("button", { name: "Subscribe" }).click();
+  return says(form, /You read the tables of shared_events/);
+});
+await step("unsubscribe", async () => {
+  await page.getByRole("button", { name: "Unsubscribe from shared_events" }).click();
+  return says(part("Tables of others"), /You no longer read the tables of shared_events/);
+});
+
+const own = await named("browser");
+await open(page, `programs/${own?.id}`);
+await step("pause", async () => {
+  await page.getByRole("button", { name: "Pause" }).click();
+  await says(part("State"), /It is paused/);
+  return (await named("browser")).running === false;
+});
+await step("resume", async () => {
+  await page.getByRole("button", { name: "Resume" }).click();
+  await says(part("State"), /It goes on/);
+  return (await named("browser")).running === true;
+});
+await refusal("append no contract", async () => {
+  const place = part("Contracts");
+  await place.getByLabel("Further contracts").fill("nonsense");
+  await place.getByRole("button", { name: "Append" }).click();
+  return problemOf(place);
+});
+await step("append", async () => {
+  const place = part("Contracts");
+  await place.getByLabel("Further contracts").fill(given.further);
+  await place.getByRole("button", { name: "Append" }).click();
+  await says(place, /Registered: it has 2 contracts/);
+  return (await named("browser")).contracts.length === 2;
+});
+await refusal("backfill of the future", async () => {
+  const place = part("Backfill");
+  await place.getByLabel("From ledger").fill("4000000000");
+  await place.getByRole("button", { name: "Run it on these ledgers" }).click();
+  return problemOf(place);
+});
+await step("backfill", async () => {
+  const { service_latest_ledger: latest } = await ask("rest/health");
+  const place = part("Backfill");
+  await place.getByLabel("From ledger").fill(String(latest - 20));
+  await place.getByRole("button", { name: "Run it on these ledgers" }).click();
+  await says(place, /The backfill has begun|Done: it was run/);
+  return says(place, /Done: it was run on all requested ledgers|Ended: it was run/);
+});
+await step("executions", () => says(page.locator("main"), /success/));
+await step("query", async () => {
+  await open(page, "sql");
+  await page.locator("main textarea").first().fill("select count(*) as runs from browser_deposits");
+  await page.locator("main textarea").first().press("Control+Enter");
+  return says(page.locator("main"), /runs|does not exist|no table/i);
+});
+await step("the command in the page of a table leads to its rows", async () => {
+  await open(page, `programs/${(await named("watched")).id}`);
+  const link = part("Tables").locator("table a").first();
+  await until("it has tables", () => link.count());
+  const href = await link.getAttribute("href");
+  await link.click();
+  await settled(page);
+  return until("the statement is in the editor", async () => await page.locator("main textarea").first().inputValue() || Promise.reject(new Error(href)));
+});
+await refusal("delete with another name", async () => {
+  await open(page, `programs/${own?.id}`);
+  const place = part("Delete");
+  await place.locator("input").fill("brows");
+  await place.getByRole("button", { name: "Delete" }).click();
+  const said = await problemOf(place);
+  return await named("browser") === undefined ? "it was deleted!" : said;
+});
+await step("delete a program", async () => {
+  const place = part("Delete");
+  await place.locator("input").fill("browser");
+  await place.getByRole("button", { name: "Delete" }).click();
+  await until("it is gone", async () => await named("browser") === undefined);
+  await until("the list is open", () => page.url() === `${base}programs`);
+});
+
+// Webhooks.
+
+await open(page, "webhooks");
+const subscribe = part("Subscribe an endpoint");
+await refusal("subscribe without an endpoint", async () => {
+  await subscribe.getByRole("button", { name: "Subscribe" }).click();
+  return problemOf(subscribe);
+});
+await refusal("subscribe with a wrong scheme", async () => {
+  await subscribe.getByLabel("Endpoint, a URL").fill("javascript:alert(1)");
+  await subscribe.getByLabel(/^Contracts, with spaces/).fill(given.contract);
+  await subscribe.getByRole("button", { name: "Subscribe" }).click();
+  return problemOf(subscribe);
+});
+await refusal("subscribe to no contract", async () => {
+  await subscribe.getByLabel("Endpoint, a URL").fill(endpoint);
+  await subscribe.getByLabel(/^Contracts, with spaces/).fill("CNOTACONTRACT");
+  await subscribe.getByRole("button", { name: "Subscribe" }).click();
+  return problemOf(subscribe);
+});
+const hooks = async () => await as(given.token, "rest/webhooks/list");
+const before = (await hooks()).map(({ id }) => id);
+await step("subscribe an endpoint", async () => {
+  await subscribe.getByLabel(/^Contracts, with spaces/).fill(given.contract);
+  await subscribe.getByRole("button", { name: "Subscribe" }).click();
+  await says(subscribe, /It is subscribed/);
+  const secret = await subscribe.locator(".webhooks-made code").innerText();
+  return secret.length > 20;
+});
+const hook = (await hooks()).find(({ id }) => !before.includes(id));
+await open(page, `webhooks/${hook?.id}`);
+await step("test", async () => {
+  await page.getByRole("button", { name: "Send a test" }).click();
+  const said = await says(part("Subscription"), /The test arrived/);
+  return received.length > 0 ? said : false;
+});
+await step("a test that fails", async () => {
+  status = 500;
+  await page.getByRole("button", { name: "Send a test" }).click();
+  const said = await says(part("Subscription"), /The test did not arrive/);
+  status = 200;
+  return said;
+});
+await refusal("replay of no range", async () => {
+  await part("Send stored events again").getByRole("button", { name: "Send the events" }).click();
+  return problemOf(part("Send stored events again"));
+});
+await refusal("replay of a range that is not stored", async () => {
+  const place = part("Send stored events again");
+  await place.getByLabel("From ledger").fill("4000000000");
+  await place.getByLabel("To ledger").fill("4000000001");
+  await place.getByRole("button", { name: "Send the events" }).click();
+  return says(place, /not stored|No stored event|problem|newest/);
+});
+await step("replay of a range", async () => {
+  const { service_latest_ledger: latest } = await ask("rest/health");
+  const place = part("Send stored events again");
+  await place.getByLabel("From ledger").fill(String(latest - 30));
+  await place.getByLabel("To ledger").fill(String(latest));
+  await place.getByRole("button", { name: "Send the events" }).click();
+  const said = await says(place, /events? will be sent/);
+  await until("they arrive", () => received.some(({ body }) => body.includes(given.contract)));
+  return said;
+});
+await step("deliveries", async () => {
+  await page.getByTitle("Shows this delivery").first().click();
+  return says(page.getByRole("region", { name: "Delivery" }), /It arrived|It waits|It is dead/);
+});
+await step("replay of a delivery", async () => {
+  await page.getByRole("button", { name: "Send it again" }).click();
+  return says(page.getByRole("region", { name: "Delivery" }), /It is sent again/);
+});
+// Disabled after five days without a success: the service says so only then, so the page is given such an answer.
+await step("enable", async () => {
+  let isEnabled = false;
+  await page.route("**/rest/webhooks/list", async (route) => {
+    const answer = await route.fetch();
+    const list = (await answer.json()).map((it) => it.id === hook.id && !isEnabled ? { ...it, enabled: false, disabled_reason: "failed for five days" } : it);
+    await route.fulfill({ json: list });
+  });
+  await open(page, `webhooks/${hook.id}`);
+  const sent = page.waitForResponse((answer) => answer.url().endsWith(`/webhooks/${hook.id}/enable`));
+  await page.getByRole("button", { name: "Enable it" }).click();
+  isEnabled = true;
+  const code = (await sent).status();
+  await page.unroute("**/rest/webhooks/list");
+  return code;
+});
+
+// With a token that may only read.
+const changed = notes.requests.length;
+await open(page, `programs/${(await programs())[0].id}`, given.reading);
+await refusal("read only: pause", async () => {
+  await page.getByRole("button", { name: "Pause" }).click();
+  return problemOf(part("State"));
+});
+await open(page, `webhooks/${hook.id}`, given.reading);
+await refusal("read only: a webhook", async () => problemOf(page.locator("main")));
+await open(page, "webhooks", given.reading);
+await refusal("read only: the webhooks", async () => problemOf(page.locator("main")));
+await open(page, "programs", given.reading);
+await refusal("read only: deploy", async () => {
+  const form = await fillDeploy("read_only");
+  await form.getByRole("button", { name: "Deploy" }).click();
+  return problemOf(form);
+});
+told.requests_of_reader = notes.requests.length - changed;
+
+// Another owner's.
+await refusal("another owner's program", async () => {
+  await open(page, `programs/${own?.id ?? 1}`, given.other);
+  return problemOf(page.locator("main"));
+});
+await refusal("another owner's webhook", async () => {
+  await open(page, `webhooks/${hook.id}`, given.other);
+  return problemOf(page.locator("main"));
+});
+
+await open(page, `webhooks/${hook.id}`);
+await step("delete a webhook", async () => {
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await page.getByRole("button", { name: "Keep it" }).click();
+  if (!(await hooks()).some(({ id }) => id === hook.id)) throw new Error("it was deleted without the second button");
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await page.getByRole("button", { name: "Delete it for good" }).click();
+  await until("it is gone", async () => !(await hooks()).some(({ id }) => id === hook.id));
+  await until("the list is open", () => page.url() === `${base}webhooks`);
+});
+await as(given.other, `rest/retroshade/${shared?.id}`, undefined, "DELETE").catch(() => {});
+const watched = await named("watched");
+if (watched) await as(given.token, `rest/retroshade/${watched.id}`, undefined, "DELETE").catch(() => {});
+receiver.close();
+receiver.closeAllConnections();
+await tell(browser, { ...told, complaints: notes.complaints });
