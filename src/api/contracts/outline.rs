@@ -12,7 +12,8 @@ use super::super::bounded::Bounded;
 use crate::domain::text;
 use crate::interfaces::{spelled, spelled_tuple};
 
-/// Largest answer, in bytes of JSON. Interfaces of the public network have some tens of kilobytes.
+/// Largest answer, in bytes of JSON. Interfaces of the public network have some tens of kilobytes, and
+/// one of the largest size that is read, 128 KiB, at most six times as much as JSON.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The lists of an answer.
@@ -165,5 +166,33 @@ fn case(case: &ScSpecUdtUnionCaseV0) -> Member {
             };
             Member { name: name(&case.name), r#type: Some(spelled), value: None }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stellar_xdr::{ScSpecUdtErrorEnumCaseV0, ScSpecUdtErrorEnumV0};
+
+    use super::*;
+
+    #[test]
+    fn an_interface_is_cut_at_the_largest_answer() {
+        let case = ScSpecUdtErrorEnumCaseV0 {
+            doc: StringM::default(),
+            name: "\u{1}".repeat(60).try_into().unwrap(),
+            value: 1,
+        };
+        let errors = ScSpecUdtErrorEnumV0 {
+            doc: StringM::default(),
+            lib: StringM::default(),
+            name: "Error".try_into().unwrap(),
+            cases: vec![case; 1_000].try_into().unwrap(),
+        };
+        let one = ScSpecEntry::UdtErrorEnumV0(errors);
+        let whole = Outline::of(&[one.clone(), one.clone()]).unwrap();
+        assert_eq!((whole.types.len(), whole.truncated), (2, false));
+        let cut = Outline::of(&vec![one; 5]).unwrap();
+        assert_eq!((cut.types.len(), cut.truncated), (2, true));
+        assert!(serde_json::to_vec(&cut).unwrap().len() < MOST_BYTES);
     }
 }
