@@ -3,14 +3,18 @@
 
 mod rest {
     mod answers;
+    mod changes;
     mod completeness;
     mod connections;
     mod contract_sizes;
+    mod contracts;
     mod costs;
     mod decoded;
     mod description;
     mod health;
+    mod ledgers;
     mod noisy_neighbours;
+    mod one_event;
     mod parameters;
     mod protocol;
     mod response_cache;

@@ -2,8 +2,8 @@
 
 use super::route::Route;
 use super::{
-    ApiSettings, accounts, completeness, description, events, friendbot, health, metrics,
-    retroshade, rpc, site, status, streams, transactions, webhooks,
+    ApiSettings, accounts, changes, completeness, contracts, description, events, friendbot,
+    health, ledgers, metrics, retroshade, rpc, site, status, streams, transactions, webhooks,
 };
 
 /// Returns every route that a service with these settings may have. Those of friendbot exist only
@@ -13,11 +13,14 @@ pub fn routes(settings: &ApiSettings) -> impl Iterator<Item = &'static Route> {
 }
 
 /// Returns the route tables of all areas.
-pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [Route]; 15] {
+pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [Route]; 18] {
     [
         &events::ROUTES,
         &streams::ROUTES,
         &transactions::ROUTES,
+        &changes::ROUTES,
+        &contracts::ROUTES,
+        &ledgers::ROUTES,
         &completeness::ROUTES,
         &health::ROUTES,
         &description::ROUTES,

@@ -59,6 +59,15 @@ pub enum ApiError {
     /// expect.
     #[error("{0}")]
     NotFound(&'static str),
+    /// The ledger is not stored. Contains the sentence that says why.
+    #[error("{0}")]
+    NoLedger(String),
+    /// The transaction is not stored. Contains the sentence that says why.
+    #[error("{0}")]
+    NoTransaction(String),
+    /// The metadata of the transaction is not stored any more. Contains the sentence that says why.
+    #[error("{0}")]
+    NoMetadata(String),
     /// No route has this path.
     #[error("there is no route '{0}': see /rest/openapi.json for those that exist")]
     UnknownRoute(String),
@@ -191,6 +200,9 @@ impl ApiError {
             Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::InvalidValue(_) => (StatusCode::BAD_REQUEST, "bad_parameter"),
             Self::UnknownRoute(_) | Self::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
+            Self::NoLedger(_) => (StatusCode::NOT_FOUND, "no_ledger"),
+            Self::NoTransaction(_) => (StatusCode::NOT_FOUND, "no_transaction"),
+            Self::NoMetadata(_) => (StatusCode::GONE, "metadata_removed"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::BodyTooSlow(_) => (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
             Self::BodyTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),

@@ -6,14 +6,14 @@ use super::params::{self, Query};
 use super::route::Route;
 use super::stored::{DECODED, Stored, are_all_known};
 use super::{ApiError, allowance, page};
-use crate::domain::{ContractId, EventId, LedgerRange};
+use crate::domain::{ContractId, EventId, LedgerRange, Page};
 use crate::store::{EventQuery, TopicFilter};
 
 /// Typical number of events in a transaction, used to size buffers.
 const TYPICAL_EVENTS: usize = 4;
 
 /// Routes of this area.
-pub(super) static ROUTES: [Route; 8] = [
+pub(super) static ROUTES: [Route; 9] = [
     Route::list("/rest/events/by-ledger", &IN_LEDGERS, by_ledger),
     Route::list("/rest/events/by-contract/{contract_id}", &BY_CONTRACT, by_contract),
     Route::list("/rest/events/by-contracts", &OF_CONTRACTS, by_contracts),
@@ -23,6 +23,7 @@ pub(super) static ROUTES: [Route; 8] = [
         .posted(),
     Route::list("/rest/events/by-tx/{tx_hex}", &[ADDRESS, DECODED], by_transaction),
     Route::list("/rest/events/by-address/{address}", &BY_ADDRESS, by_address),
+    Route::list("/rest/events/by-id/{id}", &[DECODED], by_id),
 ];
 
 const BY_LEDGER_AND_CONTRACTS: &str = "/rest/events/by-ledger/contracts";
@@ -104,6 +105,25 @@ fn by_transaction(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, Ap
             list.event(event);
         }
     })?;
+    let list = list.finish();
+    Ok(Answer { is_complete: are_all_known(names.as_ref())?, ..Answer::json(list) })
+}
+
+fn by_id(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
+    let id = params::path_id(call.path.get("id"))?;
+    let names = stored.names(call)?;
+    let mut list = stored.list(names.as_ref(), 1);
+    if let Some(before) = id.checked_sub(1) {
+        // The first event from this id on, of which at most one block is read.
+        let page = Page { cursor: Some(EventId(before)), limit: 1, ..Page::all() };
+        let (contracts, topics) = (Vec::new(), TopicFilter::default());
+        let query = EventQuery { ledgers: None, contracts, topics, page };
+        stored.store.events(&query, |event| {
+            if event.id == EventId(id) {
+                list.event(event);
+            }
+        })?;
+    }
     let list = list.finish();
     Ok(Answer { is_complete: are_all_known(names.as_ref())?, ..Answer::json(list) })
 }

@@ -4,8 +4,8 @@
 //! A request passes through these modules in order: [`server`] (connections and their limits);
 //! [`gate`] (route, rate limit and token by [`identity`], its body by [`request_body`], its shares of
 //! the [`budgets`]); a handler of its area ([`events`], [`streams`], [`transactions`],
-//! [`completeness`], [`accounts`], [`health`], [`status`], [`site`], [`description`],
-//! [`metrics`]), unless the response is cached ([`response_cache`]); and [`gate`] again (compression,
+//! [`changes`], [`contracts`], [`ledgers`], [`completeness`], [`accounts`], [`health`], [`status`], [`site`],
+//! [`description`], [`metrics`]), unless the response is cached ([`response_cache`]); and [`gate`] again (compression,
 //! headers, log). Each area has a table of its routes ([`route`]); [`areas`] lists the tables, in
 //! which [`router`] finds the route for a request. A handler is a function from what its kind of
 //! route guarantees ([`call`]) to a response.
@@ -17,12 +17,16 @@ mod answer;
 mod areas;
 mod blocking;
 mod body_parameters;
+mod bounded;
 mod budgets;
 mod call;
+mod changed_entry;
+mod changes;
 mod client;
 mod completeness;
 mod compression;
 mod consumer_wait;
+mod contracts;
 mod cors;
 mod deps;
 mod description;
@@ -35,6 +39,7 @@ mod head;
 mod health;
 mod identity;
 mod json;
+mod ledgers;
 mod limits;
 mod members;
 mod metrics;

@@ -231,6 +231,12 @@ pub(super) fn path_number(name: &'static str, raw: &str) -> Result<u32, ApiError
     Ok(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
+/// Parses the id of an event in the path; larger numbers become `u64::MAX`.
+pub(super) fn path_id(raw: &str) -> Result<u64, ApiError> {
+    const NAME: &str = "id";
+    number(NAME, &path_value(NAME, raw)?, u64::MAX)
+}
+
 fn path_value<'a>(name: &'static str, raw: &'a str) -> Result<Cow<'a, str>, ApiError> {
     percent_decode_str(raw).decode_utf8().map_err(|_| not_utf8(name))
 }

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use stellar_xdr::LedgerEntryData;
+use stellar_xdr::{LedgerEntryData, ScSpecEntry};
 
 use super::asking::{Asking, MAX_ASKED_AT_ONCE, RETRY_DELAY};
 use super::consumer::CONSUMER;
 use super::rows::{self, CodeInterface};
 use super::value::{self, Executable, code_key};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
-use crate::interfaces::{Interface, sections};
+use crate::interfaces::{Interface, entries_of, sections};
 use crate::store::{EventQuery, RowBounds, Store, StoreError, TransactionPosition};
 
 /// Capacity of the cache, in bytes.
@@ -175,6 +175,28 @@ impl Interfaces {
         }
     }
 
+    /// Returns the entries of a module's interface in the order of their declaration, or why it has
+    /// none, reading them on this thread: at most 128 KiB, the network's limit on code. `None` when
+    /// the module is not stored; it is asked for then.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub fn entries(
+        &self,
+        code: &Hash32,
+    ) -> Result<Option<Result<Vec<ScSpecEntry>, String>>, StoreError> {
+        Ok(match self.stored(code)? {
+            Some(CodeInterface::Sections(sections)) => {
+                Some(entries_of(&sections).map_err(|error| error.to_string()))
+            }
+            Some(CodeInterface::None(reason)) => Some(Err(reason)),
+            None => {
+                self.wish(Wish::Code(*code));
+                None
+            }
+        })
+    }
+
     /// Ends [`Self::work`].
     pub fn stop(&self) {
         self.wishes.lock().stopped = true;
@@ -197,7 +219,7 @@ impl Interfaces {
     }
 
     /// Whether there is another server to ask.
-    pub(super) fn has_source(&self) -> bool {
+    pub fn has_source(&self) -> bool {
         self.source.is_some()
     }
 
@@ -254,12 +276,7 @@ impl Interfaces {
 
     /// Reads a module's interface from what is stored. Returns whether the module is.
     pub(super) fn load(&self, hash: &Hash32) -> Result<bool, StoreError> {
-        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
-        let stored = match rows::code_interface(&view, hash)? {
-            Some(stored) => Some(stored),
-            None => self.known_code(hash)?,
-        };
-        let Some(stored) = stored else { return Ok(false) };
+        let Some(stored) = self.stored(hash)? else { return Ok(false) };
         let read = match stored {
             CodeInterface::Sections(sections) => Interface::from_sections(&sections)
                 .map(|interface| (interface, sections.len() as u64))
@@ -272,6 +289,15 @@ impl Interfaces {
         };
         self.cache.insert(*hash, loaded);
         Ok(true)
+    }
+
+    /// Returns what is stored of a module's interface; `None` when the module is not.
+    fn stored(&self, hash: &Hash32) -> Result<Option<CodeInterface>, StoreError> {
+        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
+        match rows::code_interface(&view, hash)? {
+            Some(stored) => Ok(Some(stored)),
+            None => self.known_code(hash),
+        }
     }
 
     /// Reads a module's interface from another server's answer.

@@ -11,6 +11,7 @@ mod asking;
 mod consumer;
 mod declared;
 mod facts;
+mod instance;
 mod interfaces;
 pub mod lookup;
 mod reader;
@@ -21,6 +22,7 @@ mod value;
 
 pub use consumer::{CONSUMER, ExecutableIndex};
 pub use declared::DeclaredEvent;
+pub use instance::Instance;
 pub use interfaces::{EntrySource, Interfaces};
 pub use reader::{InterfaceReader, Tried};
 pub use value::{Before, Executable};

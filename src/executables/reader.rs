@@ -148,6 +148,27 @@ impl<'a> InterfaceReader<'a> {
         self.lookup.is_same_between(contract, from, to)
     }
 
+    /// Returns what a contract runs after a transaction; `None` while the index has not processed its
+    /// ledger. What is not known is asked for.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails, or a row is malformed.
+    pub fn ran_after(
+        &self,
+        contract: &ContractId,
+        at: TransactionPosition,
+    ) -> Result<Option<Ran>, StoreError> {
+        if !self.is_indexed(at.ledger) {
+            self.is_pending.set(true);
+            return Ok(None);
+        }
+        let ran = self.lookup.ran(contract, at, Side::After)?;
+        if let Ran::Unknown(key) = &ran {
+            self.want(Wish::Entry(key.clone()));
+        }
+        Ok(Some(ran))
+    }
+
     /// Returns whether what was found is all that will be found as long as the store does not change.
     ///
     /// # Errors

@@ -4,18 +4,29 @@
 use std::sync::LazyLock;
 
 use orrery_ledger::domain::{ContractId, NetworkId, asset_contract_id, parse_asset};
-use stellar_xdr::ScVal;
+use stellar_xdr::{ScSpecEntry, ScVal};
 
 use super::interface::Interface;
+use super::read;
 
-/// The declarations, from the crate stellar-asset-spec and the contract host. Each form of an event
-/// has the name of its first topic. Forms with an administrator among the topics are those of
-/// protocol 22 and before.
+/// The declarations of events, from the crate stellar-asset-spec and the contract host. Each form of an
+/// event has the name of its first topic. Forms with an administrator among the topics are those of
+/// protocol 22 and before. The functions are those that the contract host exports (`contract.rs` of its
+/// stellar_asset_contract), with the names that SEP-41 and CAP-46-6 give to their parameters.
 const DECLARATIONS: &str = include_str!("../../schema/interfaces/asset.json");
 
-static INTERFACE: LazyLock<Interface> = LazyLock::new(|| {
-    Interface::from_json(DECLARATIONS.as_bytes()).expect("the built-in declarations are read")
+static ENTRIES: LazyLock<Vec<ScSpecEntry>> = LazyLock::new(|| {
+    read::json(DECLARATIONS.as_bytes()).expect("the built-in declarations are read")
 });
+
+static INTERFACE: LazyLock<Interface> = LazyLock::new(|| {
+    Interface::from_entries(ENTRIES.clone()).expect("the built-in declarations are within limits")
+});
+
+/// Returns the entries of that interface, in the order of their declaration.
+pub fn asset_entries() -> &'static [ScSpecEntry] {
+    &ENTRIES
+}
 
 /// Returns the interface of the contract that every asset has.
 pub fn asset_contract() -> &'static Interface {

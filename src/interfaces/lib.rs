@@ -1,6 +1,6 @@
 //! Interfaces of contracts (SEP-48): reading them ([`Interface`]), finding the declaration of an
-//! event ([`declaration`]), and its values as people read them ([`Plain`], [`Params`]) or exactly
-//! ([`Typed`]). Does no I/O, and links no native library.
+//! event ([`declaration`]), its values as people read them ([`Plain`], [`Params`]) or exactly
+//! ([`Typed`]), and types as text ([`spelled()`]). Does no I/O, and links no native library.
 #![warn(missing_docs)]
 
 mod asset;
@@ -11,17 +11,19 @@ mod interface;
 pub mod names;
 mod plain;
 mod read;
+mod spelled;
 mod typed;
 mod types;
 
-pub use asset::{asset_contract, is_asset_contract};
+pub use asset::{asset_contract, asset_entries, is_asset_contract};
 pub use bundled::{bundled, bundled_names, bundled_text};
 pub use declaration::{Matched, Parameter, Rest, declaration, declaration_counted};
 pub use fits::Steps;
 pub use interface::Interface;
 pub use plain::{Params, Plain, PlainRest};
 pub use read::{
-    DEEPEST_TYPE, MOST_EVENTS, MOST_PARAMETERS, MOST_TYPES, Origin, ReadError, sections,
+    DEEPEST_TYPE, MOST_EVENTS, MOST_PARAMETERS, MOST_TYPES, Origin, ReadError, entries_of, sections,
 };
+pub use spelled::{spelled, spelled_tuple};
 pub use typed::{Typed, TypedXdr};
 pub use types::{Definition, Fields, Types, Union};

@@ -128,6 +128,16 @@ pub(crate) fn entries(sections: &[u8]) -> Result<Vec<ScSpecEntry>, ReadError> {
     })
 }
 
+/// Returns the entries in the joined sections of a module ([`sections`]), in the order of their
+/// declaration.
+///
+/// # Errors
+/// [`ReadError`] when the sections are cut, or exceed a limit.
+pub fn entries_of(sections: &[u8]) -> Result<Vec<ScSpecEntry>, ReadError> {
+    let entries = entries(sections)?;
+    check(&entries).map(|()| entries)
+}
+
 /// Reads entries from JSON.
 pub(crate) fn json(text: &[u8]) -> Result<Vec<ScSpecEntry>, ReadError> {
     at_most(text.len(), LARGEST_SUPPLIED)?;

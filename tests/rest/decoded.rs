@@ -138,6 +138,7 @@ fn every_list_of_events_can_be_decoded() {
         format!("by-ledger/contracts?contracts={contract}&"),
         format!("by-tx/{tx}?"),
         format!("by-address/{contract}?"),
+        format!("by-id/{}?", event["id"]),
     ] {
         let get = |decoded: &str| server.get(&format!("/rest/events/{path}{decoded}"));
         let (with, without) = (get("decoded=true").json(), get("decoded=false").json());

@@ -50,11 +50,13 @@ fn example_path(path: &str, model: Option<&Model>) -> String {
             (text("contract_id"), text("tx"))
         },
     );
+    let ledger = model.map_or(1, |model| model.ledgers.0).to_string();
     ["{contract_id}", "{address}"]
         .iter()
         .fold(path.to_owned(), |path, name| path.replace(name, &contract))
         .replace("{tx_hex}", &hash)
         .replace("{id}", "1")
+        .replace("{ledger}", &ledger)
 }
 
 fn example_query(name: &str, model: Option<&Model>, transactions: bool) -> String {
@@ -89,7 +91,7 @@ fn documented_routes_answer_as_documented_and_no_others_exist() {
     let model = ledgers.as_deref().map(Model::of);
     let store = match &ledgers {
         Some(ledgers) => pubnet::store(ledgers),
-        None => TempStore::new(&pubnet::network()),
+        None => TempStore::with_names(&pubnet::network()),
     };
     let sample = Sample { ledgers: 256, bytes: u64::MAX, contracts: usize::MAX };
     let sizes = store.store.contract_sizes(sample, 10, || true).unwrap();
@@ -158,6 +160,11 @@ fn documented_routes_answer_as_documented_and_no_others_exist() {
             assert_eq!(answer.status, 400, "{wrong}");
             assert!(answer.error(400, "bad_parameter").contains(name));
             assert!(refusal.is_valid(&answer.json()), "{wrong}");
+        }
+        // Without ledgers, there is none to answer with.
+        let needs_ledgers = ["/ledgers/", "/txs/by-hash/{tx_hex}/changes"];
+        if model.is_none() && needs_ledgers.iter().any(|start| path.starts_with(start)) {
+            continue;
         }
         for query in queries {
             let target = format!("{target}?{query}");

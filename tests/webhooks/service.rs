@@ -174,6 +174,25 @@ fn events_are_delivered_signed_in_order_and_their_outcomes_listed() {
     let next = ana.get(&format!("webhooks/{id}/deliveries?limit=1&cursor={cursor}"));
     assert_eq!(next[0]["event_id"], json!(new_events[new_events.len() - 4]));
 
+    let text = |body: &[u8]| String::from_utf8(body.to_vec()).unwrap();
+    let sent: BTreeMap<String, String> =
+        received.iter().map(|it| (it.id(), text(&it.body))).collect();
+    let page = ana.get(&format!("webhooks/{id}/deliveries?body=true&limit=1000"));
+    let page = page.as_array().unwrap();
+    assert_eq!(page.len(), 20, "bodies are shown of twenty at the most");
+    for row in page {
+        assert_eq!(row["body"], sent[row["delivery_id"].as_str().unwrap()], "as it was sent");
+    }
+    let one = page[3]["delivery_id"].as_str().unwrap();
+    let one = ana.get(&format!("webhooks/{id}/deliveries?body=true&delivery_id={one}"));
+    assert_eq!(one, json!([page[3]]));
+    for query in ["", "?body=false"] {
+        let row = &ana.get(&format!("webhooks/{id}/deliveries{query}"))[0];
+        assert!(row.get("body").is_none(), "{query}");
+    }
+    let (status, refused) = ana.ask("GET", &format!("webhooks/{id}/deliveries?body=yes"), None);
+    assert_eq!((status, &refused["code"]), (400, &json!("bad_parameter")));
+
     // Replays older ledgers, and then one delivery, under its id.
     let count = receiver.count();
     let replayed = ana.post(&format!("webhooks/{id}/replay"), &json!({ "from": 0, "to": 21 }));

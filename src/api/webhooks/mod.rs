@@ -19,6 +19,10 @@ use crate::webhooks::rows::State;
 const DEFAULT_DELIVERIES: usize = 100;
 const MAX_DELIVERIES: usize = 1000;
 
+/// Maximum number of deliveries on a page with bodies, and of bytes of these bodies.
+const MAX_BODIES: usize = 20;
+const MOST_BODY_BYTES: usize = 1 << 20;
+
 /// Names of the states of a delivery.
 const STATES: [(&str, State); 4] = [
     ("pending", State::Pending),
@@ -47,6 +51,7 @@ pub(super) static ROUTES: [Route; 7] = [
         "limit",
         "cursor",
         "delivery_id",
+        "body",
     ]),
     change("/rest/webhooks/{id}/replay", replay),
     change("/rest/webhooks/{id}/test", test),
@@ -81,23 +86,31 @@ fn deliveries(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let (webhooks, owner, id) = (&deps.webhooks, call.owner, id(call)?);
     let query = call.query;
     let state = query.word("status", &STATES)?;
-    let limit = query.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?;
+    let has_bodies = query.word("body", &[("true", true), ("false", false)])?.unwrap_or(false);
+    let limit = match has_bodies {
+        true => query.limit(MAX_BODIES, MAX_BODIES)?,
+        false => query.limit(DEFAULT_DELIVERIES, MAX_DELIVERIES)?,
+    };
     let subscription = webhooks.registry().of_owner(owner, id)?;
-    if let Some(delivery) = query.get("delivery_id") {
-        let found = webhooks.delivery(owner, id, delivery)?;
-        let tag = &subscription.definition.tag;
-        let found = found.iter().map(|(number, it)| records::Delivered::of(tag, *number, it));
-        return Ok(Answer::of(&found.collect::<Vec<_>>()));
-    }
-    let page = webhooks.deliveries(owner, id, state, query.get("cursor"), limit)?;
     let tag = &subscription.definition.tag;
-    if let Some(ended_at) = page.ended_at.filter(|_| page.deliveries.is_empty()) {
-        let cursor = ended_at.id(tag).into();
-        return Err(ApiError::TooExpensive { cursor, skipped: 0, offset: 0 });
+    let found = match query.get("delivery_id") {
+        Some(delivery) => webhooks.delivery(owner, id, delivery)?.into_iter().collect(),
+        None => {
+            let page = webhooks.deliveries(owner, id, state, query.get("cursor"), limit)?;
+            if let Some(ended_at) = page.ended_at.filter(|_| page.deliveries.is_empty()) {
+                let cursor = ended_at.id(tag).into();
+                return Err(ApiError::TooExpensive { cursor, skipped: 0, offset: 0 });
+            }
+            page.deliveries
+        }
+    };
+    let records = found.iter().map(|(number, it)| records::Delivered::of(tag, *number, it));
+    if !has_bodies {
+        return Ok(Answer::of(&records.collect::<Vec<_>>()));
     }
-    let records =
-        page.deliveries.iter().map(|(number, it)| records::Delivered::of(tag, *number, it));
-    Ok(Answer::of(&records.collect::<Vec<_>>()))
+    let bodies = webhooks.bodies(owner, id, &found, MOST_BODY_BYTES)?;
+    let with_bodies = records.zip(bodies).map(|(record, body)| record.with_body(body));
+    Ok(Answer::of(&with_bodies.collect::<Vec<_>>()))
 }
 
 fn replay(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {

@@ -79,6 +79,10 @@ pub(super) struct Delivered<'a> {
     ended_at: Option<String>,
     reason: Option<&'a str>,
     attempts: Vec<Tried<'a>>,
+    /// The body as it is sent, `Some(None)` when it is not stored any more; `None` leaves the member
+    /// out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<Option<String>>,
 }
 
 /// An attempt to send a delivery.
@@ -106,7 +110,13 @@ impl<'a> Delivered<'a> {
             ended_at: delivery.ended.map(time),
             reason: delivery.reason.as_deref(),
             attempts: delivery.attempts.iter().map(Tried::of).collect(),
+            body: None,
         }
+    }
+
+    /// Returns the record with a body, which is null when it is not stored any more.
+    pub(super) fn with_body(self, body: Option<String>) -> Self {
+        Self { body: Some(body), ..self }
     }
 }
 
