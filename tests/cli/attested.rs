@@ -1,4 +1,4 @@
-//! What is attested, as a user sees it: in `orrery status`, health, completeness, the status page and
+//! What is attested, as a user sees it: in `orrery status`, health, completeness, the page `/status` and
 //! the metrics.
 
 use std::fs;

@@ -235,8 +235,8 @@ documents! {
     programs: "docs/programs.md",
     promises: "docs/promises.md",
     rpc: "docs/rpc.md",
+    site: "docs/site.md",
     sources: "docs/sources.md",
-    status_page: "docs/status-page.md",
     trust: "docs/trust.md",
     webhooks: "docs/webhooks.md",
 }

@@ -16,6 +16,9 @@ export const link = (path, ...children) => having(make("a", "", ...children), { 
 /** Encodes a text for a path or a parameter. Half a surrogate pair, which cannot be encoded, becomes U+FFFD. */
 export const encoded = (text) => encodeURIComponent(String(text).toWellFormed());
 
+/** Creates a link to the SQL page with a query. */
+export const sqlLink = (query, ...children) => link(`sql?q=${encoded(query)}`, ...children);
+
 export const ledgerLink = (ledger) => link(`ledger/${ledger}`, String(ledger));
 export const transactionLink = (hash, kept = 6) => link(`tx/${hash}`, short(hash, kept));
 export const eventLink = (id) => link(`event/${id}`, String(id));

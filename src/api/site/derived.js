@@ -1,6 +1,6 @@
 // What is made of a contract's events: programs and their tables, and webhooks.
 
-import { link } from "./address.js";
+import { link, sqlLink } from "./address.js";
 import { ask } from "./api.js";
 import { make, put } from "./dom.js";
 import { declarations } from "./filter.js";
@@ -23,7 +23,7 @@ function split(program, declared) {
 }
 
 const links = (tables, contract) => tables.slice(0, MOST).flatMap((it, index) => [
-  index === 0 ? "" : ", ", link(`sql?q=${encodeURIComponent(it.query(contract))}`, make("span", "mono", it.shown)),
+  index === 0 ? "" : ", ", sqlLink(it.query(contract), make("span", "mono", it.shown)),
 ]);
 
 function state({ running, stopped_because: reason }) {

@@ -19,7 +19,7 @@ pub(super) fn sentence(state: &str, lag_ledgers: Option<u32>, lag_seconds: Optio
         },
         ("up", Some(lag)) => format!("Everything works; {lag} ledgers behind the network."),
         ("up", None) => "Everything works.".to_owned(),
-        _ => "Something needs attention: see below.".to_owned(),
+        _ => "Something needs attention.".to_owned(),
     }
 }
 
@@ -39,14 +39,14 @@ pub(super) fn of(record: &Record<'_>) -> String {
     );
     let unknown = || "–".to_owned();
     let number = |value: Option<u32>| value.map_or_else(unknown, |value| value.to_string());
-    let seconds = record.lag_seconds.map_or_else(unknown, |seconds| format!("{seconds} s"));
+    let seconds = record.lag_seconds.map_or_else(unknown, |seconds| format!("{seconds} s ago"));
     for (id, name, value) in [
-        ("service_latest_ledger", "Latest ledger here", number(record.service_latest_ledger)),
-        ("attested_ledger", "Attested ledger", number(record.attested_ledger)),
-        ("network_latest_ledger", "Latest of the network", number(record.network_latest_ledger)),
-        ("lag_ledgers", "Ledgers behind", number(record.lag_ledgers)),
-        ("lag_seconds", "Age of the latest", seconds),
-        ("oldest_ledger", "Oldest with events", number(record.oldest_ledger)),
+        ("service_latest_ledger", "Newest ledger stored", number(record.service_latest_ledger)),
+        ("attested_ledger", "Newest attested ledger", number(record.attested_ledger)),
+        ("network_latest_ledger", "Newest of the network", number(record.network_latest_ledger)),
+        ("lag_ledgers", "Ledgers behind the network", number(record.lag_ledgers)),
+        ("lag_seconds", "Newest ledger closed", seconds),
+        ("oldest_ledger", "Oldest ledger with events", number(record.oldest_ledger)),
         ("version", "Version", record.version.to_owned()),
     ] {
         let value = escaped(&value);

@@ -1,7 +1,7 @@
 // What the pages of programs have in common: states, names in SQL, and actions with their outcome.
 
 import { Refused, Stale, Unreachable, ask } from "./api.js";
-import { addressLink, ledgerLink, link } from "./address.js";
+import { addressLink, ledgerLink, link, sqlLink } from "./address.js";
 import { having, make, put } from "./dom.js";
 import { number } from "./format.js";
 import { problem } from "./problem.js";
@@ -26,7 +26,7 @@ export const nameInSql = (project, table) => project ? `${project}.${targetOf(ta
 export function queryLink(project, table) {
   const quoted = nameInSql(project, table).split(".").map((part) => `"${part}"`).join(".");
   const query = `select * from ${quoted} order by _ledger desc limit 100`;
-  return link(`sql?q=${encodeURIComponent(query)}`, make("span", "mono", nameInSql(project, table)));
+  return sqlLink(query, make("span", "mono", nameInSql(project, table)));
 }
 
 /** Returns the words of a text that has commas, spaces or line ends between them. */

@@ -1,7 +1,7 @@
 // Totals of a program's runs for each ledger, as plots and as a list.
 
 import { ask } from "./api.js";
-import { ledgerLink } from "./address.js";
+import { encoded, ledgerLink } from "./address.js";
 import { choice, field, form, input, make, put, submit } from "./dom.js";
 import { clock, count, number } from "./format.js";
 import { plot } from "./plot.js";
@@ -82,7 +82,7 @@ export function stats(view, { id }) {
   const part = view.part("Totals per ledger", async (body) => {
     if (!body.contains(place)) put(body, asking, said, place, list);
     const query = Object.entries({ source: source.value, from: from.value, to: to.value }).filter(([, value]) => value !== "")
-      .map(([name, value]) => `&${name}=${encodeURIComponent(value)}`).join("");
+      .map(([name, value]) => `&${name}=${encoded(value)}`).join("");
     await view.fill(said, async () => {
       records = await ask(`rest/retroshade/${id}/stats?limit=${MOST}${query}`, { signal: view.signal });
       put(said);

@@ -1,5 +1,7 @@
 // What a text in the search field names.
 
+import { encoded } from "./address.js";
+
 /**
  * Returns the path of the page for a text: that of a ledger, a contract or an account, which its form tells; otherwise
  * that of the search, which looks where it is found. Null for an empty text.
@@ -10,7 +12,7 @@ export function searchFor(text) {
   if (/^[0-9]{1,10}$/.test(name)) return `ledger/${Number(name)}`;
   if (/^C[A-Z2-7]{55}$/.test(name)) return `contract/${name}`;
   if (/^(G[A-Z2-7]{55}|M[A-Z2-7]{68})$/.test(name)) return `account/${name}`;
-  return `search?q=${encodeURIComponent(name)}`;
+  return `search?q=${encoded(name)}`;
 }
 
 /** Returns a hash (64 hexadecimal digits, with or without `0x`) in lower case; null for another text. */

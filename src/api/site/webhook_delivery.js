@@ -1,7 +1,7 @@
 // One delivery: what became of it, why, what was sent, and sending it again.
 
 import { Refused, Stale, Unreachable, ask } from "./api.js";
-import { eventLink, ledgerLink, transactionLink } from "./address.js";
+import { encoded, eventLink, ledgerLink, transactionLink } from "./address.js";
 import { copyButton, copyable } from "./copy.js";
 import { button, having, make, put } from "./dom.js";
 import { duration, number, time } from "./format.js";
@@ -87,7 +87,7 @@ export class Delivery {
   }
 
   get path() {
-    return `rest/webhooks/${this.subscription}/deliveries?delivery_id=${encodeURIComponent(this.id)}`;
+    return `rest/webhooks/${this.subscription}/deliveries?delivery_id=${encoded(this.id)}`;
   }
 
   /** Reads the delivery again, and shows what has changed. Returns it; null if none is open or it cannot be read. */

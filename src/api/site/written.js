@@ -1,7 +1,7 @@
 // Rows that programs have made of a transaction.
 
 import { Refused, ask } from "./api.js";
-import { link } from "./address.js";
+import { link, sqlLink } from "./address.js";
 import { make } from "./dom.js";
 import { count } from "./format.js";
 import { problem } from "./problem.js";
@@ -31,7 +31,7 @@ function rowsOf({ table_name: name, project_name_plain: project }, rows, hash) {
   return make("div", "", make("h3", "", project ? `${project} · ${own ?? name}` : name),
     make("p", "note", count(rows.length, "row"), rows.length > MOST_ROWS ? `, of which the first ${MOST_ROWS} are shown` : "", " of ",
       id === undefined ? name : link(`programs/${id}`, `program ${id}`), " · ",
-      link(`sql?q=${encodeURIComponent(queryOf(name, hash))}`, "Open this query")),
+      sqlLink(queryOf(name, hash), "Open this query")),
     table(columns, shown, `Rows of ${name}`));
 }
 

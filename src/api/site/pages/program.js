@@ -1,7 +1,7 @@
 // One program or project of events: its state, runs, tables and contracts, and what its owner may do with it.
 
 import { NoToken, Refused, ask, session } from "../api.js";
-import { addressLink, ledgerLink, link } from "../address.js";
+import { addressLink, encoded, ledgerLink, link } from "../address.js";
 import { button, field, form, input, make, put, renew, submit } from "../dom.js";
 import { bytes, count, number } from "../format.js";
 import { problem } from "../problem.js";
@@ -19,7 +19,7 @@ const EVERY = 3000;
 
 /** Reads a program: its entry in the list, its status, and the program that is to replace it. */
 async function read(id, signal) {
-  const status = await ask(`rest/retroshade/${encodeURIComponent(id)}/status`, { signal });
+  const status = await ask(`rest/retroshade/${encoded(id)}/status`, { signal });
   const list = await ask("rest/retroshade/list", { signal });
   const own = list.find((program) => program.id === status.program_id);
   const successor = list.find(({ replaces }) => replaces !== undefined && replaces === status.project_name);
@@ -90,7 +90,7 @@ function controls(id, reload) {
     pause.hidden = !program.running;
     resume.hidden = program.running;
     const isPossible = program.project_name !== "" && program.successor === undefined;
-    renew(replace, isPossible ? link(`programs?kind=${program.kind ?? "program"}&replace=${encodeURIComponent(program.project_name)}`, "Replace it by a new version") : "");
+    renew(replace, isPossible ? link(`programs?kind=${program.kind ?? "program"}&replace=${encoded(program.project_name)}`, "Replace it by a new version") : "");
   };
   return { element, show };
 }

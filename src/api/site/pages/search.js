@@ -1,7 +1,7 @@
 // The search: looks where a text is found that does not tell by its form what it names.
 
 import { NoToken, Stale, ask } from "../api.js";
-import { link, transactionLink } from "../address.js";
+import { encoded, link, transactionLink } from "../address.js";
 import { make } from "../dom.js";
 import { count } from "../format.js";
 import { sentence } from "../problem.js";
@@ -56,7 +56,7 @@ async function tables(text, signal) {
   // A name that fits as a whole is meant, even if it is a part of others.
   const best = entries.filter(({ rank }) => rank === 0);
   return (best.length > 0 ? best : entries).map(({ shown, query, own }) => {
-    const path = `sql?q=${encodeURIComponent(query())}`;
+    const path = `sql?q=${encoded(query())}`;
     return { path, shown: ["Table ", link(path, make("span", "mono", shown)), own === false ? " (subscribed)" : ""] };
   });
 }

@@ -1,7 +1,7 @@
 // One webhook: whether it works, its deliveries, and what can be done to it.
 
 import { Refused, ask } from "../api.js";
-import { addressLink, link } from "../address.js";
+import { addressLink, encoded, link } from "../address.js";
 import { copyable } from "../copy.js";
 import { button, having, make, put } from "../dom.js";
 import { number, time } from "../format.js";
@@ -49,7 +49,7 @@ class Page {
     const hook = list.find((it) => String(it.id) === id);
     if (hook === undefined) {
       // The service says why: it is unknown, or somebody else's.
-      await ask(`rest/webhooks/${encodeURIComponent(id)}/deliveries?limit=1`, { signal });
+      await ask(`rest/webhooks/${encoded(id)}/deliveries?limit=1`, { signal });
       throw new Refused(404, `there is no webhook ${id} of yours`);
     }
     this.draw(hook);
@@ -153,7 +153,7 @@ class Page {
       const until = Date.now() + TEST_PATIENCE;
       const show = button("Show it", "link", () => this.list.show(delivery));
       for (;;) {
-        const [found] = await ask(`rest/webhooks/${id}/deliveries?delivery_id=${encodeURIComponent(delivery)}`, { signal });
+        const [found] = await ask(`rest/webhooks/${id}/deliveries?delivery_id=${encoded(delivery)}`, { signal });
         const last = found?.attempts.at(-1);
         if (found !== undefined && found.status !== "pending") {
           this.list.update().catch(() => {});
