@@ -307,7 +307,8 @@ impl Programs {
         let reason = self.trouble.reason(id).or_else(rows);
         let status = status::of(&self.store, &entry, reason, is_copied)?;
         let without_interface = self.runner.events.lacking(&entry.snapshot().manifest)?;
-        Ok(ProgramStatus { without_interface, ..status })
+        let backfill = self.backfills.backfill(id)?.map(|backfill| backfill.state);
+        Ok(ProgramStatus { without_interface, backfill, ..status })
     }
 
     /// Returns the records of a program's runs on ledgers up to `last`, newest first, at most

@@ -1,5 +1,6 @@
 //! Computes the status of a program from its progress and the stored records of its runs.
 
+use super::backfill::State;
 use super::events::EventCounts;
 use super::manifest::Manifest;
 use super::records::{self, MAX_EXECUTIONS};
@@ -45,6 +46,8 @@ pub struct ProgramStatus {
     pub events: Option<EventCounts>,
     /// Contracts of a project of events that have no interface, with the reason.
     pub without_interface: Vec<(ContractId, String)>,
+    /// State of its backfill; `None` if none was ever requested.
+    pub backfill: Option<State>,
     /// Size of the program's rows, in bytes.
     pub row_bytes: u64,
     /// Whether all of these rows are in the tables of the program's owner.
@@ -101,6 +104,7 @@ pub(super) fn of(
         missing,
         events: manifest.events.is_some().then_some(progress.events),
         without_interface: Vec::new(),
+        backfill: None,
         row_bytes: progress.row_bytes,
         in_tables: is_copied(progress.log),
         runs_waiting,

@@ -18,6 +18,8 @@ use super::call::{CurrentCall, PathValues};
 use super::params::Query;
 use super::{ApiError, Deps};
 use crate::accounts::evictions::{self, Entry};
+use crate::accounts::passkey::PasskeyWallets;
+use crate::accounts::smart::SmartAccounts;
 use crate::accounts::{AccountIndex, NotAPosition, Position};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq};
 use crate::store::{ConsumerView, Store};
@@ -55,6 +57,27 @@ struct IndexView<'a> {
     as_of: Option<LedgerSeq>,
     /// Whether the state of an account is being computed again.
     has_work_left: bool,
+}
+
+/// Consumers whose rows [`kinds`] reads.
+pub(super) const CONSUMERS: [&str; 2] = [SmartAccounts::CONSUMER, PasskeyWallets::CONSUMER];
+
+/// Returns the kinds of account that a contract is by its events.
+pub(super) fn kinds(
+    deps: &Deps,
+    call: &CurrentCall<'_>,
+    contract: &ContractId,
+) -> Result<Vec<&'static str>, ApiError> {
+    let mut kinds = Vec::new();
+    let smart = IndexView::of::<SmartAccounts>(deps, call)?;
+    if SmartAccounts::summary(&smart.rows, contract)?.is_some_and(|it| it.rule_count > 0) {
+        kinds.push("smart_account");
+    }
+    let passkey = IndexView::of::<PasskeyWallets>(deps, call)?;
+    if PasskeyWallets::summary(&passkey.rows, contract)?.is_some() {
+        kinds.push("passkey_wallet");
+    }
+    Ok(kinds)
 }
 
 impl<'a> IndexView<'a> {

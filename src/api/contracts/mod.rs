@@ -8,6 +8,7 @@ mod token;
 use serde::Serialize;
 
 use super::access::Access;
+use super::accounts;
 use super::answer::Answer;
 use super::call::CurrentCall;
 use super::route::{Route, Work};
@@ -24,8 +25,11 @@ const READ: Access = Access::Token(Right { area: Area::Queries, scope: Scope::Re
 pub(super) static ROUTES: [Route; 1] = [Route::new(
     "GET",
     "/rest/contracts/{contract_id}",
-    Work::current_cached(READ, &[CONSUMER], contract),
+    Work::current_cached(READ, &CONSUMERS, contract),
 )];
+
+/// Consumers whose rows an answer reads.
+const CONSUMERS: [&str; 3] = [CONSUMER, accounts::CONSUMERS[0], accounts::CONSUMERS[1]];
 
 #[derive(Serialize)]
 struct Record {
@@ -33,6 +37,7 @@ struct Record {
     executable: Option<Executable>,
     interface_unknown_because: Option<String>,
     token: Option<Token>,
+    account_kinds: Vec<&'static str>,
     #[serde(flatten)]
     outline: Outline,
 }
@@ -54,6 +59,7 @@ fn contract(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
         executable,
         interface_unknown_because: entries.as_ref().err().cloned(),
         token,
+        account_kinds: accounts::kinds(deps, call, &contract)?,
         outline: Outline::of(entries.as_deref().unwrap_or_default())?,
     };
     Ok(Answer { is_complete: is_final, ..Answer::of(&record) })

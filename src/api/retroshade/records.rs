@@ -41,6 +41,9 @@ pub(super) struct Status {
     /// Contracts of a project of events that have no interface, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     without_interface: Vec<WithoutInterface>,
+    /// State of its backfill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backfill: Option<&'static str>,
     /// Number of runs that wait for earlier ledgers.
     runs_waiting: u64,
     /// Number of such runs beyond the limit of waiting runs; only a backfill repeats them.
@@ -68,6 +71,7 @@ impl From<ProgramStatus> for Status {
             row_bytes: status.row_bytes,
             rows_in_tables: status.in_tables,
             events: status.events.map(EventNumbers::from),
+            backfill: status.backfill.map(|state| state.name()),
             without_interface: status
                 .without_interface
                 .into_iter()

@@ -1,15 +1,14 @@
 // The backfill of a program: asking for one, its progress, and cancelling it.
 
-import { Refused, ask } from "./api.js";
+import { ask } from "./api.js";
 import { ledgerLink } from "./address.js";
 import { button, field, form, having, input, make, paragraph, put, renew, submit } from "./dom.js";
 import { count, number } from "./format.js";
 import { attempt, change, outcome, ranges } from "./program_parts.js";
 import { facts } from "./table.js";
 
-/** How often the progress is read, in milliseconds, and the rounds of which one is used while none runs. */
+/** How often the progress is read, in milliseconds. */
 const EVERY = 2000;
-const IDLE = 8;
 
 /** What each state means. */
 const STATES = {
@@ -38,15 +37,20 @@ function draw(place, told) {
     missing.length > 0 ? paragraph("note", "Missing ledgers are not stored in full: a gap, retention, or settings that left out a contract. `orrery backfill` without a program stores older ledgers.") : "");
 }
 
-/** Adds the part of the page. `reload` reads the state of the program again. */
-export function backfill(view, { id }, reload) {
+/**
+ * Adds the part of the page. `listeners` are called with each newer state of the program, which `reload` reads. That says
+ * whether there is a backfill.
+ */
+export function backfill(view, { id, backfill: first }, listeners, reload) {
   const [place, said] = [make("div", ""), outcome()];
   const from = input({ type: "number", min: 0, required: "" });
   const to = input({ type: "number", min: 0, placeholder: "the newest one" });
+  let state = first;
   let shown = null;
-  let round = 0;
+  listeners.push((program) => { state = program.backfill; });
   const take = (told) => {
     shown = told;
+    state = told.state;
     cancel.hidden = told.state !== "running";
     draw(place, told);
   };
@@ -65,13 +69,9 @@ export function backfill(view, { id }, reload) {
     if (!body.contains(place)) {
       put(body, make("p", "note", "Runs it on stored ledgers that it has not processed yet, or again where runs failed. Rows that exist are not written twice."), asking, said, place);
     }
-    round += 1;
-    if (shown?.state !== "running" && view.filled.has(body) && round % IDLE !== 0) return;
-    try {
+    if (state === undefined && shown === null) renew(place, make("p", "note", "No backfill was asked for yet."));
+    else if (shown === null || shown.state === "running" || shown.state !== state) {
       take(await ask(`rest/retroshade/${id}/backfill`, { signal: view.signal }));
-    } catch (error) {
-      if (!(error instanceof Refused) || error.status !== 404) throw error;
-      if (shown === null) renew(place, make("p", "note", "No backfill was asked for yet."));
     }
   }, { every: EVERY });
 }

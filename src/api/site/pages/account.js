@@ -11,8 +11,12 @@ import { ORIGIN, passkeyWallet, signerOf, smartAccount } from "../signers.js";
 import { setTitle } from "../title.js";
 import { needsToken } from "../token.js";
 
-/** Returns an account of one of the indexes; null if the index does not know it. */
-async function known(path, signal) {
+/**
+ * Returns an account of one of the indexes; null if the index does not know it. `kinds` are the kinds of account that the
+ * contract is, or null if that is not known.
+ */
+async function known(kinds, kind, path, signal) {
+  if (kinds !== null && !kinds.includes(kind)) return null;
   try {
     return await ask(path, { signal });
   } catch (error) {
@@ -23,9 +27,11 @@ async function known(path, signal) {
 
 async function contractParts(view, address, body) {
   const { signal } = view;
+  // The indexes are public; what a contract is in general needs a token.
+  const kinds = session.token === "" ? null : (await ask(`rest/contracts/${address}`, { signal })).account_kinds;
   const [account, wallet] = await Promise.all([
-    known(`rest/smart-account-indexer/api/contract/${address}`, signal),
-    known(`rest/passkey-indexer/api/wallet/${address}`, signal),
+    known(kinds, "smart_account", `rest/smart-account-indexer/api/contract/${address}`, signal),
+    known(kinds, "passkey_wallet", `rest/passkey-indexer/api/wallet/${address}`, signal),
   ]);
   if (account === null && wallet === null) {
     return put(body, make("p", "", "By its events, this contract is neither a smart account nor a passkey wallet. What it runs and emits: ",

@@ -164,19 +164,14 @@ function events(view, contract, known, body, live) {
   return Promise.race([known.first, pause(PATIENCE)]).then(() => { if (shownFor === "") return show(); return undefined; });
 }
 
+/** What the kinds of account are called. */
+const KINDS = { smart_account: "a smart account", passkey_wallet: "a passkey wallet" };
+
 /** Tells whether the contract is a smart account or a passkey wallet; nothing if it is neither. */
-async function account(view, contract, place) {
-  const kinds = [["smart-account-indexer/api/contract", "a smart account"], ["passkey-indexer/api/wallet", "a passkey wallet"]];
-  const found = await Promise.all(kinds.map(async ([route, kind]) => {
-    try {
-      await ask(`rest/${route}/${contract}`, { signal: view.signal });
-      return kind;
-    } catch {
-      return null;
-    }
-  }));
-  const told = found.filter(Boolean);
-  if (told.length > 0) put(place, `By its events, this is ${told.join(" and ")}: `, link(`account/${contract}`, "its rules and signers"), ".");
+function account({ account_kinds: kinds }, contract, place) {
+  if (kinds.length === 0) return;
+  put(place, `By its events, this is ${kinds.map((kind) => KINDS[kind] ?? kind).join(" and ")}: `,
+    link(`account/${contract}`, "its rules and signers"), ".");
 }
 
 export function open(view) {
@@ -189,11 +184,11 @@ export function open(view) {
   if (!isRight(contract)) return view.add(make("p", "problem", "This address has a mistake: its checksum is wrong."));
   const kind = make("p", "");
   view.add(kind);
-  account(view, contract, kind);
   if (session.token === "") {
     return view.add(make("section", "", needsToken("What this contract runs, its events and who calls it need a token.")));
   }
   const known = new Known();
+  known.listeners.add(() => account(known.info, contract, kind));
   const live = make("span", "note");
   view.part("What it runs", (body) => showInterface(view, contract, known, body));
   // Transactions are long. The events come first.

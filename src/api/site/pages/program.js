@@ -180,6 +180,6 @@ function rest(view, program, listeners, reload) {
   stats(view, program);
   tables(view, program, listeners);
   contracts(view, program, listeners, reload);
-  backfill(view, program, reload);
+  backfill(view, program, listeners, reload);
   deletion(view, program, listeners);
 }
