@@ -1,6 +1,8 @@
 //! A ledger entry, or the key of one, as JSON: values of contracts typed, of other entries the facts
 //! that people look for.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use stellar_xdr::{
@@ -8,24 +10,38 @@ use stellar_xdr::{
     LedgerKeyContractData, Limits, ReadXdr, ScVal, TrustLineAsset, TrustLineEntry, TrustLineFlags,
 };
 
-use crate::decode::EntryKey;
+use crate::decode::{DEEPEST, EntryKey, EntryKind};
 use crate::domain::asset_text;
 use crate::interfaces::Typed;
 
-/// Limits for decoding entries: the nesting that the contract host allows, and some levels around it.
-const LIMITS: Limits = Limits { depth: 600, len: 16 << 20 };
+/// Limits for decoding entries: the depth that stored values may have, with some levels around it, and
+/// 16 MiB.
+const LIMITS: Limits = Limits { depth: DEEPEST + 20, len: 16 << 20 };
 /// Stack for decoding and writing values of that depth, in bytes.
 const STACK: usize = 32 << 20;
 
 /// Runs `work` with a stack on which entries of any depth are decoded.
 pub(super) fn with_stack<T>(work: impl FnOnce() -> T) -> T {
-    stacker::maybe_grow(1 << 20, STACK, work)
+    stacker::maybe_grow(STACK / 2, STACK, work)
+}
+
+/// Returns the name of a kind of entry.
+pub(super) fn kind_name(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::Account => "account",
+        EntryKind::Trustline => "trustline",
+        EntryKind::ContractData => "contract_data",
+        EntryKind::ContractCode => "contract_code",
+        EntryKind::Ttl => "ttl",
+    }
 }
 
 /// An entry, or the key of one.
 pub(super) enum Entry {
     Key(Box<LedgerKey>),
     Whole(Box<LedgerEntryData>),
+    /// XDR that the crate cannot decode, although it has been walked before.
+    Opaque(Vec<u8>),
 }
 
 /// What is shown of an entry or key.
@@ -37,31 +53,20 @@ pub(super) enum Shown<'a> {
 }
 
 impl Entry {
-    /// Decodes the key of an entry; `None` when it is malformed.
-    pub(super) fn of_key(key: &EntryKey<'_>) -> Option<Self> {
-        LedgerKey::from_xdr(key.to_ledger_key(), LIMITS).ok().map(|key| Self::Key(Box::new(key)))
+    /// Decodes the key of an entry.
+    pub(super) fn of_key(key: &EntryKey<'_>) -> Self {
+        let xdr = key.to_ledger_key();
+        match LedgerKey::from_xdr(&xdr, LIMITS) {
+            Ok(key) => Self::Key(Box::new(key)),
+            Err(_) => Self::Opaque(xdr),
+        }
     }
 
-    /// Decodes an XDR `LedgerEntry`; `None` when it is malformed.
-    pub(super) fn of_entry(xdr: &[u8]) -> Option<Self> {
-        let entry = LedgerEntry::from_xdr(xdr, LIMITS).ok()?;
-        Some(Self::Whole(Box::new(entry.data)))
-    }
-
-    /// Returns the name of the kind of entry.
-    pub(super) fn kind(&self) -> &'static str {
-        let kind = match self {
-            Self::Key(key) => key.discriminant(),
-            Self::Whole(entry) => entry.discriminant(),
-        };
-        match kind.name() {
-            "Account" => "account",
-            "Trustline" => "trustline",
-            "ContractData" => "contract_data",
-            "ContractCode" => "contract_code",
-            "Ttl" => "ttl",
-            // Metadata of smart-contract transactions has no others.
-            _ => "other",
+    /// Decodes an XDR `LedgerEntry`.
+    pub(super) fn of_entry(xdr: &[u8]) -> Self {
+        match LedgerEntry::from_xdr(xdr, LIMITS) {
+            Ok(entry) => Self::Whole(Box::new(entry.data)),
+            Err(_) => Self::Opaque(xdr.to_vec()),
         }
     }
 
@@ -71,7 +76,7 @@ impl Entry {
                 LedgerKey::ContractData(key) => Some(key),
                 _ => None,
             },
-            Self::Whole(_) => None,
+            Self::Whole(_) | Self::Opaque(_) => None,
         }
     }
 
@@ -93,6 +98,7 @@ impl Entry {
         match self {
             Self::Key(key) => of_key(key),
             Self::Whole(entry) => of_entry(entry),
+            Self::Opaque(xdr) => Shown::Facts(json!({ "xdr": STANDARD.encode(xdr) })),
         }
     }
 }

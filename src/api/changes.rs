@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::answer::Answer;
 use super::bounded::Bounded;
 use super::call::ReadCall;
-use super::changed_entry::{Entry, Shown};
+use super::changed_entry::{Entry, Shown, kind_name};
 use super::params;
 use super::route::Route;
 use super::stored::Stored;
@@ -74,22 +74,26 @@ fn record(transaction: &TransactionRecord<'_>) -> Result<Record, ApiError> {
     let changed = transaction_changes(transaction.meta).map_err(damaged)?;
     let lists = [&changed.before, &changed.operations, &changed.after];
     let mut bounded = Bounded::new(MOST_CHANGES, MOST_BYTES);
+    let merged = merged(lists.into_iter().flatten());
+    let changes = changed_entry::with_stack(|| rows(&merged, &mut bounded))?;
+    let tx = TxHash::from(*transaction.tx).to_string();
+    Ok(Record { tx, changes, truncated: bounded.is_cut })
+}
+
+/// Returns the rows of as many changes as may be added.
+fn rows(changes: &[Change<'_>], bounded: &mut Bounded) -> Result<Vec<Box<RawValue>>, ApiError> {
     let mut rows = Vec::new();
-    for change in merged(lists.into_iter().flatten()) {
+    for change in changes {
+        let key = Entry::of_key(&change.of.key);
+        let before = change.before.map(Entry::of_entry);
+        let after = change.of.entry.map(Entry::of_entry);
+        let row = Row::of(&change.of, &key, before.as_ref(), after.as_ref());
+        rows.append(&mut bounded.take([row])?);
         if bounded.is_cut {
             break;
         }
-        changed_entry::with_stack(|| {
-            let before = change.before.and_then(Entry::of_entry);
-            let after = change.of.entry.and_then(Entry::of_entry);
-            let Some(key) = Entry::of_key(&change.of.key) else { return Ok(()) };
-            let row = Row::of(change.of.kind, &key, before.as_ref(), after.as_ref());
-            rows.append(&mut bounded.take([row])?);
-            Ok::<_, ApiError>(())
-        })?;
     }
-    let tx = TxHash::from(*transaction.tx).to_string();
-    Ok(Record { tx, changes: rows, truncated: bounded.is_cut })
+    Ok(rows)
 }
 
 /// Returns the changes of a transaction, each with what the entry was before: the metadata says it in a
@@ -108,12 +112,12 @@ fn merged<'a>(changes: impl Iterator<Item = &'a EntryChange<'a>>) -> Vec<Change<
 
 impl<'a> Row<'a> {
     fn of(
-        kind: ChangeKind,
+        of: &EntryChange<'_>,
         key: &'a Entry,
         before: Option<&'a Entry>,
         after: Option<&'a Entry>,
     ) -> Self {
-        let change = match kind {
+        let change = match of.kind {
             ChangeKind::Created => "created",
             ChangeKind::Updated | ChangeKind::State => "updated",
             ChangeKind::Removed => "removed",
@@ -121,7 +125,7 @@ impl<'a> Row<'a> {
         };
         Self {
             change,
-            entry: key.kind(),
+            entry: kind_name(of.key.kind),
             contract: key.contract(),
             durability: key.durability(),
             key: key.shown(),
@@ -284,7 +288,7 @@ mod tests {
         let written = thread.spawn(move || {
             let changed = transaction_changes(&deep).unwrap();
             changed_entry::with_stack(|| {
-                let entry = Entry::of_entry(changed.operations[0].entry.unwrap()).unwrap();
+                let entry = Entry::of_entry(changed.operations[0].entry.unwrap());
                 serde_json::to_string(&entry.shown()).unwrap()
             })
         });
