@@ -187,6 +187,7 @@ fn transactions_have_their_calls() {
         let store = pubnet::store_of(&network, &ledgers);
         let server = Server::start(&store);
         let (mut cursor, mut calls, mut named, mut failed) = (String::new(), 0, 0, 0);
+        let mut of_assets = 0;
         loop {
             let path = format!("/rest/txs/by-ledger?limit=200&order=asc&decoded=true{cursor}");
             let answer = server.get(&path).json();
@@ -212,7 +213,20 @@ fn transactions_have_their_calls() {
                     assert_eq!(decoded["args"], serde_json::to_value(&call.args).unwrap());
                 } else {
                     named += 1;
-                    assert_eq!(decoded["args"].as_object().unwrap().len(), call.args.len());
+                    let args = decoded["args"].as_object().unwrap();
+                    assert_eq!(args.len(), call.args.len());
+                    if decoded["function"] == "transfer" && args.contains_key("amount") {
+                        let [ScVal::Address(from), ScVal::Address(to), ScVal::I128(amount)] =
+                            call.args.as_slice()
+                        else {
+                            panic!("{row}")
+                        };
+                        let (from, to) = (from.to_string(), to.to_string());
+                        let amount = i128::from(amount).to_string();
+                        let expected = json!({ "from": from, "to": to, "amount": amount });
+                        assert_eq!(decoded["args"], expected);
+                        of_assets += 1;
+                    }
                 }
                 if row["successful"] == false {
                     failed += 1;
@@ -223,7 +237,10 @@ fn transactions_have_their_calls() {
             }
         }
         assert!(calls > 0, "{network:?}");
-        eprintln!("{calls} calls, {named} with names, {failed} failed");
+        eprintln!("{calls} calls, {named} with names, {failed} failed, {of_assets} of assets");
+        if network.name() == "local" {
+            assert!(of_assets > 0, "the store has seen the contracts of assets come into being");
+        }
     }
 }
 
