@@ -163,15 +163,44 @@ mod tests {
         assert_eq!(served, in_directory(Path::new(DIRECTORY), ""));
     }
 
+    fn named(name: &str) -> &'static str {
+        let file = FILES.iter().find(|file| file.name == name);
+        std::str::from_utf8(file.unwrap_or_else(|| panic!("{name} is not listed")).bytes).unwrap()
+    }
+
+    /// Adds a module and those that it imports.
+    fn add_with_imports(name: &str, seen: &mut BTreeSet<String>) {
+        if !seen.insert(name.to_owned()) {
+            return;
+        }
+        let directory = name.rsplit_once('/').map_or("", |(directory, _)| directory);
+        for import in named(name).split(" from \"").skip(1) {
+            let path = import.split('"').next().unwrap();
+            let path = match path.strip_prefix("../") {
+                Some(above) => above.to_owned(),
+                None => format!("{directory}/{}", path.trim_start_matches("./")),
+            };
+            add_with_imports(path.trim_start_matches('/'), seen);
+        }
+    }
+
     #[test]
-    fn modules_are_small_and_the_site_is_light() {
+    fn modules_are_small_and_every_page_is_light() {
         for file in FILES {
             let lines = file.bytes.split(|byte| *byte == b'\n').count() - 1;
             assert!(lines <= 300, "{} has {lines} lines", file.name);
         }
-        let bytes: usize = FILES.iter().map(|file| file.bytes.len()).sum();
-        let bytes = bytes + super::super::SHELL.len();
-        assert!(bytes <= 250_000, "the site has {bytes} bytes");
+        let styles: usize =
+            FILES.iter().filter(|it| it.name.ends_with(".css")).map(|it| it.bytes.len()).sum();
+        let pages = FILES.iter().filter(|file| file.name.starts_with("pages/"));
+        for page in pages {
+            let mut modules = BTreeSet::new();
+            add_with_imports("app.js", &mut modules);
+            add_with_imports(page.name, &mut modules);
+            let code: usize = modules.iter().map(|name| named(name).len()).sum();
+            let bytes = super::super::SHELL.len() + styles + code;
+            assert!(bytes <= 160_000, "{} loads {bytes} bytes", page.name);
+        }
     }
 
     #[test]

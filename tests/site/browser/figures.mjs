@@ -30,7 +30,7 @@ for (const name of ["home", "contract"]) {
     await made.addInitScript(observe);
     const page = await made.newPage();
     await page.goto(`${base}${where[name]}#token=${given.token}`);
-    await page.waitForSelector("main .rows .row:not(.head)");
+    await page.waitForSelector("main .spacer .row");
     times.rows.push(await page.evaluate(() => performance.now()));
     await settled(page);
     const { paints } = await page.evaluate(() => window.seen);
@@ -66,7 +66,7 @@ await page.route(`**/rest/ledgers/${event.ledger}`, async (route) => {
 const began = Date.now();
 await open(page, where.ledger);
 const rows = page.locator("main .events .rows").first();
-const counted = () => page.evaluate(() => document.querySelector("main .events .row:last-child")?.getAttribute("aria-rowindex"));
+const counted = () => page.evaluate(() => document.querySelector("main .events .spacer .row:last-child")?.getAttribute("aria-rowindex"));
 await until("all events are read", async () => {
   await rows.locator(".scroller").evaluate((it) => { it.scrollTop = it.scrollHeight; });
   return Number(await counted()) >= given.events + 1;

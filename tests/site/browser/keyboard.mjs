@@ -15,12 +15,13 @@ const told = { presses: 0, unseen: [] };
 const focused = () => page.evaluate(() => {
   const it = document.activeElement;
   if (it === null || it === document.body) return { text: "", tag: "", href: "", isSeen: true };
-  const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(it);
+  // The mark may be around what stands directly around it, such as an editor around its text.
+  const marks = [it, it.parentElement, it.parentElement?.parentElement].filter(Boolean).map((one) => getComputedStyle(one));
   const { top, bottom, width } = it.getBoundingClientRect();
   return {
     tag: it.tagName, href: it.href ?? "", id: it.id, type: it.type ?? "", title: it.title, role: it.getAttribute("role") ?? "",
     text: (it.getAttribute("aria-label") ?? it.labels?.[0]?.innerText ?? it.innerText ?? "").trim(),
-    isMarked: (outlineStyle !== "none" && outlineWidth !== "0px") || boxShadow !== "none",
+    isMarked: marks.some((style, index) => (style.outlineStyle !== "none" && style.outlineWidth !== "0px") || (index === 0 && style.boxShadow !== "none")),
     isSeen: width > 0 && bottom > 0 && top < innerHeight,
   };
 });
@@ -89,7 +90,11 @@ await tab("the webhook", ({ href }) => href === `${base}webhooks/${hook.id}`);
 await press("Enter");
 await arrived(`webhooks/${hook.id}`);
 const before = await ask(`rest/webhooks/${hook.id}/deliveries?limit=100`);
-const found = await tab("a delivery", ({ tag, title }) => tag === "BUTTON" && title === "Shows this delivery");
+// The list is one stop; arrows move through its rows.
+await tab("the deliveries", ({ text }) => text === "Deliveries");
+await press("ArrowDown");
+const found = await focused();
+if (found.title !== "Shows this delivery") throw new Error(`the arrow leads to ${JSON.stringify(found)}`);
 told.delivery = found.text;
 await press("Enter");
 await until("a delivery is open", () => new URL(page.url()).searchParams.has("delivery"));
