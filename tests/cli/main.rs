@@ -18,7 +18,6 @@ mod packaging;
 mod pasted;
 mod programs;
 mod prove;
-mod status_page;
 mod stellar_cli;
 mod types;
 mod unit;

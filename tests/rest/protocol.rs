@@ -37,7 +37,6 @@ fn unknown_routes_return_404_with_or_without_a_token() {
     for path in [
         "/index.html",
         "/site",
-        "/site/index.html",
         "/status/index.html",
         "/rest",
         "/rest/",

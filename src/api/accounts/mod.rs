@@ -22,7 +22,7 @@ use crate::accounts::passkey::PasskeyWallets;
 use crate::accounts::smart::SmartAccounts;
 use crate::accounts::{AccountIndex, NotAPosition, Position};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq};
-use crate::store::{ConsumerView, Store};
+use crate::store::{ConsumerView, Store, StoreError};
 
 /// Maximum size of a list response up to its last account, in bytes: the 1 MiB that clients accept,
 /// less room for the members that follow.
@@ -59,25 +59,32 @@ struct IndexView<'a> {
     has_work_left: bool,
 }
 
-/// Consumers whose rows [`kinds`] reads.
-pub(super) const CONSUMERS: [&str; 2] = [SmartAccounts::CONSUMER, PasskeyWallets::CONSUMER];
-
-/// Returns the kinds of account that a contract is by its events.
+/// Returns the kinds of account that a contract is by the events that have been indexed, and whether the
+/// indexes have processed all stored ledgers. Indexes that are off know none.
 pub(super) fn kinds(
     deps: &Deps,
     call: &CurrentCall<'_>,
     contract: &ContractId,
-) -> Result<Vec<&'static str>, ApiError> {
-    let mut kinds = Vec::new();
-    let smart = IndexView::of::<SmartAccounts>(deps, call)?;
-    if SmartAccounts::summary(&smart.rows, contract)?.is_some_and(|it| it.rule_count > 0) {
-        kinds.push("smart_account");
+) -> Result<(Vec<&'static str>, bool), ApiError> {
+    let is_smart = |rows: &ConsumerView<'_>| {
+        let summary = SmartAccounts::summary(rows, contract)?;
+        Ok(summary.is_some_and(|summary| summary.rule_count > 0))
+    };
+    let is_wallet =
+        |rows: &ConsumerView<'_>| Ok(PasskeyWallets::summary(rows, contract)?.is_some());
+    let indexes: [(_, _, &dyn Fn(&ConsumerView<'_>) -> Result<bool, StoreError>); 2] = [
+        (SmartAccounts::CONSUMER, "smart_account", &is_smart),
+        (PasskeyWallets::CONSUMER, "passkey_wallet", &is_wallet),
+    ];
+    let (mut kinds, mut is_final) = (Vec::new(), true);
+    for (consumer, kind, is_one) in indexes {
+        let Some(index) = deps.store.consumer(consumer) else { continue };
+        is_final &= index.place >= deps.store.last_place();
+        if is_one(&deps.store.consumer_view(consumer, call.allowance.row_bounds(MAX_READ))?)? {
+            kinds.push(kind);
+        }
     }
-    let passkey = IndexView::of::<PasskeyWallets>(deps, call)?;
-    if PasskeyWallets::summary(&passkey.rows, contract)?.is_some() {
-        kinds.push("passkey_wallet");
-    }
-    Ok(kinds)
+    Ok((kinds, is_final))
 }
 
 impl<'a> IndexView<'a> {

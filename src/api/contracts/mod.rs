@@ -25,11 +25,8 @@ const READ: Access = Access::Token(Right { area: Area::Queries, scope: Scope::Re
 pub(super) static ROUTES: [Route; 1] = [Route::new(
     "GET",
     "/rest/contracts/{contract_id}",
-    Work::current_cached(READ, &CONSUMERS, contract),
+    Work::current_cached(READ, &[CONSUMER], contract),
 )];
-
-/// Consumers whose rows an answer reads.
-const CONSUMERS: [&str; 3] = [CONSUMER, accounts::CONSUMERS[0], accounts::CONSUMERS[1]];
 
 #[derive(Serialize)]
 struct Record {
@@ -54,12 +51,14 @@ fn contract(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
         }
         _ => None,
     };
+    let (account_kinds, are_all) = accounts::kinds(deps, call, &contract)?;
+    is_final &= are_all;
     let record = Record {
         contract_id: contract.to_string(),
         executable,
         interface_unknown_because: entries.as_ref().err().cloned(),
         token,
-        account_kinds: accounts::kinds(deps, call, &contract)?,
+        account_kinds,
         outline: Outline::of(entries.as_deref().unwrap_or_default())?,
     };
     Ok(Answer { is_complete: is_final, ..Answer::of(&record) })

@@ -8,6 +8,7 @@ import { wordsOf } from "../event.js";
 import { time } from "../format.js";
 import { parametersOf, topicsOf } from "../parameters.js";
 import { raw } from "../raw.js";
+import { watchRetention } from "../retention.js";
 import { facts } from "../table.js";
 import { setTitle } from "../title.js";
 import { tokensOf } from "../unit.js";
@@ -59,6 +60,7 @@ async function load(view, id, body, heading, beside) {
   heading.textContent = words;
   setTitle(`${words} · event ${id}`);
   put(body, shown(event));
+  watchRetention(view, event.ledger);
   const isDeclared = event.decoded.params !== null;
   const from = view.loads.length;
   if (isDeclared) {

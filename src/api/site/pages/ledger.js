@@ -8,6 +8,7 @@ import { eventRows } from "../event.js";
 import { number, time } from "../format.js";
 import { latest } from "../health.js";
 import { sentence } from "../problem.js";
+import { watchRetention } from "../retention.js";
 import { facts } from "../table.js";
 import { transactionRows } from "../transactions.js";
 
@@ -92,6 +93,7 @@ async function load(view, sequence, body) {
       if (ledger !== null) before = text;
       if (!isShown && ledger !== null) {
         isShown = true;
+        watchRetention(view, sequence);
         lists(view, ledger);
       }
       if (ledger?.attested) return;

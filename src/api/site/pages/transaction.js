@@ -10,6 +10,7 @@ import { count, lumens, short, time } from "../format.js";
 import { parameterOf, parametersOf } from "../parameters.js";
 import { raw } from "../raw.js";
 import { failureOf } from "../result.js";
+import { watchRetention } from "../retention.js";
 import { hashOf } from "../search.js";
 import { facts } from "../table.js";
 import { argument, argumentsOf, operationOf, statusOf } from "../transactions.js";
@@ -135,6 +136,7 @@ async function load(view, hash, body) {
   const from = view.loads.length;
   if (transaction !== undefined) {
     put(body, shown(transaction, hash));
+    watchRetention(view, transaction.ledger);
     parts(view, transaction);
   } else if (!await missing(view, hash, body)) {
     setTimeout(() => { if (!signal.aborted) view.fill(body, () => load(view, hash, body)); }, AGAIN);

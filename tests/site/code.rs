@@ -1,0 +1,61 @@
+//! The files of the site: what the content security policy forbids. No browser.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// All files of the site that browsers get.
+fn files() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api/site")];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let extension = path.extension().and_then(|it| it.to_str());
+            if path.is_dir() {
+                open.push(path);
+            } else if matches!(extension, Some("js" | "css" | "html")) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn no_file_has_markup_or_code_in_texts() {
+    for file in files() {
+        let text = fs::read_to_string(&file).unwrap();
+        let name = file.display();
+        // What makes markup or code of text, and what keeps more than the token for the tab.
+        for word in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "srcdoc",
+            "DOMParser",
+            "createContextualFragment",
+            "setHTML",
+        ] {
+            assert!(!text.contains(word), "{name}: {word}");
+        }
+        if file.extension().is_some_and(|it| it == "html") {
+            for word in [" style=", "<style", " onclick", " onload", " onerror", "javascript:"] {
+                assert!(!text.contains(word), "{name}: {word}");
+            }
+            let scripts = text.matches("<script").count();
+            assert_eq!(scripts, text.matches("<script type=\"module\" src=").count(), "{name}");
+            for address in ["http://", "https://", "\"//"] {
+                assert!(!text.contains(address), "{name}: {address}");
+            }
+        }
+        if file.extension().is_some_and(|it| it == "css") {
+            for word in ["@import", "url(http", "url(//", "expression("] {
+                assert!(!text.contains(word), "{name}: {word}");
+            }
+        }
+    }
+}

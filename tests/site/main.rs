@@ -1,0 +1,20 @@
+//! The site in a browser: its pages against the real service, with real and with hostile data.
+//!
+//! `ORRERY_TEST_CHROMIUM` names a directory in which `npm install playwright-core axe-core` was run;
+//! the browser is `/usr/bin/chromium`, or the one that `CHROMIUM` names. Without them these tests
+//! say that they are skipped. `ORRERY_TEST_PICTURES` names a directory for pictures of all pages.
+
+mod browser;
+mod code;
+mod figures;
+mod hostile;
+mod keyboard;
+mod operate;
+mod pages;
+mod plain;
+mod retention;
+mod sizes;
+mod topics;
+mod truth;
+mod values;
+mod world;

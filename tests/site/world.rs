@@ -1,0 +1,119 @@
+//! Services with data for the pages.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::thread;
+
+use tempfile::TempDir;
+
+use orrery_testkit::binary::{Service, run};
+use orrery_testkit::data::ledgers;
+use orrery_testkit::wait::wait_until;
+
+/// A demo network with events, programs with rows, and a webhook with deliveries.
+pub struct Demo {
+    pub service: Service,
+    pub token: String,
+    /// The contract of the first program.
+    pub contract: String,
+    pub directory: TempDir,
+}
+
+impl Demo {
+    /// A demo that goes on.
+    pub fn running() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (service, commands) = Service::demo(directory.path(), &["--close-time", "500"]);
+        let token =
+            commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap().to_owned();
+        let programs = wait_until("it has programs", || {
+            let (_, programs) = service.ask("/rest/retroshade/list", Some(&token));
+            (programs.as_array()?.len() > 1).then_some(programs)
+        });
+        let contract = programs[0]["contracts"][0].as_str().unwrap().to_owned();
+        let endpoint = receiver();
+        let base = format!("{}/rest", service.base);
+        let arguments = ["--base", &base, "--jwt", &token];
+        let new = ["webhooks", "new", "--contract", &contract, "--endpoint", &endpoint];
+        run(directory.path(), &[&new[..], &arguments].concat()).succeeded();
+        wait_until("there are events and deliveries", || {
+            let delivered = "/rest/webhooks/1/deliveries?status=delivered";
+            let (_, deliveries) = service.ask(delivered, Some(&token));
+            let ledgers = service.health()["service_latest_ledger"].as_u64().unwrap_or_default();
+            (deliveries.as_array()?.len() > 5 && ledgers > 40).then_some(())
+        });
+        Self { service, token, contract, directory }
+    }
+
+    /// A demo that was stopped and is served without a source, so that its data does not change.
+    pub fn still() -> Self {
+        let Self { service, token, contract, directory } = Self::running();
+        wait_until("while it follows, the lag has a history", || {
+            let (_, status) = service.ask("/rest/status", None);
+            status["history"]["lag_seconds"]
+                .as_array()?
+                .iter()
+                .any(serde_json::Value::is_u64)
+                .then_some(())
+        });
+        service.stop();
+        let service = Service::local(directory.path(), &["--no-source"]);
+        wait_until("contract sizes are estimated", || {
+            let (_, status) = service.ask("/rest/status", None);
+            (!status["contracts"]["largest"].as_array()?.is_empty()).then_some(())
+        });
+        wait_until("the programs have seen everything", || {
+            let (_, program) = service.ask("/rest/retroshade/1/status", Some(&token));
+            (program["lag_ledgers"] == 0).then_some(())
+        });
+        Self { service, token, contract, directory }
+    }
+
+    pub fn data_dir(&self) -> std::path::PathBuf {
+        self.directory.path().join("d")
+    }
+}
+
+/// Ledgers of the public network, served without a source; `None` when they are absent.
+pub fn public() -> Option<(Service, TempDir)> {
+    let folder = ledgers()?.join("pubnet");
+    let directory = tempfile::tempdir().unwrap();
+    let import = ["import", "--data-dir", "d", "--network", "mainnet", folder.to_str().unwrap()];
+    run(directory.path(), &import).succeeded();
+    let service = Service::start(&directory.path().join("d"));
+    Some((service, directory))
+}
+
+/// Accepts everything that webhooks send; returns its address.
+fn receiver() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}/", listener.local_addr().unwrap());
+    thread::spawn(move || listener.incoming().flatten().for_each(|it| drop(accept(it))));
+    endpoint
+}
+
+fn accept(mut connection: TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(connection.try_clone()?);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        if line == "\r\n" || line.is_empty() {
+            break;
+        }
+    }
+    reader.read_exact(&mut vec![0; length])?;
+    connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+}
+
+/// Where the pictures go, if anywhere.
+pub fn pictures(of: &str) -> Option<String> {
+    let folder = std::env::var_os("ORRERY_TEST_PICTURES")?;
+    Some(Path::new(&folder).join(of).to_string_lossy().into_owned())
+}
