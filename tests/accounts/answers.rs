@@ -431,27 +431,6 @@ fn responses_say_whether_they_are_complete() {
 }
 
 #[test]
-fn contracts_name_the_indexes_that_have_them() {
-    let world = World::new();
-    let key = ed25519(1);
-    let wallet = || added(&key, unlimited(&key), storage("Persistent"));
-    let rule = || rule_inline(0, &[delegated(&account(1))], &[]);
-    world.add(10, &by(1, [wallet(), rule()]));
-    world.add(11, &by(2, [wallet()]));
-    world.add(12, &by(3, [rule()]));
-    let kinds = |contract: u16| {
-        world.server.get(&format!("/rest/contracts/{}", id(contract))).json()["account_kinds"]
-            .clone()
-    };
-    assert_eq!(kinds(1), json!(["smart_account", "passkey_wallet"]));
-    assert_eq!(kinds(2), json!(["passkey_wallet"]));
-    assert_eq!(kinds(3), json!(["smart_account"]));
-    assert_eq!(kinds(4), json!([]));
-    world.add(13, &by(3, [event("context_rule_removed", 0, empty())]));
-    assert_eq!(kinds(3), json!([]), "an account without rules");
-}
-
-#[test]
 fn responses_include_every_ledger_stored_before_the_request() {
     let world = World::with(|settings| settings.scan.time = Duration::from_secs(20));
     let key = ed25519(1);

@@ -250,7 +250,9 @@ fn a_request_of_anybody_costs_the_same_whatever_a_contract_has() {
     let value = |segment: &str| match segment {
         "{credential_id}" => "00000001".to_owned(),
         "{address}" => contract(2).to_string(),
-        "{contract_id}" => contract_id(1).to_string(),
+        "{contract_id}" | "{contract}" => contract_id(1).to_string(),
+        "{ledger}" | "{id}" => "10".to_owned(),
+        "{hash}" => "ab".repeat(32),
         "{*rest}" => "other".to_owned(),
         named if named.starts_with('{') => panic!("give a value for {named}"),
         literal => literal.to_owned(),

@@ -255,6 +255,7 @@ fn unknown_contracts_are_explained() {
         "executable": null,
         "interface_unknown_because": because,
         "token": null,
+        "account_kinds": [],
         "functions": [],
         "events": [],
         "types": [],

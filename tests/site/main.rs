@@ -6,15 +6,15 @@
 
 mod browser;
 mod code;
+mod contracts;
 mod figures;
 mod hostile;
 mod keyboard;
+mod modules;
 mod operate;
 mod pages;
 mod plain;
 mod retention;
-mod sizes;
-mod topics;
 mod truth;
 mod values;
 mod world;

@@ -59,6 +59,9 @@ struct IndexView<'a> {
     has_work_left: bool,
 }
 
+/// Tells by the rows of an index whether a contract is an account.
+type IsOne<'a> = &'a dyn Fn(&ConsumerView<'_>) -> Result<bool, StoreError>;
+
 /// Returns the kinds of account that a contract is by the events that have been indexed, and whether the
 /// indexes have processed all stored ledgers. Indexes that are off know none.
 pub(super) fn kinds(
@@ -72,7 +75,7 @@ pub(super) fn kinds(
     };
     let is_wallet =
         |rows: &ConsumerView<'_>| Ok(PasskeyWallets::summary(rows, contract)?.is_some());
-    let indexes: [(_, _, &dyn Fn(&ConsumerView<'_>) -> Result<bool, StoreError>); 2] = [
+    let indexes: [(_, _, IsOne<'_>); 2] = [
         (SmartAccounts::CONSUMER, "smart_account", &is_smart),
         (PasskeyWallets::CONSUMER, "passkey_wallet", &is_wallet),
     ];

@@ -2,7 +2,7 @@
 // behind a proxy that adds a path prefix.
 
 import { having, make } from "./dom.js";
-import { short } from "./format.js";
+import { number, short } from "./format.js";
 
 /** Address of the first page, ending in `/`. */
 export const BASE = new URL("../../", import.meta.url).href;
@@ -33,4 +33,11 @@ export function pathOf(address) {
 export function addressLink(address, kept = 6) {
   const path = pathOf(address);
   return path === null ? short(address, kept) : link(path, short(address, kept));
+}
+
+/** Creates text with ranges of ledgers, the first ones of many. */
+export function ledgerRanges(list, most = 12) {
+  const one = ([first, last]) => first === last ? [ledgerLink(first)] : [ledgerLink(first), "–", ledgerLink(last)];
+  const shown = list.slice(0, most).flatMap((range, index) => index === 0 ? one(range) : [", ", ...one(range)]);
+  return make("span", "ranges", ...shown, list.length > most ? ` and ${number(list.length - most)} more ranges` : "");
 }

@@ -28,9 +28,9 @@ export class Stale extends Error {}
 /** Paths of routes that need a token. */
 const OWNED = /^rest\/(events|txs|contracts|retroshade|webhooks)(\/|$)/;
 
-async function send(path, { method, body, signal, timeout }) {
+async function send(path, { method, body, signal, timeout, token: checked }) {
   const isOwned = OWNED.test(path);
-  const { token } = session;
+  const token = checked ?? session.token;
   if (isOwned && token === "") throw new NoToken();
   const headers = isOwned ? { Authorization: `Bearer ${token}` } : {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
@@ -45,7 +45,7 @@ async function send(path, { method, body, signal, timeout }) {
       credentials: "omit",
       redirect: "error",
     });
-    return { answer, isStale: () => signal?.aborted || (isOwned && token !== session.token) };
+    return { answer, isStale: () => signal?.aborted || (isOwned && checked === undefined && token !== session.token) };
   } catch (error) {
     throw signal?.aborted ? new Stale() : new Unreachable(error.message);
   }
@@ -63,7 +63,8 @@ function refusal(answer, text) {
 
 /**
  * Sends a request and returns the parsed JSON body. With `body`, the request is a POST unless `method` says otherwise.
- * The token is added where the route needs one. Throws one of the errors above.
+ * The token is added where the route needs one: the one in use, or `token`, which is checked. Throws one of the errors
+ * above.
  */
 export async function ask(path, options = {}) {
   const { answer, isStale } = await send(path, options);
@@ -114,6 +115,9 @@ export async function askStream(path, options = {}) {
   if (!answer.ok) throw refusal(answer, await answer.text());
   return answer;
 }
+
+/** Waits before a request is sent again. */
+export const pause = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 
 /** An answer that is shared serves all that ask within so many milliseconds. */
 const SHARED = 1000;

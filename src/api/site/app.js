@@ -1,7 +1,7 @@
 // Entry point of the site: the head of every page, and the page of the address.
 
 import { session } from "./api.js";
-import { at, button, put } from "./dom.js";
+import { at, button, make, put } from "./dom.js";
 import * as health from "./health.js";
 import * as router from "./router.js";
 import { searchFor } from "./search.js";
@@ -55,18 +55,31 @@ function searchForm() {
   });
 }
 
-/** Uses the token that the address has, if it has one, and tells why it cannot be used. */
-async function useAddress() {
-  const refusal = await token.begin();
-  if (refusal === undefined) return;
-  put(at("refused"), token.needsToken(`The token of this address cannot be used: ${refusal}.`));
+function tell(...shown) {
+  put(at("refused"), ...shown);
   at("refused").hidden = false;
+}
+
+/** Uses the token that the address has, if it has one, and tells why it cannot be used. One of another owner is not used unasked. */
+async function useAddress() {
+  const given = token.given();
+  if (given === null) return;
+  const take = async () => {
+    const refusal = await token.use(given, false);
+    if (refusal !== undefined) tell(token.needsToken(`The token of this address cannot be used: ${refusal}.`));
+  };
+  if (!token.isForeign(given)) return take();
+  const [own, other] = [session.token, given].map((one) => String(token.claims(one).sub ?? "nobody").slice(0, 64));
+  tell(make("p", "", "This address brings a token of ", make("b", "", other), "; the one in use is of ", make("b", "", own),
+    `. With the other, what you make and write here belongs to ${other}.`),
+  make("div", "row", button("Use the other", "quiet", take), button(`Stay ${own}`, "", () => { at("refused").hidden = true; })));
 }
 
 at("search").hidden = false;
 at("token-toggle").hidden = false;
 searchForm();
 health.begin();
+token.resume();
 addEventListener("hashchange", useAddress);
 await useAddress();
 tokenPanel();

@@ -5,11 +5,13 @@ import { ask, askOn } from "./api.js";
 import { make, put } from "./dom.js";
 import { number } from "./format.js";
 import { table } from "./table.js";
-import { operationOf, transactionRows } from "./transactions.js";
+import { light, operationOf, transactionRows } from "./transactions.js";
 
 /** Transactions of which the summary is made, and the rows of each of its tables. */
 const SUMMARISED = 200;
 const MOST = 8;
+/** Transactions of a page of the service. */
+const PAGE = 200;
 /** How often newer transactions are asked for, in milliseconds. */
 const EVERY = 8000;
 
@@ -72,11 +74,12 @@ function summary(transactions, isAll, contract) {
   return [make("p", "note", `${of}, of which ${number(failed.length)} failed:`), make("div", "contract-counts", ...tables)];
 }
 
-/** Fills a part of a contract's page. */
-export async function callers(view, contract, body) {
+/** Fills a part of a contract's page. `token` returns the unit of its amounts; null if it has none, or it is not known. */
+export async function callers(view, contract, body, token) {
   const { signal } = view;
   const rows = transactionRows({
-    label: "Transactions that call it", path: `rest/txs/by-contract/${contract}`, without: ["order", "fee"], signal, ask: askOn,
+    label: "Transactions that call it", path: `rest/txs/by-contract/${contract}`, without: ["order", "fee"], own: contract, signal, ask: askOn,
+    token: ({ decoded }) => decoded?.contract === contract ? token() : null,
     empty: "No stored transaction calls it. Those before the first stored ledger, and those that retention has removed, are not listed.",
   });
   await rows.load();
@@ -98,7 +101,9 @@ export async function callers(view, contract, body) {
       const first = rows.items[0];
       const newest = first === undefined ? await rows.more(null) : await newer(contract, first, signal);
       if (newest.length === 0 || signal.aborted) return;
-      rows.prepend(newest);
+      // Of a whole page, others may lie between it and those that are known.
+      if (newest.length === PAGE) rows.restart(newest);
+      else rows.prepend(newest);
       summarise();
     } catch {
       // It is asked again; the head of the page tells when the service does not answer.
@@ -109,7 +114,7 @@ export async function callers(view, contract, body) {
 
 /** Returns the transactions after this one, the newest first. Of more than a page, only the newest are known. */
 async function newer(contract, first, signal) {
-  const answer = await ask(`rest/txs/by-contract/${contract}?from=${first.ledger}&limit=200&decoded=true`, { signal });
+  const answer = await ask(`rest/txs/by-contract/${contract}?from=${first.ledger}&limit=${PAGE}&decoded=true`, { signal });
   const known = answer.findIndex(({ tx }) => tx === first.tx);
-  return (known < 0 ? answer : answer.slice(0, known)).map(({ envelope_xdr: _envelope, result_xdr: _result, meta_xdr: _meta, ...kept }) => kept);
+  return (known < 0 ? answer : answer.slice(0, known)).map(light);
 }

@@ -38,9 +38,10 @@ function mend(gaps) {
 export function coverage({ ranges, gaps }) {
   if (ranges.length === 0) return [make("p", "note", "No ledger is stored yet.")];
   const size = (range) => [number(range.last_ledger - range.first_ledger + 1), "number"];
-  const stored = (range) => [make("span", "", ledgerLink(range.first_ledger), " – ", ledgerLink(range.last_ledger)), size(range),
+  const ends = ({ first_ledger: first, last_ledger: last }, show) => first === last ? [show(first)] : [show(first), " – ", show(last)];
+  const stored = (range) => [make("span", "", ends(range, ledgerLink)), size(range),
     ["stored", "good"], [number(range.events), "number"]];
-  const missing = (gap) => [`${gap.first_ledger} – ${gap.last_ledger}`, size(gap), ["missing", "bad"],
+  const missing = (gap) => [ends(gap, String).join(""), size(gap), ["missing", "bad"],
     [gaps.length === 1 ? "" : copyButton(() => fill(gap.first_ledger, gap.last_ledger), `the command that fills ${gap.first_ledger} to ${gap.last_ledger}`), "number"]];
   const all = [...ranges.map((range) => [range, stored]), ...gaps.map((gap) => [gap, missing])]
     .sort(([a], [b]) => b.first_ledger - a.first_ledger);

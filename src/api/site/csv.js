@@ -1,6 +1,6 @@
-// Events as comma-separated values (RFC 4180), for spreadsheets.
+// Comma-separated values (RFC 4180), for spreadsheets: events, and answers to queries.
 
-import { Refused, Unreachable, askOn } from "./api.js";
+import { Refused, Unreachable, askOn, pause } from "./api.js";
 
 /** Rows of a page of the service, and of a file. */
 const PAGE = 1000;
@@ -11,20 +11,18 @@ const PAUSE = 2000;
 
 /** A text that a spreadsheet would run as a formula. */
 const FORMULA = /^\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|^[\t\r\n]/;
-const NUMBER = /^-?\d+(\.\d+)?$/;
+const NUMBER = /^-?(\d+(\.\d+)?(e[+-]?\d+)?|Infinity)$/;
 
 const textOf = (value) => value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
 
 /** Returns a cell. A text that a spreadsheet would run begins with an apostrophe; a number stays one. */
-export function cell(value) {
+function cell(value) {
   let text = textOf(value);
   if (FORMULA.test(text) && !NUMBER.test(text)) text = `'${text}`;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll("\"", "\"\"")}"` : text;
 }
 
 const line = (values) => `${values.map(cell).join(",")}\r\n`;
-/** Lets the browser do other things. */
-const rest = () => new Promise((resolve) => { setTimeout(resolve, 0); });
 
 async function page(path, signal) {
   for (let attempt = 1; ; attempt += 1) {
@@ -33,7 +31,7 @@ async function page(path, signal) {
     } catch (error) {
       const mayPass = error instanceof Unreachable || error instanceof Refused && [429, 503].includes(error.status);
       if (!mayPass || attempt === ATTEMPTS || signal.aborted) throw error;
-      await new Promise((resolve) => { setTimeout(resolve, PAUSE); });
+      await pause(PAUSE);
     }
   }
 }
@@ -75,12 +73,14 @@ class Columns {
   }
 }
 
-async function fileOf(events, columns) {
-  const pieces = [new Blob([line([...FIXED, ...columns.map(([head]) => head)])])];
-  for (let first = 0; first < events.length; first += PAGE) {
-    const lines = events.slice(first, first + PAGE).map((event) => line([...event.fixed, ...columns.map(([, take]) => take(event))]));
-    pieces.push(new Blob(lines));
-    await rest();
+/** Returns a file with these heads and so many rows; `row` returns the values of one. */
+export async function csvFile(heads, rows, row) {
+  const pieces = [new Blob([line(heads)])];
+  for (let first = 0; first < rows; first += PAGE) {
+    const size = Math.min(PAGE, rows - first);
+    pieces.push(new Blob(Array.from({ length: size }, (_, index) => line(row(first + index)))));
+    // The browser may do other things.
+    await pause(0);
   }
   return new Blob(pieces, { type: "text/csv;charset=utf-8" });
 }
@@ -106,5 +106,8 @@ export async function exported(path, { signal, read }) {
     read(events.length);
   }
   const hasMore = !isEnd && (await page(`${path}${joint}limit=1&cursor=${events.at(-1).fixed[0]}`, signal)).length > 0;
-  return { file: await fileOf(events, columns.list()), rows: events.length, hasMore };
+  const list = columns.list();
+  const file = await csvFile([...FIXED, ...list.map(([head]) => head)], events.length,
+    (index) => [...events[index].fixed, ...list.map(([, take]) => take(events[index]))]);
+  return { file, rows: events.length, hasMore };
 }

@@ -77,6 +77,14 @@ export function button(text, kind, act) {
   return made;
 }
 
+/** Creates details whose content, which may be long, is made when they are first opened: `fill` returns it. */
+export function folded(kind, summary, fill) {
+  const body = make("div");
+  const made = make("details", kind, make("summary", "", summary), body);
+  made.addEventListener("toggle", () => { if (made.open && body.childNodes.length === 0) put(body, fill()); });
+  return made;
+}
+
 /** Creates a labelled input, select or text area. */
 export function field(label, input, kind = "") {
   return make("label", kind, make("span", "", label), input);

@@ -26,9 +26,11 @@ macro_rules! files {
 
 /// All files. A file that is not listed is not served.
 const FILES: &[File] = files![
+    "actions.js",
     "address.js",
     "api.js",
     "app.js",
+    "asset.js",
     "callers.js",
     "changes.js",
     "checks.js",
@@ -76,6 +78,7 @@ const FILES: &[File] = files![
     "row_keys.js",
     "rows.js",
     "search.js",
+    "sha256.js",
     "signers.js",
     "sql_editor.js",
     "sql_grid.js",

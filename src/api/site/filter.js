@@ -33,7 +33,7 @@ export function declarations(info) {
 }
 
 /** Returns a value as the service takes it. For a topic whose type is declared, the type need not be written. */
-export function valueOf(text, type = "") {
+function valueOf(text, type = "") {
   const kind = type.toLowerCase();
   if (text === "" || text.startsWith(`${kind}:`)) return text;
   if (NUMBERS.includes(kind) && /^-?\d+$/.test(text)) return `${kind}:${text}`;
@@ -102,7 +102,11 @@ export function filterForm({ query, declared, show, beside = [] }) {
     const chosen = declaration ? declaration.name : event !== "" || hasTopics ? OTHER : "";
     names = choice([["", "any"], ...declared.map(({ name }) => [name, name.slice(0, 64)]), [OTHER, "another name …"]], chosen);
     other.value = declaration ? "" : event;
-    names.addEventListener("change", () => drawTopics(false));
+    names.addEventListener("change", () => {
+      drawTopics(false);
+      // What is exported is what is shown. Another name has to be written first.
+      if (names.value !== OTHER) show(read());
+    });
     put(nameField, make("span", "", "Event"), names);
     drawTopics(true);
   };

@@ -22,6 +22,10 @@ let answered = Date.now();
 /** The last health record; null before the first one. */
 export let latest = null;
 
+let begun;
+/** Ends when the first record has been read, or could not be. */
+export const beginning = new Promise((resolve) => { begun = resolve; });
+
 /**
  * Calls `listener` with every health record until the signal is aborted; at once with the last one. Its second argument
  * is false when the service does not answer, and the record is the one before that.
@@ -44,8 +48,9 @@ export function whenAnswering(work, signal) {
 }
 
 /** Describes a health record in one sentence. */
-export function sentence({ service, lag_ledgers: lag, lag_seconds: age }) {
-  if (service !== "up") return "Something needs attention.";
+export function sentence({ service, components, lag_ledgers: lag, lag_seconds: age }) {
+  const ailing = Object.entries(components ?? {}).filter(([, { status }]) => status !== "up").map(([name]) => name);
+  if (service !== "up") return ailing.length === 0 ? "Something needs attention." : `Needs attention: ${ailing.join(", ")}.`;
   if (lag === undefined) return "Everything works.";
   if (lag > 1) return `Everything works; ${lag} ledgers behind the network.`;
   return age >= OLD_SECONDS ? `Everything works; the source has nothing newer than ${Math.floor(age / 3600)} h ago.`
@@ -93,8 +98,12 @@ async function round() {
       unknown(error);
     }
   }
+  begun();
   setTimeout(round, EVERY);
 }
+
+/** Whether the notice tells that the token in use is refused. The notice tells other things, too. */
+let isRefused = false;
 
 /** Tells in the head of the page when the token in use is no longer accepted, whatever page is open. */
 async function checkToken() {
@@ -102,11 +111,13 @@ async function checkToken() {
   if (session.token !== "" && !document.hidden) {
     try {
       await ask("rest/events/by-ledger?limit=1");
-      place.hidden = true;
+      if (isRefused) place.hidden = true;
+      isRefused = false;
     } catch (error) {
-      if (error instanceof Refused && error.status === 401) {
-        if (place.hidden) put(place, needsToken(`The token is no longer accepted: ${error.message}.`));
+      if (error instanceof Refused && error.status === 401 && !isRefused) {
+        put(place, needsToken(`The token is no longer accepted: ${error.message}.`));
         place.hidden = false;
+        isRefused = true;
       }
     }
   }
@@ -114,7 +125,10 @@ async function checkToken() {
 }
 
 export function begin() {
-  onToken(() => { at("refused").hidden = true; });
+  onToken(() => {
+    at("refused").hidden = true;
+    isRefused = false;
+  });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) answered = Math.max(answered, Date.now() - EVERY); });
   setTimeout(checkToken, TOKEN_EVERY);
   round();

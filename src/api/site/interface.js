@@ -1,7 +1,7 @@
 // The interface of a contract, as its code declares it (SEP-48).
 
 import { addressLink, pathOf } from "./address.js";
-import { make, paragraph } from "./dom.js";
+import { folded, make, paragraph } from "./dom.js";
 import { count } from "./format.js";
 import { facts } from "./table.js";
 
@@ -28,7 +28,7 @@ export function whatItRuns(info) {
   return make("div", "", make("p", "", executable(info)), known);
 }
 
-const typed = ({ name, type }) => [name, make("span", "null", `: ${type}`)];
+const typed = ({ name, type }) => [make("bdi", "", name), make("span", "null", `: ${type}`)];
 const listed = (entries) => entries.flatMap((entry, index) => index === 0 ? typed(entry) : [", ", ...typed(entry)]);
 
 /** Creates one entry: its form, and its documentation in the words of its author. */
@@ -51,7 +51,7 @@ function eventEntry({ name, doc, prefix, params }) {
 
 function typeEntry({ kind, name, doc, members }) {
   const shown = members.flatMap((member, index) => [
-    index === 0 ? "" : ", ", member.name,
+    index === 0 ? "" : ", ", make("bdi", "", member.name),
     member.value !== undefined && member.value !== null ? ` = ${member.value}` : member.type ? `: ${member.type}` : "",
   ]);
   return entry([`${kind} `, make("b", "contract-name", name), " {", ...shown, "}"], doc);
@@ -59,7 +59,7 @@ function typeEntry({ kind, name, doc, members }) {
 
 function group(entries, thing, show) {
   if (entries.length === 0) return null;
-  return make("details", "contract-group", make("summary", "", count(entries.length, thing)), make("ul", "", entries.map(show)));
+  return folded("contract-group", count(entries.length, thing), () => make("ul", "", entries.map(show)));
 }
 
 /** Creates the interface: functions, events and types, each kind closed at first. */

@@ -1,7 +1,7 @@
 // All pages: the path of each below the first page, and its module. A segment that begins with a colon is variable.
 // A module exports `open(view)`.
 
-export const PAGES = [
+const PAGES = [
   ["", () => import("./pages/home.js")],
   ["search", () => import("./pages/search.js")],
   ["ledger/:ledger", () => import("./pages/ledger.js")],

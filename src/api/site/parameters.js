@@ -2,7 +2,7 @@
 
 import { make } from "./dom.js";
 import { parameter, unitOf } from "./event.js";
-import { named, plain, typed } from "./value.js";
+import { named, typed } from "./value.js";
 
 /** Creates the value of a parameter, or of an argument of a call that is given as such an event. An amount in a token's unit has the integer that the contract wrote beside it. */
 export function parameterOf(event, name, value, token) {
@@ -14,7 +14,7 @@ export function parameterOf(event, name, value, token) {
 /** Creates the list of topics and data with their types. */
 export function topicsOf({ decoded: { topics, data } }) {
   const values = topics.map((topic, index) => [`topic ${index + 1}`, topic]);
-  return named(Object.fromEntries([...values, ["data", data]]), kinded);
+  return named([...values, ["data", data]], kinded);
 }
 
 /** Creates a value after the name of its type. */
@@ -27,7 +27,7 @@ function kinded(value) {
 export function parametersOf(event, token = null) {
   const { params, rest } = event.decoded;
   if (params === null) return topicsOf(event);
-  const declared = named(params, (value, name) => parameterOf(event, name, value, token));
+  const declared = named(Object.entries(params), (value, name) => parameterOf(event, name, value, token));
   return rest === undefined ? declared : make("div", "", declared,
-    make("p", "note", "What the declaration does not name:"), named(rest, plain));
+    make("p", "note", "What the declaration does not name:"), named(Object.entries(rest)));
 }

@@ -7,14 +7,17 @@ const HEIGHT = 170;
 const [LEFT, RIGHT, TOP, BOTTOM] = [54, 12, 10, 24];
 
 /** Returns about `count` round numbers from `low` to `high`; only integers if `whole`. */
-export function ticks(low, high, count, whole) {
+function ticks(low, high, count, whole) {
   const rough = (high - low) / Math.max(count, 1) || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
   let step = [1, 2, 5, 10].map((times) => times * power).find((it) => it >= rough);
   if (whole) step = Math.max(1, Math.round(step));
   const found = [];
   for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-9; value += step) {
-    found.push(Number(value.toPrecision(12)));
+    const tick = Number(value.toPrecision(12));
+    // Large numbers are further apart than a small step, which would never come to the end.
+    if (tick === found.at(-1)) break;
+    found.push(tick);
   }
   return found;
 }
@@ -23,7 +26,8 @@ const TIME_STEPS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 21600, 
 
 function timeTicks(low, high, count) {
   const rough = (high - low) / 1000 / count;
-  const step = (TIME_STEPS.find((it) => it >= rough) || TIME_STEPS.at(-1)) * 1000;
+  const [year] = TIME_STEPS.slice(-1);
+  const step = (TIME_STEPS.find((it) => it >= rough) ?? Math.ceil(rough / year) * year) * 1000;
   const found = [];
   for (let value = Math.ceil(low / step) * step; value <= high; value += step) found.push(value);
   return found.map((value) => {

@@ -1,10 +1,11 @@
 // The backfill of a program: asking for one, its progress, and cancelling it.
 
+import { attempt, outcome } from "./actions.js";
 import { ask } from "./api.js";
-import { ledgerLink } from "./address.js";
+import { ledgerLink, ledgerRanges } from "./address.js";
 import { button, field, form, having, input, make, paragraph, put, renew, submit } from "./dom.js";
 import { count, number } from "./format.js";
-import { attempt, change, outcome, ranges } from "./program_parts.js";
+import { change } from "./program_parts.js";
 import { facts } from "./table.js";
 
 /** How often the progress is read, in milliseconds. */
@@ -27,12 +28,12 @@ function draw(place, told) {
     message ? make("p", "problem", message) : "",
     facts([
       ["Ledgers", `${number(done)} of ${number(ledgers)}`],
-      ["Range", ranges([[from, to]])],
+      ["Range", ledgerRanges([[from, to]])],
       ["Next ledger", state === "done" ? null : ledgerLink(next)],
       ["Runs", number(told.executions)],
       ["Errors", told.errors > 0 ? make("span", "bad", number(told.errors)) : "0"],
       ["Rows written", number(told.rows_written)],
-      ["Missing", missing.length === 0 ? "none" : make("span", "", `${count(told.ledgers_missing, "ledger")}: `, ranges(missing))],
+      ["Missing", missing.length === 0 ? "none" : make("span", "", `${count(told.ledgers_missing, "ledger")}: `, ledgerRanges(missing))],
     ]),
     missing.length > 0 ? paragraph("note", "Missing ledgers are not stored in full: a gap, retention, or settings that left out a contract. `orrery backfill` without a program stores older ledgers.") : "");
 }

@@ -1,9 +1,10 @@
 // Forms that make programs and projects of events, and that subscribe to those of others.
 
+import { attempt, mistake, outcome, wordsOf } from "./actions.js";
 import { link } from "./address.js";
 import { button, field, form, having, input, make, paragraph, submit } from "./dom.js";
 import { count } from "./format.js";
-import { attempt, change, fileOf, mistake, outcome, queryLink, wordsOf } from "./program_parts.js";
+import { change, fileOf, queryLink } from "./program_parts.js";
 import { trial } from "./program_trial.js";
 
 const check = (box, text) => make("label", "check", box, ` ${text}`);

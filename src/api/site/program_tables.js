@@ -1,13 +1,19 @@
 // The tables of a program with their columns, and its contracts.
 
+import { attempt, outcome, wordsOf } from "./actions.js";
 import { ask } from "./api.js";
 import { button, field, form, having, make, put, submit } from "./dom.js";
 import { number } from "./format.js";
-import { attempt, change, contractList, outcome, queryLink, wordsOf } from "./program_parts.js";
+import { change, contractList, queryLink } from "./program_parts.js";
 import { table } from "./table.js";
 
 /** Columns that every table has. */
 const SHARED = ["contract_id", "transaction", "_service_event_id", "_ledger", "_ledger_closed_at"];
+
+/** Columns that the tables of declared events have besides. */
+const OF_EVENTS = ["_event_id", "_event_index", "_declared", "_rest"];
+
+const code = (name, index) => [index === 0 ? "" : ", ", make("code", "", name)];
 
 const rowsOf = (query, params, signal) => ask("rest/retroshade/query", { body: { query, params, max_rows: 10000 }, signal });
 
@@ -29,7 +35,7 @@ async function described(names, signal) {
 
 function columnsCell(columns) {
   if (columns === undefined) return ["not in SQL yet", "note"];
-  const own = columns.filter(([name]) => !SHARED.includes(name));
+  const own = columns.filter(([name]) => ![...SHARED, ...OF_EVENTS].includes(name));
   return [make("span", "", own.flatMap(([name, type], index) => [index === 0 ? "" : ", ", make("span", "mono", name), make("span", "note", ` ${type}`)])), "wide"];
 }
 
@@ -49,8 +55,8 @@ export function tables(view, program, listeners) {
       table(["Table", ["Rows", "number"], "Its own columns"], listed.map((name) => [
         queryLink(current.project_name, name), [counts.has(name) ? number(counts.get(name)) : "–", "number"], columnsCell(columns.get(name)),
       ]), "Tables of this program"),
-      make("p", "note", "A name opens the page for SQL with a query. Every table also has ", SHARED.map((name, index) => [index === 0 ? "" : ", ", make("code", "", name)]).flat(),
-        ". The rows were counted when this page was opened or asked to; ", make("code", "", "orrery types --lang ts"), " prints types of these rows for clients."));
+      make("p", "note", "A name opens the page for SQL with a query. Every table also has ", SHARED.flatMap(code),
+        ...(current.kind === "events" ? ["; that of a declared event has ", OF_EVENTS.flatMap(code)] : []), ". The rows were counted when this page was opened or asked to; ", make("code", "", "orrery types --lang ts"), " prints types of these rows for clients."));
   }, { beside: [button("Count again", "quiet", () => part.reload())] });
   listeners.push((newer) => {
     const isSame = newer.tables.join() === current.tables.join() && newer.project_name === current.project_name;

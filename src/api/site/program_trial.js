@@ -1,9 +1,8 @@
 // The result of a trial: the runs, and the rows that they emitted.
 
-import { addressLink, ledgerLink, transactionLink } from "./address.js";
+import { addressLink, ledgerLink, ledgerRanges, transactionLink } from "./address.js";
 import { make } from "./dom.js";
 import { count, number } from "./format.js";
-import { ranges } from "./program_parts.js";
 import { table } from "./table.js";
 import { plain } from "./value.js";
 
@@ -34,7 +33,7 @@ export function trial({ tables, transactions, missing_ledgers: missing }) {
   if (transactions.length === 0) return make("p", "note", "No stored transaction calls these contracts.");
   return [
     table(["Ledger", "Transaction", "Result", "Fidelity", ["Fuel", "number"], ["Rows", "number"], "Error"], transactions.map(run), "Runs of the trial"),
-    missing.length > 0 ? make("p", "warning", "Ledgers that were searched and are not stored in full: ", ranges(missing), ".") : null,
+    missing.length > 0 ? make("p", "warning", "Ledgers that were searched and are not stored in full: ", ledgerRanges(missing), ".") : null,
     ...Object.entries(tables).flatMap(([target, columns]) => emitted(target, columns, transactions)),
   ].filter(Boolean);
 }

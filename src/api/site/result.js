@@ -27,7 +27,8 @@ const REFUNDABLE = "Its fee for rent and events was too low";
 /** Codes of the three operations of smart contracts, by the type of the operation. */
 const CONTRACT = {
   24: {
-    "-1": "It was malformed", "-2": "The contract ended with an error or trapped; which error is not in the stored diagnostics", "-3": LIMIT,
+    "-1": "It was malformed", "-2": "The contract ended with an error or trapped. Which error is not known: "
+      + "no stored diagnostic event tells it. Simulating the same call (simulateTransaction) may.", "-3": LIMIT,
     "-4": "An entry that it needs is archived", "-5": REFUNDABLE,
   },
   25: { "-1": "It was malformed", "-2": LIMIT, "-3": REFUNDABLE },
@@ -35,7 +36,7 @@ const CONTRACT = {
 };
 
 /** Returns why a transaction failed, as its result says; null if that cannot be read. */
-export function reasonOf(base64) {
+function reasonOf(base64) {
   try {
     const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
     const view = new DataView(bytes.buffer);

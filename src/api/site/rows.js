@@ -58,7 +58,10 @@ export class Rows {
 
   async read() {
     try {
-      const items = await this.more(this.items.at(-1) ?? null);
+      const last = this.items.at(-1) ?? null;
+      const items = await this.more(last);
+      // The list may have been begun anew meanwhile.
+      if ((this.items.at(-1) ?? null) !== last) return;
       if (items.length === 0) this.isEnd = true;
       this.items.push(...items);
       this.draw();
@@ -71,14 +74,23 @@ export class Rows {
   /** Puts items before the first one. The rows in sight stay where they are, unless the first one is in sight. */
   prepend(items, mostKept = 5000) {
     this.items.unshift(...items);
-    if (this.items.length > mostKept && this.scroller.scrollTop === 0) {
+    const { scrollTop, clientHeight } = this.scroller;
+    const inSight = scrollTop === 0 ? 0 : (scrollTop + clientHeight) / this.height + items.length;
+    if (this.items.length > mostKept && inSight + NEAR_END < mostKept) {
       this.items.length = mostKept;
       this.isEnd = false;
     }
-    const { scrollTop } = this.scroller;
     this.shown = new Map([...this.shown].map(([index, row]) => [index + items.length, row]));
     this.draw();
     if (scrollTop > 0) this.scroller.scrollTop = scrollTop + items.length * this.height;
+  }
+
+  /** Begins the list anew with items that are not next to those that were read. */
+  restart(items) {
+    this.items = items;
+    this.shown.clear();
+    this.isEnd = false;
+    this.draw();
   }
 
   later() {
@@ -109,7 +121,7 @@ export class Rows {
     this.shown = shown;
     this.grid.hidden = items.length === 0;
     having(this.grid, { "aria-rowcount": this.isEnd ? items.length + 1 : -1 });
-    this.said.textContent = items.length === 0 ? (this.isEnd ? this.empty : "") : this.isEnd ? `These ${number(items.length)} are all.`
+    this.said.textContent = items.length === 0 ? (this.isEnd ? this.empty : "") : this.isEnd ? (items.length === 1 ? "This is the only one." : `These ${number(items.length)} are all.`)
       : `${number(items.length)} read so far; more follow when you scroll.`;
     if (!this.isEnd && last > items.length - NEAR_END && items.length > 0 && this.loading === null) this.load();
   }

@@ -21,9 +21,10 @@ const BELOW = 20_000;
 const STRKEY = /\b(C[A-Z2-7]{55}|G[A-Z2-7]{55}|M[A-Z2-7]{68})\b/;
 
 /** Returns the path of the page that a value names; null if its column does not say so. */
-export function pathFor(name, value) {
+function pathFor(name, value) {
+  if (typeof value !== "string" && typeof value !== "number") return null;
   const text = String(value);
-  if (typeof value === "string" && pathOf(text) !== null) return pathOf(text);
+  if (pathOf(text) !== null) return pathOf(text);
   if (/(^|_)(transaction|tx)(_hash|_id)?$/i.test(name) && /^[0-9a-f]{64}$/.test(text)) return `tx/${text}`;
   if (/(^|_)ledger(_sequence|_seq)?$/i.test(name) && /^[1-9]\d{0,9}$/.test(text)) return `ledger/${text}`;
   return name === "_event_id" && /^\d{1,20}$/.test(text) ? `event/${text}` : null;
@@ -207,7 +208,7 @@ export class Grid {
     const { row, column } = this.at;
     const { name, type } = this.columns[column];
     const value = this.value(row, column);
-    const whole = value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : textOf(value);
+    const whole = textOf(value, 2);
     const path = value === null ? null : pathFor(name, value);
     const shown = whole.slice(0, BELOW);
     const rest = whole.length > BELOW ? make("p", "note", `… and ${number(whole.length - BELOW)} further letters, which Copy has.`) : null;

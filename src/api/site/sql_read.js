@@ -115,11 +115,15 @@ export async function described(columns, pause) {
   return made;
 }
 
-/** Returns a value as one text. */
-export function textOf(value) {
+/** Returns a value as one text; lists and maps are indented by so many blanks. */
+export function textOf(value, blanks = 0) {
   if (value === null) return "null";
-  if (typeof value === "object") return JSON.stringify(value);
-  return Object.is(value, -0) ? "-0" : String(value);
+  if (typeof value !== "object") return Object.is(value, -0) ? "-0" : String(value);
+  try {
+    return JSON.stringify(value, null, blanks);
+  } catch {
+    return "(nested too deeply to be shown; files have it)";
+  }
 }
 
 /** Returns the rows, as indices, in the order of a column; missing values come last. Large integers are compared exactly. */

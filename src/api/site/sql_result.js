@@ -1,16 +1,21 @@
 // Running a statement, and what comes of it: a table, a plot, files, or the reason why not.
 
 import { NoToken, Refused, Stale, Unreachable, askFile, askStream } from "./api.js";
+import { csvFile } from "./csv.js";
 import { button, having, make, put } from "./dom.js";
 import { bytes, count, number } from "./format.js";
 import { problem } from "./problem.js";
 import { Grid } from "./sql_grid.js";
 import { plots, plottable } from "./sql_plot.js";
 import { described, placeOf, readColumns, refusalOf, slices } from "./sql_read.js";
+import { firstWord } from "./sql_words.js";
 
 const PATH = "rest/retroshade/query";
 /** Formats of files: the button, the service's name, and the end of the file's name. */
 const FILES = [["CSV", "csv", "csv"], ["Parquet", "parquet", "parquet"], ["JSON", "rows", "json"]];
+
+/** First words of statements that can be described. */
+const DESCRIBED = new Set(["select", "from", "with", "values"]);
 
 const span = (milliseconds) => milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
 
@@ -96,7 +101,7 @@ export class Result {
       return;
     }
     const grid = new Grid(columns, `Result: ${number(rows)} rows`);
-    put(this.bar, FILES.map((file) => this.fileButton(query, file)));
+    put(this.bar, FILES.map((file) => this.fileButton(query, file, columns)));
     put(this.place, grid.element);
     grid.draw();
     this.offerPlot(columns);
@@ -123,7 +128,7 @@ export class Result {
 
   /** Asks for the types of the columns. The result is complete without them. */
   async readTypes(query, grid, signal) {
-    if (!/^(\s|--[^\n]*\n|\/\*[\s\S]*?\*\/)*(select|from|with|values)\b/i.test(query)) return;
+    if (!DESCRIBED.has(firstWord(query))) return;
     try {
       const answer = await askStream(PATH, { signal, body: { query: `describe ${query}`, format: "columns" } });
       const { column_type: types } = await answer.json();
@@ -133,13 +138,16 @@ export class Result {
     }
   }
 
-  fileButton(query, [label, format, ending]) {
+  fileButton(query, [label, format, ending], columns) {
     return button(label, "quiet", async () => {
       const before = this.said.textContent;
       const said = (text) => { this.said.textContent = text; };
-      said("Running it for the file …");
       try {
-        const file = await askFile(PATH, { signal: this.signal, body: { query, format } });
+        // The service's CSV has texts as they are, which a spreadsheet may run as formulas.
+        const isHere = format === "csv";
+        if (!isHere) said("Running it for the file …");
+        const file = isHere ? await csvFile(columns.map(({ name }) => name), columns[0].values.length, (row) => columns.map(({ values }) => values[row]))
+          : await askFile(PATH, { signal: this.signal, body: { query, format } });
         const url = URL.createObjectURL(file);
         const anchor = having(make("a"), { href: url, download: `${this.nameFile(query)}.${ending}` });
         anchor.click();

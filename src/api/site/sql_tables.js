@@ -70,7 +70,7 @@ function item(table, { insert, show }) {
     columns.hidden = !columns.hidden;
     toggle.setAttribute("aria-expanded", String(!columns.hidden));
   });
-  const rows = having(button("100 rows", "link", () => show(newest(table))), { "aria-label": `Newest 100 rows of ${table.table}` });
+  const rows = having(button("newest", "link", () => show(newest(table))), { "aria-label": `Newest 100 rows of ${table.table}` });
   const line = make("div", "sql-table", toggle, named(table.table, () => insert(nameOf(table))), rows);
   return make("li", "", line, table.problem ? make("p", "warning", table.problem) : null, columns);
 }

@@ -38,8 +38,11 @@ export function pieces(text) {
     .filter((piece) => !/^\s/.test(piece.text));
 }
 
+/** Returns the first word of a statement in lower case; comments before it do not count. */
+export const firstWord = (text) => pieces(text).find((piece) => !/^(--|\/\*)/.test(piece.text))?.text.toLowerCase();
+
 /** Returns the tables that a statement names, each with its alias if it has one. */
-export function tablesIn(text, tables) {
+function tablesIn(text, tables) {
   const all = pieces(text).filter((piece) => !/^(--|\/\*|')/.test(piece.text));
   const known = new Map(tables.flatMap((table) => [[`${table.schema}.${table.table}`, table], [`${table.schema}_${table.table}`, table]])
     .map(([name, table]) => [name.toLowerCase(), table]));

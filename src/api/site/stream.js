@@ -1,17 +1,12 @@
 // Events as they are stored, as an open stream (server-sent events, html.spec.whatwg.org, section 9.2).
 
-import { Refused, Stale, askStream } from "./api.js";
+import { Refused, Stale, askStream, pause } from "./api.js";
 
 /** Milliseconds before a stream that ended is opened again. */
 const RETRY = 2000;
 /** How often events are handed over, in milliseconds, and how many at a time: the newest ones. */
 const EVERY = 500;
 const MOST = 200;
-
-const pause = (milliseconds, signal) => new Promise((resolve) => {
-  setTimeout(resolve, milliseconds);
-  signal.addEventListener("abort", resolve, { once: true });
-});
 
 /**
  * Follows events after the id `last` until `signal` is aborted, through interruptions. `conditions` are parameters of
@@ -37,7 +32,7 @@ export async function follow(conditions, { last, signal, take }) {
   try {
     while (!signal.aborted) {
       await once(conditions, last, signal, add);
-      await pause(RETRY, signal);
+      await pause(RETRY);
     }
   } finally {
     clearInterval(timer);

@@ -22,6 +22,9 @@ function bytesOf(text) {
   return bytes;
 }
 
+/** Returns the bytes of the key in an address (C…, G…, M…). */
+export const keyOf = (address) => bytesOf(address).slice(1, 33);
+
 /** Returns whether the checksum of an address (C…, G…, M…) is right: otherwise it has a mistake. */
 export function isRight(address) {
   const bytes = bytesOf(address);

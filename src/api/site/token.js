@@ -36,46 +36,47 @@ function set(token, isKept) {
 
 export const forget = () => set("", false);
 
+/** The token that is checked: the last one that was given counts. */
+let checked = "";
+
 /**
  * Checks a token with a request that needs one, and uses it if the service accepts it. Returns why not as a sentence;
  * nothing if it is in use.
  */
 export async function use(token, isKept) {
-  const before = session.token;
-  session.token = token;
+  // Others cannot be sent in a header.
+  if (!/^[!-~]+$/.test(token)) return "a token has only letters, digits and signs of ASCII";
+  checked = token;
   try {
-    await ask("rest/events/by-ledger?limit=1");
+    await ask("rest/events/by-ledger?limit=1", { token });
   } catch (error) {
-    if (session.token !== token) return undefined;
-    // A token that the service knows may have other rights than this one.
-    const isRefused = error instanceof Refused && error.status === 401;
-    if (isRefused || error instanceof Unreachable) {
-      session.token = before;
-      return isRefused ? error.message : "the service does not answer";
-    }
+    if (checked !== token) return undefined;
+    if (error instanceof Unreachable) return "the service does not answer";
+    // A token that the service knows may have other rights than this one, or too many requests.
+    if (!(error instanceof Refused) || ![403, 429, 503].includes(error.status)) return error.message;
   }
-  set(token, isKept);
+  if (checked === token) set(token, isKept);
   return undefined;
 }
 
-/**
- * Uses a token that the address has behind `#token=`, and removes it from the address and from the history. Otherwise
- * uses the one that was kept for this tab.
- */
-export async function begin() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (given) {
-    history.replaceState(history.state, "", location.pathname + location.search);
-    return use(given, false);
-  }
+/** Uses the token that was kept for this tab. */
+export function resume() {
   try {
-    const kept = sessionStorage.getItem(KEY);
-    if (kept) session.token = kept;
+    session.token = sessionStorage.getItem(KEY) ?? "";
   } catch {
     // As above.
   }
-  return undefined;
 }
+
+/** Returns the token that the address has behind `#token=`, and removes it from the address and the history. */
+export function given() {
+  const found = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (found) history.replaceState(history.state, "", location.href.split("#")[0]);
+  return found || null;
+}
+
+/** Returns whether a token is of another owner than the one in use: who sends a link chooses its token. */
+export const isForeign = (token) => session.token !== "" && claims(token).sub !== claims().sub;
 
 /** Describes the token in use: whose it is, what it may, and until when. */
 export function describe() {
@@ -115,7 +116,7 @@ export function tokenForm(done = () => {}) {
   };
   const kept = make("label", "check", keep, " Keep it for this tab");
   return make("div", "token",
-    paragraph("note", "`orrery token issue --sub NAME` issues one on the service's machine. It stays in the memory of this page, or with the box in this tab, and is sent only to this service."),
+    paragraph("note", "`orrery token issue --sub NAME` issues one on the service's machine; `orrery demo` prints one when it starts. It stays in the memory of this page, or with the box in this tab, and is sent only to this service."),
     form("row", take, field("Token", token, "grow"), kept, submit("Use")), said);
 }
 

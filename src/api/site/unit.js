@@ -1,8 +1,9 @@
 // Units of tokens, as their contracts say them.
 
-import { ask, session } from "./api.js";
+import { ask } from "./api.js";
+import { beginning } from "./health.js";
 
-/** Units that have been asked for, by contract and token of the session. */
+/** Units that have been asked for, by contract: all tokens read the same. */
 const known = new Map();
 const MOST = 500;
 
@@ -11,20 +12,23 @@ const unit = (token) => token?.name === "native" ? { ...token, symbol: "XLM" } :
 
 /** Returns what a contract says of its token, `{ name, symbol, decimals }`; null if it is none, or if that is not known. */
 export function tokenOf(contract) {
-  const key = `${contract} ${session.token}`;
-  if (!known.has(key)) {
+  if (!known.has(contract)) {
     if (known.size >= MOST) known.clear();
-    // What fails is asked again by the next page.
-    const asked = ask(`rest/contracts/${contract}`).then(({ token }) => unit(token)).catch(() => { known.delete(key); return null; });
-    known.set(key, asked);
+    const asked = ask(`rest/contracts/${contract}`).then(({ token }) => unit(token)).catch(() => null).then((token) => {
+      // What fails, and what is not known yet, is asked again by the next page.
+      if (token === null) known.delete(contract);
+      return token;
+    });
+    known.set(contract, asked);
   }
-  return known.get(key);
+  return known.get(contract);
 }
 
 /** Returns the units of the contracts of these events, by contract. Only events that have an amount are asked for. */
 export async function tokensOf(events, most = 10) {
   const contracts = events.filter(({ decoded, contract_id: contract }) => contract !== "" && decoded?.params?.amount !== undefined)
     .map(({ contract_id: contract }) => contract);
+  await beginning;
   const distinct = [...new Set(contracts)].slice(0, most);
   return new Map(await Promise.all(distinct.map(async (contract) => [contract, await tokenOf(contract)])));
 }

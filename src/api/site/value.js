@@ -3,31 +3,80 @@
 import { addressLink, pathOf } from "./address.js";
 import { make } from "./dom.js";
 
-const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+/** Letters of a value in a list. Where it is shown by itself, it is whole. */
+export const IN_LIST = 400;
+/** Levels of lists and maps in each other that are shown. No value of a contract has more. */
+const DEEPEST = 1000;
 
-/** Puts a comma between parts. */
-const joined = (list) => list.flatMap((part, index) => index === 0 ? part : [", ", ...part]);
+/** Returns whether a JSON value is one with members. */
+export const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
-function parts(value) {
-  if (typeof value === "string") return value === "ledger_key_contract_instance" ? ["instance"] : [value];
-  if (!isObject(value)) return [JSON.stringify(value)];
-  const [[kind, inner]] = Object.entries(value).length === 1 ? Object.entries(value) : [[null, value]];
-  switch (kind) {
-    case "symbol": case "u32": case "i32": case "u64": case "i64": case "u128": case "i128": case "u256": case "i256":
-    case "bool": return [String(inner)];
-    case "string": return [JSON.stringify(inner)];
-    case "bytes": return [`0x${inner}`];
-    case "duration": return [`${inner} s`];
-    case "timepoint": return [timepoint(inner)];
-    case "address": return [address(String(inner))];
-    case "vec": return ["[", ...joined((inner ?? []).map(parts)), "]"];
-    case "map": return ["{", ...joined((inner ?? []).map(({ key, val }) => [...parts(key), ": ", ...parts(val)])), "}"];
-    case "error": return [`error ${JSON.stringify(inner)}`];
-    default: return [JSON.stringify(value)];
+/** Text and links of a value, up to so many letters. Neighbouring texts are one node, however long a list is. */
+class Parts {
+  constructor(most) {
+    Object.assign(this, { nodes: [], left: most, depth: 0 });
+  }
+
+  text(text) {
+    if (this.left <= 0) return;
+    const shown = text.length < this.left ? text : `${text.slice(0, this.left)}…`;
+    this.left -= text.length;
+    if (typeof this.nodes.at(-1) === "string") this.nodes.push(this.nodes.pop() + shown);
+    else this.nodes.push(shown);
+  }
+
+  address(text) {
+    if (pathOf(text) === null) this.text(text);
+    else if (this.left > 0) {
+      const made = addressLink(text);
+      this.nodes.push(made);
+      this.left -= made.textContent.length;
+    }
+  }
+
+  /** Adds what `add` adds for each item, with commas between them. */
+  list([before, after], items, add) {
+    this.text(before);
+    this.depth += 1;
+    if (this.depth > DEEPEST) this.text("…");
+    else {
+      for (const [index, item] of items.entries()) {
+        if (this.left <= 0) break;
+        if (index > 0) this.text(", ");
+        add(item);
+      }
+    }
+    this.depth -= 1;
+    this.text(after);
   }
 }
 
-const address = (text) => pathOf(text) === null ? text : addressLink(text);
+function addTyped(parts, value) {
+  if (typeof value === "string") return parts.text(value === "ledger_key_contract_instance" ? "instance" : value);
+  if (!isObject(value)) return parts.text(JSON.stringify(value));
+  const [[kind, inner]] = Object.entries(value).length === 1 ? Object.entries(value) : [[null, value]];
+  switch (kind) {
+    case "symbol": case "u32": case "i32": case "u64": case "i64": case "u128": case "i128": case "u256": case "i256":
+    case "bool": return parts.text(String(inner));
+    case "string": return parts.text(JSON.stringify(inner));
+    case "bytes": return parts.text(`0x${inner}`);
+    case "duration": return parts.text(`${inner} s`);
+    case "timepoint": return parts.text(timepoint(inner));
+    case "address": return parts.address(String(inner));
+    case "vec": return parts.list("[]", inner ?? [], (item) => addTyped(parts, item));
+    case "map": return parts.list("{}", inner ?? [], ({ key, val }) => {
+      addTyped(parts, key);
+      parts.text(": ");
+      addTyped(parts, val);
+    });
+    case "contract_instance":
+      parts.text(`{code: ${inner.executable?.wasm ?? "built in"}, storage: `);
+      addTyped(parts, { map: inner.storage });
+      return parts.text("}");
+    case "error": return parts.text(`error ${JSON.stringify(inner)}`);
+    default: return parts.text(JSON.stringify(value));
+  }
+}
 
 /** Formats UNIX seconds, followed by the time if `Date` can represent them. */
 function timepoint(seconds) {
@@ -35,21 +84,31 @@ function timepoint(seconds) {
   return Number.isNaN(date.getTime()) ? String(seconds) : `${seconds} (${date.toISOString().slice(0, 19)}Z)`;
 }
 
-function plainParts(value) {
-  if (typeof value === "string") return [address(value)];
-  if (Array.isArray(value)) return ["[", ...joined(value.map(plainParts)), "]"];
-  if (isObject(value)) return ["{", ...joined(Object.entries(value).map(([name, inner]) => [`${name}: `, ...plainParts(inner)])), "}"];
-  return [String(value)];
+function addPlain(parts, value) {
+  if (typeof value === "string") parts.address(value);
+  else if (Array.isArray(value)) parts.list("[]", value, (item) => addPlain(parts, item));
+  else if (isObject(value)) {
+    parts.list("{}", Object.entries(value), ([name, inner]) => {
+      parts.text(`${name}: `);
+      addPlain(parts, inner);
+    });
+  } else parts.text(String(value));
 }
 
-/** Creates an element with a value with its type, such as `{"u64": "5"}`. Addresses are links. */
-export const typed = (value) => make("span", "value mono", parts(value));
+function element(add, value, most) {
+  const parts = new Parts(most);
+  add(parts, value);
+  return make("span", "value mono", parts.nodes);
+}
 
-/** Creates an element with a parameter or argument without types. Addresses are links. */
-export const plain = (value) => make("span", "value mono", plainParts(value));
+/** Creates an element with a value with its type, such as `{"u64": "5"}`, cut after so many letters. Addresses are links. */
+export const typed = (value, most = Infinity) => element(addTyped, value, most);
 
-/** Creates a list of named values; `show` creates the element of each. */
-export function named(values, show = plain) {
-  return make("dl", "named", Object.entries(values).map(([name, value]) =>
+/** Creates an element with a parameter or argument without types, cut after so many letters. Addresses are links. */
+export const plain = (value, most = Infinity) => element(addPlain, value, most);
+
+/** Creates a list of pairs of a name and a value; `show` creates the element of each. */
+export function named(pairs, show = (value) => plain(value)) {
+  return make("dl", "named", pairs.map(([name, value]) =>
     make("div", "", make("dt", "mono", name), make("dd", "", show(value, name)))));
 }

@@ -86,6 +86,6 @@ export class View {
       else this.query.set(name, value);
     }
     const text = this.query.toString();
-    history.replaceState(history.state, "", location.pathname + (text ? `?${text}` : ""));
+    history.replaceState(history.state, "", location.href.split(/[?#]/)[0] + (text ? `?${text}` : ""));
   }
 }

@@ -1,6 +1,6 @@
 // The deliveries of a subscription: a list that may be long, and is kept up to date while it is read.
 
-import { Refused, Stale, Unreachable, ask } from "./api.js";
+import { Refused, Stale, Unreachable, ask, pause } from "./api.js";
 import { eventLink, ledgerLink } from "./address.js";
 import { button, choice, field, having, make, put } from "./dom.js";
 import { clock } from "./format.js";
@@ -21,8 +21,8 @@ class Deliveries extends Rows {
   /** The id of the delivery that is open. */
   opened = null;
 
-  cells(item, index, height) {
-    const made = super.cells(item, index, height);
+  cells(item) {
+    const made = super.cells(item);
     made.classList.toggle("on", item.delivery_id === this.opened);
     return made;
   }
@@ -197,7 +197,7 @@ export class DeliveryList {
   async follow() {
     const { view } = this;
     while (!view.signal.aborted) {
-      await new Promise((resolve) => { setTimeout(resolve, this.isSlow ? EVERY_SLOW : EVERY); });
+      await pause(this.isSlow ? EVERY_SLOW : EVERY);
       if (document.hidden || view.signal.aborted) continue;
       try {
         await this.update();

@@ -1,5 +1,6 @@
 // One delivery: what became of it, why, what was sent, and sending it again.
 
+import { attempt, outcome } from "./actions.js";
 import { Refused, Stale, Unreachable, ask } from "./api.js";
 import { encoded, eventLink, ledgerLink, transactionLink } from "./address.js";
 import { copyButton, copyable } from "./copy.js";
@@ -7,7 +8,6 @@ import { button, having, make, put } from "./dom.js";
 import { duration, number, time } from "./format.js";
 import { parametersOf } from "./parameters.js";
 import { problem } from "./problem.js";
-import { attempt, outcome } from "./program_parts.js";
 import { steady } from "./steady.js";
 import { facts } from "./table.js";
 import { STATUSES, adviceOf, answerOf, tag } from "./webhook_parts.js";
@@ -43,15 +43,15 @@ function attempts({ attempts: all, status }) {
     having(make("ol", "webhook-attempts", items), { reversed: "" })];
 }
 
-/** Creates the place of what was sent. */
-function sent(body) {
+/** Creates the place of what was sent, or is going to be. */
+function sent(body, isSent) {
   let pretty = body;
   try {
     pretty = JSON.stringify(JSON.parse(body), null, 2);
   } catch {
     // It is shown as it is.
   }
-  return [make("h3", "", "What was sent"),
+  return [make("h3", "", isSent ? "What was sent" : "What will be sent"),
     make("p", "note", `${number(new TextEncoder().encode(body).length)} bytes, shown with line breaks. Copies are the exact text. `,
       copyButton(() => body, "the body")),
     having(make("pre", "webhook-body", pretty), { tabindex: 0, role: "region", "aria-label": "Body" })];
@@ -127,7 +127,7 @@ export class Delivery {
   }
 
   /** Shows the body that was sent; where it is not kept, the event. */
-  async readBody({ event_id: event }) {
+  async readBody({ event_id: event, attempts: all }) {
     const { id, view: { signal } } = this;
     let body = null;
     try {
@@ -135,7 +135,7 @@ export class Delivery {
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
     }
-    const shown = body !== null ? sent(body) : event === null ? [] : await this.eventOf(event);
+    const shown = body !== null ? sent(body, all.length > 0) : event === null ? [] : await this.eventOf(event);
     if (this.id === id) put(this.body, shown);
   }
 

@@ -1,11 +1,11 @@
 // Subscribing an endpoint to events, and the secret, which is shown once.
 
+import { wordsOf } from "./actions.js";
 import { Stale, ask } from "./api.js";
 import { link } from "./address.js";
 import { copyButton } from "./copy.js";
 import { field, form, having, input, make, paragraph, put, submit } from "./dom.js";
 import { problem } from "./problem.js";
-import { wordsOf } from "./program_parts.js";
 
 const TOPICS = ["topic1", "topic2", "topic3", "topic4"];
 
@@ -45,7 +45,7 @@ function made({ ids, secret }) {
 /** Creates the form. `done` is called when something was subscribed. `given` are values for fields. */
 export function subscriptionForm(given, done) {
   const entry = (name, attributes = {}) => input({ value: given.get(name) ?? "", name, ...attributes });
-  const endpoint = entry("webhook_endpoint", { type: "url", inputmode: "url", maxlength: 2048 });
+  const endpoint = entry("webhook_endpoint", { type: "url", inputmode: "url", maxlength: 2048, placeholder: "https://…" });
   const contracts = having(make("textarea"), { name: "contract_ids", rows: 2, spellcheck: "false", placeholder: "C…" });
   contracts.value = given.get("contract") ?? "";
   const address = entry("address", { placeholder: "G… or C…" });
@@ -58,7 +58,7 @@ export function subscriptionForm(given, done) {
 
   const refuse = (shown, name) => {
     put(said, shown);
-    const named = name && whole.elements[name];
+    const named = name && whole.elements.namedItem(name);
     if (!named) return;
     having(named, { "aria-invalid": true, "aria-describedby": "webhooks-refusal" });
     named.focus();

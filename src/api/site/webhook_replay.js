@@ -1,18 +1,15 @@
 // Sending again: all events of a range of ledgers, and all deliveries that are dead.
 
-import { Refused, Stale, ask } from "./api.js";
-import { ledgerLink } from "./address.js";
+import { Refused, Stale, ask, pause } from "./api.js";
+import { ledgerLink, ledgerRanges } from "./address.js";
 import { button, field, form, having, input, make, put, submit } from "./dom.js";
 import { count, number } from "./format.js";
 import { latest } from "./health.js";
 import { problem } from "./problem.js";
-import { ranges } from "./program_parts.js";
 
 /** Times that a request is repeated when there are too many, and the milliseconds before each. */
 const PATIENCE = 10;
 const PAUSE = 1000;
-
-const pause = () => new Promise((resolve) => { setTimeout(resolve, PAUSE); });
 
 /** Does work of several requests with a bar, and a button that stops it. `work(stopped, progress)` returns what is told at the end. */
 async function guided(place, view, work) {
@@ -48,7 +45,7 @@ async function replay(id, { from, to }, signal, progress) {
     next = answer.next !== null && answer.next > next ? answer.next : null;
   }
   return make("span", "", sent === 0 ? "No stored event of these ledgers matches." : `${count(sent, "event")} will be sent.`,
-    ...(missing.length === 0 ? [] : [" The events of these ledgers are not stored: ", ranges(missing), "."]));
+    ...(missing.length === 0 ? [] : [" The events of these ledgers are not stored: ", ledgerRanges(missing), "."]));
 }
 
 /** Creates the form that sends the events of a range of ledgers. `done` is called when it ends. */
@@ -80,7 +77,7 @@ async function patiently(path, options) {
       return await ask(path, options);
     } catch (error) {
       if (!(error instanceof Refused) || error.status !== 429 || tries >= PATIENCE) throw error;
-      await pause();
+      await pause(PAUSE);
     }
   }
 }

@@ -7,12 +7,13 @@ use sha2::{Digest, Sha256};
 use stellar_xdr::{
     AccountEntry, AccountEntryExt, AccountEntryExtensionV1, AccountEntryExtensionV1Ext,
     AccountEntryExtensionV2, AccountEntryExtensionV2Ext, AccountEntryExtensionV3, AccountId,
-    ExtensionPoint, InnerTransactionResult, InnerTransactionResultExt, InnerTransactionResultPair,
-    InnerTransactionResultResult, LedgerEntryChange, LedgerEntryChanges, LedgerEntryData,
-    Liabilities, OperationBody, OperationMetaV2, OperationResult, PublicKey,
-    SorobanTransactionMetaExt, SorobanTransactionMetaExtV1, SorobanTransactionMetaV2, TimePoint,
-    TransactionEvent, TransactionMeta, TransactionMetaV4, TransactionResult, TransactionResultExt,
-    TransactionResultMetaV1, TransactionResultPair, TransactionResultResult, Uint256, WriteXdr,
+    DiagnosticEvent, ExtensionPoint, InnerTransactionResult, InnerTransactionResultExt,
+    InnerTransactionResultPair, InnerTransactionResultResult, LedgerEntryChange,
+    LedgerEntryChanges, LedgerEntryData, Liabilities, OperationBody, OperationMetaV2,
+    OperationResult, PublicKey, SorobanTransactionMetaExt, SorobanTransactionMetaExtV1,
+    SorobanTransactionMetaV2, TimePoint, TransactionEvent, TransactionMeta, TransactionMetaV4,
+    TransactionResult, TransactionResultExt, TransactionResultMetaV1, TransactionResultPair,
+    TransactionResultResult, Uint256, WriteXdr,
 };
 
 use super::classic::{self, require_account};
@@ -98,6 +99,7 @@ struct Progress {
     results: Vec<OperationResult>,
     operations: Vec<OperationMetaV2>,
     soroban_meta: Option<SorobanTransactionMetaV2>,
+    diagnostics: Vec<DiagnosticEvent>,
     events: Vec<TransactionEvent>,
     refund_changes: Vec<LedgerEntryChange>,
     refund: i64,
@@ -115,6 +117,7 @@ impl Progress {
             results: Vec::new(),
             operations: Vec::new(),
             soroban_meta: None,
+            diagnostics: Vec::new(),
             events: Vec::new(),
             refund_changes: Vec::new(),
             refund: 0,
@@ -259,7 +262,8 @@ impl Progress {
             }
         };
         let fixed = resource_fee(&data.resources, 0, bytes).fixed;
-        let Execution { result, effects, refundable_used, rent_fee } = execution;
+        let Execution { result, effects, refundable_used, rent_fee, diagnostics } = execution;
+        self.diagnostics = diagnostics;
         self.refund = data.resource_fee - fixed - refundable_used;
         self.succeeded = effects.is_some();
         self.results.push(OperationResult::OpInner(result));
@@ -324,7 +328,7 @@ impl Progress {
                 tx_changes_after: LedgerEntryChanges::default(),
                 soroban_meta: self.soroban_meta,
                 events: self.events.try_into()?,
-                diagnostic_events: Default::default(),
+                diagnostic_events: self.diagnostics.try_into()?,
             }),
             post_tx_apply_fee_processing: changes(self.refund_changes)?,
         })

@@ -11,10 +11,10 @@ use soroban_env_host::e2e_invoke::{
     RecordingInvocationAuthMode, TtlLedgerEntryMeta,
 };
 use stellar_xdr::{
-    AccountId, ContractEvent, Hash, HostFunction, InvokeHostFunctionOp, InvokeHostFunctionResult,
-    InvokeHostFunctionSuccessPreImage, LedgerEntry, LedgerEntryChange, LedgerKey, Limits,
-    OperationResultTr, ReadXdr, ScVal, SorobanAuthorizationEntry, SorobanResources,
-    SorobanTransactionData, SorobanTransactionDataExt, WriteXdr,
+    AccountId, ContractEvent, DiagnosticEvent, Hash, HostFunction, InvokeHostFunctionOp,
+    InvokeHostFunctionResult, InvokeHostFunctionSuccessPreImage, LedgerEntry, LedgerEntryChange,
+    LedgerKey, Limits, OperationResultTr, ReadXdr, ScVal, SorobanAuthorizationEntry,
+    SorobanResources, SorobanTransactionData, SorobanTransactionDataExt, WriteXdr,
 };
 
 use super::error::{Result, SandboxError};
@@ -110,9 +110,12 @@ pub(super) fn execute(
     let Some(entries) = load_footprint(state, ledger.sequence, call.data, lifetime)? else {
         return failed(InvokeHostFunctionResult::EntryArchived);
     };
-    let outcome = match invoke(state, ledger, call, entries)? {
+    let mut diagnostics = Vec::new();
+    let outcome = match invoke(state, ledger, call, entries, &mut diagnostics)? {
         Ok(outcome) => outcome,
-        Err(failure) => return failed(failure),
+        Err(failure) => {
+            return Ok(Execution { diagnostics, ..Execution::failed(invoked(failure)) });
+        }
     };
 
     let rent = rent_fee(&e2e_invoke::extract_rent_changes(&outcome.changes), ledger.sequence);
@@ -126,16 +129,18 @@ pub(super) fn execute(
         effects: Some(effects),
         refundable_used: refundable + rent,
         rent_fee: rent,
+        diagnostics: Vec::new(),
     })
 }
 
-/// Runs a call in the host, with the encoded entries of its footprint. The inner error is the
-/// failure of the transaction.
+/// Runs a call in the host, with the encoded entries of its footprint, and appends what the host tells
+/// of it. The inner error is the failure of the transaction.
 fn invoke(
     state: &LedgerState,
     ledger: &OpenLedger<'_>,
     call: &Call<'_>,
     entries: Vec<EncodedEntry>,
+    diagnostics: &mut Vec<DiagnosticEvent>,
 ) -> Result<Result<Outcome, InvokeHostFunctionResult>> {
     let Call { operation, data, source, seed, is_submitted, .. } = *call;
     let auth = operation
@@ -146,7 +151,7 @@ fn invoke(
     let budget = Budget::default();
     let outcome = e2e_invoke::invoke_host_function(
         &budget,
-        false,
+        true,
         operation.host_function.to_xdr(Limits::none())?,
         data.resources.to_xdr(Limits::none())?,
         restored_indices(data),
@@ -155,7 +160,7 @@ fn invoke(
         ledger_info(ledger, is_submitted),
         entries.into_iter(),
         seed.to_vec(),
-        &mut Vec::new(),
+        diagnostics,
         None,
         modules(state, &data.resources)?,
     );

@@ -161,5 +161,11 @@ fn succeeded_with_rent(
     rent_fee: i64,
 ) -> Execution {
     let effects = Effects { changes, events: Vec::new(), return_value: None };
-    Execution { result, effects: Some(effects), refundable_used: rent_fee, rent_fee }
+    Execution {
+        result,
+        effects: Some(effects),
+        refundable_used: rent_fee,
+        rent_fee,
+        diagnostics: Vec::new(),
+    }
 }

@@ -9,8 +9,8 @@
 //! times are in milliseconds.
 //!
 //! Differences from a node: the bucket list hash is a chain of digests over all changes, there are
-//! no upgrades, no SCP messages and no diagnostic events, and clusters that could run in parallel
-//! are applied one after the other.
+//! no upgrades and no SCP messages, only failed calls have diagnostic events, and clusters that could
+//! run in parallel are applied one after the other.
 
 mod actors;
 mod apply;

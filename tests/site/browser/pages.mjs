@@ -4,7 +4,7 @@
 
 import { mkdirSync } from "node:fs";
 import path from "node:path";
-import { Notes, axe, context, given, heading, launch, open, overflow, settled, tell } from "./common.mjs";
+import { Notes, axe, context, given, heading, launch, open, overflow, tell } from "./common.mjs";
 import { subjects } from "./subjects.mjs";
 
 const browser = await launch();
@@ -61,10 +61,5 @@ for (const [name, where] of pages) {
   };
 }
 await violations(page, "without a token");
-
-// An address that names no page.
-await open(page, "no/such/page", "");
-told.unknown = await page.locator("main").innerText();
-await settled(page);
 
 await tell(browser, { ...told, complaints: notes.complaints, foreign: notes.foreign(), requests: notes.requests.length, refusals: [...new Set(notes.refusals)] });

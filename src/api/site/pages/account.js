@@ -28,7 +28,7 @@ async function known(kinds, kind, path, signal) {
 async function contractParts(view, address, body) {
   const { signal } = view;
   // The indexes are public; what a contract is in general needs a token.
-  const kinds = session.token === "" ? null : (await ask(`rest/contracts/${address}`, { signal })).account_kinds;
+  const kinds = session.token === "" ? null : (await ask(`rest/contracts/${address}`, { signal })).account_kinds ?? null;
   const [account, wallet] = await Promise.all([
     known(kinds, "smart_account", `rest/smart-account-indexer/api/contract/${address}`, signal),
     known(kinds, "passkey_wallet", `rest/passkey-indexer/api/wallet/${address}`, signal),
@@ -45,8 +45,12 @@ async function contractParts(view, address, body) {
 
 async function accountParts(view, address, body) {
   const lists = await Promise.all([signerOf("smart", address, view.signal), signerOf("passkey", address, view.signal)]);
+  if (lists.every(({ items }) => items.length === 0)) {
+    return put(body, make("p", "", "By the stored events, it is a signer of no smart account and of no passkey wallet."));
+  }
   put(body, make("p", "note", ORIGIN), make("h3", "", "Smart accounts"), lists[0].element, make("h3", "", "Passkey wallets"), lists[1].element);
   for (const rows of lists) rows.draw();
+  return undefined;
 }
 
 /** Creates the form for the events that name the address, and the list. */

@@ -1,6 +1,6 @@
 // The page of a contract: what it runs, its events, who calls it, and what is made of its events.
 
-import { ask, askOn, session } from "../api.js";
+import { ask, askOn, session, pause } from "../api.js";
 import { link } from "../address.js";
 import { callers } from "../callers.js";
 import { copyable } from "../copy.js";
@@ -24,8 +24,6 @@ const LOOKS = 30;
 const PATIENCE = 300;
 /** How long the first transactions wait for the events. */
 const PATIENT = 1500;
-
-const pause = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 
 /** The interface of the page's contract, and who wants to know when it changes. */
 class Known {
@@ -137,7 +135,7 @@ function events(view, contract, known, body, live) {
     put(place, rows.element);
     rows.draw();
     if (!isLive) return;
-    follow({ contract_id: contract, ...others }, { last, signal, take: (newest) => rows.prepend(newest) })
+    follow({ contract_id: contract, ...others }, { last, signal, take: (newest, left) => left > 0 ? rows.restart(newest) : rows.prepend(newest) })
       .catch((error) => { if (!signal.aborted) put(said, problem(error) ?? ""); });
   };
   const show = () => {
@@ -168,7 +166,7 @@ function events(view, contract, known, body, live) {
 const KINDS = { smart_account: "a smart account", passkey_wallet: "a passkey wallet" };
 
 /** Tells whether the contract is a smart account or a passkey wallet; nothing if it is neither. */
-function account({ account_kinds: kinds }, contract, place) {
+function account({ account_kinds: kinds = [] }, contract, place) {
   if (kinds.length === 0) return;
   put(place, `By its events, this is ${kinds.map((kind) => KINDS[kind] ?? kind).join(" and ")}: `,
     link(`account/${contract}`, "its rules and signers"), ".");
@@ -195,8 +193,8 @@ export function open(view) {
   let areShown = null;
   view.part("Events", (body) => (areShown = events(view, contract, known, body, live)), { beside: [live] });
   view.part("Who calls it", async (body) => {
-    await Promise.race([areShown, pause(PATIENT)]);
-    await callers(view, contract, body);
+    await Promise.race([Promise.all([areShown, known.first]), pause(PATIENT)]);
+    await callers(view, contract, body, () => unit(known.info));
   });
   view.part("Tables of it", (body) => tables(view, contract, known, body));
   view.part("Webhooks of it", (body) => webhooks(view, contract, body));

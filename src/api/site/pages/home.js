@@ -45,8 +45,8 @@ function live(rows, place, signal) {
     held = [];
     left = 0;
     // Events that were left out would be missing between those in the list and the new ones.
-    if (!isWhole) rows.items.length = 0;
-    if (events.length > 0) rows.prepend(events);
+    if (!isWhole) rows.restart(events);
+    else if (events.length > 0) rows.prepend(events);
   };
   const show = () => {
     rows.scroller.scrollTop = 0;
@@ -104,9 +104,16 @@ function welcome() {
       " are public. Events, transactions and tables need a token.")), { "aria-label": "Welcome" });
 }
 
+/** Says to who has a token what this is, and where to go from here. */
+function start() {
+  return make("p", "note", "Every event of this network's contracts, and every transaction that calls one. ",
+    link("programs", "Programs"), " make tables of them for ", link("sql", "SQL"), "; ", link("webhooks", "webhooks"), " send them on.");
+}
+
 export function open(view) {
   view.heading("Newest");
   setTitle("");
+  if (session.token !== "") view.add(start());
   const greeting = welcome();
   greeting.hidden = session.token !== "";
   view.add(greeting);

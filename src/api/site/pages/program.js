@@ -1,12 +1,13 @@
 // One program or project of events: its state, runs, tables and contracts, and what its owner may do with it.
 
+import { attempt, outcome } from "../actions.js";
 import { NoToken, Refused, ask, session } from "../api.js";
-import { addressLink, encoded, ledgerLink, link } from "../address.js";
+import { addressLink, encoded, ledgerLink, ledgerRanges, link } from "../address.js";
 import { button, field, form, input, make, put, renew, submit } from "../dom.js";
 import { bytes, count, number } from "../format.js";
 import { problem } from "../problem.js";
 import { backfill } from "../program_backfill.js";
-import { attempt, change, outcome, ranges, stateOf, titleOf } from "../program_parts.js";
+import { change, stateOf, titleOf } from "../program_parts.js";
 import { runs } from "../program_runs.js";
 import { stats } from "../program_stats.js";
 import { contracts, tables } from "../program_tables.js";
@@ -48,7 +49,7 @@ function stateFacts(program) {
     ["Events", program.events === undefined ? null : `${number(program.events)}; ${number(program.rows)} in tables of their own, ${number(program.undeclared)} in the table undeclared`],
     ["Runs that wait for older ledgers", warned(program.runs_waiting, number(program.runs_waiting ?? 0))],
     ["Runs given up, which a backfill repeats", program.runs_given_up > 0 ? warned(1, number(program.runs_given_up)) : null],
-    ["Missing ledgers", program.missing_ledgers?.length > 0 ? ranges(program.missing_ledgers) : "none"],
+    ["Missing ledgers", program.missing_ledgers?.length > 0 ? ledgerRanges(program.missing_ledgers) : "none"],
   ]);
 }
 

@@ -1,12 +1,13 @@
 // The programs and projects of events of the token's owner, those of others that it reads, and making further ones.
 
+import { attempt, outcome } from "../actions.js";
 import { NoToken, Refused, ask, session } from "../api.js";
 import { link } from "../address.js";
 import { button, make, put, renew } from "../dom.js";
 import { bytes, count, number } from "../format.js";
 import { problem } from "../problem.js";
 import { deployForm, subscribeForm, watchForm } from "../program_forms.js";
-import { attempt, change, outcome, queryLink, stateOf, titleOf } from "../program_parts.js";
+import { change, queryLink, stateOf, titleOf } from "../program_parts.js";
 import { table } from "../table.js";
 
 /** How often the list is read again, in milliseconds. */
@@ -27,8 +28,8 @@ async function statesOf(list, signal) {
   return states;
 }
 
-const HEADS = ["Project", "Kind", "State", ["Contracts", "number"], ["Runs", "number"], ["Errors", "number"], ["Average", "number"],
-  ["Behind", "number"], ["Rows", "number"]];
+const HEADS = ["Project", "Kind", "State", ["Contracts", "number"], ["Runs", "number"], ["Errors", "number"], ["Average run", "number"],
+  ["Behind", "number"], ["Size of rows", "number"]];
 
 function row(program, state) {
   const numbers = state === undefined ? ["–", "–", "–", "–", "–"] : [

@@ -85,7 +85,8 @@ function show(view, text, results) {
   } else if (looked.length > 0) {
     const name = make("b", "mono", text.slice(0, 200));
     view.add(make("p", "", "Nothing that is stored here is called ", name, `: it was looked for in ${listed(looked)}. `,
-      "What was before the first stored ledger, or has been removed by retention, is not found."));
+      "What was before the first stored ledger, or has been removed by retention, is not found. "
+      + "Addresses (56 letters and digits) and hashes (64 hexadecimal digits) have to be whole."));
   }
   if (results.length === 0) {
     view.add(make("p", "", "Nothing that is stored here can be called so: "

@@ -70,7 +70,7 @@ export function open(view) {
   view.add(make("div", "sql", side.section, make("div", "sql-main", query, results, make("section", "", past.element))));
 
   if (session.token === "") {
-    put(result.said, given === null ? "" : "The statement of this address runs when a token is given.");
+    put(result.said, given === null ? "Statements run when a token is given." : "The statement of this address runs when a token is given.");
   } else if (given !== null && given.trim() !== "") view.loads.push(run());
   else put(result.said, "Run a statement, or take the newest rows of a table.");
 }

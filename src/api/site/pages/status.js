@@ -51,7 +51,7 @@ function figures(record) {
   const by = record.attested_by === "core" ? "the stellar-core that is followed" : record.attested_by ?? "nobody";
   return facts([
     ["Newest ledger stored", ledger(record.service_latest_ledger)],
-    ["Newest ledger closed", record.lag_seconds === undefined ? "–" : `${age(record.lag_seconds)} ago`],
+    ["Newest ledger closed", record.lag_seconds === undefined ? null : `${age(record.lag_seconds)} ago`],
     ["Newest of the network", record.network_latest_ledger ?? "–"],
     ["Ledgers behind the network", record.lag_ledgers === undefined ? "–" : number(record.lag_ledgers)],
     ["Newest attested ledger", ledger(record.attested_ledger)],
@@ -78,7 +78,7 @@ function components(record) {
 
 function health(view, body) {
   onHealth((record, isAnswering) => {
-    const kind = isAnswering ? record.service : "unknown";
+    const kind = !isAnswering ? "unknown" : record.service === "up" ? "up" : "down";
     const text = isAnswering ? sentence(record) : "The service does not answer. What follows is from before.";
     steady(body, [record, isAnswering], () => [
       make("p", `state status-state ${kind}`, make("strong", "", kind), " ", make("span", "", text)),

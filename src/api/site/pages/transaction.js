@@ -6,7 +6,7 @@ import { changesTable } from "../changes.js";
 import { copyable } from "../copy.js";
 import { button, make, put } from "../dom.js";
 import { nameOf } from "../event.js";
-import { count, lumens, short, time } from "../format.js";
+import { lumens, short, time } from "../format.js";
 import { parameterOf, parametersOf } from "../parameters.js";
 import { raw } from "../raw.js";
 import { failureOf } from "../result.js";
@@ -67,12 +67,12 @@ async function call(transaction, body) {
   if (decoded?.function === undefined) return put(body, make("p", "", "What it called cannot be read from its envelope."));
   const values = argumentsOf(transaction);
   // Two arguments cannot have one name: the service then gives them without names.
-  const list = Object.fromEntries(values.map(([name, value], index) => [name || `argument ${index + 1}`, value]));
+  const list = values.map(([name, value], index) => [name || `argument ${index + 1}`, value]);
   return put(body,
     make("p", "", make("b", "mono", decoded.function), " of ", addressLink(decoded.contract, 8)),
     make("h3", "", "Arguments"),
     values.length === 0 ? make("p", "note", "It has none.") : named(list, await argumentOf(transaction)),
-    Array.isArray(decoded.args) && values.length > 0 ? make("p", "note", "Their names are not known: the declaration of the function is not.") : null,
+    Array.isArray(decoded.args) && values.length > 0 ? make("p", "note", "The names of the arguments are not known, because the interface of the contract is not: its page says why.") : null,
     make("h3", "", transaction.successful ? "Returned" : "Error"), make("p", "", transaction.successful ? returned(transaction) : failureOf(transaction)));
 }
 
@@ -130,6 +130,15 @@ async function missing(view, hash, body) {
   return false;
 }
 
+/** Calls `work` after a while, unless the page is left. While the window is hidden, it waits. */
+function again(work, signal) {
+  setTimeout(() => {
+    if (signal.aborted) return;
+    if (document.hidden) again(work, signal);
+    else work();
+  }, AGAIN);
+}
+
 async function load(view, hash, body) {
   const { signal } = view;
   const [transaction] = await ask(`rest/txs/by-hash/${hash}?decoded=true`, { signal });
@@ -139,7 +148,7 @@ async function load(view, hash, body) {
     watchRetention(view, transaction.ledger);
     parts(view, transaction);
   } else if (!await missing(view, hash, body)) {
-    setTimeout(() => { if (!signal.aborted) view.fill(body, () => load(view, hash, body)); }, AGAIN);
+    again(() => view.fill(body, () => load(view, hash, body)), signal);
   }
   await Promise.allSettled(view.loads.slice(from));
 }

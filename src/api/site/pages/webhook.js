@@ -1,11 +1,11 @@
 // One webhook: whether it works, its deliveries, and what can be done to it.
 
-import { Refused, ask } from "../api.js";
-import { addressLink, encoded, link } from "../address.js";
+import { attempt, outcome } from "../actions.js";
+import { Refused, ask, pause } from "../api.js";
+import { addressLink, encoded, ledgerRanges, link } from "../address.js";
 import { copyable } from "../copy.js";
 import { button, having, make, put } from "../dom.js";
 import { number, time } from "../format.js";
-import { attempt, outcome, ranges } from "../program_parts.js";
 import { go } from "../router.js";
 import { steady } from "../steady.js";
 import { facts } from "../table.js";
@@ -24,8 +24,6 @@ const TEST_EVERY = 300;
 const TEST_PATIENCE = 60000;
 /** Kinds of failures that are listed. */
 const MOST_FAILURES = 5;
-
-const pause = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 
 class Page {
   constructor(view) {
@@ -73,15 +71,22 @@ class Page {
         ["Backfilled ledgers", hook.include_backfill ? "are sent, too" : "are not sent"],
         ["Subscribed", time(hook.created_at)],
         ["Deliveries that wait", number(hook.deliveries_waiting)],
-        ["Ledgers whose events it never gets", hook.missing_ledgers.length === 0 ? null : ranges(hook.missing_ledgers)],
+        ["Ledgers whose events it never gets", hook.missing_ledgers.length === 0 ? null : ledgerRanges(hook.missing_ledgers)],
       ])]);
   }
 
   /** Shows how the newest deliveries went. */
   async drawFigures() {
-    const newest = await ask(`rest/webhooks/${this.id}/deliveries?limit=${RATED}`, { signal: this.view.signal });
+    const { id, view: { signal } } = this;
+    const newest = await ask(`rest/webhooks/${id}/deliveries?limit=${RATED}`, { signal });
     this.figuresAt = Date.now();
-    const tried = newest.flatMap(({ attempts }) => attempts);
+    // While an endpoint fails, the newest ones wait for those that are tried again, which know the cause.
+    const isBehind = newest.length > 0 && newest.every(({ attempts }) => attempts.length === 0);
+    const told = !isBehind ? newest : await ask(`rest/webhooks/${id}/deliveries?status=retrying&limit=${RATED}`, { signal }).catch((error) => {
+      if (error instanceof Refused) return [];
+      throw error;
+    });
+    const tried = told.flatMap(({ attempts }) => attempts);
     const rate = arrivedOf(newest);
     this.rate = rate;
     if (tried.length === 0) return put(this.figures);
@@ -91,9 +96,9 @@ class Page {
       failures.set(answerOf(it), [...failures.get(answerOf(it)) ?? [], it]);
     }
     const kinds = [...failures].sort(([, one], [, other]) => other.length - one.length);
-    const data = [rate, times, kinds.map(([name, all]) => [name, all.length])];
+    const data = [isBehind, rate, times, kinds.map(([name, all]) => [name, all.length])];
     return steady(this.figures, data, () => [
-      make("h3", "", `The newest ${newest.length === 1 ? "delivery" : `${newest.length} deliveries`}`),
+      make("h3", "", isBehind ? "Deliveries that are tried again; newer ones wait" : `The newest ${newest.length === 1 ? "delivery" : `${newest.length} deliveries`}`),
       facts([
         ["Arrived", rate.share === null ? "none has ended" : `${rate.share} % of ${rate.ended}`],
         ["Attempts", number(tried.length)],

@@ -236,6 +236,7 @@ fn failed_transactions_leave_no_operations() {
             other => panic!("{}", other.name()),
         };
         assert_eq!(meta.operations.len(), if succeeded { results.len() } else { 0 });
+        assert!(!succeeded || meta.diagnostic_events.is_empty());
         for result in results.iter() {
             let OperationResult::OpInner(OperationResultTr::InvokeHostFunction(result)) = result
             else {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stellar_xdr::{
     ContractEvent, ContractEventBody, HostFunction, LedgerCloseMetaV2, LedgerEntryData, LedgerKey,
-    OperationBody, ScMap, ScVal, TransactionResultMetaV1,
+    OperationBody, ScError, ScMap, ScVal, TransactionResultMetaV1,
 };
 
 use super::execution::name_and_data;
@@ -114,6 +114,16 @@ fn the_market_starts_at_the_given_ledger_and_does_not_expire() {
     assert!(until > MARKET_FROM.0 + 1_000, "{until}");
 }
 
+/// Whether the diagnostic events of a transaction have an error of a contract, as stellar-core writes
+/// it: the topics `error` and the error.
+fn tells_an_error(transaction: &TransactionResultMetaV1) -> bool {
+    meta_of(transaction).diagnostic_events.iter().any(|event| {
+        let ContractEventBody::V0(body) = &event.event.body;
+        matches!(body.topics.as_slice(), [ScVal::Symbol(name), ScVal::Error(ScError::Contract(_)), ..]
+            if name.as_slice() == b"error")
+    })
+}
+
 #[test]
 fn some_fills_exceed_the_offer_and_fail() {
     let refused = chain().0.iter().flat_map(|ledger| {
@@ -129,7 +139,7 @@ fn some_fills_exceed_the_offer_and_fail() {
                     if matches!(&call.host_function, HostFunction::InvokeContract(call)
                         if call.function_name.0.as_slice() == b"fill"))
             })
-            .map(|_| ())
+            .map(|it| assert!(tells_an_error(it), "{it:?}"))
             .collect::<Vec<_>>()
     });
     assert!(refused.count() > 3);
