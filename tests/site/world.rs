@@ -67,6 +67,15 @@ impl Demo {
             let (_, program) = service.ask("/rest/retroshade/1/status", Some(&token));
             (program["lag_ledgers"] == 0).then_some(())
         });
+        let (_, events) = service.ask("/rest/events/by-ledger?limit=100", Some(&token));
+        for event in events.as_array().unwrap() {
+            let path = format!("/rest/contracts/{}", event["contract_id"].as_str().unwrap());
+            wait_until("what the contract declares has been read", || {
+                let (_, answer) = service.ask(&path, Some(&token));
+                let because = answer["interface_unknown_because"].as_str();
+                (!because.is_some_and(|it| it.contains("ask again"))).then_some(())
+            });
+        }
         Self { service, token, contract, directory }
     }
 

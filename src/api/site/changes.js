@@ -2,7 +2,7 @@
 
 import { addressLink } from "./address.js";
 import { button, folded, make, put } from "./dom.js";
-import { count, number } from "./format.js";
+import { count, number, words } from "./format.js";
 import { table } from "./table.js";
 import { isObject, plain, typed } from "./value.js";
 
@@ -11,7 +11,7 @@ const AT_ONCE = 50;
 /** Length of a value, in letters of JSON, from which on it is shown closed. */
 const LONG = 240;
 
-const ENTRIES = { account: "account", trustline: "trust line", contract_data: "contract data", contract_code: "contract code", ttl: "time to live" };
+const ENTRIES = words({ account: "account", trustline: "trust line", contract_data: "contract data", contract_code: "contract code", ttl: "time to live" });
 
 function value(change, content) {
   if (content === undefined || content === null) return make("span", "null", "none");

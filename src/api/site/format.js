@@ -84,3 +84,6 @@ export function short(name, kept = 6) {
 
 /** Cuts text off after so many characters. */
 export const bounded = (text, most = 1500) => text.length > most ? `${text.slice(0, most)}…` : text;
+
+/** Returns words by name, without what every object has, such as `constructor`: names may come from the network. */
+export const words = (byName) => Object.assign(Object.create(null), byName);

@@ -4,7 +4,7 @@ import { attempt, outcome } from "./actions.js";
 import { ask } from "./api.js";
 import { ledgerLink, ledgerRanges } from "./address.js";
 import { button, field, form, having, input, make, paragraph, put, renew, submit } from "./dom.js";
-import { count, number } from "./format.js";
+import { count, number, words } from "./format.js";
 import { change } from "./program_parts.js";
 import { facts } from "./table.js";
 
@@ -12,13 +12,13 @@ import { facts } from "./table.js";
 const EVERY = 2000;
 
 /** What each state means. */
-const STATES = {
+const STATES = words({
   running: "The program runs on stored ledgers, in addition to new ones.",
   done: "Done: it was run on all requested ledgers.",
   incomplete: "Ended: it was run on all requested ledgers except the missing ones.",
   cancelled: "Cancelled; the rows that were written stay.",
   stopped: "Stopped: it cannot continue.",
-};
+});
 
 function draw(place, told) {
   const { state, from, to, next, ledgers, ledgers_done: done, missing_ledgers: missing, message } = told;

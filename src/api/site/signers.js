@@ -3,7 +3,7 @@
 import { addressLink, ledgerLink, link } from "./address.js";
 import { ask } from "./api.js";
 import { make } from "./dom.js";
-import { number, short, time } from "./format.js";
+import { number, short, time, words } from "./format.js";
 import { Rows } from "./rows.js";
 import { facts } from "./table.js";
 import { typed } from "./value.js";
@@ -105,7 +105,7 @@ function expirationOf({ expiration, expiration_unit: unit }) {
   return made;
 }
 
-const ORDER = { live: 0, expired: 1, removed: 2 };
+const ORDER = words({ live: 0, expired: 1, removed: 2 });
 
 /** Creates the description of a passkey wallet: its signers, those in use first. */
 export function passkeyWallet(wallet) {

@@ -3,14 +3,14 @@
 import { addressLink, ledgerLink, transactionLink } from "./address.js";
 import { make } from "./dom.js";
 import { parameter } from "./event.js";
-import { clock, lumens } from "./format.js";
+import { clock, lumens, words } from "./format.js";
 import { Rows, fitTimes } from "./rows.js";
 import { IN_LIST, plain, typed } from "./value.js";
 
 /** Operations of smart-contract transactions that call no function. */
-const OPERATIONS = {
+const OPERATIONS = words({
   upload: "upload of code", create: "creation of a contract", extend: "extension of entries", restore: "restoration of entries",
-};
+});
 
 /** Returns the name of the operation of a transaction that calls no function; null if it calls one, or it is not known. */
 export const operationOf = ({ decoded }) => decoded?.operation === undefined ? null : OPERATIONS[decoded.operation] ?? decoded.operation;

@@ -2,11 +2,11 @@
 
 import { addressLink, pathOf } from "./address.js";
 import { make } from "./dom.js";
-import { duration, time } from "./format.js";
+import { duration, time, words } from "./format.js";
 import { topicText } from "./topics.js";
 
 /** States of a delivery with the class of each. */
-export const STATUSES = { pending: "note", retrying: "warn", delivered: "good", dead: "bad" };
+export const STATUSES = words({ pending: "note", retrying: "warn", delivered: "good", dead: "bad" });
 
 /** Returns the state of a subscription as a word and a class. That it works is only said if something has arrived. */
 export function stateOf({ enabled, failing_since: since }, rate) {

@@ -9,7 +9,7 @@ import { tables, webhooks } from "../derived.js";
 import { button, having, make, put } from "../dom.js";
 import { eventRows } from "../event.js";
 import { conditions, declarations, filterForm } from "../filter.js";
-import { number } from "../format.js";
+import { number, words } from "../format.js";
 import { interfaceOf, unknownInterface, whatItRuns } from "../interface.js";
 import { problem } from "../problem.js";
 import { follow } from "../stream.js";
@@ -163,7 +163,7 @@ function events(view, contract, known, body, live) {
 }
 
 /** What the kinds of account are called. */
-const KINDS = { smart_account: "a smart account", passkey_wallet: "a passkey wallet" };
+const KINDS = words({ smart_account: "a smart account", passkey_wallet: "a passkey wallet" });
 
 /** Tells whether the contract is a smart account or a passkey wallet; nothing if it is neither. */
 function account({ account_kinds: kinds = [] }, contract, place) {

@@ -5,7 +5,7 @@ import { link } from "../address.js";
 import { command, copyable } from "../copy.js";
 import { having, make, paragraph, put } from "../dom.js";
 import { eventRows } from "../event.js";
-import { number, time } from "../format.js";
+import { number, time, words } from "../format.js";
 import { latest } from "../health.js";
 import { sentence } from "../problem.js";
 import { watchRetention } from "../retention.js";
@@ -19,7 +19,7 @@ const ATTESTED_EVERY = 4000;
 /** Sequence numbers of ledgers have 32 bits. */
 const LAST = 2 ** 32 - 1;
 
-const ATTESTERS = { validators: "by the signatures of validators of trusted organisations", core: "by the stellar-core that this service follows" };
+const ATTESTERS = words({ validators: "by the signatures of validators of trusted organisations", core: "by the stellar-core that this service follows" });
 
 function attested({ attested: isAttested, attested_by: by }) {
   if (!isAttested) return ["Not yet. ", link("trust", "Who attests ledgers")];

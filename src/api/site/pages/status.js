@@ -6,7 +6,7 @@ import { copyable } from "../copy.js";
 import { coverage } from "../coverage.js";
 import { make, paragraph } from "../dom.js";
 import { contracts, disk } from "../disk.js";
-import { bounded, count, duration, number, short, utc } from "../format.js";
+import { bounded, count, duration, number, short, utc, words } from "../format.js";
 import { onHealth, sentence } from "../health.js";
 import { plot } from "../plot.js";
 import { steady } from "../steady.js";
@@ -16,7 +16,7 @@ import { facts, table } from "../table.js";
 const EVERY = 5000;
 
 /** What the components of health do. Threads report under names of their own. */
-const COMPONENTS = {
+const COMPONENTS = words({
   attestation: "which ledgers the network's validators have signed",
   backfill: "fetches older ledgers",
   export: "writes Parquet files",
@@ -30,10 +30,10 @@ const COMPONENTS = {
   tables: "keeps the SQL tables in step with the stored rows",
   webhooks: "sends events to endpoints",
   window: "whether the source still has the next ledger",
-};
+});
 
 /** What the consumers of ledgers make of them. */
-const CONSUMERS = {
+const CONSUMERS = words({
   evictions: "entries that the network archived",
   export: "Parquet files",
   interfaces: "what contracts declare",
@@ -42,7 +42,7 @@ const CONSUMERS = {
   smart_accounts: "lookups of smart accounts",
   transaction_hashes: "finding transactions by hash",
   webhooks: "deliveries to endpoints",
-};
+});
 
 const age = (seconds) => seconds < 60 ? `${seconds} s` : duration(seconds);
 

@@ -5,7 +5,7 @@ import { ledgerLink, link } from "../address.js";
 import { checks } from "../checks.js";
 import { copyable } from "../copy.js";
 import { make, paragraph, put } from "../dom.js";
-import { bounded, count, number, short } from "../format.js";
+import { bounded, count, number, short, words } from "../format.js";
 import { onHealth } from "../health.js";
 import { steady } from "../steady.js";
 import { facts, table } from "../table.js";
@@ -65,7 +65,7 @@ function signers(range) {
   ];
 }
 
-const KINDS = { all: "all contracts", listed: "only the contracts that the settings list" };
+const KINDS = words({ all: "all contracts", listed: "only the contracts that the settings list" });
 
 function indexedAs({ classic_events: classic, fee_events: fees, contracts }) {
   const also = [classic ? "events of classic operations" : "", fees ? "fee events" : ""].filter(Boolean);
