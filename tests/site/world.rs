@@ -67,15 +67,13 @@ impl Demo {
             let (_, program) = service.ask("/rest/retroshade/1/status", Some(&token));
             (program["lag_ledgers"] == 0).then_some(())
         });
-        let (_, events) = service.ask("/rest/events/by-ledger?limit=100", Some(&token));
-        for event in events.as_array().unwrap() {
-            let path = format!("/rest/contracts/{}", event["contract_id"].as_str().unwrap());
-            wait_until("what the contract declares has been read", || {
-                let (_, answer) = service.ask(&path, Some(&token));
-                let because = answer["interface_unknown_because"].as_str();
-                (!because.is_some_and(|it| it.contains("ask again"))).then_some(())
-            });
-        }
+        // Names are read after the first request that wants them.
+        wait_until("the events of the market have their names", || {
+            let path = format!("/rest/events/by-contract/{contract}?limit=100&decoded=true");
+            let (_, events) = service.ask(&path, Some(&token));
+            let has_name = |event: &serde_json::Value| event["decoded"]["name"].is_string();
+            events.as_array()?.iter().all(has_name).then_some(())
+        });
         Self { service, token, contract, directory }
     }
 

@@ -8,7 +8,7 @@ use stellar_xdr::ScSpecEntry;
 
 use super::super::call::CurrentCall;
 use super::super::{ApiError, Deps};
-use super::token;
+use super::asset::asset;
 use crate::domain::{ContractId, Hash32, LedgerSeq};
 use crate::executables::{Instance, lookup::Ran};
 use crate::interfaces::asset_entries;
@@ -61,9 +61,7 @@ impl Known {
                  interface"
             )),
             // The id of an asset's contract is a hash of the asset, which its events name.
-            Some(Ran::Unknown(_)) if token::asset(&deps.store, contract)?.is_some() => {
-                Self::of_asset()
-            }
+            Some(Ran::Unknown(_)) if asset(&deps.store, contract)?.is_some() => Self::of_asset(),
             Some(Ran::Unknown(_)) => Self::nothing(unknown(deps, contract, ledger)?),
         };
         Ok(Self { is_final: known.is_final && is_final, ..known })

@@ -1,6 +1,7 @@
 //! `/rest/contracts/{contract_id}`: what is known of a contract's code, its interface, and the token
 //! that it is. Nothing of the contract is executed.
 
+mod asset;
 mod known;
 mod outline;
 mod token;

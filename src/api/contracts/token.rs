@@ -1,15 +1,13 @@
 //! The token that a contract is, as its instance says.
 
 use serde::Serialize;
-use stellar_xdr::{Asset, Limits, ReadXdr, ScContractInstance, ScMap, ScVal};
+use stellar_xdr::{Asset, ScContractInstance, ScMap, ScVal};
 
 use super::super::{ApiError, Deps};
+use super::asset::asset;
 use super::known::Executable;
-use crate::domain::{
-    ContractId, LedgerSeq, NetworkId, Page, asset_contract_id, asset_text, parse_asset, text,
-};
+use crate::domain::{ContractId, LedgerSeq, asset_text, text};
 use crate::executables::Instance;
-use crate::store::{EventQuery, Store, TopicFilter};
 
 /// Number of decimals of every asset (`DECIMAL` of the contract host's stellar_asset_contract).
 const ASSET_DECIMALS: u32 = 7;
@@ -17,9 +15,6 @@ const ASSET_DECIMALS: u32 = 7;
 /// Key under which soroban-token-sdk, and the contract of an asset, store what SEP-41 calls decimals,
 /// name and symbol: a map with the members `decimal`, `name` and `symbol`.
 const METADATA: &[u8] = b"METADATA";
-
-/// Limits for decoding a topic that names an asset.
-const LIMITS: Limits = Limits { depth: 10, len: 1 << 10 };
 
 /// A token (SEP-41). The names are null where the instance is not known.
 #[derive(Serialize, Clone)]
@@ -80,29 +75,4 @@ fn of_asset(asset: Option<&Asset>) -> Token {
     let name = asset.map(asset_text);
     let code = |name: &String| name.split(':').next().map(str::to_owned);
     Token { symbol: name.as_ref().and_then(code), name, decimals: ASSET_DECIMALS }
-}
-
-/// Returns the asset of an asset's contract: the native one, or that which its newest event names. `None`
-/// for other contracts, and when no event is stored.
-pub(super) fn asset(store: &Store, contract: &ContractId) -> Result<Option<Asset>, ApiError> {
-    let network = store.network().id();
-    if asset_contract_id(network, &Asset::Native) == *contract {
-        return Ok(Some(Asset::Native));
-    }
-    let query = EventQuery {
-        ledgers: None,
-        contracts: vec![*contract],
-        topics: TopicFilter::default(),
-        page: Page::first(1),
-    };
-    let mut found = None;
-    store.events(&query, |event| found = named(event.topics, network, contract))?;
-    Ok(found)
-}
-
-/// Returns the asset that the last topic of an event names, if the contract is that of this asset.
-fn named(topics: &[&[u8]], network: &NetworkId, contract: &ContractId) -> Option<Asset> {
-    let Ok(ScVal::String(name)) = ScVal::from_xdr(topics.last()?, LIMITS) else { return None };
-    let asset = parse_asset(str::from_utf8(name.as_slice()).ok()?)?;
-    (asset_contract_id(network, &asset) == *contract).then_some(asset)
 }
