@@ -53,6 +53,10 @@ impl Store {
         };
         let Some((mut bound, last)) = self::bounds(query) else { return outcome(None, None) };
         let direction = query.page.direction;
+        // Ledgers of a write in progress are not seen. That is decided once for the page, because a
+        // write that ends meanwhile would be seen in part; and before the snapshot, which then has
+        // all of these ledgers.
+        let published = self.coverage.read().ledgers();
         let snapshot = self.database.snapshot();
         let mut walk = Walk::new(&snapshot, direction, &meter);
         let mut stream = candidates(&mut walk, &query.contracts)?;
@@ -77,8 +81,7 @@ impl Store {
                 break;
             }
             let position = TransactionKey::from_number(candidate.number);
-            // The ledgers of a write in progress are seen when all of it can be.
-            let is_published = self.range_of(position.ledger).is_some();
+            let is_published = published.contains(position.ledger);
             read(&mut packed, position, &mut contracts, |record| {
                 meter.record();
                 last_read = Some(TxHash::from(*record.tx));

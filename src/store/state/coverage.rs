@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq, NodeId};
+use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq, LedgerSet, NodeId};
 use orrery_ledger::validators::Signed;
 
 use super::contract_filters::{ContractFilter, ContractFilters};
@@ -217,6 +217,13 @@ impl Coverage {
     pub(crate) fn range_of(&self, sequence: LedgerSeq) -> Option<&CoveredRange> {
         let (_, range) = self.ranges.range(..=sequence).next_back()?;
         range.ledgers.contains(sequence).then_some(range)
+    }
+
+    /// Returns the covered ledgers.
+    pub(crate) fn ledgers(&self) -> LedgerSet {
+        let mut covered = LedgerSet::default();
+        self.ranges.values().for_each(|range| covered.insert(range.ledgers));
+        covered
     }
 
     /// Id that the next event will get.
