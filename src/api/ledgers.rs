@@ -102,8 +102,10 @@ fn reason(ledger: LedgerSeq, ranges: &[LedgerRange]) -> String {
             )
         }
         (None, Some(first)) => {
-            // No network has a ledger 0.
-            let fill = backfill(ledger.0.max(1), first.0 - 1);
+            // The ledger alone: there may be millions up to the first stored one. No network has a
+            // ledger 0.
+            let wanted = ledger.0.max(1);
+            let fill = backfill(wanted, wanted);
             format!(
                 "ledger {ledger} is not stored: it is older than the first stored ledger {first}; \
                  {fill} adds it"
@@ -121,7 +123,7 @@ mod tests {
         let ranges = [LedgerRange::new(10, 20), LedgerRange::new(30, 40)];
         for (ledger, expected) in [
             (9, "older than the first stored ledger 10; `orrery backfill --from 9 --to 9` adds it"),
-            (0, "--from 1 --to 9`"),
+            (0, "--from 1 --to 1`"),
             (25, "in the gap from 21 to 29, which `orrery backfill --from 21 --to 29` fills"),
             (41, "newer than the newest stored ledger 40"),
             (u32::MAX, "newer than the newest stored ledger 40"),

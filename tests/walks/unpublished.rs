@@ -2,10 +2,13 @@
 //! shown. Otherwise a client could learn of a ledger from one query that another one lacks.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 
 use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, Page, TxHash};
-use orrery_store::{Durability, EventQuery, EventRecord, Store, TopicFilter, TransactionQuery};
+use orrery_store::{
+    Durability, EventQuery, EventRecord, Store, TopicFilter, TransactionQuery, TransactionRecord,
+};
 use orrery_testkit::model::{Ledger, Universe};
 use orrery_testkit::scratch::scratch;
 use rand::SeedableRng;
@@ -71,4 +74,64 @@ fn no_query_shows_a_ledger_before_its_write_is_over() {
         }
     }
     assert!(*observed.lock().unwrap() >= ledgers.len() / 3);
+}
+
+/// Three ledgers in a row, each with a smart-contract transaction.
+fn three_with_transactions(rng: &mut ChaCha8Rng, universe: &Universe) -> [Ledger; 3] {
+    loop {
+        let mut previous = [0; 32];
+        let ledgers = [100, 101, 102].map(|sequence| {
+            let ledger = universe.ledger(rng, sequence, previous);
+            previous = ledger.hash;
+            ledger
+        });
+        let has_rows = |ledger: &Ledger| ledger.transactions.iter().any(|it| it.smart_contract);
+        if ledgers.iter().all(has_rows) {
+            return ledgers;
+        }
+    }
+}
+
+/// One write stores the ledgers around a stored one, and ends while a page is being read.
+#[test]
+fn a_write_that_ends_during_a_page_is_not_seen_in_part() {
+    let mut rng = ChaCha8Rng::seed_from_u64(12);
+    let universe = Universe::random(&mut rng);
+    let [before, stored, after] = three_with_transactions(&mut rng, &universe);
+    for direction in [Direction::OldestFirst, Direction::NewestFirst] {
+        let directory = scratch();
+        let store = Arc::new(Store::open(directory.path(), Some(&network())).unwrap());
+        store.commit(stored.prepare(&everything()), Durability::Synced).unwrap();
+        let (begun, has_begun) = mpsc::channel();
+        let (ended, has_ended) = mpsc::channel::<()>();
+        let reader = Arc::clone(&store);
+        let page = Page { direction, ..Page::first(usize::MAX) };
+        let read = move || {
+            let mut seen = BTreeSet::new();
+            let query = TransactionQuery { ledgers: None, contracts: Vec::new(), page };
+            let visit = |record: &TransactionRecord<'_>| {
+                if seen.is_empty() {
+                    begun.send(()).unwrap();
+                    has_ended.recv().unwrap();
+                }
+                seen.insert(record.position.ledger.0);
+            };
+            reader.transactions(&query, visit).unwrap();
+            seen
+        };
+        let mut read = Some(read);
+        let reading = Arc::new(Mutex::new(None));
+        let started = Arc::clone(&reading);
+        store.faults().after_writes(move |_| {
+            let Some(read) = read.take() else { return };
+            *started.lock().unwrap() = Some(thread::spawn(read));
+            has_begun.recv().unwrap();
+        });
+        let around = [&before, &after].map(|ledger| ledger.prepare(&everything()));
+        store.commit_all(around.into(), Durability::Synced).1.unwrap();
+        store.faults().clear();
+        ended.send(()).unwrap();
+        let seen = reading.lock().unwrap().take().unwrap().join().unwrap();
+        assert_eq!(seen, BTreeSet::from([stored.sequence]), "{direction:?}");
+    }
 }
