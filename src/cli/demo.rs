@@ -50,8 +50,8 @@ pub struct Demo {
     close_time: u64,
 }
 
-/// Maximum time to wait for the first events, and then for the program's first rows. Both usually
-/// take a fraction of it.
+/// Maximum time to wait for the first events, and then for the first rows of each table. All of it
+/// usually takes a fraction of that.
 const FIRST_LEDGERS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Owner of the printed token and of the deployed program, and the webhook secret in the printed
 /// commands.
@@ -190,8 +190,13 @@ async fn demonstrate(
         service::sources::opener(config, &node),
         stop.clone(),
     );
+    let [trades, transfers] = [format!("{PROJECT}_trade"), format!("{EVENTS_PROJECT}.transfer")];
     let welcome = async {
-        if first_ledgers(&node, &mut stop).await? && first_rows(&programs, &mut stop).await? {
+        // Whatever the text below suggests has an answer when it is printed.
+        if first_ledgers(&node, &mut stop).await?
+            && first_rows(&programs, &trades, &mut stop).await?
+            && first_rows(&programs, &transfers, &mut stop).await?
+        {
             let directory = kept.then(|| store.directory());
             output::print(&welcome(address, &tokens, &node, directory, close_time)?)?;
         }
@@ -250,16 +255,17 @@ fn deploy(programs: &Programs, market: ContractId) -> Result<(), Failure> {
     programs.deploy(&owner, deploy).map(drop).map_err(failed)
 }
 
-/// Waits until the program has rows. Returns false when the demo is stopped first.
+/// Waits until a table has rows. Returns false when the demo is stopped first.
 async fn first_rows(
     programs: &Arc<Programs>,
+    table: &str,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<bool, Failure> {
     let start = Instant::now();
     loop {
         let programs = Arc::clone(programs);
         let query = QueryRequest {
-            query: format!("select _ledger from {PROJECT}_trade limit 1"),
+            query: format!("select _ledger from {table} limit 1"),
             ..QueryRequest::default()
         };
         let answer =
@@ -272,7 +278,8 @@ async fn first_rows(
             Err(error) => error.to_string(),
         };
         if start.elapsed() > FIRST_LEDGERS_TIMEOUT {
-            let sentence = format!("the demo's program has no rows within a minute: {trouble}");
+            let sentence =
+                format!("the demo's table {table} has no rows within a minute: {trouble}");
             return Err(Failure::failed(sentence));
         }
         tokio::select! {

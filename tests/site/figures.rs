@@ -5,22 +5,27 @@ use serde_json::json;
 use orrery_testkit::size;
 
 use crate::browser;
-use crate::world::Demo;
+use crate::world;
 
-/// Events of the ledger that is read: as many as a fully loaded network could produce.
+/// Events of a ledger: as many as a fully loaded network could produce.
 const EVENTS: u64 = 12_400;
+/// Events of the contract.
+const ALL: u64 = 1_000_000;
 
 #[test]
 fn pages_are_soon_there_and_long_ledgers_do_not_stop_them() {
     if browser::modules().is_none() {
         return;
     }
-    let demo = Demo::still();
-    let more = json!({ "repetitions": size::choose(1, 9), "events": size::choose(2_000, EVENTS) });
-    let Some(told) = browser::run("figures.mjs", &demo.service.base, &demo.token, more) else {
+    let [in_ledger, all] = [size::choose(2_000, EVENTS), size::choose(20_000, ALL)];
+    let crowded = world::crowded(in_ledger, all);
+    let more = json!({ "repetitions": size::choose(1, 9), "events": in_ledger });
+    let (base, token) = (&crowded.service.base, &crowded.token);
+    let Some(told) = browser::run("figures.mjs", base, token, more) else {
         return;
     };
     browser::assert_quiet(&told);
+    println!("events of the contract: {all}");
     println!("first contentful paint, ms: {}", told["first_contentful_paint"]);
     println!("largest contentful paint, ms: {}", told["largest_contentful_paint"]);
     println!("first rows of events, ms: {}", told["first_rows"]);

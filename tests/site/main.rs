@@ -4,6 +4,7 @@
 //! the browser is `/usr/bin/chromium`, or the one that `CHROMIUM` names. Without them these tests
 //! say that they are skipped. `ORRERY_TEST_PICTURES` names a directory for pictures of all pages.
 
+mod attacks;
 mod browser;
 mod code;
 mod contracts;

@@ -52,6 +52,7 @@ fn programs_and_webhooks_are_operated_in_the_pages() {
         "test",
         "replay of a range",
         "replay of a delivery",
+        "replay of dead deliveries",
         "enable",
         "delete a webhook",
     ] {

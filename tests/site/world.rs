@@ -5,10 +5,15 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::thread;
 
+use stellar_xdr::ContractEvent;
 use tempfile::TempDir;
 
-use orrery_testkit::binary::{Service, run};
+use orrery::sandbox::network::{FIRST_MARKET_LEDGER, Sandbox};
+use orrery_testkit::binary::{Service, run, token};
 use orrery_testkit::data::ledgers;
+use orrery_testkit::forged::Ledger;
+use orrery_testkit::lake_files::{Chain, LakeFiles};
+use orrery_testkit::sandbox::local;
 use orrery_testkit::wait::wait_until;
 
 /// A demo network with events, programs with rows, and a webhook with deliveries.
@@ -80,6 +85,48 @@ impl Demo {
     pub fn data_dir(&self) -> std::path::PathBuf {
         self.directory.path().join("d")
     }
+}
+
+/// A service without a source, whose newest ledgers are crowded with events of one contract.
+pub struct Crowded {
+    pub service: Service,
+    pub token: String,
+    _directory: TempDir,
+}
+
+/// Imports ledgers of a sandbox network. The last ones have `in_ledger` events of its market each, and `all` together.
+pub fn crowded(in_ledger: u64, all: u64) -> Crowded {
+    let first = FIRST_MARKET_LEDGER.0 + 20;
+    let count = usize::try_from(all.div_ceil(in_ledger)).unwrap();
+    // Not every ledger has a call that succeeds.
+    let chain = Chain::with_market(1, first + 2 * u32::try_from(count).unwrap() + 20);
+    let has_call =
+        |sequence: &u32| !Ledger::read(chain.xdr(*sequence)).unwrap().invocations().is_empty();
+    let last = (first..).filter(has_call).nth(count - 1).unwrap();
+    let event = (2..first).rev().find_map(|sequence| event_of_market(chain.xdr(sequence))).unwrap();
+    let events = vec![event; usize::try_from(in_ledger).unwrap()];
+    let chain = chain.forged(first, &|ledger| {
+        if let Some((position, _)) = ledger.invocations().first() {
+            ledger.set_events(*position, events.clone());
+        }
+    });
+    let lake = LakeFiles::with(&chain, 2..=last);
+    let directory = tempfile::tempdir().unwrap();
+    run(directory.path(), &["import", "--data-dir", "d", "--network", "local", &lake.text()])
+        .succeeded();
+    let data_dir = directory.path().join("d");
+    let service = Service::start(&data_dir);
+    let token = token(&data_dir, "owner");
+    Crowded { service, token, _directory: directory }
+}
+
+/// The last event of the market in a ledger.
+fn event_of_market(ledger: &[u8]) -> Option<ContractEvent> {
+    let market = Sandbox::market_contract(&local()).unwrap();
+    let ledger = Ledger::read(ledger).unwrap();
+    let calls = ledger.invocations().into_iter();
+    let mut events = calls.flat_map(|(position, _)| ledger.events(position));
+    events.rfind(|it| it.contract_id.as_ref().is_some_and(|id| id.0.0 == market.0))
 }
 
 /// Ledgers of the public network, served without a source; `None` when they are absent.

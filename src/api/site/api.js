@@ -28,37 +28,47 @@ export class Stale extends Error {}
 /** Paths of routes that need a token. */
 const OWNED = /^rest\/(events|txs|contracts|retroshade|webhooks)(\/|$)/;
 
-async function send(path, { method, body, signal, timeout, token: checked }) {
+/** Sends a request and returns what `read` makes of the response. */
+async function send(path, { method, body, signal, timeout, token: checked }, read) {
   const isOwned = OWNED.test(path);
   const token = checked ?? session.token;
   if (isOwned && token === "") throw new NoToken();
+  const isStale = () => signal?.aborted || (isOwned && checked === undefined && token !== session.token);
   const headers = isOwned ? { Authorization: `Bearer ${token}` } : {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const signals = [signal, timeout === undefined ? undefined : AbortSignal.timeout(timeout)].filter(Boolean);
+  const signals = [signal, timeout && AbortSignal.timeout(timeout)].filter(Boolean);
   try {
     const answer = await fetch(to(path), {
       method: method ?? (body === undefined ? "GET" : "POST"),
       headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
-      signal: signals.length === 0 ? undefined : AbortSignal.any(signals),
+      body: JSON.stringify(body),
+      signal: AbortSignal.any(signals),
       cache: "no-store",
       credentials: "omit",
       redirect: "error",
     });
-    return { answer, isStale: () => signal?.aborted || (isOwned && checked === undefined && token !== session.token) };
+    const told = await (answer.ok ? read(answer) : refusal(answer));
+    if (isStale()) throw new Stale();
+    if (!answer.ok) throw told;
+    return told;
   } catch (error) {
-    throw signal?.aborted ? new Stale() : new Unreachable(error.message);
+    if (isStale()) throw new Stale();
+    throw error instanceof Refused ? error : new Unreachable(error.message);
   }
 }
 
-function refusal(answer, text) {
-  let told = {};
-  try {
-    told = JSON.parse(text);
-  } catch {
-    // A proxy may answer with something else.
-  }
+/** Parses the body of a response with an error status. A proxy may answer with something else than the service. */
+async function refusal(answer) {
+  const told = parsed(await answer.text()) ?? {};
   return new Refused(answer.status, told.error || `the service answered with status ${answer.status}`, told.code, told);
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 /**
@@ -66,21 +76,12 @@ function refusal(answer, text) {
  * The token is added where the route needs one: the one in use, or `token`, which is checked. Throws one of the errors
  * above.
  */
-export async function ask(path, options = {}) {
-  const { answer, isStale } = await send(path, options);
-  let text;
-  try {
-    text = await answer.text();
-  } catch (error) {
-    throw isStale() ? new Stale() : new Unreachable(error.message);
-  }
-  if (isStale()) throw new Stale();
-  if (!answer.ok) throw refusal(answer, text);
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new Refused(answer.status, `the answer (status ${answer.status}) is not JSON`);
-  }
+export function ask(path, options = {}) {
+  return send(path, options, async (answer) => {
+    const told = parsed(await answer.text());
+    if (told === undefined) throw new Refused(answer.status, `the answer (status ${answer.status}) is not JSON`);
+    return told;
+  });
 }
 
 /**
@@ -92,29 +93,35 @@ export async function askOn(path, { searched = () => {}, ...options } = {}) {
     try {
       return await ask(path, options);
     } catch (error) {
-      const cursor = error instanceof Refused && error.code === "query_too_expensive" ? error.told.cursor : undefined;
-      if (cursor === undefined) throw error;
-      searched(cursor);
-      path = `${path.replace(/&cursor=[^&]*/, "")}&cursor=${cursor}`;
+      if (error.code !== "query_too_expensive" || error.told.cursor === undefined) throw error;
+      searched(error.told.cursor);
+      path = `${path.replace(/&cursor=[^&]*/, "")}&cursor=${error.told.cursor}`;
+    }
+  }
+}
+
+/** Attempts at a request that must not fail because the service is busy for a moment, and milliseconds between them. */
+const ATTEMPTS = 6;
+const PAUSE = 2000;
+
+/** Like `askOn`, for one of many requests: it is sent again when the service is busy or does not answer. */
+export async function askPatiently(path, options = {}) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await askOn(path, options);
+    } catch (error) {
+      const mayPass = error instanceof Unreachable || error instanceof Refused && [429, 503].includes(error.status);
+      if (!mayPass || attempt === ATTEMPTS) throw error;
+      await pause(PAUSE);
     }
   }
 }
 
 /** Like `ask`, for an answer of another format. Returns a `Blob`. */
-export async function askFile(path, options = {}) {
-  const { answer, isStale } = await send(path, options);
-  if (!answer.ok) throw refusal(answer, await answer.text());
-  const blob = await answer.blob();
-  if (isStale()) throw new Stale();
-  return blob;
-}
+export const askFile = (path, options = {}) => send(path, options, (answer) => answer.blob());
 
 /** Like `ask`, for an answer that arrives in pieces. Returns the response itself. */
-export async function askStream(path, options = {}) {
-  const { answer } = await send(path, options);
-  if (!answer.ok) throw refusal(answer, await answer.text());
-  return answer;
-}
+export const askStream = (path, options = {}) => send(path, options, (answer) => answer);
 
 /** Waits before a request is sent again. */
 export const pause = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });

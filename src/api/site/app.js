@@ -9,41 +9,29 @@ import * as token from "./token.js";
 
 function tokenPanel() {
   const panel = at("token-panel");
-  const toggle = at("token-toggle");
-  const close = () => {
-    panel.hidden = true;
-    toggle.setAttribute("aria-expanded", "false");
+  const name = () => {
+    at("token-toggle").textContent = session.token === "" ? "Give a token" : `Token: ${token.claims().sub ?? "in use"}`;
   };
-  const show = () => put(panel, session.token === "" ? token.tokenForm(close)
-    : [token.describe(), button("Forget it", "quiet", () => { token.forget(); close(); })]);
-  const name = () => { toggle.textContent = session.token === "" ? "Give a token" : `Token: ${token.claims().sub ?? "in use"}`; };
-  toggle.addEventListener("click", () => {
-    if (panel.hidden) {
-      show();
-      panel.hidden = false;
-      toggle.setAttribute("aria-expanded", "true");
-      panel.querySelector("input, button").focus();
-    } else close();
-  });
-  panel.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") {
-      close();
-      toggle.focus();
-    }
+  panel.addEventListener("beforetoggle", ({ newState }) => {
+    if (newState !== "open") return;
+    put(panel, session.token === "" ? token.tokenForm()
+      : [token.describe(), button("Forget it", "quiet", token.forget)]);
+    panel.querySelector("input, button").autofocus = true;
   });
   token.onToken(() => {
+    panel.hidePopover();
     name();
-    close();
   });
   name();
 }
 
 function searchForm() {
+  const text = at("search-text");
   at("search").addEventListener("submit", (event) => {
     event.preventDefault();
-    const path = searchFor(at("search-text").value);
-    if (path === null) return at("search-text").focus();
-    at("search-text").value = "";
+    const path = searchFor(text.value);
+    if (path === null) return text.focus();
+    text.value = "";
     return router.go(path);
   });
   // The slash leads to the search field, as in other explorers, unless something is being written.
@@ -51,28 +39,29 @@ function searchForm() {
     const isWriting = event.target.closest?.("input, textarea, select");
     if (event.key !== "/" || isWriting || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    at("search-text").focus();
+    text.focus();
   });
 }
 
-function tell(...shown) {
-  put(at("refused"), ...shown);
-  at("refused").hidden = false;
-}
-
-/** Uses the token that the address has, if it has one, and tells why it cannot be used. One of another owner is not used unasked. */
+/**
+ * Uses the token that the address has, if it has one, and tells why it cannot be used. One of another owner is not used
+ * unasked.
+ */
 async function useAddress() {
   const given = token.given();
   if (given === null) return;
   const take = async () => {
     const refusal = await token.use(given, false);
-    if (refusal !== undefined) tell(token.needsToken(`The token of this address cannot be used: ${refusal}.`));
+    if (refusal === undefined) return;
+    health.notice("refused", token.needsToken(`The token of this address cannot be used: ${refusal}.`));
   };
   if (!token.isForeign(given)) return take();
   const [own, other] = [session.token, given].map((one) => String(token.claims(one).sub ?? "nobody").slice(0, 64));
-  tell(make("p", "", "This address brings a token of ", make("b", "", other), "; the one in use is of ", make("b", "", own),
-    `. With the other, what you make and write here belongs to ${other}.`),
-  make("div", "row", button("Use the other", "quiet", take), button(`Stay ${own}`, "", () => { at("refused").hidden = true; })));
+  health.notice("refused",
+    make("p", "", "This address brings a token of ", make("b", "", other), "; the one in use is of ",
+      make("b", "", own), `. With the other, what you make and write here belongs to ${other}.`),
+    make("div", "row", button("Use the other", "quiet", take),
+      button(`Stay ${own}`, "", () => health.notice("refused"))));
 }
 
 at("search").hidden = false;

@@ -22,7 +22,7 @@ function xdrOf(asset) {
 const known = new Map();
 const MOST = 1000;
 
-/** Returns the address of the contract of an asset in the network with this passphrase; null if the text is no asset. */
+/** Returns the address of an asset's contract in the network with this passphrase; null if the text is no asset. */
 export function contractOf(asset, passphrase) {
   const name = `${asset} ${passphrase}`;
   if (!known.has(name)) {

@@ -1,6 +1,6 @@
 // Copying: hashes and commands with a button beside them.
 
-import { having, make } from "./dom.js";
+import { having, make, put } from "./dom.js";
 import { short } from "./format.js";
 
 /** Milliseconds for which it is said that the text was copied. */
@@ -27,26 +27,23 @@ async function copy(text) {
 
 /** Creates a button that copies what `text()` returns. `what` names it: "the hash of ledger 5". */
 export function copyButton(text, what) {
-  const made = having(make("button", "link copy", "Copy"), { type: "button", "aria-label": `Copy ${what}`, "aria-live": "polite" });
-  const say = (word, label) => {
-    made.textContent = word;
-    made.setAttribute("aria-label", label);
-  };
+  const made = having(make("button", "link copy"), { type: "button", "aria-live": "polite" });
+  const say = (word, label = word) => having(put(made, word), { "aria-label": label });
   made.addEventListener("click", async () => {
-    const word = await copy(text()) ? "Copied" : "Not copied";
-    say(word, word);
-    setTimeout(() => say("Copy", `Copy ${what}`), SAID);
+    say(await copy(text()) ? "Copied" : "Not copied");
+    setTimeout(say, SAID, "Copy", `Copy ${what}`);
   });
-  return made;
+  return say("Copy", `Copy ${what}`);
 }
 
 /** Creates a shortened text, such as a hash, with a button that copies the whole. */
-export const copyable = (text, what, shown = short(text, 8)) => make("span", "copyable", shown, " ", copyButton(() => text, what));
+export const copyable = (text, what, shown = short(text, 8)) =>
+  make("span", "copyable", shown, " ", copyButton(() => text, what));
 
-/** Creates a command line with a button that copies it. `what` names it. `set(text)` of the element replaces the command. */
+/** Creates a command line with a button that copies it. `what` names it. Its method `set(text)` replaces the text. */
 export function command(text, what) {
   const line = make("code", "", text);
   const made = make("div", "command", line, copyButton(() => line.textContent, what));
-  made.set = (other) => { line.textContent = other; };
+  made.set = (other) => put(line, other);
   return made;
 }

@@ -1,56 +1,76 @@
 // The panel of stored ledgers: ranges, and the gaps between them.
 
 import { ledgerLink, link } from "./address.js";
-import { command, copyButton } from "./copy.js";
+import { command } from "./copy.js";
 import { draw, make, paragraph } from "./dom.js";
 import { count, number } from "./format.js";
 import { table } from "./table.js";
 
-/** Maximum number of rows. The panel says how many more there are. */
+/** Maximum number of rows, and of gaps with a command. The panel says how many more there are. */
 const MAX_ROWS = 40;
+const MAX_COMMANDS = 5;
+/** Ledgers of the public network in a day, and in a gap that takes long to fill. */
+const DAY = 15_300;
+const LONG = 100_000;
 
-const fill = (from, to) => `orrery backfill --from ${from} --to ${to}`;
+const sizeOf = ({ first_ledger: first, last_ledger: last }) => last - first + 1;
 
 function bar(ranges, gaps) {
   const [first, last] = [ranges[0].first_ledger, ranges.at(-1).last_ledger];
   const scale = 1000 / (last - first + 1);
   const label = `${count(ranges.length, "range")} with ${count(gaps.length, "gap")} from ledger ${first} to ${last}`;
-  return draw("svg", { class: "ranges-bar", viewBox: "0 0 1000 16", preserveAspectRatio: "none", role: "img", "aria-label": label },
+  const frame = { class: "ranges-bar", viewBox: "0 0 1000 16", preserveAspectRatio: "none", role: "img" };
+  return draw("svg", { ...frame, "aria-label": label },
     draw("rect", { class: "whole", width: 1000, height: 16 }),
     ranges.map((range) => {
-      const width = Math.max(2, (range.last_ledger - range.first_ledger + 1) * scale);
-      return draw("rect", { class: "covered", x: Math.min(998, (range.first_ledger - first) * scale), width, height: 16 });
+      const x = Math.min(998, (range.first_ledger - first) * scale);
+      return draw("rect", { class: "covered", x, width: Math.max(2, sizeOf(range) * scale), height: 16 });
     }));
 }
 
-function mend(gaps) {
-  if (gaps.length === 0) return [make("p", "good", "Stored without a gap.")];
-  const [first, last] = [gaps[0].first_ledger, gaps.at(-1).last_ledger];
-  const missing = gaps.reduce((sum, gap) => sum + gap.last_ledger - gap.first_ledger + 1, 0);
+/** Creates the command that fills a gap, with what there is to fetch. */
+function fill(gap, isPublic) {
+  const [size, { first_ledger: first, last_ledger: last }] = [sizeOf(gap), gap];
+  const days = size > LONG && isPublic ? `, about ${count(Math.round(size / DAY), "day")} of the network` : "";
   return [
-    make("p", "warning", `${count(missing, "ledger")} in ${count(gaps.length, "gap")} ${missing === 1 ? "is" : "are"} missing.`),
-    paragraph("note", `This fetches what is missing and skips what is stored. Run it on the service's machine, with its \`--data-dir\` or \`--config\`:`),
-    command(fill(first, last), "the command that fills all gaps"),
+    make("p", "note", `${count(size, "ledger")}${days}:`),
+    command(`orrery backfill --from ${first} --to ${last}`, `the command that fills ${first} to ${last}`),
   ];
 }
 
-/** Creates the panel, from `rest/completeness`. */
-export function coverage({ ranges, gaps }) {
-  if (ranges.length === 0) return [make("p", "note", "No ledger is stored yet.")];
-  const size = (range) => [number(range.last_ledger - range.first_ledger + 1), "number"];
-  const ends = ({ first_ledger: first, last_ledger: last }, show) => first === last ? [show(first)] : [show(first), " – ", show(last)];
-  const stored = (range) => [make("span", "", ends(range, ledgerLink)), size(range),
-    ["stored", "good"], [number(range.events), "number"]];
-  const missing = (gap) => [ends(gap, String).join(""), size(gap), ["missing", "bad"],
-    [gaps.length === 1 ? "" : copyButton(() => fill(gap.first_ledger, gap.last_ledger), `the command that fills ${gap.first_ledger} to ${gap.last_ledger}`), "number"]];
-  const all = [...ranges.map((range) => [range, stored]), ...gaps.map((gap) => [gap, missing])]
-    .sort(([a], [b]) => b.first_ledger - a.first_ledger);
-  const rows = all.slice(0, MAX_ROWS).map(([range, row]) => row(range));
-  const more = all.length - rows.length;
+function mend(gaps, isPublic) {
+  if (gaps.length === 0) return [make("p", "good", "Stored without a gap.")];
+  const missing = gaps.reduce((sum, gap) => sum + sizeOf(gap), 0);
+  const shown = gaps.slice(-MAX_COMMANDS).reverse();
   return [
-    ...mend(gaps), bar(ranges, gaps),
-    table(["Ledgers", ["Count", "number"], "State", ["Events", "number"]], rows, "Stored and missing ledgers"),
-    more > 0 ? make("p", "note", `These are the newest ${rows.length} of ${number(all.length)} ranges and gaps. All of them are at `,
+    make("p", "warning", `Missing: ${count(missing, "ledger")} in ${count(gaps.length, "gap")}.`),
+    paragraph("note", "A command fills one gap. Run it on the service's machine, with its `--data-dir` or `--config`."),
+    shown.some((gap) => sizeOf(gap) > LONG) ? paragraph("note", `More than ${number(LONG)} ledgers take hours or days, `
+      + "and much disk (`docs/operate.md`). For the newest part alone, give a later ledger to `--from`.") : null,
+    ...shown.flatMap((gap) => fill(gap, isPublic)),
+    gaps.length > shown.length ? make("p", "note", "Older gaps are filled likewise.") : null,
+  ];
+}
+
+/** Returns the row of a range, or of a gap, which has no events. */
+function row(range) {
+  const isGap = range.events === undefined;
+  const [first, last] = [range.first_ledger, range.last_ledger].map(isGap ? String : ledgerLink);
+  const ends = make("span", "", first, ...sizeOf(range) === 1 ? [] : [" – ", last]);
+  const [state, events] = isGap ? [["missing", "bad"], ""] : [["stored", "good"], number(range.events)];
+  return [ends, [number(sizeOf(range)), "number"], state, [events, "number"]];
+}
+
+/** Creates the panel, from `rest/completeness`. */
+export function coverage({ ranges, gaps, network }) {
+  if (ranges.length === 0) return [make("p", "note", "No ledger is stored yet.")];
+  const all = [...ranges, ...gaps].sort((one, other) => other.first_ledger - one.first_ledger);
+  const shown = all.slice(0, MAX_ROWS);
+  const heads = ["Ledgers", ["Count", "number"], "State", ["Events", "number"]];
+  return [
+    ...mend(gaps, ["mainnet", "testnet"].includes(network)), bar(ranges, gaps),
+    table(heads, shown.map(row), "Stored and missing ledgers"),
+    all.length > MAX_ROWS ? make("p", "note", `The newest ${MAX_ROWS} of ${number(all.length)} ranges and gaps. All: `,
       link("rest/completeness", "rest/completeness"), ".") : null,
   ];
 }

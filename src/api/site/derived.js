@@ -2,62 +2,56 @@
 
 import { link, sqlLink } from "./address.js";
 import { ask } from "./api.js";
-import { make, put } from "./dom.js";
+import { folded, joined, make, put } from "./dom.js";
 import { declarations } from "./filter.js";
 import { tableOf } from "./sql_names.js";
-import { table } from "./table.js";
-import { topicText } from "./topics.js";
+import { table, tag } from "./table.js";
+import { filtersOf, stateOf, whyOf } from "./webhook_parts.js";
 
-/** Tables of a program that are shown at once. */
+/** Tables of a program, and webhooks, that are shown. */
 const MOST = 100;
 
-/**
- * Returns the tables of a program: those that are named after events that the contract declares, and the others, which
- * may have rows of its other contracts only. If none is named so, all may be meant.
- */
-function split(program, declared) {
-  const tables = program.tables.map((name) => tableOf(name, program.project_name));
-  const isOwn = ({ target }) => declared.some(({ name }) => target === name || target.startsWith(`${name}_v`));
-  const own = program.kind === "events" ? tables.filter(isOwn) : [];
-  return own.length === 0 ? [tables, []] : [own, tables.filter((it) => !own.includes(it))];
-}
+/** Creates the links to queries for the rows of this contract. */
+const links = (tables, contract) => make("span", "",
+  joined(tables.slice(0, MOST).map((it) => sqlLink(it.query(contract), make("span", "mono", it.shown)))),
+  tables.length > MOST ? ` and ${tables.length - MOST} more` : "");
 
-const links = (tables, contract) => tables.slice(0, MOST).flatMap((it, index) => [
-  index === 0 ? "" : ", ", sqlLink(it.query(contract), make("span", "mono", it.shown)),
-]);
+/**
+ * Creates the cell of a program's tables. Those that are named after no event that the contract declares may have rows
+ * of its other contracts only, and are folded, unless none is named so.
+ */
+function tablesOf({ tables, project_name: project, kind }, contract, declared) {
+  const all = tables.map((name) => tableOf(name, project));
+  const isOwn = ({ target }) => declared.some(({ name }) => target === name || target.startsWith(`${name}_v`));
+  const own = kind === "events" ? all.filter(isOwn) : [];
+  if (own.length === 0) return all.length === 0 ? "none yet" : links(all, contract);
+  const others = all.filter((it) => !own.includes(it));
+  return make("div", "", links(own, contract), others.length === 0 ? null
+    : folded("", `${others.length} others of the project`, () => links(others, contract)));
+}
 
 function state({ running, stopped_because: reason }) {
-  return running ? make("span", "good", "running") : make("span", "bad", reason === undefined ? "paused" : `stopped: ${reason}`);
+  if (running) return make("span", "good", "running");
+  return make("span", "bad", reason === undefined ? "paused" : `stopped: ${reason}`);
 }
 
-function row(contract, declared, program) {
-  const name = program.project_name || (program.replaces ? `the next ${program.replaces}` : `program ${program.id}`);
-  const [own, others] = split(program, declared);
-  const tables = make("span", "", own.length === 0 ? "none yet" : "", ...links(own, contract));
-  if (own.length > MOST) tables.append(` and ${own.length - MOST} more`);
-  const rest = make("summary", "", `${others.length} others of the project`);
-  if (others.length > 0) tables.append(make("details", "", rest, ...links(others, contract)));
-  const kind = program.kind === "events" ? "tables of events" : "program";
-  return [link(`programs/${program.id}`, name), kind, state(program), [tables, "wide"]];
-}
-
-/** Fills the part of programs and tables. */
-export async function tables(view, contract, known, body) {
-  await known.first;
-  const declared = declarations(known.info);
-  const programs = (await ask("rest/retroshade/list", { signal: view.signal })).filter(({ contracts }) => contracts.includes(contract));
+/** Fills the part of programs and tables. `info` is the contract's interface. */
+export async function tables(view, contract, info, body) {
+  const all = await ask("rest/retroshade/list", { signal: view.signal });
+  const programs = all.filter(({ contracts }) => contracts.includes(contract));
   if (programs.length === 0) {
-    return put(body, make("p", "", "None of your programs has this contract. ", make("code", "", `orrery watch NAME --contract ${contract}`),
+    return put(body, make("p", "", "None of your programs has this contract. ",
+      make("code", "", `orrery watch NAME --contract ${contract}`),
       " makes tables of its events; ", link("programs", "programs"), "."));
   }
-  const rows = programs.map((it) => row(contract, declared, it));
-  return put(body, table(["Program", "Kind", "State", ["Tables", "wide"]], rows, "Programs that have this contract"),
+  const declared = declarations(info);
+  const rows = programs.map((it) => [
+    link(`programs/${it.id}`, it.project_name || (it.replaces ? `the next ${it.replaces}` : `program ${it.id}`)),
+    it.kind === "events" ? "tables of events" : "program", state(it), [tablesOf(it, contract, declared), "wide"],
+  ]);
+  const heads = ["Program", "Kind", "State", ["Tables", "wide"]];
+  return put(body, table(heads, rows, "Programs that have this contract"),
     make("p", "note", "A table is opened with a query for the rows of this contract."));
-}
-
-function filters({ topic1, topic2, topic3, topic4, address }) {
-  const topics = [topic1, topic2, topic3, topic4].flatMap((topic, index) => topic === null ? [] : [`topic ${index + 1}: ${topicText(topic)}`]);
-  return [...topics, ...(address === null ? [] : [`address: ${address}`])].join(", ") || "all events";
 }
 
 /** Fills the part of webhooks. */
@@ -67,12 +61,12 @@ export async function webhooks(view, contract, body) {
   if (own.length === 0) {
     return put(body, make("p", "", "None of your webhooks is sent its events; ", link("webhooks", "webhooks"), "."));
   }
-  const shown = own.slice(0, MOST).map((it) => [
-    link(`webhooks/${it.id}`, String(it.id)), [it.webhook_endpoint.slice(0, 200), "wide"],
-    [make("span", "mono", filters(it).slice(0, 400)), "wide"],
+  const rows = own.slice(0, MOST).map((it) => [
+    link(`webhooks/${it.id}`, String(it.id)), [it.webhook_endpoint.slice(0, 200), "wide"], [filtersOf(it), "wide"],
     it.contract_id === "" ? "of all contracts" : "of this contract",
-    it.enabled ? make("span", "good", "enabled") : make("span", "bad", `disabled: ${it.disabled_reason ?? "no reason is given"}`),
+    [make("div", "", tag(stateOf(it)), " ", whyOf(it)), "wide"],
   ]);
-  return put(body, table(["Webhook", ["Endpoint", "wide"], ["Events", "wide"], "Contracts", "State"], shown, "Webhooks that are sent its events"),
-    own.length > MOST ? make("p", "note", `These are ${MOST} of ${own.length}; `, link("webhooks", "all webhooks"), ".") : "");
+  const heads = ["Webhook", ["Endpoint", "wide"], ["Events", "wide"], "Contracts", "State"];
+  return put(body, table(heads, rows, "Webhooks that are sent its events"),
+    own.length > MOST ? make("p", "note", `These are ${MOST} of ${own.length}; `, link("webhooks", "all")) : null);
 }

@@ -3,48 +3,59 @@
 /** Returns the element with this id. */
 export const at = (id) => document.getElementById(id);
 
-const nodes = (children) => children.flat().filter((child) => child !== null && child !== undefined)
-  .map((child) => child instanceof Node ? child : String(child));
+const given = (children) => children.flat().filter((child) => child !== null && child !== undefined);
 
 /** Creates an element with a class and children. Children that are not nodes become text; null is left out. */
 export function make(tag, kind, ...children) {
   const made = document.createElement(tag);
   if (kind) made.className = kind;
-  made.append(...nodes(children));
+  made.append(...given(children));
   return made;
 }
 
 /** Replaces the children of an element. */
 export function put(place, ...children) {
-  place.replaceChildren(...nodes(children));
+  place.replaceChildren(...given(children));
   return place;
 }
 
+const FOCUSABLE = "a[href], button, summary, input, select, [tabindex]";
+
+const nameOf = (control) =>
+  `${control.tagName} ${control.getAttribute("href")} ${control.getAttribute("aria-label") ?? control.textContent}`;
+
+function isSelectedIn(place) {
+  const selection = getSelection();
+  return !selection.isCollapsed && place.contains(selection.anchorNode);
+}
+
 /**
- * Like `put`, but keeps the elements that are there and changes only what differs, so that the focus, a selection and
- * the scroll position stay. For content that is drawn again and again. It must have no listeners and no open `details`.
+ * Like `put`, for what is drawn again and again while it is read: nothing is replaced by what looks the same, nor while
+ * text of the place is selected. The focus goes to the control of the same name, places stay scrolled, and details with
+ * a `data-key` stay open. The children are made anew for each call.
  */
 export function renew(place, ...children) {
-  const wanted = nodes(children).map((child) => child instanceof Node ? child : document.createTextNode(child));
-  wanted.forEach((node, index) => {
-    const old = place.childNodes[index];
-    if (old === undefined) place.append(node);
-    else if (old.nodeType !== 1 || old.nodeName !== node.nodeName) old.replaceWith(node);
-    else if (!old.isEqualNode(node)) {
-      for (const { name } of [...old.attributes]) if (!node.hasAttribute(name)) old.removeAttribute(name);
-      for (const { name, value } of node.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-      renew(old, ...node.childNodes);
-    }
-  });
-  while (place.childNodes.length > wanted.length) place.lastChild.remove();
-  return place;
+  const next = put(place.cloneNode(), ...children);
+  for (const made of next.querySelectorAll("details[data-key]")) {
+    made.open = place.querySelector(`details[data-key="${CSS.escape(made.dataset.key)}"]`)?.open ?? made.open;
+  }
+  if (next.isEqualNode(place) || isSelectedIn(place)) return;
+  const before = [...place.querySelectorAll(FOCUSABLE)];
+  const index = before.indexOf(document.activeElement);
+  const scrolled = [...place.querySelectorAll(".scrolled")].map(({ scrollLeft, scrollTop }) => [scrollLeft, scrollTop]);
+  place.replaceChildren(...next.childNodes);
+  [...place.querySelectorAll(".scrolled")].forEach((it, of) => it.scrollTo(...scrolled[of] ?? [0, 0]));
+  if (index < 0) return;
+  const after = [...place.querySelectorAll(FOCUSABLE)];
+  const name = nameOf(before[index]);
+  (after.find((control) => nameOf(control) === name) ?? after[index] ?? after.at(-1))?.focus({ preventScroll: true });
 }
 
 /** Sets attributes of an element and returns it. Null removes an attribute. */
 export function having(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null) element.removeAttribute(name);
-    else element.setAttribute(name, String(value));
+    else element.setAttribute(name, value);
   }
   return element;
 }
@@ -52,9 +63,13 @@ export function having(element, attributes) {
 /** Creates an SVG element. */
 export function draw(tag, attributes, ...children) {
   const made = having(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes);
-  made.append(...nodes(children));
+  made.append(...given(children));
   return made;
 }
+
+/** Returns nodes, or arrays of nodes, as one array with a text between each two. */
+export const joined = (items, between = ", ") =>
+  items.flatMap((item, index) => index === 0 ? item : [between, item].flat());
 
 /** Returns text in which parts between backticks are `code` elements. */
 export const prose = (text) => text.split("`").map((part, index) => index % 2 === 1 ? make("code", "", part) : part);
@@ -62,20 +77,30 @@ export const prose = (text) => text.split("`").map((part, index) => index % 2 ==
 /** Creates a paragraph of such text. */
 export const paragraph = (kind, text) => make("p", kind, prose(text));
 
-/** Creates a button that calls `act`. While a promise that it returned is pending, the button is disabled. */
-export function button(text, kind, act) {
-  const made = make("button", kind, text);
-  made.type = "button";
-  made.addEventListener("click", async (event) => {
-    made.disabled = true;
+/** Calls `act` when an element gets an event. While a promise that it returned is pending, `pressed` is disabled. */
+function whenever(element, type, act) {
+  element.addEventListener(type, async (event) => {
+    event.preventDefault();
+    const pressed = event.submitter ?? element;
+    pressed.disabled = true;
     try {
       await act(event);
     } finally {
-      made.disabled = false;
+      pressed.disabled = false;
     }
   });
-  return made;
+  return element;
 }
+
+/** Creates a button that calls `act`. While a promise that it returned is pending, the button is disabled. */
+export const button = (text, kind, act) =>
+  whenever(having(make("button", kind, text), { type: "button" }), "click", act);
+
+/** Creates a form with one submit button. `act` gets the event and may be asynchronous; the form is not sent. */
+export const form = (kind, act, ...children) => whenever(make("form", kind, ...children), "submit", act);
+
+/** Creates the submit button of a form. */
+export const submit = (text, kind = "") => having(make("button", kind, text), { type: "submit" });
 
 /** Creates details whose content, which may be long, is made when they are first opened: `fill` returns it. */
 export function folded(kind, summary, fill) {
@@ -86,14 +111,11 @@ export function folded(kind, summary, fill) {
 }
 
 /** Creates a labelled input, select or text area. */
-export function field(label, input, kind = "") {
-  return make("label", kind, make("span", "", label), input);
-}
+export const field = (label, input, kind = "") => make("label", kind, make("span", "", label), input);
 
 /** Creates an input with these attributes. */
-export function input(attributes) {
-  return having(make("input"), { type: "text", autocomplete: "off", spellcheck: "false", ...attributes });
-}
+export const input = (attributes) =>
+  having(make("input"), { type: "text", autocomplete: "off", spellcheck: "false", ...attributes });
 
 /** Creates a drop-down list of pairs of a value and its text. */
 export function choice(options, chosen) {
@@ -101,22 +123,3 @@ export function choice(options, chosen) {
   if (chosen !== undefined) made.value = chosen;
   return made;
 }
-
-/** Creates a form with one submit button. `act` gets the event and may be asynchronous; the form is not sent. */
-export function form(kind, act, ...children) {
-  const made = make("form", kind, ...children);
-  made.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const submit = made.querySelector("[type=submit]");
-    if (submit) submit.disabled = true;
-    try {
-      await act(event);
-    } finally {
-      if (submit) submit.disabled = false;
-    }
-  });
-  return made;
-}
-
-/** Creates the submit button of a form. */
-export const submit = (text, kind = "") => having(make("button", kind, text), { type: "submit" });

@@ -1,70 +1,51 @@
 // Events: in lists, and whole.
 
 import { addressLink, eventLink, ledgerLink, transactionLink } from "./address.js";
-import { contractOf } from "./asset.js";
-import { make } from "./dom.js";
+import { askOn } from "./api.js";
+import { make, put } from "./dom.js";
 import { amount, clock } from "./format.js";
-import { beginning, latest } from "./health.js";
+import { beginning } from "./health.js";
 import { Rows, fitTimes } from "./rows.js";
+import { assetOf, unitOf } from "./unit.js";
 import { IN_LIST, plain, typed } from "./value.js";
 
 /** Parameters that a list shows of an event. */
 const MOST = 12;
 
-/** Events whose parameter `amount` is in the smallest unit of the token that emits them (SEP-41, CAP-67). */
-const OF_TOKENS = ["transfer", "mint", "burn", "clawback", "approve", "fee"];
-
-/** Returns the asset of an event of its contract; null of other events. Any contract may name any asset. */
-function assetOf({ contract_id: contract, decoded }) {
-  const asset = decoded?.params?.sep0011_asset;
-  return typeof asset === "string" && latest !== null && contractOf(asset, latest.network_passphrase) === contract ? asset : null;
-}
-
-/**
- * Returns the unit of an event's amount, `{ decimals, symbol }`; null if it has none, or it is not known. Asset contracts
- * have 7 decimals and name the asset in the event (CAP-67); of others, `token` tells what the contract says.
- */
-export function unitOf(event, token = null) {
-  const { decoded } = event;
-  if (!OF_TOKENS.includes(decoded?.name) || decoded.params?.amount === undefined) return null;
-  if (token !== null) return token;
-  const asset = assetOf(event);
-  return asset === null ? null : { decimals: 7, symbol: asset === "native" ? "XLM" : asset.split(":")[0] };
-}
-
 /** Creates the element of an asset, `code:issuer` (SEP-11). The issuer is always shown: any issuer may use any code. */
 function asset(text) {
+  if (text === "native") return "XLM";
   const [code, issuer] = text.split(":");
-  return make("span", "value mono", code, issuer && [":", addressLink(issuer, 4)]);
+  return make("span", "mono", code, issuer && [":", addressLink(issuer, 4)]);
 }
 
-/** Creates the element of an asset that an event names. */
 function namedAsset(event, text) {
-  return assetOf(event) !== null ? asset(text)
+  return assetOf(event) !== null ? make("span", "value", asset(text))
     : make("span", "value", plain(text, IN_LIST), " ", make("small", "bad", "not said by this asset's contract"));
 }
 
-/** Creates the element of an event's parameter. */
-export function parameter(event, name, value, token = null, most = Infinity) {
+/**
+ * Creates the element of an event's parameter, in a list with `most` letters of it. An amount of a token gets its unit
+ * when that is known; by itself, the integer that the contract wrote stands beside it.
+ */
+export function parameter(event, name, value, most = Infinity) {
   if (name === "sep0011_asset" && typeof value === "string") return namedAsset(event, value);
-  const unit = name === "amount" ? unitOf(event, token) : null;
-  // The author of a contract chooses its symbol, which may look like digits.
-  return unit === null ? plain(value, most) : make("span", "value", `${amount(value, unit.decimals)} `, make("bdi", "unit", (unit.symbol ?? "").slice(0, 32)));
+  const made = plain(value, most);
+  if (name !== "amount") return made;
+  unitOf(event).then((unit) => {
+    if (unit === null) return;
+    // The author of a contract chooses its symbol, which may look like digits.
+    put(made, `${amount(value, unit.decimals)} `, unit.asset ? asset(unit.asset) : make("bdi", "unit", unit.symbol),
+      most === Infinity ? [" ", make("small", "note", `(${value})`)] : null).className = "value";
+  });
+  return made;
 }
 
-/** Creates the element of an amount and its asset, which names the issuer, too; null if they do not belong together. */
-function amountOfAsset(event, token) {
-  const unit = unitOf(event, token);
-  const { amount: value } = event.decoded.params;
-  const named = assetOf(event);
-  if (unit === null || named === null) return null;
-  const code = named === "native" ? "XLM" : named.split(":")[0];
-  return code !== unit.symbol ? null : make("span", "value", `${amount(value, unit.decimals)} `, named === "native" ? code : asset(named));
-}
+const wordOf = (topic) => topic?.symbol ?? topic?.string ?? "";
 
 /** Returns the name of an event: as its contract declares it, or its leading symbols. */
 export function wordsOf({ decoded: { name, topics } }) {
-  const words = name ?? topics.slice(0, 2).map((topic) => topic.symbol ?? topic.string ?? "").filter(Boolean).join(" ");
+  const words = name ?? topics.slice(0, 2).map(wordOf).filter(Boolean).join(" ");
   return words.slice(0, 64) || "(no name)";
 }
 
@@ -75,43 +56,77 @@ export function nameOf(event) {
   return made;
 }
 
+/** Creates the values of an event or a call in one line: pairs of a name, empty if it has none, and an element. */
+export const line = (pairs, ...before) => make("span", "summary", before,
+  pairs.map(([name, value]) => make("span", "", name && make("i", "", `${name} `), value)));
+
 /** Creates the parameters of an event in one line; of one without a declaration, its topics and data. */
-export function summary(event, token = null) {
+function summary(event) {
   const { params, topics, data } = event.decoded;
-  const ofAsset = params === null ? null : amountOfAsset(event, token);
-  const isNamed = event.decoded.name === null && (topics[0]?.symbol ?? topics[0]?.string ?? "") !== "";
-  const shown = params === null ? [...topics.slice(isNamed ? 1 : 0), data].map((value) => ["", typed(value, IN_LIST)])
-    : Object.entries(params).filter(([name]) => ofAsset === null || !["sep0011_asset", "amount"].includes(name)).slice(0, MOST)
-      .map(([name, value]) => [name === "sep0011_asset" ? "" : `${name} `, parameter(event, name, value, token, IN_LIST)]);
-  // Narrow lists cut the end off: the amount comes first.
-  if (ofAsset) shown.unshift(["amount ", ofAsset]);
-  return make("span", "summary", shown.slice(0, MOST).map(([name, value]) => make("span", "", name && make("i", "", name), value)));
+  if (params === null) {
+    // The first word is its name already.
+    const values = [...wordOf(topics[0]) === "" ? topics : topics.slice(1), data];
+    return line(values.slice(0, MOST).map((value) => ["", typed(value, IN_LIST)]));
+  }
+  // The unit of the amount names the asset. Narrow lists cut the end off: the amount comes first.
+  const isInUnit = assetOf(event) !== null && params.amount !== undefined;
+  const shown = Object.entries(params).filter(([name]) => !isInUnit || name !== "sep0011_asset")
+    .sort(([one], [other]) => (other === "amount") - (one === "amount")).slice(0, MOST);
+  return line(shown.map(([name, value]) =>
+    [name === "sep0011_asset" ? "" : name, parameter(event, name, value, IN_LIST)]));
 }
 
+const COLUMNS = [
+  ["time", "Time", ({ ledger_closed_at: at }) => clock(at)],
+  ["ledger", "Ledger", ({ ledger }) => ledgerLink(ledger)],
+  ["contract", "Contract", ({ contract_id: contract }) => contract === "" ? "" : addressLink(contract, 4)],
+  ["name", "Event", nameOf],
+  ["summary", "Parameters", summary],
+  ["tx", "Transaction", ({ tx }) => transactionLink(tx, 4)],
+];
+
+/** Returns what reads a list page by page. `cursorOf` tells what of the last item of a page continues behind it. */
+export const pagesOf = (path, signal, cursorOf) => async (last, rows) => {
+  const searched = () => put(rows.said, "Nothing is found so far; searching on …");
+  const items = await askOn(`${path}${last === null ? "" : `&cursor=${cursorOf(last)}`}`, { signal, searched });
+  fitTimes(rows.element, items);
+  return items;
+};
+
 /**
- * Creates a list of events. `path` is the route with its parameters; `without` names columns that are left out because
- * all rows have the same.
+ * Creates a list of events. `path` is the route with its parameters, of which one is `decoded`; `without` names columns
+ * that are left out because all rows have the same.
  */
-export function eventRows({ label, path, without = [], token = null, empty = "There are no such events.", signal, ask, pages = true }) {
-  const columns = [
-    ["time", "Time", ({ ledger_closed_at: at }) => clock(at)],
-    ["ledger", "Ledger", ({ ledger }) => ledgerLink(ledger)],
-    ["contract", "Contract", ({ contract_id: contract }) => contract === "" ? "" : addressLink(contract, 4)],
-    ["name", "Event", nameOf],
-    ["summary", "Parameters", (event) => summary(event, token)],
-    ["tx", "Transaction", ({ tx }) => transactionLink(tx, 4)],
-  ].filter(([name]) => !without.includes(name));
-  const page = async (last) => {
-    if (last !== null && !pages) return [];
-    const joint = path.includes("?") ? "&" : "?";
-    const answer = await ask(`${path}${joint}decoded=true${pages ? "&limit=200" : ""}${last === null ? "" : `&cursor=${last.id}`}`, { signal });
-    await beginning;
-    fitTimes(rows.element, answer);
-    return answer;
-  };
+export function eventRows({ label, path, without = [], empty, signal }) {
+  const columns = COLUMNS.filter(([name]) => !without.includes(name));
+  const read = pagesOf(`${path}&limit=200`, signal, ({ id }) => id);
   const rows = new Rows({
     label, kind: `events ${without.map((name) => `no-${name}`).join(" ")}`, empty,
-    heads: columns.map(([, head]) => head), row: (event) => columns.map(([, , cell]) => cell(event)), more: page,
+    heads: columns.map(([, head]) => head),
+    row: (event) => columns.map(([, , cell]) => cell(event)),
+    more: async (last) => {
+      // The network tells which contract is that of an asset.
+      await beginning;
+      return read(last, rows);
+    },
   });
   return rows;
+}
+
+/** Returns a function that lists events in a place, instead of those that it has listed there before. */
+export function listing(view, place) {
+  let leaving = new AbortController();
+  return (options, begun = () => {}) => {
+    leaving.abort();
+    leaving = new AbortController();
+    const signal = AbortSignal.any([view.signal, leaving.signal]);
+    const body = make("div");
+    put(place, body);
+    return view.fill(body, async () => {
+      const rows = eventRows({ ...options, signal });
+      put(body, rows.element);
+      await rows.load();
+      begun(rows, signal);
+    });
+  };
 }

@@ -2,21 +2,23 @@
 
 import { having, make } from "./dom.js";
 
-export const number = (value) => typeof value === "string" ? BigInt(value).toLocaleString("en-US") : value.toLocaleString("en-US");
+const grouped = new Intl.NumberFormat("en-US");
+
+/** Formats a number, or an integer of any size as text, with commas between thousands. */
+export const number = (value) => grouped.format(value);
 
 /** Formats a count with its noun, whose plural ends in `s`. */
 export const count = (of, thing) => `${number(of)} ${thing}${of === 1 ? "" : "s"}`;
 
+/** Formats a size in the largest unit of which it is at least 1. */
 export function bytes(size) {
   const units = ["B", "KB", "MB", "GB", "TB", "PB"];
-  let unit = 0;
-  while (size >= 1000 && unit < units.length - 1) {
-    size /= 1000;
-    unit += 1;
-  }
-  return `${unit === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${units[unit]}`;
+  const power = Math.min(Math.floor(Math.log10(Math.max(size, 1)) / 3), units.length - 1);
+  const shown = size / 1000 ** power;
+  return `${power === 0 || shown >= 100 ? Math.round(shown) : shown.toFixed(1)} ${units[power]}`;
 }
 
+/** Formats seconds in the largest unit of which there is one, and the next smaller one. */
 export function duration(seconds) {
   const [days, hours, minutes] = [86400, 3600, 60].map((unit) => Math.floor(seconds / unit));
   if (days > 0) return `${days} d ${hours % 24} h`;
@@ -24,43 +26,47 @@ export function duration(seconds) {
   return minutes > 0 ? `${minutes} min ${Math.floor(seconds) % 60} s` : `${Math.floor(seconds)} s`;
 }
 
-/** Formats a UNIX time in milliseconds as UTC, like the close times of ledgers. */
-export const utc = (milliseconds) => `${new Date(milliseconds).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+/** Formats a time, a date or UNIX milliseconds, as UTC. */
+const utc = (when) => `${new Date(when).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
-const two = (part) => String(part).padStart(2, "0");
-
-function local(date) {
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
-  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
-}
-
+// Sweden writes dates as ISO 8601 has them.
+const local = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
 const zone = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
-const zoneOf = (date) => zone.formatToParts(date).find(({ type }) => type === "timeZoneName").value;
+const zoned = (date) =>
+  `${local.format(date)} ${zone.formatToParts(date).find(({ type }) => type === "timeZoneName").value}`;
 
-/** Returns an element with a time in the reader's zone and, beside it, in UTC. `when` is ISO text or UNIX milliseconds. */
+/**
+ * Returns an element with a time in the reader's zone and, beside it, in UTC. `when` is ISO text or UNIX milliseconds,
+ * and stays text where contracts chose a time so far off that there is no date for it.
+ */
 export function time(when) {
   const date = new Date(when);
-  if (Number.isNaN(date.getTime())) return String(when);
-  const shown = date.getTimezoneOffset() === 0 ? [utc(date.getTime())]
-    : [`${local(date)} ${zoneOf(date)} `, make("small", "note", `(${utc(date.getTime())})`)];
-  return having(make("time", "", ...shown), { datetime: date.toISOString() });
+  if (Number.isNaN(date.valueOf())) return String(when);
+  const shown = date.getTimezoneOffset() === 0 ? [utc(date)]
+    : [`${zoned(date)} `, make("small", "note", `(${utc(date)})`)];
+  return having(make("time", "", shown), { datetime: date.toISOString() });
 }
 
-/** Returns an element with the time of the day in the reader's zone, for lists. Its title has the whole time and UTC. */
+/** Age, in milliseconds, from which on lists show the day of a time, too. */
+const DAY = 86400000;
+
+/** Returns whether a time, as `time` takes it, is so long ago that lists show its day. */
+export const isOld = (when) => Date.now() - new Date(when) > DAY;
+
+/** Returns an element with the time of the day in the reader's zone, for lists. Its title has the time in full. */
 export function clock(when) {
   const date = new Date(when);
-  if (Number.isNaN(date.getTime())) return String(when);
-  const old = Date.now() - date.getTime() > 86400000;
-  const title = `${local(date)} ${zoneOf(date)} (${utc(date.getTime())})`;
-  return having(make("time", "", old ? local(date) : local(date).slice(11)), { datetime: date.toISOString(), title });
+  const shown = local.format(date);
+  return having(make("time", "", isOld(date) ? shown : shown.slice(11)),
+    { datetime: date.toISOString(), title: `${zoned(date)} (${utc(date)})` });
 }
 
 /** Largest number of decimals that is applied: no integer of a contract has more digits than 78. */
 const MOST_DECIMALS = 78;
 
 /**
- * Formats an integer of the smallest unit with this number of decimals. Returns the text itself if it is no integer, or if
- * the number of decimals, which contracts choose freely, makes no sense.
+ * Formats an integer of the smallest unit with this number of decimals. Returns the text itself if it is no integer, or
+ * if the number of decimals, which contracts choose freely, makes no sense.
  */
 export function amount(integer, decimals) {
   const text = String(integer);

@@ -1,8 +1,8 @@
-// The state of the service in the head of every page, and a notice while it does not answer or no longer accepts the
+// The state of the service in the head of every page, and notices: that it does not answer, or no longer accepts the
 // token.
 
 import { Refused, Unreachable, ask, session } from "./api.js";
-import { at, make, put } from "./dom.js";
+import { at, having, make, put } from "./dom.js";
 import { time } from "./format.js";
 import { setState } from "./title.js";
 import { needsToken, onToken } from "./token.js";
@@ -15,52 +15,49 @@ const TOKEN_EVERY = 15000;
 /** Age of the latest ledger, in seconds, from which on it is told: the source may have ended long ago. */
 const OLD_SECONDS = 3600;
 
-const listeners = new Set();
+/** Has an event `asked` for each time that the state was asked, and `answered` for each that the service answered. */
+const states = new EventTarget();
 let network = "";
 let answered = Date.now();
 
 /** The last health record; null before the first one. */
 export let latest = null;
 
-let begun;
 /** Ends when the first record has been read, or could not be. */
-export const beginning = new Promise((resolve) => { begun = resolve; });
+export let beginning;
 
 /**
  * Calls `listener` with every health record until the signal is aborted; at once with the last one. Its second argument
  * is false when the service does not answer, and the record is the one before that.
  */
 export function onHealth(listener, signal) {
-  listeners.add(listener);
-  signal.addEventListener("abort", () => listeners.delete(listener));
-  if (latest !== null) listener(latest, at("outage").hidden);
+  const tell = () => { if (latest !== null) listener(latest, at("outage").hidden); };
+  states.addEventListener("asked", tell, { signal });
+  tell();
 }
 
 /** Calls `work` once when the service answers again, unless the signal is aborted before. */
-export function whenAnswering(work, signal) {
-  const once = (_, isAnswering) => {
-    if (!isAnswering) return;
-    listeners.delete(once);
-    work();
-  };
-  listeners.add(once);
-  signal.addEventListener("abort", () => listeners.delete(once));
+export const whenAnswering = (work, signal) => states.addEventListener("answered", work, { signal, once: true });
+
+/** Shows these nodes as the notice with this id, above the page; without any, hides it. */
+export function notice(id, ...told) {
+  put(at(id), ...told);
+  at(id).hidden = told.length === 0;
 }
 
 /** Describes a health record in one sentence. */
 export function sentence({ service, components, lag_ledgers: lag, lag_seconds: age }) {
   const ailing = Object.entries(components ?? {}).filter(([, { status }]) => status !== "up").map(([name]) => name);
-  if (service !== "up") return ailing.length === 0 ? "Something needs attention." : `Needs attention: ${ailing.join(", ")}.`;
+  if (service !== "up") return `Needs attention: ${ailing.join(", ") || "something"}.`;
   if (lag === undefined) return "Everything works.";
   if (lag > 1) return `Everything works; ${lag} ledgers behind the network.`;
   return age >= OLD_SECONDS ? `Everything works; the source has nothing newer than ${Math.floor(age / 3600)} h ago.`
     : "Everything works, and nothing is behind.";
 }
 
-function badge(kind, word, text) {
-  const place = at("badge");
-  place.className = `state ${kind}`;
-  put(place, make("strong", "", word), " ", make("span", "", text));
+function head(mark, kind, word, text) {
+  put(having(at("badge"), { class: `state ${kind}` }), make("strong", "", word), " ", make("span", "", text));
+  setState(mark, network);
 }
 
 function show(record) {
@@ -69,67 +66,52 @@ function show(record) {
   network = record.network === "custom" ? record.network_passphrase : record.network;
   at("network").textContent = network;
   at("version").textContent = record.version;
-  badge(record.service === "up" ? "up" : "down", record.service, sentence(record));
-  setState(record.service === "up" ? "" : "▼ ", network);
-  const notice = at("warning");
-  notice.textContent = record.warning ?? "";
-  notice.hidden = record.warning === undefined;
-  at("outage").hidden = true;
-  for (const listener of listeners) listener(record, true);
+  if (record.service === "up") head("", "up", "up", sentence(record));
+  else head("▼ ", "down", record.service, sentence(record));
+  notice("warning", ...record.warning === undefined ? [] : [record.warning]);
+  notice("outage");
+  states.dispatchEvent(new Event("answered"));
 }
 
 function unknown(error) {
-  badge("unknown", "unknown", "The service does not answer.");
-  setState("? ", network);
-  const notice = at("outage");
-  if (notice.hidden) {
-    const why = error instanceof Unreachable ? "The service does not answer" : `The service cannot tell its state (${error.message})`;
-    put(notice, why, "; the last answer came at ", time(answered), ". What is shown is from before, and goes on when the service answers again.");
-  }
-  notice.hidden = false;
-  if (latest !== null) for (const listener of listeners) listener(latest, false);
+  head("? ", "unknown", "unknown", "The service does not answer.");
+  if (!at("outage").hidden) return;
+  const what = error instanceof Unreachable ? "The service does not answer"
+    : `The service cannot tell its state (${error.message})`;
+  notice("outage", what, "; the last answer came at ", time(answered),
+    ". What is shown is from before, and goes on when the service answers again.");
 }
 
-async function round() {
-  if (!document.hidden) {
-    try {
-      show(await ask("rest/health", { timeout: PATIENCE }));
-    } catch (error) {
-      unknown(error);
-    }
-  }
-  begun();
-  setTimeout(round, EVERY);
+async function check() {
+  if (document.hidden) return;
+  await ask("rest/health", { timeout: PATIENCE }).then(show).catch(unknown);
+  states.dispatchEvent(new Event("asked"));
 }
 
-/** Whether the notice tells that the token in use is refused. The notice tells other things, too. */
+/** Whether it is told that the token in use is refused. */
 let isRefused = false;
 
 /** Tells in the head of the page when the token in use is no longer accepted, whatever page is open. */
 async function checkToken() {
-  const place = at("refused");
-  if (session.token !== "" && !document.hidden) {
-    try {
-      await ask("rest/events/by-ledger?limit=1");
-      if (isRefused) place.hidden = true;
-      isRefused = false;
-    } catch (error) {
-      if (error instanceof Refused && error.status === 401 && !isRefused) {
-        put(place, needsToken(`The token is no longer accepted: ${error.message}.`));
-        place.hidden = false;
-        isRefused = true;
-      }
-    }
+  if (session.token === "" || document.hidden) return;
+  try {
+    await ask("rest/events/by-ledger?limit=1");
+    if (isRefused) notice("refused");
+    isRefused = false;
+  } catch (error) {
+    if (!(error instanceof Refused && error.status === 401) || isRefused) return;
+    notice("refused", needsToken(`The token is no longer accepted: ${error.message}.`));
+    isRefused = true;
   }
-  setTimeout(checkToken, TOKEN_EVERY);
 }
 
+/** Begins to ask for the state, and to check the token. */
 export function begin() {
   onToken(() => {
-    at("refused").hidden = true;
+    notice("refused");
     isRefused = false;
   });
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) answered = Math.max(answered, Date.now() - EVERY); });
-  setTimeout(checkToken, TOKEN_EVERY);
-  round();
+  beginning = check();
+  setInterval(check, EVERY);
+  setInterval(checkToken, TOKEN_EVERY);
 }

@@ -1,5 +1,5 @@
-// All pages: the path of each below the first page, and its module. A segment that begins with a colon is variable.
-// A module exports `open(view)`.
+// All pages: the path of each below the first page, and its module, which exports `open(view)`. A segment that begins
+// with a colon is variable.
 
 const PAGES = [
   ["", () => import("./pages/home.js")],
@@ -18,17 +18,14 @@ const PAGES = [
   ["trust", () => import("./pages/trust.js")],
 ];
 
-/** Returns the module and the variable parts of a path; null if no page has it. */
+/** Returns the module and the variable part of a path; null if no page has it. */
 export function find(path) {
-  const segments = path.replace(/\/$/, "").split("/");
   for (const [template, load] of PAGES) {
-    const names = template.split("/");
-    const fits = names.length === segments.length
-      && names.every((name, index) => name.startsWith(":") ? segments[index] !== "" : name === segments[index]);
-    if (!fits) continue;
+    const found = new RegExp(`^${template.replace(/:(\w+)/, "(?<$1>[^/]+)")}/?$`).exec(path);
+    if (found === null) continue;
     try {
-      const values = names.map((name, index) => [name.slice(1), decodeURIComponent(segments[index])]);
-      return { load, params: Object.fromEntries(values.filter((_, index) => names[index].startsWith(":"))) };
+      const params = Object.entries(found.groups ?? {}).map(([name, value]) => [name, decodeURIComponent(value)]);
+      return { load, params: Object.fromEntries(params) };
     } catch {
       return null;
     }

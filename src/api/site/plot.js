@@ -1,19 +1,21 @@
 // Plots: a line, dots or bars over time, ledgers or other numbers, redrawn when the width changes.
 
 import { to } from "./address.js";
-import { draw, make } from "./dom.js";
+import { draw, having, make, put } from "./dom.js";
 
 const HEIGHT = 170;
 const [LEFT, RIGHT, TOP, BOTTOM] = [54, 12, 10, 24];
+const FOOT = HEIGHT - BOTTOM;
 
-/** Returns about `count` round numbers from `low` to `high`; only integers if `whole`. */
-function ticks(low, high, count, whole) {
-  const rough = (high - low) / Math.max(count, 1) || 1;
+/** Returns about `most` round numbers from `low` to `high`; only integers if `isWhole`. */
+function ticks(low, high, most, isWhole) {
+  const rough = high / most - low / most || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
   let step = [1, 2, 5, 10].map((times) => times * power).find((it) => it >= rough);
-  if (whole) step = Math.max(1, Math.round(step));
+  if (isWhole) step = Math.max(1, Math.round(step));
   const found = [];
-  for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-9; value += step) {
+  const end = Math.min(high + step * 1e-9, Number.MAX_VALUE);
+  for (let value = Math.ceil(low / step) * step; value <= end; value += step) {
     const tick = Number(value.toPrecision(12));
     // Large numbers are further apart than a small step, which would never come to the end.
     if (tick === found.at(-1)) break;
@@ -22,117 +24,141 @@ function ticks(low, high, count, whole) {
   return found;
 }
 
-const TIME_STEPS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 604800, 2592000, 31536000];
+/** Seconds between times on an axis; longer steps are multiples of the last one, a year. */
+const STEPS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 604800, 2592000, 31536000];
 
-function timeTicks(low, high, count) {
-  const rough = (high - low) / 1000 / count;
-  const [year] = TIME_STEPS.slice(-1);
-  const step = (TIME_STEPS.find((it) => it >= rough) ?? Math.ceil(rough / year) * year) * 1000;
+/** Returns times in the reader's zone from `low` to `high`, with their texts. */
+function timeTicks(low, high, most) {
+  const rough = (high - low) / 1000 / most;
+  const year = STEPS.at(-1);
+  const step = STEPS.find((it) => it >= rough) ?? Math.ceil(rough / year) * year;
+  // Swedish has days as ISO 8601.
+  const style = step >= 86400 ? { dateStyle: "short" } : { timeStyle: step >= 60 ? "short" : "medium" };
+  const format = new Intl.DateTimeFormat("sv", style);
+  const shift = new Date(low).getTimezoneOffset() * 60;
   const found = [];
-  for (let value = Math.ceil(low / step) * step; value <= high; value += step) found.push(value);
-  return found.map((value) => {
-    const text = new Date(value).toISOString();
-    return [value, step >= 86400000 ? text.slice(0, 10) : text.slice(11, step >= 60000 ? 16 : 19)];
-  });
+  for (let when = Math.ceil((low / 1000 - shift) / step) * step + shift; when <= high / 1000; when += step) {
+    found.push([when * 1000, format.format(when * 1000)]);
+  }
+  return found;
 }
 
-const plain = (value) => Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3)
-  ? value.toLocaleString("en-US", { notation: "compact", maximumSignificantDigits: 4 })
-  : value.toLocaleString("en-US", { maximumSignificantDigits: 6 });
+/** Returns the name of the reader's zone at a time. */
+const zoneOf = (when) => new Date(when).toLocaleTimeString("en-GB", { timeZoneName: "short" }).split(" ").at(-1);
+
+function plain(value) {
+  const size = Math.abs(value);
+  const notation = size >= 1e15 || (size > 0 && size < 1e-3) ? "scientific" : size >= 1e6 ? "compact" : "standard";
+  return value.toLocaleString("en-US", { notation, maximumSignificantDigits: notation === "standard" ? 6 : 4 });
+}
+
+/** Returns where a value is between two others, from 0 to 1. Their difference may be too large for a number. */
+const fraction = (value, low, high) => high > low ? (value / 2 - low / 2) / (high / 2 - low / 2) : 0.5;
+
+/** Returns what the values of y are between: round numbers. */
+function heights(ys, { kind, fromZero }) {
+  let [low, high] = [Math.min(...ys), Math.max(...ys)];
+  // For values far from zero, the y axis starts at the lowest one, unless `fromZero`. Bars begin at zero.
+  if (kind === "bars" || fromZero || low <= 0.5 * high) low = Math.min(0, low);
+  high = Math.max(0, high);
+  if (low === high) high = low + 1;
+  const isWhole = ys.every(Number.isInteger);
+  const [first, second] = ticks(low, high, 4, isWhole);
+  const step = second - first || high - low;
+  high = Math.min(Math.ceil(high / step) * step || high, Number.MAX_VALUE);
+  return { low, high, rules: ticks(low, high, 4, isWhole) };
+}
+
+/** Returns the scales of both axes: `toX`, `toY`, the rules of y, and the texts below. */
+function scalesOf(points, known, width, options) {
+  const [first, last] = [points[0][0], points.at(-1)[0]];
+  const margin = options.kind === "bars" ? 0.5 : 0;
+  const [left, right] = [first - margin, last + margin];
+  const { low, high, rules } = heights(known.map(([, y]) => y), options);
+  const most = Math.max(4, Math.floor((width - LEFT) / 80));
+  return {
+    toX: (x) => LEFT + fraction(x, left, right) * (width - LEFT - RIGHT),
+    toY: (y) => FOOT - fraction(y, low, high) * (FOOT - TOP),
+    rules,
+    below: options.overTime ? timeTicks(left, right, most) : ticks(left, right, most, true).map((x) => [x, String(x)]),
+  };
+}
+
+function axes(svg, { toX, toY, rules, below }, width, zone) {
+  const text = (x, y, anchor, content) => svg.append(draw("text", { x, y, "text-anchor": anchor }, content));
+  for (const y of rules) {
+    svg.append(draw("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: toY(y), y2: toY(y) }));
+    text(LEFT - 7, toY(y) + 4, "end", plain(y));
+  }
+  text(LEFT - 7, HEIGHT - 6, "end", zone);
+  for (const [x, content] of below) {
+    if (toX(x) > LEFT + 14 && toX(x) < width - 26) text(toX(x), HEIGHT - 6, "middle", content);
+  }
+}
 
 /**
  * Draws a plot into `place`.
  *
  * - `points`: pairs of x and y, in ascending order of x; y is null where the value is missing.
  * - `kind`: `line`, `dots` or `bars`.
- * - `overTime`: whether x is a UNIX time in milliseconds.
- * - `whole`: whether y is an integer.
+ * - `overTime`: whether x is a UNIX time in milliseconds. The axis is in the reader's zone, and names it.
  * - `fromZero`: whether the y axis always includes zero.
  * - `label`: accessible name of the drawing, for screen readers.
- * - `say`: returns the caption for a point.
+ * - `say`: returns the caption for a point: text, or a list of nodes.
  * - `path`: for bars, returns the path of a point's page. The bars are links then, between which the arrow keys move.
  *
  * When the same place is drawn anew, the focus and the point under the pointer stay.
  */
-export function plot(place, { points, kind, overTime = false, whole = false, fromZero = false, label, say, path = null }) {
+export function plot(place, options) {
   const caption = make("div", "note caption");
   const frame = make("div", "plot");
   const focused = place.contains(document.activeElement) ? document.activeElement.dataset.x : undefined;
-  place.replaceChildren(frame, caption);
+  put(place, frame, caption);
+  let known;
   const render = () => {
-    const width = Math.max(260, Math.floor(place.clientWidth || 600));
-    frame.replaceChildren(drawing(width, { points, kind, overTime, whole, fromZero, label, say, path }, caption, place));
+    if (place.clientWidth === known) return;
+    known = place.clientWidth;
+    put(frame, drawing(Math.max(260, Math.floor(known || 600)), options, caption, place));
   };
   render();
-  if (focused !== undefined) (frame.querySelector(`a[data-x="${focused}"]`) ?? frame.querySelector("a"))?.focus({ preventScroll: true });
-  if (place.pointer) frame.firstChild.dispatchEvent(new PointerEvent("pointermove", place.pointer));
-  let known = place.clientWidth;
+  if (focused !== undefined) {
+    (frame.querySelector(`a[data-x="${focused}"]`) ?? frame.querySelector("a"))?.focus({ preventScroll: true });
+  }
   place.plotObserver?.disconnect();
-  place.plotObserver = new ResizeObserver(() => {
-    if (place.clientWidth !== known) {
-      known = place.clientWidth;
-      render();
-    }
-  });
+  place.plotObserver = new ResizeObserver(render);
   place.plotObserver.observe(place);
 }
 
-function drawing(width, { points, kind, overTime, whole, fromZero, label, say, path }, caption, place) {
+function drawing(width, options, caption, place) {
+  const { points, kind, overTime, label, say, path = null } = options;
   const known = points.filter(([, y]) => y !== null);
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: path === null ? "img" : "group", "aria-label": label });
+  const role = path === null ? "img" : "group";
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role, "aria-label": label });
   if (known.length === 0) {
     svg.append(draw("text", { x: LEFT, y: HEIGHT / 2 }, "Nothing is known yet."));
     return svg;
   }
-  const xs = points.map(([x]) => x);
-  let [left, right] = [xs[0], xs.at(-1)];
-  if (kind === "bars") [left, right] = [left - 0.5, right + 0.5];
-  if (left === right) [left, right] = [left - 1, right + 1];
-  const ys = known.map(([, y]) => y);
-  let [low, high] = [Math.min(0, ...ys), Math.max(0, ...ys)];
-  // For values far from zero, the y axis starts at the lowest one, unless `fromZero`. Bars begin at zero.
-  if (kind !== "bars" && !fromZero && low === 0 && Math.min(...ys) > 0.5 * high) low = Math.min(...ys);
-  if (low === high) high = low + 1;
-  // Rounds the top up to a tick, so that no value is above the highest rule.
-  const steps = ticks(low, high, 4, whole);
-  const step = steps.length > 1 ? steps[1] - steps[0] : high - low;
-  high = Math.ceil(high / step) * step;
-  const toX = (x) => LEFT + (x - left) / (right - left) * (width - LEFT - RIGHT);
-  const toY = (y) => HEIGHT - BOTTOM - (y - low) / (high - low) * (HEIGHT - TOP - BOTTOM);
-  for (const y of ticks(low, high, 4, whole)) {
-    svg.append(draw("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: toY(y), y2: toY(y) }));
-    svg.append(draw("text", { x: LEFT - 7, y: toY(y) + 4, "text-anchor": "end" }, plain(y)));
-  }
-  const room = Math.max(4, Math.floor((width - LEFT) / 80));
-  const below = overTime ? timeTicks(left, right, room)
-    : ticks(left, right, room, true).map((x) => [x, String(x)]);
-  for (const [x, text] of below.filter(([x]) => toX(x) > LEFT + 14 && toX(x) < width - 26)) {
-    svg.append(draw("text", { x: toX(x), y: HEIGHT - 6, "text-anchor": "middle" }, text));
-  }
-  const marks = kind === "bars" ? bars(svg, points, toX, toY, (width - LEFT - RIGHT) / (right - left), path)
-    : line(svg, points, toX, toY, kind === "line");
-  const rest = say(known.at(-1));
-  caption.textContent = rest;
+  const scales = scalesOf(points, known, width, options);
+  axes(svg, scales, width, overTime ? zoneOf(known.at(-1)[0]) : "");
+  const light = kind === "bars" ? bars(svg, known, scales, path) : line(svg, points, scales, kind === "line");
   const tell = (point) => {
-    marks(point);
-    caption.textContent = point === null ? rest : say(point);
+    light(point);
+    put(caption, say(point ?? known.at(-1)));
   };
-  const show = (event) => {
-    place.pointer = { clientX: event.clientX };
-    const box = svg.getBoundingClientRect();
-    const x = (event.clientX - box.left) / box.width * width;
-    let nearest = known[0];
-    for (const point of known) {
-      if (Math.abs(toX(point[0]) - x) < Math.abs(toX(nearest[0]) - x)) nearest = point;
-    }
-    tell(nearest);
+  const follow = (clientX) => {
+    place.pointer = clientX;
+    const box = place.getBoundingClientRect();
+    const x = (clientX - box.left) / box.width * width;
+    const distance = (point) => Math.abs(scales.toX(point[0]) - x);
+    tell(known.reduce((nearest, point) => distance(point) < distance(nearest) ? point : nearest));
   };
-  svg.addEventListener("pointermove", show);
-  svg.addEventListener("pointerdown", show);
+  for (const event of ["pointermove", "pointerdown"]) svg.addEventListener(event, ({ clientX }) => follow(clientX));
   svg.addEventListener("pointerleave", () => {
-    place.pointer = null;
+    place.pointer = undefined;
     tell(null);
   });
+  if (place.pointer === undefined) tell(null);
+  else follow(place.pointer);
   if (path !== null) keys(svg, known, say, tell);
   return svg;
 }
@@ -140,60 +166,53 @@ function drawing(width, { points, kind, overTime, whole, fromZero, label, say, p
 /** Makes the bars' links one stop of the Tab key. Arrow keys, Home and End move between them. */
 function keys(svg, known, say, tell) {
   const links = [...svg.querySelectorAll("a")];
+  const enter = (link) => { for (const one of links) one.setAttribute("tabindex", one === link ? 0 : -1); };
   links.forEach((link, index) => {
-    link.setAttribute("aria-label", say(known[index]));
-    link.setAttribute("tabindex", index === links.length - 1 ? "0" : "-1");
+    link.setAttribute("aria-label", make("span", "", say(known[index])).textContent);
     link.addEventListener("focus", () => tell(known[index]));
   });
+  enter(links.at(-1));
   svg.addEventListener("focusout", () => tell(null));
   svg.addEventListener("keydown", (event) => {
     const index = links.indexOf(event.target);
     const next = links[{ ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: links.length - 1 }[event.key]];
     if (next === undefined) return;
     event.preventDefault();
-    links[index].setAttribute("tabindex", "-1");
-    next.setAttribute("tabindex", "0");
+    enter(next);
     next.focus();
   });
 }
 
-function bars(svg, points, toX, toY, unit, path) {
+/** Draws bars; returns what lights that of a point up. */
+function bars(svg, known, { toX, toY }, path) {
+  const unit = toX(1) - toX(0);
   const size = Math.max(1, Math.min(26, unit * 0.8));
-  const drawn = new Map();
-  for (const point of points.filter(([, y]) => y !== null)) {
-    const [x, y] = point;
-    const [top, foot] = [Math.min(toY(y), toY(0)), Math.max(toY(y), toY(0))];
-    const bar = draw("rect", { class: "bar0", x: toX(x) - size / 2, width: size, y: top, height: Math.max(foot - top, y === 0 ? 0 : 1) });
-    drawn.set(point, bar);
-    // The whole height is a link, so that it can be hit where the bar is low.
-    const area = { x: toX(x) - unit / 2, width: unit, y: TOP, height: HEIGHT - TOP - BOTTOM, fill: "none", "pointer-events": "all" };
-    svg.append(path === null ? bar : draw("a", { href: to(path(point)), "data-x": x }, draw("rect", area), bar));
-  }
-  return (point) => {
-    for (const [other, bar] of drawn) bar.setAttribute("class", other === point ? "bar0 on" : "bar0");
-  };
+  const drawn = known.map(([x, y]) => {
+    const [top, foot] = [toY(y), toY(0)].sort((one, other) => one - other);
+    const height = Math.max(foot - top, y === 0 ? 0 : 1);
+    return draw("rect", { class: "bar0", x: toX(x) - size / 2, width: size, y: top, height });
+  });
+  // The whole height is a link, so that it can be hit where the bar is low.
+  const area = { width: unit, y: TOP, height: FOOT - TOP, fill: "none", "pointer-events": "all" };
+  const linked = (point, index) => draw("a", { href: to(path(point)), "data-x": point[0] },
+    draw("rect", { ...area, x: toX(point[0]) - unit / 2 }), drawn[index]);
+  svg.append(...path === null ? drawn : known.map(linked));
+  return (point) => drawn.forEach((bar, index) => bar.classList.toggle("on", known[index] === point));
 }
 
-/** Draws the points, with a line through them if `joined`. */
-function line(svg, points, toX, toY, joined) {
-  let path = "";
-  let follows = false;
-  points.forEach(([x, y], index) => {
-    if (y !== null) {
-      const alone = !joined || !follows && (index + 1 === points.length || points[index + 1][1] === null);
-      if (alone) svg.append(draw("circle", { class: "dot0", r: 2, cx: toX(x), cy: toY(y) }));
-      path += `${follows ? "L" : "M"}${toX(x).toFixed(1)} ${toY(y).toFixed(1)}`;
-    }
-    follows = y !== null;
+/** Draws the points, with a line through them if `isJoined`; returns what lights a point up. */
+function line(svg, points, { toX, toY }, isJoined) {
+  let isBegun = false;
+  const path = points.map(([x, y]) => {
+    // A line of no length is a dot.
+    const step = y === null ? "" : `${isBegun ? "L" : "M"}${toX(x).toFixed(1)} ${toY(y).toFixed(1)}h0`;
+    isBegun = isJoined && y !== null;
+    return step;
   });
-  if (joined) svg.append(draw("path", { class: "line0", d: path }));
-  const dot = draw("circle", { class: "dot0 on", r: 4, visibility: "hidden" });
-  svg.append(dot);
+  const dot = draw("circle", { class: "dot0 on", r: 4 });
+  svg.append(draw("path", { class: isJoined ? "line0" : "line0 dots0", d: path.join("") }));
   return (point) => {
-    dot.setAttribute("visibility", point ? "visible" : "hidden");
-    if (point) {
-      dot.setAttribute("cx", toX(point[0]));
-      dot.setAttribute("cy", toY(point[1]));
-    }
+    if (point === null) dot.remove();
+    else svg.append(having(dot, { cx: toX(point[0]), cy: toY(point[1]) }));
   };
 }

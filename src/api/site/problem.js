@@ -7,6 +7,16 @@ import { needsToken } from "./token.js";
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const ended = (text) => /[.!?]$/.test(text) ? text : `${text}.`;
 
+/** Routes that sentences of the service name, and where the same is in the site. */
+const PLACES = [
+  [/see \/rest\/retroshade\/list for yours/, "see the page Programs for yours"],
+  [/see \/rest\/webhooks\/list for those/, "see the page Webhooks for those"],
+  [/see \/rest\/webhooks\/\d+\/deliveries/, "see the list of its deliveries"],
+  [/ with POST \/rest\/webhooks\/\d+\/enable/, ""],
+  [/\(POST \/rest\/retroshade\/subscribe\)/, "(on the page Programs)"],
+];
+const inSite = (text) => PLACES.reduce((said, [route, place]) => said.replace(route, place), text);
+
 /** Returns an error as one sentence; null for an error that is of no interest. */
 export function sentence(error) {
   if (error instanceof Stale) return null;
@@ -15,15 +25,13 @@ export function sentence(error) {
   if (!(error instanceof Refused)) return `This page has an error: ${error.message}.`;
   if (error.status === 401) return ended(`The token is no longer accepted: ${error.message}`);
   if (error.status === 403) return ended(`The token does not permit this: ${error.message}`);
-  return ended(capital(error.message));
+  return ended(capital(inSite(error.message)));
 }
 
 /** Returns an element that tells an error; null for an error that is of no interest. */
 export function problem(error) {
-  if (error instanceof NoToken) return needsToken();
-  const text = sentence(error);
-  if (text === null) return null;
-  if (error instanceof Refused && error.status === 401 && session.token !== "") return needsToken(text);
-  if (!(error instanceof Refused) && !(error instanceof Unreachable)) console.error(error);
-  return paragraph("problem", text);
+  if (error instanceof Stale) return null;
+  if (error instanceof NoToken || (error.status === 401 && session.token !== "")) return needsToken(sentence(error));
+  if (!(error instanceof Refused || error instanceof Unreachable)) console.error(error);
+  return paragraph("problem", sentence(error));
 }

@@ -1,37 +1,41 @@
 // Forms that make programs and projects of events, and that subscribe to those of others.
 
-import { attempt, mistake, outcome, wordsOf } from "./actions.js";
+import { attempt, contractsArea, ledgerInput, mistake, outcome, wordsOf } from "./actions.js";
 import { link } from "./address.js";
-import { button, field, form, having, input, make, paragraph, submit } from "./dom.js";
+import { button, field, form, input, make, paragraph, submit } from "./dom.js";
 import { count } from "./format.js";
-import { change, fileOf, queryLink } from "./program_parts.js";
+import { change, fileOf, listed, queryLink } from "./program_parts.js";
 import { trial } from "./program_trial.js";
 
-const check = (box, text) => make("label", "check", box, ` ${text}`);
-const box = (isChecked) => {
-  const made = input({ type: "checkbox", spellcheck: null, autocomplete: null });
-  made.checked = isChecked;
-  return made;
-};
-const contractsField = () => having(make("textarea"), { rows: 2, spellcheck: "false", autocomplete: "off", placeholder: "C…, C…" });
-const nameField = (name) => having(input({ required: "", maxlength: 200, placeholder: "letters, digits, _ and -" }), { value: name });
-const fileField = (accept) => input({ type: "file", accept, spellcheck: null, autocomplete: null });
+const check = (name, text, isChecked) => make("label", "check",
+  input({ name, type: "checkbox", checked: isChecked ? "" : null, spellcheck: null, autocomplete: null }), ` ${text}`);
+const fileInput = (accept) => input({ type: "file", accept, spellcheck: null, autocomplete: null });
 
-/** The fields that both kinds of programs have, with what they say in a request. */
-function common(replaced) {
-  const [name, contracts, isPublic, isReplacing] = [nameField(replaced), contractsField(), box(false), box(replaced !== "")];
+/** Creates the fields that both kinds of programs have. `replaced` names the project that a new version is for. */
+function common(replaced, contractsLabel) {
+  const placeholder = "letters, digits, _ and -";
+  const name = input({ name: "project_name", required: "", maxlength: 200, placeholder, value: replaced });
   return {
-    name, contracts,
-    boxes: make("div", "row", check(isPublic, "Every owner may read its tables (public)"),
-      check(isReplacing, "Replace the version that has this name")),
-    note: paragraph("note", "When it replaces: without contracts it has those of the deployed version, and is as public; both run until the new one has caught up, and then it takes the name."),
-    // As the contracts, whether it is public stays as it is when a new version says nothing.
-    said: () => ({
-      project_name: name.value.trim(),
-      ...(wordsOf(contracts.value).length > 0 || !isReplacing.checked ? { contracts: wordsOf(contracts.value) } : {}),
-      ...(isPublic.checked || !isReplacing.checked ? { public: isPublic.checked } : {}),
-      ...(isReplacing.checked ? { replace: true } : {}),
-    }),
+    name: field("Name of the project", name, "grow"),
+    rest: [
+      field(contractsLabel, contractsArea({ name: "contracts" })),
+      make("div", "row", check("public", "Every owner may read its tables (public)", false),
+        check("replace", "Replace the version that has this name", replaced !== "")),
+      make("p", "note", "When it replaces: without contracts it has those of the deployed version, and is as public; "
+        + "both run until the new one has caught up, and then it takes the name."),
+    ],
+  };
+}
+
+/** Returns what such a form says in a request. What a new version leaves out stays as it is. */
+function said(of) {
+  const given = new FormData(of);
+  const contracts = wordsOf(given.get("contracts"));
+  const isNew = !given.has("replace");
+  return {
+    project_name: given.get("project_name").trim(), replace: isNew ? undefined : true,
+    contracts: isNew || contracts.length > 0 ? contracts : undefined,
+    public: isNew || given.has("public") ? given.has("public") : undefined,
   };
 }
 
@@ -42,44 +46,45 @@ function made({ id, project_name: name, replaces, tables }, verb) {
   return make("p", "good", link(`programs/${id}`, replaces ? `Program ${id}` : `${name} (program ${id})`), tail);
 }
 
-/** Creates the form that deploys a program; `done` is called afterwards. It can try the module on stored transactions before. */
+async function moduleOf(chosen) {
+  const module = await fileOf(chosen);
+  if (module === null) throw mistake("choose the module first: the .wasm file as the compiler wrote it");
+  return module.base64;
+}
+
+/** Creates the form that deploys a program or tries it on stored transactions; `done` is called when it is deployed. */
 export function deployForm(replaced, done) {
-  const shared = common(replaced);
-  const [file, said, tried] = [fileField(".wasm,application/wasm"), outcome(), outcome()];
+  const { name, rest } = common(replaced, "Contracts on whose transactions it runs");
+  const [file, told, tried] = [fileInput(".wasm,application/wasm"), outcome(), outcome()];
   const last = input({ type: "number", min: 1, max: 100, value: 10 });
   const hashes = input({ placeholder: "hashes; without them, the newest ones" });
-  const code = async () => {
-    const chosen = await fileOf(file);
-    if (chosen === null) throw mistake("choose the module first: the .wasm file as the compiler wrote it");
-    return chosen.base64;
-  };
-  const deploy = () => attempt(said, "The module is checked and compiled …", async () => {
-    const answer = await change("deploy", { code: await code(), ...shared.said() });
+  const deploy = () => attempt(told, "The module is checked and compiled …", async () => {
+    const answer = await change("deploy", { code: await moduleOf(file), ...said(whole) });
     await done();
     return made(answer, "deployed");
   });
   const tryOut = () => attempt(tried, "The module is run on stored transactions …", async () => {
-    const wanted = wordsOf(hashes.value);
-    return trial(await change("try", { code: await code(), contracts: wordsOf(shared.contracts.value),
-      ...(wanted.length > 0 ? { transactions: wanted } : { last: Number(last.value) }) }));
+    const contracts = wordsOf(new FormData(whole).get("contracts"));
+    const transactions = wordsOf(hashes.value);
+    const which = transactions.length > 0 ? { transactions } : { last: Number(last.value) };
+    return trial(await change("try", { code: await moduleOf(file), contracts, ...which }));
   });
-  return form("", deploy,
+  const whole = form("", deploy,
     paragraph("note", "`make build` in a project that `orrery new` made builds the module."),
-    make("div", "row", field("Name of the project", shared.name, "grow"), field("Module (.wasm)", file, "grow")),
-    field("Contracts on whose transactions it runs", shared.contracts), shared.boxes, shared.note,
-    make("div", "row", submit("Deploy")), said,
+    make("div", "row", name, field("Module (.wasm)", file, "grow")), rest, make("div", "row", submit("Deploy")), told,
     make("h3", "", "Try it before"),
-    make("div", "row", field("Newest transactions", last), field("Or these transactions", hashes, "grow"), button("Try", "quiet", tryOut)),
-    paragraph("note", "A trial runs the module on stored transactions of the contracts above, and stores nothing."), tried);
+    make("div", "row", field("Newest transactions", last), field("Or these transactions", hashes, "grow"),
+      button("Try", "quiet", tryOut)),
+    make("p", "note", "A trial runs the module on stored transactions of these contracts, and stores nothing."), tried);
+  return whole;
 }
 
 /** Returns an interface of a file as the service takes it: a module in base64, or the parsed JSON. */
 async function interfaceOf(file) {
   const chosen = await fileOf(file);
-  if (chosen === null) return {};
-  if (chosen.isModule) return { spec: chosen.base64 };
+  if (chosen === null || chosen.isModule) return chosen?.base64;
   try {
-    return { spec: JSON.parse(await chosen.text()) };
+    return JSON.parse(chosen.text);
   } catch (error) {
     throw mistake(`the file ${chosen.name} is neither a module nor JSON (${error.message})`);
   }
@@ -87,32 +92,32 @@ async function interfaceOf(file) {
 
 /** Creates the form that makes tables of the events of contracts; `done` is called afterwards. */
 export function watchForm(replaced, done) {
-  const shared = common(replaced);
-  const [file, said] = [fileField(".wasm,.json,application/wasm,application/json"), outcome()];
-  const from = input({ type: "number", min: 0, placeholder: "the first stored one" });
-  const watch = () => attempt(said, "The project is made …", async () => {
-    const answer = await change("watch", { ...shared.said(), ...await interfaceOf(file), ...(from.value === "" ? {} : { from: Number(from.value) }) });
+  const { name, rest } = common(replaced, "Contracts whose events become rows");
+  const [file, told] = [fileInput(".wasm,.json,application/wasm,application/json"), outcome()];
+  const from = ledgerInput({ placeholder: "the first stored one" });
+  const watch = () => attempt(told, "The project is made …", async () => {
+    const first = from.value === "" ? undefined : Number(from.value);
+    const answer = await change("watch", { ...said(whole), spec: await interfaceOf(file), from: first });
     await done();
     return [made(answer, "watched"), make("p", "note", "Its page shows the progress over the stored ledgers.")];
   });
-  return form("", watch,
-    make("div", "row", field("Name of the project", shared.name, "grow"), field("First ledger", from)),
-    field("Contracts whose events become rows", shared.contracts), shared.boxes, shared.note,
+  const whole = form("", watch, make("div", "row", name, field("First ledger", from)), rest,
     field("Interface that declares the events, only if the contracts' code does not", file),
-    paragraph("note", "A module, or JSON as `stellar contract info interface --output json` prints it. Those of Soroswap, Blend, Aquarius and Phoenix come with the command line: `orrery watch --spec soroswap`."),
-    make("div", "row", submit("Watch")), said);
+    paragraph("note", "A module, or JSON as `stellar contract info interface --output json` prints it. "
+      + "Those of Soroswap, Blend, Aquarius and Phoenix come with the command line: `orrery watch --spec soroswap`."),
+    make("div", "row", submit("Watch")), told);
+  return whole;
 }
 
 /** Creates the form that subscribes to another owner's project; `done` is called afterwards. */
 export function subscribeForm(done) {
-  const [project, said] = [input({ required: "", maxlength: 200 }), outcome()];
-  const subscribe = () => attempt(said, "Subscribing …", async () => {
+  const [project, told] = [input({ required: "", maxlength: 200 }), outcome()];
+  const subscribe = () => attempt(told, "Subscribing …", async () => {
     const { project: name, tables } = await change("subscribe", { project: project.value.trim() });
     await done();
-    const names = tables.flatMap((table, index) => [index === 0 ? ": " : ", ", queryLink(name, table)]);
-    return make("p", "good", `You read the tables of ${name}`, ...names, ".");
+    const links = listed(tables.map((table) => queryLink(name, table)));
+    return make("p", "good", `You read the tables of ${name}: `, ...links, ".");
   });
-  return form("", subscribe,
-    make("div", "row", field("Name of the project", project, "grow"), submit("Subscribe")),
-    make("p", "note", "Its owner must have made it public. Its rows count towards your storage limit."), said);
+  return form("", subscribe, make("div", "row", field("Name of the project", project, "grow"), submit("Subscribe")),
+    make("p", "note", "Its owner must have made it public. Its rows count towards your storage limit."), told);
 }

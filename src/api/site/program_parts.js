@@ -1,10 +1,10 @@
 // What the pages of programs have in common: states, names, links to tables, files of modules, and changes.
 
 import { mistake } from "./actions.js";
-import { addressLink, sqlLink } from "./address.js";
+import { sqlLink } from "./address.js";
 import { ask } from "./api.js";
 import { make } from "./dom.js";
-import { number } from "./format.js";
+import { bytes } from "./format.js";
 import { tableOf } from "./sql_names.js";
 
 /** Returns the state of a program as a word and a class. */
@@ -15,7 +15,11 @@ export function stateOf({ running, replaces, stopped_because: because }) {
 }
 
 /** Returns the name of a program: its project's, or that of the project that it is to replace. */
-export const titleOf = ({ id, project_name: name, replaces }) => name || (replaces ? `new version of ${replaces}` : `program ${id}`);
+export const titleOf = ({ id, project_name: name, replaces }) =>
+  name || (replaces ? `new version of ${replaces}` : `program ${id}`);
+
+/** Returns elements with commas between them. */
+export const listed = (elements) => elements.flatMap((element, index) => index === 0 ? [element] : [", ", element]);
 
 /** Creates a link to the page for SQL with a query for the newest rows of a table. */
 export function queryLink(project, table) {
@@ -23,25 +27,21 @@ export function queryLink(project, table) {
   return sqlLink(query(), make("span", "mono", shown));
 }
 
-/** Creates a list of links to contracts. */
-export const contractList = (contracts) => make("ul", "programs-contracts", contracts.map((contract) => make("li", "", addressLink(contract, 8))));
-
-/** Largest file that is read, in bytes. The service takes modules of up to 2 MiB, and says so for larger ones. */
+/** Largest file that is read, in bytes. Of smaller ones that are too large, too, the service says so. */
 const LARGEST_FILE = 6 << 20;
 
 /** Reads a chosen file; null if none is chosen. A module begins with a zero byte. */
-export async function fileOf(chosen) {
-  const [file] = chosen.files;
+export async function fileOf({ files: [file] }) {
   if (!file) return null;
-  if (file.size > LARGEST_FILE) throw mistake(`the file ${file.name} has ${number(file.size)} bytes; a module may have 2,097,152`);
-  const isModule = new Uint8Array(await file.slice(0, 4).arrayBuffer())[0] === 0;
-  const base64 = await new Promise((resolve, reject) => {
+  if (file.size > LARGEST_FILE) throw mistake(`the file ${file.name} is too large (${bytes(file.size)})`);
+  const address = await new Promise((resolve, reject) => {
     const reader = new FileReader();
-    reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
+    reader.onload = () => resolve(reader.result);
     reader.onerror = () => reject(mistake(`the file ${file.name} cannot be read: ${reader.error.message}`));
     reader.readAsDataURL(file);
   });
-  return { name: file.name, base64: file.size === 0 ? "" : base64, isModule, text: () => file.text() };
+  const text = await file.text();
+  return { name: file.name, base64: address.split(",")[1] ?? "", isModule: text.startsWith("\0"), text };
 }
 
 /** Sends a change. The address of the page does not matter: what was begun is not interrupted by leaving it. */

@@ -54,7 +54,7 @@ function reasonOf(base64) {
   }
 }
 
-/** Creates the error of a failed call, by its name and the contract that returned it; if that is not known, what the result says. */
+/** Creates the error of a failed call: its name and the contract that returned it, or else what the result says. */
 export function failureOf({ decoded, result_xdr: result }) {
   const error = decoded?.error ?? null;
   if (error === null) return make("span", "", reasonOf(result) ?? "Not known");

@@ -2,11 +2,14 @@
 
 import { BASE, link, to } from "./address.js";
 import { Unreachable, ask } from "./api.js";
-import { at, make } from "./dom.js";
+import { at, having, make } from "./dom.js";
 import { whenAnswering } from "./health.js";
 import { find } from "./pages.js";
 import { problem } from "./problem.js";
 import { View } from "./view.js";
+
+/** How long the scroll position waits for the first loads of a page's parts, in milliseconds. */
+const PATIENCE = 1500;
 
 let leaving = new AbortController();
 /** Path and parameters of the page that is open. */
@@ -14,17 +17,17 @@ let opened = "";
 
 /** Returns the part of an address after the first page's, without parameters; null if it is not of this site. */
 function pathOf(href) {
-  const url = new URL(href);
-  const plain = url.origin + url.pathname;
-  return `${plain}/` === BASE ? "" : plain.startsWith(BASE) ? plain.slice(BASE.length) : null;
+  const { origin, pathname } = new URL(href);
+  const plain = origin + pathname;
+  if (`${plain}/` === BASE) return "";
+  return plain.startsWith(BASE) ? plain.slice(BASE.length) : null;
 }
 
 function mark(path) {
   for (const item of document.querySelectorAll("header nav a")) {
     const own = pathOf(item.href);
-    const isCurrent = own === "" ? path === "" : path === own || path.startsWith(`${own}/`);
-    if (isCurrent) item.setAttribute("aria-current", "page");
-    else item.removeAttribute("aria-current");
+    const isCurrent = path === own || (own !== "" && path.startsWith(`${own}/`));
+    having(item, { "aria-current": isCurrent ? "page" : null });
   }
 }
 
@@ -35,40 +38,38 @@ export async function open({ scroll = 0, focus = false } = {}) {
   const { signal } = leaving;
   opened = location.pathname + location.search;
   const path = pathOf(location.href) ?? "";
-  const found = find(path);
+  const found = find(path) ?? { load: () => ({ open: unknown }), params: {} };
   const root = make("div", "page");
-  const view = new View(root, found?.params ?? {}, new URLSearchParams(location.search), signal);
+  const view = new View(root, found.params, new URLSearchParams(location.search), signal);
   mark(path);
   try {
-    if (found === null) unknown(view);
-    else {
-      const page = await loaded(found);
-      if (signal.aborted || page === null) return;
-      await page.open(view);
-    }
+    const page = await loaded(found);
+    if (signal.aborted || page === null) return;
+    await page.open(view);
   } catch (error) {
     if (signal.aborted) return;
     if (root.querySelector("h1") === null) view.heading("This page cannot be shown now");
-    root.append(...[problem(error)].filter(Boolean));
+    view.add(problem(error) ?? "");
     if (error instanceof Unreachable) whenAnswering(() => open(), signal);
   }
   if (signal.aborted) return;
   at("main").replaceChildren(root);
   if (focus) root.querySelector("h1")?.focus({ preventScroll: true });
-  await Promise.race([Promise.allSettled(view.loads), new Promise((resolve) => setTimeout(resolve, 1500))]);
+  await Promise.race([Promise.allSettled(view.loads), new Promise((resolve) => setTimeout(resolve, PATIENCE))]);
   if (!signal.aborted && (scroll > 0 || focus)) scrollTo(0, scroll);
 }
 
-/** Loads the module of a page. After an upgrade of the service its address is another one, so the site is loaded anew. */
+/**
+ * Loads the module of a page. After an upgrade of the service its address is another one, so the site is loaded anew,
+ * once; null until then.
+ */
 async function loaded({ load }) {
   try {
-    const page = await load();
-    if (history.state?.isReloaded) history.replaceState({ ...history.state, isReloaded: undefined }, "");
-    return page;
+    return await load();
   } catch (error) {
     if (history.state?.isReloaded || !(error instanceof TypeError)) throw error;
     await ask("rest/health", { timeout: 2000 });
-    history.replaceState({ ...history.state, isReloaded: true }, "");
+    history.replaceState({ isReloaded: true }, "");
     location.reload();
     return null;
   }
@@ -76,24 +77,24 @@ async function loaded({ load }) {
 
 function unknown(view) {
   view.heading("No such page");
-  view.add(make("p", "", "This address names no page. ", link("", "The first page"), " has a search field for ledgers, transactions, contracts and accounts."));
+  view.add(make("p", "", "This address names no page. ", link("", "The first page"),
+    " has a search field for ledgers, transactions, contracts and accounts."));
 }
 
 /** Opens another page of the site. With `isReplaced`, it takes the place of the open one in the history. */
 export function go(path, { isReplaced = false } = {}) {
-  if (isReplaced) history.replaceState({}, "", to(path));
-  else {
+  if (!isReplaced) {
     history.replaceState({ scroll: scrollY }, "");
     history.pushState({}, "", to(path));
-  }
+  } else history.replaceState({}, "", to(path));
   return open({ focus: true });
 }
 
 /** Follows links of the site without loading it anew, unless another window or a file is wanted. */
 function follow(event) {
-  const anchor = event.target.closest?.("a[href]");
+  const anchor = event.target.closest?.("a[href]:not([target], [download])");
   const isPlain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
-  if (!anchor || !isPlain || event.defaultPrevented || anchor.hasAttribute("target") || anchor.hasAttribute("download")) return;
+  if (!anchor || !isPlain || event.defaultPrevented) return;
   // Not `anchor.href`, which is an object in drawings.
   const url = new URL(anchor.getAttribute("href"), location.href);
   const path = pathOf(url.href);
@@ -102,14 +103,15 @@ function follow(event) {
   go(path + url.search);
 }
 
+/** Opens the page of the address, and from then on those of links and of the history. */
 export function begin() {
   // Links of the shell are relative to the page that was loaded, not to those that are opened after it.
-  for (const item of document.querySelectorAll("header a, footer a")) item.href = new URL(item.getAttribute("href"), document.baseURI).href;
+  for (const item of document.querySelectorAll("header a, footer a")) having(item, { href: item.href });
   history.scrollRestoration = "manual";
   document.addEventListener("click", follow);
   addEventListener("popstate", (event) => {
     // The link to the content changes nothing but the part behind `#`.
     if (location.pathname + location.search !== opened) open({ scroll: event.state?.scroll ?? 0, focus: true });
   });
-  return open();
+  open();
 }

@@ -1,35 +1,32 @@
 // Moving through a long list with the keyboard. The list is one stop of the Tab key, however many links its rows have.
 
-const CONTROLS = "a, button, input";
+const controlsOf = (row) => [...row?.querySelectorAll("a, button, input") ?? []];
 
 /** Takes the controls of a row out of the order of the Tab key. */
 export function untab(row) {
-  for (const control of row.querySelectorAll(CONTROLS)) control.tabIndex = -1;
+  for (const control of controlsOf(row)) control.tabIndex = -1;
   return row;
 }
 
-/** Handles a key that was pressed in the list `rows`: arrows move the focus, Escape brings it back to the list itself. */
+/** Rows and controls by which each key moves on. */
+const STEPS = {
+  ArrowDown: [1, 0], ArrowUp: [-1, 0], Home: [-Infinity, 0], End: [Infinity, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1],
+};
+const within = (value, last) => Math.max(0, Math.min(last, value));
+
+/** Handles a key that was pressed in the list `rows`: arrows move the focus, Escape brings it back to the list. */
 export function onKey(rows, event) {
-  if (event.altKey || event.ctrlKey || event.metaKey || event.target.matches("input")) return;
-  const place = [...rows.shown].find(([, row]) => row.contains(event.target));
-  const steps = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };
-  if (event.key in steps && (place !== undefined || event.key === "ArrowDown")) {
-    const from = place?.[0] ?? rows.firstInSight() - 1;
-    const to = Math.max(0, Math.min(rows.items.length - 1, from + steps[event.key]));
-    if (focusIn(rows, to, place && columnOf(...place.slice(1), event.target))) event.preventDefault();
-  } else if (place !== undefined && ["ArrowLeft", "ArrowRight"].includes(event.key)) {
-    const column = columnOf(place[1], event.target) + (event.key === "ArrowRight" ? 1 : -1);
-    if (focusIn(rows, place[0], column)) event.preventDefault();
-  } else if (place !== undefined && event.key === "Escape") rows.scroller.focus();
-}
-
-const columnOf = (row, target) => [...row.querySelectorAll(CONTROLS)].indexOf(target);
-
-/** Moves the focus to a control of a row. Returns whether there is one. */
-function focusIn(rows, index, column = 0) {
-  rows.reveal(index);
-  const controls = [...(rows.shown.get(index)?.querySelectorAll(CONTROLS) ?? [])];
-  const control = controls[Math.max(0, Math.min(column, controls.length - 1))];
-  control?.focus({ preventScroll: true });
-  return control !== undefined;
+  const { key, target } = event;
+  if (event.altKey || event.ctrlKey || event.metaKey || target.matches("input")) return;
+  const [index, row] = [...rows.shown].find(([, it]) => it.contains(target)) ?? [rows.firstInSight() - 1, null];
+  if (row !== null && key === "Escape") rows.scroller.focus();
+  if (!(key in STEPS) || (row === null && key !== "ArrowDown")) return;
+  const [down, right] = STEPS[key];
+  const next = within(index + down, rows.items.length - 1);
+  rows.reveal(next);
+  const controls = controlsOf(rows.shown.get(next));
+  const control = controls[within(controlsOf(row).indexOf(target) + right, controls.length - 1)];
+  if (control === undefined) return;
+  control.focus({ preventScroll: true });
+  event.preventDefault();
 }

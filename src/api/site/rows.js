@@ -2,7 +2,7 @@
 // the end.
 
 import { having, make, put } from "./dom.js";
-import { number } from "./format.js";
+import { isOld, number } from "./format.js";
 import { problem } from "./problem.js";
 import { onKey, untab } from "./row_keys.js";
 
@@ -11,15 +11,17 @@ const MARGIN = 8;
 /** Rows before the end of the list from which on further ones are read. */
 const NEAR_END = 25;
 
-/** Age of an item, in milliseconds, from which on lists show its day, too. */
-const DAY = 86400000;
+/** Most items that are kept when newer ones are put before them. */
+const MOST = 5000;
 
-/** Gives the column of times the width that these items need: `--time`, of which `--columns` is made. */
+/** Gives the column of times the width that these items need. */
 export function fitTimes(element, items) {
-  const last = items.at(-1)?.ledger_closed_at;
-  if (last !== undefined && Date.now() - Date.parse(last) > DAY) element.style.setProperty("--time", "9.6rem");
+  if (items.some(({ ledger_closed_at: at }) => isOld(at))) element.classList.add("dated");
 }
 
+const part = (kind, role, ...children) => having(make("div", kind, ...children), { role });
+
+/** A list of which only the rows in sight are elements. */
 export class Rows {
   /**
    * - `label`: accessible name of the list.
@@ -36,13 +38,13 @@ export class Rows {
     this.shown = new Map();
     this.isEnd = false;
     this.loading = null;
-    this.spacer = having(make("div", "spacer"), { role: "presentation" });
-    this.scroller = having(make("div", "scroller", this.spacer), { role: "rowgroup", tabindex: 0, "aria-label": label });
-    this.head = having(make("div", "row head", heads.map((name) => having(make("span", "", name), { role: "columnheader" }))), { role: "row" });
-    this.grid = having(make("div", "rows", having(make("div", "", this.head), { role: "rowgroup" }), this.scroller), { role: "table", "aria-label": label });
+    this.spacer = part("spacer", "presentation");
+    this.scroller = having(part("scroller", "rowgroup", this.spacer),
+      { tabindex: 0, "aria-label": label, "aria-description": "The arrow keys move through the rows." });
+    this.head = part("row head", "row", heads.map((name) => having(make("span", "", name), { role: "columnheader" })));
+    this.grid = having(part("rows", "table", part("", "rowgroup", this.head), this.scroller), { "aria-label": label });
     this.said = having(make("p", "note"), { role: "status" });
     this.element = make("div", kind, this.grid, this.said);
-    having(this.scroller, { "aria-description": "The arrow keys move through the rows." });
     this.scroller.addEventListener("scroll", () => this.later());
     this.scroller.addEventListener("keydown", (event) => onKey(this, event));
     this.observer = new ResizeObserver(() => this.later());
@@ -72,12 +74,12 @@ export class Rows {
   }
 
   /** Puts items before the first one. The rows in sight stay where they are, unless the first one is in sight. */
-  prepend(items, mostKept = 5000) {
+  prepend(items) {
     this.items.unshift(...items);
     const { scrollTop, clientHeight } = this.scroller;
     const inSight = scrollTop === 0 ? 0 : (scrollTop + clientHeight) / this.height + items.length;
-    if (this.items.length > mostKept && inSight + NEAR_END < mostKept) {
-      this.items.length = mostKept;
+    if (this.items.length > MOST && inSight + NEAR_END < MOST) {
+      this.items.length = MOST;
       this.isEnd = false;
     }
     this.shown = new Map([...this.shown].map(([index, row]) => [index + items.length, row]));
@@ -94,36 +96,43 @@ export class Rows {
   }
 
   later() {
-    this.frame ??= requestAnimationFrame(() => { this.frame = undefined; this.draw(); });
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      this.draw();
+    });
   }
 
   get height() {
-    return parseFloat(getComputedStyle(this.element).getPropertyValue("--row")) || 40;
+    return parseFloat(getComputedStyle(this.element).getPropertyValue("--row")) || 34;
   }
 
   draw() {
     const { height, items, scroller } = this;
     // All that is measured is read before anything is written, so that the layout is computed once.
-    const { scrollTop, clientHeight, clientWidth, offsetWidth } = scroller;
+    const { scrollTop, clientHeight } = scroller;
     const first = Math.max(0, Math.floor(scrollTop / height) - MARGIN);
     const last = Math.min(items.length, Math.ceil((scrollTop + (clientHeight || 600)) / height) + MARGIN);
     this.spacer.style.height = `${items.length * height}px`;
-    // The names stand above their columns whether or not the list has a scroll bar.
-    this.head.style.paddingRight = `${offsetWidth - clientWidth}px`;
     const shown = new Map();
     for (let index = first; index < last; index += 1) {
       const row = this.shown.get(index) ?? this.cells(items[index]);
       row.style.top = `${index * height}px`;
       shown.set(index, having(row, { "aria-rowindex": index + 2 }));
     }
-    const isSame = shown.size === this.shown.size && [...shown.keys()].every((index) => this.shown.get(index) === shown.get(index));
-    if (!isSame) this.arrange([...shown.values()]);
     this.shown = shown;
+    this.arrange([...shown.values()]);
     this.grid.hidden = items.length === 0;
     having(this.grid, { "aria-rowcount": this.isEnd ? items.length + 1 : -1 });
-    this.said.textContent = items.length === 0 ? (this.isEnd ? this.empty : "") : this.isEnd ? (items.length === 1 ? "This is the only one." : `These ${number(items.length)} are all.`)
-      : `${number(items.length)} read so far; more follow when you scroll.`;
+    this.said.textContent = this.extent();
     if (!this.isEnd && last > items.length - NEAR_END && items.length > 0 && this.loading === null) this.load();
+  }
+
+  /** Says how much of the list has been read. */
+  extent() {
+    const { isEnd, items: { length } } = this;
+    if (length === 0) return isEnd ? this.empty : "";
+    if (!isEnd) return `${number(length)} read so far; more follow when you scroll.`;
+    return length === 1 ? "This is the only one." : `These ${number(length)} are all.`;
   }
 
   /** Makes these rows the ones that exist. Those that stay are not moved, so that the focus in one stays, too. */
@@ -139,7 +148,7 @@ export class Rows {
 
   cells(item) {
     const cells = this.row(item).map((content) => having(make("span", "", content), { role: "cell" }));
-    return untab(having(make("div", "row", cells), { role: "row" }));
+    return untab(part("row", "row", cells));
   }
 
   /** Returns the index of the first row that is whole in sight. */
@@ -152,8 +161,7 @@ export class Rows {
     const { height, scroller } = this;
     const most = index * height;
     const least = most + height - scroller.clientHeight;
-    if (scroller.scrollTop > most) scroller.scrollTop = most;
-    else if (scroller.scrollTop < least) scroller.scrollTop = least;
+    scroller.scrollTop = Math.max(least, Math.min(most, scroller.scrollTop));
     this.draw();
   }
 }

@@ -1,6 +1,6 @@
 // What a text in the search field names.
 
-import { encoded } from "./address.js";
+import { encoded, pathOf } from "./address.js";
 
 /**
  * Returns the path of the page for a text: that of a ledger, a contract or an account, which its form tells; otherwise
@@ -10,16 +10,11 @@ export function searchFor(text) {
   const name = text.trim();
   if (name === "") return null;
   if (/^[0-9]{1,10}$/.test(name)) return `ledger/${Number(name)}`;
-  if (/^C[A-Z2-7]{55}$/.test(name)) return `contract/${name}`;
-  if (/^(G[A-Z2-7]{55}|M[A-Z2-7]{68})$/.test(name)) return `account/${name}`;
-  return `search?q=${encoded(name)}`;
+  return pathOf(name) ?? `search?q=${encoded(name)}`;
 }
 
 /** Returns a hash (64 hexadecimal digits, with or without `0x`) in lower case; null for another text. */
-export function hashOf(text) {
-  const found = /^(?:0x)?([0-9a-f]{64})$/i.exec(text.trim());
-  return found ? found[1].toLowerCase() : null;
-}
+export const hashOf = (text) => /^(?:0x)?([0-9a-f]{64})$/i.exec(text.trim())?.[1].toLowerCase() ?? null;
 
 /**
  * Returns the id of a credential in hexadecimal, which may be given so or in base64url, as browsers name it (WebAuthn,

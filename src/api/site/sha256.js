@@ -1,7 +1,9 @@
 // SHA-256 (FIPS 180-4) of short texts. Browsers have it only for pages over HTTPS and of the reader's own machine.
 
 const primes = [];
-for (let value = 2; primes.length < 64; value += 1) if (primes.every((prime) => value % prime !== 0)) primes.push(value);
+for (let value = 2; primes.length < 64; value += 1) {
+  if (primes.every((prime) => value % prime !== 0)) primes.push(value);
+}
 /** First 32 bits of the fractional part. */
 const fraction = (value) => (value - Math.floor(value)) * 2 ** 32 | 0;
 const ROUNDS = primes.map((prime) => fraction(Math.cbrt(prime)));
@@ -18,7 +20,8 @@ function block(state, view, at) {
   }
   let [a, b, c, d, e, f, g, h] = state;
   for (let index = 0; index < 64; index += 1) {
-    const one = h + (turned(e, 6) ^ turned(e, 11) ^ turned(e, 25)) + (e & f ^ ~e & g) + ROUNDS[index] + words[index] | 0;
+    const choice = e & f ^ ~e & g;
+    const one = h + (turned(e, 6) ^ turned(e, 11) ^ turned(e, 25)) + choice + ROUNDS[index] + words[index] | 0;
     const other = (turned(a, 2) ^ turned(a, 13) ^ turned(a, 22)) + (a & b ^ a & c ^ b & c) | 0;
     [a, b, c, d, e, f, g, h] = [one + other | 0, a, b, c, d + one | 0, e, f, g];
   }

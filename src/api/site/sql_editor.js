@@ -1,4 +1,4 @@
-// The text area for SQL: it grows with its text, offers words while one is typed, and marks the position of an error.
+// The text area for SQL, which offers words while one is typed.
 
 import { having, make, put } from "./dom.js";
 import { complete } from "./sql_words.js";
@@ -10,22 +10,16 @@ const OPTION = "sql-option-";
 export class Editor {
   /** `tables` returns the tables that may be completed; `run` is called when the keyboard asks for it. */
   constructor({ text, tables, run }) {
-    Object.assign(this, { tables, run });
-    this.list = [];
-    this.active = 0;
+    Object.assign(this, { tables, run, list: [], active: 0 });
     this.area = having(make("textarea", "sql-text"), {
-      "aria-label": "SQL statement", rows: 5, spellcheck: "false", autocapitalize: "off", autocomplete: "off", autocorrect: "off",
-      placeholder: "from project.table limit 10", "aria-autocomplete": "list", "aria-haspopup": "listbox", "aria-controls": "sql-words",
-      "aria-describedby": "sql-keys",
+      "aria-label": "SQL statement", rows: 6, spellcheck: "false", autocapitalize: "off", autocomplete: "off",
+      placeholder: "from project.table limit 10", "aria-describedby": "sql-keys",
+      "aria-autocomplete": "list", "aria-haspopup": "listbox", "aria-controls": "sql-words",
     });
-    // A copy of the text behind it has the same size, which the text area takes over, and the same positions.
-    this.mirror = having(make("div", "sql-mirror"), { "aria-hidden": "true" });
-    this.popup = having(make("ul", "sql-words"), { role: "listbox", id: "sql-words", "aria-label": "Completions", hidden: "" });
-    this.said = having(make("span", "sql-unseen"), { role: "status" });
-    this.element = make("div", "sql-editor", make("div", "sql-paper", this.mirror, this.area), this.popup, this.said);
-    this.area.addEventListener("input", (event) => {
-      this.reflect();
-      if (event.inputType === "insertText" || event.inputType === "deleteContentBackward" && this.list.length > 0) this.offer();
+    this.popup = having(make("ul", "sql-words"), { role: "listbox", id: "sql-words", "aria-label": "Completions" });
+    this.element = make("div", "sql-editor", this.area, this.popup);
+    this.area.addEventListener("input", ({ inputType }) => {
+      if (inputType === "insertText" || (inputType === "deleteContentBackward" && this.list.length > 0)) this.offer();
       else this.close();
     });
     this.area.addEventListener("keydown", (event) => this.key(event));
@@ -43,19 +37,19 @@ export class Editor {
     return this.area.value;
   }
 
+  /** Replaces the statement. */
   set(text) {
     this.area.value = text;
     this.close();
-    this.reflect();
   }
 
   /** Puts text in place of what is selected, so that the browser can undo it. */
-  insert(text, start = this.area.selectionStart, end = this.area.selectionEnd) {
+  insert(text, start = this.area.selectionStart) {
     this.area.focus();
-    this.area.setSelectionRange(start, end);
-    if (!document.execCommand("insertText", false, text)) this.area.setRangeText(text, start, end, "end");
+    this.area.setSelectionRange(start, this.area.selectionEnd);
+    // There is no other way that can be undone.
+    document.execCommand("insertText", false, text);
     this.close();
-    this.reflect();
   }
 
   /** Inserts a name, with a blank before it if a word precedes. */
@@ -64,85 +58,56 @@ export class Editor {
     this.insert(/[\w")*]$/.test(before) ? ` ${name}` : name);
   }
 
-  reflect(start = null, end = null) {
-    // The last line of an element is only as high as a line if it has something.
-    const text = `${this.text}\n`;
-    if (start === null) this.mirror.textContent = text;
-    else put(this.mirror, text.slice(0, start), make("mark", "", text.slice(start, end)), text.slice(end));
-  }
-
-  /** Marks a part of the text until it is changed. */
-  mark(start, end) {
-    this.reflect(start, Math.max(end, start + 1));
-  }
-
   offer(isAsked = false) {
-    const { area } = this;
-    if (area.selectionStart !== area.selectionEnd || this.text.length > LONGEST) return this.close();
-    const { start, list } = complete(this.text, area.selectionStart, this.tables(), isAsked);
-    if (list.length === 0) return this.close();
-    Object.assign(this, { start, list });
-    put(this.popup, list.map(({ label, detail }, index) => having(
-      make("li", "", make("span", "mono", label), make("small", "note", detail)), { role: "option", id: OPTION + index })));
+    this.close();
+    const { selectionStart, selectionEnd } = this.area;
+    if (selectionStart !== selectionEnd || this.text.length > LONGEST) return;
+    Object.assign(this, complete(this.text, selectionStart, this.tables(), isAsked));
+    if (this.list.length === 0) return;
+    put(this.popup, this.list.map(({ label, detail }, index) => {
+      const option = make("li", "", make("span", "mono", label), make("small", "note", detail));
+      return having(option, { role: "option", id: OPTION + index });
+    }));
     this.popup.hidden = false;
-    this.place();
     this.choose(0);
-    this.said.textContent = `${list.length} ${list.length === 1 ? "completion" : "completions"}: Tab accepts, Escape closes.`;
-    return undefined;
-  }
-
-  /** Puts the list below the word. */
-  place() {
-    const caret = make("span", "", "\u200b");
-    put(this.mirror, this.text.slice(0, this.start), caret, `${this.text.slice(this.start)}\n`);
-    const [at, frame] = [caret.getBoundingClientRect(), this.element.getBoundingClientRect()];
-    this.reflect();
-    this.popup.style.top = `${at.bottom - frame.top + 2}px`;
-    this.popup.style.left = `${Math.max(0, Math.min(at.left - frame.left, frame.width - this.popup.offsetWidth))}px`;
   }
 
   choose(index) {
     this.active = (index + this.list.length) % this.list.length;
-    for (const [at, option] of [...this.popup.children].entries()) option.setAttribute("aria-selected", String(at === this.active));
-    this.area.setAttribute("aria-activedescendant", OPTION + this.active);
-    this.popup.children[this.active].scrollIntoView({ block: "nearest" });
+    const chosen = this.popup.children[this.active];
+    for (const option of this.popup.children) option.setAttribute("aria-selected", option === chosen);
+    this.area.setAttribute("aria-activedescendant", chosen.id);
+    chosen.scrollIntoView({ block: "nearest" });
   }
 
   accept(index) {
-    this.insert(this.list[index].insert, this.start, this.area.selectionEnd);
+    this.insert(this.list[index].insert, this.start);
   }
 
   close() {
     this.list = [];
     this.popup.hidden = true;
-    this.said.textContent = "";
     this.area.removeAttribute("aria-activedescendant");
   }
 
   key(event) {
-    if (event.isComposing) return;
-    const { key } = event;
-    const hasModifier = event.ctrlKey || event.metaKey;
-    if (key === "Enter" && hasModifier) {
-      event.preventDefault();
-      this.close();
-      this.run();
-    } else if (key === " " && event.ctrlKey) {
-      event.preventDefault();
-      this.offer(true);
-    } else if (this.list.length > 0 && !hasModifier && !event.altKey && !event.shiftKey) {
-      const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
-      if (key in moves) {
-        const far = Math.abs(moves[key]) > 1;
-        this.choose(far ? Math.min(this.list.length - 1, Math.max(0, this.active + moves[key])) : this.active + moves[key]);
-      } else if (key === "Enter" || key === "Tab") this.accept(this.active);
-      else if (key === "Escape") this.close();
-      else {
-        if (["ArrowLeft", "ArrowRight", "Home", "End"].includes(key)) this.close();
-        return;
-      }
-      event.preventDefault();
-      event.stopPropagation();
-    }
+    const act = this.actOf(event);
+    if (act === undefined || event.isComposing) return;
+    event.preventDefault();
+    // Escape closes only the completions.
+    event.stopPropagation();
+    act();
+  }
+
+  /** Returns what a key does here; undefined for one that does what it does in every text. */
+  actOf({ key, ctrlKey, metaKey, altKey, shiftKey }) {
+    if (key === "Enter" && (ctrlKey || metaKey)) return () => { this.close(); this.run(); };
+    if (key === " " && ctrlKey) return () => this.offer(true);
+    if (this.list.length === 0 || ctrlKey || metaKey || altKey || shiftKey) return undefined;
+    const accept = () => this.accept(this.active);
+    return {
+      ArrowDown: () => this.choose(this.active + 1), ArrowUp: () => this.choose(this.active - 1),
+      Enter: accept, Tab: accept, Escape: () => this.close(),
+    }[key];
   }
 }

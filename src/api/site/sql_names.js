@@ -1,6 +1,18 @@
-// Names of tables in SQL.
+// Names of tables and columns in SQL.
 
-import { quoted } from "./sql_words.js";
+/** Words that DuckDB does not take as a plain name: as the name of a table or column they need quotes. */
+const RESERVED = new Set(`all analyse analyze and any array as asc asymmetric both case cast check collate column
+  constraint create default deferrable desc describe distinct do else end except false fetch for foreign from group
+  having in initially intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer
+  pivot_wider placing primary qualify references returning select show some summarize symmetric table then to trailing
+  true union unique unpivot using variadic when where window with`.split(/\s+/));
+
+/** Writes a name as SQL: with quotes where it needs them. */
+export const quoted = (name) => /^[a-z_][a-z0-9_]*$/i.test(name) && !RESERVED.has(name.toLowerCase()) ? name
+  : `"${name.replaceAll('"', '""')}"`;
+
+/** Writes the name of a table with its schema. */
+export const nameOf = ({ schema, table }) => `${quoted(schema)}.${quoted(table)}`;
 
 /** Projects whose tables have no schema of their own. */
 const WITHOUT_SCHEMA = /^(retroshade|orrery|main|information_schema|system|temp|memory|tables|pg_.*)$/i;
@@ -14,8 +26,10 @@ const textOf = (text) => `'${text.replaceAll("'", "''")}'`;
 export function tableOf(name, project) {
   const target = name.replace(/^program_[0-9]+_/, "");
   const shown = project === "" ? quoted(name)
-    : WITHOUT_SCHEMA.test(project) ? quoted(`${project}_${target}`) : `${quoted(project)}.${quoted(target)}`;
-  const query = (contract) =>
-    `SELECT * FROM ${shown}${contract ? ` WHERE contract_id = ${textOf(contract)}` : ""} ORDER BY _ledger DESC LIMIT 100`;
+    : WITHOUT_SCHEMA.test(project) ? quoted(`${project}_${target}`) : nameOf({ schema: project, table: target });
+  const query = (contract) => {
+    const of = contract ? ` WHERE contract_id = ${textOf(contract)}` : "";
+    return `SELECT * FROM ${shown}${of} ORDER BY _ledger DESC LIMIT 100`;
+  };
   return { target, shown, query };
 }

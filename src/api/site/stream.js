@@ -41,7 +41,8 @@ export async function follow(conditions, { last, signal, take }) {
 
 /** Reads one stream to its end. Failures that may pass end it, too. */
 async function once(conditions, last, signal, add) {
-  const query = new URLSearchParams({ ...conditions, decoded: "true", ...(last === null ? {} : { last_event_id: last }) });
+  const query = new URLSearchParams({ ...conditions, decoded: "true" });
+  if (last !== null) query.set("last_event_id", last);
   try {
     const answer = await askStream(`rest/events/stream?${query}`, { signal });
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

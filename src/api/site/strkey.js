@@ -1,8 +1,7 @@
 // Addresses and what they consist of (SEP-23).
 
-import { strkey } from "./topics.js";
+import { ALPHABET, strkey } from "./topics.js";
 
-const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 /** First byte of the addresses of accounts. */
 const ACCOUNT = 6 << 3;
 /** Bytes between the first one and the checksum: a key, and of a muxed account an id. */
@@ -12,7 +11,7 @@ function bytesOf(text) {
   const bytes = [];
   let [rest, bits] = [0, 0];
   for (const letter of text) {
-    rest = (rest << 5 | LETTERS.indexOf(letter)) & 0xfff;
+    rest = (rest << 5 | ALPHABET.indexOf(letter)) & 0xfff;
     bits += 5;
     if (bits >= 8) {
       bits -= 8;

@@ -23,6 +23,9 @@ export function scrolled(label, ...children) {
   return having(make("div", "scrolled", ...children), { tabindex: 0, role: "group", "aria-label": label });
 }
 
+/** Creates a state, a word and a class, as a tag. */
+export const tag = ([word, kind]) => make("span", `tag ${kind}`, word);
+
 /** Creates a list of facts: pairs of a name and a value. Pairs whose value is null are left out. */
 export function facts(pairs, kind = "facts") {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined);

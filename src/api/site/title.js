@@ -2,18 +2,12 @@
 
 const parts = { mark: "", page: "", network: "" };
 
-function show() {
-  const { mark, page, network } = parts;
-  document.title = [`${mark}${page || "Orrery"}`, page ? "Orrery" : "", network].filter(Boolean).join(" · ");
+function set(changed) {
+  const { mark, page, network } = Object.assign(parts, changed);
+  document.title = mark + [page, "Orrery", network].filter(Boolean).join(" · ");
 }
 
-export function setTitle(page) {
-  parts.page = page;
-  show();
-}
+export const setTitle = (page) => set({ page });
 
 /** Sets the mark of the service's state and the name of the network. */
-export function setState(mark, network) {
-  Object.assign(parts, { mark, network });
-  show();
-}
+export const setState = (mark, network) => set({ mark, network });

@@ -1,7 +1,7 @@
 // The token: checking it, keeping it, and the form in which it is given.
 
 import { Refused, Unreachable, ask, session } from "./api.js";
-import { field, form, input, make, paragraph, prose, submit } from "./dom.js";
+import { field, form, having, input, make, paragraph, prose, submit } from "./dom.js";
 import { time } from "./format.js";
 
 /** Key in `sessionStorage`, which lasts as long as this tab. */
@@ -15,9 +15,9 @@ export const onToken = (listener) => listeners.add(listener);
 /** Returns what the token says of itself (RFC 7519): `sub`, `exp`, `scopes`. Empty if it cannot be read. */
 export function claims(token = session.token) {
   try {
-    const bytes = Uint8Array.from(atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/")), (it) => it.charCodeAt(0));
-    const told = JSON.parse(new TextDecoder().decode(bytes));
-    return told !== null && typeof told === "object" ? told : {};
+    const text = atob(token.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"));
+    const told = JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+    return Object(told) === told ? told : {};
   } catch {
     return {};
   }
@@ -26,7 +26,7 @@ export function claims(token = session.token) {
 function set(token, isKept) {
   session.token = token;
   try {
-    if (token !== "" && isKept) sessionStorage.setItem(KEY, token);
+    if (isKept) sessionStorage.setItem(KEY, token);
     else sessionStorage.removeItem(KEY);
   } catch {
     // A browser may forbid storage; the token then lasts as long as the page.
@@ -34,6 +34,7 @@ function set(token, isKept) {
   for (const listener of listeners) listener();
 }
 
+/** Uses no token any more. */
 export const forget = () => set("", false);
 
 /** The token that is checked: the last one that was given counts. */
@@ -47,16 +48,17 @@ export async function use(token, isKept) {
   // Others cannot be sent in a header.
   if (!/^[!-~]+$/.test(token)) return "a token has only letters, digits and signs of ASCII";
   checked = token;
+  let refusal;
   try {
     await ask("rest/events/by-ledger?limit=1", { token });
   } catch (error) {
-    if (checked !== token) return undefined;
-    if (error instanceof Unreachable) return "the service does not answer";
+    if (error instanceof Unreachable) refusal = "the service does not answer";
     // A token that the service knows may have other rights than this one, or too many requests.
-    if (!(error instanceof Refused) || ![403, 429, 503].includes(error.status)) return error.message;
+    else if (!(error instanceof Refused && [403, 429, 503].includes(error.status))) refusal = error.message;
   }
-  if (checked === token) set(token, isKept);
-  return undefined;
+  if (checked !== token) return undefined;
+  if (refusal === undefined) set(token, isKept);
+  return refusal;
 }
 
 /** Uses the token that was kept for this tab. */
@@ -76,51 +78,43 @@ export function given() {
 }
 
 /** Returns whether a token is of another owner than the one in use: who sends a link chooses its token. */
-export const isForeign = (token) => session.token !== "" && claims(token).sub !== claims().sub;
+export function isForeign(token) {
+  const { sub } = claims(token);
+  // What names no owner is no token, and is refused when it is checked.
+  return session.token !== "" && sub !== undefined && sub !== claims().sub;
+}
 
 /** Describes the token in use: whose it is, what it may, and until when. */
 export function describe() {
   const { sub, scopes, exp } = claims();
+  const owner = typeof sub === "string" ? ` of ${sub}` : "";
   const may = scopes === undefined ? "everything" : [scopes].flat().join(", ");
-  const parts = [`A token${typeof sub === "string" ? ` of ${sub}` : ""} is in use; it permits ${may}`];
-  return make("p", "note", ...parts, ...(Number.isFinite(exp) ? ["; valid until ", time(exp * 1000)] : []), ".");
+  return make("p", "note", `A token${owner} is in use; it permits ${may}`,
+    exp === undefined ? "" : ["; valid until ", time(exp * 1000)], ".");
 }
 
-let forms = 0;
-
-/** Creates the form that takes a token. `done` is called when one is in use. */
-export function tokenForm(done = () => {}) {
-  forms += 1;
-  const said = make("p", "note");
-  said.setAttribute("role", "status");
-  const token = input({ type: "password", id: `token-${forms}` });
+/** Creates the form that takes a token. */
+export function tokenForm() {
+  const said = having(make("p", "note"), { role: "status" });
+  const token = input({ type: "password", required: "" });
   const keep = input({ type: "checkbox", spellcheck: null });
   const take = async () => {
-    const text = token.value.trim();
-    if (text === "") {
-      said.textContent = "Paste a token into the field first.";
-      return;
-    }
-    said.className = "note";
-    said.textContent = "Checking the token …";
-    const reason = await use(text, keep.checked);
-    if (reason !== undefined) {
-      said.className = "problem";
-      said.textContent = `This token cannot be used: ${reason}`;
-      return;
-    }
-    // The field is cleared, so that the token is only in `session`.
-    token.value = "";
-    said.textContent = "";
-    done();
+    having(said, { class: "note" }).textContent = "Checking the token …";
+    const refusal = await use(token.value.trim(), keep.checked);
+    const text = refusal === undefined ? "" : `This token cannot be used: ${refusal}`;
+    having(said, { class: "problem" }).textContent = text;
+    // The token in use is only in `session`.
+    if (refusal === undefined) token.value = "";
   };
-  const kept = make("label", "check", keep, " Keep it for this tab");
   return make("div", "token",
-    paragraph("note", "`orrery token issue --sub NAME` issues one on the service's machine; `orrery demo` prints one when it starts. It stays in the memory of this page, or with the box in this tab, and is sent only to this service."),
-    form("row", take, field("Token", token, "grow"), kept, submit("Use")), said);
+    paragraph("note", "`orrery token issue --sub NAME` issues one on the service's machine; `orrery demo` prints one "
+      + "when it starts. It stays in the memory of this page, or with the box in this tab, and is sent only to this "
+      + "service."),
+    form("row", take, field("Token", token, "grow"),
+      make("label", "check", keep, " Keep it for this tab"), submit("Use")),
+    said);
 }
 
 /** Creates the notice that is shown where something needs a token. */
-export function needsToken(reason = "This needs a token.") {
-  return make("div", "locked", make("p", "", prose(reason)), tokenForm());
-}
+export const needsToken = (reason = "This needs a token.") =>
+  make("div", "locked", make("p", "", prose(reason)), tokenForm());

@@ -1,6 +1,7 @@
 // Topics as people write them: `transfer`, `G…`, `u64:5`. The service returns them as base64 XDR (ScVal).
 
-const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+/** The letters of base32, of five bits each. */
+export const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /** Returns an address as text (strkey, SEP-23): a version byte, the key, and a CRC-16 (XMODEM). */
 export function strkey(version, key) {
@@ -35,7 +36,7 @@ function decoded(bytes) {
   }
 }
 
-/** Returns a topic as the service takes it; the base64 itself for lists, maps and other values that have no such form. */
+/** Returns a topic as the service takes it; the base64 itself for lists, maps and others that have no such form. */
 export function topicText(base64) {
   try {
     return decoded(Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0))) ?? base64;

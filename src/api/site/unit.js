@@ -1,34 +1,59 @@
-// Units of tokens, as their contracts say them.
+// Units of amounts: of assets, as their contracts name them in events, and of tokens, as their contracts declare them.
 
 import { ask } from "./api.js";
-import { beginning } from "./health.js";
+import { contractOf } from "./asset.js";
+import { beginning, latest } from "./health.js";
 
-/** Units that have been asked for, by contract: all tokens read the same. */
-const known = new Map();
+/** Events and functions whose `amount` is in the smallest unit of the token that has them (SEP-41, CAP-67). */
+const OF_TOKENS = ["transfer", "mint", "burn", "clawback", "approve", "fee"];
+/** Contracts whose units are remembered, and those that may wait to be asked: they are asked one after the other. */
 const MOST = 500;
+const MOST_WAITING = 20;
+/** How long a contract counts as none of a token, in milliseconds. What it runs may become known later. */
+const AGAIN = 30000;
 
-/** The contract of lumens calls them `native`. */
-const unit = (token) => token?.name === "native" ? { ...token, symbol: "XLM" } : token ?? null;
+/** The units that were asked for, by contract, and until when they hold. */
+const known = new Map();
+let queue = Promise.resolve();
+let waiting = 0;
 
-/** Returns what a contract says of its token, `{ name, symbol, decimals }`; null if it is none, or if that is not known. */
-export function tokenOf(contract) {
-  if (!known.has(contract)) {
-    if (known.size >= MOST) known.clear();
-    const asked = ask(`rest/contracts/${contract}`).then(({ token }) => unit(token)).catch(() => null).then((token) => {
-      // What fails, and what is not known yet, is asked again by the next page.
-      if (token === null) known.delete(contract);
-      return token;
-    });
-    known.set(contract, asked);
-  }
-  return known.get(contract);
+async function read(contract) {
+  const { token, executable } = await ask(`rest/contracts/${contract}`);
+  if (token === null) return null;
+  return executable?.stellar_asset ? { decimals: token.decimals, asset: token.name }
+    : { decimals: token.decimals, symbol: (token.symbol ?? "").slice(0, 32) };
 }
 
-/** Returns the units of the contracts of these events, by contract. Only events that have an amount are asked for. */
-export async function tokensOf(events, most = 10) {
-  const contracts = events.filter(({ decoded, contract_id: contract }) => contract !== "" && decoded?.params?.amount !== undefined)
-    .map(({ contract_id: contract }) => contract);
+/** Returns the unit of a contract's token; null if it is none, or that cannot be known now. */
+function tokenOf(contract) {
+  const found = known.get(contract);
+  if (found?.until > performance.now()) return found.unit;
+  if (waiting === MOST_WAITING) return null;
+  waiting += 1;
+  queue = queue.then(() => read(contract)).catch(() => null).then((unit) => {
+    waiting -= 1;
+    if (unit === null) known.set(contract, { unit, until: performance.now() + AGAIN });
+    return unit;
+  });
+  if (known.size >= MOST) known.clear();
+  known.set(contract, { unit: queue, until: Infinity });
+  return queue;
+}
+
+/** Returns the asset that an event names; null if its contract is not that of the asset: anybody may name any. */
+export function assetOf({ contract_id: contract, decoded }) {
+  const asset = decoded.params?.sep0011_asset;
+  return typeof asset === "string" && contractOf(asset, latest?.network_passphrase) === contract ? asset : null;
+}
+
+/**
+ * Returns the unit of an event's amount, which has `decimals` and an `asset` (SEP-11) or the `symbol` that a contract
+ * has chosen; null if it has none, or it is not known. The contract is asked if the event does not tell.
+ */
+export async function unitOf(event) {
+  const { contract_id: contract, decoded: { name, params } } = event;
+  if (!OF_TOKENS.includes(name) || typeof params?.amount !== "string" || contract === "") return null;
   await beginning;
-  const distinct = [...new Set(contracts)].slice(0, most);
-  return new Map(await Promise.all(distinct.map(async (contract) => [contract, await tokenOf(contract)])));
+  const asset = assetOf(event);
+  return asset === null ? tokenOf(contract) : { decimals: 7, asset };
 }

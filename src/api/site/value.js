@@ -5,8 +5,6 @@ import { make } from "./dom.js";
 
 /** Letters of a value in a list. Where it is shown by itself, it is whole. */
 export const IN_LIST = 400;
-/** Levels of lists and maps in each other that are shown. No value of a contract has more. */
-const DEEPEST = 1000;
 
 /** Returns whether a JSON value is one with members. */
 export const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
@@ -14,7 +12,7 @@ export const isObject = (value) => value !== null && typeof value === "object" &
 /** Text and links of a value, up to so many letters. Neighbouring texts are one node, however long a list is. */
 class Parts {
   constructor(most) {
-    Object.assign(this, { nodes: [], left: most, depth: 0 });
+    Object.assign(this, { nodes: [], left: most });
   }
 
   text(text) {
@@ -37,16 +35,11 @@ class Parts {
   /** Adds what `add` adds for each item, with commas between them. */
   list([before, after], items, add) {
     this.text(before);
-    this.depth += 1;
-    if (this.depth > DEEPEST) this.text("…");
-    else {
-      for (const [index, item] of items.entries()) {
-        if (this.left <= 0) break;
-        if (index > 0) this.text(", ");
-        add(item);
-      }
+    for (const [index, item] of items.entries()) {
+      if (this.left <= 0) break;
+      if (index > 0) this.text(", ");
+      add(item);
     }
-    this.depth -= 1;
     this.text(after);
   }
 }
@@ -54,10 +47,10 @@ class Parts {
 function addTyped(parts, value) {
   if (typeof value === "string") return parts.text(value === "ledger_key_contract_instance" ? "instance" : value);
   if (!isObject(value)) return parts.text(JSON.stringify(value));
-  const [[kind, inner]] = Object.entries(value).length === 1 ? Object.entries(value) : [[null, value]];
-  switch (kind) {
-    case "symbol": case "u32": case "i32": case "u64": case "i64": case "u128": case "i128": case "u256": case "i256":
-    case "bool": return parts.text(String(inner));
+  const [[kind, inner] = [], ...others] = Object.entries(value);
+  switch (others.length === 0 ? kind : "") {
+    case "symbol": case "bool": case "u32": case "i32": case "u64": case "i64": case "u128": case "i128": case "u256":
+    case "i256": return parts.text(String(inner));
     case "string": return parts.text(JSON.stringify(inner));
     case "bytes": return parts.text(`0x${inner}`);
     case "duration": return parts.text(`${inner} s`);
@@ -101,10 +94,10 @@ function element(add, value, most) {
   return make("span", "value mono", parts.nodes);
 }
 
-/** Creates an element with a value with its type, such as `{"u64": "5"}`, cut after so many letters. Addresses are links. */
+/** Creates the element of a value with its type, such as `{"u64": "5"}`, cut after so many letters. */
 export const typed = (value, most = Infinity) => element(addTyped, value, most);
 
-/** Creates an element with a parameter or argument without types, cut after so many letters. Addresses are links. */
+/** Creates the element of a parameter or argument without types, cut after so many letters. */
 export const plain = (value, most = Infinity) => element(addPlain, value, most);
 
 /** Creates a list of pairs of a name and a value; `show` creates the element of each. */

@@ -23,7 +23,7 @@ export class View {
   /** Adds the heading of the page, and sets the title of the window. Nodes `beside` it stand in the same line. */
   heading(text, ...beside) {
     const heading = having(make("h1", "", text), { tabindex: -1 });
-    this.root.append(make("div", "heading", heading, ...beside));
+    this.add(make("div", "heading", heading, ...beside));
     setTitle(text);
     return heading;
   }
@@ -34,24 +34,24 @@ export class View {
   }
 
   /**
-   * Adds a section with a title, and fills its body by calling `load(body)`, which may be asynchronous. An error is told
-   * in the body. With `every`, that is repeated so many milliseconds after the previous call ended.
+   * Adds a section with a title, and fills its body by calling `load(body)`, which may be asynchronous. An error is
+   * told in the body. With `every`, that is repeated so many milliseconds after the previous call ended.
    */
-  part(title, load, { every = 0, kind = "", beside = [] } = {}) {
+  part(title, load, { every = 0, beside = [] } = {}) {
     ids += 1;
     const id = `part-${ids}`;
     const body = make("div", "body");
     const head = make("div", "heading", having(make("h2", "", title), { id }), ...beside);
-    const section = having(make("section", kind, head, body), { "aria-labelledby": id });
-    this.root.append(section);
+    const section = having(make("section", "", head, body), { "aria-labelledby": id });
+    this.add(section);
     const reload = () => this.fill(body, load, every > 0);
     this.loads.push(every > 0 ? this.every(every, reload) : reload());
     return { section, body, reload };
   }
 
   /**
-   * Calls `load(body)` and tells an error in the body. When the service does not answer, what has been read before stays,
-   * and what has not is read when it answers again; a part that is repeated is read anyway.
+   * Calls `load(body)` and tells an error in the body. When the service does not answer, what has been read before
+   * stays, and what has not is read when it answers again; a part that is repeated is read anyway.
    */
   async fill(body, load, isRepeated = false) {
     try {
@@ -67,16 +67,16 @@ export class View {
   }
 
   /**
-   * Calls `work` now, and again so many milliseconds after the previous call ended, while the page is open. Calls are
-   * skipped while the window is hidden. Returns a promise of the first call.
+   * Calls `work` now, and again so many milliseconds after the previous call ended, while the page is open. Further
+   * calls are skipped while the window is hidden. Returns a promise of the first call.
    */
   every(milliseconds, work) {
-    const round = async () => {
+    const round = async (isFirst) => {
       if (this.signal.aborted) return;
-      if (!document.hidden) await work();
-      if (!this.signal.aborted) setTimeout(round, milliseconds);
+      if (isFirst || !document.hidden) await work();
+      if (!this.signal.aborted) setTimeout(round, milliseconds, false);
     };
-    return round();
+    return round(true);
   }
 
   /** Sets parameters of the page's address without opening it again. An empty value or null removes a parameter. */
@@ -85,7 +85,8 @@ export class View {
       if (value === null || value === "") this.query.delete(name);
       else this.query.set(name, value);
     }
-    const text = this.query.toString();
-    history.replaceState(history.state, "", location.href.split(/[?#]/)[0] + (text ? `?${text}` : ""));
+    const url = new URL(location.href);
+    url.search = this.query;
+    history.replaceState(history.state, "", url);
   }
 }

@@ -1,13 +1,11 @@
 // Subscribing an endpoint to events, and the secret, which is shown once.
 
-import { wordsOf } from "./actions.js";
-import { Stale, ask } from "./api.js";
+import { attempt, contractsArea, mistake, outcome, wordsOf } from "./actions.js";
+import { ask } from "./api.js";
 import { link } from "./address.js";
 import { copyButton } from "./copy.js";
-import { field, form, having, input, make, paragraph, put, submit } from "./dom.js";
-import { problem } from "./problem.js";
-
-const TOPICS = ["topic1", "topic2", "topic3", "topic4"];
+import { field, form, having, input, make, paragraph, prose, submit } from "./dom.js";
+import { listed } from "./program_parts.js";
 
 const RECEIVER = `import { createHmac, timingSafeEqual } from "node:crypto";
 
@@ -18,83 +16,96 @@ function isGenuine(secret, headers, body) {
   return given.length === expected.length && timingSafeEqual(given, expected);
 }`;
 
+const HEADERS = [
+  "`X-Service-Signature`: the HMAC-SHA256 of the exact body under the secret as it is shown, in lower-case hex.",
+  "`webhook-id`, `webhook-timestamp`, `webhook-signature`: the same after Standard Webhooks, whose libraries check it; "
+    + "this signature covers the time, too.",
+  "`X-Service-Delivery` stays the same when a delivery is sent again: keep it, and skip what you have had.",
+];
+
 /** Explains how a receiver checks that a delivery is genuine. */
-export function verification() {
-  const item = (...parts) => make("li", "", ...parts);
-  const code = (text) => make("code", "", text);
-  return make("details", "webhooks-verify", make("summary", "", "How a receiver checks deliveries"),
-    make("ul", "",
-      item(code("X-Service-Signature"), ": the HMAC-SHA256 of the exact body under the secret, as it is shown, in lower-case hexadecimal."),
-      item(code("webhook-id"), ", ", code("webhook-timestamp"), ", ", code("webhook-signature"),
-        ": the same after Standard Webhooks, whose libraries check it; this signature covers the time, too."),
-      item(code("X-Service-Delivery"), " stays the same when a delivery is sent again: keep it, and skip what you have had.")),
-    make("p", "note", "Answer with a status from 200 to 299 within 15 seconds. Otherwise the delivery is sent again after 5 s, 30 s, 2 min, ",
-      "10 min, 1 h, 3 h, 6 h, 12 h, 24 h and 24 h. In Node:"),
-    having(make("pre", "", RECEIVER), { tabindex: 0, role: "region", "aria-label": "Example in Node" }), copyButton(() => RECEIVER, "the example"),
-    paragraph("note", "`orrery webhooks listen` is a receiver for trying it out: it checks deliveries and prints them."));
-}
+export const verification = () => make("details", "webhooks-verify",
+  make("summary", "", "How a receiver checks deliveries"),
+  make("ul", "", HEADERS.map((text) => make("li", "", prose(text)))),
+  make("p", "note", "Answer with a status from 200 to 299 within 15 seconds. Otherwise it is sent again after ",
+    "5 s, 30 s, 2 min, 10 min, 1 h, 3 h, 6 h, 12 h, 24 h and 24 h. In Node:"),
+  having(make("pre", "", RECEIVER), { tabindex: 0, role: "region", "aria-label": "Example in Node" }),
+  copyButton(() => RECEIVER, "the example"),
+  paragraph("note", "`orrery webhooks listen` is a receiver for trying it out: it checks deliveries and prints them."));
 
 function made({ ids, secret }) {
-  const links = ids.flatMap((id, index) => [index === 0 ? "" : ", ", link(`webhooks/${id}`, `webhook ${id}`)]);
   return having(make("div", "webhooks-made",
     make("h3", "", ids.length === 1 ? "It is subscribed" : `${ids.length} webhooks are subscribed`),
-    make("p", "", ...links, ". Send a test from there."),
-    make("p", "", "The secret is shown now, and never again: ", make("code", "", secret), " ", copyButton(() => secret, "the secret"))), { tabindex: -1 });
+    make("p", "", ...listed(ids.map((id) => link(`webhooks/${id}`, `webhook ${id}`))), ". Send a test from there."),
+    make("p", "", "The secret is shown now, and never again: ", make("code", "", secret), " ",
+      copyButton(() => secret, "the secret"))), { tabindex: -1 });
+}
+
+/** Returns what the form says in a request: its fields have the names of the members. */
+function said(whole) {
+  const given = new FormData(whole);
+  const body = { include_backfill: given.has("include_backfill") };
+  for (const [name, value] of given) {
+    const text = name === "webhook_secret" ? value : value.trim();
+    if (text !== "" && name !== "include_backfill") body[name] = name === "contract_ids" ? wordsOf(text) : text;
+  }
+  if (!body.webhook_endpoint) throw mistake("give the endpoint: the address to which events are sent");
+  if (!body.contract_ids && !body.address) throw mistake("name a contract or more, or an address");
+  return body;
+}
+
+/** Marks the field of a form that an error names, and no other. */
+function mark(whole, told, error) {
+  const [, name = ""] = /'(\w+)'/.exec(error?.message) ?? [];
+  const wrong = error && (whole.elements.namedItem(name) ?? whole.querySelector("input:invalid"));
+  for (const it of whole.elements) {
+    having(it, { "aria-invalid": it === wrong || null, "aria-describedby": it === wrong ? told.id : null });
+  }
+  wrong?.focus();
+}
+
+/** Creates the fields. `given` are values for some of them. */
+function fields(given) {
+  const entry = (label, name, attributes) =>
+    field(label, input({ name, value: given.get(name) ?? "", ...attributes }), "grow");
+  const contracts = contractsArea({ name: "contract_ids" });
+  contracts.defaultValue = given.get("contract") ?? "";
+  const topics = ["transfer", "G…", "u64:5", "string:a b"];
+  return [
+    make("div", "row", entry("Endpoint, a URL", "webhook_endpoint",
+      { type: "url", required: "", maxlength: 2048, placeholder: "https://…" })),
+    make("div", "row", field("Contracts, with spaces between them; a webhook for each", contracts, "grow"),
+      entry("Address in any topic; without contracts, of all contracts", "address", { placeholder: "G… or C…" })),
+    make("div", "row", topics.map((placeholder, index) =>
+      entry(`Topic ${index + 1}, if it matters`, `topic${index + 1}`, { placeholder }))),
+    make("div", "row", entry("Secret; one is made if this is empty", "webhook_secret",
+      { type: "password", maxlength: 512, autocomplete: "new-password" }),
+    make("label", "check", input({ type: "checkbox", name: "include_backfill", spellcheck: null }),
+      " Also older ledgers when they are backfilled"), submit("Subscribe")),
+  ];
 }
 
 /** Creates the form. `done` is called when something was subscribed. `given` are values for fields. */
 export function subscriptionForm(given, done) {
-  const entry = (name, attributes = {}) => input({ value: given.get(name) ?? "", name, ...attributes });
-  const endpoint = entry("webhook_endpoint", { type: "url", inputmode: "url", maxlength: 2048, placeholder: "https://…" });
-  const contracts = having(make("textarea"), { name: "contract_ids", rows: 2, spellcheck: "false", placeholder: "C…" });
-  contracts.value = given.get("contract") ?? "";
-  const address = entry("address", { placeholder: "G… or C…" });
-  const topics = TOPICS.map((name, index) => entry(name, { placeholder: index === 0 ? "transfer" : "G…, u64:5, string:a b" }));
-  const secret = entry("webhook_secret", { type: "password", maxlength: 512, autocomplete: "new-password" });
-  const backfill = input({ type: "checkbox", name: "include_backfill", spellcheck: null });
-  const said = make("div");
-  const outcome = having(make("div"), { role: "status" });
-  const checks = verification();
-
-  const refuse = (shown, name) => {
-    put(said, shown);
-    const named = name && whole.elements.namedItem(name);
-    if (!named) return;
-    having(named, { "aria-invalid": true, "aria-describedby": "webhooks-refusal" });
-    named.focus();
-  };
+  const [told, checks] = [having(outcome(), { id: "webhooks-refusal" }), verification()];
   const send = async () => {
-    put(said);
-    for (const it of whole.elements) having(it, { "aria-invalid": null, "aria-describedby": null });
-    const list = wordsOf(contracts.value);
-    if (endpoint.value.trim() === "") return refuse(make("p", "problem", "Give the endpoint: the address to which events are sent."), endpoint.name);
-    if (list.length === 0 && address.value.trim() === "") {
-      return refuse(make("p", "problem", "Name a contract or more, or an address whose events are wanted."), contracts.name);
-    }
-    const body = { webhook_endpoint: endpoint.value.trim(), include_backfill: backfill.checked };
-    if (list.length > 0) body.contract_ids = list;
-    for (const it of [address, ...topics]) if (it.value.trim() !== "") body[it.name] = it.value.trim();
-    if (secret.value !== "") body.webhook_secret = secret.value;
-    try {
-      // Not ended by leaving the page, because the secret would be lost.
-      const answer = made(await ask("rest/webhooks/new", { body }));
-      whole.reset();
-      put(outcome, answer);
-      checks.open = true;
-      answer.focus();
-      done();
-    } catch (error) {
-      if (!(error instanceof Stale)) refuse(problem(error), /'(\w+)'/.exec(error.message)?.[1]);
-    }
+    mark(whole, told, null);
+    const isDone = await attempt(told, "Subscribing …", async () => {
+      try {
+        // Not ended by leaving the page, because the secret would be lost.
+        return made(await ask("rest/webhooks/new", { body: said(whole) }));
+      } catch (error) {
+        mark(whole, told, error);
+        throw error;
+      }
+    });
+    if (!isDone) return;
+    whole.reset();
+    checks.open = true;
+    told.firstChild.focus();
+    done();
   };
-  const whole = form("webhooks-form", send,
-    make("div", "row", field("Endpoint, a URL", endpoint, "grow")),
-    make("div", "row", field("Contracts, with spaces between them; a webhook for each", contracts, "grow"),
-      field("Address in any topic; without contracts, of all contracts", address, "grow")),
-    make("div", "row", topics.map((it, index) => field(`Topic ${index + 1}, if it matters`, it, "grow"))),
-    make("div", "row", field("Secret; one is made if this is empty", secret, "grow"),
-      make("label", "check", backfill, " Also older ledgers when they are backfilled"), submit("Subscribe")),
-    having(said, { id: "webhooks-refusal", role: "alert" }));
+  const whole = form("webhooks-form", send, ...fields(given));
   whole.noValidate = true;
-  return make("div", "", whole, outcome, checks);
+  return make("div", "", whole, told, checks);
 }

@@ -15,9 +15,6 @@ export function stateOf({ enabled, failing_since: since }, rate) {
   return rate?.arrived > 0 ? ["works", "good"] : ["enabled", "note"];
 }
 
-/** Creates a state as a tag. */
-export const tag = ([word, kind]) => make("span", `tag ${kind}`, word);
-
 /** Creates the reason why a subscription does not work; null if it does. `shown` creates the element of a time. */
 export function whyOf({ enabled, disabled_reason: reason, failing_since: since }, shown = time) {
   if (!enabled) return make("bdi", "", reason === null ? "" : `${reason[0].toUpperCase()}${reason.slice(1)}.`);
@@ -30,45 +27,44 @@ const written = (text) => pathOf(text) === null ? make("bdi", "mono", text) : ad
 
 /** Creates a line with the conditions of a subscription apart from its contract. */
 export function filtersOf(hook) {
-  const topics = [1, 2, 3, 4].map((position) => [`topic ${position}`, hook[`topic${position}`]])
-    .filter(([, value]) => value !== null).map(([name, value]) => [name, topicText(value)]);
-  const all = hook.address === null ? topics : [...topics, ["address", hook.address]];
+  const all = ["topic1", "topic2", "topic3", "topic4", "address"].filter((name) => hook[name] !== null)
+    .map((name) => name === "address" ? [name, hook.address] : [name.replace("c", "c "), topicText(hook[name])]);
   return all.length === 0 ? make("span", "null", "every event")
     : make("span", "summary", all.map(([name, value]) => make("span", "", make("i", "", `${name} `), written(value))));
 }
 
-/** Returns the share that arrived of the deliveries that have ended, and how many these are; the share is null for none. */
+/** Describes which share of the deliveries that have ended arrived, and counts both. */
 export function arrivedOf(deliveries) {
-  const ended = deliveries.filter(({ status }) => status === "delivered" || status === "dead");
-  const arrived = ended.filter(({ status }) => status === "delivered").length;
-  return { ended: ended.length, arrived, share: ended.length === 0 ? null : Math.floor(100 * arrived / ended.length) };
+  const of = (wanted) => deliveries.filter(({ status }) => status === wanted).length;
+  const [arrived, dead] = [of("delivered"), of("dead")];
+  const ended = arrived + dead;
+  return { ended, arrived, text: ended === 0 ? "none ended" : `${Math.floor(100 * arrived / ended)} % of ${ended}` };
 }
+
+/** Whether an attempt succeeded. */
+export const isGood = ({ status }) => status !== null && status < 300;
 
 /** Returns what came of an attempt in few words: the status of the answer, or why there was none. */
 export const answerOf = ({ status, error }) => error ?? (status === null ? "no answer" : String(status));
 
+const REFUSES = "The endpoint refuses: it needs this subscription's secret, and the body as it arrived, unparsed.";
+const NOTHING = "The endpoint has nothing for a POST at this path.";
+
+/** What a status of an answer means, and what mends it. */
+const ADVICE = {
+  401: REFUSES, 403: REFUSES, 404: NOTHING, 405: NOTHING,
+  410: "410 (Gone) says that nothing is wanted any more: unless it answers a test, it disables the subscription.",
+  413: "The endpoint does not accept bodies of this size.",
+  429: "The endpoint gets more requests than it wants.",
+};
+
 /** Explains an attempt that failed, and what mends it; null for one that succeeded, and where nothing is known. */
 export function adviceOf({ status, error }) {
   if (status === null) {
-    if (/no answer within/.test(error)) return "The endpoint must answer within 15 seconds: answer first, and work afterwards.";
+    if (/no answer within/.test(error)) return "It must answer within 15 seconds: answer first, and work afterwards.";
     if (/refused/.test(error)) return "Nothing listens at that address and port.";
-    return /certificate|tls/i.test(error ?? "") ? "The endpoint's certificate is not accepted." : null;
+    return /certificate|tls/i.test(error) ? "The endpoint's certificate is not accepted." : null;
   }
-  if (status < 300) return null;
-  if (status < 400) return "Redirects are not followed: subscribe the address to which it leads.";
-  if (status === 401 || status === 403) return "The endpoint refuses: it needs this subscription's secret, and the body as it arrived, unparsed.";
-  if (status === 404 || status === 405) return "The endpoint has nothing for a POST at this path.";
-  if (status === 410) return "410 (Gone) says that nothing is wanted any more: unless it answers a test, it disables the subscription.";
-  if (status === 413) return "The endpoint does not accept bodies of this size.";
-  if (status === 429) return "The endpoint gets more requests than it wants.";
-  return status >= 500 ? "The endpoint, or a proxy before it, failed: its log says why." : null;
-}
-
-/** Number of the event in the id of a delivery, and that of a test. */
-const ID = /-(\d+)(?:-t(\d+))?$/;
-
-/** Returns whether a delivery comes after another in lists, which are in the order of events, the newest first. */
-export function isOlder(id, other) {
-  const [[event, test], [otherEvent, otherTest]] = [id, other].map((it) => ID.exec(it).slice(1).map((part) => Number(part ?? 0)));
-  return event === otherEvent ? test < otherTest : event < otherEvent;
+  if (status >= 300 && status < 400) return "Redirects are not followed: subscribe the address to which it leads.";
+  return ADVICE[status] ?? (status >= 500 ? "The endpoint, or a proxy before it, failed: its log says why." : null);
 }

@@ -1,13 +1,12 @@
 // Figures: when the first text of two pages is seen, and the long tasks while a ledger of many events is read.
-// `repetitions`, `events`: how often, and how many events the ledger has. The events are those of the service, repeated
-// with other ids and amounts, because the service under test has no ledger of so many.
+// `repetitions`, `events`: how often, and how many events the newest ledger has.
 
-import { Notes, ask, base, context, given, launch, open, settled, tell, until } from "./common.mjs";
+import { Notes, base, context, given, launch, open, settled, tell, until } from "./common.mjs";
 import { subjects } from "./subjects.mjs";
 
 const browser = await launch();
 const notes = new Notes();
-const { pages, event } = await subjects();
+const { pages } = await subjects();
 const where = Object.fromEntries(pages);
 const told = { first_contentful_paint: {}, largest_contentful_paint: {}, first_rows: {}, tasks: {} };
 const middle = (values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
@@ -43,26 +42,10 @@ for (const name of ["home", "contract"]) {
   told.first_rows[name] = middle(times.rows);
 }
 
-// A ledger of many events, read to its end by scrolling.
-const genuine = await ask(`rest/events/by-ledger?limit=200&decoded=true`);
-const first = event.id * 100000;
-const many = (from, limit) => Array.from({ length: Math.max(0, Math.min(limit, given.events - from)) }, (_, offset) => {
-  const index = from + offset;
-  return { ...genuine[index % genuine.length], id: first + index, ledger: event.ledger, event_index: index % 50 };
-});
+// The newest ledger has many events; it is read to its end by scrolling.
 const made = await context(browser, notes);
 await made.addInitScript(observe);
 const page = await made.newPage();
-await page.route("**/rest/events/by-ledger?**", async (route) => {
-  const query = new URL(route.request().url()).searchParams;
-  if (query.get("limit") === "1") return route.continue();
-  const from = query.has("cursor") ? Number(query.get("cursor")) - first + 1 : 0;
-  return route.fulfill({ json: many(from, Number(query.get("limit") ?? 100)) });
-});
-await page.route(`**/rest/ledgers/${event.ledger}`, async (route) => {
-  const answer = await route.fetch();
-  return route.fulfill({ json: { ...await answer.json(), events: given.events } });
-});
 const began = Date.now();
 await open(page, where.ledger);
 const rows = page.locator("main .events .rows").first();

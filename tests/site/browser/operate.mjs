@@ -267,6 +267,18 @@ await step("replay of a delivery", async () => {
   await page.getByRole("button", { name: "Send it again" }).click();
   return says(page.getByRole("region", { name: "Delivery" }), /It is sent again/);
 });
+// Attempts go on for days, so the page is told that a delivery that arrived is dead.
+await step("replay of dead deliveries", async () => {
+  const arrived = await as(given.token, `rest/webhooks/${hook.id}/deliveries?status=delivered`);
+  const dead = { ...arrived.find(({ test }) => !test), status: "dead" };
+  await page.route("**/deliveries?status=dead&**", (route) =>
+    route.fulfill({ json: route.request().url().includes("cursor") ? [] : [dead] }));
+  const place = part("Send stored events again");
+  await place.getByRole("button", { name: "Send all dead ones again" }).click();
+  const said = await says(place, /1 event will be sent again/);
+  await page.unroute("**/deliveries?status=dead&**");
+  return said;
+});
 // Disabled after five days without a success: the service says so only then, so the page is given such an answer.
 await step("enable", async () => {
   let isEnabled = false;

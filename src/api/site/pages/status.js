@@ -4,12 +4,11 @@ import { ask, shared } from "../api.js";
 import { ledgerLink, link } from "../address.js";
 import { copyable } from "../copy.js";
 import { coverage } from "../coverage.js";
-import { make, paragraph } from "../dom.js";
+import { make, paragraph, put, renew } from "../dom.js";
 import { contracts, disk } from "../disk.js";
-import { bounded, count, duration, number, short, utc, words } from "../format.js";
+import { bounded, count, duration, number, short, time, words } from "../format.js";
 import { onHealth, sentence } from "../health.js";
 import { plot } from "../plot.js";
-import { steady } from "../steady.js";
 import { facts, table } from "../table.js";
 
 /** How often the figures are read, in milliseconds. */
@@ -60,86 +59,74 @@ function figures(record) {
   ], "figures");
 }
 
-function components(record) {
-  const all = Object.entries(record.components);
-  const isWarning = (name) => name === "attestation";
-  const item = ([name, { status, detail }]) => make("li", status, make("b", "", bounded(name, 60)), " ", make("i", "", status), " ",
-    make("span", "", COMPONENTS[name] ?? ""), " ", make("span", "", status !== "up" ? "see above" : isWarning(name) ? "" : bounded(detail ?? "", 500)));
-  return [
-    ...all.filter(([, { status }]) => status !== "up").map(([name, { reason }]) =>
-      make("p", "problem status-down", make("b", "", name), ` is down: ${bounded(reason ?? "it gives no reason")}`)),
-    ...all.filter(([name, { status, detail }]) => status === "up" && isWarning(name) && detail !== undefined).map(([name, { detail }]) =>
-      make("p", "warning", make("b", "", name), `: ${bounded(detail)}`)),
-    record.warning === undefined ? null : make("p", "warning", record.warning),
-    figures(record),
-    make("ul", "components status-components", all.map(item)),
-  ];
+/** Returns a component as an item of the list. What attestation tells while it is up is a warning. */
+function component([name, { status, detail = "", reason = "It gives no reason." }]) {
+  const isUp = status === "up";
+  const kind = !isUp ? "problem" : name === "attestation" && detail !== "" ? "warning" : "note";
+  return make("li", status, make("b", "", bounded(name, 60)), " ", make("i", "", status), " ",
+    make("span", "", COMPONENTS[name] ?? ""), " ", make("div", kind, bounded(isUp ? detail : reason)));
 }
 
 function health(view, body) {
   onHealth((record, isAnswering) => {
     const kind = !isAnswering ? "unknown" : record.service === "up" ? "up" : "down";
     const text = isAnswering ? sentence(record) : "The service does not answer. What follows is from before.";
-    steady(body, [record, isAnswering], () => [
+    const { network_passphrase: passphrase } = record;
+    const isUp = ([, { status }]) => status === "up";
+    const all = Object.entries(record.components).sort((one, other) => isUp(one) - isUp(other));
+    renew(body,
       make("p", `state status-state ${kind}`, make("strong", "", kind), " ", make("span", "", text)),
-      ...components(record),
-      facts([["Network", record.network], ["Passphrase of the network", copyable(record.network_passphrase, "the passphrase", short(record.network_passphrase, 40))]]),
-    ]);
+      record.warning === undefined ? null : make("p", "warning", record.warning),
+      figures(record),
+      make("ul", "components status-components", all.map(component)),
+      facts([
+        ["Network", record.network],
+        ["Passphrase of the network", copyable(passphrase, "the passphrase", short(passphrase, 40))],
+      ]));
   }, view.signal);
 }
 
-/** Units of the plot's axis: the first of which the largest value is less than 3. */
+/** Units of the plot's axis, of which the first is taken that has less than three of the next one. */
 const UNITS = [["seconds", 1, 60], ["minutes", 60, 60], ["hours", 3600, 24], ["days", 86400, Infinity]];
 
-/** Returns the place of a plot; null where there is nothing to plot, which is told. */
-function plotPlace(body, isEmpty, told) {
-  steady(body, isEmpty, () => isEmpty ? make("p", "note", told) : make("div", ""));
-  return isEmpty ? null : body.firstChild;
-}
-
-function lag(body, { history }) {
-  const { at, lag_seconds: ages, lag_ledgers: behind } = history;
-  const place = plotPlace(body, ages.every((value) => value === null), "No source is followed, so nothing can be behind.");
-  if (place === null) return;
-  const most = Math.max(...ages);
-  const [unit, seconds] = UNITS.find(([, size, next]) => most < 3 * size * next);
-  const index = new Map(at.map((when, of) => [when * 1000, of]));
-  plot(place, {
-    points: at.map((when, of) => [when * 1000, ages[of] === null ? null : ages[of] / seconds]),
-    kind: "line", overTime: true, whole: unit === "seconds", fromZero: true,
+function lag(body, { history: { at, lag_seconds: ages, lag_ledgers: behind } }) {
+  if (ages.every((value) => value === null)) {
+    return put(body, make("p", "note", "No source is followed, so nothing can be behind."));
+  }
+  const [unit, seconds] = UNITS.find(([, size, next]) => Math.max(...ages) < 3 * size * next);
+  plot(body, {
+    points: at.map((when, index) => [when * 1000, ages[index] === null ? null : ages[index] / seconds, index]),
+    kind: "line", overTime: true, fromZero: true,
     label: `Age of the newest stored ledger in ${unit}, over the last day`,
-    say: ([when]) => {
-      const of = index.get(when);
-      const far = behind[of] === null ? "" : `, ${count(behind[of], "ledger")} behind the network`;
-      return `${utc(when)}: the newest stored ledger was ${age(ages[of])} old${far}`;
-    },
+    say: ([when, , index]) => [time(when), `: the newest stored ledger was ${age(ages[index])} old`,
+      behind[index] === null ? "" : `, ${count(behind[index], "ledger")} behind the network`],
   });
-  place.prepend(make("p", "note", `In ${unit}; times are UTC`));
+  return body.prepend(make("p", "note", `In ${unit}`));
 }
 
 function density(body, { ledgers }) {
-  const place = plotPlace(body, ledgers.length === 0, "No ledger is stored yet.");
-  if (place === null) return;
-  const told = new Map(ledgers.map((ledger) => [ledger.ledger, ledger]));
-  plot(place, {
-    points: ledgers.map(({ ledger, events }) => [ledger, events]), kind: "bars", whole: true,
+  if (ledgers.length === 0) return put(body, make("p", "note", "No ledger is stored yet."));
+  return plot(body, {
+    points: ledgers.map((it) => [it.ledger, it.events, it]), kind: "bars",
     label: `Events of the newest ${count(ledgers.length, "stored ledger")}`,
     path: ([ledger]) => `ledger/${ledger}`,
-    say: ([ledger, events]) => `Ledger ${ledger}, ${told.get(ledger).closed_at}: ${count(events, "event")}, `
-      + count(told.get(ledger).transactions, "smart-contract transaction"),
+    say: ([ledger, events, { closed_at: closed, transactions }]) => [`Ledger ${ledger}, `, time(closed),
+      `: ${count(events, "event")}, ${count(transactions, "smart-contract transaction")}`],
   });
 }
 
 function consumers(list) {
   const row = ({ name, count: of, active, lag_ledgers: waiting, lost_ledgers: lost, rebuilding }) => [
-    make("span", "", bounded(name.replaceAll("_", " "), 60) + (of > 1 ? ` (${of})` : ""), CONSUMERS[name] === undefined ? null : make("small", "note", ` ${CONSUMERS[name]}`)),
+    make("span", "", bounded(name.replaceAll("_", " "), 60), of > 1 ? ` (${of})` : "",
+      make("small", "note", ` ${CONSUMERS[name] ?? ""}`)),
     rebuilding ? "is being rebuilt" : active === 0 ? "idle" : waiting === 0 ? ["up to date", "good"] : "behind",
     [number(waiting), "number"],
     [number(lost), lost > 0 ? "number bad" : "number"],
   ];
   return [
-    table(["Reads ledgers for", "State", ["To do", "number"], ["Lost", "number"]], list.map(row), "Consumers of ledgers"),
-    make("p", "note", "To do: stored ledgers that it has not read yet. Lost: ledgers that it could not read in full, because retention removed them first."),
+    table(["Reads ledgers for", "State", ["To do", "number"], ["Lost", "number"]], list.map(row),
+      "Consumers of ledgers"),
+    make("p", "note", "Lost are ledgers that it could not read in full, because retention removed them first."),
   ];
 }
 
@@ -147,28 +134,17 @@ export function open(view) {
   view.heading("Status");
   const { signal } = view;
   const status = shared(() => ask("rest/status", { signal }));
-  const [left, right] = [make("div", ""), make("div", "")];
-  const part = (title, load) => view.part(title, load, { every: EVERY });
-  const beside = (column, ...rest) => column.append(part(...rest).section);
+  const part = (title, read, show) =>
+    view.part(title, async (body) => show(body, await read()), { every: EVERY }).section;
   view.part("Health", (body) => health(view, body));
-  part("Age of the newest ledger, over a day", async (body) => lag(body, await status()));
-  view.add(make("div", "columns status-columns", left, right));
-  beside(left, "Stored ledgers", async (body) => {
-    const record = await ask("rest/completeness", { signal });
-    steady(body, record, () => coverage(record));
-  });
-  beside(right, "Events per ledger", async (body) => density(body, await status()));
-  beside(left, "Consumers", async (body) => {
-    const record = await status();
-    steady(body, record.consumers, () => consumers(record.consumers));
-  });
-  beside(right, "Disk and versions", async (body) => {
-    const record = await status();
-    steady(body, [record.store, Math.floor(record.uptime_seconds / 60)], () => disk(record));
-  });
-  beside(left, "Disk by contract", async (body) => {
-    const record = await status();
-    steady(body, record.contracts ?? null, () => contracts(record.contracts));
-  });
-  view.add(paragraph("note", "`rest/status` and `rest/completeness` have these figures as JSON; `/metrics` has them for Prometheus."));
+  part("Age of the newest ledger, over a day", status, lag);
+  const stored = part("Stored ledgers", () => ask("rest/completeness", { signal }),
+    (body, record) => renew(body, coverage(record)));
+  const events = part("Events per ledger", status, density);
+  const readers = part("Consumers", status, (body, record) => renew(body, consumers(record.consumers)));
+  const store = part("Disk and versions", status, (body, record) => renew(body, disk(record)));
+  const shares = part("Disk by contract", status, (body, record) => renew(body, contracts(record.contracts)));
+  const columns = [[stored, readers, shares], [events, store]].map((parts) => make("div", "", parts));
+  view.add(make("div", "columns status-columns", columns), paragraph("note",
+    "`rest/status` and `rest/completeness` have these figures as JSON; `/metrics` has them for Prometheus."));
 }

@@ -1,0 +1,56 @@
+// New events at the top of a list, as they are stored.
+
+import { button, make, put } from "./dom.js";
+import { count } from "./format.js";
+import { sentence } from "./problem.js";
+import { follow } from "./stream.js";
+
+/** Most events that wait while the reader is in the list. */
+const MOST = 2000;
+/** How often it is looked whether the reader still is, in milliseconds. */
+const EVERY = 500;
+
+/** Whether the reader is in the list: further down, at one of its links, or pointing at a row. */
+function isReadIn({ scroller, spacer }) {
+  const isPointedAt = matchMedia("(hover: hover)").matches && spacer.matches(":hover");
+  return scroller.scrollTop > 0 || spacer.contains(document.activeElement) || isPointedAt;
+}
+
+/**
+ * Puts events that fulfil these conditions at the top of a list whose first page is read, until `signal` is aborted.
+ * While the reader is in the list they wait, and a button in `place` says how many.
+ */
+export function live(rows, conditions, place, signal) {
+  let held = [];
+  let left = 0;
+  const said = make("span", "note", "as they are stored");
+  const release = () => {
+    // Those that were left out, or stored while nothing was followed, are between the new events and those of the list.
+    if (left > 0 || rows.items.length === 0) rows.restart(held);
+    else rows.prepend(held);
+    [held, left] = [[], 0];
+    put(place, said);
+  };
+  const more = button("", "quiet small", () => {
+    rows.scroller.scrollTop = 0;
+    release();
+    rows.scroller.focus({ preventScroll: true });
+  });
+  const round = () => {
+    if (held.length === 0) return;
+    if (!isReadIn(rows)) return release();
+    more.textContent = `Show ${count(held.length + left, "newer event")}`;
+    if (!place.contains(more)) put(place, more);
+  };
+  const take = (events, leftOut) => {
+    held.unshift(...events);
+    left += leftOut + Math.max(0, held.length - MOST);
+    held.length = Math.min(held.length, MOST);
+    round();
+  };
+  const timer = setInterval(round, EVERY);
+  signal.addEventListener("abort", () => clearInterval(timer));
+  put(place, said);
+  follow(conditions, { last: rows.items[0]?.id ?? null, signal, take })
+    .catch((error) => put(place, make("span", "problem", sentence(error) ?? "")));
+}
