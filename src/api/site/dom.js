@@ -29,17 +29,27 @@ function isSelectedIn(place) {
   return !selection.isCollapsed && place.contains(selection.anchorNode);
 }
 
+/** Timers of what is to be drawn, by place, and how often it is tried, in milliseconds. */
+const waiting = new WeakMap();
+const AGAIN = 300;
+
 /**
- * Like `put`, for what is drawn again and again while it is read: nothing is replaced by what looks the same, nor while
- * text of the place is selected. The focus goes to the control of the same name, places stay scrolled, and details with
- * a `data-key` stay open. The children are made anew for each call.
+ * Like `put`, for what is drawn again and again while it is read: nothing is replaced by what looks the same, and while
+ * text of the place is selected, or something in it is pressed, the drawing waits. The focus goes to the control of the
+ * same name, places stay scrolled, and details with a `data-key` stay open. The children are made anew for each call.
  */
 export function renew(place, ...children) {
   const next = put(place.cloneNode(), ...children);
   for (const made of next.querySelectorAll("details[data-key]")) {
     made.open = place.querySelector(`details[data-key="${CSS.escape(made.dataset.key)}"]`)?.open ?? made.open;
   }
-  if (next.isEqualNode(place) || isSelectedIn(place)) return;
+  clearTimeout(waiting.get(place));
+  if (next.isEqualNode(place)) return;
+  if (isSelectedIn(place) || place.matches(":active")) {
+    const drawn = [...next.childNodes];
+    waiting.set(place, setTimeout(() => renew(place, ...drawn), AGAIN));
+    return;
+  }
   const before = [...place.querySelectorAll(FOCUSABLE)];
   const index = before.indexOf(document.activeElement);
   const scrolled = [...place.querySelectorAll(".scrolled")].map(({ scrollLeft, scrollTop }) => [scrollLeft, scrollTop]);

@@ -36,7 +36,7 @@ export async function readTables(signal) {
     Object.assign(entry, { project: inProject?.project ?? (project || "Without a name yet"), own, problem });
     return inProject === undefined ? [entry] : [];
   });
-  return [...known.values().filter(({ schema }) => schema !== "retroshade"), ...others];
+  return [...[...known.values()].filter(({ schema }) => schema !== "retroshade"), ...others];
 }
 
 /** Returns a statement for the newest rows of a table. */
