@@ -127,7 +127,11 @@ if (given.revoked) {
   await page.locator("#refused input[type=password]").fill(given.token);
   await page.locator("#refused button[type=submit]").click();
   await until("the notice is gone", () => page.evaluate(() => document.querySelector("#refused").hidden));
-  told.again = await state(page);
+  // The page is opened anew, in place of the one that was refused.
+  told.again = await until("the page is back", async () => {
+    const now = await state(page);
+    return now.gone.length === 0 ? now : Promise.reject(new Error(JSON.stringify(now)));
+  });
   await made.close();
 }
 if (given.process) {
