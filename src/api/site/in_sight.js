@@ -22,6 +22,8 @@ export class InSight {
   async refresh(place, ids) {
     const rows = [...place.querySelectorAll("tbody tr")];
     for (const [index, id] of ids.entries()) {
+      // While the reader uses the table, it may still be that of an earlier list.
+      if (rows[index] === undefined) break;
       const { top, bottom } = rows[index].getBoundingClientRect();
       const { value, at = -Infinity } = this.known.get(id) ?? {};
       if (bottom < 0 || top > innerHeight || performance.now() - at < AGE) continue;
