@@ -83,7 +83,7 @@ function unknown(error) {
 }
 
 async function check() {
-  if (document.hidden) return;
+  if (document.hidden && latest !== null) return;
   await ask("rest/health", { timeout: PATIENCE }).then(show).catch(unknown);
   states.dispatchEvent(new Event("asked"));
 }
@@ -95,7 +95,7 @@ let isRefused = false;
 async function checkToken() {
   if (session.token === "" || document.hidden) return;
   try {
-    await ask("rest/events/by-ledger?limit=1");
+    await ask("rest/events/by-ledger?limit=1", { timeout: TOKEN_EVERY });
     if (isRefused) notice("refused");
     isRefused = false;
   } catch (error) {

@@ -17,7 +17,7 @@ export async function follow(conditions, { last, signal, take }) {
   const waiting = [];
   let left = 0;
   const timer = setInterval(() => {
-    if (waiting.length === 0 || document.hidden) return;
+    if (signal.aborted || waiting.length === 0 || document.hidden) return;
     take(waiting.splice(0).reverse(), left);
     left = 0;
   }, EVERY);

@@ -48,13 +48,15 @@ export async function use(token, isKept) {
   // Others cannot be sent in a header.
   if (!/^[!-~]+$/.test(token)) return "a token has only letters, digits and signs of ASCII";
   checked = token;
+  const passing = session.token === "" ? [403, 429, 503] : [403];
   let refusal;
   try {
     await ask("rest/events/by-ledger?limit=1", { token });
   } catch (error) {
     if (error instanceof Unreachable) refusal = "the service does not answer";
-    // A token that the service knows may have other rights than this one, or too many requests.
-    else if (!(error instanceof Refused && [403, 429, 503].includes(error.status))) refusal = error.message;
+    // A token that the service knows may have other rights. While it is busy, it may not have looked at the token,
+    // which therefore does not replace another one.
+    else if (!(error instanceof Refused && passing.includes(error.status))) refusal = error.message;
   }
   if (checked !== token) return undefined;
   if (refusal === undefined) set(token, isKept);

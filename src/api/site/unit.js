@@ -11,6 +11,8 @@ const MOST = 500;
 const MOST_WAITING = 20;
 /** How long a contract counts as none of a token, in milliseconds. What it runs may become known later. */
 const AGAIN = 30000;
+/** How long an answer may take, in milliseconds: others wait for it. */
+const TIMEOUT = 10000;
 
 /** The units that were asked for, by contract, and until when they hold. */
 const known = new Map();
@@ -18,7 +20,7 @@ let queue = Promise.resolve();
 let waiting = 0;
 
 async function read(contract) {
-  const { token, executable } = await ask(`rest/contracts/${contract}`);
+  const { token, executable } = await ask(`rest/contracts/${contract}`, { timeout: TIMEOUT });
   if (token === null) return null;
   return executable?.stellar_asset ? { decimals: token.decimals, asset: token.name }
     : { decimals: token.decimals, symbol: (token.symbol ?? "").slice(0, 32) };

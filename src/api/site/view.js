@@ -18,6 +18,8 @@ export class View {
     /** First loads of all parts, for restoring the scroll position. */
     this.loads = [];
     this.filled = new WeakSet();
+    /** What was told of an error in a body, by body. */
+    this.told = new WeakMap();
   }
 
   /** Adds the heading of the page, and sets the title of the window. Nodes `beside` it stand in the same line. */
@@ -61,7 +63,12 @@ export class View {
       if (this.signal.aborted || error instanceof Stale) return;
       if (error instanceof Unreachable && this.filled.has(body)) return;
       this.filled.delete(body);
+      // The same error again leaves what is told, so that a token can be typed into it.
+      const said = `${error.constructor.name} ${error.status} ${error.message}`;
+      const before = this.told.get(body);
+      if (isRepeated && before?.said === said && before.shown === body.firstChild) return;
       put(body, problem(error));
+      this.told.set(body, { said, shown: body.firstChild });
       if (error instanceof Unreachable && !isRepeated) whenAnswering(() => this.fill(body, load), this.signal);
     }
   }

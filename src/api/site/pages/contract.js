@@ -1,6 +1,6 @@
 // The page of a contract: what it runs, its events, who calls it, and what is made of its events.
 
-import { ask, session } from "../api.js";
+import { ask, pause, session } from "../api.js";
 import { link, pathOf } from "../address.js";
 import { callers } from "../callers.js";
 import { copyable } from "../copy.js";
@@ -23,6 +23,8 @@ import { needsToken } from "../token.js";
 const LOOK_EVERY = 4000;
 const MOST_LOOKS = 30;
 const LEAST_LOOKS = 2;
+/** How long the first events wait for the interface, in milliseconds. */
+const PATIENCE = 300;
 
 /** What the kinds of account are called. */
 const KINDS = words({ smart_account: "a smart account", passkey_wallet: "a passkey wallet" });
@@ -98,7 +100,7 @@ async function events(view, known, body, beside) {
   };
   put(body, filter, place, make("p", "note", "Events of other contracts that name this one: ",
     link(`account/${contract}`, "its page as an account"), "."));
-  await known.first;
+  await Promise.race([known.first, pause(PATIENCE)]);
   known.addEventListener("change", refresh);
   await refresh();
 }

@@ -6,6 +6,7 @@ import { copyable } from "../copy.js";
 import { having, make, put } from "../dom.js";
 import { wordsOf } from "../event.js";
 import { time } from "../format.js";
+import { beginning } from "../health.js";
 import { parametersOf, topicsOf } from "../parameters.js";
 import { raw } from "../raw.js";
 import { watchRetention } from "../retention.js";
@@ -57,6 +58,8 @@ async function load(view, id, body, heading, beside) {
       link("", "The newest events"), "."));
     return;
   }
+  // Which asset is genuine depends on the network.
+  await beginning;
   heading.textContent = wordsOf(event);
   setTitle(`${wordsOf(event)} · event ${id}`);
   put(body, shown(event));

@@ -7,6 +7,7 @@ import { copyable } from "../copy.js";
 import { folded, make, put, renew } from "../dom.js";
 import { nameOf } from "../event.js";
 import { lumens, short, time } from "../format.js";
+import { beginning } from "../health.js";
 import { parametersOf } from "../parameters.js";
 import { pieces } from "../pieces.js";
 import { raw } from "../raw.js";
@@ -113,6 +114,8 @@ async function missing(view, hash, body) {
 async function load(view, hash, body) {
   const [transaction] = await ask(`rest/txs/by-hash/${hash}?decoded=true`, { signal: view.signal });
   if (transaction === undefined) return missing(view, hash, body);
+  // Which asset is genuine depends on the network.
+  await beginning;
   put(body, shown(transaction, hash));
   watchRetention(view, transaction.ledger);
   parts(view, transaction);
