@@ -31,8 +31,8 @@ export class InSight {
       try {
         this.known.set(id, { value: await this.read(id), at: performance.now() });
       } catch (error) {
-        // It may have been deleted meanwhile.
-        if (!(error instanceof Refused && error.status === 404)) throw error;
+        // It may have been deleted meanwhile. What is wrong with all requests is told by the list itself.
+        if (!(error instanceof Refused) || error.status === 401) throw error;
       }
     }
   }

@@ -16,6 +16,9 @@ const SEARCHED = 20000;
 
 const HEADS = ["Time", "Status", "Event", "Ledger", "Attempts", "Last answer"];
 
+/** Whether a page is the last one. A search for a status may end before the end of the list. */
+const isEndOf = (page, limit, status) => page.length === 0 || (status === "" && page.length < limit);
+
 class Deliveries extends LiveRows {
   /** The id of the delivery that is open. */
   opened = null;
@@ -66,7 +69,7 @@ export class DeliveryList {
       const page = await this.page(undefined, PAGE);
       rows.empty = status === "" ? "Nothing has been sent yet, and nothing waits." : `No delivery is ${status}.`;
       rows.scroller.scrollTop = 0;
-      rows.replace(page, page.length < PAGE);
+      rows.replace(page, isEndOf(page, PAGE, status));
       this.offerNewest();
     });
   }
@@ -124,7 +127,8 @@ export class DeliveryList {
       const page = await this.page(rows.items[first - 1]?.delivery_id, FRESH);
       if (this.reading !== reading || rows.loading !== null) return;
       const last = rows.items.findIndex(({ delivery_id: id }) => id === page.at(-1)?.delivery_id);
-      const [rest, isEnd] = last < 0 ? [[], page.length < FRESH] : [rows.items.slice(last + 1), rows.isEnd];
+      const [rest, isEnd] = last < 0 ? [[], isEndOf(page, FRESH, this.status.value)]
+        : [rows.items.slice(last + 1), rows.isEnd];
       rows.replace([...rows.items.slice(0, first), ...page, ...rest], isEnd);
     }, true);
   }

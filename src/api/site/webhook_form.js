@@ -4,7 +4,7 @@ import { attempt, contractsArea, mistake, outcome, wordsOf } from "./actions.js"
 import { ask } from "./api.js";
 import { link } from "./address.js";
 import { copyButton } from "./copy.js";
-import { field, form, having, input, make, paragraph, prose, submit } from "./dom.js";
+import { field, form, having, input, make, paragraph, prose, put, submit } from "./dom.js";
 import { listed } from "./program_parts.js";
 
 const RECEIVER = `import { createHmac, timingSafeEqual } from "node:crypto";
@@ -88,12 +88,15 @@ function fields(given) {
 /** Creates the form. `done` is called when something was subscribed. `given` are values for fields. */
 export function subscriptionForm(given, done) {
   const [told, checks] = [having(outcome(), { id: "webhooks-refusal" }), verification()];
+  // The secret of a subscription is shown once: it stays until the next one is made.
+  const result = outcome();
   const send = async () => {
     mark(whole, told, null);
     const isDone = await attempt(told, "Subscribing …", async () => {
       try {
         // Not ended by leaving the page, because the secret would be lost.
-        return made(await ask("rest/webhooks/new", { body: said(whole) }));
+        put(result, made(await ask("rest/webhooks/new", { body: said(whole) })));
+        return "It is done.";
       } catch (error) {
         mark(whole, told, error);
         throw error;
@@ -102,10 +105,11 @@ export function subscriptionForm(given, done) {
     if (!isDone) return;
     whole.reset();
     checks.open = true;
-    told.firstChild.focus();
+    put(told);
+    result.firstChild.focus();
     done();
   };
   const whole = form("webhooks-form", send, ...fields(given));
   whole.noValidate = true;
-  return make("div", "", whole, told, checks);
+  return make("div", "", whole, told, result, checks);
 }
