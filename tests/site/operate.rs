@@ -71,6 +71,7 @@ fn programs_and_webhooks_are_operated_in_the_pages() {
         ("subscribe to no contract", &["not a contract"]),
         ("replay of no range", &["first and the last ledger"]),
         ("replay of a range that is not stored", &["not stored"]),
+        ("a delivery that is gone", &["no such delivery any more", "30"]),
         ("read only: pause", &["does not permit", "deploy"]),
         ("read only: deploy", &["does not permit", "deploy"]),
         ("read only: a webhook", &["does not permit", "webhooks"]),

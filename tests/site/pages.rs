@@ -39,6 +39,9 @@ fn assert_fine(told: &Value, least: usize) {
         assert!(title.contains("Orrery"), "{name}: {title}");
         assert!(!page["address"].as_str().unwrap().contains("token"), "{name}: {page}");
     }
+    for (name, text) in told["half_written"].as_object().unwrap() {
+        assert_eq!(text, "half a tok", "{name}");
+    }
     for (name, page) in told["without_token"].as_object().unwrap() {
         assert!(page["heading"].is_string(), "{name}: {page}");
         let failed = page["failed"].as_array().unwrap();

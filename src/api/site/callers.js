@@ -72,9 +72,12 @@ export async function callers(view, contract, body) {
   put(body, place, rows.element);
   const summarise = () => {
     const newest = rows.items.slice(0, PAGE);
-    if (newest.length > 0) put(place, ...summary(newest, newest.length < PAGE, contract));
+    const isAll = rows.isEnd && rows.items.length <= PAGE;
+    if (newest.length > 0) put(place, ...summary(newest, isAll, contract));
   };
+  // Only an empty page is the end.
   await rows.load();
+  if (rows.items.length < PAGE) await rows.load();
   summarise();
   const poll = async () => {
     const [first] = rows.items;

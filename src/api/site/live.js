@@ -1,5 +1,6 @@
 // New events at the top of a list, as they are stored.
 
+import { askPatiently } from "./api.js";
 import { button, make, put } from "./dom.js";
 import { count } from "./format.js";
 import { sentence } from "./problem.js";
@@ -14,6 +15,20 @@ const EVERY = 500;
 function isReadIn({ scroller, spacer }) {
   const isPointedAt = matchMedia("(hover: hover)").matches && spacer.matches(":hover");
   return scroller.scrollTop > 0 || spacer.contains(document.activeElement) || isPointedAt;
+}
+
+/**
+ * Returns the id after which events are to be followed. A list without events is read again after that id is known,
+ * because an event may have been stored since.
+ */
+async function lastOf(rows, signal) {
+  if (rows.items.length === 0) {
+    const [newest] = await askPatiently("rest/events/by-ledger?limit=1", { signal });
+    rows.restart([]);
+    await rows.load();
+    return rows.items[0]?.id ?? newest?.id ?? 0;
+  }
+  return rows.items[0].id;
 }
 
 /**
@@ -51,6 +66,6 @@ export function live(rows, conditions, place, signal) {
   const timer = setInterval(round, EVERY);
   signal.addEventListener("abort", () => clearInterval(timer));
   put(place, said);
-  follow(conditions, { last: rows.items[0]?.id ?? null, signal, take })
+  lastOf(rows, signal).then((last) => follow(conditions, { last, signal, take }))
     .catch((error) => put(place, make("span", "problem", sentence(error) ?? "")));
 }

@@ -2,7 +2,7 @@
 
 import { attempt, contractsArea, ledgerInput, mistake, outcome, wordsOf } from "./actions.js";
 import { link } from "./address.js";
-import { button, field, form, input, make, paragraph, submit } from "./dom.js";
+import { field, form, input, make, paragraph, submit } from "./dom.js";
 import { count } from "./format.js";
 import { change, fileOf, listed, queryLink } from "./program_parts.js";
 import { trial } from "./program_trial.js";
@@ -71,12 +71,12 @@ export function deployForm(replaced, done) {
   });
   const whole = form("", deploy,
     paragraph("note", "`make build` in a project that `orrery new` made builds the module."),
-    make("div", "row", name, field("Module (.wasm)", file, "grow")), rest, make("div", "row", submit("Deploy")), told,
-    make("h3", "", "Try it before"),
-    make("div", "row", field("Newest transactions", last), field("Or these transactions", hashes, "grow"),
-      button("Try", "quiet", tryOut)),
+    make("div", "row", name, field("Module (.wasm)", file, "grow")), rest, make("div", "row", submit("Deploy")), told);
+  // A form of its own, because Enter in its fields must not deploy.
+  const trying = form("row", tryOut, field("Newest transactions", last),
+    field("Or these transactions", hashes, "grow"), submit("Try", "quiet"));
+  return make("div", "", whole, make("h3", "", "Try it before"), trying,
     make("p", "note", "A trial runs the module on stored transactions of these contracts, and stores nothing."), tried);
-  return whole;
 }
 
 /** Returns an interface of a file as the service takes it: a module in base64, or the parsed JSON. */

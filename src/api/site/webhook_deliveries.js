@@ -70,6 +70,7 @@ export class DeliveryList {
       rows.empty = status === "" ? "Nothing has been sent yet, and nothing waits." : `No delivery is ${status}.`;
       rows.scroller.scrollTop = 0;
       rows.replace(page, isEndOf(page, PAGE, status));
+      this.listed = status;
       this.offerNewest();
     });
   }
@@ -121,15 +122,18 @@ export class DeliveryList {
   /** Reads those in sight again, and shows what has changed. */
   update() {
     return this.view.fill(this.said, async () => {
-      const { rows, reading, isSearch } = this;
+      const { rows, reading, isSearch, status: { value: status } } = this;
       if (isSearch || rows.loading !== null) return;
-      const first = Math.max(0, rows.firstInSight() - BEFORE);
+      // After a change of the status that could not be read, the rows are still those of the status before.
+      const isSame = this.listed === status;
+      const first = isSame ? Math.max(0, rows.firstInSight() - BEFORE) : 0;
       const page = await this.page(rows.items[first - 1]?.delivery_id, FRESH);
       if (this.reading !== reading || rows.loading !== null) return;
-      const last = rows.items.findIndex(({ delivery_id: id }) => id === page.at(-1)?.delivery_id);
-      const [rest, isEnd] = last < 0 ? [[], isEndOf(page, FRESH, this.status.value)]
+      const last = isSame ? rows.items.findIndex(({ delivery_id: id }) => id === page.at(-1)?.delivery_id) : -1;
+      const [rest, isEnd] = last < 0 ? [[], isEndOf(page, FRESH, status)]
         : [rows.items.slice(last + 1), rows.isEnd];
       rows.replace([...rows.items.slice(0, first), ...page, ...rest], isEnd);
+      this.listed = status;
     }, true);
   }
 }

@@ -1,7 +1,7 @@
 // One delivery: what became of it, why, what was sent, and sending it again.
 
 import { attempt, outcome } from "./actions.js";
-import { ask } from "./api.js";
+import { Refused, ask } from "./api.js";
 import { encoded, eventLink, ledgerLink } from "./address.js";
 import { copyButton, copyable } from "./copy.js";
 import { button, having, make, put, renew } from "./dom.js";
@@ -92,13 +92,19 @@ export class Delivery {
     await view.fill(this.state, async () => {
       const [found] = await ask(path, { signal: view.signal });
       if (this.id !== id) return;
+      if (found === undefined) {
+        for (const place of [this.status, this.body]) put(place);
+        throw new Refused(404, "there is no such delivery any more: those that arrived are removed after "
+          + "some days, dead ones after 30");
+      }
       this.draw(found);
       // The body is made with the first attempt.
       const seen = `${id} ${found.attempts.length > 0}`;
       if (this.seen === seen) return;
+      const [{ body: text = null } = {}] = await ask(`${path}&body=true`, { signal: view.signal });
+      if (this.id !== id) return;
       this.seen = seen;
-      const [{ body: text = null }] = await ask(`${path}&body=true`, { signal: view.signal });
-      if (this.id === id) put(this.body, sent(text, found.attempts.length > 0));
+      put(this.body, sent(text, found.attempts.length > 0));
     }, true);
   }
 

@@ -1,7 +1,7 @@
 // Sending again: all events of a range of ledgers, or all deliveries that were given up.
 
 import { attempt, ledgerInput, mistake, outcome } from "./actions.js";
-import { ask, askPatiently } from "./api.js";
+import { Refused, askPatiently } from "./api.js";
 import { ledgerRanges } from "./address.js";
 import { button, field, form, make, put, submit } from "./dom.js";
 import { count, number } from "./format.js";
@@ -11,7 +11,7 @@ async function replay(id, from, to, signal, progress) {
   const missing = [];
   let sent = 0;
   for (let next = from; next !== null;) {
-    const answer = await ask(`rest/webhooks/${id}/replay`, { body: { from: next, to }, signal });
+    const answer = await askPatiently(`rest/webhooks/${id}/replay`, { body: { from: next, to }, signal });
     sent += answer.deliveries;
     missing.push(...answer.missing_ledgers);
     ({ next } = answer);
@@ -29,8 +29,13 @@ async function revive(id, signal, progress) {
     const page = await askPatiently(`rest/webhooks/${id}/deliveries?status=dead&limit=200${cursor}`, { signal });
     // A test has no event that could be sent again.
     for (const { delivery_id: dead } of page.filter(({ test }) => !test)) {
-      await askPatiently(`rest/webhooks/${id}/replay`, { body: { delivery_id: dead }, signal });
-      sent += 1;
+      try {
+        await askPatiently(`rest/webhooks/${id}/replay`, { body: { delivery_id: dead }, signal });
+        sent += 1;
+      } catch (error) {
+        // Retention may have removed it since the page was read.
+        if (!(error instanceof Refused && error.status === 404)) throw error;
+      }
       progress(`${count(sent, "event")} so far. Leaving this page stops it.`);
     }
     if (page.length === 0) return `${count(sent, "event")} will be sent again.`;
@@ -41,18 +46,23 @@ async function revive(id, signal, progress) {
 /** Creates the form. `done` is called when it ends. */
 export function replayForm(view, id, done) {
   const [from, to, said] = [ledgerInput(), ledgerInput(), outcome()];
-  const progress = (text) => put(said, make("p", "note", text));
-  const send = async () => {
-    await attempt(said, "Sending …", () => {
-      if (from.value === "" || to.value === "") throw mistake("give the numbers of the first and the last ledger");
-      return replay(id, Number(from.value), Number(to.value), view.signal, progress);
-    });
+  let reached = "";
+  const progress = (text) => {
+    reached = text;
+    put(said, make("p", "note", text));
+  };
+  /** Does something, and tells how far it came if it does not come to its end. */
+  const told = async (doing, work) => {
+    reached = "";
+    const isDone = await attempt(said, doing, work);
+    if (!isDone && reached !== "") said.append(make("p", "note", reached));
     done();
   };
-  const again = async () => {
-    await attempt(said, "Looking for dead deliveries …", () => revive(id, view.signal, progress));
-    done();
-  };
+  const send = () => told("Sending …", () => {
+    if (from.value === "" || to.value === "") throw mistake("give the numbers of the first and the last ledger");
+    return replay(id, Number(from.value), Number(to.value), view.signal, progress);
+  });
+  const again = () => told("Looking for dead deliveries …", () => revive(id, view.signal, progress));
   return make("div", "",
     make("p", "note", "Sends all matching events of these ledgers, also those that have arrived: receivers know them ",
       "by their id. The ledgers may be older than the subscription."),

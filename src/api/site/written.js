@@ -1,6 +1,6 @@
 // Rows that programs have made of a transaction.
 
-import { ask } from "./api.js";
+import { Refused, ask } from "./api.js";
 import { link, sqlLink } from "./address.js";
 import { having, make, put } from "./dom.js";
 import { count } from "./format.js";
@@ -29,6 +29,20 @@ function rowsOf({ table_name: name, project_name_plain: project }, rows, query) 
     table(columns, shown, `Rows of ${name}`));
 }
 
+/** Refusals that do not concern one table. */
+const OF_ALL = [401, 403, 429, 503];
+
+/** Returns the rows of a table; null if it cannot be read, which is told in `place`. */
+async function read(place, { table_name: name }, query, signal) {
+  try {
+    return await ask("rest/retroshade/query", { body: { query }, signal });
+  } catch (error) {
+    if (!(error instanceof Refused) || OF_ALL.includes(error.status)) throw error;
+    place.append(make("p", "problem", `The table ${name} cannot be read: ${error.message}.`));
+    return null;
+  }
+}
+
 /** Asks the tables one after the other, and adds the rows of each to `place`. */
 async function fill(place, said, hash, signal) {
   const tables = (await ask("rest/retroshade/tables", { signal }))
@@ -39,10 +53,14 @@ async function fill(place, said, hash, signal) {
   for (const [index, entry] of asked.entries()) {
     said.textContent = `Asking table ${index + 1} of ${asked.length} …`;
     const query = `select * from retroshade.${entry.table_name} where transaction = '${hash}'`;
-    const rows = await ask("rest/retroshade/query", { body: { query }, signal });
-    if (rows.length === 0) continue;
+    const rows = await read(place, entry, query, signal);
+    if (rows === null || rows.length === 0) continue;
     found += 1;
     place.append(rowsOf(entry, rows, query));
+  }
+  if (asked.length === 0) {
+    said.textContent = "You have no tables yet.";
+    return;
   }
   said.textContent = `Rows of it are in ${found} of ${count(asked.length, "table")}.`
     + (tables.length > MOST_TABLES ? ` ${tables.length - MOST_TABLES} more were not asked.` : "")
@@ -54,6 +72,14 @@ export function writtenRows(view, hash) {
   const place = make("div");
   const failure = make("div");
   const said = having(make("p", "note"), { role: "status" });
-  view.fill(failure, () => fill(place, said, hash, view.signal));
+  view.fill(failure, async () => {
+    put(failure);
+    try {
+      await fill(place, said, hash, view.signal);
+    } catch (error) {
+      said.textContent = "";
+      throw error;
+    }
+  });
   return make("div", "", place, said, failure);
 }

@@ -139,6 +139,23 @@ for (const [name, value, plain] of [["bools", { bool: true }, true], ["addresses
   await close(page);
 }
 
+// An event that is stored between the empty first page of a list and the beginning of the stream.
+{
+  let asked = 0;
+  const page = await measured("empty at first", `contract/${event.contract_id}`, async (it) => {
+    await it.route(`${base}rest/events/by-contract/**`, (route) => {
+      const isLater = route.request().url().includes("cursor");
+      asked += isLater ? 0 : 1;
+      return route.fulfill({ json: asked > 1 && !isLater ? [event] : [] });
+    });
+    await it.route(`${base}rest/events/stream?**`, (route) =>
+      route.fulfill({ contentType: "text/event-stream", body: ": none\n\n" }));
+  });
+  await until("the event is shown", () => page.locator(`main .spacer a[href$="event/${event.id}"]`).first().isVisible(), 20000)
+    .catch((error) => { told.not_shown.push(`empty at first: ${error.message}`); });
+  await close(page);
+}
+
 // Tokens in addresses.
 {
   const page = await measured("tokens", "programs/1");

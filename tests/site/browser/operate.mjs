@@ -263,6 +263,13 @@ await step("deliveries", async () => {
   await page.getByTitle("Shows this delivery").first().click();
   return says(page.getByRole("region", { name: "Delivery" }), /It arrived|It waits|It is dead/);
 });
+await refusal("a delivery that is gone", async () => {
+  await page.route("**/deliveries?delivery_id=**", (route) => route.fulfill({ json: [] }));
+  const said = await says(page.getByRole("region", { name: "Delivery" }), /no such delivery any more/);
+  await page.unroute("**/deliveries?delivery_id=**");
+  await says(page.getByRole("region", { name: "Delivery" }), /It arrived|It waits|It is dead/);
+  return said;
+});
 await step("replay of a delivery", async () => {
   await page.getByRole("button", { name: "Send it again" }).click();
   return says(page.getByRole("region", { name: "Delivery" }), /It is sent again/);

@@ -4,7 +4,7 @@
 
 import { mkdirSync } from "node:fs";
 import path from "node:path";
-import { Notes, axe, context, given, heading, launch, open, overflow, tell } from "./common.mjs";
+import { Notes, axe, context, given, heading, launch, open, overflow, settled, tell } from "./common.mjs";
 import { subjects } from "./subjects.mjs";
 
 const browser = await launch();
@@ -64,5 +64,17 @@ for (const [name, where] of pages) {
   };
 }
 await violations(page, "without a token");
+
+// Pages that ask again leave what is being written into the form for a token.
+await page.clock.install();
+told.half_written = {};
+for (const [name, where] of pages.filter(([it]) => ["transaction", "contract", "programs", "webhook"].includes(it))) {
+  await open(page, where, "");
+  const field = page.locator("main input[type=password]").first();
+  await field.fill("half a tok");
+  await page.clock.runFor(20000);
+  await settled(page);
+  told.half_written[name] = await field.inputValue();
+}
 
 await tell(browser, { ...told, complaints: notes.complaints, foreign: notes.foreign(), requests: notes.requests.length, refusals_without_token: unique() });

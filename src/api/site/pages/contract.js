@@ -25,6 +25,8 @@ const MOST_LOOKS = 30;
 const LEAST_LOOKS = 2;
 /** How long the first events wait for the interface, in milliseconds. */
 const PATIENCE = 300;
+/** The same of the tables, which are not divided into those of this contract and others without it. */
+const PATIENT = 3000;
 
 /** What the kinds of account are called. */
 const KINDS = words({ smart_account: "a smart account", passkey_wallet: "a passkey wallet" });
@@ -127,7 +129,7 @@ export function open(view) {
   view.part("Events", (body) => events(view, known, body, beside), { beside: [beside] });
   view.part("Who calls it", (body) => callers(view, contract, body));
   view.part("Tables of it", async (body) => {
-    await known.first;
+    await Promise.race([known.first, pause(PATIENT)]);
     await tables(view, contract, known.info, body);
   });
   view.part("Webhooks of it", (body) => webhooks(view, contract, body));

@@ -103,7 +103,8 @@ function deletion(view, id) {
       await change(id, undefined, "DELETE");
       return "It is deleted.";
     });
-    return isDone && go("programs");
+    // Who has opened another page meanwhile stays there.
+    return isDone && !view.signal.aborted && go("programs");
   };
   view.part("Delete", (body) => { put(body, text, form("row", remove, label, submit("Delete", "danger")), said); });
   return ({ project_name: project, replaces }) => {

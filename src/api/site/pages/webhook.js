@@ -107,11 +107,13 @@ class Page {
     const newest = await read("");
     this.figuresAt = performance.now();
     this.rate = arrivedOf(newest);
-    // While an endpoint fails, the newest ones may wait for those that are tried again, which know the cause.
-    const told = hook.failing_since === null ? newest : await read("&status=retrying").catch((error) => {
-      if (error instanceof Refused) return newest;
+    // While an endpoint fails, the newest ones may wait for those that are tried again, which know the cause. There are
+    // none when it is disabled.
+    const tried = hook.failing_since === null ? [] : await read("&status=retrying").catch((error) => {
+      if (error instanceof Refused) return [];
       throw error;
     });
+    const told = tried.length > 0 ? tried : newest;
     const title = `${told === newest ? "The newest deliveries" : "Deliveries that are tried again"}: ${told.length}`;
     const attempts = told.flatMap((delivery) => delivery.attempts);
     renew(this.figures, figures(title, this.rate, attempts));
@@ -160,8 +162,9 @@ class Page {
       const told = (kind, text) => make("p", kind, text, " ", show);
       for (let tries = 0; tries < TEST_TRIES; tries += 1) {
         const path = `rest/webhooks/${id}/deliveries?delivery_id=${encoded(delivery)}`;
-        const [{ status, reason, attempts: [last] }] = await ask(path, { signal });
-        if (status !== "pending") {
+        const [found] = await ask(path, { signal });
+        if (found !== undefined && found.status !== "pending") {
+          const { status, reason, attempts: [last] } = found;
           const came = last ? `${answerOf(last)} after ${last.duration_ms} ms` : reason;
           if (status === "delivered") return told("good", `The test arrived: the endpoint answered ${came}.`);
           return told("problem", `The test did not arrive: ${came}. ${(last && adviceOf(last)) ?? ""}`);
@@ -188,7 +191,8 @@ class Page {
   deleteIt() {
     return attempt(this.told, "Deleting it …", async () => {
       await ask(`rest/webhooks/${this.id}`, { method: "DELETE" });
-      await go("webhooks", { isReplaced: true });
+      // Who has opened another page meanwhile stays there.
+      if (!this.view.signal.aborted) await go("webhooks", { isReplaced: true });
       return "It is deleted.";
     });
   }
