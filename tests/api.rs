@@ -17,6 +17,7 @@ mod rest {
     mod one_event;
     mod parameters;
     mod protocol;
+    mod pruned;
     mod response_cache;
     mod site;
     mod status;

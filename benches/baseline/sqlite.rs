@@ -202,6 +202,7 @@ fn visit_row(
         operation_begins: None,
         contract: Some(contract.as_bytes()),
         event_type: EventType::Contract,
+        successful: None,
         topics: &topics,
         data: &data,
     });

@@ -13,10 +13,11 @@ use super::changed_entry::{Entry, Shown, kind_name};
 use super::params;
 use super::route::Route;
 use super::stored::Stored;
+use super::transactions::ledger_of_removed;
 use super::{ApiError, changed_entry};
 use crate::decode::{ChangeKind, EntryChange, EntryKey, transaction_changes};
 use crate::domain::TxHash;
-use crate::store::{Needs, StoreError, TransactionRecord};
+use crate::store::{StoreError, TransactionRecord};
 
 /// Maximum number of changes in an answer.
 const MOST_CHANGES: usize = 1_000;
@@ -137,6 +138,12 @@ impl<'a> Row<'a> {
 
 /// Returns why a transaction has no stored metadata.
 fn missing(stored: &Stored<'_>, hash: &TxHash) -> Result<ApiError, ApiError> {
+    if let Some(ledger) = ledger_of_removed(stored.store, hash)? {
+        return Ok(ApiError::NoMetadata(format!(
+            "the metadata of the transaction {hash} is not stored any more: retention has removed \
+             the transactions of ledger {ledger}, which retention.transactions decides"
+        )));
+    }
     let mut ledger = None;
     stored.store.events_of_transaction(hash, |event| ledger = Some(event.ledger))?;
     let Some(ledger) = ledger else {
@@ -144,12 +151,6 @@ fn missing(stored: &Stored<'_>, hash: &TxHash) -> Result<ApiError, ApiError> {
             "the transaction {hash} is not stored: it is in no stored ledger, or calls no contract"
         )));
     };
-    if stored.store.removed(Needs::TRANSACTIONS)?.contains(ledger) {
-        return Ok(ApiError::NoMetadata(format!(
-            "the metadata of the transaction {hash} is not stored any more: retention has removed \
-             the transactions of ledger {ledger}, which retention.transactions decides"
-        )));
-    }
     Ok(ApiError::NoTransaction(format!(
         "the transaction {hash} of ledger {ledger} calls no contract: of such a transaction only \
          its events are stored, not its metadata"

@@ -12,7 +12,7 @@ use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use crate::attestation::Attestation;
 use crate::domain::{LedgerRange, LedgerSeq, NodeId};
-use crate::store::{CoveredLedgers, IndexedAs};
+use crate::store::{CoveredLedgers, IndexedAs, Needs, Store};
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] =
@@ -22,12 +22,23 @@ pub(super) static ROUTES: [Route; 1] =
 struct Record<'a> {
     network: &'static str,
     network_passphrase: &'a str,
-    /// Whether the stored ledgers form exactly one range.
+    /// Whether the stored ledgers form exactly one range, of which all events and transactions are
+    /// still stored.
     complete: bool,
     settings: Settings,
     bound: Bound,
     ranges: Vec<Range>,
     gaps: Vec<Gap>,
+    removed: Removed,
+}
+
+/// Stored ledgers of which retention has removed something, by kind. Ledgers that never had events or
+/// transactions may be among them.
+#[derive(Serialize)]
+struct Removed {
+    raw_ledgers: Vec<Gap>,
+    events: Vec<Gap>,
+    transactions: Vec<Gap>,
 }
 
 /// Indexing settings of ledgers.
@@ -139,16 +150,39 @@ impl From<LedgerRange> for Gap {
     }
 }
 
+impl Removed {
+    /// Returns what is removed of the ledgers in these ranges.
+    fn of(ranges: &[CoveredLedgers], store: &Store) -> Result<Self, ApiError> {
+        let within = |needs| -> Result<Vec<Gap>, ApiError> {
+            let removed = store.removed(needs)?;
+            let parts = ranges.iter().map(|range| removed.within(range.ledgers));
+            Ok(parts.flat_map(|part| part.ranges().to_vec()).map(Gap::from).collect())
+        };
+        Ok(Self {
+            raw_ledgers: within(Needs::RAW_LEDGERS)?,
+            events: within(Needs::EVENTS)?,
+            transactions: within(Needs::TRANSACTIONS)?,
+        })
+    }
+
+    fn has_records(&self) -> bool {
+        !self.events.is_empty() || !self.transactions.is_empty()
+    }
+}
+
 fn completeness(deps: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let ranges = deps.store.completeness()?;
+    // Asked for afterwards: what is said to be stored is.
+    let removed = Removed::of(&ranges, &deps.store)?;
     let record = Record {
         network: deps.network.name(),
         network_passphrase: deps.network.passphrase(),
-        complete: ranges.len() == 1,
+        complete: ranges.len() == 1 && !removed.has_records(),
         settings: Settings::from(&deps.settings.indexed_as),
         bound: BOUND,
         gaps: CoveredLedgers::gaps(&ranges).into_iter().map(Gap::from).collect(),
         ranges: ranges.iter().map(|range| Range::of(range, &deps.attestation)).collect(),
+        removed,
     };
     Ok(Answer::of(&record))
 }

@@ -68,6 +68,13 @@ pub enum ApiError {
     /// The metadata of the transaction is not stored any more. Contains the sentence that says why.
     #[error("{0}")]
     NoMetadata(String),
+    /// The event, or the events of the transaction, are not stored any more. Contains the sentence that
+    /// says why.
+    #[error("{0}")]
+    NoEvents(String),
+    /// The record of the transaction is not stored any more. Contains the sentence that says why.
+    #[error("{0}")]
+    NoRecord(String),
     /// No route has this path.
     #[error("there is no route '{0}': see /rest/openapi.json for those that exist")]
     UnknownRoute(String),
@@ -203,6 +210,8 @@ impl ApiError {
             Self::NoLedger(_) => (StatusCode::NOT_FOUND, "no_ledger"),
             Self::NoTransaction(_) => (StatusCode::NOT_FOUND, "no_transaction"),
             Self::NoMetadata(_) => (StatusCode::GONE, "metadata_removed"),
+            Self::NoEvents(_) => (StatusCode::GONE, "events_removed"),
+            Self::NoRecord(_) => (StatusCode::GONE, "transaction_removed"),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::BodyTooSlow(_) => (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
             Self::BodyTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),

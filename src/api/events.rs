@@ -6,7 +6,7 @@ use super::params::{self, Query};
 use super::route::Route;
 use super::stored::{DECODED, Stored, are_all_known};
 use super::{ApiError, allowance, page};
-use crate::domain::{ContractId, EventId, LedgerRange, Page};
+use crate::domain::{ContractId, EventId, LedgerRange, Page, TxHash};
 use crate::store::{EventQuery, TopicFilter};
 
 /// Typical number of events in a transaction, used to size buffers.
@@ -105,8 +105,28 @@ fn by_transaction(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, Ap
             list.event(event);
         }
     })?;
+    if list.is_empty() {
+        refuse_if_removed(stored, &hash)?;
+    }
     let list = list.finish();
     Ok(Answer { is_complete: are_all_known(names.as_ref())?, ..Answer::json(list) })
+}
+
+/// Refuses to answer as if a stored transaction had no events when retention has removed them.
+fn refuse_if_removed(stored: &Stored<'_>, hash: &TxHash) -> Result<(), ApiError> {
+    let mut of_record = None;
+    stored.store.transaction(hash, |record| {
+        of_record = Some((record.position.ledger, record.event_count));
+    })?;
+    match of_record {
+        Some((ledger, 1..)) if !stored.store.has_all_events(ledger)? => {
+            Err(ApiError::NoEvents(format!(
+                "the events of the transaction {hash} are not stored any more: retention has removed \
+                 the events of ledger {ledger}, which retention.events decides"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn by_id(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
@@ -123,6 +143,14 @@ fn by_id(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
                 list.event(event);
             }
         })?;
+    }
+    if list.is_empty()
+        && let Some(ledger) = stored.store.ledger_of_lost_event(EventId(id))?
+    {
+        return Err(ApiError::NoEvents(format!(
+            "the event {id} is not stored any more: retention has removed the events of ledger \
+             {ledger}, which retention.events decides"
+        )));
     }
     let list = list.finish();
     Ok(Answer { is_complete: are_all_known(names.as_ref())?, ..Answer::json(list) })

@@ -9,7 +9,7 @@ use super::params::path_number;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use crate::domain::{LedgerRange, LedgerSeq};
-use crate::store::{LedgerRow, Needs};
+use crate::store::LedgerRow;
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] =
@@ -55,7 +55,6 @@ fn record(
     row: &LedgerRow,
 ) -> Result<Record, ApiError> {
     let attested_by = attested_by(deps, ledger);
-    let events = row.counts.events();
     Ok(Record {
         ledger: ledger.0,
         hash: row.hash.to_string(),
@@ -66,9 +65,8 @@ fn record(
         transactions: row.counts.stored_transactions,
         transactions_in_ledger: row.counts.transactions,
         failed_in_ledger: row.counts.failed,
-        events,
-        // Ledgers that never had events may be among those without.
-        events_removed: events > 0 && deps.store.removed(Needs::EVENTS)?.contains(ledger),
+        events: row.counts.events(),
+        events_removed: !deps.store.has_all_events(ledger)?,
         attested: attested_by.is_some(),
         attested_by,
         range: [range.first.0, range.last.0],

@@ -6,7 +6,7 @@ use super::params::{self, Query};
 use super::route::Route;
 use super::stored::{DECODED, Stored, are_all_known};
 use super::{ApiError, allowance, page};
-use crate::domain::{ContractId, LedgerRange, ParseError, TxHash};
+use crate::domain::{ContractId, LedgerRange, LedgerSeq, ParseError, TxHash};
 use crate::store::{Store, TransactionPosition, TransactionQuery};
 
 /// Routes of this area.
@@ -49,8 +49,33 @@ fn by_hash(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError>
     let names = stored.names(call)?;
     let mut list = stored.list(names.as_ref(), 1);
     stored.store.transaction(&hash, |transaction| list.transaction(transaction))?;
+    if list.is_empty()
+        && let Some(ledger) = ledger_of_removed(stored.store, &hash)?
+    {
+        return Err(ApiError::NoRecord(format!(
+            "the transaction {hash} is not stored any more: retention has removed the transactions \
+             of ledger {ledger}, which retention.transactions decides"
+        )));
+    }
     let list = list.finish();
     Ok(Answer { is_complete: are_all_known(names.as_ref())?, ..Answer::json(list) })
+}
+
+/// Returns the ledger of a transaction of which only events are stored, because retention has removed
+/// the transactions of that ledger.
+///
+/// # Errors
+/// When the database fails.
+pub(super) fn ledger_of_removed(
+    store: &Store,
+    hash: &TxHash,
+) -> Result<Option<LedgerSeq>, ApiError> {
+    let mut ledger = None;
+    store.events_of_transaction(hash, |event| ledger = Some(event.ledger))?;
+    match ledger {
+        Some(ledger) if !store.has_all_transactions(ledger)? => Ok(Some(ledger)),
+        _ => Ok(None),
+    }
 }
 
 fn answer(

@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
 use crate::decode::EventType;
-use crate::domain::{CloseTime, ContractId, NetworkId};
+use crate::domain::{ContractId, NetworkId};
 use crate::executables::{DeclaredEvent, InterfaceReader};
 use crate::interfaces::{Matched, Params, TypedXdr};
 use crate::store::{EventRecord, TransactionRecord};
@@ -25,16 +25,6 @@ const MAX_ROWS: usize = 4096;
 /// Size of XDR in bytes at which a batch is full.
 const MAX_BYTES: usize = 8 << 20;
 const TOPICS: [&str; 4] = ["topic1", "topic2", "topic3", "topic4"];
-
-/// Converts a close time to microseconds of UNIX time, the unit that every query engine reads,
-/// unlike milliseconds or nanoseconds.
-fn microseconds(time: CloseTime) -> i64 {
-    let milliseconds = match time {
-        CloseTime::Seconds(seconds) => seconds.saturating_mul(1000),
-        CloseTime::Milliseconds(milliseconds) => milliseconds,
-    };
-    i64::try_from(milliseconds.saturating_mul(1000)).unwrap_or(i64::MAX)
-}
 
 /// Buffers lists of texts.
 struct TextLists(ListBuilder<StringBuilder>);
@@ -153,7 +143,7 @@ impl EventColumns {
         self.tx.append_value(hex::encode(event.tx));
         self.event_index.append_option(event.event_index().map(i64::from));
         self.ledger.append_value(i64::from(event.ledger.0));
-        self.ledger_closed_at.append_value(microseconds(event.closed_at));
+        self.ledger_closed_at.append_value(event.closed_at.microseconds());
         self.kind.append_value(match event.event_type {
             EventType::Contract => "contract",
             EventType::System => "system",
@@ -222,7 +212,7 @@ impl TransactionColumns {
     pub fn push(&mut self, transaction: &TransactionRecord<'_>) -> usize {
         self.tx.append_value(hex::encode(transaction.tx));
         self.ledger.append_value(i64::from(transaction.position.ledger.0));
-        self.ledger_closed_at.append_value(microseconds(transaction.closed_at));
+        self.ledger_closed_at.append_value(transaction.closed_at.microseconds());
         self.application_order.append_value(i64::from(transaction.position.application_order));
         self.successful.append_value(transaction.successful);
         self.fee_bump.append_value(transaction.inner_tx.is_some());

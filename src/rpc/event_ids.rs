@@ -174,15 +174,17 @@ impl Rpc {
     fn ids_from_rows(&self, ledger: LedgerSeq) -> Result<Vec<ResolvedId>, RpcError> {
         let mut counted = IdCounter::default();
         let mut found = Vec::new();
-        let mut fee_events = Vec::new();
+        let mut unknown = Vec::new();
         self.store.events(&EventQuery::of_ledgers(LedgerRange::only(ledger)), |row| {
-            if row.op_index().is_none() {
-                fee_events.push((found.len(), TxHash::from(*row.tx)));
+            if row.successful.is_none() && row.op_index().is_none() {
+                unknown.push((found.len(), TxHash::from(*row.tx)));
             }
-            found.push(ResolvedId { id: counted.next(row), successful: true });
+            let successful = row.successful.unwrap_or(true);
+            found.push(ResolvedId { id: counted.next(row), successful });
         })?;
-        // Classic transactions are not stored themselves, so their fee events count as successful.
-        for (place, hash) in fee_events {
+        // In ledgers that were stored before outcomes were, only the records of smart-contract
+        // transactions tell; the fee events of others count as successful.
+        for (place, hash) in unknown {
             self.store.transaction(&hash, |record| found[place].successful = record.successful)?;
         }
         Ok(found)

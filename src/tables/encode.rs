@@ -17,7 +17,6 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
-use orrery_ledger::domain::CloseTime;
 use stellar_xdr::{Int128Parts, ScVal, UInt128Parts};
 
 use super::changes::Row;
@@ -28,9 +27,6 @@ use super::{names, values};
 
 /// Largest magnitude of a decimal of 38 digits.
 const LARGEST_DECIMAL: u128 = 10u128.pow(38) - 1;
-/// End of the year 9999 in UNIX seconds, the last year that ISO 8601 writes with four digits. A
-/// ledger header may hold any time, and DuckDB shows times far beyond as `infinity` or not at all.
-const LAST_SECOND: i64 = 253_402_300_799;
 
 /// Encodes the rows of a table, in order. The columns that every table has come first, because
 /// columns that a program gains later are appended at the end.
@@ -42,7 +38,7 @@ pub fn record_batch(table: &TableSchema, rows: &[&Row]) -> Result<RecordBatch, T
         Arc::new(StringArray::from_iter_values(rows.iter().map(|row| of(row))))
     };
     let ledgers = Int64Array::from_iter_values(rows.iter().map(|row| i64::from(row.ledger.0)));
-    let closed = rows.iter().map(|row| microseconds(row.closed_at));
+    let closed = rows.iter().map(|row| row.closed_at.microseconds());
     let mut columns: Vec<ArrayRef> = vec![
         text(&|row| row.emit.contract.to_string()),
         text(&|row| row.transaction.to_string()),
@@ -65,16 +61,6 @@ pub fn record_batch(table: &TableSchema, rows: &[&Row]) -> Result<RecordBatch, T
         .map(|(name, column)| ArrowField::new(name, column.data_type().clone(), true))
         .collect();
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
-}
-
-/// Converts a close time to microseconds since 1970, DuckDB's unit, capped at [`LAST_SECOND`].
-fn microseconds(time: CloseTime) -> i64 {
-    let (time, per_second) = match time {
-        CloseTime::Seconds(seconds) => (seconds, 1),
-        CloseTime::Milliseconds(milliseconds) => (milliseconds, 1_000),
-    };
-    let latest = LAST_SECOND * per_second;
-    i64::try_from(time).map_or(latest, |time| time.min(latest)) * (1_000_000 / per_second)
 }
 
 fn value_of<'a>(row: &'a Row, column: &Field) -> Option<&'a ScVal> {

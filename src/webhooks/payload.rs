@@ -136,6 +136,7 @@ mod tests {
             operation_begins: None,
             contract: Some(&[0; 32]),
             event_type: EventType::Contract,
+            successful: Some(true),
             topics,
             data,
         };

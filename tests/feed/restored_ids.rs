@@ -1,6 +1,7 @@
-//! Clients of a store that is backed up and restored, and that then stores ledgers in another order: no
-//! id stands for two events, and no client misses an event. One client follows the events after its
-//! last id, as a stream does; the other drops the ids that it knows, as a receiver of webhooks does.
+//! Clients of a store that is backed up and restored, or killed, and that then stores ledgers in another
+//! order: no id stands for two events, and no client misses an event. One client follows the durable
+//! events after its last id, as a stream does; one drops the ids that it knows, as a receiver of
+//! webhooks does; one asks for pages, which have events that are not durable yet.
 //!
 //! Small: 24 histories; full: 20,000.
 
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use orrery_ledger::domain::{Direction, EventId, Page};
-use orrery_store::{Checkpoint, Durability, EventQuery, EventRecord, Store, TopicFilter, audit};
+use orrery_store::{Durability, EventQuery, EventRecord, Store, TopicFilter, audit};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -42,6 +43,9 @@ struct History {
     /// Stored progress of the webhooks, and what their receiver has taken.
     delivered_to: EventId,
     received: BTreeMap<EventId, Event>,
+    /// The last id of the pages, and their events.
+    paged_to: EventId,
+    paged: BTreeSet<Event>,
 }
 
 impl History {
@@ -57,6 +61,8 @@ impl History {
             streamed: BTreeSet::new(),
             delivered_to: EventId(0),
             received: BTreeMap::new(),
+            paged_to: EventId(0),
+            paged: BTreeSet::new(),
         }
     }
 
@@ -65,12 +71,14 @@ impl History {
     }
 
     fn step(&mut self) {
-        match self.rng.random_range(0..12) {
+        match self.rng.random_range(0..16) {
             0..5 => self.add(),
             5..7 => self.stream(),
             7..9 => self.deliver(),
-            9 => self.back_up(),
-            10 => self.restore(),
+            9..11 => self.read_pages(),
+            11 => self.back_up(),
+            12 => self.restore(),
+            13..15 => self.kill(),
             _ => self.reopen(),
         }
     }
@@ -90,6 +98,13 @@ impl History {
     /// Returns the durable events after an id, as a stream and the webhooks read them.
     fn after(&mut self, id: EventId) -> Vec<(EventId, Event)> {
         let durable = self.store().last_durable_event();
+        let mut events = self.readable_after(id);
+        events.retain(|(id, _)| *id <= durable);
+        events
+    }
+
+    /// Returns all events after an id, as a page has them.
+    fn readable_after(&mut self, id: EventId) -> Vec<(EventId, Event)> {
         let page =
             Page { cursor: Some(id), direction: Direction::OldestFirst, ..Page::first(usize::MAX) };
         let query = EventQuery {
@@ -104,7 +119,6 @@ impl History {
             events.push((event.id, format!("{key:?}")));
         };
         self.store().events(&query, visit).unwrap();
-        events.retain(|(id, _)| *id <= durable);
         for (id, event) in &events {
             let before = self.given.entry(*id).or_insert_with(|| event.clone());
             assert_eq!(before, event, "id {id} was given to another event");
@@ -128,10 +142,32 @@ impl History {
         }
     }
 
+    fn read_pages(&mut self) {
+        let events = self.readable_after(self.paged_to);
+        for (id, event) in events {
+            self.paged_to = id;
+            self.paged.insert(event);
+        }
+    }
+
+    /// Goes on with the files as they are now, which is what a killed process leaves.
+    fn kill(&mut self) {
+        // A thread of RocksDB may remove a file that is being copied.
+        let directory = loop {
+            let directory = scratch();
+            if copy(self.directory.path(), directory.path()) {
+                break directory;
+            }
+        };
+        self.store = None;
+        self.directory = directory;
+        self.store = Some(open(self.directory.path(), &[]));
+    }
+
     fn back_up(&mut self) {
         let checkpoint = self.store().checkpoint().unwrap();
         let directory = scratch();
-        copy(&checkpoint, directory.path());
+        assert!(copy(checkpoint.directory(), directory.path()));
         self.backup = Some(Backup { directory, delivered_to: self.delivered_to });
     }
 
@@ -158,11 +194,13 @@ impl History {
         self.store().flush().unwrap();
         self.stream();
         self.deliver();
+        self.read_pages();
         let stored = self.after(EventId(0));
         let received: BTreeSet<&Event> = self.received.values().collect();
         for (id, event) in &stored {
             assert!(self.streamed.contains(event), "the stream misses {event}, id {id}");
             assert!(received.contains(event), "the receiver misses {event}, id {id}");
+            assert!(self.paged.contains(event), "the pages miss {event}, id {id}");
         }
         drop(self.store.take());
         let audited = audit(self.directory.path(), None, &|_| {}).unwrap();
@@ -170,12 +208,13 @@ impl History {
     }
 }
 
-fn copy(checkpoint: &Checkpoint, to: &Path) {
-    for name in ["raw", "acknowledged"] {
-        let from = checkpoint.directory().join(name);
-        let status = std::process::Command::new("cp").arg("-r").arg(from).arg(to).status();
-        assert!(status.unwrap().success());
-    }
+/// Copies what a store consists of; returns whether all of it could be copied.
+fn copy(directory: &Path, to: &Path) -> bool {
+    ["raw", "acknowledged"].into_iter().all(|name| {
+        let mut command = std::process::Command::new("cp");
+        command.arg("-r").arg(directory.join(name)).arg(to).stderr(std::process::Stdio::null());
+        command.status().unwrap().success()
+    })
 }
 
 #[test]

@@ -219,6 +219,7 @@ impl Contents {
             operation_begins: None,
             contract: event.contract.as_ref(),
             event_type: event.event_type,
+            successful: None,
             topics: &topics,
             data: &event.data,
         };

@@ -8,7 +8,7 @@ use orrery::attestation::Attestation;
 use orrery::decode::{Placement, decode};
 use orrery::domain::{LedgerSeq, Network};
 use orrery::sandbox::network::Sandbox;
-use orrery::store::{Digest, Durability, IndexOptions, IndexedAs, PreparedLedger};
+use orrery::store::{Digest, Durability, IndexOptions, IndexedAs, PreparedLedger, Retention};
 use orrery::validators::{Organisation, Validators};
 use orrery::verify::{Policy, verify};
 use rand::seq::SliceRandom;
@@ -57,6 +57,7 @@ fn an_empty_store_reports_no_ranges() {
         },
         "ranges": [],
         "gaps": [],
+        "removed": { "raw_ledgers": [], "events": [], "transactions": [] },
     });
     assert_eq!((answer.status, answer.json()), (200, expected));
 }
@@ -114,6 +115,33 @@ fn ranges_and_gaps_are_reported_with_hashes_and_digests() {
     let answer = asked();
     assert_eq!(answer["ranges"], json!([range(&decoded, json!([settings()]))]));
     assert_eq!((&answer["complete"], &answer["gaps"]), (&json!(true), &json!([])));
+}
+
+#[test]
+fn removed_records_are_reported() {
+    let (network, ledgers) = pubnet::made();
+    let store = TempStore::new(&network);
+    let options = IndexOptions { raw_ledgers: true, ..IndexOptions::default() };
+    ledgers.iter().for_each(|xdr| commit(&store, xdr, &options));
+    store.store.flush().unwrap();
+    let server = Server::start(&store);
+    let asked = || server.get_public("/rest/completeness").json();
+    assert_eq!(asked()["complete"], true);
+    let range = asked()["ranges"][0].clone();
+    let (first, last) = (&range["first_ledger"], range["last_ledger"].as_u64().unwrap());
+    let up_to = |last: u64| json!([{ "first_ledger": first, "last_ledger": last }]);
+    let prune = |retention: &Retention| {
+        while !store.store.prune(retention).unwrap().is_nothing() {}
+    };
+    // What is answered from records does not lack anything yet.
+    prune(&Retention { raw_ledgers: Some(4), ..Retention::default() });
+    let raw = json!({ "raw_ledgers": up_to(last - 4), "events": [], "transactions": [] });
+    assert_eq!((&asked()["removed"], &asked()["complete"]), (&raw, &json!(true)));
+    prune(&Retention { raw_ledgers: Some(4), events: Some(9), ..Retention::default() });
+    assert_eq!(asked()["removed"]["events"], up_to(last - 9));
+    assert_eq!(asked()["complete"], false);
+    prune(&Retention { raw_ledgers: Some(4), transactions: Some(6), ..Retention::default() });
+    assert_eq!(asked()["removed"]["transactions"], up_to(last - 6));
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn each_event_is_found_by_its_id() {
 }
 
 #[test]
-fn an_event_that_retention_removed_is_not_found() {
+fn an_event_that_retention_removed_is_said_to_be_gone() {
     let (network, ledgers) = pubnet::made();
     let store = pubnet::store_of(&network, &ledgers);
     let server = Server::start(&store);
@@ -62,8 +62,17 @@ fn an_event_that_retention_removed_is_not_found() {
     assert!(after.len() < before.len() && !after.is_empty());
     let mut connection = server.connect();
     for event in before {
-        let expected = if after.contains(&event) { json!([event]) } else { json!([]) };
-        assert_eq!(get(&mut connection, &server, &event["id"]), expected);
+        if after.contains(&event) {
+            assert_eq!(get(&mut connection, &server, &event["id"]), json!([event]));
+            continue;
+        }
+        let gone = server.get(&format!("/rest/events/by-id/{}", event["id"]));
+        let ledger = format!("ledger {},", event["ledger"]);
+        assert!(gone.error(410, "events_removed").contains(&ledger), "{ledger}");
+    }
+    // Ids that no event was given.
+    for none in [0, store.store.status().last_event_id.0 + 1] {
+        assert_eq!(get(&mut connection, &server, none), json!([]));
     }
 }
 

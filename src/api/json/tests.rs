@@ -87,6 +87,7 @@ fn events_round_trip_through_json() {
             operation_begins: None,
             contract: random.random_bool(0.9).then_some(&contract),
             event_type: if operation { EventType::Contract } else { EventType::System },
+            successful: None,
             topics: &topics,
             data: &data,
         };
@@ -111,6 +112,7 @@ fn the_first_fields_come_in_the_documented_order() {
         operation_begins: None,
         contract: None,
         event_type: EventType::Contract,
+        successful: None,
         topics: &topics,
         data: &[],
     });
@@ -208,6 +210,7 @@ fn records_of_the_same_second_keep_their_milliseconds() {
             operation_begins: None,
             contract: None,
             event_type: EventType::Contract,
+            successful: None,
             topics: &[],
             data: &[],
         });

@@ -117,6 +117,12 @@ export async function askPatiently(path, options = {}) {
   }
 }
 
+/** Like `ask`, for a list of which retention may have removed all, which is an empty list then. */
+export const askLeft = (path, options = {}) => ask(path, options).catch((error) => {
+  if (error.status === 410) return [];
+  throw error;
+});
+
 /** Like `ask`, for an answer of another format. Returns a `Blob`. */
 export const askFile = (path, options = {}) => send(path, options, (answer) => answer.blob());
 

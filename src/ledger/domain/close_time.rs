@@ -5,8 +5,9 @@ use std::fmt;
 use time::OffsetDateTime;
 use time::macros::datetime;
 
-/// Last second with a four-digit year, which ISO 8601 requires.
+/// Last second with a four-digit year, which ISO 8601 requires. A header may hold any time.
 const LATEST: OffsetDateTime = datetime!(9999-12-31 23:59:59 UTC);
+const LAST_SECOND: u64 = LATEST.unix_timestamp() as u64;
 
 /// Close time of a ledger, as precise as its network states it: in whole seconds up to protocol 29,
 /// in milliseconds from protocol 30 on (CAP-88). UNIX time in both cases.
@@ -37,6 +38,16 @@ impl CloseTime {
             Self::Seconds(_) => None,
             Self::Milliseconds(milliseconds) => Some(milliseconds),
         }
+    }
+
+    /// Returns microseconds, the unit of query engines. A time beyond the supported range is the last
+    /// of the year 9999, as in text.
+    pub fn microseconds(self) -> i64 {
+        let microseconds = match self {
+            Self::Seconds(seconds) => seconds.min(LAST_SECOND) * 1_000_000,
+            Self::Milliseconds(time) => time.min(LAST_SECOND * 1000 + 999) * 1000,
+        };
+        microseconds as i64
     }
 
     /// Formats the time as `2024-02-20T17:00:00Z`, or with milliseconds as
@@ -101,6 +112,22 @@ mod tests {
         let time = CloseTime::Milliseconds(1_700_000_000_007);
         assert_eq!(time.to_string(), "2023-11-14T22:13:20.007Z");
         assert_eq!(CloseTime::Milliseconds(u64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn microseconds_end_where_the_text_does() {
+        let last = 253_402_300_799_000_000;
+        assert_eq!(CloseTime::Seconds(1).microseconds(), 1_000_000);
+        assert_eq!(CloseTime::Milliseconds(1_001).microseconds(), 1_001_000);
+        for beyond in [LAST_SECOND, LAST_SECOND + 1, i64::MAX as u64, u64::MAX] {
+            let time = CloseTime::Seconds(beyond);
+            assert_eq!((time.microseconds(), &*time.to_string()), (last, "9999-12-31T23:59:59Z"));
+        }
+        for beyond in [LAST_SECOND * 1000 + 999, LAST_SECOND * 1000 + 1_000, u64::MAX] {
+            let time = CloseTime::Milliseconds(beyond);
+            let expected = (last + 999_000, "9999-12-31T23:59:59.999Z");
+            assert_eq!((time.microseconds(), &*time.to_string()), expected);
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::programs::manifest::Manifest;
 use crate::programs::records::Execution;
 use crate::programs::rows::RunRows;
 use crate::programs::runner::Runner;
-use crate::store::{Bounds, EventQuery, EventRecord, Needs, TransactionPosition};
+use crate::store::{Bounds, EventQuery, EventRecord, TransactionPosition};
 use crate::tables::event_tables::{Declared, Event, Layout, Place};
 
 /// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
@@ -239,8 +239,7 @@ impl Runner {
         ledger: LedgerSeq,
         contracts: &[ContractId],
     ) -> Result<bool, ProgramError> {
-        let removed = self.store.removed(Needs::EVENTS)?;
-        Ok(!self.store.leaves_out(ledger, contracts)? && !removed.contains(ledger))
+        Ok(!self.store.leaves_out(ledger, contracts)? && self.store.has_all_events(ledger)?)
     }
 }
 

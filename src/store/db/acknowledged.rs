@@ -6,13 +6,16 @@
 //! acknowledgement the sequence number of the last write is recorded here, in place and without
 //! fsync: the record survives a crash of the process; after a loss of power it may be some seconds
 //! old, but it is never ahead of what is stored.
+//!
+//! Events can be read before they are durable, and a crash then loses them although their ids were given
+//! out. So ids are reserved here, with fsync, before a write that a crash can undo gives them to events.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use orrery_ledger::domain::LedgerSeq;
+use orrery_ledger::domain::{EventId, LedgerSeq};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::encoding::error::StoreError;
@@ -26,23 +29,37 @@ pub(crate) struct AcknowledgedWrite {
     pub sequence: u64,
     /// Last ledger stored up to that change, shown in error messages.
     pub ledger: LedgerSeq,
+    /// Ids before this one may have been given to events that were not durable; 0 when none were
+    /// since the change.
+    pub reserved: EventId,
 }
 
 impl AcknowledgedWrite {
-    /// Encodes both numbers and a checksum as one line of text of constant length.
+    /// Encodes the numbers and a checksum as one line of text of constant length.
     pub(crate) fn encode(&self) -> String {
-        let numbers = format!("{:020} {:010}", self.sequence, self.ledger.0);
-        format!("{numbers} {:016x}\n", xxh3_64(numbers.as_bytes()))
+        with_checksum(&format!(
+            "{:020} {:010} {:020}",
+            self.sequence, self.ledger.0, self.reserved.0
+        ))
     }
 
-    /// Returns `None` when the line is not what [`Self::encode`] writes.
+    /// Returns `None` when the line is not what [`Self::encode`] writes, or wrote before ids were
+    /// reserved.
     fn decode(line: &str) -> Option<Self> {
-        let mut words = line.split_ascii_whitespace();
-        let sequence = words.next()?.parse().ok()?;
-        let ledger = LedgerSeq(words.next()?.parse().ok()?);
-        let last_write = Self { sequence, ledger };
+        let words: Vec<_> = line.split_ascii_whitespace().collect();
+        let number = |at: usize| words.get(at)?.parse().ok();
+        let (sequence, ledger) = (number(0)?, LedgerSeq(words.get(1)?.parse().ok()?));
+        let without_ids = format!("{sequence:020} {:010}", ledger.0);
+        if with_checksum(&without_ids) == line {
+            return Some(Self { sequence, ledger, reserved: EventId(0) });
+        }
+        let last_write = Self { sequence, ledger, reserved: EventId(number(2)?) };
         (last_write.encode() == line).then_some(last_write)
     }
+}
+
+fn with_checksum(numbers: &str) -> String {
+    format!("{numbers} {:016x}\n", xxh3_64(numbers.as_bytes()))
 }
 
 /// The open file, and the record it held when it was opened.
@@ -69,13 +86,19 @@ impl Acknowledged {
         self.last_write
     }
 
-    /// Records that everything up to `sequence` is durable, `ledger` being the last stored ledger.
-    pub(crate) fn record(&self, sequence: u64, ledger: LedgerSeq) {
-        let line = AcknowledgedWrite { sequence, ledger }.encode();
-        if let Err(error) = self.file.write_all_at(line.as_bytes(), 0) {
+    /// Records the last acknowledged write.
+    pub(crate) fn record(&self, last_write: AcknowledgedWrite) {
+        if let Err(error) = self.file.write_all_at(last_write.encode().as_bytes(), 0) {
             // The ledger is stored regardless; only a later loss would go unnoticed.
             tracing::warn!(path = %self.path.display(), %error, "cannot record the last ledger");
         }
+    }
+
+    /// Records reserved ids, durably.
+    pub(crate) fn reserve(&self, last_write: AcknowledgedWrite) -> Result<(), StoreError> {
+        let written = self.file.write_all_at(last_write.encode().as_bytes(), 0);
+        let synced = written.and_then(|()| self.file.sync_data());
+        synced.map_err(|source| StoreError::Io { path: self.path.clone(), source })
     }
 }
 
@@ -145,9 +168,12 @@ mod tests {
             "nothing is stored yet"
         );
         let ledger = LedgerSeq(u32::MAX);
-        for sequence in [u64::MAX, 7] {
-            acknowledged.record(sequence, ledger);
-            assert_eq!(read(directory).unwrap(), Some(AcknowledgedWrite { sequence, ledger }));
+        for (sequence, reserved) in [(u64::MAX, 0), (9, u64::MAX), (7, 1)] {
+            let last_write = AcknowledgedWrite { sequence, ledger, reserved: EventId(reserved) };
+            acknowledged.record(last_write);
+            assert_eq!(read(directory).unwrap(), Some(last_write));
+            acknowledged.reserve(last_write).unwrap();
+            assert_eq!(read(directory).unwrap(), Some(last_write));
         }
         drop(acknowledged);
         let last_write = Acknowledged::open(directory).unwrap().last_write();
@@ -167,5 +193,15 @@ mod tests {
             );
             assert_eq!(Acknowledged::open(directory).unwrap().last_write(), None);
         }
+    }
+
+    #[test]
+    fn a_record_without_reserved_ids_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let line = with_checksum(&format!("{:020} {:010}", 12, 7));
+        std::fs::write(directory.path().join(FILE), line).unwrap();
+        let read = read(directory.path()).unwrap();
+        let ledger = LedgerSeq(7);
+        assert_eq!(read, Some(AcknowledgedWrite { sequence: 12, ledger, reserved: EventId(0) }));
     }
 }

@@ -10,7 +10,7 @@ use super::acknowledged::Acknowledged;
 use super::block_cache::{BlockCache, Removals};
 use super::faults::{Faults, WriteKind};
 use super::options;
-use super::writes::{Write, Writes};
+use super::writes::{StoredLedgers, Write, Writes};
 use crate::encoding::block::PreparedBlock;
 use crate::encoding::columns::{Family, Key, SharedFamily};
 use crate::encoding::error::StoreError;
@@ -184,7 +184,7 @@ impl Database {
 
     /// Attaches a detached batch to this database again.
     pub(crate) fn attach(&self, detached: DetachedBatch) -> Batch<'_> {
-        Batch { ledger: detached.ledger, ..Batch::new(self, detached.batch) }
+        Batch { stored: detached.stored, ..Batch::new(self, detached.batch) }
     }
 
     /// Returns an empty batch with capacity for this number of bytes.
@@ -222,7 +222,7 @@ impl Database {
     }
 
     fn write(&self, kind: WriteKind, batch: Batch<'_>) -> Result<(), StoreError> {
-        let write = Write { kind, batch: batch.batch, ledger: batch.ledger };
+        let write = Write { kind, batch: batch.batch, stored: batch.stored };
         self.writes.make(&self.db, &self.families, write)
     }
 
@@ -334,19 +334,19 @@ pub(crate) struct Batch<'a> {
     handles: Vec<(Family, &'a ColumnFamily)>,
     /// Index in `handles` of the family used last: rows of one family usually come consecutively.
     last: usize,
-    ledger: Option<LedgerSeq>,
+    stored: Option<StoredLedgers>,
 }
 
 /// A [`Batch`] without its database, to be sent to another thread.
 pub(crate) struct DetachedBatch {
     batch: WriteBatch,
-    ledger: Option<LedgerSeq>,
+    stored: Option<StoredLedgers>,
 }
 
 impl<'a> Batch<'a> {
     fn new(database: &'a Database, batch: WriteBatch) -> Self {
         let handles = Vec::with_capacity(Family::ALL.len());
-        Self { database, batch, handles, last: 0, ledger: None }
+        Self { database, batch, handles, last: 0, stored: None }
     }
 
     fn handle(&mut self, family: Family) -> Result<&'a ColumnFamily, StoreError> {
@@ -365,12 +365,12 @@ impl<'a> Batch<'a> {
 
     /// Detaches the changes from the database.
     pub(crate) fn detach(self) -> DetachedBatch {
-        DetachedBatch { batch: self.batch, ledger: self.ledger }
+        DetachedBatch { batch: self.batch, stored: self.stored }
     }
 
-    /// Marks the batch as one that stores ledgers, of which `last` is the last in ingestion order.
-    pub(crate) fn set_last_ledger(&mut self, last: LedgerSeq) {
-        self.ledger = Some(last);
+    /// Marks the batch as one that stores ledgers.
+    pub(crate) fn set_stored(&mut self, stored: StoredLedgers) {
+        self.stored = Some(stored);
     }
 
     /// Number of rows put and deleted so far.

@@ -4,25 +4,45 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use orrery_ledger::domain::LedgerSeq;
+use orrery_ledger::domain::{EventId, LedgerSeq};
 use parking_lot::Mutex;
 use rocksdb::{DB, FlushOptions, WriteBatch, WriteOptions};
 
 use super::acknowledged;
-use super::acknowledged::Acknowledged;
+use super::acknowledged::{Acknowledged, AcknowledgedWrite};
 use super::faults::{Faults, WriteKind};
 use crate::encoding::error::StoreError;
 
 /// Time after a write to the WAL during which further writes to it are expected.
 const LOGGED_WRITE_WINDOW: Duration = Duration::from_secs(1);
 
+/// Ids are reserved in steps of this many, the number that an import gives out in about a second, so
+/// that it seldom waits for the fsync. A crash during an import skips at most as many.
+const RESERVED_IDS: u64 = 1 << 18;
+
 /// One write: a batch, or a flush of earlier writes (then the batch is empty).
 pub(crate) struct Write {
     pub(crate) kind: WriteKind,
     pub(crate) batch: WriteBatch,
-    /// Last ledger that the batch stores, in the order of ingestion; `None` when it stores no
-    /// ledger.
-    pub(crate) ledger: Option<LedgerSeq>,
+    /// The ledgers that the batch stores; `None` when it stores none.
+    pub(crate) stored: Option<StoredLedgers>,
+}
+
+/// What a batch that stores ledgers changes beside their rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredLedgers {
+    /// Last ledger of the batch, in the order of ingestion.
+    pub(crate) last: LedgerSeq,
+    /// Id of the next event after those of the batch.
+    pub(crate) next_event: EventId,
+}
+
+/// What is known under the lock that serialises writes.
+struct Last {
+    /// Last stored ledger.
+    ledger: LedgerSeq,
+    /// What [`Acknowledged`] has recorded.
+    recorded: AcknowledgedWrite,
 }
 
 /// Performs all writes to one database.
@@ -33,8 +53,8 @@ pub(crate) struct Writes {
     unlogged: AtomicBool,
     /// Whether the WAL has writes that were not synced since.
     unsynced: AtomicBool,
-    /// Last stored ledger. The mutex is held during each write, which serialises writes.
-    last: Mutex<LedgerSeq>,
+    /// The mutex is held during each write, which serialises writes.
+    last: Mutex<Last>,
     /// When the last write that has to be in the WAL was requested.
     last_logged: Mutex<Option<Instant>>,
 }
@@ -43,13 +63,14 @@ impl Writes {
     /// Creates the writer state. `acknowledged` is the note of what is on disk; `None` when no note
     /// is kept.
     pub(crate) fn new(acknowledged: Option<Acknowledged>) -> Self {
-        let last_write = acknowledged.as_ref().and_then(Acknowledged::last_write);
+        let recorded = acknowledged.as_ref().and_then(Acknowledged::last_write);
+        let recorded = recorded.unwrap_or_default();
         Self {
             faults: Faults::default(),
             acknowledged,
             unlogged: AtomicBool::new(false),
             unsynced: AtomicBool::new(false),
-            last: Mutex::new(last_write.unwrap_or_default().ledger),
+            last: Mutex::new(Last { ledger: recorded.ledger, recorded }),
             last_logged: Mutex::new(None),
         }
     }
@@ -59,12 +80,12 @@ impl Writes {
         &self,
         db: &DB,
         families: &[String],
-        Write { kind, batch, ledger }: Write,
+        Write { kind, batch, stored }: Write,
     ) -> Result<(), StoreError> {
         let mut last = self.last.lock();
         let mut options = WriteOptions::default();
         match kind {
-            WriteKind::Flush => return self.flush(db, families, *last),
+            WriteKind::Flush => return self.flush(db, families, &mut last),
             WriteKind::Unlogged => {
                 // Set before the write, because a write that fails may have been applied
                 // nevertheless.
@@ -74,31 +95,50 @@ impl Writes {
             WriteKind::Synced | WriteKind::Logged => {
                 // The WAL must never be ahead of writes that bypassed it.
                 if self.has_unlogged() {
-                    self.flush(db, families, *last)?;
+                    self.flush(db, families, &mut last)?;
                 }
                 self.unsynced.store(true, Ordering::SeqCst);
                 options.set_sync(kind == WriteKind::Synced);
             }
         }
+        if kind != WriteKind::Synced
+            && let Some(stored) = stored
+        {
+            self.reserve_ids(&mut last, stored.next_event)?;
+        }
         self.faults.write(kind, || Ok(db.write_opt(batch, &options)?))?;
-        *last = ledger.unwrap_or(*last);
+        last.ledger = stored.map_or(last.ledger, |stored| stored.last);
         if kind == WriteKind::Synced {
             self.unsynced.store(false, Ordering::SeqCst);
-            self.record_acknowledged(db, *last);
+            self.record_acknowledged(db, &mut last);
         }
+        Ok(())
+    }
+
+    /// Reserves the ids before `next_event`, which a write is about to give to events that a crash may
+    /// lose.
+    fn reserve_ids(&self, last: &mut Last, next_event: EventId) -> Result<(), StoreError> {
+        let Some(acknowledged) = &self.acknowledged else { return Ok(()) };
+        if next_event <= last.recorded.reserved {
+            return Ok(());
+        }
+        let reserved = EventId((next_event.0 / RESERVED_IDS).saturating_add(1) * RESERVED_IDS);
+        let recorded = AcknowledgedWrite { reserved, ..last.recorded };
+        acknowledged.reserve(recorded)?;
+        last.recorded = recorded;
         Ok(())
     }
 
     /// Makes all earlier writes durable, as a synced write would, at the least cost.
     pub(crate) fn sync_pending(&self, db: &DB, families: &[String]) -> Result<(), StoreError> {
-        let last = self.last.lock();
+        let mut last = self.last.lock();
         if self.has_unlogged() {
-            return self.flush(db, families, *last);
+            return self.flush(db, families, &mut last);
         }
         if self.has_pending() {
             self.faults.write(WriteKind::Flush, || Ok(db.flush_wal(true)?))?;
             self.unsynced.store(false, Ordering::SeqCst);
-            self.record_acknowledged(db, *last);
+            self.record_acknowledged(db, &mut last);
         }
         Ok(())
     }
@@ -131,8 +171,8 @@ impl Writes {
     /// Notes that everything in the database is on disk and that `ledger` is the last ledger.
     pub(crate) fn acknowledge(&self, db: &DB, ledger: LedgerSeq) {
         let mut last = self.last.lock();
-        *last = ledger;
-        self.record_acknowledged(db, ledger);
+        last.ledger = ledger;
+        self.record_acknowledged(db, &mut last);
     }
 
     /// Returns the acknowledgement note of a data directory that this writes to; `None` when there
@@ -148,7 +188,7 @@ impl Writes {
         &self.faults
     }
 
-    fn flush(&self, db: &DB, families: &[String], last: LedgerSeq) -> Result<(), StoreError> {
+    fn flush(&self, db: &DB, families: &[String], last: &mut Last) -> Result<(), StoreError> {
         let families: Vec<_> = families.iter().filter_map(|name| db.cf_handle(name)).collect();
         let options = FlushOptions::default();
         self.faults.write(WriteKind::Flush, || Ok(db.flush_cfs_opt(&families, &options)?))?;
@@ -158,9 +198,12 @@ impl Writes {
         Ok(())
     }
 
-    fn record_acknowledged(&self, db: &DB, last: LedgerSeq) {
+    /// Records that everything is durable; so are the events with reserved ids.
+    fn record_acknowledged(&self, db: &DB, last: &mut Last) {
+        let sequence = db.latest_sequence_number();
+        last.recorded = AcknowledgedWrite { sequence, ledger: last.ledger, reserved: EventId(0) };
         if let Some(acknowledged) = &self.acknowledged {
-            acknowledged.record(db.latest_sequence_number(), last);
+            acknowledged.record(last.recorded);
         }
     }
 }

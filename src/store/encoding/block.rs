@@ -12,8 +12,9 @@
 //! n bodies: varint topics · that many varint lengths · topics · data
 //! ```
 //!
-//! Layout 1 has the close time in seconds (ledgers up to protocol 29), layout 2 in milliseconds
-//! (ledgers that state it in milliseconds).
+//! Layout 3 has the close time in seconds (ledgers up to protocol 29), layout 4 in milliseconds
+//! (ledgers that state it in milliseconds). Layouts 1 and 2 are the same without the outcomes of
+//! transactions, which are part of the kinds.
 //!
 //! The columns let a reader access one event without decoding the others.
 
@@ -27,33 +28,42 @@ use super::stored_time;
 
 const NO_CONTRACT: u8 = u8::MAX;
 const TRANSACTION_LEN: usize = 35;
+/// What the layout of a block that has outcomes is above that of its time.
+const WITH_OUTCOMES: u8 = 2;
 
-/// Encoding of an event's kind in one byte: its type in the lowest bit, its placement above.
+/// Encoding of an event's kind in one byte: its type in the lowest bit, whether its transaction failed
+/// in the highest, its placement between them.
 mod kind {
     use super::{EventType, Placement};
 
     const SYSTEM: u8 = 1;
+    const FAILED: u8 = 1 << 7;
     const OPERATION: u8 = 0;
     const BEFORE_ALL: u8 = 1 << 1;
     const AFTER_TRANSACTION: u8 = 2 << 1;
     const AFTER_ALL: u8 = 3 << 1;
 
-    pub(crate) fn encode(event_type: EventType, placement: Placement) -> u8 {
+    pub(crate) fn encode(event_type: EventType, placement: Placement, failed: bool) -> u8 {
         let placement = match placement {
             Placement::Operation { .. } => OPERATION,
             Placement::BeforeAllTransactions => BEFORE_ALL,
             Placement::AfterTransaction => AFTER_TRANSACTION,
             Placement::AfterAllTransactions => AFTER_ALL,
         };
-        placement | if event_type == EventType::System { SYSTEM } else { 0 }
+        let event_type = if event_type == EventType::System { SYSTEM } else { 0 };
+        placement | event_type | if failed { FAILED } else { 0 }
     }
 
     pub(crate) fn event_type(kind: u8) -> EventType {
         if kind & SYSTEM == 0 { EventType::Contract } else { EventType::System }
     }
 
+    pub(crate) fn is_failed(kind: u8) -> bool {
+        kind & FAILED != 0
+    }
+
     pub(crate) fn placement(kind: u8, operation: u32, event_index: u32) -> Placement {
-        match kind & !SYSTEM {
+        match kind & !SYSTEM & !FAILED {
             OPERATION => Placement::Operation { operation, event_index },
             BEFORE_ALL => Placement::BeforeAllTransactions,
             AFTER_TRANSACTION => Placement::AfterTransaction,
@@ -70,7 +80,7 @@ pub(crate) fn encode(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Vec<
 
     let mut out = Vec::with_capacity(events.len() * 320);
     let (layout, close_time) = stored_time::encode(ledger.header.closed_at());
-    out.push(layout);
+    out.push(layout + WITH_OUTCOMES);
     out.extend_from_slice(&ledger.header.sequence.0.to_be_bytes());
     out.extend_from_slice(&close_time);
     out.extend_from_slice(&[events.len() as u8, transactions.len() as u8, contracts.len() as u8]);
@@ -92,7 +102,10 @@ pub(crate) fn encode(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Vec<
     out.extend(events.iter().map(|event| {
         index_of(event.contract.and_then(|id| contracts.iter().position(|c| *c == id)))
     }));
-    out.extend(events.iter().map(|event| kind::encode(event.event_type, event.placement)));
+    out.extend(events.iter().map(|event| {
+        let failed = !ledger.transactions[event.transaction].successful;
+        kind::encode(event.event_type, event.placement, failed)
+    }));
     for event in events {
         out.extend_from_slice(&(operation_of(event) as u16).to_be_bytes());
     }
@@ -153,6 +166,7 @@ pub(crate) struct Block<'a> {
     first: EventId,
     ledger: LedgerSeq,
     closed_at: CloseTime,
+    has_outcomes: bool,
     transactions: &'a [u8],
     contracts: &'a [u8],
     transaction_of: &'a [u8],
@@ -169,8 +183,10 @@ impl<'a> Block<'a> {
     pub(crate) fn open(first: EventId, bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
         let layout = reader.u8()?;
+        let has_outcomes = layout > WITH_OUTCOMES;
+        let layout_of_time = if has_outcomes { layout - WITH_OUTCOMES } else { layout };
         let ledger = LedgerSeq(reader.u32()?);
-        let closed_at = stored_time::decode(layout, *reader.array()?)?;
+        let closed_at = stored_time::decode(layout_of_time, *reader.array()?)?;
         let [events, transactions, contracts] = reader.array()?.map(usize::from);
         if events == 0 || events > EVENTS_PER_BLOCK {
             return Err(Malformed);
@@ -197,6 +213,7 @@ impl<'a> Block<'a> {
             first,
             ledger,
             closed_at,
+            has_outcomes,
             transactions,
             contracts,
             transaction_of,
@@ -249,6 +266,7 @@ impl<'a> Block<'a> {
             operation_begins: self.operation_begins(position)?,
             contract: self.contract(position)?,
             event_type: kind::event_type(kind),
+            successful: self.has_outcomes.then(|| !kind::is_failed(kind)),
             topics,
             data,
         })

@@ -196,6 +196,7 @@ mod tests {
             operation_begins: None,
             contract,
             event_type: EventType::System,
+            successful: None,
             topics,
             data: b"data",
         }

@@ -26,6 +26,9 @@ pub struct EventRecord<'a> {
     pub contract: Option<&'a [u8; 32]>,
     /// Kind of event.
     pub event_type: EventType,
+    /// Whether its transaction succeeded: one that failed has fee events. `None` in ledgers that were
+    /// stored before this was recorded.
+    pub successful: Option<bool>,
     /// Topics, each the XDR of an `ScVal`.
     pub topics: &'a [&'a [u8]],
     /// Data, the XDR of an `ScVal`.

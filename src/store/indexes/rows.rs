@@ -260,6 +260,7 @@ mod tests {
                 operation_begins: None,
                 contract: None,
                 event_type: orrery_ledger::decode::EventType::Contract,
+                successful: None,
                 topics: &[],
                 data,
             };

@@ -10,6 +10,7 @@ use super::index_rows::IndexRows;
 use super::ledger_batch;
 use super::prepare::PreparedLedger;
 use crate::db::database::Batch;
+use crate::db::writes::StoredLedgers;
 use crate::encoding::columns::{Family, LedgerKey};
 use crate::encoding::error::StoreError;
 use crate::state::contract_filters;
@@ -227,7 +228,8 @@ impl Store {
         index.write(&mut batch)?;
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
         let removed = self.removed_with(&without_raw, &mut batch)?;
-        batch.set_last_ledger(last_ingested(&coverage));
+        let (last, next_event) = (last_ingested(&coverage), coverage.next_event());
+        batch.set_stored(StoredLedgers { last, next_event });
         let change = self.generations.change();
         let written = match durability {
             Durability::Synced => self.database.write_synced(batch),

@@ -305,6 +305,7 @@ fn as_record<'a>(ledger: &'a LedgerView<'a>, event: &'a EventView<'a>) -> EventR
         operation_begins: None,
         contract: event.contract,
         event_type: event.event_type,
+        successful: Some(transaction.successful),
         topics: ledger.topics(event),
         data: event.data,
     }

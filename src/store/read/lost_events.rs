@@ -1,5 +1,4 @@
-//! For readers that follow events by id: which ledgers are durable, and which events after an id
-//! retention has removed.
+//! For readers of events: which ledgers are durable, and which events retention has removed.
 
 use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
@@ -34,6 +33,30 @@ impl Store {
             }
         }
         Ok(true)
+    }
+
+    /// Returns whether all events that were stored of a ledger are still stored, or it had none. When
+    /// true, what was read of them before this call was complete.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails or a row is damaged.
+    pub fn has_all_events(&self, ledger: LedgerSeq) -> Result<bool, StoreError> {
+        if !self.removed(Needs::EVENTS)?.contains(ledger) {
+            return Ok(true);
+        }
+        // A ledger that had none may be in the set.
+        Ok(self.ledger(ledger)?.is_some_and(|row| row.counts.events() == 0))
+    }
+
+    /// Returns the ledger of an event that retention has removed; `None` for an event that is stored
+    /// or never was.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub fn ledger_of_lost_event(&self, id: EventId) -> Result<Option<LedgerSeq>, StoreError> {
+        let Some(before) = id.0.checked_sub(1) else { return Ok(None) };
+        let lost = self.lost_events(EventId(before))?;
+        Ok(lost.filter(|lost| lost.first == id).map(|lost| lost.ledgers.first))
     }
 
     /// Returns the first consecutive events after `after` that retention has removed. What was read

@@ -1,10 +1,11 @@
-//! Ids of events that must not be given out again. A store that was restored from a backup, or that has
-//! lost its record of acknowledged writes, may have given out ids beyond its last event: clients
-//! that resume after an id, or drop the ids that they know, would miss the events that got such an id
-//! again. It goes on beyond all of them.
+//! Ids of events that must not be given out again. A store may have given out ids beyond its last event:
+//! clients that resume after an id, or drop the ids that they know, would miss the events that got such
+//! an id again. It goes on beyond all of them.
 //!
-//! How many there were is unknown, also because the same backup may have been restored before. So the
-//! next id follows from the time: more ids become free in a millisecond than can be given out.
+//! After a crash during an import, these are the ids that were reserved ([`crate::db::acknowledged`]).
+//! In a store that was restored from a backup, or that has lost its record of acknowledged writes, their
+//! number is unknown, also because the same backup may have been restored before. So the next id
+//! follows from the time: more ids become free in a millisecond than can be given out.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -61,8 +62,13 @@ fn first_unused(last: EventId, now: Duration) -> EventId {
 /// Records that ids up to `last`, and an unknown number beyond it, may have been given out.
 pub(crate) fn skip(database: &Database, last: EventId) -> Result<(), StoreError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    skip_to(database, first_unused(last, now))
+}
+
+/// Records that all ids before `first`, at which ids may begin anew, may have been given out.
+pub(crate) fn skip_to(database: &Database, first: EventId) -> Result<(), StoreError> {
     let mut bytes = Vec::new();
-    put_varint(&mut bytes, first_unused(last, now).0);
+    put_varint(&mut bytes, first.0);
     let mut batch = database.batch();
     batch.put_raw(Family::Meta, UNUSED_FROM_ROW, &bytes)?;
     database.write_synced(batch)

@@ -188,9 +188,15 @@ fn load_coverage(
     // An empty record is left by a process that was killed before it reached the end of
     // `open_locked`: it has given out nothing, but may have found no record.
     let is_known = is_new || last_write.is_some_and(|it| it.sequence > 0 || last == EventId(0));
-    if is_known {
-        return Ok(coverage);
+    if !is_known {
+        unused_ids::skip(database, last)?;
+        return Coverage::load(database);
     }
-    unused_ids::skip(database, last)?;
-    Coverage::load(database)
+    // A crash may have lost events with reserved ids.
+    let reserved = last_write.unwrap_or_default().reserved;
+    if reserved > coverage.next_event() {
+        unused_ids::skip_to(database, reserved)?;
+        return Coverage::load(database);
+    }
+    Ok(coverage)
 }

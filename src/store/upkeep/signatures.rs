@@ -9,6 +9,7 @@ use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, NodeId};
 use orrery_ledger::validators::Validators;
 use orrery_ledger::verify::{Policy, verify};
 
+use crate::db::writes::StoredLedgers;
 use crate::encoding::columns::{Family, LedgerKey};
 use crate::encoding::error::StoreError;
 use crate::ingest::commit::last_ingested;
@@ -115,7 +116,8 @@ impl Store {
         for range in coverage.ranges() {
             batch.put(Family::Ranges, &LedgerKey(range.ledgers.first), range.encode())?;
         }
-        batch.set_last_ledger(last_ingested(&coverage));
+        let (last, next_event) = (last_ingested(&coverage), coverage.next_event());
+        batch.set_stored(StoredLedgers { last, next_event });
         let change = self.generations.change();
         if let Err(error) = self.database.write_synced(batch) {
             drop(change);

@@ -17,7 +17,7 @@ for (const [name, where] of Object.entries(addresses)) {
   await open(tabs[name], where);
   told.before[name] = await seen(tabs[name]);
 }
-await until("retention has removed the event", async () => (await ask(`rest/events/by-id/${event.id}`))?.length === 0, 300000);
+await until("retention has removed the event", async () => await ask(`rest/events/by-id/${event.id}`) === null, 300000);
 for (const name of Object.keys(addresses)) {
   await tabs[name].bringToFront();
   const says = () => tabs[name].evaluate(() => /retention has removed/i.test(document.querySelector("main").innerText));

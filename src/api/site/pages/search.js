@@ -1,6 +1,6 @@
 // The search: looks where a text is found that does not tell by its form what it names.
 
-import { NoToken, Stale, ask } from "../api.js";
+import { NoToken, Stale, ask, askLeft } from "../api.js";
 import { encoded, link, transactionLink } from "../address.js";
 import { make } from "../dom.js";
 import { count } from "../format.js";
@@ -29,7 +29,7 @@ function places(text, signal) {
 }
 
 async function transactions(hash, signal) {
-  const answer = await ask(`rest/txs/by-hash/${hash}`, { signal });
+  const answer = await askLeft(`rest/txs/by-hash/${hash}`, { signal });
   return answer.map(({ tx }) => ({ path: `tx/${tx}`, shown: ["Transaction ", transactionLink(tx, 16)] }));
 }
 

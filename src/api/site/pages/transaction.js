@@ -1,6 +1,6 @@
 // A transaction: what it called, what came of it, and what programs made of it.
 
-import { ask } from "../api.js";
+import { ask, askLeft } from "../api.js";
 import { addressLink, ledgerLink, link } from "../address.js";
 import { changesTable } from "../changes.js";
 import { copyable } from "../copy.js";
@@ -98,7 +98,7 @@ function parts(view, transaction) {
 
 /** Shows what is left of a transaction that is not stored. Returns whether anything is. */
 async function missing(view, hash, body) {
-  const left = await ask(`rest/events/by-tx/${hash}?decoded=true`, { signal: view.signal });
+  const left = await askLeft(`rest/events/by-tx/${hash}?decoded=true`, { signal: view.signal });
   if (left.length > 0) {
     put(body, make("p", "", "Only events of this transaction are stored, of the ledger ", ledgerLink(left[0].ledger),
       ": retention has removed the rest, or it calls no contract."));
@@ -112,7 +112,7 @@ async function missing(view, hash, body) {
 }
 
 async function load(view, hash, body) {
-  const [transaction] = await ask(`rest/txs/by-hash/${hash}?decoded=true`, { signal: view.signal });
+  const [transaction] = await askLeft(`rest/txs/by-hash/${hash}?decoded=true`, { signal: view.signal });
   if (transaction === undefined) return missing(view, hash, body);
   // Which asset is genuine depends on the network.
   await beginning;
