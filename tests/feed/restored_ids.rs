@@ -152,10 +152,12 @@ impl History {
 
     /// Goes on with the files as they are now, which is what a killed process leaves.
     fn kill(&mut self) {
-        // A thread of RocksDB may remove a file that is being copied.
+        // A kill leaves the files of one moment, and a thread of RocksDB may change them meanwhile.
         let directory = loop {
             let directory = scratch();
-            if copy(self.directory.path(), directory.path()) {
+            let before = files(self.directory.path());
+            let is_copied = copy(self.directory.path(), directory.path());
+            if is_copied && !before.is_empty() && before == files(self.directory.path()) {
                 break directory;
             }
         };
@@ -206,6 +208,16 @@ impl History {
         let audited = audit(self.directory.path(), None, &|_| {}).unwrap();
         assert!(audited.problems.is_empty(), "{:?}", audited.problems);
     }
+}
+
+/// Names and sizes of the files of a store; empty when they change while they are listed.
+fn files(directory: &Path) -> BTreeMap<std::ffi::OsString, u64> {
+    let entries = std::fs::read_dir(directory.join("raw")).unwrap();
+    let sizes = entries.map(|entry| {
+        let entry = entry.ok()?;
+        Some((entry.file_name(), entry.metadata().ok()?.len()))
+    });
+    sizes.collect::<Option<_>>().unwrap_or_default()
 }
 
 /// Copies what a store consists of; returns whether all of it could be copied.
