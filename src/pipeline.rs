@@ -11,6 +11,7 @@ mod held;
 mod queue;
 mod suspicion;
 mod trust;
+mod waiting;
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -22,19 +23,20 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use self::attested::Gate;
 use self::queue::{PendingLedgers, Prepared, Slot, Work, feed};
-use self::suspicion::Suspicion;
+use self::suspicion::{Suspicion, clear_if_settled};
 use crate::decode::{HeaderView, decode, protocol_warning};
 use crate::domain::{LedgerSeq, RawLedger};
 use crate::priority::Priority;
 use crate::store::{Committed, Durability, IndexOptions, LedgerCounts, PreparedLedger, Store};
 use crate::verify::{Verified, verify};
 
-pub use self::contradiction::Contradiction;
+pub use self::attested::Gate;
+pub use self::contradiction::{Contradiction, Signer};
 pub use self::error::PipelineError;
 pub use self::held::HeldError;
 pub use self::trust::Trust;
+pub use self::waiting::WaitingLedgers;
 
 /// Capacity of the queues between the steps, in ledgers. A larger one would only take memory: the
 /// slowest step determines the throughput.
@@ -71,8 +73,10 @@ pub struct Pipeline {
     warned_protocol: Arc<AtomicU32>,
     /// Whether a warning was logged of a ledger that is not as its header says.
     warned_fault: Arc<AtomicBool>,
-    /// Whether a validator contradicts stored ledgers.
+    /// Where stored ledgers were read.
     suspicion: Arc<Suspicion>,
+    /// The ledgers that wait until they may be stored.
+    waiting: Arc<WaitingLedgers>,
 }
 
 /// Observes the steps of the pipeline.
@@ -99,6 +103,7 @@ impl Pipeline {
             warned_protocol: Arc::default(),
             warned_fault: Arc::default(),
             suspicion: Arc::default(),
+            waiting: Arc::default(),
         }
     }
 
@@ -109,15 +114,19 @@ impl Pipeline {
 
     /// Returns a copy of the pipeline for background ingestion, whose workers have low priority.
     /// Its storing thread has the usual priority, because live ingestion may have to wait for its
-    /// writes. A contradiction of live ledgers does not concern it.
+    /// writes.
     pub fn background(&self) -> Self {
         Self { background: true, suspicion: Arc::default(), ..self.clone() }
     }
 
-    /// Returns how a trusted validator contradicts what is stored; `None` when none does, or when
-    /// the stored ledgers have been attested since.
-    pub fn contradiction(&self) -> Option<Contradiction> {
-        self.suspicion.contradiction()
+    /// Returns the pipeline, which shows there the ledgers that wait until they may be stored.
+    pub fn with_waiting(self, waiting: Arc<WaitingLedgers>) -> Self {
+        Self { waiting, ..self }
+    }
+
+    /// Returns a gate for [`Self::run_through`], at which no ledger waits.
+    pub fn gate(&self) -> Gate {
+        Gate::new(&self.store, &self.trust, &self.suspicion, &self.waiting)
     }
 
     /// Returns the store that the pipeline writes to.
@@ -140,6 +149,26 @@ impl Pipeline {
     where
         E: Error + Send + Sync + 'static,
     {
+        self.run_through(&mut self.gate(), ledgers, durability, true, on_stored)
+    }
+
+    /// Does the same with ledgers that go on from those of an earlier run: what still waited at the end
+    /// of that one is in `gate`. What waits at the end of this run stays there, unless these are the last
+    /// ledgers: then it is an error that nothing attests it.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; nothing waits in `gate` any more then.
+    pub fn run_through<E>(
+        &self,
+        gate: &mut Gate,
+        ledgers: impl Iterator<Item = Result<RawLedger, E>>,
+        durability: Durability,
+        are_last: bool,
+        on_stored: impl FnMut(&Ingested) -> ControlFlow<()> + Send,
+    ) -> Result<(), PipelineError>
+    where
+        E: Error + Send + Sync + 'static,
+    {
         let (work_in, work_out) = sync_channel::<Work>(QUEUE_CAPACITY);
         let (slots_in, slots_out) = sync_channel::<Result<Slot, PipelineError>>(QUEUE_CAPACITY);
         let work_out = Mutex::new(work_out);
@@ -147,7 +176,8 @@ impl Pipeline {
             let workers: Vec<_> = (0..self.workers)
                 .map(|_| scope.spawn(|| self.work(&work_out, durability)))
                 .collect();
-            let committer = scope.spawn(|| self.commit_all(slots_out, durability, on_stored));
+            let committer =
+                scope.spawn(|| self.commit_all(slots_out, gate, durability, are_last, on_stored));
             feed(ledgers, &work_in, &slots_in);
             drop((work_in, slots_in));
             let ended = committer.join().unwrap_or(Err(PipelineError::Worker));
@@ -198,7 +228,10 @@ impl Pipeline {
         self.observe("prepare", || {
             self.store.prepare(&view, ledger.compressed.as_ref(), &self.options)
         })
-        .map(|prepared| prepared.signed_by(signer))
+        .map(|prepared| {
+            let (reported, unproven) = (&verified.reported, verified.invocations.unproven);
+            prepared.signed_by(signer).marked(reported.is_some(), unproven > 0)
+        })
         .map_err(|source| PipelineError::Store { origin: origin(), source })
     }
 
@@ -226,11 +259,12 @@ impl Pipeline {
     fn commit_all(
         &self,
         slots: Receiver<Result<Slot, PipelineError>>,
+        gate: &mut Gate,
         durability: Durability,
+        are_last: bool,
         mut on_stored: impl FnMut(&Ingested) -> ControlFlow<()>,
     ) -> Result<(), PipelineError> {
         let mut pending = PendingLedgers { slots, peeked: None };
-        let mut gate = Gate::new(&self.store, &self.trust, &self.suspicion);
         while let Some((ledgers, ended)) = pending.next_batch(durability) {
             let (ledgers, held) = gate.admit(ledgers);
             if self.commit(ledgers, durability, &mut on_stored)?.is_break() {
@@ -243,6 +277,9 @@ impl Pipeline {
                 return Ok(());
             }
             ended?;
+        }
+        if !are_last {
+            return Ok(());
         }
         let (ledgers, held) = gate.finish();
         if self.commit(ledgers, durability, &mut on_stored)?.is_break() {
@@ -265,15 +302,12 @@ impl Pipeline {
             self.yield_to_live();
         }
         let (origins, ledgers): (Vec<_>, Vec<_>) = ledgers.into_iter().unzip();
-        let facts: Vec<_> = ledgers
-            .iter()
-            .map(|ledger| (ledger.sequence(), *ledger.counts(), ledger.signer()))
-            .collect();
+        let facts: Vec<_> =
+            ledgers.iter().map(|ledger| (ledger.sequence(), *ledger.counts())).collect();
         let (outcomes, done) =
             self.observe("commit", || self.store.commit_all(ledgers, durability));
         let failed_at = origins.get(outcomes.len()).cloned();
-        let signer = facts.get(outcomes.len()).and_then(|(.., signer)| *signer);
-        for (((sequence, counts, _), committed), origin) in
+        for (((sequence, counts), committed), origin) in
             facts.into_iter().zip(outcomes).zip(origins)
         {
             if committed == Committed::New {
@@ -286,11 +320,9 @@ impl Pipeline {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        self.suspicion.clear_if_attested(&self.trust, &self.store);
+        clear_if_settled(&self.trust, &self.store).map_err(PipelineError::Flush)?;
         done.map_err(|source| match failed_at {
-            Some(origin) => {
-                self.suspicion.explain(origin, source, signer, &self.trust, &self.store)
-            }
+            Some(origin) => PipelineError::Store { origin, source },
             None => PipelineError::Flush(source),
         })?;
         Ok(ControlFlow::Continue(()))

@@ -16,7 +16,8 @@ use syn::visit_mut::{self, VisitMut};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("accounts", &["decode", "domain", "store"]),
     ("executables", &["decode", "domain", "interfaces", "store"]),
-    ("attestation", &["domain", "observe", "store", "validators"]),
+    ("pipeline", &["decode", "domain", "priority", "store", "validators", "verify"]),
+    ("attestation", &["domain", "observe", "pipeline", "store", "validators"]),
     ("backup", &["domain", "durable", "store"]),
     ("auth", &["domain"]),
     ("notify", &["net"]),
@@ -35,7 +36,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "supervision",
         ],
     ),
-    ("pipeline", &["decode", "domain", "priority", "store", "validators", "verify"]),
     ("config", &["auth", "domain", "observe", "validators", "verify"]),
     ("control", &["domain"]),
     (

@@ -11,8 +11,8 @@ use super::call::ReadCall;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use crate::attestation::Attestation;
-use crate::domain::{LedgerRange, LedgerSeq, NodeId};
-use crate::store::{CoveredLedgers, IndexedAs, Needs, Store};
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, NodeId};
+use crate::store::{CoveredLedgers, IndexedAs, Marks, Needs, Store};
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] =
@@ -59,14 +59,39 @@ struct Bound {
     entry_changes: bool,
 }
 
-/// A result names the hash of its invocation's events, and the header that of all results. Nothing
-/// names the others.
-const BOUND: Bound = Bound {
-    invocation_events: true,
-    classic_events: false,
-    fee_events: false,
-    entry_changes: false,
-};
+impl Bound {
+    /// A result names the hash of its invocation's events, and the header that of all results. Nothing
+    /// names the others.
+    ///
+    /// The classes of a store whose ledgers have these marks.
+    fn of(marks: &Marks) -> Self {
+        Self {
+            invocation_events: marks.reported.is_empty() && marks.unproven.is_empty(),
+            classic_events: false,
+            fee_events: false,
+            entry_changes: false,
+        }
+    }
+}
+
+/// Maximum number of ranges of ledgers with a mark that are listed of each covered range.
+const MOST_MARKED: usize = 100;
+
+/// Ledgers of a range of which less is known than of others.
+#[derive(Serialize)]
+struct Marked {
+    /// Their number.
+    ledgers: u64,
+    /// The first ranges of them.
+    ranges: Vec<Gap>,
+}
+
+impl From<&LedgerSet> for Marked {
+    fn from(set: &LedgerSet) -> Self {
+        let ranges = set.ranges().iter().take(MOST_MARKED).copied().map(Gap::from).collect();
+        Self { ledgers: set.ledgers(), ranges }
+    }
+}
 
 #[derive(Serialize)]
 struct Range {
@@ -85,6 +110,12 @@ struct Range {
     #[serde(skip_serializing_if = "Option::is_none")]
     unattested_because: Option<String>,
     signed: Vec<SignedBy>,
+    /// Ledgers that are not as their header says, stored because `trust.events` says so.
+    reported: Marked,
+    /// Ledgers with rewritten events (CAP-67) that are not proven.
+    unproven: Marked,
+    /// Ledgers that were restored from a backup without their raw form.
+    from_backup: Marked,
 }
 
 /// The newest ledger of a range that a trusted validator has signed.
@@ -112,8 +143,8 @@ impl From<&IndexedAs> for Settings {
 }
 
 impl Range {
-    fn of(range: &CoveredLedgers, attestation: &Attestation) -> Self {
-        let attested = attestation.of(range.ledgers, &range.signed);
+    fn of(range: &CoveredLedgers, attestation: &Attestation, marks: &Marks) -> Self {
+        let attested = attestation.of(range.ledgers, &range.signed, marks);
         Self {
             first_ledger: range.ledgers.first.0,
             last_ledger: range.ledgers.last.0,
@@ -127,6 +158,9 @@ impl Range {
             attested_by: attested.by(),
             unattested_because: attested.reason(),
             signed: signed(range, attestation),
+            reported: Marked::from(&attested.marks.reported),
+            unproven: Marked::from(&attested.marks.unproven),
+            from_backup: Marked::from(&attested.marks.from_backup),
         }
     }
 }
@@ -174,14 +208,15 @@ fn completeness(deps: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let ranges = deps.store.completeness()?;
     // Asked for afterwards: what is said to be stored is.
     let removed = Removed::of(&ranges, &deps.store)?;
+    let marks = deps.store.marks();
     let record = Record {
         network: deps.network.name(),
         network_passphrase: deps.network.passphrase(),
         complete: ranges.len() == 1 && !removed.has_records(),
         settings: Settings::from(&deps.settings.indexed_as),
-        bound: BOUND,
+        bound: Bound::of(&marks),
         gaps: CoveredLedgers::gaps(&ranges).into_iter().map(Gap::from).collect(),
-        ranges: ranges.iter().map(|range| Range::of(range, &deps.attestation)).collect(),
+        ranges: ranges.iter().map(|range| Range::of(range, &deps.attestation, &marks)).collect(),
         removed,
     };
     Ok(Answer::of(&record))

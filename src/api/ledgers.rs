@@ -34,6 +34,10 @@ struct Record {
     attested: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     attested_by: Option<&'static str>,
+    /// Whether it is not as its header says, and was stored because `trust.events` says so.
+    reported: bool,
+    /// Whether it has rewritten events (CAP-67) that are not proven.
+    unproven: bool,
     range: [u32; 2],
 }
 
@@ -55,6 +59,7 @@ fn record(
     row: &LedgerRow,
 ) -> Result<Record, ApiError> {
     let attested_by = attested_by(deps, ledger);
+    let marks = deps.store.marks();
     Ok(Record {
         ledger: ledger.0,
         hash: row.hash.to_string(),
@@ -69,6 +74,8 @@ fn record(
         events_removed: !deps.store.has_all_events(ledger)?,
         attested: attested_by.is_some(),
         attested_by,
+        reported: marks.reported.contains(ledger),
+        unproven: marks.unproven.contains(ledger),
         range: [range.first.0, range.last.0],
     })
 }
@@ -77,7 +84,7 @@ fn record(
 fn attested_by(deps: &Deps, ledger: LedgerSeq) -> Option<&'static str> {
     let ranges = deps.attestation.ranges(&deps.store);
     let of_range = ranges.into_iter().find(|attested| attested.ledgers.contains(ledger))?;
-    of_range.by().filter(|_| of_range.ledger().is_some_and(|newest| ledger <= newest))
+    of_range.by_of(ledger)
 }
 
 /// Returns why a ledger is outside the stored ranges, and what mends it.

@@ -131,6 +131,14 @@ pub enum BackupError {
     /// The directory cannot be replaced with a rename, for example because it is a mount point.
     #[error("{} cannot be replaced, for example because something is mounted there: restore into a new directory below it", .0.display())]
     NotReplaceable(PathBuf),
+    /// The store in a copy cannot be used.
+    #[error("the data directory in {} cannot be used: {reason}; use another backup", backup.display())]
+    Unusable {
+        /// Directory of the backup.
+        backup: PathBuf,
+        /// Why, in words.
+        reason: String,
+    },
     /// The caller ended the work.
     #[error("{0}")]
     Cancelled(String),

@@ -31,7 +31,8 @@ pub struct Restored {
 /// Restores a backup to the data directory `data_dir`, which must be empty or not exist. Every file
 /// is compared with the manifest while it is copied, and the ledgers in the copy are compared with
 /// the manifest before the directory gets its name. Only files that [`super::make`] writes are
-/// restored. Everything is on disk when this returns.
+/// restored. `complete` gets the directory before it has its name, and may open the store in it. Everything
+/// is on disk when this returns.
 ///
 /// # Errors
 /// [`BackupError`], usually with `data_dir` unchanged. When the removal of the lock file or the
@@ -39,6 +40,7 @@ pub struct Restored {
 pub fn restore(
     backup: &Path,
     data_dir: &Path,
+    complete: &dyn Fn(&Path) -> Result<(), BackupError>,
     progress: Progress<'_>,
 ) -> Result<Restored, BackupError> {
     let data_dir = &std::path::absolute(data_dir).map_err(failed(data_dir))?;
@@ -54,7 +56,10 @@ pub fn restore(
     };
     // Left by a restore that was killed.
     copy::remove(&draft)?;
-    let restored = fill(&draft, backup, &manifest, &kept, progress).and_then(|()| {
+    let filled = fill(&draft, backup, &manifest, &kept, progress).and_then(|()| complete(&draft));
+    let restored = filled.and_then(|()| {
+        forget_acknowledged(&draft)?;
+        copy::sync_directories(&draft)?;
         refuse_nonempty(data_dir)?;
         match fs::rename(&draft, data_dir) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -112,18 +117,19 @@ fn fill(
     if !manifest.matches(&check::read_contents(draft, UNFINISHED_RAW)?) {
         return Err(BackupError::LedgerMismatch(backup.to_owned()));
     }
-    // What was acknowledged after the backup is unknown, and so are the ids that were given out: the
-    // store takes the missing record for that.
+    forget_acknowledged(draft)?;
+    let raw = draft.join(RAW);
+    fs::rename(draft.join(UNFINISHED_RAW), &raw).map_err(failed(&raw))
+}
+
+/// Removes the record of acknowledged writes. What was acknowledged after the backup is unknown, and so are
+/// the ids that were given out: the store takes the missing record for that.
+fn forget_acknowledged(draft: &Path) -> Result<(), BackupError> {
     let acknowledged = draft.join(ACKNOWLEDGED);
     match fs::remove_file(&acknowledged) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(failed(&acknowledged)(error));
-        }
-        _ => {}
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&acknowledged)(error)),
+        _ => Ok(()),
     }
-    let raw = draft.join(RAW);
-    fs::rename(draft.join(UNFINISHED_RAW), &raw).map_err(failed(&raw))?;
-    copy::sync_directories(draft)
 }
 
 /// Refuses a data directory that is not empty, so that none is overwritten.
@@ -248,7 +254,7 @@ mod tests {
             }
             add(&bad, &added);
             let data_dir = directory.path().join(format!("new-{number}"));
-            let outcome = restore(&bad, &data_dir, &mut |_| Ok(()));
+            let outcome = restore(&bad, &data_dir, &|_| Ok(()), &mut |_| Ok(()));
             let Err(error) = outcome else {
                 // The only one of these paths that another backup could have.
                 let of_database = PathBuf::from("raw/000007.sst");
@@ -273,13 +279,14 @@ mod tests {
         let others = ["secrets/compiled-code-key".to_owned(), "secrets/partner.pem".to_owned()];
         add(&backup, &others);
         let data_dir = directory.path().join("new");
-        let restored = restore(&backup, &data_dir, &mut |_| Ok(())).unwrap();
+        let restored = restore(&backup, &data_dir, &|_| Ok(()), &mut |_| Ok(())).unwrap();
         assert_eq!(restored.left_out, ["secrets/partner.pem"]);
         let mut found = files(&data_dir);
         found.extend(["manifest.json", ACKNOWLEDGED].map(PathBuf::from));
         assert_eq!(found, honest);
         add(&backup, &["compiled/abab.compiled".to_owned()]);
-        let refused = restore(&backup, &directory.path().join("other"), &mut |_| Ok(()));
+        let refused =
+            restore(&backup, &directory.path().join("other"), &|_| Ok(()), &mut |_| Ok(()));
         let sentence = refused.unwrap_err().to_string();
         assert!(
             sentence.contains("compiled/abab.compiled, which orrery backup never writes"),

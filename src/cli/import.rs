@@ -1,5 +1,6 @@
 //! `orrery import`: stores ledgers from files, either directly or through the running service.
 
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::ProgressBar;
 use orrery::config::Settings;
-use orrery::control::{Client, Stored};
+use orrery::control::{Client, NotStored, Stored};
 use orrery::decode::{DecodeError, decode};
 use orrery::domain::{LedgerSeq, Network, Origin, RawLedger};
 use orrery::pipeline::PipelineError;
@@ -151,36 +152,59 @@ fn import_through(
                 && batches_in.send(batch).is_ok()
             {}
         });
+        let mut unstored = Unstored::default();
         for (batch, unreadable) in batches {
-            send_batch(&mut client, &batch, &network, progress)?;
+            if let Some(last) = batch.last().map(|ledger| ledger.sequence) {
+                let stored = client.store(batch.iter().map(|ledger| ledger.xdr.as_slice()))?;
+                unstored.origins.extend(batch.into_iter().map(|ledger| ledger.origin));
+                unstored.count(stored, last, &network, progress)?;
+            }
             if let Some(error) = unreadable {
                 return Err(error.into());
             }
         }
-        Ok(())
+        let Some(last) = unstored.last.filter(|_| progress.stored.waiting > 0) else {
+            return Ok(());
+        };
+        unstored.count(client.finish()?, last, &network, progress)
     })
 }
 
-fn send_batch(
-    client: &mut Client,
-    batch: &[RawLedger],
-    network: &Network,
-    progress: &mut Progress,
-) -> Result<(), Failure> {
-    let Some(last) = batch.last() else { return Ok(()) };
-    match client.store(batch.iter().map(|ledger| ledger.xdr.as_slice()))? {
-        Ok(stored) => {
-            progress.stored.add(&stored);
-            progress.show(last.sequence);
-            Ok(())
-        }
-        Err(refused) => {
-            progress.stored.add(&refused.before);
-            let at = usize::try_from(refused.before.ledgers()).unwrap_or(usize::MAX);
-            let origin = &batch.get(at).unwrap_or(last).origin;
-            let named = other_network(origin, network);
-            Err(named.unwrap_or_else(|| Failure::failed(format!("{origin}: {}", refused.reason))))
-        }
+/// The ledgers that were sent to the service, and are not known to be stored.
+#[derive(Default)]
+struct Unstored {
+    origins: VecDeque<Origin>,
+    /// Number of ledgers before them.
+    before: u64,
+    /// The ledger that was sent last.
+    last: Option<LedgerSeq>,
+}
+
+impl Unstored {
+    /// Takes an answer of the service into account; `last` is the ledger that was sent last.
+    fn count(
+        &mut self,
+        answer: Result<Stored, NotStored>,
+        last: LedgerSeq,
+        network: &Network,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        let (Ok(stored) | Err(NotStored { before: stored, .. })) = &answer;
+        progress.stored.add(stored);
+        let count = usize::try_from(stored.ledgers()).unwrap_or(usize::MAX);
+        self.last = Some(last);
+        self.before += self.origins.drain(..count.min(self.origins.len())).count() as u64;
+        let Err(refused) = answer else {
+            progress.show(last);
+            return Ok(());
+        };
+        let at = refused.at.map_or(0, |at| at.saturating_sub(self.before));
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let Some(origin) = self.origins.get(at).or(self.origins.back()) else {
+            return Err(Failure::failed(refused.reason));
+        };
+        let named = other_network(origin, network);
+        Err(named.unwrap_or_else(|| Failure::failed(format!("{origin}: {}", refused.reason))))
     }
 }
 
@@ -288,7 +312,7 @@ impl Progress {
     }
 
     fn summary(&self) -> Summary {
-        let Stored { new, known, without_records, events, transactions } = self.stored;
+        let Stored { new, known, without_records, events, transactions, .. } = self.stored;
         let seconds = self.start.elapsed().as_secs_f64();
         let ledgers_per_second = self.rate();
         Summary {

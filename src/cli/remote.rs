@@ -88,6 +88,11 @@ impl Remote {
         Self { data_dir, config, ..self }
     }
 
+    /// Returns whether the address of a service was given.
+    pub fn is_named(&self) -> bool {
+        self.base.is_some()
+    }
+
     /// Returns the base address, without a slash at its end.
     ///
     /// # Errors

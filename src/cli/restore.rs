@@ -1,9 +1,11 @@
 //! `orrery restore`: makes a data directory from a backup.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use orrery::backup::{self, BackupError};
+use orrery::config::Config;
+use orrery::service;
 
 use super::backup::{bytes_read, line};
 use super::{Common, Failure, output};
@@ -11,7 +13,8 @@ use super::{Common, Failure, output};
 /// Create a data directory from a backup
 ///
 /// Every file is compared with the backup's manifest while it is copied, and so are the digests of the ledgers
-/// in the copy. The directory appears under its name only when it is complete and on disk; if this command is
+/// in the copy. What validators have signed is read again from the raw ledgers in the copy; ledgers without
+/// them are shown as attested by the backup alone. The directory appears under its name only when it is complete and on disk; if this command is
 /// interrupted before, it does not exist. Derived data, such as the tables of indexing programs, is rebuilt
 /// when the service starts.
 #[derive(Debug, Args)]
@@ -35,7 +38,16 @@ impl Restore {
             bar.inc(bytes);
             Ok(())
         };
-        let restored = backup::restore(&newest, &settings.config.data_dir, &mut progress)?;
+        let complete = |draft: &Path| {
+            let config = Config { data_dir: draft.to_owned(), ..settings.config.clone() };
+            let reason = match service::check_restored(&config) {
+                Ok(()) => return Ok(()),
+                Err(error) => error.to_string(),
+            };
+            Err(BackupError::Unusable { backup: newest.clone(), reason })
+        };
+        let data_dir = &settings.config.data_dir;
+        let restored = backup::restore(&newest, data_dir, &complete, &mut progress)?;
         bar.finish_and_clear();
         if !restored.left_out.is_empty() {
             eprintln!(

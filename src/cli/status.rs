@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use clap::Args;
-use orrery::control::{AttestationReport, ConsumerReport, StatusReport};
+use orrery::control::{
+    AttestationReport, ConsumerReport, CoveredRange, MarkedLedgers, StatusReport,
+};
 use orrery::service::{lost_ranges, unix_now};
 
 use super::open::{self, Opened};
@@ -82,6 +84,9 @@ fn table(report: &StatusReport, now: u64) -> String {
     if let Some(more @ 1..) = report.covered.len().checked_sub(MAX_RANGES) {
         row("", format!("and {more} more ranges, which --json shows"));
     }
+    for (name, marked, what) in marked(report) {
+        row(name, format!("{} ledgers {what}: {}", output::count(marked.ledgers), listed(marked)));
+    }
     if let Some(ledger) = report.latest_ledger {
         let closed = report.latest_close_time.map(|closed| {
             let age = output::duration(now.saturating_sub(closed));
@@ -91,6 +96,9 @@ fn table(report: &StatusReport, now: u64) -> String {
     }
     if let Some(attestation) = &report.attestation {
         row("attested", attested(attestation, report.latest_ledger));
+        for (first, last) in &attestation.waiting {
+            row("waiting", format!("{first} to {last}, until validators attest them"));
+        }
     }
     if let Some(ledger) = report.network_latest_ledger {
         row("network tip", ledger.to_string());
@@ -103,6 +111,30 @@ fn table(report: &StatusReport, now: u64) -> String {
     }
     row("version", format!("{}, store format {}", report.version, report.format_version));
     text
+}
+
+/// Returns the marked ledgers of each range, each with a name and what is not known of them.
+fn marked(
+    report: &StatusReport,
+) -> impl Iterator<Item = (&'static str, &MarkedLedgers, &'static str)> {
+    fn of_range(range: &CoveredRange) -> [(&'static str, &MarkedLedgers, &'static str); 3] {
+        [
+            ("reported", &range.reported, "are not as their headers say"),
+            ("unproven", &range.unproven, "have rewritten events that are not proven"),
+            ("from backup", &range.from_backup, "are known only from a backup"),
+        ]
+    }
+    let all = report.covered.iter().flat_map(of_range);
+    all.filter(|(_, marked, _)| !marked.is_empty())
+}
+
+/// Lists marked ledgers, and says if there are more.
+fn listed(marked: &MarkedLedgers) -> String {
+    let shown = marked.ranges.get(..MAX_RANGES).unwrap_or(&marked.ranges);
+    let count = |range: &(u32, u32)| u64::from(range.1 - range.0) + 1;
+    let more = marked.ledgers.saturating_sub(shown.iter().map(count).sum());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", lost_ranges(shown))
 }
 
 /// Describes in one line what is attested, where `latest` is the newest stored ledger.
@@ -119,6 +151,7 @@ fn attested(report: &AttestationReport, latest: Option<u32>) -> String {
     };
     match report.attested_by.as_deref() {
         Some("core") => format!("{ledger}, {behind}, by the stellar-core that is followed"),
+        Some("backup") => format!("{ledger}, {behind}, as the backup says that was restored"),
         _ => format!(
             "{ledger}, {behind}, by {organisations} of {of} organisations ({needed} needed)"
         ),
@@ -145,8 +178,6 @@ fn describe(consumer: &ConsumerReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use orrery::control::CoveredRange;
-
     use super::*;
 
     fn covered(first_ledger: u32, last_ledger: u32) -> CoveredRange {

@@ -5,10 +5,10 @@ use std::path::Path;
 use clap::Args;
 use indicatif::ProgressBar;
 use orrery::auth;
-use orrery::domain::LedgerRange;
+use orrery::domain::{LedgerRange, LedgerSet};
 use orrery::programs::storage::extensions;
-use orrery::service;
-use orrery::store::{Audit, AuditProgress, AuditedRange, StoreError, audit_with};
+use orrery::service::{self, lost_ranges};
+use orrery::store::{Audit, AuditProgress, AuditedRange, Marks, StoreError, audit_with};
 
 use super::{Common, Failure, open, output, progress};
 
@@ -107,7 +107,30 @@ fn summary(audit: &Audit) -> String {
             );
         }
     }
+    let Marks { reported, unproven, from_backup } = &audit.marks;
+    for (set, what) in [
+        (reported, "are not as their headers say, and are stored as trust.events says"),
+        (unproven, "have rewritten events that are not proven"),
+        (
+            from_backup,
+            "were restored from a backup without their raw form: only the backup vouches \
+                       for them",
+        ),
+    ] {
+        if !set.is_empty() {
+            let count = output::count(set.ledgers());
+            text += &format!("{count} ledgers {what}: {}\n", listed(set));
+        }
+    }
     text
+}
+
+/// Lists the first ranges of a set of ledgers.
+fn listed(set: &LedgerSet) -> String {
+    let shown = set.ranges().iter().take(MAX_SENTENCES).map(|range| (range.first.0, range.last.0));
+    let more = set.ranges().len().saturating_sub(MAX_SENTENCES);
+    let more = if more > 0 { format!(" and {more} more ranges") } else { String::new() };
+    format!("{}{more}", lost_ranges(&shown.collect::<Vec<_>>()))
 }
 
 fn show(bar: &ProgressBar, progress: AuditProgress) {
@@ -138,6 +161,7 @@ mod tests {
             raw_ledgers: 7,
             without_events: 3,
             without_transactions: 0,
+            marks: Marks { reported: LedgerRange::new(3, 5).into(), ..Marks::default() },
         };
         let text = summary(&audit);
         let zeros = "0".repeat(64);
@@ -147,10 +171,11 @@ mod tests {
             "7 raw ledgers were decoded again",
             "the events of 3 ledgers, or some of them, have been removed by retention and could not \
              be checked",
+            "3 ledgers are not as their headers say, and are stored as trust.events says: 3–5",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
-        assert_eq!(text.lines().count(), 4);
+        assert_eq!(text.lines().count(), 5);
     }
 
     #[test]

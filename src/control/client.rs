@@ -50,7 +50,8 @@ impl Client {
         Ok(Some(client))
     }
 
-    /// Sends ledgers to the service and returns when they are stored.
+    /// Sends ledgers to the service and returns when they are stored, or wait until validators attest
+    /// them.
     pub fn store<'a>(
         &mut self,
         ledgers: impl IntoIterator<Item = &'a [u8]>,
@@ -58,7 +59,16 @@ impl Client {
         for ledger in ledgers {
             self.send(Kind::Ledger, ledger)?;
         }
-        self.send(Kind::Store, &[])?;
+        self.stored(Kind::Store)
+    }
+
+    /// Says that no more ledgers follow. Returns when those that waited are stored.
+    pub fn finish(&mut self) -> Result<Result<Stored, NotStored>, ControlError> {
+        self.stored(Kind::StoreLast)
+    }
+
+    fn stored(&mut self, request: Kind) -> Result<Result<Stored, NotStored>, ControlError> {
+        self.send(request, &[])?;
         self.flush()?;
         match self.receive()? {
             (Kind::Stored, payload) => Ok(Ok(protocol::decode(&payload)?)),
@@ -80,6 +90,16 @@ impl Client {
     /// Starts rebuilding a consumer's rows, or requests the progress.
     pub fn rebuild(&mut self, request: &RebuildRequest) -> Result<RebuildReport, ControlError> {
         self.ask(Kind::Rebuild, &protocol::encode(request)?, Kind::Rebuild)
+    }
+
+    /// Requests a stored raw ledger, XDR. Returns `None` when it is not stored.
+    pub fn raw_ledger(&mut self, ledger: u32) -> Result<Option<Vec<u8>>, ControlError> {
+        self.send(Kind::Raw, &protocol::encode(&ledger)?)?;
+        self.flush()?;
+        match self.receive()? {
+            (Kind::Ledger, xdr) => Ok(Some(xdr).filter(|xdr| !xdr.is_empty())),
+            (kind, _) => Err(unexpected(kind)),
+        }
     }
 
     /// Requests a checkpoint of the store to copy from. The service removes it when this connection

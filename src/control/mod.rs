@@ -23,9 +23,8 @@ use crate::domain::{LedgerRange, LedgerSet};
 
 /// Operations of the service that the socket gives access to.
 pub trait Service: Send + Sync + 'static {
-    /// Stores `LedgerCloseMeta`s in their order, each completely or not at all, and returns when
-    /// they are durable. May block.
-    fn store(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored>;
+    /// Begins to store the ledgers of one client.
+    fn import(&self) -> Box<dyn Import>;
 
     /// Returns what is stored and the state of the service. An error is one sentence. May block.
     fn status(&self) -> Result<StatusReport, String>;
@@ -37,8 +36,19 @@ pub trait Service: Send + Sync + 'static {
     /// block.
     fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String>;
 
+    /// Returns a stored raw ledger, XDR; `None` when it is not stored. An error is one sentence. May block.
+    fn raw_ledger(&self, ledger: u32) -> Result<Option<Vec<u8>>, String>;
+
     /// Creates a checkpoint of the store that can be copied. An error is one sentence. May block.
     fn checkpoint(&self) -> Result<HeldCheckpoint, String>;
+}
+
+/// The ledgers of one client. Dropped when its connection ends.
+pub trait Import: Send {
+    /// Stores `LedgerCloseMeta`s in their order, each completely or not at all, and returns when those
+    /// that may be stored are durable. Others wait for the next batch, unless these are the last ones. May
+    /// block.
+    fn store(&mut self, ledgers: Vec<Vec<u8>>, are_last: bool) -> Result<Stored, NotStored>;
 }
 
 /// A checkpoint of the store that exists until this is dropped.
@@ -219,6 +229,9 @@ pub struct Stored {
     pub events: u64,
     /// Number of smart-contract transactions that were stored with the new ledgers.
     pub transactions: u64,
+    /// Number of ledgers, of all that the client has sent, that wait until validators attest them.
+    #[serde(default)]
+    pub waiting: u64,
 }
 
 impl Stored {
@@ -229,6 +242,7 @@ impl Stored {
         self.without_records += more.without_records;
         self.events += more.events;
         self.transactions += more.transactions;
+        self.waiting = more.waiting;
     }
 
     /// Returns the number of all ledgers, new and already stored.
@@ -241,10 +255,14 @@ impl Stored {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{reason}")]
 pub struct NotStored {
-    /// Counts of the ledgers before the refused one.
+    /// Counts of the ledgers that were stored nevertheless.
     pub before: Stored,
     /// Why the ledger was refused, in one sentence.
     pub reason: String,
+    /// 0-based position of the refused ledger among all that the client has sent; `None` if it is the one
+    /// after those that are stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<u64>,
 }
 
 /// Content of the store, and state of the service.
@@ -310,6 +328,9 @@ pub struct AttestationReport {
     pub of: usize,
     /// Number of organisations that must have signed.
     pub needed: usize,
+    /// First and last ledger of those that wait until validators attest them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<(u32, u32)>,
 }
 
 /// A range of consecutive stored ledgers. Hashes and digests are in hexadecimal.
@@ -335,6 +356,42 @@ pub struct CoveredRange {
     /// Why no ledger is attested, in one sentence; `None` when some are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unattested_because: Option<String>,
+    /// Ledgers that are not as their header says.
+    #[serde(default, skip_serializing_if = "MarkedLedgers::is_empty")]
+    pub reported: MarkedLedgers,
+    /// Ledgers with rewritten events that are not proven.
+    #[serde(default, skip_serializing_if = "MarkedLedgers::is_empty")]
+    pub unproven: MarkedLedgers,
+    /// Ledgers that were restored from a backup without their raw form.
+    #[serde(default, skip_serializing_if = "MarkedLedgers::is_empty")]
+    pub from_backup: MarkedLedgers,
+}
+
+/// Ledgers of a range of which less is known than of others.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MarkedLedgers {
+    /// Their number.
+    pub ledgers: u64,
+    /// First and last ledger of the first ranges of them, at most [`MOST_MARKED`].
+    pub ranges: Vec<(u32, u32)>,
+}
+
+/// Maximum number of ranges of ledgers that are listed of each range.
+pub const MOST_MARKED: usize = 100;
+
+impl MarkedLedgers {
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ledgers == 0
+    }
+}
+
+impl From<&LedgerSet> for MarkedLedgers {
+    fn from(set: &LedgerSet) -> Self {
+        let ranges = set.ranges().iter().take(MOST_MARKED);
+        let ranges = ranges.map(|range| (range.first.0, range.last.0)).collect();
+        Self { ledgers: set.ledgers(), ranges }
+    }
 }
 
 impl CoveredRange {

@@ -30,11 +30,14 @@ pub(super) const HEADER: usize = 5;
 pub(super) enum Kind {
     /// Client, as its first frame, and service in response: [`Greeting`].
     Greeting = b'G',
-    /// Client: one `LedgerCloseMeta`, XDR. Has no response.
+    /// Client: one `LedgerCloseMeta`, XDR. Has no response. Service: the response to [`Kind::Raw`].
     Ledger = b'L',
     /// Client: store the ledgers sent since the last `Store`; no payload. The response is `Stored`
     /// or `NotStored`.
     Store = b'S',
+    /// Client: as `Store`, and nothing follows that would attest ledgers which wait. The response is
+    /// `Stored` or `NotStored`.
+    StoreLast = b'F',
     /// Service: [`super::Stored`].
     Stored = b'A',
     /// Service: [`super::NotStored`].
@@ -45,6 +48,9 @@ pub(super) enum Kind {
     Backfill = b'B',
     /// Client: [`super::RebuildRequest`]. Service: [`super::RebuildReport`].
     Rebuild = b'R',
+    /// Client: the sequence number of a ledger. Service: [`Kind::Ledger`], empty when its raw form is not
+    /// stored.
+    Raw = b'W',
     /// Client: no payload. Service: [`super::CheckpointReport`]. The checkpoint is removed when the
     /// connection ends or the client requests another one.
     Checkpoint = b'C',
@@ -52,15 +58,17 @@ pub(super) enum Kind {
     Refused = b'E',
 }
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 12] = [
     Kind::Greeting,
     Kind::Ledger,
     Kind::Store,
+    Kind::StoreLast,
     Kind::Stored,
     Kind::NotStored,
     Kind::Status,
     Kind::Backfill,
     Kind::Rebuild,
+    Kind::Raw,
     Kind::Checkpoint,
     Kind::Refused,
 ];

@@ -14,7 +14,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
 use super::protocol::{self, Greeting, HEADER, Kind, LONGEST_REQUEST, MAX_BYTES, MAX_LEDGERS};
-use super::{ControlError, HeldCheckpoint, Service, SocketPath};
+use super::{ControlError, HeldCheckpoint, Import, Service, SocketPath};
 
 /// Maximum number of connections at a time: each may hold a batch of ledgers in memory.
 const MAX_CONNECTIONS: usize = 4;
@@ -110,6 +110,8 @@ struct Connection {
     service: Arc<dyn Service>,
     ledgers: Vec<Vec<u8>>,
     bytes: u64,
+    /// The ledgers of the client, once it has sent some.
+    import: Option<Box<dyn Import>>,
     greeted: bool,
     /// The checkpoint that the client is copying from.
     checkpoint: Option<HeldCheckpoint>,
@@ -119,8 +121,8 @@ struct Connection {
 impl Connection {
     fn new(stream: UnixStream, service: Arc<dyn Service>, timeouts: Timeouts) -> Self {
         let stream = BufReader::with_capacity(128 << 10, stream);
-        let (ledgers, checkpoint) = (Vec::new(), None);
-        Self { stream, service, ledgers, bytes: 0, greeted: false, checkpoint, timeouts }
+        let (ledgers, import, checkpoint) = (Vec::new(), None, None);
+        Self { stream, service, ledgers, bytes: 0, import, greeted: false, checkpoint, timeouts }
     }
 
     async fn run(mut self, stop: watch::Receiver<bool>) {
@@ -166,9 +168,11 @@ impl Connection {
         match kind {
             Kind::Ledger
             | Kind::Store
+            | Kind::StoreLast
             | Kind::Status
             | Kind::Backfill
             | Kind::Rebuild
+            | Kind::Raw
             | Kind::Checkpoint
                 if !self.greeted =>
             {
@@ -180,7 +184,8 @@ impl Connection {
                 self.send(Kind::Greeting, &protocol::encode(&Greeting::own())?).await
             }
             Kind::Ledger => self.add_ledger(payload),
-            Kind::Store => self.store().await,
+            Kind::Store => self.store(false).await,
+            Kind::StoreLast => self.store(true).await,
             Kind::Status => {
                 let status = self.ask(|service| service.status()).await?;
                 self.send(kind, &protocol::encode(&status)?).await
@@ -194,6 +199,11 @@ impl Connection {
                 let request = protocol::decode(&payload)?;
                 let report = self.ask(move |service| service.rebuild(request)).await?;
                 self.send(kind, &protocol::encode(&report)?).await
+            }
+            Kind::Raw => {
+                let ledger = protocol::decode(&payload)?;
+                let raw = self.ask(move |service| service.raw_ledger(ledger)).await?;
+                self.send(Kind::Ledger, &raw.unwrap_or_default()).await
             }
             Kind::Checkpoint => {
                 self.release().await;
@@ -227,11 +237,17 @@ impl Connection {
         Ok(())
     }
 
-    async fn store(&mut self) -> Result<(), ControlError> {
+    async fn store(&mut self, are_last: bool) -> Result<(), ControlError> {
         self.bytes = 0;
         let ledgers = std::mem::take(&mut self.ledgers);
-        let service = Arc::clone(&self.service);
-        match blocking(move || service.store(ledgers)).await? {
+        let mut import = self.import.take().unwrap_or_else(|| self.service.import());
+        let stored = blocking(move || {
+            let stored = import.store(ledgers, are_last);
+            (import, stored)
+        });
+        let (import, stored) = stored.await?;
+        self.import = Some(import);
+        match stored {
             Ok(stored) => self.send(Kind::Stored, &protocol::encode(&stored)?).await,
             Err(refused) => self.send(Kind::NotStored, &protocol::encode(&refused)?).await,
         }

@@ -10,19 +10,27 @@ use super::*;
 
 /// Records stored ledgers, and refuses the ledger `bad`.
 #[derive(Default)]
-struct Recording(Mutex<Vec<Vec<u8>>>);
+struct Recording(Arc<Mutex<Vec<Vec<u8>>>>);
 
-impl Service for Recording {
-    fn store(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
+struct Recorded(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Import for Recorded {
+    fn store(&mut self, ledgers: Vec<Vec<u8>>, _: bool) -> Result<Stored, NotStored> {
         let mut before = Stored::default();
         for ledger in ledgers {
             if ledger == b"bad" {
-                return Err(NotStored { before, reason: "that is bad".to_owned() });
+                return Err(NotStored { before, reason: "that is bad".to_owned(), at: None });
             }
             before.new += 1;
             self.0.lock().push(ledger);
         }
         Ok(before)
+    }
+}
+
+impl Service for Recording {
+    fn import(&self) -> Box<dyn Import> {
+        Box::new(Recorded(Arc::clone(&self.0)))
     }
 
     fn status(&self) -> Result<StatusReport, String> {
@@ -46,6 +54,10 @@ impl Service for Recording {
             "export" => Ok(RebuildReport { running: request.begin, ..RebuildReport::default() }),
             name => Err(format!("there is no consumer '{name}'")),
         }
+    }
+
+    fn raw_ledger(&self, ledger: u32) -> Result<Option<Vec<u8>>, String> {
+        Ok((ledger == 7).then(|| b"seven".to_vec()))
     }
 
     fn checkpoint(&self) -> Result<HeldCheckpoint, String> {
@@ -190,8 +202,8 @@ fn idle_and_stalled_peers_are_disconnected() {
 struct Unread;
 
 impl Service for Unread {
-    fn store(&self, _: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
-        Ok(Stored::default())
+    fn import(&self) -> Box<dyn Import> {
+        Box::new(Recorded(Arc::default()))
     }
 
     fn status(&self) -> Result<StatusReport, String> {
@@ -204,6 +216,10 @@ impl Service for Unread {
 
     fn rebuild(&self, _: RebuildRequest) -> Result<RebuildReport, String> {
         Ok(RebuildReport::default())
+    }
+
+    fn raw_ledger(&self, ledger: u32) -> Result<Option<Vec<u8>>, String> {
+        Ok((ledger == 7).then(|| b"seven".to_vec()))
     }
 
     fn checkpoint(&self) -> Result<HeldCheckpoint, String> {

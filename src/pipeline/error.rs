@@ -40,7 +40,7 @@ pub enum PipelineError {
         /// Error of the store.
         source: StoreError,
     },
-    /// A trusted validator has signed that another ledger precedes this one than the stored one.
+    /// Trusted validators have signed ledgers that follow another one than the stored one.
     #[error(transparent)]
     Contradicted(Box<Contradiction>),
     /// Ledgers were to be stored only once they are attested, and are not.

@@ -128,6 +128,21 @@ impl<T: Holdable> Held<T> {
         self.take_beside()
     }
 
+    /// Returns the number of ledgers that wait.
+    pub fn count(&self) -> usize {
+        self.ledgers.len()
+    }
+
+    /// Returns the first and the last ledger of the chain; `None` when none waits.
+    pub fn range(&self) -> Option<LedgerRange> {
+        self.chain.map(|(first, last)| LedgerRange { first, last: last.sequence })
+    }
+
+    /// Returns whether a ledger links to the last one that waits, or none waits.
+    pub fn fits(&self, ledger: &T) -> bool {
+        self.chain.is_none_or(|(_, last)| verify_link(&last, &ledger.link()).is_ok())
+    }
+
     /// Returns whether a ledger follows the last one that waits, or none waits.
     pub fn continues_with(&self, next: LedgerSeq) -> bool {
         self.chain.is_none_or(|(_, last)| last.sequence.next() == Some(next))

@@ -1,5 +1,11 @@
-//! Stored ledgers that a trusted validator contradicts: a source has made up ledgers at the tip, with
+//! Stored ledgers that trusted validators contradict: a source has made up ledgers at the tip, with
 //! every hash right, and the next honest ledger follows another one.
+//!
+//! A signature binds a transaction set, and with it the ledger before, but not the number of its own
+//! ledger: a genuine one can be put on a ledger with another number. So a ledger counts only if it can be
+//! the one that its number says, and it alone shows nothing: those that follow it name its hash, and with
+//! that its number, so the signatures of two organisations in one chain of ledgers are needed. Until
+//! these have come, the ledgers wait, as those do that have to be attested.
 //!
 //! From then on nothing is stored that is not attested. If the stored ledgers are the network's, the
 //! next ones are attested soon; a source with old ledgers of a network that was reset cannot stop
@@ -9,124 +15,177 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use super::contradiction::Contradiction;
-use super::error::PipelineError;
+use super::contradiction::{Contradiction, Signer, is_attested};
+use super::queue::Prepared;
 use super::trust::Trust;
-use crate::domain::{LedgerSeq, NodeId, Origin};
+use crate::domain::{CloseTime, LedgerHash, LedgerSeq, NodeId, Origin};
 use crate::store::{Store, StoreError};
+use crate::validators::Validators;
 use crate::verify::VerifyError;
 
 /// Number of stored ledgers whose source is remembered: more than wait for an attestation.
 const REMEMBERED: usize = 1000;
+/// Number of organisations whose signatures show a contradiction, if that many are trusted.
+const ORGANISATIONS: usize = 2;
+/// Number of signed ledgers that show one: only what follows a ledger says which number it has.
+const LEDGERS: usize = 2;
 
 /// What is known of the sources of stored ledgers.
 #[derive(Debug, Default)]
-pub(super) struct Suspicion(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    /// Sources of the ledgers stored last.
-    delivered: VecDeque<(LedgerSeq, Origin)>,
-    contradiction: Option<Contradiction>,
-}
+pub(super) struct Suspicion(Mutex<VecDeque<(LedgerSeq, Origin)>>);
 
 impl Suspicion {
     /// Records where a stored ledger was read.
     pub(super) fn delivered(&self, ledger: LedgerSeq, origin: Origin) {
-        let mut state = self.0.lock();
-        state.delivered.push_back((ledger, origin));
-        if state.delivered.len() > REMEMBERED {
-            state.delivered.pop_front();
+        let mut delivered = self.0.lock();
+        delivered.push_back((ledger, origin));
+        if delivered.len() > REMEMBERED {
+            delivered.pop_front();
         }
     }
 
-    /// Whether a trusted validator contradicts what is stored.
-    pub(super) fn is_raised(&self) -> bool {
-        self.0.lock().contradiction.is_some()
+    /// Returns where a stored ledger was read, if that is remembered.
+    fn source_of(&self, ledger: LedgerSeq) -> Option<String> {
+        let delivered = self.0.lock();
+        let found = delivered.iter().rev().find(|(at, _)| *at == ledger);
+        found.map(|(_, origin)| origin.name.to_string())
     }
+}
 
-    /// Returns the contradiction, if there is one.
-    pub(super) fn contradiction(&self) -> Option<Contradiction> {
-        self.0.lock().contradiction.clone()
+/// Forgets the recorded contradiction once the contradicted ledger is attested, so that it is the
+/// network's.
+///
+/// # Errors
+/// Errors of the store.
+pub(super) fn clear_if_settled(trust: &Trust, store: &Store) -> Result<(), StoreError> {
+    let is_settled = store.contradiction().is_some()
+        && Contradiction::of(store, trust.validators.as_deref()).is_none();
+    if is_settled { store.set_contradiction(None) } else { Ok(()) }
+}
+
+/// A ledger that is stored, or about to be.
+#[derive(Debug, Clone)]
+pub(super) struct Before {
+    pub sequence: LedgerSeq,
+    pub hash: LedgerHash,
+    pub close_time: CloseTime,
+    /// Where it was read; `None` if it is stored.
+    pub origin: Option<Origin>,
+}
+
+impl Before {
+    /// The ledger before another one, if that is stored.
+    pub(super) fn stored(store: &Store, sequence: LedgerSeq) -> Result<Option<Self>, StoreError> {
+        let row = store.ledger(sequence)?;
+        Ok(row.map(|row| Self {
+            sequence,
+            hash: row.hash,
+            close_time: row.close_time,
+            origin: None,
+        }))
     }
+}
 
-    /// Forgets the contradiction once the contradicted ledger is attested, so that it is the network's.
-    pub(super) fn clear_if_attested(&self, trust: &Trust, store: &Store) {
-        let mut state = self.0.lock();
-        let (Some(known), Some(validators)) = (&state.contradiction, &trust.validators) else {
-            return;
-        };
-        let contradicted = LedgerSeq(known.ledger.0.saturating_sub(1));
-        let mut ranges = store.attested(validators).into_iter();
-        let range = ranges.find(|range| range.ledgers.contains(contradicted));
-        if range.is_some_and(|range| range.attested.is_ok_and(|attested| attested >= contradicted))
-        {
-            state.contradiction = None;
-        }
-    }
+/// A chain of ledgers that wait because the first does not follow the stored ledger before it, although
+/// a trusted validator has signed it.
+pub(super) struct Contrary {
+    origin: Origin,
+    first: LedgerSeq,
+    before: Before,
+    signed: LedgerHash,
+    signers: Vec<Signer>,
+    /// Number of its ledgers that trusted validators have signed.
+    count: usize,
+}
 
-    /// Returns the contradiction, if there is one, instead of another error.
-    pub(super) fn instead_of(&self, error: PipelineError) -> PipelineError {
-        match &self.0.lock().contradiction {
-            Some(known) => PipelineError::Contradicted(Box::new(known.clone())),
-            None => error,
-        }
-    }
-
-    /// Returns the error of a ledger that could not be stored, which `signer` has signed: the
-    /// contradiction, if it does not follow the stored ledger, and that one is not attested.
-    pub(super) fn explain(
-        &self,
-        origin: Origin,
-        error: StoreError,
-        signer: Option<NodeId>,
-        trust: &Trust,
+impl Contrary {
+    /// Begins such a chain; `None` when the ledger follows `before`, or cannot be the one that its number
+    /// says, or `before` is attested.
+    pub(super) fn begin(
+        ledger: &Prepared,
+        before: Before,
+        validators: &Validators,
         store: &Store,
-    ) -> PipelineError {
-        let found = match (&error, signer) {
-            (StoreError::Chain(broken), Some(validator)) => {
-                self.find(&origin, broken, validator, trust, store)
-            }
-            _ => None,
+    ) -> Result<Option<Self>, StoreError> {
+        let (origin, ledger) = ledger;
+        let (link, closed) = (ledger.link(), ledger.close_time());
+        let Some(signer) = ledger.signer() else { return Ok(None) };
+        if link.previous_hash == before.hash
+            || !is_later(closed, before.close_time)
+            || is_attested(store, validators, before.sequence)
+            || store.holds_before(link.previous_hash, closed)?
+        {
+            return Ok(None);
+        }
+        let mut chain = Self {
+            origin: origin.clone(),
+            first: link.sequence,
+            before,
+            signed: link.previous_hash,
+            signers: Vec::new(),
+            count: 0,
         };
-        match found {
-            Some(found) => {
-                self.0.lock().contradiction = Some(found.clone());
-                PipelineError::Contradicted(Box::new(found))
-            }
-            None => PipelineError::Store { origin, source: error },
+        chain.add(Some(signer), validators);
+        Ok(Some(chain))
+    }
+
+    /// Adds the next ledger of the chain, which `signer` has signed.
+    pub(super) fn add(&mut self, signer: Option<NodeId>, validators: &Validators) {
+        let Some(signer) = signer else { return };
+        let Some(organisation) = validators.organisation_of(&signer) else { return };
+        self.count += 1;
+        if self.signers.iter().all(|known| known.organisation != organisation) {
+            self.signers.push(Signer::new(signer, organisation));
         }
     }
 
-    fn find(
+    /// Returns the contradiction, once the chain up to the ledger `last` shows it.
+    pub(super) fn shown(
         &self,
-        origin: &Origin,
-        error: &VerifyError,
-        validator: NodeId,
-        trust: &Trust,
+        last: LedgerSeq,
+        validators: &Validators,
+        suspicion: &Suspicion,
         store: &Store,
     ) -> Option<Contradiction> {
-        let VerifyError::BrokenLink { ledger, links_to, previous, previous_hash } = error else {
-            return None;
-        };
-        let validators = trust.validators.as_ref()?;
-        let range = store.attested(validators).into_iter();
-        let range = range.into_iter().find(|range| range.ledgers.contains(*previous))?;
-        let attested = range.attested.ok();
-        if attested >= Some(*previous) {
+        let needed = ORGANISATIONS.min(validators.organisations().len());
+        if self.count < LEDGERS || self.signers.len() < needed {
             return None;
         }
-        let delivered =
-            self.0.lock().delivered.iter().rev().find(|(at, _)| at == previous).cloned();
+        let before = &self.before;
+        let of_stored = || suspicion.source_of(before.sequence);
+        let name = before.origin.as_ref().map(|origin| origin.name.to_string());
+        let ranges = store.attested(validators).into_iter();
+        let range = ranges.rev().find(|range| range.ledgers.contains(before.sequence));
         Some(Contradiction {
-            origin: origin.clone(),
-            ledger: *ledger,
-            validator,
-            organisation: validators.organisation_of(&validator)?.to_owned(),
-            signed: *links_to,
-            stored: *previous_hash,
-            delivered: delivered.map(|(_, origin)| origin),
-            attested,
+            first: self.first.0,
+            last: last.0,
+            signers: self.signers.clone(),
+            origin: self.origin.name.to_string(),
+            signed: self.signed.to_string(),
+            stored: before.hash.to_string(),
+            delivered: name.or_else(of_stored),
+            attested: range.and_then(|range| range.attested.ok()).map(|ledger| ledger.0),
         })
+    }
+
+    /// Returns where the first ledger was read, and why it cannot be stored.
+    pub(super) fn refused(&self) -> (Origin, StoreError) {
+        let broken = VerifyError::BrokenLink {
+            ledger: self.first,
+            links_to: self.signed,
+            previous: self.before.sequence,
+            previous_hash: self.before.hash,
+        };
+        (self.origin.clone(), StoreError::Chain(broken))
+    }
+}
+
+/// Returns whether a ledger with this close time can follow one with the other.
+fn is_later(closed: CloseTime, before: CloseTime) -> bool {
+    match (closed.milliseconds(), before.milliseconds()) {
+        (Some(closed), Some(before)) => closed > before,
+        // The first ledger with milliseconds may be of the same second.
+        (Some(_), None) => closed.seconds() >= before.seconds(),
+        _ => closed.seconds() > before.seconds(),
     }
 }

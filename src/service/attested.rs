@@ -1,10 +1,10 @@
 //! What is attested, as status and metrics report it.
 
 use crate::attestation::{Attestation, AttestedBy};
-use crate::control::{AttestationReport, CoveredRange};
+use crate::control::{AttestationReport, CoveredRange, MarkedLedgers};
 use crate::observe::health::{Component, Health};
 use crate::observe::metrics::Metrics;
-use crate::store::{CoveredLedgers, Store};
+use crate::store::{CoveredLedgers, Marks, Store};
 use crate::validators::Validators;
 
 /// Returns what is attested of the newest covered range, and reports it to health; `None` when
@@ -27,12 +27,22 @@ pub(super) fn report(
         organisations,
         of,
         needed: validators.map_or(0, Validators::threshold),
+        waiting: attestation
+            .waiting()
+            .ranges()
+            .iter()
+            .map(|range| (range.first.0, range.last.0))
+            .collect(),
     })
 }
 
 /// Describes a covered range, and what is attested of it.
-pub(super) fn describe(attestation: &Attestation, range: &CoveredLedgers) -> CoveredRange {
-    let attested = attestation.of(range.ledgers, &range.signed);
+pub(super) fn describe(
+    attestation: &Attestation,
+    range: &CoveredLedgers,
+    marks: &Marks,
+) -> CoveredRange {
+    let attested = attestation.of(range.ledgers, &range.signed, marks);
     CoveredRange {
         first_ledger: range.ledgers.first.0,
         last_ledger: range.ledgers.last.0,
@@ -43,6 +53,9 @@ pub(super) fn describe(attestation: &Attestation, range: &CoveredLedgers) -> Cov
         digest: range.digest.to_string(),
         attested_ledger: attested.ledger().map(|ledger| ledger.0),
         unattested_because: attested.reason(),
+        reported: MarkedLedgers::from(&attested.marks.reported),
+        unproven: MarkedLedgers::from(&attested.marks.unproven),
+        from_backup: MarkedLedgers::from(&attested.marks.from_backup),
     }
 }
 

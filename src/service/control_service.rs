@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::importing::Importing;
 use super::{Backfills, Node};
 use crate::control::{
-    BackfillReport, BackfillRequest, CheckpointReport, HeldCheckpoint, NotStored, RebuildReport,
-    RebuildRequest, Service, StatusReport, Stored,
+    BackfillReport, BackfillRequest, CheckpointReport, HeldCheckpoint, Import, RebuildReport,
+    RebuildRequest, Service, StatusReport,
 };
+use crate::domain::LedgerSeq;
 
 /// The parts of a service that the control socket reaches.
 pub(super) struct Controlled {
@@ -16,8 +18,8 @@ pub(super) struct Controlled {
 }
 
 impl Service for Controlled {
-    fn store(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
-        self.node.store_received(ledgers)
+    fn import(&self) -> Box<dyn Import> {
+        Box::new(Importing::new(&self.node))
     }
 
     fn status(&self) -> Result<StatusReport, String> {
@@ -39,6 +41,10 @@ impl Service for Controlled {
 
     fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String> {
         self.node.rebuild(&request).map_err(|error| error.to_string())
+    }
+
+    fn raw_ledger(&self, ledger: u32) -> Result<Option<Vec<u8>>, String> {
+        self.node.store().raw_ledger(LedgerSeq(ledger)).map_err(|error| error.to_string())
     }
 
     fn checkpoint(&self) -> Result<HeldCheckpoint, String> {

@@ -75,7 +75,11 @@ impl Ingestion<'_> {
     /// are retried later.
     pub async fn run(&self, follower: &mut Follower, stop: watch::Receiver<bool>) -> Ended {
         let health = self.node.health();
-        health.up(self.component);
+        // Found by an earlier process, perhaps.
+        match self.node.contradiction() {
+            Some(contradiction) => health.down(self.component, contradiction.to_string()),
+            None => health.up(self.component),
+        }
         let mut failures = 0;
         loop {
             match self.session(follower, stop.clone()).await {
@@ -85,8 +89,12 @@ impl Ingestion<'_> {
                     self.node.metrics().ledger_refused();
                     // Others are refused because of it: it is the cause, and tells what to do.
                     let contradiction = self.node.contradiction().map(|it| it.to_string());
-                    let reason = contradiction.as_deref().unwrap_or(refusal.reason());
-                    health.down(self.component, reason);
+                    match (contradiction, &refusal) {
+                        (Some(contradiction), _) => health.down(self.component, contradiction),
+                        // Nothing of it is stored, and storing goes on with other sources' ledgers.
+                        (None, Refusal::Waiting { is_broken: true, .. }) => {}
+                        (None, _) => health.down(self.component, refusal.reason()),
+                    }
                     follower.refused(&refusal);
                 }
                 Session::Failed { reason, after_some } => {
@@ -196,9 +204,11 @@ fn refusal(error: &PipelineError) -> Option<Refusal> {
     match error {
         PipelineError::Decode { .. } | PipelineError::Verify { .. } => Some(Refusal::Data(reason)),
         PipelineError::Unattested { source, .. } => match source {
-            HeldError::Chain { wrong, .. } => Some(Refusal::Waiting { wrong: *wrong, reason }),
+            HeldError::Chain { wrong, .. } => {
+                Some(Refusal::Waiting { wrong: *wrong, is_broken: true, reason })
+            }
             HeldError::NeverAttested { first, .. } => {
-                Some(Refusal::Waiting { wrong: *first, reason })
+                Some(Refusal::Waiting { wrong: *first, is_broken: false, reason })
             }
             HeldError::End { .. } => None,
         },

@@ -14,11 +14,13 @@ use super::signatures::SignatureRebuild;
 use super::{ServiceError, attested, consumers, trust};
 use crate::attestation::Attestation;
 use crate::config::Config;
-use crate::control::{NotStored, StatusReport, Stored};
-use crate::domain::{ContractId, LedgerSeq, Network, Origin, RawLedger, sequence_of};
+use crate::control::{StatusReport, Stored};
+use crate::domain::{ContractId, LedgerSeq, Network, RawLedger};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
-use crate::pipeline::{Contradiction, Ingested, Pipeline, PipelineError, StepObserver, Trust};
+use crate::pipeline::{
+    Contradiction, Gate, Ingested, Pipeline, PipelineError, StepObserver, Trust,
+};
 use crate::store::{
     self, Committed, Durability, FORMAT, IndexOptions, IndexedAs, LedgerConsumer, Retention, Store,
     StoreError,
@@ -118,18 +120,27 @@ impl Node {
 
     /// Returns the node with other checks and other trusted validators.
     pub(super) fn with_trust(self, trust: Trust) -> Self {
+        let attestation = Arc::new(Attestation::new(trust.validators.clone()));
+        let adapted = |pipeline: Pipeline| {
+            pipeline.with_trust(trust.clone()).with_waiting(Arc::clone(attestation.waiting()))
+        };
         Self {
-            pipeline: self.pipeline.with_trust(trust.clone()),
-            pipeline_without_raw: self.pipeline_without_raw.with_trust(trust.clone()),
-            attestation: Arc::new(Attestation::new(trust.validators.clone())),
+            pipeline: adapted(self.pipeline),
+            pipeline_without_raw: adapted(self.pipeline_without_raw),
+            attestation,
             trust,
             ..self
         }
     }
 
-    /// Returns how a trusted validator contradicts what is stored, if one does.
+    /// Returns how trusted validators contradict what is stored, if they do.
     pub fn contradiction(&self) -> Option<Contradiction> {
-        self.pipeline.contradiction().or_else(|| self.pipeline_without_raw.contradiction())
+        Contradiction::of(self.store(), self.trust.validators.as_deref())
+    }
+
+    /// Returns a gate for [`Self::store_batch`], at which no ledger waits.
+    pub(super) fn gate(&self) -> Gate {
+        self.pipeline.gate()
     }
 
     /// Returns what is checked of ledgers, and whose signatures count.
@@ -194,7 +205,23 @@ impl Node {
         durability: Durability,
         stored: impl FnMut(&Ingested) + Send,
     ) -> Result<(), PipelineError> {
-        self.store_through(&self.pipeline, ledgers, durability, stored)
+        self.store_through(&self.pipeline, &mut self.gate(), ledgers, durability, true, stored)
+    }
+
+    /// As [`Self::store_all`], for ledgers that go on from those of an earlier batch. What has to wait
+    /// stays in `gate` unless these are the last ones.
+    ///
+    /// # Errors
+    /// The first [`PipelineError`]; ledgers before it are stored.
+    pub(super) fn store_batch<E: Error + Send + Sync + 'static>(
+        &self,
+        gate: &mut Gate,
+        ledgers: impl Iterator<Item = Result<RawLedger, E>>,
+        durability: Durability,
+        are_last: bool,
+        stored: impl FnMut(&Ingested) + Send,
+    ) -> Result<(), PipelineError> {
+        self.store_through(&self.pipeline, gate, ledgers, durability, are_last, stored)
     }
 
     /// As [`Self::store_all`], in the background, for ledgers up to `last`. Their raw bytes are
@@ -211,7 +238,9 @@ impl Node {
     ) -> Result<(), PipelineError> {
         let kept = self.first_kept(self.retention.raw_ledgers) <= last;
         let pipeline = if kept { &self.pipeline } else { &self.pipeline_without_raw };
-        self.store_through(&pipeline.background(), ledgers, durability, stored)
+        let pipeline = pipeline.background();
+        let mut gate = pipeline.gate();
+        self.store_through(&pipeline, &mut gate, ledgers, durability, true, stored)
     }
 
     /// Returns the first ledger of which retention keeps events or transactions.
@@ -229,8 +258,10 @@ impl Node {
     fn store_through<E: Error + Send + Sync + 'static>(
         &self,
         pipeline: &Pipeline,
+        gate: &mut Gate,
         ledgers: impl Iterator<Item = Result<RawLedger, E>>,
         durability: Durability,
+        are_last: bool,
         mut stored: impl FnMut(&Ingested) + Send,
     ) -> Result<(), PipelineError> {
         let metrics = Arc::clone(&self.metrics);
@@ -241,7 +272,7 @@ impl Node {
         });
         // The callback owns `stored`, so what `stored` holds is dropped as soon as storing ends,
         // which may be long before the iterator ends.
-        pipeline.run(ledgers, durability, move |ingested| {
+        pipeline.run_through(gate, ledgers, durability, are_last, move |ingested| {
             if ingested.committed == Committed::New {
                 let counts = &ingested.counts;
                 let transactions = u64::from(counts.stored_transactions);
@@ -280,6 +311,9 @@ impl Node {
         let (network, status) = (self.store().network(), self.store().status());
         let covered = self.store().completeness()?;
         let ranges = covered.iter().map(|range| (range.ledgers.first.0, range.ledgers.last.0));
+        let marks = self.store().marks();
+        // Before `down`, because it reports to health.
+        let attestation = attested::report(&self.attestation, self.store(), &self.health);
         let down = self.health.first_down().map(|(name, reason)| format!("{name}: {reason}"));
         Ok(StatusReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -291,9 +325,9 @@ impl Node {
             ranges: ranges.collect(),
             covered: covered
                 .iter()
-                .map(|range| attested::describe(&self.attestation, range))
+                .map(|range| attested::describe(&self.attestation, range, &marks))
                 .collect(),
-            attestation: attested::report(&self.attestation, self.store(), &self.health),
+            attestation,
             latest_ledger: status.latest().map(|ledger| ledger.0),
             latest_close_time: status.latest_close_time,
             network_latest_ledger: self.health.network_latest().map(|ledger| ledger.0),
@@ -319,39 +353,6 @@ impl Stored {
                 self.transactions += u64::from(ingested.counts.stored_transactions);
             }
         }
-    }
-}
-
-impl Node {
-    /// Stores ledgers that the control socket received, as XDR.
-    pub(super) fn store_received(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
-        let origin = Origin { name: "control socket".into(), position: None };
-        let ledgers = ledgers.into_iter().map(|xdr| {
-            let sequence = sequence_of(&xdr).map_err(NoLedger)?;
-            Ok::<_, NoLedger>(RawLedger { sequence, xdr, compressed: None, origin: origin.clone() })
-        });
-        let mut before = Stored::default();
-        match self.store_all(ledgers, Durability::Synced, |ingested| before.count(ingested)) {
-            Ok(()) => Ok(before),
-            Err(error) => Err(NotStored { before, reason: without_origin(&error) }),
-        }
-    }
-}
-
-/// Why bytes are not a ledger.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct NoLedger(String);
-
-/// Returns the reason without the ledger's origin, which the client of the control socket has at
-/// hand.
-fn without_origin(error: &PipelineError) -> String {
-    match error {
-        PipelineError::Decode { source, .. } => source.to_string(),
-        PipelineError::Verify { source, .. } => source.to_string(),
-        PipelineError::Store { source, .. } => source.to_string(),
-        PipelineError::Unattested { source, .. } => source.to_string(),
-        other => other.to_string(),
     }
 }
 

@@ -59,6 +59,7 @@ pub use state::consumers::spec::{
 pub use state::extracts::Gathers;
 pub use state::fed_ledger::{Arrival, FedLedger};
 pub use state::generation::Generation;
+pub use state::marks::Marks;
 pub use state::removed::Removed;
 pub use state::store::Store;
 pub use state::totals::Totals;

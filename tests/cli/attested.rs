@@ -2,7 +2,11 @@
 //! the metrics.
 
 use std::fs;
+use std::path::Path;
 
+use orrery::domain::{Network, NodeId};
+use orrery::validators::Validators;
+use rocksdb::{DB, IteratorMode, Options};
 use serde_json::{Value, json};
 
 use orrery_testkit::binary::{Service, run};
@@ -110,4 +114,110 @@ fn invocations_are_counted_by_how_they_are_bound() {
     assert_eq!(value("orrery_invocations_total{binding=\"unproven\"}"), 0);
     assert_eq!(value("orrery_ledger_faults_reported_total"), 0);
     service.stop();
+}
+
+/// Adds to the only covered range of a data directory that all known validators have signed its last ledger.
+fn claim_signatures(data_dir: &Path) {
+    let (options, raw) = (Options::default(), data_dir.join("raw"));
+    let database = DB::open_cf(&options, &raw, DB::list_cf(&options, &raw).unwrap()).unwrap();
+    let ranges = database.cf_handle("ranges").unwrap();
+    let (key, row) = database.iterator_cf(ranges, IteratorMode::Start).next().unwrap().unwrap();
+    let network = Network::from_name_or_passphrase("mainnet");
+    let known = Validators::of_network(&network).unwrap();
+    let keys = known.organisations().iter().flat_map(|one| one.validators.iter());
+    let mut keys: Vec<NodeId> = keys.copied().collect();
+    keys.sort_unstable();
+    // Each signature is a key and a ledger, 36 bytes, at the end of the row.
+    let is_key = |at: &usize| keys.iter().any(|key| row[*at..].starts_with(key.as_bytes()));
+    let end = (4..row.len() - 36).find(is_key).unwrap_or(row.len());
+    let signed = keys.iter().flat_map(|key| [key.as_bytes(), &row[..4]].concat());
+    let row: Vec<u8> = row[..end].iter().copied().chain(signed).collect();
+    database.put_cf(ranges, key, row).unwrap();
+}
+
+/// What a backup says of signatures is not believed: they are read again from the raw ledgers in it, and
+/// where these are gone, it is the word of the backup.
+#[test]
+fn a_restored_store_reads_its_signatures_again() {
+    let Some(data) = ledgers() else { return };
+    let lake = data.join("lake-pubnet");
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    fs::write(at.join("without.toml"), "[retention]\nraw_ledgers = 0\n").unwrap();
+    for (settings, name) in [(None, "d"), (Some("without.toml"), "e")] {
+        let config = settings.map_or(Vec::new(), |file| vec!["--config", file]);
+        let import = ["import", "--data-dir", name, lake.to_str().unwrap()];
+        run(at, &[&import, &config[..]].concat()).succeeded();
+        claim_signatures(&at.join(name));
+        let attested = run(at, &["status", "--data-dir", name]).json()["attestation"].clone();
+        assert_eq!(
+            (&attested["attested_ledger"], &attested["organisations"]),
+            (&json!(63_092_992), &json!(7))
+        );
+        let (backups, restored) = (format!("{name}-backups"), format!("{name}-restored"));
+        run(at, &["backup", "--data-dir", name, &backups]).succeeded();
+        run(at, &["restore", &backups, "--data-dir", &restored]).succeeded();
+    }
+    let restored = run(at, &["status", "--data-dir", "d-restored"]).json();
+    let attestation = &restored["attestation"];
+    assert_eq!(attestation["attested_ledger"], ATTESTED);
+    assert_eq!(
+        (&attestation["attested_by"], &attestation["organisations"]),
+        (&json!("validators"), &json!(5))
+    );
+    run(at, &["verify", "--data-dir", "d-restored"]).succeeded();
+
+    let claimed = run(at, &["status", "--data-dir", "e-restored"]).json();
+    assert_eq!(claimed["attestation"]["attested_by"], "backup");
+    assert_eq!(claimed["covered"][0]["from_backup"]["ledgers"], 12);
+    let service = Service::start_in(at, &["--data-dir", "e-restored"]);
+    let ledger = service.get("/rest/ledgers/63092990");
+    assert_eq!((&ledger["attested"], &ledger["attested_by"]), (&json!(true), &json!("backup")));
+    assert_eq!(service.health()["attested_by"], "backup");
+    service.stop();
+    let verified = run(at, &["verify", "--data-dir", "e-restored"]);
+    assert!(
+        verified.succeeded().contains("only the backup vouches for them"),
+        "{}",
+        verified.stdout
+    );
+}
+
+/// Rewritten events that are not proven are stored by default, and listed whatever process stored them.
+#[test]
+fn unproven_events_are_listed_and_not_attested() {
+    let Some(data) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let raw = orrery_testkit::fixtures::load(&data, "pubnet/ledger-57500008.xdr.gz");
+    let mut ledger = orrery_testkit::forged::Ledger::read(&raw.ledgers[0]).unwrap();
+    // Any other form of the rewritten events is not found again.
+    let network = Network::from_name_or_passphrase("mainnet");
+    let unproven = |ledger: &orrery_testkit::forged::Ledger| {
+        let raw = ledger.encode();
+        let view = orrery::decode::decode(&raw, network.id()).unwrap();
+        let verified = orrery::verify::verify(&view, network.id(), Default::default());
+        verified.is_ok_and(|verified| verified.invocations.unproven == 1)
+    };
+    let positions = ledger.invocations().into_iter().filter(|(_, events)| *events > 0);
+    let changed = positions.map(|(position, _)| {
+        let mut changed = ledger.clone();
+        changed.set_return_value(position, stellar_xdr::ScVal::U32(1));
+        changed
+    });
+    ledger = changed.into_iter().find(unproven).unwrap();
+    fs::write(at.join("changed.xdr"), ledger.encode()).unwrap();
+    run(at, &["import", "--data-dir", "d", "--network", "mainnet", "changed.xdr"]).succeeded();
+    let listed = json!({ "ledgers": 1, "ranges": [[57_500_008, 57_500_008]] });
+    let status = run(at, &["status", "--data-dir", "d"]).json();
+    assert_eq!(status["covered"][0]["unproven"], listed);
+    let service = Service::start_in(at, &["--data-dir", "d"]);
+    let completeness = service.get("/rest/completeness");
+    assert_eq!(completeness["bound"]["invocation_events"], false);
+    assert_eq!(completeness["ranges"][0]["unproven"]["ledgers"], 1);
+    assert_eq!(service.get("/rest/ledgers/57500008")["unproven"], true);
+    service.stop();
+    let verified = run(at, &["verify", "--data-dir", "d"]);
+    let line = "1 ledgers have rewritten events that are not proven: 57500008";
+    assert!(verified.succeeded().contains(line), "{}", verified.stdout);
 }

@@ -87,6 +87,9 @@ fn events_of_a_running_network_are_proven() {
     check(&["--network", "testnet"]).refuses(1, &["is of the network local, not of testnet"]);
     let other = [&named, ["--contract", RECORDED].as_slice()].concat();
     check(&other).refuses(1, &["is about contract", &contract, RECORDED]);
+    // The certificate does not choose the network, and with it whose validators count.
+    check(&trusted)
+        .refuses(1, &["is of the network local, not of mainnet", "name it with --network"]);
     let mut changed = std::fs::read(at.join("a.cert")).unwrap();
     changed[200] ^= 1;
     std::fs::write(at.join("a.cert"), &changed).unwrap();
@@ -130,4 +133,30 @@ fn recorded_ledgers_are_proven_with_the_validators_of_the_public_network() {
     }
     trust(at, NodeId([7; 32]));
     check().refuses(1, &["a.cert is refused: ledger "]);
+}
+
+/// Old ledgers that are stored are proven, whether a service runs on them or not, and whatever its RPC
+/// interface says of their age.
+#[test]
+fn stored_ledgers_are_proven_however_old_they_are() {
+    let Some(ledgers) = ledgers() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let lake = ledgers.join("lake-pubnet");
+    run(at, &["import", "--data-dir", "d", lake.to_str().unwrap()]).succeeded();
+    let prove = |name: &str, more: &[&str]| {
+        let of = ["prove", "--contract", RECORDED, "--from", "63092982", "--to", "63092986"];
+        let ran = run(at, &[&of, ["--out", name].as_slice(), more].concat());
+        assert!(ran.succeeded().contains("events       12\n"), "{}", ran.stdout);
+        std::fs::read(at.join(name)).unwrap()
+    };
+    let archive = prove("archive.cert", &["--data-dir", "d"]);
+    let service = Service::start_in(at, &["--data-dir", "d"]);
+    assert_eq!(prove("served.cert", &["--data-dir", "d"]), archive);
+    let base = format!("http://{}/rest", service.address);
+    assert_eq!(prove("over-rpc.cert", &["--base", &base]), archive);
+    service.stop();
+    run(at, &["prove", "--check", "archive.cert"]).succeeded();
+    let missing = ["prove", "--contract", RECORDED, "--from", "7", "--to", "8", "--out", "b"];
+    run(at, &[&missing[..], &["--data-dir", "d"]].concat()).refuses(1, &["ledger 7 is missing"]);
 }

@@ -378,8 +378,22 @@ fn a_ledger_with_inconsistent_parts_is_refused() {
     };
 
     let missing = LedgerCloseMetaV2 { tx_processing: processing(&[0, 1]), ..good.clone() };
-    let counts = DecodeError::CountMismatch { ledger: ledger_9, envelopes: 3, results: 2 };
-    assert_eq!(refused(missing), counts);
+    let counts = |results, alone| DecodeError::CountMismatch {
+        ledger: ledger_9,
+        envelopes: 3,
+        results,
+        alone,
+    };
+    assert_eq!(refused(missing), counts(2, Some(hash(2))));
+    for (order, alone) in [
+        (&[0, 1, 2, 1][..], Some(hash(1))),
+        (&[0][..], None),
+        (&[0, 1, 1, 1][..], None),
+        (&[0, 1, 2, 1, 1][..], None),
+    ] {
+        let other = LedgerCloseMetaV2 { tx_processing: processing(order), ..good.clone() };
+        assert_eq!(refused(other), counts(order.len(), alone), "{order:?}");
+    }
 
     let repeated = LedgerCloseMetaV2 { tx_processing: processing(&[0, 1, 0]), ..good.clone() };
     let error = DecodeError::RepeatedResult { ledger: ledger_9, transaction: hash(0) };

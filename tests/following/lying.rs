@@ -10,34 +10,41 @@ use orrery_testkit::forged::{Extent, Ledger, forgers_key};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
 use serde_json::Value;
 
-fn keys() -> Vec<SigningKey> {
+pub fn keys() -> Vec<SigningKey> {
     (1..=4).map(forgers_key).collect()
 }
 
-fn honest(last: u32) -> Chain {
+pub fn honest(last: u32) -> Chain {
     Chain::with_market(1, last).signed_by(&keys())
 }
 
-/// Settings to follow `first`, and `second` where it fails.
-fn settings(first: &LakeFiles, second: &LakeFiles, more: &str) -> String {
+/// The settings `[trust]` with these validators.
+pub fn trusted(more: &str) -> String {
     let organisations = keys().into_iter().enumerate().map(|(number, key)| {
         format!("'{number}.example' = ['{}']\n", NodeId(key.verifying_key().to_bytes()))
     });
     format!(
-        "[source]\nkind = 'lake'\npath = '{}'\ngaps = ['{}']\nstart = 'genesis'\n\
-         [trust]\nthreshold = 3\n{more}[trust.validators]\n{}",
-        first.text(),
-        second.text(),
-        organisations.collect::<String>(),
+        "[trust]\nthreshold = 3\n{more}[trust.validators]\n{}",
+        organisations.collect::<String>()
     )
 }
 
-fn follow(directory: &Path, settings: &str) -> Service {
+/// Settings to follow `first`, and `second` where it fails.
+pub fn settings(first: &LakeFiles, second: &LakeFiles, more: &str) -> String {
+    format!(
+        "[source]\nkind = 'lake'\npath = '{}'\ngaps = ['{}']\nstart = 'genesis'\n{}",
+        first.text(),
+        second.text(),
+        trusted(more)
+    )
+}
+
+pub fn follow(directory: &Path, settings: &str) -> Service {
     Service::local(directory, &configure(directory, settings))
 }
 
 /// Drops an event of the first invocation that has one. Returns whether there is one.
-fn drop_event(ledger: &mut Ledger) -> bool {
+pub fn drop_event(ledger: &mut Ledger) -> bool {
     let Some((position, _)) = ledger.invocations().into_iter().find(|(_, events)| *events > 0)
     else {
         return false;
@@ -49,13 +56,13 @@ fn drop_event(ledger: &mut Ledger) -> bool {
 }
 
 /// The first ledger from `sequence` on whose invocations have events.
-fn with_events(chain: &Chain, sequence: u32) -> u32 {
+pub fn with_events(chain: &Chain, sequence: u32) -> u32 {
     let has_events = |sequence: &u32| drop_event(&mut Ledger::read(chain.xdr(*sequence)).unwrap());
     (sequence..).find(has_events).unwrap()
 }
 
 /// What two stores with the same ledgers and events have in common.
-fn content(service: &Service) -> Value {
+pub fn content(service: &Service) -> Value {
     let answer = service.get("/rest/completeness");
     let ranges = answer["ranges"].as_array().unwrap().iter();
     ranges
@@ -113,9 +120,11 @@ fn a_lie_at_the_tip_is_named_with_its_source_and_nothing_is_stored_on_top_of_it(
     });
     let reason = health["components"]["ingestion"]["reason"].to_string();
     for part in [
-        &format!("which {}", liar.text()),
+        &format!("which {} delivered before", liar.text()),
         &format!("the stored ledger {at}"),
-        "Remove that source and import again what follows ledger",
+        &format!("which {} delivered, on top of", other.text()),
+        "one of the two sources is wrong",
+        "import again what follows ledger",
     ] {
         assert!(reason.contains(part), "{part}: {reason}");
     }

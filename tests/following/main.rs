@@ -3,13 +3,16 @@
 //! afterwards.
 
 mod backfill;
+mod contradicted;
 mod disk;
 mod durable;
 mod embedded;
 mod export;
 mod export_histories;
+mod held;
 mod live;
 mod lying;
+mod marked;
 mod resources;
 mod soak;
 mod upgrade;

@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use orrery::control::{
-    BackfillReport, BackfillRequest, Client, HeldCheckpoint, Listener, NotStored, RebuildReport,
-    RebuildRequest, Service, StatusReport, Stored,
+    BackfillReport, BackfillRequest, Client, HeldCheckpoint, Import, Listener, NotStored,
+    RebuildReport, RebuildRequest, Service, StatusReport, Stored,
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -24,10 +24,16 @@ const CHECK_STATUS_EVERY: u64 = 200;
 
 struct Echo;
 
-impl Service for Echo {
-    fn store(&self, ledgers: Vec<Vec<u8>>) -> Result<Stored, NotStored> {
+impl Import for Echo {
+    fn store(&mut self, ledgers: Vec<Vec<u8>>, _: bool) -> Result<Stored, NotStored> {
         assert!(ledgers.len() <= 256, "{} ledgers at once", ledgers.len());
         Ok(Stored { new: ledgers.len() as u64, ..Stored::default() })
+    }
+}
+
+impl Service for Echo {
+    fn import(&self) -> Box<dyn Import> {
+        Box::new(Echo)
     }
 
     fn status(&self) -> Result<StatusReport, String> {
@@ -40,6 +46,10 @@ impl Service for Echo {
 
     fn rebuild(&self, _: RebuildRequest) -> Result<RebuildReport, String> {
         Err("not now".to_owned())
+    }
+
+    fn raw_ledger(&self, ledger: u32) -> Result<Option<Vec<u8>>, String> {
+        Ok((ledger == 7).then(|| b"seven".to_vec()))
     }
 
     fn checkpoint(&self) -> Result<HeldCheckpoint, String> {

@@ -92,6 +92,9 @@ fn ranges_and_gaps_are_reported_with_hashes_and_digests() {
             "unattested_because": "validators of 0 trusted organisations have signed ledgers of this \
                 range, and 5 are needed",
             "signed": [],
+            "reported": { "ledgers": 0, "ranges": [] },
+            "unproven": { "ledgers": 0, "ranges": [] },
+            "from_backup": { "ledgers": 0, "ranges": [] },
         })
     };
     let server = Server::start_with(&store, |deps| {

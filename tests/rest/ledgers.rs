@@ -41,6 +41,8 @@ fn expected(ledger: &full::Ledger, range: [u32; 2]) -> Value {
         "events": events.count(),
         "events_removed": false,
         "attested": false,
+        "reported": false,
+        "unproven": false,
         "range": range,
     });
     if let Some(milliseconds) = ledger.close_time_ms {

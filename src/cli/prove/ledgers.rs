@@ -1,14 +1,18 @@
-//! The ledgers that a certificate is made of: from an RPC server, or from files.
+//! The ledgers that a certificate is made of: from a data directory, whether a service runs on it or not,
+//! from an RPC server, or from files.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use orrery::domain::{Fetched, LedgerSeq, LedgerSource, Network, RawLedger};
+use orrery::control::Client;
+use orrery::domain::{Fetched, LedgerSeq, LedgerSource, Network, Origin, RawLedger};
+use orrery::service::Node;
 use orrery::source::files::{LedgerFiles, Survey};
 use orrery::source::rpc::{RpcSettings, RpcSource};
 use tokio::runtime::Runtime;
 
 use crate::cli::Failure;
+use crate::cli::open::Opened;
 use crate::cli::serve::runtime;
 
 /// Number of ledgers that are requested at once; one of the public network has about two megabytes.
@@ -22,6 +26,8 @@ pub struct Ledgers {
 
 enum Place {
     Files(Box<LedgerFiles>),
+    Directory(Box<Node>),
+    Service(Box<Client>),
     Server { runtime: Runtime, source: Box<RpcSource>, fetched: BTreeMap<LedgerSeq, RawLedger> },
 }
 
@@ -36,9 +42,28 @@ impl Ledgers {
         Ok(Self { network, from: Place::Files(Box::new(LedgerFiles::new(paths))) })
     }
 
-    /// The ledgers of an RPC server, which names its network.
+    /// The ledgers of a data directory.
+    pub fn of_directory(opened: Opened) -> Result<Self, Failure> {
+        match opened {
+            Opened::Local(node) => {
+                let network = node.store().network().clone();
+                Ok(Self { network, from: Place::Directory(node) })
+            }
+            Opened::Running(mut client) => {
+                let network = Network::from_passphrase(client.status()?.network_passphrase);
+                Ok(Self { network, from: Place::Service(Box::new(client)) })
+            }
+        }
+    }
+
+    /// The ledgers of an RPC server, which names its network. They are old, and so the server may be far
+    /// behind its network.
     pub fn of_server(url: &str, wanted: Option<Network>) -> Result<Self, Failure> {
-        let settings = RpcSettings { most_ledgers: LEDGERS_PER_REQUEST, ..RpcSettings::new(url) };
+        let settings = RpcSettings {
+            most_ledgers: LEDGERS_PER_REQUEST,
+            may_be_behind: true,
+            ..RpcSettings::new(url)
+        };
         let source = RpcSource::new(&settings);
         let mut source = Box::new(source.map_err(|error| Failure::failed(error.to_string()))?);
         let runtime = runtime()?;
@@ -78,6 +103,14 @@ impl Ledgers {
                 }
                 Ok(None)
             }
+            Place::Directory(node) => {
+                let raw = node.store().raw_ledger(sequence);
+                let raw = raw.map_err(|error| Failure::failed(error.to_string()))?;
+                Ok(raw.map(|xdr| of_store(sequence, xdr)))
+            }
+            Place::Service(client) => {
+                Ok(client.raw_ledger(sequence.0)?.map(|xdr| of_store(sequence, xdr)))
+            }
             Place::Server { runtime, source, fetched } => {
                 if let Some(ledger) = fetched.remove(&sequence) {
                     return Ok(Some(ledger));
@@ -93,4 +126,10 @@ impl Ledgers {
             }
         }
     }
+}
+
+/// Returns a ledger of a data directory.
+fn of_store(sequence: LedgerSeq, xdr: Vec<u8>) -> RawLedger {
+    let origin = Origin { name: format!("stored ledger {sequence}").into(), position: None };
+    RawLedger { sequence, xdr, compressed: None, origin }
 }

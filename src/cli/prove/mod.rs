@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use orrery::certificate::{CertificateError, Claim, Writer, check};
-use orrery::config::Config;
+use orrery::config::{Config, Settings};
 use orrery::decode::decode;
 use orrery::domain::{ContractId, LedgerRange, LedgerSeq, Network};
 use orrery::durable::write_atomically;
@@ -18,23 +18,25 @@ use orrery::validators::Validators;
 use self::ledgers::Ledgers;
 use super::network::NetworkFlags;
 use super::remote::Remote;
-use super::{Common, Failure, output, read_file};
+use super::{Common, Failure, open, output, read_file};
 
 /// Prove a contract's events to anyone, or check such a proof
 ///
 /// Writes a certificate: a file which proves that these, and only these, are the events that invocations of
 /// the contract emitted in a range of ledgers, down to the signatures of the network's validators. The ledgers
-/// come from the running service, from another RPC server, or from files; none of them has to be trusted. With
-/// --check, accepts a certificate and shows what it proves, or refuses it and exits with code 1; needs no data
-/// directory and no network access.
+/// come from the data directory, whether a service runs on it or not, from another RPC server, or from files; none
+/// of them has to be trusted. With --check, accepts a certificate of the public network, or of the one that is
+/// named, and shows what it proves, or refuses it and exits with code 1; needs no data directory and no network
+/// access.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery prove --contract C… --from 63092982 --to 63092986 --out events.cert
   orrery prove --contract C… --from 63092982 --to 63092986 --out events.cert --network mainnet lake/
+  orrery prove --data-dir archive --contract C… --from 63092982 --to 63092986 --out events.cert
   orrery prove --check events.cert
-  orrery prove --check events.cert --contract C… --events | jq .topics")]
+  orrery prove --check events.cert --network testnet --contract C… --events | jq .topics")]
 pub struct Prove {
-    /// Files and directories with ledgers, as for `orrery import`, instead of those of the service
+    /// Files and directories with ledgers, as for `orrery import`, instead of those that are stored
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Check this certificate instead of writing one
@@ -52,19 +54,22 @@ pub struct Prove {
     /// File that the certificate is written to; an existing one is replaced
     #[arg(long, value_name = "FILE", required_unless_present = "check")]
     out: Option<PathBuf>,
-    /// RPC server whose ledgers are taken, instead of those of the service
+    /// RPC server whose ledgers are taken, instead of those that are stored
     #[arg(long, value_name = "URL", conflicts_with = "paths")]
     rpc: Option<String>,
     /// With --check: print the events, each as a line of JSON, and the summary on standard error
     #[arg(long, requires = "check")]
     events: bool,
     /// File with the settings [trust] (TOML): the validators that you trust, and how many organisations must
-    /// have signed; without it, those of the settings, or of the public network
+    /// have signed; without it, those of the settings, or those that are built in
     #[arg(long, value_name = "FILE")]
     validators: Option<PathBuf>,
     #[command(flatten)]
     network: NetworkFlags,
 }
+
+/// The network whose certificates are checked if no other one is named.
+const PUBLIC: &str = "mainnet";
 
 /// Number of ledgers after the range that are read at most. Enough validators of the public network
 /// have signed after some fifteen.
@@ -81,7 +86,7 @@ impl Prove {
                 if range.is_empty() {
                     return Err(Failure::usage(format!("--from {from} is after --to {to}")));
                 }
-                self.write(contract, range, out, &settings.config, remote)
+                self.write(contract, range, out, &settings, remote)
             }
             // clap demands them.
             _ => Err(Failure::usage("give --contract, --from, --to and --out, or --check")),
@@ -92,22 +97,17 @@ impl Prove {
         let bytes = read_file(file)?;
         let refused = |error: CertificateError| refused(file, &error);
         let claim = Claim::read(&bytes).map_err(refused)?;
-        let network = wanted
-            .or_else(|| Network::well_known().find(|known| *known.id() == claim.network))
-            .ok_or_else(|| {
-                Failure::failed(format!(
-                    "{} is of a network that is not known, with the id {}: give its passphrase with \
-                     --network-passphrase, and whose validators you trust with --validators",
-                    file.display(),
-                    claim.network
-                ))
-            })?;
+        // The certificate must not choose whose validators count.
+        let network = wanted.unwrap_or_else(|| Network::from_name_or_passphrase(PUBLIC));
         if *network.id() != claim.network {
             let of = Network::well_known().find(|known| *known.id() == claim.network);
-            let of = of.map_or_else(|| claim.network.to_string(), |known| known.to_string());
+            let of = match of {
+                Some(known) => format!("the network {known}"),
+                None => format!("a network that is not known, with the id {}", claim.network),
+            };
             return Err(Failure::failed(format!(
-                "{} is of the network {of}, not of {network}: name its network, or ask for a \
-                 certificate of this one",
+                "{} is of {of}, not of {network}: if you mean its network, name it with --network or \
+                 --network-passphrase; if not, ask for a certificate of {network}",
                 file.display()
             )));
         }
@@ -133,14 +133,18 @@ impl Prove {
         contract: ContractId,
         range: LedgerRange,
         out: &Path,
-        config: &Config,
+        settings: &Settings,
         remote: &Remote,
     ) -> Result<(), Failure> {
+        let config = &settings.config;
         let wanted = config.network();
         let mut ledgers = match &self.rpc {
             _ if !self.paths.is_empty() => Ledgers::of_files(&self.paths, wanted)?,
             Some(url) => Ledgers::of_server(url, wanted)?,
-            None => Ledgers::of_server(&rpc_address(&remote.base()?), wanted)?,
+            None => match own_ledgers(settings, remote)? {
+                Some(ledgers) => ledgers,
+                None => Ledgers::of_server(&rpc_address(&remote.base()?), wanted)?,
+            },
         };
         let network = ledgers.network().clone();
         let validators = trust::validators(self.validators.as_deref(), config, &network)?;
@@ -154,6 +158,20 @@ impl Prove {
         let text = summary::text(&certificate, &network);
         output::print(&format!("{text}written to   {} ({size})\n", out.display()))
     }
+}
+
+/// Returns the ledgers of the data directory; `None` when another service is named, or there is no store
+/// in the directory.
+fn own_ledgers(settings: &Settings, remote: &Remote) -> Result<Option<Ledgers>, Failure> {
+    if remote.is_named() || !holds_store(&settings.config.data_dir) {
+        return Ok(None);
+    }
+    Ledgers::of_directory(open::look(settings)?).map(Some)
+}
+
+/// Returns whether a directory holds a store, as far as this account can see.
+fn holds_store(data_dir: &Path) -> bool {
+    data_dir.join("raw").is_dir()
 }
 
 /// Returns the certificate of a claim.

@@ -1,5 +1,6 @@
 //! Reasons for refusing the bytes of a ledger, as messages for the operator.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::domain::{LedgerSeq, TxHash};
@@ -63,8 +64,9 @@ pub enum DecodeError {
     },
     /// The numbers of envelopes and results differ.
     #[error(
-        "ledger {ledger} has {envelopes} transaction envelopes and {results} results: the data is \
-         damaged, compare with another source"
+        "ledger {ledger} has {envelopes} transaction envelopes and {results} results{}: the data is \
+         damaged, compare with another source",
+        Alone(*alone)
     )]
     CountMismatch {
         /// Sequence number of the ledger.
@@ -73,6 +75,8 @@ pub enum DecodeError {
         envelopes: usize,
         /// Number of results.
         results: usize,
+        /// The transaction that alone lacks its result, or has one too many; of a fee bump the outer hash.
+        alone: Option<TxHash>,
     },
     /// No envelope has a result, as happens with a ledger of another network.
     #[error(
@@ -157,6 +161,18 @@ pub enum DecodeError {
 /// Leading numbers that are reported as the version of a newer `LedgerCloseMeta`; greater ones mean
 /// that the bytes are something else.
 const NEWER_VERSIONS: RangeInclusive<u32> = 3..=99;
+
+/// The transaction in which envelopes and results alone differ, if it is one.
+struct Alone(Option<TxHash>);
+
+impl fmt::Display for Alone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(transaction) => write!(f, ", which differ in transaction {transaction} alone"),
+            None => Ok(()),
+        }
+    }
+}
 
 impl DecodeError {
     /// Returns the error for bytes that fail to decode at `position`, using their header as far as

@@ -1,6 +1,8 @@
 //! Combines the parts of a walked ledger: matches envelopes and results by hash, and puts events
 //! into their canonical order. Refuses a ledger whose parts do not match.
 
+use std::collections::HashMap;
+
 use crate::domain::{ContractId, LedgerSeq, RpcEventId, TxHash};
 
 use super::envelope::Envelope;
@@ -26,8 +28,9 @@ pub fn ledger_view<'a>(
         return Err(DecodeError::CloseTimes { ledger, seconds, milliseconds });
     }
     if envelopes.len() != results.len() {
+        let alone = at_fault_alone(&envelopes, &results);
         let (envelopes, results) = (envelopes.len(), results.len());
-        return Err(DecodeError::CountMismatch { ledger, envelopes, results });
+        return Err(DecodeError::CountMismatch { ledger, envelopes, results, alone });
     }
     check_numbering(ledger, &results)?;
     let envelopes = match_envelopes(ledger, envelopes, repeated, &results)?;
@@ -68,6 +71,20 @@ pub fn ledger_view<'a>(
     events.extend(after);
     let version = meta_version(raw).unwrap_or_default();
     Ok(LedgerView { raw, version, header, transaction_set, transactions, events, topics, evicted })
+}
+
+/// Returns the transaction that alone has not as many envelopes as results, if only one is missing or too
+/// many.
+fn at_fault_alone(
+    envelopes: &[Envelope<'_>],
+    results: &[AppliedTransaction<'_>],
+) -> Option<TxHash> {
+    let mut surplus: HashMap<TxHash, i64> = HashMap::new();
+    envelopes.iter().for_each(|envelope| *surplus.entry(envelope.hash).or_default() += 1);
+    results.iter().for_each(|applied| *surplus.entry(applied.hash).or_default() -= 1);
+    let mut different = surplus.into_iter().filter(|(_, surplus)| *surplus != 0);
+    let (transaction, surplus) = different.next()?;
+    (surplus.abs() == 1 && different.next().is_none()).then_some(transaction)
 }
 
 /// Checks that every event of the ledger can have an RPC event id of its own.

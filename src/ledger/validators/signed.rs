@@ -20,6 +20,12 @@ impl Signed {
         other.iter().for_each(|(validator, ledger)| self.add(validator, ledger));
     }
 
+    /// Returns the part for which `is_kept` returns true.
+    pub fn only(&self, is_kept: impl Fn(&NodeId, LedgerSeq) -> bool) -> Self {
+        let kept = self.iter().filter(|(validator, ledger)| is_kept(validator, *ledger));
+        Self(kept.collect())
+    }
+
     /// Returns the newest ledger that a validator has signed.
     pub fn newest(&self, validator: &NodeId) -> Option<LedgerSeq> {
         self.0.get(validator).copied()

@@ -54,6 +54,8 @@ pub enum Refusal {
     Waiting {
         /// That ledger.
         wrong: LedgerSeq,
+        /// Whether one of them does not link to the other; else they waited for too long.
+        is_broken: bool,
         /// What does not fit.
         reason: String,
     },

@@ -45,6 +45,7 @@ pub struct RpcSource {
     address: Arc<str>,
     most_bytes: u64,
     poll: Duration,
+    may_be_behind: bool,
     page: PageSize,
     window: Window,
     /// Sequence of the next ledger and the cursor that leads to it, when the last page was
@@ -78,6 +79,7 @@ impl RpcSource {
             server,
             most_bytes: settings.most_bytes.max(LEAST_ANSWER_BYTES),
             poll: settings.poll,
+            may_be_behind: settings.may_be_behind,
             page: PageSize::new(settings.most_ledgers),
             window: Window::default(),
             cursor: None,
@@ -113,9 +115,11 @@ impl RpcSource {
     ) -> Result<bool, SourceError> {
         let health = match health {
             Err(CallError::Refused { code: METHOD_NOT_FOUND, .. }) => return Ok(false),
+            Err(CallError::Refused { .. }) if self.may_be_behind => return Ok(false),
             other => other?,
         };
-        if let Some(status) = health.status.filter(|status| status != "healthy") {
+        let ill = health.status.filter(|status| status != "healthy" && !self.may_be_behind);
+        if let Some(status) = ill {
             let (name, status) = (self.server.name(), excerpt(&status));
             return Err(SourceError::Retryable(format!("{name} is not ready: it is '{status}'")));
         }

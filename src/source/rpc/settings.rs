@@ -30,6 +30,9 @@ pub struct RpcSettings {
     pub most_bytes: u64,
     /// Minimum delay between two polls for a ledger that is not closed yet, 1 second by default.
     pub poll: Duration,
+    /// Whether the server is used although it says that it is not healthy, as one that is behind its
+    /// network does; false by default.
+    pub may_be_behind: bool,
 }
 
 impl RpcSettings {
@@ -42,6 +45,7 @@ impl RpcSettings {
             most_ledgers: 200,
             most_bytes: 128 << 20,
             poll: Duration::from_secs(1),
+            may_be_behind: false,
         }
     }
 }
@@ -57,6 +61,7 @@ impl fmt::Debug for RpcSettings {
             .field("most_ledgers", &self.most_ledgers)
             .field("most_bytes", &self.most_bytes)
             .field("poll", &self.poll)
+            .field("may_be_behind", &self.may_be_behind)
             .finish()
     }
 }

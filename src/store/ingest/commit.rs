@@ -15,6 +15,7 @@ use crate::encoding::columns::{Family, LedgerKey};
 use crate::encoding::error::StoreError;
 use crate::state::contract_filters;
 use crate::state::coverage::{Added, Coverage};
+use crate::state::marks::Marks;
 use crate::state::removed::Removed;
 use crate::state::store::{Store, Writer};
 use crate::state::totals::{TOTALS_ROW, Totals};
@@ -51,6 +52,8 @@ struct Staged<'a> {
     totals: Totals,
     /// Ledgers whose raw form is not kept.
     without_raw: LedgerSet,
+    /// Marks of the ledgers in `added`.
+    marks: Marks,
     links: BTreeMap<LedgerSeq, Link>,
     /// Id of the first event of each ledger in `added`, or of the next one if it has none.
     first_events: Vec<EventId>,
@@ -94,6 +97,7 @@ impl Store {
             signed: Vec::new(),
             totals: *self.totals.read(),
             without_raw: LedgerSet::default(),
+            marks: Marks::default(),
             links: BTreeMap::new(),
             first_events: Vec::with_capacity(ledgers.len()),
         };
@@ -184,7 +188,16 @@ impl Store {
 
     fn stage(&self, staged: &mut Staged<'_>, ledger: &PreparedLedger) -> Result<(), StoreError> {
         let Staged {
-            batch, index, coverage, added, totals, without_raw, links, first_events, ..
+            batch,
+            index,
+            coverage,
+            added,
+            totals,
+            without_raw,
+            marks,
+            links,
+            first_events,
+            ..
         } = staged;
         if !ledger.rows.are_for(&self.indexes) {
             return Err(StoreError::IndexMismatch);
@@ -206,6 +219,7 @@ impl Store {
         if ledger.raw.is_none() {
             without_raw.insert(LedgerRange::only(ledger.sequence));
         }
+        marks.insert_all(&ledger.marks());
         links.insert(ledger.sequence, ledger.link());
         Ok(())
     }
@@ -216,7 +230,9 @@ impl Store {
         durability: Durability,
         writer: &mut Writer,
     ) -> Result<(), StoreError> {
-        let Staged { mut batch, index, coverage, added, signed, totals, without_raw, .. } = staged;
+        let Staged {
+            mut batch, index, coverage, added, signed, totals, without_raw, marks, ..
+        } = staged;
         if added.is_empty() && signed.is_empty() {
             writer.coverage = Some(coverage);
             // All are stored already, but perhaps by an import that has not flushed yet.
@@ -228,6 +244,7 @@ impl Store {
         index.write(&mut batch)?;
         batch.put_raw(Family::Meta, TOTALS_ROW, &totals.encode())?;
         let removed = self.removed_with(&without_raw, &mut batch)?;
+        let marks = self.marks_with(&marks, &mut batch)?;
         let (last, next_event) = (last_ingested(&coverage), coverage.next_event());
         batch.set_stored(StoredLedgers { last, next_event });
         let change = self.generations.change();
@@ -249,6 +266,9 @@ impl Store {
         *self.totals.write() = totals;
         if let Some(removed) = removed {
             *self.removed.write() = removed;
+        }
+        if let Some(marks) = marks {
+            *self.marks.write() = marks;
         }
         if durability == Durability::Synced {
             self.durable_events.advance_to(coverage.last_event());
@@ -274,6 +294,23 @@ impl Store {
         Ok(Some(removed))
     }
 
+    /// Adds the change for ledgers with marks to a batch, and returns the marks to keep in memory once it
+    /// is written; `None` when nothing changes.
+    pub(crate) fn marks_with(
+        &self,
+        added: &Marks,
+        batch: &mut Batch<'_>,
+    ) -> Result<Option<Marks>, StoreError> {
+        if added.is_empty() {
+            return Ok(None);
+        }
+        let before = self.marks.read();
+        let mut marks = before.clone();
+        marks.insert_all(added);
+        marks.put_additions(&before, batch)?;
+        Ok(Some(marks))
+    }
+
     /// Must be called after a write of ledgers or totals failed: reads back which ledgers are
     /// stored. If that fails too, the next write repeats it.
     pub(crate) fn mark_in_doubt(&self, writer: &mut Writer) {
@@ -289,10 +326,12 @@ impl Store {
             let (coverage, totals) =
                 (Coverage::load(&self.database)?, Totals::load(&self.database)?);
             let removed = Removed::load(&self.database)?;
+            let marks = Marks::load(&self.database)?;
             let _change = self.generations.change();
             *self.coverage.write() = coverage;
             *self.totals.write() = totals;
             *self.removed.write() = removed;
+            *self.marks.write() = marks;
             writer.coverage = None;
             writer.in_doubt = false;
         }

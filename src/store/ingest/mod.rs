@@ -2,6 +2,7 @@
 //! `encoding`, `indexes`, `db` and `state`.
 
 pub(crate) mod commit;
+pub(crate) mod contradiction;
 pub(crate) mod index_rows;
 pub(crate) mod ledger_batch;
 pub(crate) mod live_position;

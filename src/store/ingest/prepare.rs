@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use orrery_ledger::decode::{EventView, LedgerView, Placement, TransactionView};
-use orrery_ledger::domain::{CompressedLedger, ContractId, EventId, LedgerSeq, NodeId};
+use orrery_ledger::domain::{
+    CloseTime, CompressedLedger, ContractId, EventId, LedgerRange, LedgerSeq, LedgerSet, NodeId,
+};
 use orrery_ledger::verify::Link;
 
 use crate::encoding::block::PreparedBlock;
@@ -25,6 +27,7 @@ use crate::indexes::values::EventsOfTransaction;
 use crate::state::contract_filters::ContractFilter;
 use crate::state::coverage::Sums;
 use crate::state::extracts::GatheredValues;
+use crate::state::marks::Marks;
 use crate::state::store::Store;
 
 /// Number of events in a ledger above which its events are not cached when it is stored, because few
@@ -99,6 +102,10 @@ pub struct PreparedLedger {
     pub(crate) gathered: GatheredValues,
     /// The trusted validator that has signed it.
     pub(crate) signer: Option<NodeId>,
+    /// Whether it is not as its header says; see [`Marks`].
+    pub(crate) reported: bool,
+    /// Whether it has rewritten events that are not proven.
+    pub(crate) unproven: bool,
 }
 
 impl PreparedLedger {
@@ -176,12 +183,35 @@ impl PreparedLedger {
             rows,
             gathered: GatheredValues::new(),
             signer: None,
+            reported: false,
+            unproven: false,
         })
     }
 
     /// Returns the ledger with the trusted validator whose valid signature it carries.
     pub fn signed_by(self, signer: Option<NodeId>) -> Self {
         Self { signer, ..self }
+    }
+
+    /// Returns the ledger with the marks that it gets when it is stored: whether it is not as its header
+    /// says, and whether it has rewritten events that are not proven.
+    pub fn marked(self, reported: bool, unproven: bool) -> Self {
+        Self { reported, unproven, ..self }
+    }
+
+    /// Returns its marks.
+    pub(crate) fn marks(&self) -> Marks {
+        let only = |is_marked: bool| match is_marked {
+            true => LedgerRange::only(self.sequence).into(),
+            false => LedgerSet::default(),
+        };
+        let (reported, unproven) = (only(self.reported), only(self.unproven));
+        Marks { reported, unproven, from_backup: LedgerSet::default() }
+    }
+
+    /// Returns when it closed.
+    pub fn close_time(&self) -> CloseTime {
+        self.row.close_time
     }
 
     /// Returns the trusted validator whose valid signature it carries.

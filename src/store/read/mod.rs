@@ -1,6 +1,7 @@
 //! Seventh floor: queries. Knows how stored events, transactions and entries are found and read. May
 //! use all floors below: `encoding`, `indexes`, `db`, `state`, `ingest` and `feed`.
 
+pub(crate) mod closed_before;
 pub(crate) mod contract_filters;
 pub(crate) mod contract_sizes;
 pub(crate) mod covered_ledgers;

@@ -278,14 +278,10 @@ impl Coverage {
         CoverageChange { range: CoveredRange { ledgers, sums, signed }, merged, run }
     }
 
-    /// Forgets what validators have signed for which `is_trusted` returns false.
-    pub(crate) fn retain_signers(&mut self, is_trusted: impl Fn(&NodeId) -> bool) {
+    /// Forgets what validators have signed for which `is_kept` returns false.
+    pub(crate) fn retain_signatures(&mut self, is_kept: impl Fn(&NodeId, LedgerSeq) -> bool) {
         for range in self.ranges.values_mut() {
-            let mut kept = Signed::default();
-            for (validator, ledger) in range.signed.iter().filter(|(it, _)| is_trusted(it)) {
-                kept.add(validator, ledger);
-            }
-            range.signed = kept;
+            range.signed = range.signed.only(&is_kept);
         }
     }
 

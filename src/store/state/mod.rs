@@ -9,6 +9,7 @@ pub(crate) mod extracts;
 pub(crate) mod fed_ledger;
 pub(crate) mod generation;
 pub(crate) mod ingest_runs;
+pub(crate) mod marks;
 pub(crate) mod removed;
 pub(crate) mod store;
 pub(crate) mod totals;

@@ -15,6 +15,7 @@ use super::coverage::Coverage;
 use super::durable_events::DurableEvents;
 use super::extracts::Gathered;
 use super::generation::{Generation, Generations};
+use super::marks::Marks;
 use super::removed::{Removed, removed_at};
 use super::totals::Totals;
 use crate::db::database::Database;
@@ -54,6 +55,10 @@ pub struct Store {
     pub(crate) totals: RwLock<Totals>,
     /// Updated after the write that changes the rows, as the totals are.
     pub(crate) removed: RwLock<Removed>,
+    /// Updated after the write that changes the rows.
+    pub(crate) marks: RwLock<Marks>,
+    /// The row of the same name; see [`Self::contradiction`].
+    pub(crate) contradiction: RwLock<Option<Arc<[u8]>>>,
     pub(crate) durable_events: DurableEvents,
     pub(crate) generations: Generations,
     /// Never read. Last field, so that the lock is released last.
@@ -132,6 +137,11 @@ impl Store {
     /// [`StoreError`] when the database fails or a row is damaged.
     pub fn removed(&self, needs: Needs) -> Result<LedgerSet, StoreError> {
         removed_at(&self.database.snapshot(), needs)
+    }
+
+    /// Returns the marks of the stored ledgers.
+    pub fn marks(&self) -> Marks {
+        self.marks.read().clone()
     }
 
     /// Returns the stored ledgers of a range in the order of the chain, in pieces: within each,

@@ -21,12 +21,14 @@ use crate::db::writer_thread::WriterThread;
 use crate::db::{acknowledged, log_files};
 use crate::encoding::error::StoreError;
 use crate::ingest::commit::last_ingested;
+use crate::ingest::contradiction;
 use crate::state::consumers::rows;
 use crate::state::consumers::states::Consumers;
 use crate::state::coverage::Coverage;
 use crate::state::durable_events::DurableEvents;
 use crate::state::extracts::Gathered;
 use crate::state::generation::Generations;
+use crate::state::marks::Marks;
 use crate::state::removed::Removed;
 use crate::state::store::Store;
 use crate::state::totals::Totals;
@@ -150,6 +152,8 @@ impl Store {
         let Extensions { indexes, consumers, gathers, .. } = extensions;
         let totals = Totals::load(&database)?;
         let removed = Removed::load(&database)?;
+        let marks = Marks::load(&database)?;
+        let contradiction = contradiction::load(&database)?;
         let consumers = Consumers::load(&database, &consumers, coverage.last_place())?;
         let database = Arc::new(database);
         Ok(Self {
@@ -169,6 +173,8 @@ impl Store {
             step_listeners: Mutex::default(),
             totals: RwLock::new(totals),
             removed: RwLock::new(removed),
+            marks: RwLock::new(marks),
+            contradiction: RwLock::new(contradiction),
             generations: Generations::default(),
             _lock: lock,
         })

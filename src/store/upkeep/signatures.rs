@@ -6,13 +6,14 @@ use std::ops::ControlFlow;
 
 use orrery_ledger::decode::decode;
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, NodeId};
-use orrery_ledger::validators::Validators;
+use orrery_ledger::validators::{Signed, Validators};
 use orrery_ledger::verify::{Policy, verify};
 
 use crate::db::writes::StoredLedgers;
 use crate::encoding::columns::{Family, LedgerKey};
 use crate::encoding::error::StoreError;
 use crate::ingest::commit::last_ingested;
+use crate::state::marks::Marks;
 use crate::state::store::Store;
 
 /// Progress of a search for signatures.
@@ -27,7 +28,7 @@ pub struct SignatureSearch {
 }
 
 /// The newest ledgers that trusted validators have signed, as found in raw ledgers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FoundSignatures {
     /// All trusted validators.
     keys: BTreeSet<NodeId>,
@@ -36,7 +37,8 @@ pub struct FoundSignatures {
 
 impl Store {
     /// Looks for the newest ledger that each trusted validator has signed, in each covered range:
-    /// raw ledgers are verified and read from the newest on, until all validators are found.
+    /// raw ledgers are verified and read from the newest on, until all validators are found; with `enough`,
+    /// at most so many ledgers of a range once it is attested, because older signatures change nothing then.
     /// `progress` is called after each ledger and at the end, and may end the search, which then
     /// returns
     /// `None`.
@@ -48,6 +50,7 @@ impl Store {
         &self,
         validators: &Validators,
         policy: Policy,
+        enough: Option<u32>,
         mut progress: impl FnMut(&SignatureSearch) -> ControlFlow<()>,
     ) -> Result<Option<FoundSignatures>, StoreError> {
         let keys = validators.organisations().iter().flat_map(|it| it.validators.iter().copied());
@@ -68,12 +71,17 @@ impl Store {
             let mut left = keys.clone();
             let parts = raw.ranges().iter().rev();
             let mut ledgers = parts.flat_map(|part| (part.first.0..=part.last.0).rev());
+            let (mut signed, mut read) = (Signed::default(), 0);
             while !left.is_empty()
+                && !(enough.is_some_and(|enough| read >= enough)
+                    && validators.attested(*range, &signed).is_ok())
                 && let Some(ledger) = ledgers.next().map(LedgerSeq)
             {
                 if let Some(signer) = self.signer_of(ledger, policy)?.filter(|it| left.remove(it)) {
                     signatures.push((ledger, signer));
+                    signed.add(signer, ledger);
                 }
+                read += 1;
                 search.read += 1;
                 if progress(&search).is_break() {
                     return Ok(None);
@@ -105,10 +113,34 @@ impl Store {
     /// # Errors
     /// Errors of the database.
     pub fn record_signatures(&self, found: &FoundSignatures) -> Result<(), StoreError> {
+        self.record(found, &Marks::default(), |key, _| found.keys.contains(key))
+    }
+
+    /// Does the same for a store that was restored from a backup, whose signatures are only claims: they
+    /// are forgotten. Ledgers whose raw form is not stored get a mark, and the claims about them stay.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub fn record_restored(&self, found: &FoundSignatures) -> Result<(), StoreError> {
+        let mut from_backup = self.coverage.read().ledgers();
+        let mut raw = from_backup.clone();
+        raw.remove_all(&self.removed.read().raw_ledgers);
+        from_backup.remove_all(&raw);
+        let marks = Marks { from_backup, ..Marks::default() };
+        self.record(found, &marks, |_, ledger| marks.from_backup.contains(ledger))
+    }
+
+    /// Records marks and signatures, and forgets the signatures for which `is_kept` returns false.
+    fn record(
+        &self,
+        found: &FoundSignatures,
+        added: &Marks,
+        is_kept: impl Fn(&NodeId, LedgerSeq) -> bool,
+    ) -> Result<(), StoreError> {
         let mut writer = self.writer.lock();
         self.reload_if_in_doubt(&mut writer)?;
         let mut coverage = self.coverage.read().clone();
-        coverage.retain_signers(|key| found.keys.contains(key));
+        coverage.retain_signatures(is_kept);
         for (ledger, signer) in &found.signatures {
             coverage.sign(*ledger, *signer);
         }
@@ -116,6 +148,7 @@ impl Store {
         for range in coverage.ranges() {
             batch.put(Family::Ranges, &LedgerKey(range.ledgers.first), range.encode())?;
         }
+        let marks = self.marks_with(added, &mut batch)?;
         let (last, next_event) = (last_ingested(&coverage), coverage.next_event());
         batch.set_stored(StoredLedgers { last, next_event });
         let change = self.generations.change();
@@ -127,6 +160,9 @@ impl Store {
         writer.coverage = None;
         let last = coverage.last_event();
         *self.coverage.write() = coverage;
+        if let Some(marks) = marks {
+            *self.marks.write() = marks;
+        }
         drop((change, writer));
         if self.durable_events.advance_to(last) {
             self.notify_listeners();
@@ -143,7 +179,8 @@ mod tests {
 
     use super::*;
     use crate::ingest::commit::{Committed, Durability};
-    use crate::sample_ledgers::{chain, everything, store_of};
+    use crate::ingest::prepare::IndexOptions;
+    use crate::sample_ledgers::{chain, commit, everything, store_of};
 
     /// Seed of the network.
     const SEED: u64 = 6;
@@ -161,7 +198,7 @@ mod tests {
             last = search.clone();
             ControlFlow::Continue(())
         };
-        let found = store.find_signatures(validators, Policy::default(), progress).unwrap();
+        let found = store.find_signatures(validators, Policy::default(), None, progress).unwrap();
         store.record_signatures(&found.unwrap()).unwrap();
         assert_eq!(last.read, last.of);
         last.read
@@ -192,6 +229,35 @@ mod tests {
         assert_eq!(attested(&store, &both), expected);
         recompute(&store, &trusting(&[NodeId([1; 32])]));
         assert!(store.attested(&own).iter().all(|range| range.signed.iter().len() == 0));
+    }
+
+    /// What a backup claims is forgotten where raw ledgers can be read, and marked where they cannot.
+    #[test]
+    fn claims_of_a_backup_are_read_again() {
+        let ledgers = chain(SEED, 0..=3, 30);
+        let directory = tempfile::tempdir().unwrap();
+        let (own, forger) = (Sandbox::validator(SEED), NodeId([9; 32]));
+        let store = store_of(directory.path(), &ledgers[..10], &everything());
+        for xdr in &ledgers[18..] {
+            let options = IndexOptions { raw_ledgers: false, ..everything() };
+            commit(&store, xdr, &options);
+        }
+        let claims = FoundSignatures {
+            keys: [own, forger].into(),
+            signatures: vec![(LedgerSeq(11), forger), (LedgerSeq(31), forger)],
+        };
+        store.record_signatures(&claims).unwrap();
+        let validators = trusting(&[own, forger]);
+        let progress = |_: &SignatureSearch| ControlFlow::Continue(());
+        let found = store.find_signatures(&validators, Policy::default(), Some(3), progress);
+        store.record_restored(&found.unwrap().unwrap()).unwrap();
+        drop(store);
+        let store = Store::open(directory.path(), Some(&local())).unwrap();
+        let signed: Vec<Vec<_>> =
+            store.attested(&validators).iter().map(|range| range.signed.iter().collect()).collect();
+        assert_eq!(signed, [vec![(own, LedgerSeq(11))], vec![(forger, LedgerSeq(31))]]);
+        let from_backup = store.marks().from_backup;
+        assert_eq!(from_backup.ranges(), [LedgerRange::new(20, 31)]);
     }
 
     /// Ledgers that were stored before signatures were recorded get theirs when they are delivered

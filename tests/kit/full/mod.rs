@@ -60,7 +60,7 @@ fn decode_all(raw: &[u8], network: &NetworkId) -> Result<Ledger, Error> {
     let header = entry.header;
     let ledger = LedgerSeq(header.ledger_seq);
     let close_time_ms = close_time::milliseconds(ledger, &header.scp_value)?;
-    check_counts(ledger, &envelopes, &applied)?;
+    check_counts(ledger, &envelopes, &applied, network)?;
     let envelopes = match_envelopes(ledger, envelopes, &applied, network)?;
 
     let metas: Vec<&x::TransactionMeta> = applied.iter().map(|one| &one.meta).collect();
@@ -151,13 +151,15 @@ fn check_counts(
     ledger: LedgerSeq,
     envelopes: &[x::TransactionEnvelope],
     applied: &[Applied],
-) -> Result<(), DecodeError> {
+    network: &NetworkId,
+) -> Result<(), Error> {
     if envelopes.len() != applied.len() {
+        let alone = differing(envelopes, applied, network)?;
         let (envelopes, results) = (envelopes.len(), applied.len());
-        return Err(DecodeError::CountMismatch { ledger, envelopes, results });
+        return Err(DecodeError::CountMismatch { ledger, envelopes, results, alone }.into());
     }
     if applied.len() >= (1 << 20) - 1 {
-        return Err(DecodeError::TooManyTransactions { ledger, count: applied.len() });
+        return Err(DecodeError::TooManyTransactions { ledger, count: applied.len() }.into());
     }
     for one in applied {
         if let x::TransactionMeta::V4(v4) = &one.meta
@@ -165,10 +167,32 @@ fn check_counts(
         {
             let transaction = Hash32(one.pair.transaction_hash.0);
             let count = v4.operations.len();
-            return Err(DecodeError::TooManyOperations { ledger, transaction, count });
+            return Err(DecodeError::TooManyOperations { ledger, transaction, count }.into());
         }
     }
     Ok(())
+}
+
+/// The transaction that alone has one envelope more or one less than results.
+fn differing(
+    envelopes: &[x::TransactionEnvelope],
+    applied: &[Applied],
+    network: &NetworkId,
+) -> Result<Option<TxHash>, Error> {
+    let mut of_envelopes = Vec::new();
+    for envelope in envelopes {
+        of_envelopes.push(Hash32(envelope.hash(network.0)?));
+    }
+    let mut left = Vec::new();
+    for one in applied {
+        let hash = Hash32(one.pair.transaction_hash.0);
+        match of_envelopes.iter().position(|other| *other == hash) {
+            Some(at) => drop(of_envelopes.swap_remove(at)),
+            None => left.push(hash),
+        }
+    }
+    left.extend(of_envelopes);
+    Ok(<[TxHash; 1]>::try_from(left).ok().map(|[only]| only))
 }
 
 /// Puts the envelopes into the order of the results, matched by transaction hash.

@@ -20,10 +20,13 @@ const LAST = 2 ** 32 - 1;
 const ATTESTERS = words({
   validators: "by the signatures of validators of trusted organisations",
   core: "by the stellar-core that this service follows",
+  backup: "by nothing but the backup from which it was restored",
 });
 
-const attested = ({ attested: isAttested, attested_by: by }) =>
-  isAttested ? ["Yes, ", ATTESTERS[by] ?? by ?? "", ". ", link("trust", "Who")]
+const attested = ({ attested: isAttested, attested_by: by, reported, unproven }) =>
+  reported ? ["No: it is not as its header says. ", link("trust", "Why")]
+    : unproven ? ["No: some of its events are not proven. ", link("trust", "Why")]
+    : isAttested ? ["Yes, ", ATTESTERS[by] ?? by ?? "", ". ", link("trust", "Who")]
     : ["Not yet. ", link("trust", "Who attests ledgers")];
 
 /** Says how many transactions of the ledger are stored, of how many it has. */
@@ -105,7 +108,7 @@ export function open(view) {
   view.heading(`Ledger ${sequence}`, neighbours(sequence));
   let known = null;
   view.part("Header", async (body) => {
-    if (known?.attested) return;
+    if (known?.attested || known?.reported || known?.unproven) return;
     const isFirst = known === null;
     known = await load(view, sequence, body);
     if (!isFirst || known === null) return;

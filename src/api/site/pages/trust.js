@@ -21,6 +21,7 @@ const further = (of, what) => of > 0
 
 function attestedBy({ attested_by: by, attested_ledger: attested, signed }) {
   if (by === "core") return "by the stellar-core that this service runs, which takes part in consensus itself";
+  if (by === "backup") return "by nothing but the backup from which they were restored";
   const attesting = signed.filter(({ ledger }) => ledger > attested);
   const organisations = new Set(attesting.map(({ organisation }) => bounded(organisation, 80)));
   return `by validators of ${count(organisations.size, "organisation")}: ${[...organisations].join(", ")}`;
@@ -62,6 +63,12 @@ function indexedAs({ classic_events: classic, fee_events: fees, contracts }) {
   return kinds.filter(Boolean).join(", ");
 }
 
+/** Names the ledgers of which less is known than of others. */
+function marks({ reported, unproven, from_backup: restored }) {
+  const kinds = [["Not as their headers say", reported], ["Events not proven", unproven], ["Only from a backup", restored]];
+  return kinds.filter(([, marked]) => marked?.ledgers > 0).map(([name, marked]) => [name, count(marked.ledgers, "ledger")]);
+}
+
 function range(told, isNewest) {
   const { first_ledger: first, last_ledger: last, attested_ledger: attested, unattested_because: why } = told;
   const of = (ledger, hash) =>
@@ -77,6 +84,7 @@ function range(told, isNewest) {
       ["Hash of the ledger before the first", copyable(told.previous_hash, `the hash of the ledger before ${first}`)],
       ["Attested", attested === undefined ? `No: ${bounded(why)}`
         : make("span", "", "up to ", ledgerLink(attested), `, ${attestedBy(told)}`)],
+      ...marks(told),
       ["Events", number(told.events)],
       ["Digest", copyable(told.digest, `the digest of ${first} to ${last}`)],
       ["Indexed", told.indexed_as.map(indexedAs).join("; in part: ")],
@@ -108,8 +116,8 @@ function proven({ bound, settings }) {
   ];
   const not = [
     "Data that the header does not bind is as trustworthy as the source that delivered it.",
-    "The newest ledgers are not attested yet. If one of them is a lie, the next honest ledger contradicts it; health "
-      + "then is down and names the source.",
+    "The newest ledgers are not attested yet. If one of them is a lie, the next honest ledgers contradict it; health "
+      + "then is down and names both sources.",
     "Some sources hold ledgers of protocols 20 to 22 with events in the form of protocol 23. Where the former form is "
       + "not found again, the events are stored and counted as unproven.",
     "The proof is as good as the choice of validators: those that are built in for the public networks, or those that "

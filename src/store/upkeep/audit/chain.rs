@@ -10,11 +10,13 @@ use crate::encoding::columns::{Family, Key, LedgerKey, RunKey};
 use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::indexed_as::Settings;
 use crate::encoding::ledgers::LedgerRow;
+use crate::ingest::contradiction::CONTRADICTION_ROW;
 use crate::ingest::live_position::LIVE_POSITION_ROW;
 use crate::read::known_entries;
 use crate::state::consumers::consumer;
 use crate::state::coverage::{CoveredRange, Sums};
 use crate::state::ingest_runs::IngestRun;
+use crate::state::marks;
 use crate::state::removed;
 use crate::state::totals::TOTALS_ROW;
 use crate::state::unused_ids;
@@ -65,8 +67,9 @@ fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
     rows.seek_to_first();
     while let Some(name) = rows.key() {
         let known = match name {
-            FORMAT_ROW | PASSPHRASE_ROW | TOTALS_ROW | LIVE_POSITION_ROW | UNUSED_FROM_ROW => true,
-            _ => index_fill::is_row(name) || removed::is_row(name),
+            FORMAT_ROW | PASSPHRASE_ROW | TOTALS_ROW | LIVE_POSITION_ROW | UNUSED_FROM_ROW
+            | CONTRADICTION_ROW => true,
+            _ => index_fill::is_row(name) || removed::is_row(name) || marks::is_row(name),
         };
         if !known {
             let what = "orrery never writes a row with this key".to_owned();

@@ -34,6 +34,7 @@ use std::thread;
 use contents::{Contents, Counted};
 use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, Network};
 use orrery_ledger::verify::Policy;
+use parking_lot::Mutex;
 use problems::{Problem, Problems};
 use subject::{AuditedRange, Subject};
 use tally::Tally;
@@ -50,6 +51,7 @@ use crate::encoding::error::StoreError;
 use crate::indexes::index::Index;
 use crate::state::consumers::spec::ConsumerKind;
 use crate::state::coverage::Coverage;
+use crate::state::marks::Marks;
 use crate::state::removed::Removed;
 use crate::state::totals::Totals;
 use crate::upkeep::format::migrations;
@@ -75,6 +77,8 @@ pub struct Audit {
     pub without_events: u64,
     /// Number of ledgers of which retention removed some or all transactions.
     pub without_transactions: u64,
+    /// Audited ledgers of which less is known than of others.
+    pub marks: Marks,
 }
 
 /// Progress of an audit.
@@ -147,6 +151,7 @@ fn read_back(
         totals: Totals::load(&database)?,
         removed: Removed::load(&database)?,
         wanted: ledgers.unwrap_or(ALL),
+        marks: Mutex::new(Marks::load(&database)?.within(ledgers.unwrap_or(ALL))),
         policy,
         indexes: extensions.indexes.complete_in(&database)?,
         database,
@@ -162,6 +167,7 @@ fn read_back(
         raw_ledgers: checked.raw_ledgers,
         without_events: checked.without_events,
         without_transactions: checked.without_transactions,
+        marks: std::mem::take(&mut *subject.marks.lock()),
         network: network.clone(),
     })
 }

@@ -22,10 +22,12 @@ pub(super) fn check(subject: &Subject<'_>, stored: &StoredLedger, xdr: &[u8]) ->
     let mut wrong = Vec::new();
     match verify(&ledger, network, subject.policy) {
         Err(error) => wrong.push(error.to_string()),
-        Ok(verified) if !signers_agree(subject, stored, verified.signer) => {
-            wrong.push("a signature is recorded that it does not carry".to_owned());
+        Ok(verified) => {
+            subject.mark(stored.sequence, &verified);
+            if !signers_agree(subject, stored, verified.signer) {
+                wrong.push("a signature is recorded that it does not carry".to_owned());
+            }
         }
-        Ok(_) => {}
     }
     if !matches_row(stored, &ledger) {
         wrong.push("it is not the ledger that its row describes".to_owned());
