@@ -111,6 +111,7 @@ fn live(_: &Deps) -> Result<Answer, ApiError> {
 }
 
 fn ready(deps: &Deps) -> Result<Answer, ApiError> {
+    deps.attestation.report(&deps.store, &deps.health);
     match deps.health.first_down() {
         None => Ok(Answer::json(br#"{"status":"ready"}"#.to_vec())),
         Some((component, reason)) => Err(ApiError::NotReady(format!("{component}: {reason}"))),

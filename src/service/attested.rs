@@ -69,6 +69,12 @@ pub(super) fn report_health(
 ) {
     let newest = attestation.report(store, health);
     metrics.set_attested_ledger(newest.and_then(|newest| newest.ledger()));
+    let marks = store.marks();
+    metrics.set_marked_ledgers([
+        ("reported", marks.reported.ledgers()),
+        ("unproven", marks.unproven.ledgers()),
+        ("from_backup", marks.from_backup.ledgers()),
+    ]);
     let components = health.components();
     let works = |component: &Component| matches!(component, Component::Up(_));
     metrics.set_components(components.iter().map(|(name, it)| (*name, works(it))));

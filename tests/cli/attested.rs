@@ -130,7 +130,7 @@ fn claim_signatures(data_dir: &Path) {
     // Each signature is a key and a ledger, 36 bytes, at the end of the row.
     let is_key = |at: &usize| keys.iter().any(|key| row[*at..].starts_with(key.as_bytes()));
     let end = (4..row.len() - 36).find(is_key).unwrap_or(row.len());
-    let signed = keys.iter().flat_map(|key| [key.as_bytes(), &row[..4]].concat());
+    let signed = keys.iter().flat_map(|key| [&key.as_bytes()[..], &row[..4]].concat());
     let row: Vec<u8> = row[..end].iter().copied().chain(signed).collect();
     database.put_cf(ranges, key, row).unwrap();
 }

@@ -12,6 +12,7 @@ use orrery_testkit::forged::{Extent, Ledger, forgers_key, hash};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
 use orrery_testkit::signal::Signal;
 use orrery_testkit::size;
+use orrery_testkit::wait::wait_until;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -171,22 +172,21 @@ fn a_contradiction_outlives_the_process_that_found_it() {
     service.wait_for_health("the lie is named", is_named);
     service.end_with(Signal::KILL);
     // From now on only the liar answers.
-    let forged = chain.forged(at, &|ledger| {
-        drop_event(ledger);
-    });
+    let forged = lying.forged(at + 1, &|_| ());
     (at + 1..=60).for_each(|sequence| liar.add(&forged, sequence));
     (at + 1..=60).for_each(|sequence| other.remove(sequence));
     let service = follow(directory.path(), &settings);
-    let health = service.wait_for_health("it is named again", is_named);
-    assert_eq!(health["service_latest_ledger"], at);
-    let health = service.wait_for_health("the liar's ledgers wait", |health| {
-        health["components"]["source"].to_string().contains(&liar.text())
+    service.wait_for_health("it is named again", is_named);
+    let status = || run(directory.path(), &["status", "--data-dir", "d"]).json();
+    wait_until("the liar's ledgers wait", || {
+        let waiting = status()["attestation"]["waiting"].clone();
+        (waiting == serde_json::json!([[at + 1, 60]])).then_some(())
     });
-    assert_eq!(health["service_latest_ledger"], at);
+    assert_eq!(service.health()["service_latest_ledger"], at);
     service.stop();
-    let status = run(directory.path(), &["status", "--data-dir", "d"]).json();
-    assert_eq!(status["latest_ledger"], at);
-    let down = status["down"].to_string();
+    let stopped = status();
+    assert_eq!(stopped["latest_ledger"], at);
+    let down = stopped["down"].to_string();
     assert!(down.contains("one of the two sources is wrong"), "{down}");
 }
 
@@ -209,6 +209,7 @@ fn a_contradiction_that_an_import_finds_is_in_health() {
     assert_eq!(health["service"], "down", "{health}");
     let reason = health["components"]["attestation"]["reason"].to_string();
     assert!(reason.contains("have signed ledgers 41 to 42"), "{reason}");
+    assert_eq!(service.ask("/rest/health/ready", None).0, 503);
     service.stop();
 }
 

@@ -41,6 +41,7 @@ fn reported_ledgers_are_listed_and_not_attested() {
     assert_eq!((&of_next["attested"], &of_next["reported"]), (&json!(true), &json!(false)));
     let detail = service.health()["components"]["attestation"]["detail"].to_string();
     assert!(detail.contains("not as their headers say"), "{detail}");
+    assert!(service.metrics().contains("\norrery_marked_ledgers{mark=\"reported\"} 1\n"));
     let status = run(at, &["status", "--data-dir", "d"]).json();
     assert_eq!(status["covered"][0]["reported"], json!({ "ledgers": 1, "ranges": [[lie, lie]] }));
     service.stop();
@@ -50,12 +51,11 @@ fn reported_ledgers_are_listed_and_not_attested() {
         "1 ledgers are not as their headers say, and are stored as trust.events says: {lie}"
     );
     assert!(verified.succeeded().contains(&line), "{}", verified.stdout);
-    // It stays so where the events are gone.
-    let without = format!("{}[retention]\nraw_ledgers = 5\n", trusted(REPORT));
-    let service = Service::local(at, &configure(at, &without));
-    service.wait_for_health("raw ledgers are removed", |_| !at.join("d/none").exists());
-    is_listed(&service.get("/rest/completeness"));
-    service.stop();
-    let verified = run(at, &["verify", "--data-dir", "d", "--config", "orrery.toml"]);
+    // It is kept where no raw ledger shows it.
+    let without = format!("network = 'local'\n{}[retention]\nraw_ledgers = 0\n", trusted(REPORT));
+    configure(at, &without);
+    let import = ["import", "--data-dir", "e", "--config", "orrery.toml", &lake.text()];
+    run(at, &import).succeeded();
+    let verified = run(at, &["verify", "--data-dir", "e", "--config", "orrery.toml"]);
     assert!(verified.succeeded().contains(&line), "{}", verified.stdout);
 }

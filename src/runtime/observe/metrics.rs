@@ -88,6 +88,14 @@ impl Metrics {
         self.attested_ledger.set(ledger.map_or(0, |ledger| i64::from(ledger.0)));
     }
 
+    /// Reports the number of stored ledgers with each mark.
+    pub fn set_marked_ledgers(&self, marked: impl IntoIterator<Item = (&'static str, u64)>) {
+        for (mark, ledgers) in marked {
+            let ledgers = i64::try_from(ledgers).unwrap_or(i64::MAX);
+            self.marked_ledgers.with_label_values(&[mark]).set(ledgers);
+        }
+    }
+
     /// Reports what the checks of a ledger have found.
     pub fn ledger_verified(&self, verified: &Verified) {
         let Invocations { bound, rewritten, unproven } = verified.invocations;

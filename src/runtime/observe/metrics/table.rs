@@ -92,6 +92,7 @@ metrics! {
     invocations: IntCounterVec, "orrery_invocations_total", ["binding"], "Successful invocations in checked ledgers, by how their events are bound to the header";
     faults_reported: IntCounter, "orrery_ledger_faults_reported_total", "Ledgers that differ from their header and were not refused, as trust.events says";
     attested_ledger: IntGauge, "orrery_attested_ledger", "Newest attested ledger of the newest stored range, 0 when none is";
+    marked_ledgers: IntGaugeVec, "orrery_marked_ledgers", ["mark"], "Stored ledgers of which less is known than of others, whatever process stored them";
     latest_ledger: IntGauge, "orrery_latest_ledger", "Newest ledger stored";
     latest_closed: IntGauge, "orrery_latest_ledger_closed_seconds", "Close time of the newest stored ledger in UNIX seconds, 0 without one";
     component_up: IntGaugeVec, "orrery_component_up", ["component"], "1 for a component that works, 0 for one that does not";
