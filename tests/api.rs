@@ -15,6 +15,7 @@ mod rest {
     mod ledgers;
     mod noisy_neighbours;
     mod one_event;
+    mod owners;
     mod parameters;
     mod protocol;
     mod pruned;

@@ -53,7 +53,7 @@ impl<I: AccountIndex> LedgerConsumer for AccountConsumer<I> {
         let is_newest = store.last_place() == ledger.place;
         let most = if is_newest { IDLE_ROWS } else { BUSY_ROWS };
         if I::continue_work(effects, most)? && is_newest {
-            effects.mark_unfinished();
+            effects.mark_taken();
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ pub enum Access {
     /// Clients that may read the metrics, without a rate limit; not open to web pages of any
     /// origin.
     Operator,
-    /// Owners of a token with this right, within the rate limit of the token.
+    /// Owners of a token with this right, within the rate limit of the owner.
     Token(Right),
 }
 

@@ -17,14 +17,14 @@ pub(super) const RETRY_AFTER: u64 = 1;
 /// closed without one.
 const MAX_REJECTION_NOTICES: u64 = 64;
 
-/// Budgets that all requests share.
+/// Budgets that all requests share. Their holders are owners, each with all its tokens, and the
+/// addresses of callers without a token.
 pub(super) struct Budgets {
     /// Open connections per client address.
     pub connections: Budget,
     /// Refused connections that are being sent an explanation.
     pub rejection_notices: Budget,
-    /// Requests per token, or per address without a token, whose response has not been sent
-    /// completely.
+    /// Requests whose response has not been sent completely.
     pub requests: Budget,
     /// Bytes of request bodies that were read, and of responses that have not been sent completely.
     pub bytes: Budget,
@@ -38,7 +38,7 @@ pub(super) struct Budgets {
     pub queries: Budget,
     /// Slots for requests that change programs.
     pub changes: Budget,
-    /// Concurrent module uploads, one per token.
+    /// Concurrent module uploads, one per owner.
     pub uploads: Budget,
     /// Open event streams.
     pub streams: Budget,
@@ -60,7 +60,7 @@ impl Budgets {
         };
         let part = quarter(settings.slow_requests);
         // Bytes reserved for query responses must leave room for the holder's other requests.
-        let answers = settings.bytes_in_flight_per_token / settings.largest_answer.max(1);
+        let answers = settings.bytes_in_flight_per_client / settings.largest_answer.max(1);
         let queries = part.min(answers.saturating_sub(1)).max(1);
         let instant = |name, all, one| Budget::new(name, Limits::without_waiting(all, one));
         Self {
@@ -69,11 +69,11 @@ impl Budgets {
             connections: instant("connections", u64::MAX, settings.connections_per_address),
             rejection_notices: instant("farewells", MAX_REJECTION_NOTICES, MAX_REJECTION_NOTICES),
             requests: instant("requests", u64::MAX, settings.requests_in_flight),
-            bytes: instant("bytes", settings.bytes_in_flight, settings.bytes_in_flight_per_token),
+            bytes: instant("bytes", settings.bytes_in_flight, settings.bytes_in_flight_per_client),
             strangers_bytes: instant(
                 "strangers_bytes",
                 settings.bytes_in_flight / 2,
-                settings.bytes_in_flight_per_token,
+                settings.bytes_in_flight_per_client,
             ),
             forwarded_bytes: instant(
                 "forwarded_bytes",
@@ -84,7 +84,7 @@ impl Budgets {
             queries: slow("queries", queries),
             changes: slow("changes", part),
             uploads: instant("uploads", settings.slow_requests.max(1) as u64, 1),
-            streams: instant("streams", settings.streams, settings.streams_per_token),
+            streams: instant("streams", settings.streams, settings.streams_per_owner),
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
     fn an_owner_gets_at_most_a_quarter_of_the_query_slots() {
         let budgets = Budgets::new(&ApiSettings {
             slow_requests: 16,
-            bytes_in_flight_per_token: 100,
+            bytes_in_flight_per_client: 100,
             largest_answer: 20,
             ..ApiSettings::default()
         });
@@ -258,6 +258,34 @@ mod tests {
         assert!(budgets.queries.take_now(of("a"), 1).is_err());
         assert!(budgets.queries.take_now(of("a fifth"), 1).is_ok());
         assert!(budgets.changes.take_now(of("a"), 1).is_ok(), "changes have places of their own");
+    }
+
+    /// An owner takes all that it can get of each budget, and then another one comes: it gets nearly
+    /// half of what it would get alone.
+    #[test]
+    fn each_budget_leaves_another_owner_half_of_what_it_would_have_alone() {
+        const MIB: u64 = 1 << 20;
+        let take = |budget: &Budget, owner: &str, unit: u64| -> Vec<Share> {
+            let holder = Holder::of(owner);
+            std::iter::from_fn(|| budget.take_now(holder, unit).ok()).collect()
+        };
+        for cores in [1, 2, 3, 4, 6, 8, 16, 64] {
+            let settings = ApiSettings { readers: 2 * cores, ..ApiSettings::default() };
+            let all = |budgets: &Budgets| {
+                let Budgets { requests, bytes, forwarded_bytes, readers, queries, .. } = budgets;
+                let Budgets { changes, uploads, streams, .. } = budgets;
+                let bytes = [bytes, forwarded_bytes].map(|it| (it.clone(), MIB));
+                let slots = [requests, readers, queries, changes, uploads, streams];
+                [bytes.to_vec(), slots.map(|it| (it.clone(), 1)).to_vec()].concat()
+            };
+            let both = all(&Budgets::new(&settings)).into_iter().zip(all(&Budgets::new(&settings)));
+            for ((shared, unit), (own, _)) in both {
+                let alone = take(&own, "other", unit).len();
+                let _greedy = take(&shared, "greedy", unit);
+                let other = take(&shared, "other", unit).len();
+                assert!(20 * other >= 9 * alone, "{}: {other} of {alone}", shared.usage().name);
+            }
+        }
     }
 
     #[test]
@@ -289,7 +317,7 @@ mod tests {
     fn query_responses_leave_bytes_for_other_requests_of_the_owner() {
         for settings in [
             ApiSettings::default(),
-            ApiSettings { bytes_in_flight_per_token: 40 << 20, ..ApiSettings::default() },
+            ApiSettings { bytes_in_flight_per_client: 40 << 20, ..ApiSettings::default() },
             ApiSettings { slow_requests: 1000, ..ApiSettings::default() },
         ] {
             let (budgets, owner) = (Budgets::new(&settings), Holder::of("an owner"));

@@ -21,7 +21,7 @@ pub(super) struct ReadCall<'a> {
 }
 
 /// A request that is answered from rows of consumers, once these have processed all ledgers that
-/// were stored when it arrived.
+/// were stored when it arrived, or the newest of them.
 pub(super) struct CurrentCall<'a> {
     /// Values of the template's segments in braces.
     pub path: PathValues<'a>,
@@ -31,6 +31,8 @@ pub(super) struct CurrentCall<'a> {
     pub allowance: &'a Allowance<'a>,
     /// Newest of these ledgers; `None` when the store is empty.
     pub as_of: Option<LedgerSeq>,
+    /// Whether older ones are not processed yet.
+    pub lacks_older: bool,
 }
 
 /// A request of the owner of a token.

@@ -10,7 +10,9 @@ use stellar_xdr::{Limits, ScAddress, WriteXdr};
 use warp::http::StatusCode;
 
 use super::access::Access;
+use super::allowance::ReserveError;
 use super::answer::Answer;
+use super::budgets::{RETRY_AFTER, refused};
 use super::call::AsyncCall;
 use super::funding::{FundedTransaction, FundingError};
 use super::params::{Parameters, UnknownParameters};
@@ -55,7 +57,11 @@ fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answe
             return Err(ApiError::parameter(ADDRESS, problem));
         };
         match friendbot.fund(address).await {
-            Ok(given) => success_response(&given),
+            Ok(given) => {
+                let answer = success_response(&given)?;
+                call.reading.reserve(answer.body.len()).map_err(no_room)?;
+                Ok(answer)
+            }
             Err(FundingError::Exists) => {
                 Ok(refused("the account exists already: createAccountAlreadyExist"))
             }
@@ -64,6 +70,14 @@ fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answe
         }
     }
     .boxed()
+}
+
+/// Returns the error for a response whose bytes the byte budget refuses.
+fn no_room(error: ReserveError) -> ApiError {
+    match error {
+        ReserveError::NotNow(refusal) => refused(refusal, "bytes"),
+        ReserveError::Never { .. } => ApiError::Busy { retry_after: RETRY_AFTER },
+    }
 }
 
 fn success_response(given: &FundedTransaction) -> Result<Answer, ApiError> {

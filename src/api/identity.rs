@@ -25,7 +25,8 @@ const FORWARDING: [&str; 6] =
 /// Identity of an admitted caller.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Identity {
-    /// Budget holder that the request's cost is charged to.
+    /// Budget holder that the request's cost is charged to: the owner of a token, or the address of a
+    /// caller without one.
     pub holder: Holder,
     /// Holder within what callers without a token may take together; `None` for one with a token.
     pub stranger: Option<Holder>,
@@ -40,6 +41,12 @@ pub(super) struct Bearer<'a> {
     pub owner: Owner,
     /// The token as it was sent, or that for which the ticket stands.
     pub token: Cow<'a, str>,
+}
+
+/// Returns the budget holder of an owner. All tokens of an owner are one holder, because an owner may
+/// have any number of them.
+fn holder_of_owner(owner: &Owner) -> Holder {
+    Holder::of(&("owner", owner))
 }
 
 /// Returns the budget holder of a client address.
@@ -118,11 +125,11 @@ pub(super) fn authorize_owner<'a>(
             return Err(error);
         }
     };
-    limits.count(|| Caller::Token(claims.jti.clone()))?;
+    let owner = Owner(claims.sub.clone());
+    limits.count(|| Caller::Owner(owner.clone()))?;
     decide(&claims, right, &deps.network)?;
-    let holder = Holder::of(&("token", &claims.jti));
-    let identity = Identity { holder, stranger: None, is_exempt: false };
-    Ok(Bearer { identity, owner: Owner(claims.sub.clone()), token })
+    let identity = Identity { holder: holder_of_owner(&owner), stranger: None, is_exempt: false };
+    Ok(Bearer { identity, owner, token })
 }
 
 /// Whether the caller may read the metrics.

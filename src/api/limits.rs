@@ -1,4 +1,4 @@
-//! Rate limits per token, and per client address where no valid token applies.
+//! Rate limits per owner of tokens, and per client address where no valid token applies.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,11 +11,12 @@ use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLim
 use parking_lot::RwLock;
 
 use super::ApiError;
+use crate::domain::Owner;
 
 /// Number of checks between two sweeps that remove idle keys.
 const SWEEP_EVERY: u32 = 4096;
 
-/// Request rate limit of one token, or of one client address.
+/// Request rate limit of one owner, or of one client address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
     /// Sustained requests per second.
@@ -48,8 +49,8 @@ impl Default for RateLimit {
 /// Key of a rate limit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Caller {
-    /// A token, by its `jti` claim.
-    Token(String),
+    /// All tokens of an owner.
+    Owner(Owner),
     /// A client address; for IPv6 its /64 network, because one customer usually owns all of it.
     Address(IpAddr),
 }
@@ -152,13 +153,13 @@ mod tests {
     #[test]
     fn each_caller_has_its_own_burst() {
         let limits = Limits::new(RateLimit::from_setting(1, 3));
-        let token = || Caller::Token("a".into());
+        let owner = |name: &str| Caller::Owner(Owner(name.to_owned()));
         for _ in 0..3 {
-            assert!(limits.count(token).is_ok());
+            assert!(limits.count(|| owner("a")).is_ok());
         }
-        let refused = limits.count(token).unwrap_err();
+        let refused = limits.count(|| owner("a")).unwrap_err();
         assert!(matches!(refused, ApiError::TooManyRequests { retry_after: 1 }));
-        assert!(limits.count(|| Caller::Token("b".into())).is_ok());
+        assert!(limits.count(|| owner("b")).is_ok());
         assert!(limits.count(|| Caller::address([127, 0, 0, 1].into())).is_ok());
     }
 
@@ -187,7 +188,8 @@ mod tests {
     fn zero_disables_the_limit() {
         for (per_second, burst) in [(0, 5), (5, 0)] {
             let limits = Limits::new(RateLimit::from_setting(per_second, burst));
-            assert!((0..1000).all(|_| limits.count(|| Caller::Token("a".into())).is_ok()));
+            let address = || Caller::address([192, 0, 2, 1].into());
+            assert!((0..1000).all(|_| limits.count(address).is_ok()));
         }
     }
 

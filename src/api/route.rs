@@ -135,6 +135,9 @@ pub(super) struct Work {
     /// Consumers of the feed that must first have processed all ledgers that were stored when the
     /// request arrived ([`super::consumer_wait`]).
     pub waits_for: &'static [&'static str],
+    /// Whether it answers although they have not processed ledgers that are older than the newest one,
+    /// and says so.
+    pub may_lack_older: bool,
     /// Whether the finished response is cached until the store changes ([`super::response_cache`]).
     pub is_cached: bool,
 }
@@ -216,7 +219,7 @@ pub(super) type AsyncHandler = for<'a> fn(&'a Deps, AsyncCall<'a>) -> BoxFuture<
 
 impl Work {
     const fn new(class: Class, handler: Handler) -> Self {
-        Self { handler, class, waits_for: &[], is_cached: false }
+        Self { handler, class, waits_for: &[], may_lack_older: false, is_cached: false }
     }
 
     /// Answers from memory.
@@ -270,6 +273,11 @@ impl Work {
         handler: CurrentHandler,
     ) -> Self {
         Self { is_cached: true, ..Self::current(access, consumers, handler) }
+    }
+
+    /// Returns the work that answers although its consumers have not processed older ledgers yet.
+    pub(super) const fn that_may_lack_older(self) -> Self {
+        Self { may_lack_older: true, ..self }
     }
 
     const fn own(class: Class, right: Right, handler: OwnerHandler) -> Self {

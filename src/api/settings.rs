@@ -14,7 +14,7 @@ const MAX_ACCOUNTS: u32 = 3000;
 /// Settings of the API that the operator may change.
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
-    /// Rate limit per token, and per client address on public routes; `None` turns it off.
+    /// Rate limit per owner of tokens, and per client address on public routes; `None` turns it off.
     pub rate_limit: Option<RateLimit>,
     /// Rate limit of the JSON-RPC calls of all clients together that are forwarded to another server;
     /// `None` turns it off.
@@ -33,29 +33,29 @@ pub struct ApiSettings {
     /// Maximum number of open connections per address, or per /64 network for IPv6. Trusted proxies
     /// are exempt.
     pub connections_per_address: u64,
-    /// Maximum number of concurrent requests of one token, or of one address without a token.
+    /// Maximum number of concurrent requests of one owner, or of one address without a token.
     pub requests_in_flight: u64,
     /// Maximum bytes of bodies and responses in memory, of all requests together.
     pub bytes_in_flight: u64,
-    /// Maximum bytes of bodies and responses in memory, of the requests of one token, or of one
+    /// Maximum bytes of bodies and responses in memory, of the requests of one owner, or of one
     /// address without a token.
-    pub bytes_in_flight_per_token: u64,
+    pub bytes_in_flight_per_client: u64,
     /// Bytes that are reserved for the response to a SQL query or to a request with a module.
     pub largest_answer: u64,
     /// Cost limits of a store query.
     pub scan: ScanLimits,
-    /// Maximum number of requests that read the store at a time; one token may have half of them.
+    /// Maximum number of requests that read the store at a time; one client may have half of them.
     pub readers: usize,
     /// Maximum number of requests that wait for a slot of one kind; further ones get 503. Of those
-    /// that wait to read the store, one token may have a quarter.
+    /// that wait to read the store, one client may have a quarter.
     pub waiting_readers: usize,
     /// Maximum number of concurrent SQL queries, and separately of program changes and of module
-    /// uploads. One owner may have at most a quarter of the queries and of the changes.
+    /// uploads. One owner may have at most a quarter of the queries and of the changes, and one upload.
     pub slow_requests: usize,
     /// Maximum number of open event streams, each of which occupies a connection.
     pub streams: u64,
-    /// Maximum number of open event streams of one token.
-    pub streams_per_token: u64,
+    /// Maximum number of open event streams of one owner.
+    pub streams_per_owner: u64,
     /// Interval after which an idle stream sends a heartbeat.
     pub stream_heartbeat: Duration,
     /// Maximum time for a client to send the head of its first request.
@@ -116,14 +116,14 @@ impl Default for ApiSettings {
             connections_per_address: 64,
             requests_in_flight: 32,
             bytes_in_flight: 256 << 20,
-            bytes_in_flight_per_token: 64 << 20,
+            bytes_in_flight_per_client: 64 << 20,
             largest_answer: 16 << 20,
             scan: ScanLimits::default(),
             readers: 2 * cores,
             waiting_readers: 256,
             slow_requests: 16,
             streams: 512,
-            streams_per_token: 64,
+            streams_per_owner: 64,
             stream_heartbeat: Duration::from_secs(15),
             first_request_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(30),

@@ -31,7 +31,12 @@ impl Config {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let settings = common.settings(Vec::new())?;
         match self.verb {
-            Verb::Check => Ok(()),
+            Verb::Check => {
+                if let Some(caution) = settings.config.rpc.caution() {
+                    eprintln!("orrery: {caution}");
+                }
+                Ok(())
+            }
             Verb::Print => output::print(&settings.to_string()),
         }
     }

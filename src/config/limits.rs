@@ -5,10 +5,10 @@ use std::num::NonZeroU32;
 use super::section::{nonzero, section};
 
 section! {
-    /// `[limits]`: limits for one client, and for all clients together. A client is identified by
-    /// its token, or by its address when it has none.
+    /// `[limits]`: limits for one client, and for all clients together. A client is an owner with all
+    /// its tokens, or an address without a token.
     pub struct Limits {
-        /// Requests per second for a token, or for an address on public routes; 0 for no limit.
+        /// Requests per second of an owner, or of an address on public routes; 0 for no limit.
         pub requests_per_second: u32 = 50, "a whole number from 0 (no limit) to 4294967295";
         /// Number of requests that may come at once after a pause; 0 for no limit.
         pub burst: u32 = 200, "a whole number from 0 (no limit) to 4294967295";
@@ -18,7 +18,8 @@ section! {
         pub connections_per_address: NonZeroU32 = nonzero!(64);
         /// Maximum size of request and response bodies in memory, of all requests, in MiB.
         pub bytes_in_flight_mib: NonZeroU32 = nonzero!(256);
-        /// Maximum size of request and response bodies in memory, of one client, in MiB.
+        /// Maximum size of request and response bodies in memory, of one client, in MiB. All tokens of
+        /// an owner have this together, whatever the name of the setting says.
         pub bytes_in_flight_per_token_mib: NonZeroU32 = nonzero!(64);
         /// Seconds within which a client must have read a response, in addition to those for its
         /// length.
@@ -27,7 +28,8 @@ section! {
         pub answer_kib_per_second: NonZeroU32 = nonzero!(64);
         /// Maximum number of concurrent event streams of all clients. Each occupies a connection.
         pub streams: NonZeroU32 = nonzero!(512);
-        /// Maximum number of concurrent event streams of one token.
+        /// Maximum number of concurrent event streams of one owner. All tokens of an owner have this
+        /// together, whatever the name of the setting says.
         pub streams_per_token: NonZeroU32 = nonzero!(64);
         /// Maximum number of rows that `offset` may skip.
         pub offset: u32 = 10_000;

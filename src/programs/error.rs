@@ -20,12 +20,14 @@ pub enum ProgramError {
     /// The project name is taken on this network.
     #[error("the project name '{0}' is taken on this network: choose another")]
     ProjectExists(String),
-    /// There is no project with this name that could be replaced.
+    /// There is no project with this name that could be replaced, or another owner's private one, which
+    /// must look the same.
     #[error(
-        "there is no project '{0}' to replace: check its name, or make a new one without replacing"
+        "there is no project '{0}' of yours to replace: check its name, or make a new one without \
+         replacing"
     )]
     UnknownProject(String),
-    /// The project that was to be replaced belongs to another owner.
+    /// The project that was to be replaced is a public one of another owner.
     #[error("the project '{0}' belongs to another owner: only its owner may replace it")]
     OthersProject(String),
     /// The program is being replaced, or is to replace another one.

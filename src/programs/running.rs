@@ -391,12 +391,12 @@ impl Programs {
         self.backfills.cancel(&entry)
     }
 
-    /// Deletes run statistics that are older than [`records::STATS_RETENTION`].
+    /// Deletes run statistics that are older than [`records::STATS_RETENTION`] at the UNIX time `now` in
+    /// milliseconds.
     ///
     /// # Errors
     /// When the store fails.
-    pub fn prune(&self) -> Result<(), ProgramError> {
-        let now = (self.runner.clock)();
+    pub fn prune(&self, now: u64) -> Result<(), ProgramError> {
         let limit = now.saturating_sub(records::STATS_RETENTION.as_millis() as u64);
         for entry in self.registry.all() {
             while records::prune_stats(&self.store, entry.id, limit, PRUNED_AT_ONCE)? > 0 {}

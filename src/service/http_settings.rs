@@ -31,9 +31,9 @@ pub(super) fn of(config: &Config) -> ApiSettings {
         connections_per_address: limits.connections_per_address.get().into(),
         requests_in_flight: limits.requests_in_flight.get().into(),
         bytes_in_flight: mib(limits.bytes_in_flight_mib),
-        bytes_in_flight_per_token: mib(limits.bytes_in_flight_per_token_mib),
+        bytes_in_flight_per_client: mib(limits.bytes_in_flight_per_token_mib),
         streams: limits.streams.get().into(),
-        streams_per_token: limits.streams_per_token.get().into(),
+        streams_per_owner: limits.streams_per_token.get().into(),
         largest_answer: mib(config.queries.answer_mib),
         scan: ScanLimits {
             records: limits.scan_records.get().into(),

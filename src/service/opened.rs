@@ -83,8 +83,12 @@ impl Service {
         let (node, own) = (Arc::clone(&self.node), tasks.stop());
         tasks.spawn(LAG_HISTORY, move || lag_history::record(Arc::clone(&node), own.clone()));
         let (programs, own) = (Arc::clone(&self.programs), tasks.stop());
+        // The time by which webhooks keep deliveries is stored, and not one reading of a clock.
+        let webhooks = Arc::clone(self.node.webhooks());
         tasks.spawn(PROGRAM_RECORDS, move || {
-            running_programs::prune_records(Arc::clone(&programs), own.clone())
+            let webhooks = Arc::clone(&webhooks);
+            let now = Arc::new(move || webhooks.now().kept);
+            running_programs::prune_records(Arc::clone(&programs), now, own.clone())
         });
         let (management, own) = (Arc::clone(&self.webhooks.management), tasks.stop());
         tasks.spawn(WEBHOOK_RECORDS, move || {

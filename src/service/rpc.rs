@@ -55,6 +55,9 @@ pub(super) async fn start(
         None => rpc,
     };
     let Some(url) = config.rpc.upstream.as_option() else { return Ok(Arc::new(rpc)) };
+    if let Some(caution) = config.rpc.caution() {
+        tracing::warn!("{caution}");
+    }
     let server = rpc_settings(url, &config.rpc.upstream_headers);
     let relay = RpcRelay::new(&server, LONGEST_ANSWER as u64)
         .map_err(|error| ServiceError::RpcUpstream(error.to_string()))?;

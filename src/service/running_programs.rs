@@ -19,6 +19,7 @@ use crate::executables::Interfaces;
 use crate::observe::health::Health;
 use crate::programs::state::{LookupLimits, Upstream};
 use crate::programs::{self, ProgramDeps, ProgramError, Programs, engine};
+use crate::steady::Milliseconds;
 use crate::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 
 /// Name under which SQL queries report to health.
@@ -122,11 +123,16 @@ pub(super) fn upstream(
     Ok(Some(Arc::new(UpstreamEntries::new(server, runtime, stop))))
 }
 
-/// Removes old records of programs repeatedly until `stop` turns true.
-pub(super) async fn prune_records(programs: Arc<Programs>, stop: watch::Receiver<bool>) {
+/// Removes old records of programs repeatedly until `stop` turns true. `now` returns the UNIX time in
+/// milliseconds by which they are old.
+pub(super) async fn prune_records(
+    programs: Arc<Programs>,
+    now: Milliseconds,
+    stop: watch::Receiver<bool>,
+) {
     loop {
-        let programs = Arc::clone(&programs);
-        match spawn_blocking(move || programs.prune()).await {
+        let (programs, now) = (Arc::clone(&programs), now());
+        match spawn_blocking(move || programs.prune(now)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::error!("old records of programs could not be removed: {error}")

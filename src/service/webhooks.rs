@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
+use super::clock::elapsed_ms;
 use super::stop::stopped;
 use super::{Node, ServiceError, secrets, unix_now_ms};
 use crate::auth;
@@ -16,6 +17,7 @@ use crate::config::{self, Config};
 use crate::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads};
 use crate::webhooks::manage::{WebhookDeps, Webhooks};
 use crate::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
+use crate::webhooks::time::Clocks;
 use crate::webhooks::{Sealer, Settings};
 
 /// Name under which webhooks report to health.
@@ -35,7 +37,8 @@ pub(super) struct RunningWebhooks {
 pub(super) fn start(node: &Node, config: &Config) -> Result<RunningWebhooks, ServiceError> {
     let (store, registry) = (node.store(), node.webhooks());
     let sealer = Sealer::new(&auth::webhook_key(&secrets(store.directory()))?)?;
-    registry.open(store, sealer, settings(&config.webhooks))?;
+    let clocks = Clocks { machine: Arc::new(unix_now_ms), elapsed: elapsed_ms() };
+    registry.open(store, sealer, settings(&config.webhooks), &clocks)?;
     let policy = Policy { allowed: config.webhooks.allow_subnets.clone() };
     let management = Webhooks::new(WebhookDeps {
         store: Arc::clone(store),

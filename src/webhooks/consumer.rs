@@ -13,7 +13,8 @@ use super::rows::{
     payload_key,
 };
 use super::subscription::{Row, Subscription};
-use super::{CONSUMER, Clock, WebhookError, payload};
+use super::time::Moment;
+use super::{CONSUMER, WebhookError, payload};
 use crate::domain::{EventId, LedgerRange, NetworkId, Owner, Page};
 use crate::executables::InterfaceReader;
 use crate::store::{
@@ -27,13 +28,12 @@ const MAX_STEP_BYTES: usize = 4 << 20;
 /// Creates deliveries from the ledgers of the feed.
 pub struct WebhookConsumer {
     registry: Arc<Registry>,
-    clock: Clock,
 }
 
 impl WebhookConsumer {
     /// Returns a consumer that creates deliveries for the subscriptions in `registry`.
-    pub fn new(registry: Arc<Registry>, clock: Clock) -> Self {
-        Self { registry, clock }
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Self { registry }
     }
 }
 
@@ -68,7 +68,7 @@ impl LedgerConsumer for WebhookConsumer {
             let mut work = Work {
                 registry: &self.registry,
                 fed: ledger,
-                now: (self.clock)(),
+                now: self.registry.now(),
                 effects,
                 created: BTreeMap::new(),
                 by_owner: HashMap::new(),
@@ -144,7 +144,7 @@ fn reload_state(store: &Store, registry: &Registry, subscription: Arc<Subscripti
 struct Work<'w, 'e> {
     registry: &'w Registry,
     fed: &'w FedLedger,
-    now: u64,
+    now: Moment,
     effects: &'w mut ConsumerEffects<'e>,
     /// Numbers of the deliveries created so far, by subscription.
     created: BTreeMap<u32, (Arc<Subscription>, Vec<Number>)>,

@@ -335,7 +335,7 @@ impl Webhooks {
     /// [`WebhookError`]
     pub fn test(&self, owner: &Owner, id: u32) -> Result<String, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
-        let now = (self.clock)();
+        let now = self.registry.now();
         let ends = self.store.ends();
         let ledger = ends.latest.unwrap_or(LedgerSeq(0)).0;
         let closed = CloseTime::Seconds(ends.latest_close_time.unwrap_or(0)).to_string();
@@ -345,7 +345,7 @@ impl Webhooks {
                 return Err(WebhookError::Unknown(id));
             }
             let number = next_test(effects, id, ends.last_event_id)?;
-            let delivery = Delivery { due: Some(now), ..Delivery::new(ledger, now) };
+            let delivery = Delivery { due: Some(now.due), ..Delivery::new(ledger, now) };
             let event = ends.last_event_id.0;
             let body = payload::of_test(contract.as_ref(), event, ledger, closed);
             effects.put(PAYLOADS, payload_key(delivery.day, id, number), body)?;
@@ -357,7 +357,7 @@ impl Webhooks {
         })?;
         subscription.add_waiting(1);
         if let Some(mailbox) = self.mailbox() {
-            mailbox.delivery_requested(id, Class::Soon, now);
+            mailbox.delivery_requested(id, Class::Soon, now.due);
         }
         Ok(number.id(&subscription.definition.tag))
     }
@@ -399,6 +399,7 @@ fn insert(
         enabled: true,
         disabled_reason: None,
         failing_since: None,
+        failing_kept: None,
         after_place: store.last_place(),
         after_ledger: store.ends().latest.unwrap_or(LedgerSeq(0)).0,
     };

@@ -24,8 +24,7 @@ pub mod signature;
 pub mod subscription;
 mod sweep;
 pub mod target;
-
-use std::sync::Arc;
+pub mod time;
 
 pub use consumer::WebhookConsumer;
 pub use error::WebhookError;
@@ -35,7 +34,7 @@ pub use secret::{Sealer, Secret};
 pub const CONSUMER: &str = "webhooks";
 
 /// Returns the current UNIX time in milliseconds.
-pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+pub type Clock = crate::steady::Milliseconds;
 
 /// Settings that the operator can choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

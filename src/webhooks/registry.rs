@@ -11,12 +11,13 @@ use parking_lot::{Mutex, RwLock};
 use super::delivery::Mailbox;
 use super::delivery::new_deliveries::Content;
 use super::filter::{Filter, TOPICS};
-use super::rows::{Number, SUBSCRIPTIONS};
+use super::rows::{KEPT_KEY, Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
+use super::time::{Clocks, Moment, Times};
 use super::{CONSUMER, Sealer, Settings, WebhookError};
 use crate::domain::{ContractId, Owner};
 use crate::executables::{InterfaceReader, Interfaces};
-use crate::store::{RowBounds, Store, StoreError};
+use crate::store::{ConsumerEffects, RowBounds, Store, StoreError};
 
 /// Number of contracts above which all events of a ledger are read to find those that match.
 const MAX_CONTRACTS_LOOKED_UP: usize = 16;
@@ -199,7 +200,7 @@ pub(super) struct Doubt {
 #[derive(Default)]
 pub struct Registry {
     known: RwLock<SubscriptionSet>,
-    opened: OnceLock<(Sealer, Settings)>,
+    opened: OnceLock<(Sealer, Settings, Times)>,
     /// Interfaces by which events are named.
     interfaces: OnceLock<Arc<Interfaces>>,
     /// Mailbox of the dispatcher, once it has started.
@@ -221,9 +222,15 @@ impl Registry {
         store: &Store,
         sealer: Sealer,
         settings: Settings,
+        clocks: &Clocks,
     ) -> Result<(), WebhookError> {
         let mut rows = Vec::new();
         let view = store.consumer_view(CONSUMER, RowBounds::none())?;
+        let kept = view.get(SUBSCRIPTIONS, KEPT_KEY)?;
+        let kept = kept.and_then(|row| Some(u64::from_be_bytes(row.try_into().ok()?)));
+        // The network's time, if an earlier version has kept none.
+        let closed = || store.ends().latest_close_time.map(|seconds| seconds.saturating_mul(1000));
+        let times = Times::new(clocks, kept.or_else(closed));
         let _ = view.scan_prefix(SUBSCRIPTIONS, b"s", &[], |id, row| {
             let Ok(id) = id.try_into() else { return ControlFlow::Break(()) };
             rows.push((u32::from_be_bytes(id), row.to_vec()));
@@ -242,7 +249,7 @@ impl Registry {
         }
         drop(known);
         // A second call would set the same value.
-        let _ = self.opened.set((sealer, settings));
+        let _ = self.opened.set((sealer, settings, times));
         Ok(())
     }
 
@@ -278,12 +285,32 @@ impl Registry {
     /// # Errors
     /// [`WebhookError::Seal`] before [`Self::open`].
     pub fn sealer(&self) -> Result<&Sealer, WebhookError> {
-        self.opened.get().map(|(sealer, _)| sealer).ok_or(WebhookError::Seal)
+        self.opened.get().map(|(sealer, ..)| sealer).ok_or(WebhookError::Seal)
     }
 
     /// Returns the operator's settings; the defaults before [`Self::open`].
     pub fn settings(&self) -> Settings {
-        self.opened.get().map(|(_, settings)| *settings).unwrap_or_default()
+        self.opened.get().map(|(_, settings, _)| *settings).unwrap_or_default()
+    }
+
+    /// Returns this moment by the clocks of deadlines; 1970 before [`Self::open`].
+    pub fn now(&self) -> Moment {
+        self.opened.get().map(|(.., times)| times.now()).unwrap_or_default()
+    }
+
+    /// Puts the row of the time by which deliveries are kept, for the next process.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(super) fn put_kept(
+        &self,
+        effects: &mut ConsumerEffects<'_>,
+        now: Moment,
+    ) -> Result<(), StoreError> {
+        if self.is_open() {
+            effects.put(SUBSCRIPTIONS, KEPT_KEY, now.kept.to_be_bytes())?;
+        }
+        Ok(())
     }
 
     /// Sets the mailbox of the dispatcher.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::manage::Webhooks;
 use super::rows::{
-    Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, day_of, delivery_key,
+    Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, delivery_key,
     payload_key,
 };
 use super::subscription::{Row, Subscription};
+use super::time::Moment;
 use super::{CONSUMER, WebhookError, payload};
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, Owner};
 use crate::store::{Bounds, ConsumerEffects, EventQuery, Needs, TopicFilter};
@@ -49,7 +50,7 @@ impl Webhooks {
     pub fn replay_one(&self, owner: &Owner, id: u32, delivery: &str) -> Result<(), WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
         let number = self.number(&subscription, delivery)?;
-        let now = (self.clock)();
+        let now = self.registry.now();
         let given = crate::domain::excerpt(delivery);
         let more = self.store.change_consumer_rows(CONSUMER, move |effects| {
             check_enabled(effects, id)?;
@@ -59,7 +60,7 @@ impl Webhooks {
             requeue(effects, id, number, found, now)
         })?;
         subscription.add_waiting(more);
-        self.notify_dispatcher(id, Class::of_request(number), now);
+        self.notify_dispatcher(id, Class::of_request(number), now.due);
         Ok(())
     }
 
@@ -80,7 +81,7 @@ impl Webhooks {
         if !subscription.is_enabled() {
             return Err(WebhookError::Disabled(id));
         }
-        let (begun, now) = (Instant::now(), (self.clock)());
+        let (begun, now) = (Instant::now(), self.registry.now());
         let stored = self.store.status().ledgers_with(Needs::EVENTS).within(range);
         let mut replayed = Replayed { deliveries: 0, next: None, missing: LedgerSet::default() };
         let mut found: Vec<FoundEvent> = Vec::new();
@@ -118,7 +119,7 @@ impl Webhooks {
         &self,
         subscription: &Arc<Subscription>,
         ledger: LedgerSeq,
-        now: u64,
+        now: Moment,
         found: &mut Vec<FoundEvent>,
     ) -> Result<usize, WebhookError> {
         let filter = &subscription.filter;
@@ -158,7 +159,7 @@ impl Webhooks {
         &self,
         subscription: &Arc<Subscription>,
         found: &mut Vec<FoundEvent>,
-        now: u64,
+        now: Moment,
     ) -> Result<(), WebhookError> {
         if found.is_empty() {
             return Ok(());
@@ -169,12 +170,12 @@ impl Webhooks {
             let mut more = 0;
             for FoundEvent { number, ledger, body } in found {
                 let row = effects.get(DELIVERIES, &delivery_key(id, number))?;
-                effects.put(PAYLOADS, payload_key(day_of(now), id, number), body)?;
+                effects.put(PAYLOADS, payload_key(now.day(), id, number), body)?;
                 more += match row.and_then(|row| Delivery::decode(&row)) {
                     Some(delivery) => requeue(effects, id, number, delivery, now)?,
                     None => {
                         let delivery =
-                            Delivery { due: Some(now), round: 1, ..Delivery::new(ledger, now) };
+                            Delivery { due: Some(now.due), round: 1, ..Delivery::new(ledger, now) };
                         enqueue(effects, id, number, &delivery)?;
                         1
                     }
@@ -183,7 +184,7 @@ impl Webhooks {
             Ok::<_, WebhookError>(more)
         })?;
         subscription.add_waiting(more);
-        self.notify_dispatcher(id, Class::Requested, now);
+        self.notify_dispatcher(id, Class::Requested, now.due);
         Ok(())
     }
 
@@ -209,7 +210,7 @@ fn requeue(
     id: u32,
     number: Number,
     before: Delivery,
-    now: u64,
+    now: Moment,
 ) -> Result<i64, WebhookError> {
     let queued = before.queued(id, number);
     if before.state == State::Pending {
@@ -222,7 +223,7 @@ fn requeue(
         effects.delete(FINISHED, finished.key())?;
     }
     // The payload is kept as long as that of a delivery created today.
-    let today = day_of(now);
+    let today = now.day();
     if before.day != today
         && let Some(body) = effects.get(PAYLOADS, &payload_key(before.day, id, number))?
     {
@@ -233,8 +234,9 @@ fn requeue(
         day: today,
         round: before.round.saturating_add(1),
         tries: 0,
-        due: Some(now),
+        due: Some(now.due),
         ended: None,
+        ended_day: None,
         reason: None,
         ..before
     };

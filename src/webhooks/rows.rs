@@ -2,7 +2,7 @@
 //!
 //! | Family | Key → value |
 //! |---|---|
-//! | `subscriptions` | `s`, number → [`super::subscription::Row`]; `n` → next subscription number; `o`, hash of the owner → number of the owner's subscriptions; `d`, hash of all that makes two subscriptions identical → number; `t`, number → number of the subscription's last test delivery; `p` → progress within a ledger that is processed in several steps |
+//! | `subscriptions` | `s`, number → [`super::subscription::Row`]; `n` → next subscription number; `o`, hash of the owner → number of the owner's subscriptions; `d`, hash of all that makes two subscriptions identical → number; `t`, number → number of the subscription's last test delivery; `p` → progress within a ledger that is processed in several steps; `c` → the last known [`Moment::kept`], in milliseconds |
 //! | `deliveries` | subscription, number → [`Delivery`] |
 //! | `payloads` | day, event or subscription and number → body to send |
 //! | `queue` | subscription, [`Class`], due time, number → nothing: deliveries to send |
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::is_prompt;
 use super::target::AttemptResult;
+use super::time::Moment;
 use crate::domain::EventId;
 
 /// Family of subscriptions.
@@ -28,6 +29,9 @@ pub const PAYLOADS: &str = "payloads";
 pub const QUEUE: &str = "queue";
 /// Family of deliveries that have ended, by day.
 pub const FINISHED: &str = "finished";
+
+/// Key of the last known [`Moment::kept`] in the family of subscriptions.
+pub const KEPT_KEY: &[u8] = b"c";
 
 /// All families.
 pub const FAMILIES: &[&str] = &[SUBSCRIPTIONS, DELIVERIES, PAYLOADS, QUEUE, FINISHED];
@@ -227,7 +231,7 @@ pub fn payload_key(day: u16, subscription: u32, number: Number) -> Vec<u8> {
 /// Row of a delivery that ended on a day, and is to be removed after its retention period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
-    /// Day on which it ended, counted from 1970.
+    /// Day on which it ended ([`Moment::day`]).
     pub day: u16,
     /// Whether it was given up instead of delivered.
     pub dead: bool,
@@ -326,6 +330,10 @@ pub struct Delivery {
     /// UNIX time in milliseconds at which it was delivered or given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
+    /// Day in the key of its row in `finished`; `None` if it is that of `ended`, as earlier versions
+    /// have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_day: Option<u16>,
     /// Why it was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -340,8 +348,8 @@ fn is_zero(number: &u32) -> bool {
 
 impl Delivery {
     /// Returns a delivery that has not been attempted.
-    pub fn new(ledger: u32, now: u64) -> Self {
-        Self { ledger, made: now, day: day_of(now), ..Self::default() }
+    pub fn new(ledger: u32, now: Moment) -> Self {
+        Self { ledger, made: now.due, day: now.day(), ..Self::default() }
     }
 
     /// Encodes the row.
@@ -381,7 +389,8 @@ impl Delivery {
             State::Dead => true,
             State::Pending | State::Retrying => return None,
         };
-        Some(Finished { day: day_of(self.ended?), dead, subscription, number })
+        let day = self.ended_day.unwrap_or(day_of(self.ended?));
+        Some(Finished { day, dead, subscription, number })
     }
 }
 
@@ -428,7 +437,7 @@ mod tests {
 
     #[test]
     fn deliveries_round_trip_and_keep_only_the_newest_attempts() {
-        let mut delivery = Delivery::new(5, 1_700_000_000_000);
+        let mut delivery = Delivery::new(5, Moment { due: 1_700_000_000_000, kept: 7 });
         assert_eq!(Delivery::decode(&delivery.encode()), Some(delivery.clone()));
         for at in 0..40 {
             let error = (at % 2 == 0).then(|| "no connection".to_owned());

@@ -2,6 +2,7 @@
 //! memory.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::filter::{Filter, TOPICS};
 use super::rows::{self, SUBSCRIPTIONS};
 use super::target::Endpoint;
+use super::time::Moment;
 use super::{Sealer, Secret, WebhookError};
 use crate::domain::{ContractId, Owner};
 use crate::store::{ConsumerEffects, FedLedger, StoreError};
@@ -60,6 +62,9 @@ pub struct State {
     pub disabled_reason: Option<String>,
     /// UNIX time in milliseconds of the first failed attempt since the last success.
     pub failing_since: Option<u64>,
+    /// [`Moment::kept`] at the end of that attempt, or of the first one since that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing_kept: Option<u64>,
     /// Place in the feed when it was created or last enabled; only events of later ledgers are
     /// delivered.
     pub after_place: u64,
@@ -111,6 +116,19 @@ impl State {
         self.enabled && fed.place > self.after_place && is_new
     }
 
+    /// Notes a success.
+    pub fn succeed(&mut self) {
+        (self.failing_since, self.failing_kept) = (None, None);
+    }
+
+    /// Notes a failed attempt that ended at `ended`, in UNIX milliseconds, and returns for how long
+    /// there has been no success.
+    pub fn fail(&mut self, ended: u64, now: Moment) -> Duration {
+        self.failing_since.get_or_insert(ended);
+        let since = *self.failing_kept.get_or_insert(now.kept);
+        Duration::from_millis(now.kept.saturating_sub(since))
+    }
+
     /// Disables the subscription for this reason.
     pub fn disable(&mut self, reason: impl Into<String>) {
         self.enabled = false;
@@ -122,7 +140,7 @@ impl State {
     pub fn enable(&mut self, place: u64) {
         self.enabled = true;
         self.disabled_reason = None;
-        self.failing_since = None;
+        self.succeed();
         self.after_place = self.after_place.max(place);
     }
 }
@@ -273,6 +291,7 @@ pub(super) fn sample(id: u32) -> std::sync::Arc<Subscription> {
         enabled: true,
         disabled_reason: None,
         failing_since: None,
+        failing_kept: None,
         after_place: 0,
         after_ledger: 0,
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::manage::Webhooks;
 use super::rows::{
-    DELIVERIES, Delivery, FINISHED, Finished, PAYLOADS, QUEUE, Queued, day_of, delivery_key,
+    DELIVERIES, Delivery, FINISHED, Finished, PAYLOADS, QUEUE, Queued, delivery_key,
 };
 use super::schedule::DEAD_DAYS;
 use super::{CONSUMER, WebhookError};
@@ -25,7 +25,8 @@ impl Webhooks {
     /// # Errors
     /// Errors of the store; what was removed before stays removed.
     pub fn sweep(&self) -> Result<u64, WebhookError> {
-        let today = day_of((self.clock)());
+        let now = self.registry.now();
+        let today = now.day();
         let delivered_days = self.registry.settings().delivered_days;
         let mut removed = 0;
         for (dead, days) in [(false, delivered_days), (true, DEAD_DAYS)] {
@@ -38,7 +39,9 @@ impl Webhooks {
             }
         }
         let first_kept = self.first_kept_payloads(today.saturating_sub(PAYLOAD_DAYS))?;
+        let registry = Arc::clone(&self.registry);
         self.store.change_consumer_rows(CONSUMER, move |effects| {
+            registry.put_kept(effects, now)?;
             effects.delete_range(PAYLOADS, &[], &first_kept.to_be_bytes())
         })?;
         Ok(removed)

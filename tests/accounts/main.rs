@@ -13,6 +13,7 @@ mod ingestion_order;
 mod kills;
 mod lists;
 mod memory;
+mod older;
 mod passkey_naive;
 mod passkey_tables;
 mod shared_verifier;

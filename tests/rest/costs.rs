@@ -2,10 +2,12 @@
 //! hold, and the response when it exceeds them.
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use orrery::api::{LARGEST_BODY, RateLimit};
+use orrery::api::{Friendbot, FundedTransaction, FundingError, LARGEST_BODY, RateLimit};
 use orrery::auth::{IssueRequest, PublicKey, PublicKeyAlgorithm, Tokens};
 use serde_json::{Value, json};
+use stellar_xdr::ScAddress;
 
 use orrery_testkit::http::Connection;
 use orrery_testkit::pubnet;
@@ -134,7 +136,7 @@ fn pages_are_limited_in_bytes_and_continue_by_cursor() {
 }
 
 #[test]
-fn concurrent_requests_per_token_are_limited() {
+fn concurrent_requests_per_owner_are_limited() {
     let store = TempStore::new(&pubnet::network());
     let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| {
@@ -162,8 +164,44 @@ fn concurrent_requests_per_token_are_limited() {
     assert_eq!(server.get("/rest/events/by-ledger").status, 200);
 }
 
+/// A friendbot that answers once so many requests wait for it.
+struct WaitingFriendbot(tokio::sync::Barrier);
+
+impl Friendbot for WaitingFriendbot {
+    fn fund(&self, _: ScAddress) -> BoxFuture<'_, Result<FundedTransaction, FundingError>> {
+        Box::pin(async {
+            self.0.wait().await;
+            Err(FundingError::Exists)
+        })
+    }
+}
+
+/// Requests that wait for an answer hold few of the bytes that their client may have.
 #[test]
-fn uploads_per_token_are_limited_to_one_at_a_time_and_in_size() {
+fn as_many_requests_may_wait_for_an_answer_as_a_client_may_send() {
+    const AT_ONCE: usize = 200;
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.requests_in_flight = AT_ONCE as u64;
+        deps.settings.connections_per_address = AT_ONCE as u64;
+        deps.friendbot = Some(Arc::new(WaitingFriendbot(tokio::sync::Barrier::new(AT_ONCE))));
+    });
+    let account =
+        stellar_xdr::AccountId(stellar_xdr::PublicKey::PublicKeyTypeEd25519([1; 32].into()));
+    let request = format!("GET /friendbot?addr={account} HTTP/1.1\r\nhost: x\r\n\r\n");
+    let asked = (0..AT_ONCE).map(|_| {
+        let mut connection = server.connect();
+        connection.send(request.as_bytes()).unwrap();
+        connection
+    });
+    for mut connection in asked.collect::<Vec<_>>() {
+        let answer = connection.answer(false);
+        assert_eq!(answer.status, 400, "{}", String::from_utf8_lossy(&answer.body));
+    }
+}
+
+#[test]
+fn uploads_per_owner_are_limited_to_one_at_a_time_and_in_size() {
     let store = TempStore::new(&pubnet::network());
     let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| budgets.watch(deps));
@@ -225,7 +263,7 @@ fn unread_responses_count_against_their_byte_budget() {
     const SHARE: u64 = 6 << 20;
     let server = Server::start_with(&store, |deps| {
         deps.settings.bytes_in_flight = 2 * SHARE;
-        deps.settings.bytes_in_flight_per_token = SHARE;
+        deps.settings.bytes_in_flight_per_client = SHARE;
         budgets.watch(deps);
     });
     let mut unread = Vec::new();

@@ -231,14 +231,15 @@ fn assert_limited(answer: &Answer) {
 }
 
 #[test]
-fn each_token_has_its_own_rate_limit() {
+fn each_owner_has_its_own_rate_limit() {
     let (server, _store) = limited(1, 5);
     for _ in 0..5 {
         assert_eq!(server.get("/rest/events/by-ledger").status, 200);
     }
     assert_limited(&server.get("/rest/events/by-ledger"));
-    let other = server.tokens.issue(&IssueRequest::for_owner("tests")).unwrap().token;
-    assert_eq!(server.get_with("/rest/events/by-ledger", &other).status, 200);
+    let token = |owner| server.tokens.issue(&IssueRequest::for_owner(owner)).unwrap().token;
+    assert_limited(&server.get_with("/rest/events/by-ledger", &token("tests")));
+    assert_eq!(server.get_with("/rest/events/by-ledger", &token("other")).status, 200);
     assert_eq!(server.get_public("/rest/openapi.json").status, 200, "the address is not counted");
 }
 

@@ -3,12 +3,14 @@
 //! receivers in the documentation.
 
 mod addresses;
+mod clocks;
 mod combinations;
 mod deletion;
 mod hostile;
 mod kills;
 mod matching;
 mod messages;
+mod neighbours;
 mod receiver;
 mod receivers;
 mod replays_ahead;

@@ -51,8 +51,21 @@ impl Scene {
         Self { directory, world, chain, contract }
     }
 
+    pub fn contract(&self) -> ContractId {
+        self.contract
+    }
+
     pub fn subscribe(&self, endpoint: &str) -> u32 {
         self.world.subscribe("ana", endpoint, self.contract)
+    }
+
+    /// Ends the process, and continues in another one at this time, whose machine's clock is wrong by
+    /// so many milliseconds.
+    pub fn restarted(self, now: u64, wrong_by: i64) -> Self {
+        let Self { directory, world, chain, contract } = self;
+        drop(world);
+        let world = World::open_with_clock(directory.path(), now, wrong_by);
+        Self { directory, world, chain, contract }
     }
 
     /// Stores a ledger.

@@ -407,7 +407,7 @@ fn streams_have_their_own_limits_and_release_their_slots() {
     let server = Server::start_with(&store, |deps| {
         budgets.watch(deps);
         deps.settings.streams = 6;
-        deps.settings.streams_per_token = 3;
+        deps.settings.streams_per_owner = 3;
         // Streams use up neither of these.
         deps.settings.requests_in_flight = 2;
         deps.settings.readers = 1;
@@ -526,8 +526,8 @@ fn many_concurrent_streams_are_all_complete() {
         deps.settings.connections = 3000;
         deps.settings.connections_per_address = 3000;
         deps.settings.streams = 2 * streams as u64;
-        deps.settings.streams_per_token = streams as u64;
-        deps.settings.bytes_in_flight_per_token = 200 << 20;
+        deps.settings.streams_per_owner = streams as u64;
+        deps.settings.bytes_in_flight_per_client = 200 << 20;
     });
     let before = stored(&server);
     let mut rng = ChaCha8Rng::seed_from_u64(9);

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -21,6 +21,7 @@ use orrery::webhooks::registry::Registry;
 use orrery::webhooks::rows::{Delivery, Number};
 use orrery::webhooks::subscription::Subscription;
 use orrery::webhooks::target::{AttemptResult, Policy, Sender, Timeouts, system_lookup};
+use orrery::webhooks::time::Clocks;
 use orrery::webhooks::{Clock, Sealer, Settings, WebhookConsumer};
 use parking_lot::Mutex;
 use rand::{RngCore, SeedableRng};
@@ -115,6 +116,8 @@ pub struct World {
     time: Arc<AtomicU64>,
     /// Milliseconds by which each reading of the clock moves it.
     pace: Arc<AtomicU64>,
+    /// Milliseconds by which the machine's clock is wrong.
+    wrong_by: Arc<AtomicI64>,
     running: Option<Running>,
 }
 
@@ -137,15 +140,34 @@ impl World {
 
     /// As [`Self::open_with`], with the sender of attempts over sockets.
     pub fn open_sending(directory: &Path, settings: Settings, sender: Sender) -> Self {
-        let time = Arc::new(AtomicU64::new(BEGINNING));
+        Self::open_at((BEGINNING, 0), directory, settings, sender)
+    }
+
+    /// As [`Self::open`], at this time, with a machine's clock that is wrong by so many milliseconds.
+    pub fn open_with_clock(directory: &Path, now: u64, wrong_by: i64) -> Self {
+        let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default());
+        Self::open_at((now, wrong_by), directory, Settings::default(), sender)
+    }
+
+    fn open_at(
+        (now, wrong_by): (u64, i64),
+        directory: &Path,
+        settings: Settings,
+        sender: Sender,
+    ) -> Self {
+        let time = Arc::new(AtomicU64::new(now));
         let pace = Arc::<AtomicU64>::default();
-        let clock = clock(&time, &pace);
+        let wrong_by = Arc::new(AtomicI64::new(wrong_by));
+        let clock = clock(&time, &pace, &wrong_by);
         let registry: Arc<Registry> = Arc::default();
-        let consumer = WebhookConsumer::new(Arc::clone(&registry), Arc::clone(&clock));
+        let consumer = WebhookConsumer::new(Arc::clone(&registry));
         let extensions = Extensions { consumers: vec![consumer.spec()], ..storage::extensions() };
         let network = Network::from_passphrase("webhook tests");
         let store = Arc::new(Store::open_with(directory, Some(&network), extensions).unwrap());
-        registry.open(&store, Sealer::new(&[7; 32]).unwrap(), settings).unwrap();
+        let passed = Arc::clone(&time);
+        let elapsed: Clock = Arc::new(move || passed.load(Ordering::SeqCst) - now);
+        let clocks = Clocks { machine: Arc::clone(&clock), elapsed };
+        registry.open(&store, Sealer::new(&[7; 32]).unwrap(), settings, &clocks).unwrap();
         let webhooks = Webhooks::new(WebhookDeps {
             store: Arc::clone(&store),
             registry: Arc::clone(&registry),
@@ -154,7 +176,7 @@ impl World {
         });
         let sent = Arc::default();
         let webhooks = Arc::new(webhooks);
-        Self { store, webhooks, registry, sent, consumer, time, pace, running: None }
+        Self { store, webhooks, registry, sent, consumer, time, pace, wrong_by, running: None }
     }
 
     /// Starts the dispatcher. `chance` is the value of every random draw; `answers` decides
@@ -178,6 +200,20 @@ impl World {
             Arc::new(move |subscription, headers, body| {
                 sent.lock().push(Sent::of(&time, &subscription, &headers, &body));
                 post(subscription, headers, body)
+            })
+        });
+    }
+
+    /// As [`Self::deliver`], but attempts to endpoints that contain `part` never end, and the others
+    /// succeed.
+    pub fn deliver_to_all_but(&mut self, part: &'static str) {
+        let (sent, time) = (Arc::clone(&self.sent), Arc::clone(&self.time));
+        self.deliver_with(0, |_| {
+            Arc::new(move |subscription, headers, body| {
+                let attempt = Sent::of(&time, &subscription, &headers, &body);
+                let ends = !attempt.endpoint.contains(part);
+                sent.lock().push(attempt);
+                if ends { async { status(200) }.boxed() } else { std::future::pending().boxed() }
             })
         });
     }
@@ -216,7 +252,7 @@ impl World {
                 store: Arc::clone(&self.store),
                 registry: Arc::clone(&self.registry),
                 post: make(post),
-                clock: clock(&self.time, &self.pace),
+                clock: clock(&self.time, &self.pace, &self.wrong_by),
                 runtime,
                 health: Arc::new(Health::default()),
                 metrics: Arc::new(Metrics::new().unwrap()),
@@ -233,6 +269,12 @@ impl World {
     /// From now on, each reading of the clock moves it by a millisecond.
     pub fn let_time_pass(&self) {
         self.pace.store(1, Ordering::SeqCst);
+    }
+
+    /// Sets the machine's clock wrong by so many milliseconds, or right with 0.
+    pub fn set_clock_wrong(&self, by: i64) {
+        self.wrong_by.store(by, Ordering::SeqCst);
+        self.set_time(self.now());
     }
 
     pub fn set_time(&self, to: u64) {
@@ -317,9 +359,13 @@ pub fn wanted(endpoint: &str, contract: ContractId) -> NewSubscriptions {
     }
 }
 
-fn clock(time: &Arc<AtomicU64>, pace: &Arc<AtomicU64>) -> Clock {
-    let (time, pace) = (Arc::clone(time), Arc::clone(pace));
-    Arc::new(move || time.fetch_add(pace.load(Ordering::SeqCst), Ordering::SeqCst))
+/// The machine's clock.
+fn clock(time: &Arc<AtomicU64>, pace: &Arc<AtomicU64>, wrong_by: &Arc<AtomicI64>) -> Clock {
+    let (time, pace, wrong_by) = (Arc::clone(time), Arc::clone(pace), Arc::clone(wrong_by));
+    Arc::new(move || {
+        let now = time.fetch_add(pace.load(Ordering::SeqCst), Ordering::SeqCst);
+        now.saturating_add_signed(wrong_by.load(Ordering::SeqCst))
+    })
 }
 
 /// Consecutive random ledgers, whose topics are the ones given.

@@ -55,8 +55,9 @@ struct IndexView<'a> {
     rows: ConsumerView<'a>,
     /// Last ledger that the rows reflect completely; `None` when no ledger is stored.
     as_of: Option<LedgerSeq>,
-    /// Whether the state of an account is being computed again.
-    has_work_left: bool,
+    /// Whether older ledgers are missing: they are not indexed yet, or the state of an account is being
+    /// computed again.
+    lacks_older: bool,
 }
 
 /// Tells by the rows of an index whether a contract is an account.
@@ -93,9 +94,9 @@ pub(super) fn kinds(
 impl<'a> IndexView<'a> {
     fn of<I: AccountIndex>(deps: &'a Deps, call: &'a CurrentCall<'_>) -> Result<Self, ApiError> {
         let rows = deps.store.consumer_view(I::CONSUMER, call.allowance.row_bounds(MAX_READ))?;
-        let has_work_left = I::has_work_left(&rows)?;
+        let lacks_older = call.lacks_older || I::has_work_left(&rows)?;
         let (store, as_of) = (&*deps.store, call.as_of);
-        Ok(Self { store, consumer: I::CONSUMER, rows, as_of, has_work_left })
+        Ok(Self { store, consumer: I::CONSUMER, rows, as_of, lacks_older })
     }
 
     /// Whether the index saw everything that `contract` emitted from ledger `first_seen` up to
@@ -114,9 +115,9 @@ impl<'a> IndexView<'a> {
     }
 
     /// Returns the members that end each response. A response is incomplete if reading its rows
-    /// ended at a limit, or if an account's state is being computed again.
+    /// ended at a limit, or if older ledgers are missing.
     fn extent(&self, complete: bool) -> Extent {
-        let complete = complete && !self.rows.is_cut() && !self.has_work_left;
+        let complete = complete && !self.rows.is_cut() && !self.lacks_older;
         Extent { as_of_ledger: self.as_of.map(|ledger| ledger.0), complete }
     }
 }

@@ -60,15 +60,17 @@ pub(super) const fn routes<I: ServedIndex>(templates: [&'static str; 6]) -> [Rou
     let detail = Work {
         is_cached: I::IS_DETAIL_CACHED,
         ..Work::current(Access::Public, const { &[I::CONSUMER, evictions::CONSUMER] }, I::detail)
+            .that_may_lack_older()
     };
+    let credentials = Work::current_cached(Access::Public, index, by_credential::<I>);
+    let addresses = Work::current_cached(Access::Public, index, by_address::<I>);
+    let stats = Work::current_cached(Access::Public, index, stats::<I>);
     [
         route::<I>(root, Work::memory(Access::Public, health::<I>)),
-        route::<I>(credential, Work::current_cached(Access::Public, index, by_credential::<I>))
-            .with_parameters(&[CURSOR]),
-        route::<I>(address, Work::current_cached(Access::Public, index, by_address::<I>))
-            .with_parameters(&[CURSOR]),
+        route::<I>(credential, credentials.that_may_lack_older()).with_parameters(&[CURSOR]),
+        route::<I>(address, addresses.that_may_lack_older()).with_parameters(&[CURSOR]),
         route::<I>(account, detail),
-        route::<I>(totals, Work::current_cached(Access::Public, index, stats::<I>)),
+        route::<I>(totals, stats.that_may_lack_older()),
         route::<I>(rest, Work::memory(Access::Public, |_| Err(NOT_FOUND))).ignoring_parameters(),
     ]
 }

@@ -8,7 +8,6 @@ use crate::api::identity::{self, Bearer, Identity};
 use crate::api::route::{Handler, PersonalHandler, Route, SharedHandler};
 use crate::api::router::Match;
 use crate::api::{ApiError, LONGEST_URI, compression};
-use crate::budget::Holder;
 use crate::domain::excerpt;
 
 /// A request that may reach its handler.
@@ -25,17 +24,6 @@ pub(super) struct Admitted<'a> {
 pub(super) enum BoundHandler<'a> {
     Shared(SharedHandler),
     Personal(PersonalHandler, Bearer<'a>),
-}
-
-impl Admitted<'_> {
-    /// Returns the budget holder for work that may take seconds: all tokens of one owner are one
-    /// holder.
-    pub(super) fn owner_holder(&self) -> Holder {
-        match &self.handler {
-            BoundHandler::Shared(_) => self.identity.holder,
-            BoundHandler::Personal(_, bearer) => Holder::of(&bearer.owner),
-        }
-    }
 }
 
 /// Decides whether a request may reach a handler; `None` for an OPTIONS request.

@@ -13,6 +13,7 @@ use crate::api::budgets::RequestShares;
 use crate::api::call::{AsyncCall, Body, CurrentCall, OwnerCall, ReadCall, StreamCall};
 use crate::api::client::Waiting;
 use crate::api::compression::finish;
+use crate::api::consumer_wait::Processed;
 use crate::api::identity::{self, Bearer};
 use crate::api::params::Query;
 use crate::api::reading::Reading;
@@ -21,7 +22,6 @@ use crate::api::route::{
 };
 use crate::api::stored::Stored;
 use crate::api::streamed_body::StreamedBody;
-use crate::domain::LedgerSeq;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -32,9 +32,8 @@ pub(super) struct Ready<'a> {
     pub body: Body<'a>,
     /// The client, which has waited since the request was received.
     pub waiting: Waiting<'a>,
-    /// Newest ledger that the consumers of the route have processed; `None` when the route waits
-    /// for none, or the store is empty.
-    pub as_of: Option<LedgerSeq>,
+    /// What the consumers of the route have processed.
+    pub processed: Processed,
 }
 
 /// Result of an admitted request.
@@ -107,7 +106,7 @@ fn from_memory(
 
 fn answer_read(
     resources: &Resources,
-    &Ready { request, query, as_of, .. }: &Ready<'_>,
+    &Ready { request, query, processed, .. }: &Ready<'_>,
     handler: ReadHandler,
     shares: &mut RequestShares,
 ) -> Result<Finished, ApiError> {
@@ -121,7 +120,8 @@ fn answer_read(
         }
         ReadHandler::Deps(handler) => handler(deps, &call),
         ReadHandler::Current(handler) => {
-            let call = CurrentCall { path, query, allowance, as_of };
+            let Processed { as_of, lacks_older, .. } = processed;
+            let call = CurrentCall { path, query, allowance, as_of, lacks_older };
             allowance.unless_abandoned(handler(deps, &call)?)
         }
     };

@@ -126,16 +126,21 @@ impl Gate {
             let key = CacheKey { path: path.path, query: head.query.as_str(), wants_gzip };
             cache.entry(key, deps.store.generation())
         });
-        let as_of = consumer_wait.wait_until_current(deps, route.waits_for(query)).await?;
+        let consumers = route.waits_for(query);
+        let processed = match route.work.may_lack_older {
+            true => consumer_wait.wait_for_newest(deps, consumers).await?,
+            false => consumer_wait.wait_until_current(deps, consumers).await?,
+        };
         if let Some(answer) = entry.as_ref().and_then(|entry| entry.get()) {
             let length = answer.body.len() as u64;
             shares.take_bytes(budgets, &request.identity, length)?;
             return Ok(Outcome { from_cache: Some(true), ..answer.into() });
         }
         let _slot = slot::acquire(&self.resources, request).await?;
-        let ready = Ready { request, query, body, waiting, as_of };
+        let ready = Ready { request, query, body, waiting, processed };
         let outcome = handle(&self.resources, &ready, shares).await?;
-        if let Some(entry) = &entry {
+        // What consumers do later with the same ledgers begins no new generation.
+        if let Some(entry) = entry.as_ref().filter(|_| processed.is_final) {
             entry.keep(&outcome.answer);
         }
         Ok(Outcome { from_cache: entry.map(|_| false), ..outcome })

@@ -13,6 +13,10 @@ use crate::api::route::Class;
 use crate::api::streams::context::{Opening, RESERVED_BYTES};
 use crate::budget::Share;
 
+/// Bytes that an asynchronous request holds from the beginning. As many requests as a client may have
+/// at a time fit into the bytes that it may have.
+const FIRST_BYTES: u64 = 64 << 10;
+
 /// Takes the slot that the work of a request needs, or waits for it; `None` when it needs none
 /// before its handler runs.
 pub(super) async fn acquire(
@@ -20,13 +24,13 @@ pub(super) async fn acquire(
     request: &Admitted<'_>,
 ) -> Result<Option<Share>, ApiError> {
     let budgets = &resources.budgets;
-    let (budget, holder, what) = match request.route.work.class {
+    let (budget, what) = match request.route.work.class {
         Class::Memory | Class::Async | Class::Stream => return Ok(None),
-        Class::Read => (&budgets.readers, request.identity.holder, "reads"),
-        Class::Query => (&budgets.queries, request.owner_holder(), "queries"),
-        Class::Change | Class::Upload => (&budgets.changes, request.owner_holder(), "changes"),
+        Class::Read => (&budgets.readers, "reads"),
+        Class::Query => (&budgets.queries, "queries"),
+        Class::Change | Class::Upload => (&budgets.changes, "changes"),
     };
-    acquire_slot(budget, holder, &request.head.client, what).await.map(Some)
+    acquire_slot(budget, request.identity.holder, &request.head.client, what).await.map(Some)
 }
 
 /// Reserves bytes for the response of a request, in addition to those of its body.
@@ -37,6 +41,8 @@ pub(super) fn reserve_response<'s>(
 ) -> Result<&'s mut Share, ApiError> {
     let bytes = match request.route.work.class {
         Class::Query | Class::Upload => resources.deps.settings.largest_answer,
+        // Reserved by the handler once it has the answer, for which it may wait long.
+        Class::Async => FIRST_BYTES,
         // Enlarged while a scan or a JSON-RPC answer grows. The responses of changes, and those about
         // what belongs to an owner, are shorter than this.
         _ => GROWTH_STEP,

@@ -74,6 +74,7 @@ impl Doctor {
             findings.extend(machine::secrets(&config.data_dir));
         }
         findings.push(machine::confinement());
+        findings.extend(config.rpc.caution().map(|it| Finding::new("rpc", State::Look, it)));
         let unit = process.and_then(machine::unit_name);
         findings
             .extend(process.zip(unit.as_deref()).and_then(|(it, name)| machine::unit(it, name)));

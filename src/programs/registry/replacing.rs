@@ -32,8 +32,10 @@ impl Registry {
         deploy: &Deploy,
     ) -> Result<Plan, ProgramError> {
         let name = &deploy.project_name;
-        let old = self.named(name).ok_or_else(|| ProgramError::UnknownProject(name.clone()))?;
-        let manifest = old.snapshot().manifest;
+        // Another owner's private project is as none, so that its existence is not revealed.
+        let old = self.named(name).map(|old| (old.snapshot().manifest, old));
+        let old = old.filter(|(manifest, _)| manifest.owner == *owner || manifest.public);
+        let (manifest, old) = old.ok_or_else(|| ProgramError::UnknownProject(name.clone()))?;
         if manifest.owner != *owner {
             return Err(ProgramError::OthersProject(name.clone()));
         }

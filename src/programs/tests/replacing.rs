@@ -187,10 +187,19 @@ fn only_one_replacement_of_an_own_project_is_possible() {
     assert!(
         matches!(scene.replace_as("ana", "sean", &version(), None), Err(ProgramError::UnknownProject(name)) if name == "sean")
     );
-    assert!(matches!(
-        scene.replace_as("bob", "seen", &version(), None),
-        Err(ProgramError::OthersProject(_))
-    ));
+    // A private project of another owner looks like none; a public one is known to all.
+    let by_bob = |project: &str| scene.replace_as("bob", project, &version(), None).unwrap_err();
+    assert_eq!(by_bob("seen").to_string(), by_bob("sean").to_string().replace("sean", "seen"));
+    assert!(matches!(by_bob("seen"), ProgramError::UnknownProject(_)));
+    let public = Deploy {
+        code: version(),
+        project_name: "shown".to_owned(),
+        contracts: vec![market()],
+        public: Some(true),
+        replace: false,
+    };
+    scene.registry.deploy(&Owner("ana".to_owned()), public, 1).unwrap();
+    assert!(matches!(by_bob("shown"), ProgramError::OthersProject(_)));
     assert!(matches!(
         scene.replace_as("ana", "", &version(), None),
         Err(ProgramError::Value { .. })

@@ -3,8 +3,9 @@
 //!
 //! A [`Budget`] never grants more than its total, or more than its limit to one holder. Once more
 //! than half of the total is taken, the rest is reserved for holders with little: a holder that has
-//! a share already may then have an eighth of the total at most. So the limits of a few holders
-//! together may exceed the total, and a new holder still gets a share.
+//! a share already may then have half of the total if it is the only one with a share, a quarter if
+//! there are two, and an eighth if there are more. So a few holders' limits together may exceed the
+//! total, and a new holder still gets a share: the second one half of what it would have alone.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -16,9 +17,8 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-/// Divisor of the total: once half of it is taken, a holder with a share may have this fraction at
-/// most.
-const SCARCE_PART: u64 = 8;
+/// How often the total is halved at most: an eighth is left to a holder, whatever there is of others.
+const MOST_HALVINGS: u32 = 3;
 
 /// A holder of shares, as a keyed hash. The key is random for each process, so clients cannot
 /// provoke collisions.
@@ -113,6 +113,8 @@ struct State {
     peak: u64,
     /// Holders that have or wait for a share.
     holders: HashMap<Holder, HolderUsage>,
+    /// Number of holders that have a share of more than zero.
+    sharing: u32,
     /// Waiting requests in order of arrival. The holder that was served least recently is served
     /// first, so that a long queue of one holder does not delay others; requests that would exceed
     /// their holder's limit are skipped.
@@ -318,10 +320,15 @@ impl State {
             return Err(Refusal::All);
         }
         let is_scarce = after > limits.all / 2;
-        if is_scarce && own > 0 && own_after > (limits.all / SCARCE_PART).max(1) {
+        if is_scarce && own > 0 && own_after > self.scarce_limit(limits) {
             return Err(Refusal::One);
         }
         Ok(())
+    }
+
+    /// Returns the amount that a holder with a share may have once half of the total is taken.
+    fn scarce_limit(&self, limits: &Limits) -> u64 {
+        limits.all.div_ceil(1 << self.sharing.min(MOST_HALVINGS))
     }
 
     fn missing(&self, limits: &Limits) -> u64 {
@@ -334,6 +341,7 @@ impl State {
         self.peak = self.peak.max(self.taken);
         self.grants += 1;
         let usage = self.holders.entry(holder).or_default();
+        self.sharing += u32::from(usage.taken == 0 && amount > 0);
         usage.taken += amount;
         usage.last_grant = self.grants;
     }
@@ -342,6 +350,7 @@ impl State {
     fn subtract(&mut self, holder: Holder, taken: u64, queued: u64) {
         self.taken = self.taken.saturating_sub(taken);
         let Some(usage) = self.holders.get_mut(&holder) else { return };
+        self.sharing -= u32::from(usage.taken > 0 && usage.taken <= taken);
         usage.taken = usage.taken.saturating_sub(taken);
         usage.queued = usage.queued.saturating_sub(queued);
         if usage.taken == 0 && usage.queued == 0 {

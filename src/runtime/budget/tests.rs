@@ -181,7 +181,113 @@ fn the_budget_equals_the_sum_of_its_shares() {
         drop((held, waiting));
         let usage = budget.usage();
         assert_eq!((usage.taken, usage.waiting), (0, 0));
-        assert!(budget.0.state.lock().holders.is_empty());
+        let state = budget.0.state.lock();
+        assert!(state.holders.is_empty() && state.sharing == 0);
+    }
+}
+
+/// Takes shares of one until there are no more.
+fn take_all(budget: &Budget, name: &str) -> Vec<Share> {
+    std::iter::from_fn(|| budget.take_now(holder(name), 1).ok()).collect()
+}
+
+/// Whatever the limits: a second holder gets nearly half of what it would get alone.
+#[test]
+fn a_second_holder_gets_half_of_what_it_would_get_alone() {
+    for all in 2..200 {
+        for one in 1..=all {
+            let limits = Limits::without_waiting(all, one);
+            let alone = take_all(&Budget::new("tests", limits), "second").len();
+            let budget = Budget::new("tests", limits);
+            let first = take_all(&budget, "first");
+            let second = take_all(&budget, "second").len();
+            assert!(20 * second >= 9 * alone, "{second} of {alone} in {limits:?}");
+            assert_eq!(first.len(), alone);
+        }
+    }
+}
+
+/// What one holder is served within some time, in units of time.
+struct Client {
+    name: &'static str,
+    /// How long it has each share.
+    time: u64,
+    running: Vec<(u64, Share)>,
+    waiting: Vec<std::pin::Pin<Box<dyn Future<Output = Result<Share, Refusal>>>>>,
+    served: u64,
+}
+
+impl Client {
+    fn new(name: &'static str, time: u64) -> Self {
+        Self { name, time, running: Vec::new(), waiting: Vec::new(), served: 0 }
+    }
+
+    /// Ends what has taken its time, and asks for as much as it may.
+    fn step(&mut self, budget: &Budget, now: u64) {
+        let before = self.running.len();
+        self.running.retain(|(end, _)| *end > now);
+        self.served += (before - self.running.len()) as u64;
+        loop {
+            let (budget, who) = (budget.clone(), holder(self.name));
+            let mut next = Box::pin(async move { budget.take(who, 1).await });
+            match poll(next.as_mut()) {
+                Poll::Ready(Ok(share)) => self.running.push((now + self.time, share)),
+                Poll::Pending => self.waiting.push(next),
+                Poll::Ready(Err(_)) => break,
+            }
+        }
+        self.poll_waiting(now);
+    }
+
+    fn poll_waiting(&mut self, now: u64) {
+        let (time, running) = (self.time, &mut self.running);
+        self.waiting.retain_mut(|waiting| match poll(waiting.as_mut()) {
+            Poll::Ready(share) => {
+                running.extend(share.map(|share| (now + time, share)));
+                false
+            }
+            Poll::Pending => true,
+        });
+    }
+}
+
+/// One holder always wants more than there is, for longer or for shorter: another one with short
+/// work is served nearly half as often as alone.
+#[test]
+fn waiting_holders_are_served_half_as_often_as_alone() {
+    const TIME: u64 = 2000;
+    for slots in 1..=24 {
+        for (greedy_time, time) in [(1, 1), (50, 1), (50, 7), (3, 40)] {
+            let limits = Limits {
+                all: slots,
+                one: (slots / 2).max(1),
+                waiting: 64,
+                one_with_waiting: (slots / 2).max(1) + 16,
+            };
+            let served = |with_greedy: bool| {
+                let budget = Budget::new("tests", limits);
+                let (mut greedy, mut other) =
+                    (Client::new("greedy", greedy_time), Client::new("other", time));
+                for now in 0..TIME {
+                    if with_greedy {
+                        greedy.step(&budget, now);
+                    }
+                    // It comes when the first one has taken everything.
+                    if now > 0 {
+                        other.step(&budget, now);
+                    }
+                    greedy.poll_waiting(now);
+                }
+                other.served
+            };
+            let (alone, beside) = (served(false), served(true));
+            // The only slot there is goes by turns.
+            let turns = if slots == 1 { greedy_time / time } else { 0 };
+            assert!(
+                20 * beside * (1 + turns) >= 9 * alone,
+                "{beside} of {alone} with {slots} slots, {greedy_time} and {time}"
+            );
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::webhooks::registry::Registry;
 /// Returns the consumers of this program other than its indexing programs.
 pub(in crate::service) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
     vec![
-        Arc::new(WebhookConsumer::new(Arc::clone(webhooks), Arc::new(unix_now_ms))),
+        Arc::new(WebhookConsumer::new(Arc::clone(webhooks))),
         Arc::new(AccountConsumer(SmartAccounts)),
         Arc::new(AccountConsumer(PasskeyWallets)),
         Arc::new(Evictions),

@@ -12,6 +12,20 @@ impl Store {
         self.consumers.lock().get(name).map(|consumer| consumer.place >= place)
     }
 
+    /// Returns whether a consumer's rows have all that the ledgers up to `place` have, although it may
+    /// have more to do with them; `None` when no consumer of this name exists.
+    pub fn has_taken(&self, name: &str, place: u64) -> Option<bool> {
+        self.consumers.lock().get(name).map(|consumer| consumer.reached() >= place)
+    }
+
+    /// Returns whether a stored ledger comes after those that [`Self::has_taken`] is true for; `None`
+    /// when no consumer of this name exists.
+    pub fn lacks(&self, name: &str, ledger: LedgerSeq) -> Option<bool> {
+        let reached = self.consumers.lock().get(name)?.reached();
+        let coverage = self.coverage.read();
+        Some(coverage.ranges_after(reached).any(|range| range.contains(ledger)))
+    }
+
     /// Returns the place of a stored ledger in the order of ingestion.
     pub fn place_of(&self, ledger: LedgerSeq) -> Option<u64> {
         self.coverage.read().place_of(ledger)

@@ -77,7 +77,7 @@ impl Store {
         let from = begun.place;
         let fed = self.fed_after(from, most);
         let Some(last) = fed.last() else { return Ok(Consumed::CaughtUp) };
-        let mut place = last.place;
+        let (mut place, mut taken) = (last.place, 0);
         let mut handed: Vec<LedgerSeq> = Vec::with_capacity(fed.len());
         let mut effects = self.effects(name)?;
         for ledger in fed.iter().filter(|it| !begun.lost.contains(it.ledger)) {
@@ -85,6 +85,7 @@ impl Store {
             handed.push(ledger.ledger);
             if effects.is_unfinished() {
                 place = ledger.place - 1;
+                taken = if effects.is_taken() { ledger.place } else { 0 };
                 break;
             }
             if effects.bytes() >= MAX_STEP_BYTES || is_over() {
@@ -102,7 +103,7 @@ impl Store {
             if !is_same || handed.iter().any(|ledger| now.lost.contains(*ledger)) {
                 return Ok(None);
             }
-            let moved = Consumer { place, ..now.clone() };
+            let moved = Consumer { place, taken, ..now.clone() };
             Ok(Some(vec![(name.clone(), Some(moved))]))
         };
         let is_moved = match must_write {

@@ -58,6 +58,7 @@ impl Guard {
         let progress = Progress {
             subscription: job.subscription.id,
             server: Arc::clone(&job.server),
+            owner: job.owner,
             attempts: std::mem::replace(attempts, current.into_iter().collect()),
             unsent: std::mem::take(&mut job.deliveries),
         };
@@ -135,6 +136,7 @@ mod tests {
     use crate::budget::{Budget, Holder, Limits};
     use crate::webhooks::rows::{Class, Delivery, Number};
     use crate::webhooks::subscription::{State, sample};
+    use crate::webhooks::time::Moment;
 
     fn answer(status: u16) -> AttemptResult {
         AttemptResult {
@@ -150,7 +152,7 @@ mod tests {
     fn job(subscription: &Arc<Subscription>, count: u64) -> Job {
         let ready = |number| Ready {
             queued: Queued::first(subscription.id, Number(number)),
-            delivery: Delivery::new(1, 0),
+            delivery: Delivery::new(1, Moment::default()),
             body: Bytes::from(number.to_string()),
         };
         let slots = Budget::new("attempts", Limits::without_waiting(1, 1));
@@ -159,6 +161,7 @@ mod tests {
             class: Class::First,
             subscription: Arc::clone(subscription),
             server: "https://example.com".into(),
+            owner: Holder::of(&"ana"),
             deliveries: (1..=count).map(ready).collect(),
             slot: slots.try_take(Holder::of(&"ana"), 1).unwrap(),
         }

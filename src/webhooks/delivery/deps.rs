@@ -20,7 +20,7 @@ pub struct DeliveryDeps {
     pub registry: Arc<Registry>,
     /// Makes an attempt.
     pub post: Post,
-    /// Current UNIX time in milliseconds.
+    /// Current UNIX time in milliseconds, which attempts are signed with.
     pub clock: Clock,
     /// Runtime on which attempts run.
     pub runtime: PromptRuntime,

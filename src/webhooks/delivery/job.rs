@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::budget::Share;
+use crate::budget::{Holder, Share};
 use crate::webhooks::rows::{Class, Delivery, Queued};
 use crate::webhooks::subscription::Subscription;
 use crate::webhooks::target::AttemptResult;
@@ -30,6 +30,8 @@ pub struct Job {
     pub subscription: Arc<Subscription>,
     /// Origin of the server that they are sent to.
     pub server: Arc<str>,
+    /// Owner of the subscription.
+    pub owner: Holder,
     /// Deliveries in the order in which they are sent; when the job has ended, those that were not
     /// attempted.
     pub deliveries: VecDeque<Ready>,
@@ -63,6 +65,8 @@ pub struct Progress {
     pub subscription: u32,
     /// Origin of the server.
     pub server: Arc<str>,
+    /// Owner of the subscription.
+    pub owner: Holder,
     /// The attempts that have ended, in order.
     pub attempts: Vec<Attempted>,
     /// The deliveries that will not be attempted.

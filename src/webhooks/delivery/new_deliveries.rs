@@ -116,11 +116,12 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::webhooks::time::Moment;
 
     fn created(bodies: u64, bytes: usize) -> Created {
         let content = |number| {
             let body = Bytes::from(vec![b'x'; bytes]);
-            (Number(number), Content { delivery: Delivery::new(1, 0), body })
+            (Number(number), Content { delivery: Delivery::new(1, Moment::default()), body })
         };
         let numbers: Vec<_> = (0..bodies).map(Number).collect();
         let by_subscription = vec![(1, numbers.clone()), (2, numbers)];

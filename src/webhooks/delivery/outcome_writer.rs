@@ -16,6 +16,7 @@ use crate::webhooks::registry::{Doubt, Registry};
 use crate::webhooks::rows::{DELIVERIES, Delivery, FINISHED, QUEUE, State, delivery_key};
 use crate::webhooks::schedule::MAX_FAILING_TIME;
 use crate::webhooks::subscription::{Row, State as SubscriptionState, Subscription};
+use crate::webhooks::time::Moment;
 use crate::webhooks::{CONSUMER, WebhookError};
 
 /// Maximum number of notes in one write.
@@ -123,9 +124,10 @@ fn note_all(
     registry: &Registry,
     effects: &mut ConsumerEffects<'_>,
 ) -> Result<(Vec<Written>, Vec<Doubt>), WebhookError> {
-    let mut states = States::new();
+    let (mut states, now) = (States::new(), registry.now());
+    registry.put_kept(effects, now)?;
     let written: Result<Vec<_>, _> =
-        notes.iter().map(|note| note_one(note, registry, &mut states, effects)).collect();
+        notes.iter().map(|note| note_one(note, now, registry, &mut states, effects)).collect();
     let written = written?;
     let changed: Vec<_> = states.into_values().flatten().filter(|it| it.has_changed).collect();
     for KnownState { subscription, state, .. } in &changed {
@@ -142,6 +144,7 @@ fn note_all(
 
 fn note_one(
     note: &Note,
+    now: Moment,
     registry: &Registry,
     states: &mut States,
     effects: &mut ConsumerEffects<'_>,
@@ -176,8 +179,8 @@ fn note_one(
         return Ok(written);
     }
     let before = state.clone();
-    delivery.apply_outcome(note);
-    apply_to_subscription(note, state);
+    delivery.apply_outcome(note, now);
+    apply_to_subscription(note, now, state);
     *has_changed |= *state != before;
     written.is_disabled = before.enabled && !state.enabled;
     written.next = delivery.queued(id, queued.number);
@@ -193,17 +196,15 @@ fn note_one(
 }
 
 /// Applies the outcome in a note to the state of the subscription.
-fn apply_to_subscription(note: &Note, state: &mut SubscriptionState) {
+fn apply_to_subscription(note: &Note, now: Moment, state: &mut SubscriptionState) {
     let is_test = note.queued.number.test().is_some();
     match &note.outcome {
-        Outcome::Delivered if !is_test => state.failing_since = None,
+        Outcome::Delivered if !is_test => state.succeed(),
         Outcome::Gone if !is_test && state.enabled => {
             state.disable("its endpoint answered 410 (Gone), which ends deliveries");
         }
         Outcome::Failed(_) if !is_test => {
-            let since = *state.failing_since.get_or_insert(note.ended);
-            let failing = Duration::from_millis(note.ended.saturating_sub(since));
-            if failing >= MAX_FAILING_TIME && state.enabled {
+            if state.fail(note.ended, now) >= MAX_FAILING_TIME && state.enabled {
                 state.disable("no delivery has arrived for five days");
             }
         }
@@ -214,7 +215,7 @@ fn apply_to_subscription(note: &Note, state: &mut SubscriptionState) {
 
 impl Delivery {
     /// Applies the outcome in a note to the delivery.
-    fn apply_outcome(&mut self, note: &Note) {
+    fn apply_outcome(&mut self, note: &Note, now: Moment) {
         if note.attempt.is_some() {
             self.tries = self.tries.saturating_add(1);
         }
@@ -230,6 +231,7 @@ impl Delivery {
         self.due = due;
         self.reason = reason.map(str::to_owned);
         self.ended = due.is_none().then_some(note.ended);
+        self.ended_day = self.ended.map(|_| now.day());
     }
 }
 
@@ -256,7 +258,7 @@ mod tests {
         fn new() -> Self {
             let directory = tempfile::tempdir().unwrap();
             let registry = Arc::<Registry>::default();
-            let consumer = WebhookConsumer::new(Arc::clone(&registry), Arc::new(|| 0));
+            let consumer = WebhookConsumer::new(Arc::clone(&registry));
             let extensions =
                 Extensions { consumers: vec![consumer.spec()], ..Extensions::default() };
             let network = Network::from_passphrase("notes");
@@ -268,7 +270,7 @@ mod tests {
             let queued = Queued::first(ID, Number::of_event(EventId(1)));
             let written = store.change_consumer_rows(CONSUMER, move |effects| {
                 row.put(effects, ID)?;
-                let delivery = Delivery::new(1, 0).encode();
+                let delivery = Delivery::new(1, Moment::default()).encode();
                 effects.put(DELIVERIES, delivery_key(ID, queued.number), delivery)?;
                 effects.put(QUEUE, queued.key(), [])?;
                 Ok::<_, WebhookError>(())
@@ -307,13 +309,15 @@ mod tests {
         // As after a failed write of this state.
         scene.registry.begin_doubt(&scene.subscription);
         scene.subscription.set_state(disabled(&scene));
-        let expected = SubscriptionState { failing_since: Some(5), ..before };
+        let expected =
+            SubscriptionState { failing_since: Some(5), failing_kept: Some(0), ..before };
         assert_eq!(scene.note_failure(), expected);
         assert_eq!(scene.subscription.state(), expected);
 
         let scene = Scene::new();
         scene.subscription.set_state(disabled(&scene));
-        let expected = SubscriptionState { failing_since: Some(5), ..disabled(&scene) };
+        let expected =
+            SubscriptionState { failing_since: Some(5), failing_kept: Some(0), ..disabled(&scene) };
         assert_eq!(scene.note_failure(), expected, "the row is not read when there is no doubt");
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use crate::budget::Holder;
 use crate::store::{ConsumerView, RowBounds, Store, StoreError};
 use crate::webhooks::CONSUMER;
 use crate::webhooks::rows::{Class, Number, QUEUE, Queued};
@@ -24,6 +25,8 @@ pub struct SubscriptionQueue {
     pub subscription: Arc<Subscription>,
     /// The server that its deliveries go to.
     pub server: Arc<str>,
+    /// Its owner, as a holder of places.
+    pub owner: Holder,
     parts: [Part; 4],
     /// Delivery that ends the subscription's deliveries: nothing more is sent until its outcome is
     /// written.
@@ -90,7 +93,8 @@ impl SubscriptionQueue {
     /// Returns the queue of a subscription, of which no row has been read.
     pub fn new(subscription: Arc<Subscription>) -> Self {
         let server = subscription.endpoint.origin().into();
-        Self { subscription, server, parts: Default::default(), last: None }
+        let owner = Holder::of(&("webhooks", &subscription.definition.owner));
+        Self { subscription, server, owner, parts: Default::default(), last: None }
     }
 
     /// Returns the part of a class.
@@ -371,7 +375,7 @@ mod tests {
 
     #[test]
     fn each_first_attempt_is_returned_once_and_in_order() {
-        let consumer = WebhookConsumer::new(Arc::<Registry>::default(), Arc::new(|| 0));
+        let consumer = WebhookConsumer::new(Arc::<Registry>::default());
         for seed in 0..15 {
             let rng = &mut ChaCha8Rng::seed_from_u64(seed);
             let directory = tempfile::tempdir().unwrap();

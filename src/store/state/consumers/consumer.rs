@@ -26,6 +26,9 @@ pub(crate) struct Consumer {
     pub lost: LedgerSet,
     /// Whether it takes ledgers in this process.
     pub active: bool,
+    /// Place up to which its rows have all that the ledgers have, if that is after `place`: there is
+    /// more to do with the last of them. In memory only.
+    pub taken: u64,
     /// What it has processed after its place. In memory only.
     pub ahead: OutOfOrderProgress,
     /// Whether the state in memory is newer than the row.
@@ -37,7 +40,12 @@ impl Consumer {
     pub(crate) fn new(needs: Needs, place: u64) -> Self {
         let lost = LedgerSet::default();
         let ahead = OutOfOrderProgress::default();
-        Self { needs, build: 0, place, lost, active: false, ahead, dirty: false }
+        Self { needs, build: 0, place, lost, active: false, taken: 0, ahead, dirty: false }
+    }
+
+    /// Returns the place up to which its rows have all that the ledgers have.
+    pub(crate) fn reached(&self) -> u64 {
+        self.place.max(self.taken)
     }
 
     pub(crate) fn mark_passed(&mut self, place: u64, lost: &LedgerSet) {

@@ -63,6 +63,7 @@ pub struct ConsumerEffects<'a> {
     /// Size of the keys and values put and deleted, in bytes.
     bytes: usize,
     is_unfinished: bool,
+    is_taken: bool,
 }
 
 /// Changes of rows. Range deletions take effect before the single rows.
@@ -259,7 +260,7 @@ impl<'a> ConsumerEffects<'a> {
         batch: Batch<'a>,
     ) -> Self {
         let (saved, open) = (Layer::default(), Layer::default());
-        Self { view, families, batch, saved, open, bytes: 0, is_unfinished: false }
+        Self { view, families, batch, saved, open, bytes: 0, is_unfinished: false, is_taken: false }
     }
 
     /// Returns the value of a key, including buffered changes.
@@ -370,6 +371,18 @@ impl<'a> ConsumerEffects<'a> {
     /// again. The consumer must record how far it has got in a row of its own.
     pub fn mark_unfinished(&mut self) {
         self.is_unfinished = true;
+    }
+
+    /// Like [`Self::mark_unfinished`], when the rows have all that the current ledger has, and what is
+    /// left to do concerns other ledgers: [`crate::Store::has_taken`] returns true for it.
+    pub fn mark_taken(&mut self) {
+        self.mark_unfinished();
+        self.is_taken = true;
+    }
+
+    /// Returns whether the rows have all that the current ledger has, although it is unfinished.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.is_taken
     }
 
     /// Returns whether the current ledger must be passed to the consumer again.

@@ -2,10 +2,10 @@
 //! which servers may receive something, and when something is due. It reads a delivery when it is
 //! its turn, and never waits for an attempt.
 
-mod due_clock;
 mod outcomes;
 mod restart;
 mod sending;
+mod slot_queue;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use quick_cache::unsync::Cache;
 use tokio::task::AbortHandle;
 
-use due_clock::DueClock;
+use slot_queue::SlotQueue;
 
 use super::deps::DeliveryDeps;
 use super::mailbox::{Load, Mailbox, Message};
@@ -56,7 +56,6 @@ enum Timer {
 
 pub struct Dispatcher {
     deps: DeliveryDeps,
-    clock: DueClock,
     slots: Budget,
     mailbox: Mailbox,
     notes: Sender<Note>,
@@ -64,8 +63,8 @@ pub struct Dispatcher {
     servers: HashMap<Arc<str>, Server>,
     /// Servers that may have a turn, in order.
     ready_servers: VecDeque<Arc<str>>,
-    /// Servers that wait for a free slot of the budget.
-    waiting_for_slot: VecDeque<Arc<str>>,
+    /// Owners that wait for a free slot of the budget.
+    waiting_for_slot: SlotQueue,
     timers: BTreeSet<(u64, Timer)>,
     /// Tasks by the number of their job, with their subscription.
     in_flight: HashMap<u64, (AbortHandle, u32)>,
@@ -81,17 +80,15 @@ pub struct Dispatcher {
 
 impl Dispatcher {
     pub fn new(deps: DeliveryDeps, slots: Budget, mailbox: Mailbox, notes: Sender<Note>) -> Self {
-        let clock = DueClock::new(Arc::clone(&deps.clock));
         Self {
             deps,
-            clock,
             slots,
             mailbox,
             notes,
             queues: HashMap::new(),
             servers: HashMap::new(),
             ready_servers: VecDeque::new(),
-            waiting_for_slot: VecDeque::new(),
+            waiting_for_slot: SlotQueue::default(),
             timers: BTreeSet::new(),
             in_flight: HashMap::new(),
             last_job: 0,
@@ -101,6 +98,11 @@ impl Dispatcher {
             new_contents: Contents::default(),
             stop_by: None,
         }
+    }
+
+    /// Returns the UNIX time in milliseconds by which deliveries are due.
+    fn now(&self) -> u64 {
+        self.deps.registry.now().due
     }
 
     /// Schedules what an earlier process left in the queue, and counts it.
@@ -152,8 +154,12 @@ impl Dispatcher {
     pub fn run(&mut self, messages: &Receiver<Message>) {
         loop {
             self.deps.health.injected().panic_if(DISPATCHER);
-            let now = self.clock.now();
+            let now = self.now();
             self.fire_timers(now);
+            if self.in_flight.is_empty() {
+                // No job ends that would do this.
+                self.requeue_for_slot();
+            }
             self.send_all(now);
             if let Some(stop_by) = self.stop_by {
                 if self.in_flight.is_empty() {
@@ -207,7 +213,7 @@ impl Dispatcher {
             }
             Message::Tick => {}
             Message::ReportLoad(reply) => {
-                let now = self.clock.now();
+                let now = self.now();
                 // Whatever can be sent is sent first, so that the reply describes what remains.
                 self.fire_timers(now);
                 self.send_all(now);
@@ -225,14 +231,16 @@ impl Dispatcher {
     fn queue(&mut self, id: u32) -> Option<&mut SubscriptionQueue> {
         if !self.queues.contains_key(&id) {
             let subscription = self.deps.registry.get(id).filter(|it| !it.is_deleted())?;
-            self.queues.insert(id, SubscriptionQueue::new(subscription));
+            let queue = SubscriptionQueue::new(subscription);
+            self.servers.entry(Arc::clone(&queue.server)).or_default().subscribed(queue.owner);
+            self.queues.insert(id, queue);
         }
         self.queues.get_mut(&id)
     }
 
     /// Schedules a class of a subscription that has a delivery due at `due`.
     fn schedule(&mut self, id: u32, class: Class, due: u64) {
-        if schedule::is_due(due, self.clock.now()) {
+        if schedule::is_due(due, self.now()) {
             self.wake(id, class)
         } else {
             self.set_timer(id, class, due)
@@ -256,10 +264,10 @@ impl Dispatcher {
     /// Queues a class of a subscription at its server, because it may have something to send.
     fn wake(&mut self, id: u32, class: Class) {
         let Some(queue) = self.queue(id) else { return };
-        let server = Arc::clone(&queue.server);
+        let (server, owner) = (Arc::clone(&queue.server), queue.owner);
         let part = queue.part(class);
         if !std::mem::replace(&mut part.is_waiting, true) {
-            self.servers.entry(Arc::clone(&server)).or_default().push((id, class));
+            self.servers.entry(Arc::clone(&server)).or_default().push(owner, (id, class));
             self.queue_server(server);
         }
     }

@@ -10,12 +10,13 @@ use rand::Rng;
 use super::super::job::{Attempted, Ended, Job, Progress};
 use super::super::outcome::{Note, Outcome, Written};
 use super::Dispatcher;
+use crate::budget::Holder;
 use crate::webhooks::rows::{Attempt, Class, Delivery, Queued};
 use crate::webhooks::schedule::{is_prompt, retry_delay};
 use crate::webhooks::target::AttemptResult;
 
-/// Number of servers in `waiting_for_slot` that are queued again when a slot becomes free.
-const MAX_REQUEUED_SERVERS: usize = 16;
+/// Maximum number of owners in `waiting_for_slot` that get another turn when a slot becomes free.
+const MAX_REQUEUED_OWNERS: usize = 16;
 /// Response time from which an unsuccessful response counts as no answer: it says as little about
 /// the server.
 const SLOW_RESPONSE: Duration = Duration::from_secs(5);
@@ -24,21 +25,17 @@ const MAX_UNUSED_SERVERS: usize = 1000;
 
 impl Dispatcher {
     pub(super) fn ended(&mut self, Ended { job, attempts }: Ended) {
-        let Job { id: job_id, class, subscription, server: name, deliveries, slot } = job;
+        let Job { id: job_id, class, subscription, server: name, owner, deliveries, slot } = job;
         drop(slot);
         self.in_flight.remove(&job_id);
         self.deps.metrics.set_webhooks_in_flight(self.in_flight.len());
-        let now = self.clock.now();
+        let now = self.now();
         if let Some(server) = self.servers.get_mut(&name) {
-            server.job_ended(class);
+            server.job_ended(owner, class);
         }
-        self.record_answers(&name, &attempts, now);
+        self.record_answers(&name, owner, &attempts, now);
         self.queue_server(name);
-        for server in
-            self.waiting_for_slot.drain(..self.waiting_for_slot.len().min(MAX_REQUEUED_SERVERS))
-        {
-            self.ready_servers.push_back(server);
-        }
+        self.requeue_for_slot();
         let id = subscription.id;
         if let Some((running, _)) = self.pending_deletions.get_mut(&id) {
             *running -= 1;
@@ -62,9 +59,9 @@ impl Dispatcher {
 
     /// Handles what is done of a job that waits for its last attempt.
     pub(super) fn progressed(&mut self, progress: Progress) {
-        let Progress { subscription, server, attempts, unsent } = progress;
-        let now = self.clock.now();
-        self.record_answers(&server, &attempts, now);
+        let Progress { subscription, server, owner, attempts, unsent } = progress;
+        let now = self.now();
+        self.record_answers(&server, owner, &attempts, now);
         let Some(queue) = self.queues.get_mut(&subscription) else { return };
         for unsent in unsent.into_iter().rev() {
             queue.put_back(unsent.queued);
@@ -74,13 +71,32 @@ impl Dispatcher {
         }
     }
 
-    /// Records which attempts a server has answered.
-    fn record_answers(&mut self, server: &Arc<str>, attempts: &[Attempted], now: u64) {
+    /// Gives owners that wait for a slot another turn, because one is free: each of them, because the
+    /// slot may be one that only some may have.
+    pub(super) fn requeue_for_slot(&mut self) {
+        let most = self.waiting_for_slot.owners().clamp(1, MAX_REQUEUED_OWNERS);
+        for _ in 0..most {
+            let Some((owner, name)) = self.waiting_for_slot.pop() else { return };
+            if let Some(server) = self.servers.get_mut(&name) {
+                server.retry(owner);
+            }
+            self.queue_server(name);
+        }
+    }
+
+    /// Records which attempts of an owner a server has answered.
+    fn record_answers(
+        &mut self,
+        server: &Arc<str>,
+        owner: Holder,
+        attempts: &[Attempted],
+        now: u64,
+    ) {
         let Some(server) = self.servers.get_mut(server) else { return };
         for result in attempts.iter().filter_map(|it| it.result.as_ref()) {
             let has_answered =
                 result.succeeded() || (result.status.is_some() && result.duration < SLOW_RESPONSE);
-            server.answered(has_answered, now);
+            server.answered(owner, has_answered, result.duration, now);
         }
     }
 
@@ -177,7 +193,11 @@ impl Dispatcher {
 
     /// Aborts all attempts of a subscription, and notifies `done` when they have ended.
     pub(super) fn forget(&mut self, id: u32, done: SyncSender<()>) {
-        self.queues.remove(&id);
+        if let Some(queue) = self.queues.remove(&id)
+            && let Some(server) = self.servers.get_mut(&queue.server)
+        {
+            server.unsubscribed(queue.owner);
+        }
         // The state kept of failed servers must not outgrow the subscriptions.
         if self.servers.len() > 2 * self.queues.len() + MAX_UNUSED_SERVERS {
             self.servers.retain(|_, server| !server.is_unused());

@@ -92,7 +92,7 @@ impl Dispatcher {
 
     /// Notes the outcomes of the attempts that have a result.
     fn note_results(&mut self, attempts: Vec<Attempted>) {
-        let now = self.clock.now();
+        let now = self.now();
         for attempt in attempts.into_iter().filter(|it| it.result.is_some()) {
             self.attempted(attempt, now);
         }

@@ -13,7 +13,7 @@ use super::super::outcome::{Note, Outcome};
 use super::super::server::{Turn, Unit};
 use super::super::subscription_queue::{LazyView, Next};
 use super::{Dispatcher, Timer};
-use crate::budget::{Holder, Share};
+use crate::budget::Share;
 use crate::store::{ConsumerView, StoreError};
 use crate::webhooks::Secret;
 use crate::webhooks::rows::{
@@ -46,17 +46,15 @@ impl Dispatcher {
             Turn::Later if server.is_idle() => drop(self.servers.remove(&name)),
             Turn::Later => {}
             Turn::NotBefore(at) => drop(self.timers.insert((at, Timer::Server(name)))),
-            Turn::Now(unit) => match self.send(unit, now, view) {
-                SendOutcome::Done => self.queue_server(name),
-                SendOutcome::NoSlot => {
-                    if let Some(server) = self.servers.get_mut(&name) {
-                        server.push(unit);
-                        // It is in `waiting_for_slot` instead of `ready_servers` until a slot is free.
-                        server.is_queued = true;
-                        self.waiting_for_slot.push_back(name);
-                    }
+            Turn::Now(owner, unit) => {
+                if matches!(self.send(unit, now, view), SendOutcome::NoSlot)
+                    && let Some(server) = self.servers.get_mut(&name)
+                {
+                    server.put_back(owner, unit);
+                    self.waiting_for_slot.push(owner, Arc::clone(&name));
                 }
-            },
+                self.queue_server(name);
+            }
         }
     }
 
@@ -95,8 +93,7 @@ impl Dispatcher {
                 Err(error) => break Err(error),
             };
             if slot.is_none() {
-                let holder = Holder::of(&("webhooks", &subscription.definition.owner));
-                slot = self.slots.try_take(holder, 1).ok();
+                slot = self.queues.get(&id).and_then(|it| self.slots.try_take(it.owner, 1).ok());
             }
             if slot.is_none() {
                 if let Some(queue) = self.queues.get_mut(&id) {
@@ -253,13 +250,13 @@ impl Dispatcher {
         let id = subscription.id;
         let Some(queue) = self.queues.get_mut(&id) else { return };
         queue.job_started(class);
-        let server = Arc::clone(&queue.server);
+        let (server, owner) = (Arc::clone(&queue.server), queue.owner);
         if let Some(server) = self.servers.get_mut(&server) {
-            server.job_started(class);
+            server.job_started(owner, class);
         }
         self.last_job += 1;
         let subscription = Arc::clone(subscription);
-        let job = Job { id: self.last_job, class, subscription, server, deliveries, slot };
+        let job = Job { id: self.last_job, class, subscription, server, owner, deliveries, slot };
         let task = attempt::make(
             job,
             secret,

@@ -1,0 +1,62 @@
+//! The times that deadlines count by. Neither is one reading of the machine's clock
+//! ([`SteadyClock`]).
+
+use super::Clock;
+use super::rows::day_of;
+use crate::steady::SteadyClock;
+
+/// Time in milliseconds for which the machine's clock must be ahead until deliveries are due earlier
+/// for that reason. An attempt that is made too early does little harm, and a machine that was asleep
+/// should go on soon.
+const DUE_HOLD: u64 = 10 * 60 * 1000;
+
+/// Time in milliseconds for which the machine's clock must be ahead until deliveries are removed, and
+/// subscriptions disabled, earlier for that reason.
+const KEPT_HOLD: u64 = 24 * 3600 * 1000;
+
+/// The clocks that the times are made from.
+pub struct Clocks {
+    /// Returns the UNIX time in milliseconds.
+    pub machine: Clock,
+    /// Returns the time in milliseconds that has passed since any moment.
+    pub elapsed: Clock,
+}
+
+/// The times of deadlines.
+pub struct Times {
+    due: SteadyClock,
+    kept: SteadyClock,
+}
+
+/// A moment, by both clocks, which differ only after the machine's clock was wrong, or the service did
+/// not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moment {
+    /// UNIX time in milliseconds by which deliveries are due.
+    pub due: u64,
+    /// UNIX time in milliseconds by which deliveries are kept, and subscriptions fail for days. It goes
+    /// on in the next process where this one ends.
+    pub kept: u64,
+}
+
+impl Times {
+    /// Creates the times. `kept` is the last known [`Moment::kept`]; without it, that begins with the
+    /// machine's clock.
+    pub fn new(clocks: &Clocks, kept: Option<u64>) -> Self {
+        let Clocks { machine, elapsed } = clocks;
+        let clock = |hold, begin| SteadyClock::new(machine.clone(), elapsed.clone(), hold, begin);
+        Self { due: clock(DUE_HOLD, None), kept: clock(KEPT_HOLD, kept) }
+    }
+
+    /// Returns this moment.
+    pub fn now(&self) -> Moment {
+        Moment { due: self.due.now(), kept: self.kept.now() }
+    }
+}
+
+impl Moment {
+    /// Returns the day under which something that is kept is stored, counted from 1970.
+    pub fn day(&self) -> u16 {
+        day_of(self.kept)
+    }
+}
