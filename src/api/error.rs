@@ -279,6 +279,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         ProgramError::Full(_) => (StatusCode::CONFLICT, "storage_full"),
         ProgramError::Value { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
         ProgramError::UnknownTransaction(_) => (StatusCode::BAD_REQUEST, "unknown_transaction"),
+        ProgramError::SuppliedTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
         ProgramError::Supplied(_) => (StatusCode::UNPROCESSABLE_ENTITY, "spec_refused"),
         ProgramError::Module(_) => (StatusCode::UNPROCESSABLE_ENTITY, "module_refused"),
         ProgramError::Interrupted => (StatusCode::BAD_REQUEST, "client_closed"),

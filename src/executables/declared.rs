@@ -5,7 +5,7 @@ use stellar_xdr::{Limits, ReadXdr, ScVal};
 use super::reader::{InterfaceReader, Tried};
 use crate::decode::EventType;
 use crate::domain::{ContractId, NetworkId};
-use crate::interfaces::{Interface, Matched, declaration, is_asset_contract};
+use crate::interfaces::{Found, Matched, is_asset_contract};
 use crate::store::{EventRecord, TransactionPosition};
 
 /// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
@@ -18,6 +18,8 @@ pub struct DeclaredEvent {
     topics: Vec<ScVal>,
     data: ScVal,
     tried: Vec<Tried>,
+    /// Which of them declares the event, and how.
+    found: Option<(usize, Found)>,
 }
 
 impl DeclaredEvent {
@@ -51,13 +53,20 @@ impl DeclaredEvent {
                 false => names.tried(&contract, at),
             };
         }
-        (!tried.is_empty()).then_some(Self { topics, data, tried })
+        if tried.is_empty() {
+            return None;
+        }
+        let find = |(at, tried): (usize, &Tried)| {
+            Some((at, names.findings().find(tried.identified(), event.id.0, &topics, &data)?))
+        };
+        let found = tried.iter().enumerate().find_map(find);
+        Some(Self { topics, data, tried, found })
     }
 
     /// Returns the event's declaration with its parameters; `None` when it fits none.
     pub fn matched(&self) -> Option<Matched<'_>> {
-        let interfaces: Vec<&Interface> = self.tried.iter().map(Tried::interface).collect();
-        declaration(&interfaces, &self.topics, &self.data)
+        let (at, found) = self.found?;
+        Matched::of(at, self.tried[at].interface(), found, &self.topics, &self.data)
     }
 }
 

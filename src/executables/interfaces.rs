@@ -13,6 +13,7 @@ use stellar_xdr::{LedgerEntryData, ScSpecEntry};
 
 use super::asking::{Asking, MAX_ASKED_AT_ONCE, RETRY_DELAY};
 use super::consumer::CONSUMER;
+use super::findings::Findings;
 use super::rows::{self, CodeInterface};
 use super::value::{self, Executable, code_key};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
@@ -21,11 +22,10 @@ use crate::store::{EventQuery, RowBounds, Store, StoreError, TransactionPosition
 
 /// Capacity of the cache, in bytes.
 const CAPACITY: u64 = 64 << 20;
-/// Memory that an interface takes, in multiples of its stored size, and in addition to that.
-const WEIGHT_PER_BYTE: u64 = 8;
+/// Memory that an entry takes besides its interface, in bytes.
 const WEIGHT: u64 = 512;
-/// Typical stored size of an interface, in bytes; only used to size the table.
-const TYPICAL_BYTES: u64 = 4 << 10;
+/// Typical memory of an interface, in bytes; only used to size the table.
+const TYPICAL_BYTES: u64 = 32 << 10;
 /// Maximum number of wishes that wait; further ones are dropped, and come again with the next
 /// request.
 const MAX_WISHES: usize = 4096;
@@ -53,7 +53,7 @@ pub trait EntrySource: Send + Sync {
 /// What is known of a module's interface.
 #[derive(Debug, Clone)]
 pub(super) enum Loaded {
-    Interface(Arc<Interface>, u64),
+    Interface(Arc<Interface>),
     /// It has none, for this reason.
     None(Arc<str>),
 }
@@ -64,7 +64,7 @@ struct Weight;
 impl Weighter<Hash32, Loaded> for Weight {
     fn weight(&self, _: &Hash32, loaded: &Loaded) -> u64 {
         match loaded {
-            Loaded::Interface(_, size) => WEIGHT + WEIGHT_PER_BYTE * size,
+            Loaded::Interface(interface) => WEIGHT + interface.bytes() as u64,
             Loaded::None(reason) => WEIGHT + reason.len() as u64,
         }
     }
@@ -91,6 +91,7 @@ pub struct Interfaces {
     store: Arc<Store>,
     source: Option<Box<dyn EntrySource>>,
     cache: Cache<Hash32, Loaded, Weight>,
+    findings: Findings,
     wishes: Mutex<Wishes>,
     changed: Condvar,
     /// Notified with the progress of consumers.
@@ -106,12 +107,13 @@ impl Interfaces {
 
     /// Creates the cache. Without a `source`, only what is stored is known.
     pub fn new(store: Arc<Store>, source: Option<Box<dyn EntrySource>>) -> Arc<Self> {
-        let typical = (CAPACITY / (WEIGHT_PER_BYTE * TYPICAL_BYTES)) as usize;
+        let typical = (CAPACITY / TYPICAL_BYTES) as usize;
         let cache = Cache::with_weighter(typical, CAPACITY, Weight);
         let interfaces = Arc::new(Self {
             store,
             source,
             cache,
+            findings: Findings::default(),
             wishes: Mutex::default(),
             changed: Condvar::new(),
             indexed: Condvar::new(),
@@ -162,7 +164,7 @@ impl Interfaces {
             return Ok(None);
         }
         Ok(match self.cache.get(code) {
-            Some(Loaded::Interface(interface, _)) => Some(interface),
+            Some(Loaded::Interface(interface)) => Some(interface),
             _ => None,
         })
     }
@@ -195,6 +197,11 @@ impl Interfaces {
                 None
             }
         })
+    }
+
+    /// Returns the declarations that were found for events.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
     }
 
     /// Ends [`Self::work`].
@@ -278,13 +285,13 @@ impl Interfaces {
     pub(super) fn load(&self, hash: &Hash32) -> Result<bool, StoreError> {
         let Some(stored) = self.stored(hash)? else { return Ok(false) };
         let read = match stored {
-            CodeInterface::Sections(sections) => Interface::from_sections(&sections)
-                .map(|interface| (interface, sections.len() as u64))
-                .map_err(|error| error.to_string()),
+            CodeInterface::Sections(sections) => {
+                Interface::from_sections(&sections).map_err(|error| error.to_string())
+            }
             CodeInterface::None(reason) => Err(reason),
         };
         let loaded = match read {
-            Ok((interface, size)) => Loaded::Interface(Arc::new(interface), size),
+            Ok(interface) => Loaded::Interface(Arc::new(interface)),
             Err(reason) => Loaded::None(reason.into()),
         };
         self.cache.insert(*hash, loaded);

@@ -11,6 +11,7 @@ mod asking;
 mod consumer;
 mod declared;
 mod facts;
+mod findings;
 mod instance;
 mod interfaces;
 pub mod lookup;
@@ -22,6 +23,7 @@ mod value;
 
 pub use consumer::{CONSUMER, ExecutableIndex};
 pub use declared::DeclaredEvent;
+pub use findings::Findings;
 pub use instance::Instance;
 pub use interfaces::{EntrySource, Interfaces};
 pub use reader::{InterfaceReader, Tried};

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::findings::Findings;
 use super::interfaces::{Interfaces, Loaded, Wish};
 use super::lookup::{Lookup, Ran, Side};
 use crate::domain::{ContractId, Hash32, LedgerSeq};
@@ -25,6 +26,14 @@ impl Tried {
         match self {
             Self::Asset => asset_contract(),
             Self::Code(_, interface) => interface,
+        }
+    }
+
+    /// Returns the interface with the hash of its module: zeros for that of the contract of an asset.
+    pub(super) fn identified(&self) -> (Hash32, &Interface) {
+        match self {
+            Self::Asset => (Hash32::default(), asset_contract()),
+            Self::Code(hash, interface) => (*hash, interface),
         }
     }
 }
@@ -78,6 +87,11 @@ impl<'a> InterfaceReader<'a> {
             is_pending: Cell::new(false),
             failed: RefCell::default(),
         }
+    }
+
+    /// Returns the declarations that were found for events.
+    pub(super) fn findings(&self) -> &'a Findings {
+        self.interfaces.findings()
     }
 
     /// Reads stored interfaces that are not in memory on this thread.
@@ -186,10 +200,10 @@ impl<'a> InterfaceReader<'a> {
             return loaded.clone();
         }
         let found = match self.interfaces.loaded(hash) {
-            Some(Loaded::Interface(interface, _)) => (Some(interface), true),
+            Some(Loaded::Interface(interface)) => (Some(interface), true),
             Some(Loaded::None(_)) => (None, true),
             None if self.may_load && self.load(hash) => match self.interfaces.loaded(hash) {
-                Some(Loaded::Interface(interface, _)) => (Some(interface), true),
+                Some(Loaded::Interface(interface)) => (Some(interface), true),
                 _ => (None, true),
             },
             None => {

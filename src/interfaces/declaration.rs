@@ -1,14 +1,19 @@
 //! Finds the declaration that an event has, and what each of its values is called. Nothing of an
 //! event is lost: what the declaration does not name is the rest.
 
+use std::collections::HashSet;
+
 use stellar_xdr::{
-    ScMapEntry, ScSpecEventDataFormat, ScSpecEventParamLocationV0, ScSpecEventParamV0,
-    ScSpecEventV0, ScSpecTypeDef, ScVal,
+    ScMapEntry, ScSpecEventDataFormat, ScSpecEventParamV0, ScSpecEventV0, ScSpecTypeDef, ScVal,
 };
 
-use super::fits::{Steps, fits};
-use super::interface::{Event, Interface};
+use super::fits::{Budget, Steps, fits};
+use super::interface::{Event, Interface, MOST_COMPARED};
 use super::names;
+
+/// Maximum number of topics of a prefix, and of bytes of each (SEP-48).
+const MOST_PREFIX_TOPICS: usize = 2;
+const LONGEST_PREFIX_TOPIC: usize = 32;
 
 /// Name of the parameter that SEP-41 lets an event give as a single value or in a map.
 const AMOUNT: &[u8] = b"amount";
@@ -24,7 +29,7 @@ pub struct Matched<'a> {
     pub number: usize,
     /// The declaration.
     pub declared: &'a ScSpecEventV0,
-    /// The parameters in declared order.
+    /// The parameters that the event has, in declared order.
     pub parameters: Vec<Parameter<'a>>,
     /// What the declaration does not name.
     pub rest: Rest<'a>,
@@ -38,8 +43,8 @@ pub struct Parameter<'a> {
     pub name: &'a str,
     /// The declared name and type.
     pub declared: &'a ScSpecEventParamV0,
-    /// The value; `None` where the event's map has no such key.
-    pub value: Option<&'a ScVal>,
+    /// The value.
+    pub value: &'a ScVal,
 }
 
 /// The parts of an event that its declaration does not name.
@@ -67,12 +72,24 @@ impl Rest<'_> {
     }
 }
 
+/// Which declaration of an interface an event has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Number of the declaration among the events of the interface.
+    number: usize,
+    /// Whether the event gives in a map the `amount` that is declared as a single value.
+    is_amount: bool,
+}
+
 /// Returns the declaration that an event of a contract has, trying the interfaces in their order:
 /// supplied, before, after. System events have none, so do not ask for those.
 ///
 /// Of each interface come first the declarations with exactly the event's number of topics, then
 /// those with fewer, then those that name an `amount` which the event gives in a map. Among equals
 /// come first those whose map keys are all present, options aside, then the interface's order.
+///
+/// The event is compared with the first sixteen of an interface by number of topics and order, in
+/// at most twenty steps for each of its parts; it has none of the others.
 pub fn declaration<'a>(
     interfaces: &[&'a Interface],
     topics: &'a [ScVal],
@@ -81,25 +98,51 @@ pub fn declaration<'a>(
     declaration_counted(interfaces, topics, data).0
 }
 
-/// As [`declaration`]; also returns how much was compared. That is at most the size of the event
-/// times the number of declarations that have its prefix.
+/// As [`declaration`]; also returns how much was compared with all interfaces together.
 pub fn declaration_counted<'a>(
     interfaces: &[&'a Interface],
     topics: &'a [ScVal],
     data: &'a ScVal,
 ) -> (Option<Matched<'a>>, Steps) {
-    let mut steps = Steps::default();
+    let mut all = Steps::default();
     for (tried, interface) in interfaces.iter().enumerate() {
-        let search = Search { interface, topics, data };
-        if let Some((number, is_amount)) = search.find(&mut steps) {
-            let event = &interface.declarations()[number];
-            let (parameters, rest) = search.values(event, is_amount);
-            let declared = &event.declared;
-            let matched = Matched { tried, interface, number, declared, parameters, rest };
-            return (Some(matched), steps);
+        let (found, steps) = found_counted(interface, topics, data);
+        all.0 += steps.0;
+        if let Some(found) = found {
+            return (Matched::of(tried, interface, found, topics, data), all);
         }
     }
-    (None, steps)
+    (None, all)
+}
+
+/// Returns which declaration of one interface an event has, and how much was compared. The same
+/// event and interface give the same.
+pub fn found_counted(
+    interface: &Interface,
+    topics: &[ScVal],
+    data: &ScVal,
+) -> (Option<Found>, Steps) {
+    let search = Search { interface, topics, data };
+    let mut budget = Budget::of_event(topics, data);
+    let found = search.find(&mut budget).filter(|_| !budget.is_spent());
+    (found, budget.taken())
+}
+
+impl<'a> Matched<'a> {
+    /// Returns an event with a declaration that was found for it before in this interface, the one
+    /// at `tried` of those that were tried; `None` when the event has another form.
+    pub fn of(
+        tried: usize,
+        interface: &'a Interface,
+        Found { number, is_amount }: Found,
+        topics: &'a [ScVal],
+        data: &'a ScVal,
+    ) -> Option<Self> {
+        let event = interface.declarations().get(number)?;
+        let search = Search { interface, topics, data };
+        let (parameters, rest) = search.values(event, is_amount)?;
+        Some(Self { tried, interface, number, declared: &event.declared, parameters, rest })
+    }
 }
 
 /// An event that is compared with the declarations of one interface.
@@ -110,13 +153,9 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Returns the number of the first declaration that fits, and whether only by its `amount` in a
-    /// map.
-    fn find(&self, steps: &mut Steps) -> Option<(usize, bool)> {
-        let events = self.interface.declarations();
-        steps.0 += events.len() as u64;
-        let candidates: Vec<(usize, &Event)> =
-            events.iter().enumerate().filter(|(_, event)| self.has_prefix(event)).collect();
+    /// Returns the first declaration that fits.
+    fn find(&self, budget: &mut Budget) -> Option<Found> {
+        let candidates = self.candidates(budget);
         for is_amount in [false, true] {
             for exact in [true, false] {
                 let mut equals: Vec<(usize, &Event)> = candidates
@@ -126,34 +165,59 @@ impl<'a> Search<'a> {
                     .filter(|(_, event)| !is_amount || is_amount_alone(event))
                     .collect();
                 // The sort is stable: the interface's order stays among equals.
-                equals.sort_by_cached_key(|(_, event)| !self.has_all_keys(event, steps));
+                equals.sort_by_cached_key(|(_, event)| !self.has_all_keys(event, budget));
                 let mut equals = equals.into_iter();
-                if let Some((number, _)) = equals.find(|it| self.fits(it.1, is_amount, steps)) {
-                    return Some((number, is_amount));
+                if let Some((number, _)) = equals.find(|it| self.fits(it.1, is_amount, budget)) {
+                    return Some(Found { number, is_amount });
                 }
             }
         }
         None
     }
 
-    /// Whether the event has at least the declared topics, and begins with those of the prefix.
-    fn has_prefix(&self, event: &Event) -> bool {
-        let prefix = event.declared.prefix_topics.iter();
-        event.topics <= self.topics.len()
-            && prefix.zip(self.topics).all(|(declared, topic)| match topic {
-                ScVal::Symbol(text) => declared.as_slice() == text.as_slice(),
-                ScVal::String(text) => declared.as_slice() == text.as_slice(),
-                _ => false,
-            })
+    /// Returns the declarations that the event is compared with: those whose prefix it has and whose
+    /// topics it has or exceeds, first those with as many topics, each in the interface's order.
+    fn candidates(&self, budget: &mut Budget) -> Vec<(usize, &'a Event)> {
+        let (mut exact, mut fewer) = (Vec::new(), Vec::new());
+        let own = self.topics.len();
+        for prefix in self.prefixes() {
+            let Some(by_topics) = self.interface.with_prefix(&prefix) else { continue };
+            exact.extend(by_topics.get(&own).into_iter().flatten().copied());
+            for numbers in by_topics.range(..own).map(|(_, numbers)| numbers) {
+                budget.take(1);
+                fewer.extend_from_slice(numbers);
+            }
+        }
+        exact.sort_unstable();
+        fewer.sort_unstable();
+        let events = self.interface.declarations();
+        let first = exact.into_iter().chain(fewer).take(MOST_COMPARED);
+        first.map(|number| (number, &events[number])).collect()
+    }
+
+    /// Returns what the event's topics are a prefix of: up to as many of the leading ones as are text
+    /// that a prefix can hold.
+    fn prefixes(&self) -> Vec<Vec<&'a [u8]>> {
+        let text = |topic: &'a ScVal| match topic {
+            ScVal::Symbol(text) => Some(text.as_slice()),
+            ScVal::String(text) => Some(text.as_slice()),
+            _ => None,
+        };
+        let is_short = |text: &&[u8]| text.len() <= LONGEST_PREFIX_TOPIC;
+        let leading = self.topics.iter().map_while(|topic| text(topic).filter(is_short));
+        let leading: Vec<&[u8]> = leading.take(MOST_PREFIX_TOPICS).collect();
+        (0..=leading.len()).map(|count| leading[..count].to_vec()).collect()
     }
 
     /// Whether the event's map has all keys whose type is no option. True for other formats.
-    fn has_all_keys(&self, event: &Event, steps: &mut Steps) -> bool {
+    fn has_all_keys(&self, event: &Event, budget: &mut Budget) -> bool {
         if event.required == 0 {
             return true;
         }
         let ScVal::Map(Some(entries)) = self.data else { return false };
-        steps.0 += entries.len() as u64;
+        if entries.len() < event.required || !budget.take(entries.len()) {
+            return false;
+        }
         let mut present: Vec<usize> = entries.iter().filter_map(|it| event.key(it)).collect();
         present.sort_unstable();
         present.dedup();
@@ -162,13 +226,15 @@ impl<'a> Search<'a> {
         present.iter().filter(required).count() == event.required
     }
 
-    fn fits(&self, event: &Event, is_amount: bool, steps: &mut Steps) -> bool {
+    fn fits(&self, event: &Event, is_amount: bool, budget: &mut Budget) -> bool {
+        if !budget.take(1) {
+            return false;
+        }
         let params = event.declared.params.as_slice();
         let types = self.interface.types();
-        let mut fits = |value: &ScVal, at: usize| fits(value, &params[at].type_, types, steps);
+        let mut fits = |value: &ScVal, at: usize| fits(value, &params[at].type_, types, budget);
         let topics = &self.topics[event.declared.prefix_topics.len()..];
-        let in_topics = (0..params.len()).filter(|at| is_topic(&params[*at]));
-        if !topics.iter().zip(in_topics).all(|(topic, at)| fits(topic, at)) {
+        if !topics.iter().zip(&event.in_topics).all(|(topic, at)| fits(topic, *at)) {
             return false;
         }
         if is_amount {
@@ -191,16 +257,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns the values of the parameters, and what is left over.
-    fn values(&self, event: &'a Event, is_amount: bool) -> (Vec<Parameter<'a>>, Rest<'a>) {
-        let params = event.declared.params.as_slice();
-        let mut values: Vec<Option<&'a ScVal>> = vec![None; params.len()];
+    /// Returns the parameters that the event has, and what is left over; `None` when it has fewer
+    /// topics or items than are declared.
+    fn values(&self, event: &'a Event, is_amount: bool) -> Option<(Vec<Parameter<'a>>, Rest<'a>)> {
         let prefix = event.declared.prefix_topics.len();
-        let mut rest = Rest { topics: &self.topics[event.topics..], ..Rest::default() };
-        let in_topics = (0..params.len()).filter(|at| is_topic(&params[*at]));
-        for (at, topic) in in_topics.zip(&self.topics[prefix..]) {
-            values[at] = Some(topic);
-        }
+        let mut rest = Rest { topics: self.topics.get(event.topics..)?, ..Rest::default() };
+        let topics = self.topics.get(prefix..)?;
+        let mut values: Vec<(usize, &'a ScVal)> =
+            event.in_topics.iter().copied().zip(topics).collect();
         let key = |entry: &ScMapEntry| {
             if is_amount { is_amount_key(entry).then(|| event.data[0]) } else { event.key(entry) }
         };
@@ -208,29 +272,32 @@ impl<'a> Search<'a> {
             ScVal::Map(Some(entries))
                 if is_amount || event.declared.data_format == ScSpecEventDataFormat::Map =>
             {
+                let mut seen = HashSet::new();
                 for entry in entries.iter() {
-                    match key(entry) {
-                        Some(at) if values[at].is_none() => values[at] = Some(&entry.val),
-                        _ => rest.keys.push(entry),
+                    match key(entry).filter(|at| seen.insert(*at)) {
+                        Some(at) => values.push((at, &entry.val)),
+                        None => rest.keys.push(entry),
                     }
                 }
             }
             ScVal::Vec(Some(items)) if event.declared.data_format == ScSpecEventDataFormat::Vec => {
-                for (at, item) in event.data.iter().zip(items.iter()) {
-                    values[*at] = Some(item);
-                }
-                rest.items = &items[event.data.len()..];
+                values.extend(event.data.iter().copied().zip(items.iter()));
+                rest.items = items.get(event.data.len()..)?;
             }
             data => {
                 if let [at] = *event.data {
-                    values[at] = Some(data);
+                    values.push((at, data));
                 }
             }
         }
-        let names = event.names.iter().zip(params);
-        let parameter =
-            |((name, declared), value): ((&'a String, _), _)| Parameter { name, declared, value };
-        (names.zip(values).map(parameter).collect(), rest)
+        values.sort_unstable_by_key(|(at, _)| *at);
+        let params = event.declared.params.as_slice();
+        let parameter = |(at, value): (usize, _)| Parameter {
+            name: &event.names[at],
+            declared: &params[at],
+            value,
+        };
+        Some((values.into_iter().map(parameter).collect(), rest))
     }
 }
 
@@ -240,10 +307,6 @@ impl Event {
         let ScVal::Symbol(name) = &entry.key else { return None };
         self.keys.get(name.as_slice()).copied()
     }
-}
-
-fn is_topic(param: &ScSpecEventParamV0) -> bool {
-    param.location == ScSpecEventParamLocationV0::TopicList
 }
 
 /// Whether the declaration's data is a single value called `amount`.

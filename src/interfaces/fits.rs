@@ -1,5 +1,5 @@
-//! Whether a value is exactly of a declared type. Walks value and type together, so that the work is
-//! bounded by the size of the value, whatever the interface declares.
+//! Whether a value is exactly of a declared type. Walks value and type together, within a budget that
+//! the size of the event gives, whatever the interface declares.
 
 use std::collections::HashSet;
 
@@ -7,21 +7,79 @@ use stellar_xdr::{ScAddress, ScMapEntry, ScSpecTypeDef, ScVal};
 
 use super::types::{Definition, Fields, Types, Union};
 
-/// Number of pairs of a value and a type that were compared, by which tests bound the work.
+/// Number of steps that an event may take for each of its parts, with the declarations of one
+/// interface. Those of [`super::interface::MOST_COMPARED`] maps with all their keys take 8, and the one
+/// that fits takes one to three.
+const STEPS_PER_PART: u64 = 20;
+
+/// Number of pairs of a value and a type, or of a key, that were compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Steps(pub u64);
+
+/// The steps that an event has taken with one interface, and those that it may take. A function of
+/// the event and the interface alone.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    taken: u64,
+    most: u64,
+}
+
+impl Budget {
+    /// The budget of an event with these values.
+    pub fn of_event(topics: &[ScVal], data: &ScVal) -> Self {
+        let parts = 1 + parts(topics.iter().chain([data]));
+        Self { taken: 0, most: STEPS_PER_PART * parts }
+    }
+
+    /// Takes steps. Returns whether there were as many.
+    pub fn take(&mut self, steps: usize) -> bool {
+        self.taken = (self.taken + steps as u64).min(self.most + 1);
+        !self.is_spent()
+    }
+
+    /// Whether more steps were taken than there are.
+    pub fn is_spent(&self) -> bool {
+        self.taken > self.most
+    }
+
+    /// Number of steps taken.
+    pub fn taken(&self) -> Steps {
+        Steps(self.taken)
+    }
+}
+
+/// Number of values, those inside others included.
+fn parts<'a>(values: impl IntoIterator<Item = &'a ScVal>) -> u64 {
+    let mut open: Vec<&ScVal> = values.into_iter().collect();
+    let mut count = 0;
+    while let Some(value) = open.pop() {
+        count += 1;
+        match value {
+            ScVal::Vec(Some(items)) => open.extend(items.iter()),
+            ScVal::Map(Some(entries)) => {
+                open.extend(entries.iter().flat_map(|entry| [&entry.key, &entry.val]));
+            }
+            _ => {}
+        }
+    }
+    count
+}
 
 /// What is still to compare.
 type Open<'a> = Vec<(&'a ScVal, &'a ScSpecTypeDef)>;
 
 /// Whether the value is of the type: no number for another, nothing missing, nothing too much. Each
-/// part of the value is compared with one type and the options around that type, of which there are
-/// at most [`super::DEEPEST_TYPE`].
-pub(crate) fn fits(value: &ScVal, kind: &ScSpecTypeDef, types: &Types, steps: &mut Steps) -> bool {
+/// part of the value is compared with one type, and with the options and results around that type,
+/// which were joined. False when the budget is spent.
+pub(crate) fn fits(
+    value: &ScVal,
+    kind: &ScSpecTypeDef,
+    types: &Types,
+    budget: &mut Budget,
+) -> bool {
     let mut open = vec![(value, kind)];
     while let Some((value, kind)) = open.pop() {
-        steps.0 += 1;
-        if !compare(value, kind, types, &mut open) {
+        if !budget.take(1) || !compare(value, kind, types, &mut open) {
             return false;
         }
     }

@@ -1,23 +1,30 @@
 //! The interface of a contract: its events in their order, and its types and functions by name.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use stellar_xdr::{
     ScSpecEntry, ScSpecEventDataFormat, ScSpecEventParamLocationV0, ScSpecEventParamV0,
     ScSpecEventV0, ScSpecFunctionV0, ScSpecTypeDef,
 };
 
-use super::names;
-use super::read::{self, Origin, ReadError};
+use super::read::{self, MOST_BYTES, Origin, ReadError};
 use super::types::{Definition, Types};
+use super::{joined, names, weight};
+
+/// Maximum number of declarations of an interface that an event is compared with.
+pub(crate) const MOST_COMPARED: usize = 16;
 
 /// What a contract declares (SEP-48), within the limits of [`ReadError`].
 #[derive(Debug, Clone, Default)]
 pub struct Interface {
     events: Vec<Event>,
+    /// Numbers of the events with a prefix, by the number of topics that each declares. Of each
+    /// number only the first [`MOST_COMPARED`]: no event is compared with more.
+    by_prefix: HashMap<Vec<u8>, BTreeMap<usize, Vec<usize>>>,
     types: Types,
     functions: HashMap<Vec<u8>, ScSpecFunctionV0>,
     errors: HashMap<u32, Vec<u8>>,
+    bytes: usize,
 }
 
 /// An event with what its matching needs at once.
@@ -26,7 +33,9 @@ pub(crate) struct Event {
     pub(crate) declared: ScSpecEventV0,
     /// Number of topics that the declaration names, those of the prefix included.
     pub(crate) topics: usize,
-    /// Parameters in the data, as indexes of the declared ones.
+    /// Parameters in topics, as indexes of the declared ones.
+    pub(crate) in_topics: Vec<usize>,
+    /// Parameters in the data, likewise.
     pub(crate) data: Vec<usize>,
     /// For format map: the parameter of each key. The first of a name has the key.
     pub(crate) keys: HashMap<Vec<u8>, usize>,
@@ -67,11 +76,17 @@ impl Interface {
     /// # Errors
     /// As [`Self::from_module`] when the file begins as a module, else as [`Self::from_json`].
     pub fn from_file(content: &[u8]) -> Result<Self, ReadError> {
-        if content.starts_with(b"\0asm") {
-            Self::from_module(content, Origin::Supplied)
-        } else {
-            Self::from_json(content)
-        }
+        Self::from_entries(read::file(content)?)
+    }
+
+    /// As [`Self::from_file`], without the functions, which events do not need.
+    ///
+    /// # Errors
+    /// As [`Self::from_file`].
+    pub fn of_events_from_file(content: &[u8]) -> Result<Self, ReadError> {
+        let mut entries = read::file(content)?;
+        entries.retain(|entry| !matches!(entry, ScSpecEntry::FunctionV0(_)));
+        Self::from_entries(entries)
     }
 
     /// Builds the interface of these entries.
@@ -80,10 +95,12 @@ impl Interface {
     /// [`ReadError`] when there are too many events or types, or types that are nested too deeply.
     pub fn from_entries(entries: Vec<ScSpecEntry>) -> Result<Self, ReadError> {
         read::check(&entries)?;
-        let mut interface = Self { types: Types::new(&entries), ..Self::default() };
+        let entries: Vec<ScSpecEntry> = entries.into_iter().map(joined::entry).collect();
+        let bytes = entries.iter().map(weight::of_entry).sum();
+        let mut interface = Self { types: Types::new(&entries), bytes, ..Self::default() };
         for entry in entries {
             match entry {
-                ScSpecEntry::EventV0(declared) => interface.events.push(Event::new(declared)),
+                ScSpecEntry::EventV0(declared) => interface.add(Event::new(declared))?,
                 ScSpecEntry::FunctionV0(function) => {
                     let name = function.name.0.to_vec();
                     interface.functions.entry(name).or_insert(function);
@@ -98,6 +115,32 @@ impl Interface {
             }
         }
         Ok(interface)
+    }
+
+    fn add(&mut self, event: Event) -> Result<(), ReadError> {
+        self.bytes += weight::of_event(&event);
+        if self.bytes > MOST_BYTES {
+            return Err(ReadError::TooMuchMemory);
+        }
+        let prefix = event.declared.prefix_topics.iter();
+        let of_prefix = self.by_prefix.entry(prefix_key(prefix.map(|it| it.as_slice())));
+        let same = of_prefix.or_default().entry(event.topics).or_default();
+        if same.len() < MOST_COMPARED {
+            same.push(self.events.len());
+        }
+        self.events.push(event);
+        Ok(())
+    }
+
+    /// Memory that the interface takes, in bytes: an estimate.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the numbers of the events with exactly this prefix, by the number of topics that
+    /// each declares.
+    pub(crate) fn with_prefix(&self, prefix: &[&[u8]]) -> Option<&BTreeMap<usize, Vec<usize>>> {
+        self.by_prefix.get(&prefix_key(prefix.iter().copied()))
     }
 
     /// Returns the declared events in their order.
@@ -135,8 +178,9 @@ impl Event {
         let is_topic =
             |param: &ScSpecEventParamV0| param.location == ScSpecEventParamLocationV0::TopicList;
         let params = declared.params.as_slice();
-        let data: Vec<usize> = (0..params.len()).filter(|at| !is_topic(&params[*at])).collect();
-        let topics = declared.prefix_topics.len() + params.len() - data.len();
+        let (in_topics, data): (Vec<usize>, Vec<usize>) =
+            (0..params.len()).partition(|at| is_topic(&params[*at]));
+        let topics = declared.prefix_topics.len() + in_topics.len();
         let (mut keys, mut required) = (HashMap::new(), 0);
         if declared.data_format == ScSpecEventDataFormat::Map {
             for at in &data {
@@ -148,6 +192,16 @@ impl Event {
             }
         }
         let names = names::parameters(params.iter().map(|param| param.name.as_slice()));
-        Self { declared, topics, data, keys, required, names }
+        Self { declared, topics, in_topics, data, keys, required, names }
     }
+}
+
+/// Returns a key that differs for different prefixes.
+fn prefix_key<'a>(prefix: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut key = Vec::with_capacity(64);
+    for topic in prefix {
+        key.extend_from_slice(&topic.len().to_be_bytes());
+        key.extend_from_slice(topic);
+    }
+    key
 }

@@ -8,16 +8,20 @@ mod bundled;
 mod declaration;
 mod fits;
 mod interface;
+mod joined;
 pub mod names;
 mod plain;
 mod read;
 mod spelled;
 mod typed;
 mod types;
+mod weight;
 
 pub use asset::{asset_contract, asset_entries, is_asset_contract};
 pub use bundled::{bundled, bundled_names, bundled_text};
-pub use declaration::{Matched, Parameter, Rest, declaration, declaration_counted};
+pub use declaration::{
+    Found, Matched, Parameter, Rest, declaration, declaration_counted, found_counted,
+};
 pub use fits::Steps;
 pub use interface::Interface;
 pub use plain::{Params, Plain, PlainRest};

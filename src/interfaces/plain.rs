@@ -205,11 +205,10 @@ impl Serialize for Plain<'_> {
 impl Serialize for Params<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let types = self.0.interface.types();
-        let present = self.0.parameters.iter().filter_map(|parameter| {
-            let value = Plain::new(parameter.value?, &parameter.declared.type_, types);
-            Some((parameter.name, value))
+        let parameters = self.0.parameters.iter().map(|parameter| {
+            (parameter.name, Plain::new(parameter.value, &parameter.declared.type_, types))
         });
-        serializer.collect_map(present)
+        serializer.collect_map(parameters)
     }
 }
 

@@ -18,6 +18,9 @@ pub const MOST_EVENTS: usize = 1_000;
 pub const MOST_TYPES: usize = 10_000;
 /// Maximum number of parameters of one event. More than the network lets an event hold.
 pub const MOST_PARAMETERS: usize = 1_000;
+/// Maximum number of bytes of memory of an interface: more than any of an allowed size needs whose
+/// parameters have different names.
+pub(crate) const MOST_BYTES: usize = 32 << 20;
 /// Maximum number of types inside each other.
 pub const DEEPEST_TYPE: usize = 100;
 /// Maximum depth of the XDR of an entry. A type inside a type takes four levels, and an entry around
@@ -73,6 +76,13 @@ pub enum ReadError {
     /// An event has more parameters than are read.
     #[error("an event has {0} parameters, more than the {MOST_PARAMETERS} that are read")]
     TooManyParameters(usize),
+    /// The interface would take too much memory.
+    #[error(
+        "the interface would take more than {} MiB of memory: its events have many parameters of one \
+         name",
+        MOST_BYTES >> 20
+    )]
+    TooMuchMemory,
     /// Types are nested too deeply.
     #[error("a type of the interface is nested more than {DEEPEST_TYPE} levels deep")]
     TooDeep,
@@ -84,6 +94,11 @@ pub(crate) fn module(code: &[u8], origin: Origin) -> Result<Vec<ScSpecEntry>, Re
         at_most(code.len(), LARGEST_SUPPLIED)?;
     }
     entries(&joined_sections(code, origin)?)
+}
+
+/// Reads the entries in a file that a user supplied: a module, or JSON.
+pub(crate) fn file(content: &[u8]) -> Result<Vec<ScSpecEntry>, ReadError> {
+    if content.starts_with(b"\0asm") { module(content, Origin::Supplied) } else { json(content) }
 }
 
 /// Returns the sections that hold the interface of a module of the ledger, joined in their order, for

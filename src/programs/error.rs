@@ -4,6 +4,7 @@ use super::engine::{EngineError, RunError};
 use super::state::{StateError, UpstreamError};
 use super::transaction::TransactionError;
 use crate::domain::{ContractId, ProgramId};
+use crate::interfaces::ReadError;
 use crate::store::StoreError;
 use crate::tables::TablesError;
 use crate::tables::query::QueryError;
@@ -72,6 +73,9 @@ pub enum ProgramError {
     /// The supplied interface cannot be read. Contains the reason.
     #[error("spec cannot be read: {0}")]
     Supplied(String),
+    /// The supplied interface is larger than one may be. Contains the message.
+    #[error("spec cannot be read: {0}")]
+    SuppliedTooLarge(String),
     /// The program's module is not loaded.
     #[error("program {0} has not been made ready to run")]
     NotReady(ProgramId),
@@ -226,6 +230,15 @@ impl ProgramError {
 
 const INTERNAL: &str = "the service failed on this request: try again, and give the operator the \
                         request id when it persists";
+impl From<ReadError> for ProgramError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::TooLarge { .. } => Self::SuppliedTooLarge(error.to_string()),
+            error => Self::Supplied(error.to_string()),
+        }
+    }
+}
+
 impl From<EngineError> for ProgramError {
     fn from(error: EngineError) -> Self {
         if error.is_about_the_module() {

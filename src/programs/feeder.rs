@@ -445,7 +445,12 @@ impl Feeder {
         };
         if let Some(project) = &manifest.events {
             let events = std::mem::take(&mut batch.rows);
-            batch.rows = events::table_rows(entry.id, project, &self.runner.events, events)?;
+            batch.rows = events::table_rows(
+                events::OfProject::of(&manifest),
+                project,
+                &self.runner.events,
+                events,
+            )?;
         }
         Ok((batch, manifest))
     }

@@ -4,7 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::events::{EventCounts, EventProject};
+use super::storage::put_json;
+use super::{ProgramError, storage};
 use crate::domain::{ContractId, Owner, ProgramId};
+use crate::store::{KindChanges, SharedRows, StoreError};
 use crate::tables::schema::ProgramSchema;
 
 /// Description of a program, without its module's code and its progress.
@@ -35,7 +38,7 @@ pub struct Manifest {
     pub stopped_because: Option<String>,
     /// Time of deployment, in UNIX seconds.
     pub deployed_at: u64,
-    /// Current schema of the tables.
+    /// Current schema of the tables. That of a project of events is not stored.
     pub schema: ProgramSchema,
     /// What a project of events has besides; `None` for a program with code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,6 +46,44 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Reads a stored manifest, with what belongs to it in other rows. Also returns whether it has to
+    /// be stored again, because an earlier version has stored it.
+    ///
+    /// # Errors
+    /// When the store fails, or a row is damaged.
+    pub(super) fn load(rows: &SharedRows<'_>, stored: &[u8]) -> Result<(Self, bool), ProgramError> {
+        let mut manifest: Self = serde_json::from_slice(stored)
+            .map_err(|_| ProgramError::Damaged("the manifest of a program"))?;
+        let Some(project) = &mut manifest.events else { return Ok((manifest, false)) };
+        let is_earlier = project.load_summary(rows, (manifest.id, &manifest.schema))?;
+        manifest.schema = project.schema();
+        Ok((manifest, is_earlier))
+    }
+
+    /// Puts the manifest, and what belongs to it in other rows as far as it differs from what is
+    /// stored; all of it without `stored`.
+    pub(super) fn put(
+        &self,
+        changes: &mut KindChanges<'_>,
+        stored: Option<&Self>,
+    ) -> Result<(), StoreError> {
+        let row = storage::manifest(self.id);
+        let Some(project) = &self.events else { return put_json(changes, &row, self) };
+        project.put_summary(changes, self.id, stored.and_then(|it| it.events.as_ref()))?;
+        // The tables follow from the summary.
+        let manifest = Self {
+            schema: ProgramSchema::default(),
+            events: Some(project.in_manifest()),
+            owner: self.owner.clone(),
+            project_name: self.project_name.clone(),
+            replaces: self.replaces.clone(),
+            contracts: self.contracts.clone(),
+            stopped_because: self.stopped_because.clone(),
+            ..*self
+        };
+        put_json(changes, &row, &manifest)
+    }
+
     /// Returns the names of the tables, in schema order.
     pub fn table_names(&self) -> Vec<String> {
         let tables = self.schema.tables().iter();

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use super::events::{EventInterfaces, table_rows};
+use super::events::{EventInterfaces, OfProject, table_rows};
 use super::manifest::{Manifest, Progress};
 use super::rows::RunRows;
 use super::{ProgramError, storage};
@@ -36,14 +36,17 @@ pub fn programs(store: &Store) -> Result<Vec<LoggedProgram>, StoreError> {
     let mut found = Vec::new();
     for (id, _) in storage::manifests(store)? {
         let damaged = |family| StoreError::Corrupt { family, key: format!("program {id}") };
-        let Some(progress) = store.shared_row(&storage::progress(id))? else { continue };
+        // A write commits rows and manifest together, so that this one covers all rows up to the
+        // number.
+        let rows = store.shared_rows();
+        let Some(progress) = rows.get(&storage::progress(id))? else { continue };
         let progress: Progress =
             serde_json::from_slice(&progress).map_err(|_| damaged("program_progress"))?;
-        // Read after the number: a write commits rows and manifest together, so this one covers all
-        // rows up to it.
-        let Some(manifest) = store.shared_row(&storage::manifest(id))? else { continue };
-        let manifest: Manifest =
-            serde_json::from_slice(&manifest).map_err(|_| damaged("programs"))?;
+        let Some(manifest) = rows.get(&storage::manifest(id))? else { continue };
+        let (manifest, _) = Manifest::load(&rows, &manifest).map_err(|error| match error {
+            ProgramError::Store(error) => error,
+            _ => damaged("programs"),
+        })?;
         if manifest.replaces.is_none() {
             found.push(LoggedProgram { manifest, last: progress.log });
         }
@@ -85,7 +88,7 @@ impl LoggedProgram {
         let mut batch = rows_after(store, program, after, self.last)?;
         if let Some((project, interfaces)) = self.manifest.events.as_ref().zip(interfaces) {
             let events = std::mem::take(&mut batch.rows);
-            let rows = table_rows(program, project, interfaces, events);
+            let rows = table_rows(OfProject::of(&self.manifest), project, interfaces, events);
             let mut rows = rows.map_err(|error| match error {
                 ProgramError::Store(error) => error,
                 _ => StoreError::Corrupt { family: "rows", key: format!("program {program}") },

@@ -108,7 +108,7 @@ impl Programs {
         let registry =
             Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone())?);
         let upstream = upstream.map(UpstreamLimiter::new);
-        let events = EventInterfaces::new(interfaces);
+        let events = EventInterfaces::sharing(interfaces, Arc::clone(&registry.supplied));
         let runner = Arc::new(Runner {
             store: Arc::clone(&store),
             engine,
@@ -169,6 +169,7 @@ impl Programs {
     pub fn stop(&self) {
         let mut threads = self.threads.lock();
         threads.begin_stop();
+        self.runner.events.stop();
         self.lanes.stop();
         self.backfills.stop();
         self.replacements.stop();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::backfill::{Backfill, put_backfill};
 use super::effects::Effects;
-use super::events::{self, Merged};
+use super::events::{self, Merged, OfProject};
 use super::manifest::{Manifest, Progress};
 use super::records::{Execution, LedgerStats, LedgerSums, RunSource};
 use super::registry::Entry;
@@ -65,13 +65,14 @@ impl Runner {
             backfill = update(&mut progress, effects, &new.written, &new.executions);
             drafts.push(Draft { effects, new, log, executions, to_repeat, finished });
         }
+        let stored = Arc::clone(&cell.manifest);
         cell.write(&self.store, |changes| {
             drafts.iter().try_for_each(|draft| draft.put(changes, entry.id))?;
             if let Some(backfill) = &backfill {
                 put_backfill(changes, backfill)?;
             }
             if changed {
-                put_json(changes, &storage::manifest(entry.id), &manifest)?;
+                manifest.put(changes, Some(&stored))?;
             }
             changes.put_cursor(entry.id, progress.place);
             put_json(changes, &storage::progress(entry.id), &progress)
@@ -178,30 +179,33 @@ impl Runner {
         new: &NewRuns<'_>,
     ) -> Result<bool, ProgramError> {
         let Some(project) = &mut manifest.events else { return Ok(false) };
-        let mut changed = project.shapes.join(&effects.summary.shapes);
+        let before = project.summary.clone();
+        let mut changed = project.summary.join(&effects.summary.shapes);
         let mut must_derive = !new.merged.is_empty();
         changed |= must_derive;
-        let layout = project.layout();
         if changed {
-            let schema = layout.schema().clone().derived(project.derivation);
+            let layout = project.layout();
             // The numbers of events without a table may differ from what was counted.
-            let some_are_out =
-                progress.events.undeclared > 0 || layout.leaves_out() || project.shapes.is_cut();
-            if !manifest.schema.grows_into(&schema) {
-                project.arranged_at = (self.clock)();
+            let some_are_out = progress.events.undeclared > 0
+                || layout.leaves_out()
+                || project.summary.shapes().is_cut();
+            if !before.layout().grows_into(layout) {
                 must_derive |= some_are_out;
+                project.arrange((self.clock)());
             }
-            manifest.schema = schema;
+            manifest.schema = project.schema();
         }
         changed |= self.events.add_unsure(project, &effects.summary.unsure)?;
         changed |= must_derive && !project.must_derive;
         project.must_derive |= must_derive;
+        let layout = project.summary.layout();
+        let of = OfProject { program: manifest.id, owner: &manifest.owner };
         let positions: BTreeSet<_> = new.rows.iter().map(|(position, _)| *position).collect();
         for run in effects.runs.iter().filter(|run| positions.contains(&run.position)) {
-            progress.events.add(&self.count_events(&layout, run.position, &run.rows)?);
+            progress.events.add(&self.count_events(of, layout, run.position, &run.rows)?);
         }
         for (position, merged) in &new.merged {
-            progress.events.add(&self.count_events(&layout, *position, &merged.added)?);
+            progress.events.add(&self.count_events(of, layout, *position, &merged.added)?);
         }
         Ok(changed)
     }

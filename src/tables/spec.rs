@@ -20,13 +20,16 @@ const MAX_PARTS_TOGETHER: usize = 20_000;
 /// parameter beyond is stored in the tagged form.
 const MAX_PARTS_OF_PARAMETER: usize = 100;
 const MAX_PARTS_OF_EVENT: usize = 400;
-/// Number of types that any parameter may have, however many the others have.
+/// Number of types that any parameter may have, however many the others of its event have.
 const PARTS_OF_ANY: usize = 4;
+/// Number of types that are tried for all parameters of an interface together. A parameter beyond has
+/// one type.
+const MAX_PARTS_OF_INTERFACE: usize = 20_000;
 
 /// Where the definitions of named types are found.
 trait Definitions {
-    /// Returns what a name stands for.
-    fn definition(&self, name: &[u8]) -> Named<'_>;
+    /// Returns what a name stands for: of a struct that has more than `most` fields, only that.
+    fn definition(&self, name: &[u8], most: usize) -> Named<'_>;
 }
 
 /// What a named type is to a column.
@@ -35,26 +38,30 @@ enum Named<'a> {
     Number,
     /// A struct with named fields.
     Struct(Vec<(&'a [u8], &'a ScSpecTypeDef)>),
+    /// A struct with too many.
+    TooWide,
     /// Any other type.
     Other,
 }
 
 impl Definitions for Spec<'_> {
-    fn definition(&self, name: &[u8]) -> Named<'_> {
+    fn definition(&self, name: &[u8], most: usize) -> Named<'_> {
         if self.enums.contains(name) {
             return Named::Number;
         }
-        match self.structs.get(name).filter(|definition| has_named_fields(definition)) {
-            Some(definition) => Named::Struct(named_fields(definition)),
-            None => Named::Other,
+        match self.structs.get(name) {
+            Some((_, false)) | None => Named::Other,
+            Some((definition, true)) if definition.fields.len() > most => Named::TooWide,
+            Some((definition, true)) => Named::Struct(named_fields(definition)),
         }
     }
 }
 
 impl Definitions for Types {
-    fn definition(&self, name: &[u8]) -> Named<'_> {
+    fn definition(&self, name: &[u8], most: usize) -> Named<'_> {
         match self.get(name) {
             Some(Definition::Enum(_)) => Named::Number,
+            Some(Definition::Struct(fields)) if fields.len() > most => Named::TooWide,
             Some(Definition::Struct(fields)) if !fields.is_empty() => {
                 Named::Struct(fields.iter().collect())
             }
@@ -63,26 +70,48 @@ impl Definitions for Types {
     }
 }
 
-/// Converts the types of an event's parameters, in declared order. A type deeper than `depth` or
-/// too wide is JSON.
-pub fn parameter_types(event: &ScSpecEventV0, types: &Types, depth: usize) -> Vec<ColumnType> {
-    let mut left = MAX_PARTS_OF_EVENT;
-    let parameters = event.params.iter().map(|parameter| {
-        let parts = MAX_PARTS_OF_PARAMETER.min(left).max(PARTS_OF_ANY);
-        let mut walk = Walk { definitions: types, within: Vec::new(), parts, is_cut: false };
-        let kind = walk.kind(&parameter.type_);
-        if walk.is_cut || kind.depth() > depth {
-            return ColumnType::Json;
-        }
-        left = left.saturating_sub(parts - walk.parts);
-        kind
-    });
-    parameters.collect()
+/// Converts the types of the parameters of an interface's events, event by event. The work is bounded
+/// by the number of parameters, whatever the types are.
+pub struct ParameterTypes<'a> {
+    types: &'a Types,
+    /// Types deeper than this are JSON.
+    depth: usize,
+    /// Number of types that may still be tried for the whole interface.
+    left: usize,
+}
+
+impl<'a> ParameterTypes<'a> {
+    /// Types of parameters that are declared with these types.
+    pub fn new(types: &'a Types, depth: usize) -> Self {
+        Self { types, depth, left: MAX_PARTS_OF_INTERFACE }
+    }
+
+    /// Converts the types of the next event's parameters, in declared order. One that is too deep or
+    /// too wide is JSON.
+    pub fn of_event(&mut self, event: &'a ScSpecEventV0) -> Vec<ColumnType> {
+        let mut left = MAX_PARTS_OF_EVENT;
+        let parameters = event.params.iter().map(|parameter| {
+            let any = if self.left > 0 { PARTS_OF_ANY } else { 1 };
+            let parts = MAX_PARTS_OF_PARAMETER.min(left).min(self.left).max(any);
+            let mut walk =
+                Walk { definitions: self.types, within: Vec::new(), parts, is_cut: false };
+            let kind = walk.kind(&parameter.type_);
+            let tried = parts - walk.parts;
+            self.left = self.left.saturating_sub(tried);
+            if walk.is_cut || kind.depth() > self.depth {
+                return ColumnType::Json;
+            }
+            left = left.saturating_sub(tried);
+            kind
+        });
+        parameters.collect()
+    }
 }
 
 /// The structs and enums that a contract defines.
 pub struct Spec<'a> {
-    structs: BTreeMap<&'a [u8], &'a ScSpecUdtStructV0>,
+    /// Each with whether its fields have names.
+    structs: BTreeMap<&'a [u8], (&'a ScSpecUdtStructV0, bool)>,
     enums: BTreeSet<&'a [u8]>,
     /// Number of types that may still be created for the whole contract.
     parts: Cell<usize>,
@@ -96,7 +125,8 @@ impl<'a> Spec<'a> {
         for entry in entries {
             match entry {
                 ScSpecEntry::UdtStructV0(definition) => {
-                    spec.structs.entry(definition.name.as_slice()).or_insert(definition);
+                    let named = || (definition, has_named_fields(definition));
+                    spec.structs.entry(definition.name.as_slice()).or_insert_with(named);
                 }
                 ScSpecEntry::UdtEnumV0(definition) => {
                     spec.enums.insert(definition.name.as_slice());
@@ -109,7 +139,7 @@ impl<'a> Spec<'a> {
 
     /// Returns the structs with named fields, in the order of their names.
     pub fn structs(&self) -> impl Iterator<Item = &'a ScSpecUdtStructV0> + '_ {
-        self.structs.values().copied().filter(|definition| has_named_fields(definition))
+        self.structs.values().filter_map(|(definition, is_named)| is_named.then_some(*definition))
     }
 
     /// Converts the fields of a struct to columns.
@@ -183,10 +213,14 @@ impl<'a, D: Definitions> Walk<'a, D> {
     }
 
     fn named(&mut self, name: &'a [u8]) -> ColumnType {
-        let fields = match self.definitions.definition(name) {
+        let fields = match self.definitions.definition(name, self.parts) {
             Named::Number => return ColumnType::UInt32,
             Named::Struct(fields) if !self.within.contains(&name) => fields,
             Named::Struct(_) | Named::Other => return ColumnType::Json,
+            Named::TooWide => {
+                self.is_cut = true;
+                return ColumnType::Json;
+            }
         };
         self.within.push(name);
         let fields = self.fields(fields);

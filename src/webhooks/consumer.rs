@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::delivery::new_deliveries::{Content, Created};
 use super::registry::{CreatedDeliveries, Doubt, PROGRESS_KEY, Registry, SubscriptionSet};
@@ -24,6 +25,10 @@ use crate::store::{
 
 /// Bytes of rows after which the rest of a ledger is left to the next step.
 const MAX_STEP_BYTES: usize = 4 << 20;
+
+/// Time after which the rest of a ledger is left to the next step, so that what is created so far is
+/// sent and a stop is noticed.
+const MAX_STEP_TIME: Duration = Duration::from_millis(100);
 
 /// Creates deliveries from the ledgers of the feed.
 pub struct WebhookConsumer {
@@ -177,9 +182,12 @@ impl Work<'_, '_> {
             page: Page { cursor: self.last_processed_event()?, ..Page::all() },
             ..EventQuery::of_ledgers(LedgerRange::only(ledger))
         };
+        let begun = Instant::now();
         let walked =
             store.events_within(&query, Bounds::NONE, |event| match self.event(known, event) {
-                Ok(()) if self.effects.bytes() < MAX_STEP_BYTES => ControlFlow::Continue(()),
+                Ok(()) if self.has_room() && begun.elapsed() < MAX_STEP_TIME => {
+                    ControlFlow::Continue(())
+                }
                 Ok(()) => ControlFlow::Break(self.save_progress(event.id)),
                 Err(error) => ControlFlow::Break(Err(error)),
             })?;
@@ -193,6 +201,11 @@ impl Work<'_, '_> {
             names.finish()?;
         }
         walked.broken_off.unwrap_or(Ok(()))
+    }
+
+    /// Whether this step may write more.
+    fn has_room(&self) -> bool {
+        self.effects.bytes() < MAX_STEP_BYTES
     }
 
     /// Returns the last event of this ledger that an earlier step has processed.

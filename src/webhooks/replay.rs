@@ -97,7 +97,7 @@ impl Webhooks {
             if is_abandoned() {
                 return Err(WebhookError::Interrupted);
             }
-            count += self.collect(&subscription, ledger, now, &mut found)?;
+            count += self.collect(&subscription, ledger, now, &mut found, is_abandoned)?;
         }
         self.write(&subscription, &mut found, now)?;
         replayed.deliveries = count as u64;
@@ -121,6 +121,7 @@ impl Webhooks {
         ledger: LedgerSeq,
         now: Moment,
         found: &mut Vec<FoundEvent>,
+        is_abandoned: &dyn Fn() -> bool,
     ) -> Result<usize, WebhookError> {
         let filter = &subscription.filter;
         let (positional, address) = (filter.topics.clone(), filter.address.clone());
@@ -134,6 +135,9 @@ impl Webhooks {
         let walked = self.store.events_within(&query, Bounds::NONE, |event| {
             if !filter.matches(event.contract, event.topics) {
                 return ControlFlow::Continue(());
+            }
+            if is_abandoned() {
+                return ControlFlow::Break(WebhookError::Interrupted);
             }
             let body = payload::of_event(event, network, names.as_ref());
             count += 1;

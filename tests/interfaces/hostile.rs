@@ -1,9 +1,9 @@
 //! Interfaces that were made to cost much: each is refused with a reason, or read; and comparing an
 //! event with it takes a number of steps that the sizes of both bound.
 
-use orrery_interfaces::{
-    DEEPEST_TYPE, Interface, Params, Plain, ReadError, Steps, declaration_counted,
-};
+use orrery_interfaces::{Interface, Params, Plain, ReadError, Steps, declaration_counted};
+use orrery_testkit::random_events::Generator;
+use orrery_testkit::size;
 use orrery_testkit::values::{fields, i128, list, map as map_of, string, symbol};
 use stellar_xdr::{ScSpecEntry, ScVal};
 
@@ -273,11 +273,16 @@ fn events() -> Vec<(Vec<ScVal>, ScVal)> {
     datas.iter().flat_map(with).collect()
 }
 
-fn size(value: &ScVal) -> u64 {
+/// What an event may take, whatever the interface declares.
+fn most_steps(topics: &[ScVal], data: &ScVal) -> u64 {
+    20 * (1 + topics.iter().map(parts).sum::<u64>() + parts(data)) + 1
+}
+
+fn parts(value: &ScVal) -> u64 {
     1 + match value {
-        ScVal::Vec(Some(items)) => items.iter().map(size).sum(),
+        ScVal::Vec(Some(items)) => items.iter().map(parts).sum(),
         ScVal::Map(Some(entries)) => {
-            entries.iter().map(|entry| size(&entry.key) + size(&entry.val)).sum()
+            entries.iter().map(|entry| parts(&entry.key) + parts(&entry.val)).sum()
         }
         _ => 0,
     }
@@ -299,14 +304,10 @@ fn the_work_is_bounded_by_the_sizes() {
             }
         };
         read += 1;
-        let declared = interface.events().count() as u64;
         for (topics, data) in &events() {
             let interfaces = [&interface];
             let (matched, Steps(steps)) = declaration_counted(&interfaces, topics, data);
-            let size = topics.iter().map(size).sum::<u64>() + size(data);
-            // Each part once with each declaration, with the types around one, and twice for the
-            // keys that are present.
-            let bound = declared * (1 + size * (DEEPEST_TYPE as u64 + 2));
+            let bound = most_steps(topics, data);
             assert!(steps <= bound, "{name}: {steps} steps, at most {bound}");
             most = most.max((steps, name.clone()));
             if let Some(matched) = matched {
@@ -324,6 +325,88 @@ fn the_work_is_bounded_by_the_sizes() {
     }
     println!("{read} read, {refused} refused; most steps: {most:?}");
     assert!(refused > 40 && read > 40);
+}
+
+/// 61 KB with a thousand declarations of one type, which 96 results enclose, and an event of 16 KB
+/// that fits it up to its first part.
+#[test]
+fn declarations_cost_an_event_no_more_than_its_size() {
+    let inner = nested(96, |kind| result(kind, Type::Error), Type::Void);
+    let kind = structure("T", &[field("0", vec(inner))]);
+    let declared = event("e", &["e"], &[], SingleValue, &[("a", udt("T"))]);
+    let entries: Vec<_> = [kind].into_iter().chain(vec![declared; 1_000]).collect();
+    let code = module(&[&xdr(&entries)]);
+    assert!(code.len() < 100_000);
+    let interface = Interface::from_file(&code).unwrap();
+    let items = [ScVal::U32(1)].into_iter().chain((0..3_900).map(|_| ScVal::Void));
+    let (topics, data) = ([symbol("e")], list([list(items)]));
+    let (matched, steps) = declaration_counted(&[&interface], &topics, &data);
+    assert!(matched.is_none() && steps.0 <= most_steps(&topics, &data), "{steps:?}");
+    // Where it fits, each part is compared once, and once more with what the results enclose.
+    let (topics, data) = ([symbol("e")], list([list((0..3_900).map(|_| ScVal::Void))]));
+    let (matched, steps) = declaration_counted(&[&interface], &topics, &data);
+    assert!(matched.is_some() && steps.0 <= 2 * parts(&data) + 10, "{steps:?}");
+}
+
+/// Results with different errors do not join, so that each value is compared with all of them: within
+/// the budget, or the event has no declaration.
+#[test]
+fn results_that_do_not_join_use_up_the_budget() {
+    let results = |levels: usize| {
+        (0..levels).fold(Type::Void, |kind, at| result(kind, udt(&format!("E{at}"))))
+    };
+    let fits = |levels| {
+        let interface = Interface::from_entries(vec![single(vec(results(levels)))]).unwrap();
+        let (topics, data) = ([symbol("e")], list((0..1_000).map(|_| ScVal::Void)));
+        let (matched, steps) = declaration_counted(&[&interface], &topics, &data);
+        assert!(steps.0 <= most_steps(&topics, &data));
+        matched.is_some()
+    };
+    assert!(fits(3) && fits(18));
+    assert!(!fits(30) && !fits(95));
+}
+
+/// Only the first sixteen declarations with a prefix are compared, those with as many topics first.
+#[test]
+fn an_event_is_compared_with_sixteen_declarations() {
+    let of =
+        |count: usize, kind| vec![event("No", &["e"], &[], SingleValue, &[("v", kind)]); count];
+    let last = |others: usize| {
+        let mut entries = of(others, Type::Bool);
+        entries.push(event("Yes", &["e"], &[], SingleValue, &[("v", Type::U32)]));
+        let interface = Interface::from_entries(entries).unwrap();
+        declaration_counted(&[&interface], &[symbol("e")], &ScVal::U32(1)).0.is_some()
+    };
+    assert!(last(15) && !last(16));
+    // Others take no place: with more topics, or with another prefix.
+    let mut entries = vec![event("More", &["e"], &[("t", Type::Val)], SingleValue, &[]); 400];
+    entries.extend(vec![event("Other", &["f"], &[], SingleValue, &[("v", Type::Val)]); 400]);
+    entries.extend(of(1, Type::U32));
+    let interface = Interface::from_entries(entries).unwrap();
+    assert!(declaration_counted(&[&interface], &[symbol("e")], &ScVal::U32(1)).0.is_some());
+}
+
+/// An event of generated interfaces, with its own interface, with many others, and all together.
+///
+/// Small: 300 interfaces; full: 10,000, with as many events.
+#[test]
+fn generated_interfaces_cost_events_no_more_than_their_size() {
+    let mut most = 0.0_f64;
+    for seed in 0..size::choose(300, 10_000) {
+        let mut generator = Generator::new(seed, false);
+        let declared = generator.declared();
+        let entries = generator.entries(&declared);
+        let many: Vec<_> = entries.iter().cloned().cycle().take(900.max(entries.len())).collect();
+        let Ok(interface) = Interface::from_entries(many) else { continue };
+        let own = generator.event(&declared, None).unwrap();
+        for (topics, data) in events().into_iter().step_by(7).chain([own]) {
+            let Steps(steps) = declaration_counted(&[&interface], &topics, &data).1;
+            let bound = most_steps(&topics, &data);
+            assert!(steps <= bound, "seed {seed}: {steps} steps, at most {bound}");
+            most = most.max(steps as f64 / bound as f64 * 20.0);
+        }
+    }
+    println!("at most {most:.1} steps for each part of an event");
 }
 
 fn size_of_json(value: &ScVal, interface: &Interface) -> usize {

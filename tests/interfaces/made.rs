@@ -46,7 +46,7 @@ pub fn reconstructed(matched: &Matched<'_>, topics: &[ScVal]) -> (Vec<ScVal>, Sc
     };
     let params = &matched.parameters;
     let mut all = topics[..declared.prefix_topics.len()].to_vec();
-    all.extend(params.iter().filter(is_topic).map(|it| it.value.unwrap().clone()));
+    all.extend(params.iter().filter(is_topic).map(|it| it.value.clone()));
     all.extend_from_slice(matched.rest.topics);
     let data: Vec<_> = params.iter().filter(|it| !is_topic(it)).collect();
     let entry = |name: &[u8], val: &ScVal| ScMapEntry {
@@ -56,17 +56,17 @@ pub fn reconstructed(matched: &Matched<'_>, topics: &[ScVal]) -> (Vec<ScVal>, Sc
     let has_keys = !matched.rest.keys.is_empty();
     let data = match declared.data_format {
         SingleValue if has_keys => {
-            let amount = entry(b"amount", data[0].value.unwrap());
+            let amount = entry(b"amount", data[0].value);
             sorted(matched.rest.keys.iter().copied().cloned().chain([amount]).collect())
         }
-        SingleValue => data.first().map_or(ScVal::Void, |it| it.value.unwrap().clone()),
+        SingleValue => data.first().map_or(ScVal::Void, |it| it.value.clone()),
         Vector => {
-            let declared = data.iter().map(|it| it.value.unwrap().clone());
+            let declared = data.iter().map(|it| it.value.clone());
             let items: Vec<_> = declared.chain(matched.rest.items.iter().cloned()).collect();
             ScVal::Vec(Some(ScVec(items.try_into().unwrap())))
         }
         Map => {
-            let present = data.iter().filter_map(|it| Some((it.declared, it.value?)));
+            let present = data.iter().map(|it| (it.declared, it.value));
             let present = present.map(|(it, value)| entry(it.name.as_slice(), value));
             sorted(present.chain(matched.rest.keys.iter().copied().cloned()).collect())
         }

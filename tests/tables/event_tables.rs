@@ -24,6 +24,8 @@ struct Project {
     interfaces: Vec<(Interface, Declarations)>,
     events: Vec<Arrived>,
     shapes: Shapes,
+    /// Number of times that rows had to move.
+    arrangement: u64,
 }
 
 struct Arrived {
@@ -42,10 +44,11 @@ impl Project {
             (interface, declarations)
         };
         let interfaces = (1..).zip(interfaces).map(known).collect();
-        Self { name, interfaces, events: Vec::new(), shapes: Shapes::default() }
+        Self { name, interfaces, events: Vec::new(), shapes: Shapes::default(), arrangement: 0 }
     }
 
     fn add(&mut self, ledger: u32, by: Option<usize>, topics: &[ScVal], data: ScVal) {
+        let before = self.layout();
         let arrived = Arrived { ledger, by, topics: topics.to_vec(), data };
         if let Some(by) = by {
             self.shapes.consult(&self.interfaces[by].1);
@@ -53,6 +56,7 @@ impl Project {
         let mut shapes = std::mem::take(&mut self.shapes);
         self.with(&arrived, |event| shapes.add(event));
         self.shapes = shapes;
+        self.arrangement += u64::from(!before.grows_into(&self.layout()));
         self.events.push(arrived);
     }
 
@@ -74,7 +78,8 @@ impl Project {
     }
 
     fn definition(&self) -> Change {
-        let (project, schema) = (self.name.to_owned(), self.layout().schema().clone());
+        let schema = self.layout().schema().clone().derived(self.arrangement);
+        let project = self.name.to_owned();
         Change::Program { id: ID, project, own: true, schema }
     }
 

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use super::project::tables;
 use super::raw::RawEvent;
 use super::reading::Declaring;
 use super::unsure::UnsureSpan;
-use super::{EventCounts, EventInterfaces, EventProject, Summary, Unsure};
+use super::{EventCounts, EventInterfaces, EventProject, OfProject, Summary, Unsure};
 use crate::domain::ProgramId;
 use crate::programs::backfill::State;
 use crate::programs::backfills::stored_backfill;
@@ -18,7 +17,7 @@ use crate::programs::runner::Runner;
 use crate::programs::storage::put_json;
 use crate::programs::{ProgramError, storage};
 use crate::store::{StoreError, TransactionPosition};
-use crate::tables::event_tables::Layout;
+use crate::tables::event_tables::{Layout, Summarised};
 
 /// Number of runs whose rows are written at once.
 const RUNS_PER_WRITE: usize = 512;
@@ -122,13 +121,21 @@ impl Runner {
             if cell.deleted || cell.merges != merges {
                 return Ok(false);
             }
+            // After the next start it is begun again.
+            if self.events.is_stopping() {
+                return Ok(false);
+            }
             if !self.derive_some(entry.id, &declaring, &mut summary, &mut done)? {
                 break;
             }
         }
         declaring.names.finish()?;
-        let most = tables(&summary.shapes);
-        let (mut counts, mut bytes) = self.count(entry.id, &most, 0, done)?;
+        let most = Summarised::from(summary.shapes.clone());
+        let most = most.layout();
+        let (mut counts, mut bytes) = self.count(OfProject::of(&begun), most, 0, done)?;
+        if self.events.is_stopping() {
+            return Ok(false);
+        }
         // What was written meanwhile, in ledgers that the names did not have.
         let declaring = self.declaring(&begun)?;
         let mut cell = entry.lock();
@@ -141,20 +148,19 @@ impl Runner {
         declaring.names.finish()?;
         let mut manifest = Manifest::clone(&cell.manifest);
         let Some(project) = &mut manifest.events else { return Ok(false) };
-        project.shapes = summary.shapes;
+        project.summary = summary.shapes.into();
         project.unsure = summary.unsure;
-        project.derivation += 1;
-        project.arranged_at = (self.clock)();
-        let layout = project.layout();
+        project.arrange((self.clock)());
         // What was counted with other tables is counted again.
-        project.must_derive = !most.schema().grows_into(layout.schema());
+        project.must_derive = !most.grows_into(project.layout());
         manifest.schema = project.schema();
-        let rest = self.count(entry.id, &layout, counted, done)?;
+        let rest = self.count(OfProject::of(&begun), project.layout(), counted, done)?;
         counts.add(&rest.0);
         bytes += rest.1;
         let progress = Progress { events: counts, row_bytes: bytes, ..cell.progress };
+        let stored = Arc::clone(&cell.manifest);
         cell.write(&self.store, |changes| {
-            put_json(changes, &storage::manifest(entry.id), &manifest)?;
+            manifest.put(changes, Some(&stored))?;
             put_json(changes, &storage::progress(entry.id), &progress)
         })?;
         cell.manifest = Arc::new(manifest);
@@ -162,7 +168,7 @@ impl Runner {
         Ok(true)
     }
 
-    fn declaring(&self, manifest: &Manifest) -> Result<Declaring<'_>, ProgramError> {
+    fn declaring<'a>(&'a self, manifest: &'a Manifest) -> Result<Declaring<'a>, ProgramError> {
         Declaring::new(&self.events, manifest, *self.store.network().id())
     }
 
@@ -207,19 +213,19 @@ impl Runner {
     /// of them that are in none of these tables, and the bytes of the entries.
     fn count(
         &self,
-        program: ProgramId,
+        of: OfProject<'_>,
         layout: &Layout,
         after: u64,
         last: u64,
     ) -> Result<(EventCounts, u64), ProgramError> {
         let (mut counts, mut bytes, mut done) = (EventCounts::default(), 0, after);
-        while done < last {
-            let runs = self.runs_after(program, done)?;
+        while done < last && !self.events.is_stopping() {
+            let runs = self.runs_after(of.program, done)?;
             let before = done;
             for (number, position, rows) in runs.into_iter().filter(|(number, ..)| *number <= last)
             {
-                bytes += rows.encode().map_err(|_| damaged(program))?.len() as u64;
-                counts.add(&self.count_events(layout, position, &rows)?);
+                bytes += rows.encode().map_err(|_| damaged(of.program))?.len() as u64;
+                counts.add(&self.count_events(of, layout, position, &rows)?);
                 done = number;
             }
             if done == before {

@@ -1,85 +1,204 @@
 //! The interfaces by which events of projects are declared, with what their tables need of them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use sha2::{Digest, Sha256};
+use stellar_xdr::ScVal;
 
 use super::raw::DeclaredBy;
-use crate::domain::Hash32;
+use super::supplied::SuppliedInterfaces;
+use crate::domain::{Hash32, Owner, ProgramId};
 use crate::executables::Interfaces;
-use crate::interfaces::{Interface, Origin, asset_contract};
+use crate::interfaces::{Interface, Matched, Origin, ReadError, asset_contract};
+use crate::programs::manifest::Manifest;
 use crate::programs::{ProgramError, storage};
 use crate::tables::event_tables::Declarations;
 
-/// Maximum number of interfaces that are kept in memory.
-const MOST_KEPT: usize = 512;
+/// Memory of the interfaces of contracts that are kept, in bytes, with their declarations.
+const CAPACITY: u64 = 64 << 20;
+/// Number of parts of the cache. An interface has to fit into one.
+const SHARDS: usize = 4;
+/// Typical memory of an interface, in bytes; only used to size the table.
+const TYPICAL_BYTES: u64 = 32 << 10;
+/// Memory of an entry besides, in bytes.
+const OF_ENTRY: usize = 256;
 
 /// Interfaces of contracts, and those that users supply.
 pub struct EventInterfaces {
     pub(super) interfaces: Arc<Interfaces>,
-    known: Cache<DeclaredBy, Arc<KnownInterface>>,
+    known: Cache<DeclaredBy, Arc<KnownInterface>, Weight>,
+    supplied: Arc<SuppliedInterfaces>,
+    is_stopping: AtomicBool,
 }
 
 /// An interface with its declarations as tables need them.
-pub(super) struct KnownInterface {
+pub struct KnownInterface {
+    /// Its module or file.
+    hash: Hash32,
     interface: Option<Arc<Interface>>,
-    pub declarations: Declarations,
+    pub(super) declarations: Declarations,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<DeclaredBy, Arc<KnownInterface>> for Weight {
+    fn weight(&self, _: &DeclaredBy, known: &Arc<KnownInterface>) -> u64 {
+        known.bytes() as u64
+    }
+}
+
+/// The project for which an interface is looked up.
+#[derive(Clone, Copy)]
+pub struct OfProject<'a> {
+    /// Its id.
+    pub program: ProgramId,
+    /// Its owner.
+    pub owner: &'a Owner,
+}
+
+impl<'a> OfProject<'a> {
+    /// The project with this manifest.
+    pub fn of(manifest: &'a Manifest) -> Self {
+        Self { program: manifest.id, owner: &manifest.owner }
+    }
 }
 
 impl KnownInterface {
+    /// Reads the interface in a file that a user supplied.
+    ///
+    /// # Errors
+    /// [`ReadError`] when it cannot be read.
+    pub fn supplied(content: &[u8]) -> Result<Self, ReadError> {
+        let hash = Hash32(Sha256::digest(content).into());
+        let interface = Interface::of_events_from_file(content)?;
+        Ok(Self::new(hash, Origin::Supplied, Arc::new(interface)))
+    }
+
+    fn new(hash: Hash32, origin: Origin, interface: Arc<Interface>) -> Self {
+        let declarations = Declarations::new(hash, origin, &interface);
+        Self { hash, interface: Some(interface), declarations }
+    }
+
+    fn of_assets() -> Self {
+        let declarations = Declarations::of_asset_contract();
+        Self { hash: Hash32::default(), interface: None, declarations }
+    }
+
     /// Returns the interface.
-    pub fn interface(&self) -> &Interface {
+    pub(super) fn interface(&self) -> &Interface {
         self.interface.as_deref().unwrap_or_else(|| asset_contract())
+    }
+
+    /// Memory that it takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let interface = self.interface.as_ref().map_or(0, |interface| interface.bytes());
+        OF_ENTRY + interface + self.declarations.bytes()
     }
 }
 
 impl EventInterfaces {
     /// Creates the cache.
     pub fn new(interfaces: Arc<Interfaces>) -> Self {
-        Self { interfaces, known: Cache::new(MOST_KEPT) }
+        Self::sharing(interfaces, Arc::default())
     }
 
-    /// Returns an interface; `None` when it is not stored any more, or cannot be read.
-    pub(super) fn get(&self, by: DeclaredBy) -> Result<Option<Arc<KnownInterface>>, ProgramError> {
+    /// Creates the cache, with a place for supplied interfaces from which whoever deletes a project
+    /// takes its interface.
+    pub fn sharing(interfaces: Arc<Interfaces>, supplied: Arc<SuppliedInterfaces>) -> Self {
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity((CAPACITY / TYPICAL_BYTES) as usize)
+            .weight_capacity(CAPACITY)
+            .shards(SHARDS)
+            .build();
+        let options = options.expect("the capacities are set");
+        let known = Cache::with_options(
+            options,
+            Weight,
+            DefaultHashBuilder::default(),
+            DefaultLifecycle::default(),
+        );
+        Self { interfaces, known, supplied, is_stopping: AtomicBool::new(false) }
+    }
+
+    /// Says that what takes long is to end.
+    pub(in crate::programs) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether [`Self::stop`] was called.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::SeqCst)
+    }
+
+    /// Returns an interface; `None` when it is not stored any more, or cannot be read. One that was
+    /// supplied belongs to the project.
+    pub(super) fn get(
+        &self,
+        by: DeclaredBy,
+        project: OfProject<'_>,
+    ) -> Result<Option<Arc<KnownInterface>>, ProgramError> {
+        if let DeclaredBy::Supplied(hash) = by {
+            return self.supplied(hash, project);
+        }
         if let Some(known) = self.known.get(&by) {
             return Ok(Some(known));
         }
-        let interface = match by {
-            DeclaredBy::Asset => None,
+        let known = match by {
             DeclaredBy::Code(hash) => match self.interfaces.read_now(&hash)? {
-                Some(interface) => Some(interface),
+                Some(interface) => KnownInterface::new(hash, Origin::Chain, interface),
                 None => return Ok(None),
             },
-            DeclaredBy::Supplied(hash) => {
-                let Some(content) =
-                    self.interfaces.store().shared_row(&storage::module(hash.as_bytes()))?
-                else {
-                    return Ok(None);
-                };
-                let Ok(interface) = Interface::from_file(&content) else { return Ok(None) };
-                Some(Arc::new(interface))
-            }
+            DeclaredBy::Asset | DeclaredBy::Supplied(_) => KnownInterface::of_assets(),
         };
-        Ok(Some(self.keep(by, interface)))
+        Ok(Some(self.keep(by, known)))
     }
 
     /// Returns an interface that was just read, with its declarations.
     pub(super) fn of(&self, hash: &Hash32, interface: &Arc<Interface>) -> Arc<KnownInterface> {
         let by = DeclaredBy::Code(*hash);
-        self.known.get(&by).unwrap_or_else(|| self.keep(by, Some(Arc::clone(interface))))
+        let new = || KnownInterface::new(*hash, Origin::Chain, Arc::clone(interface));
+        self.known.get(&by).unwrap_or_else(|| self.keep(by, new()))
     }
 
-    fn keep(&self, by: DeclaredBy, interface: Option<Arc<Interface>>) -> Arc<KnownInterface> {
-        let declarations = match (&interface, by) {
-            (Some(interface), DeclaredBy::Code(hash)) => {
-                Declarations::new(hash, Origin::Chain, interface)
-            }
-            (Some(interface), DeclaredBy::Supplied(hash)) => {
-                Declarations::new(hash, Origin::Supplied, interface)
-            }
-            (None, _) | (_, DeclaredBy::Asset) => Declarations::of_asset_contract(),
+    /// Returns the declaration of an event of the store, looked for in these interfaces in their order.
+    pub(super) fn declaration<'a>(
+        &self,
+        event: u64,
+        interfaces: impl IntoIterator<Item = &'a KnownInterface>,
+        (topics, data): (&'a [ScVal], &'a ScVal),
+    ) -> Option<Matched<'a>> {
+        let findings = self.interfaces.findings();
+        interfaces.into_iter().enumerate().find_map(|(at, known)| {
+            let interface = known.interface();
+            let found = findings.find((known.hash, interface), event, topics, data)?;
+            Matched::of(at, interface, found, topics, data)
+        })
+    }
+
+    fn supplied(
+        &self,
+        hash: Hash32,
+        project: OfProject<'_>,
+    ) -> Result<Option<Arc<KnownInterface>>, ProgramError> {
+        if let Some(known) = self.supplied.get(project.program).filter(|it| it.hash == hash) {
+            return Ok(Some(known));
+        }
+        let store = self.interfaces.store();
+        let Some(content) = store.shared_row(&storage::module(hash.as_bytes()))? else {
+            return Ok(None);
         };
-        let known = Arc::new(KnownInterface { interface, declarations });
+        let Ok(known) = KnownInterface::supplied(&content) else { return Ok(None) };
+        let known = Arc::new(known);
+        self.supplied.keep(store, (project.program, project.owner), Arc::clone(&known))?;
+        Ok(Some(known))
+    }
+
+    fn keep(&self, by: DeclaredBy, known: KnownInterface) -> Arc<KnownInterface> {
+        let known = Arc::new(known);
         self.known.insert(by, Arc::clone(&known));
         known
     }

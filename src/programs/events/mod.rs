@@ -16,13 +16,15 @@ mod project;
 mod raw;
 mod reading;
 mod summary;
+mod supplied;
 mod table_rows;
 mod unsure;
 
 pub(super) use beginning::begin_reading;
-pub use interfaces::EventInterfaces;
+pub use interfaces::{EventInterfaces, KnownInterface, OfProject};
 pub use merging::{Merged, merged};
 pub use project::{EventCounts, EventProject};
 pub use summary::Summary;
+pub use supplied::SuppliedInterfaces;
 pub use table_rows::table_rows;
 pub use unsure::Unsure;

@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::Unsure;
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
-use crate::tables::event_tables::{Layout, Shapes};
-use crate::tables::schema::{ProgramSchema, SchemaLimits};
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
+use crate::programs::{ProgramError, storage};
+use crate::store::{KindChanges, SharedRows, StoreError};
+use crate::tables::event_tables::{Layout, Shapes, Summarised};
+use crate::tables::schema::ProgramSchema;
 
 /// A project of events, as a part of its manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -14,11 +16,19 @@ pub struct EventProject {
     pub has_supplied: bool,
     /// First ledger whose events are read; 0 for all.
     pub from: u32,
-    /// Summary of all events, from which the tables follow.
-    pub shapes: Shapes,
+    /// Summary of all events, with the tables that follow from it. Stored in rows of its own.
+    #[serde(skip)]
+    pub summary: Summarised,
+    /// The summary as earlier versions stored it.
+    #[serde(rename = "shapes", default, skip_serializing)]
+    earlier: Option<Shapes>,
+    /// SHA-256 of the tables, while it is stored: after an upgrade, others may follow from the same
+    /// summary.
+    #[serde(default)]
+    tables: String,
     /// Number of its contracts whose stored events are read by the last backfill that was begun.
     pub backfilled: usize,
-    /// Number of times that the rows of the tables were derived anew.
+    /// Number of times that rows of the tables were derived anew, or got into other tables or columns.
     pub derivation: u64,
     /// UNIX time in milliseconds at which rows were derived anew, or rows that were there before
     /// got into other tables or columns; 0 before that.
@@ -55,15 +65,84 @@ impl EventCounts {
 }
 
 impl EventProject {
-    /// Returns the tables. Their limits are not those of programs that an operator may choose: what
-    /// the tables are follows from the events alone.
-    pub fn layout(&self) -> Layout {
-        tables(&self.shapes)
+    /// Creates a project without events. Those from a ledger on are read, or all.
+    pub fn new(has_supplied: bool, from: Option<LedgerSeq>) -> Self {
+        Self { has_supplied, from: from.map_or(0, |from| from.0), ..Self::default() }
     }
 
-    /// Returns the tables in the form in which they are stored.
+    /// Returns the tables.
+    pub fn layout(&self) -> &Layout {
+        self.summary.layout()
+    }
+
+    /// Returns the tables in the form in which they are sent to SQL workers.
     pub fn schema(&self) -> ProgramSchema {
         self.layout().schema().clone().derived(self.derivation)
+    }
+
+    /// Says that rows which were there before are others, or are in other tables or columns.
+    pub fn arrange(&mut self, now: u64) {
+        self.arranged_at = now;
+        self.derivation += 1;
+    }
+
+    /// Reads the summary, after the rest was read from a manifest with these tables. Returns whether
+    /// it has to be stored again.
+    ///
+    /// # Errors
+    /// When the store fails, or a part is damaged.
+    pub(in crate::programs) fn load_summary(
+        &mut self,
+        rows: &SharedRows<'_>,
+        (program, stored): (ProgramId, &ProgramSchema),
+    ) -> Result<bool, ProgramError> {
+        const DAMAGED: ProgramError = ProgramError::Damaged("the summary of a project of events");
+        if let Some(earlier) = self.earlier.take() {
+            self.summary = earlier.within_limits().into();
+            // Earlier versions stored the tables.
+            self.must_derive |= !stored.grows_into(&self.schema());
+            return Ok(true);
+        }
+        let mut parts = Vec::new();
+        storage::summary_parts(rows, program, |key, value| {
+            parts.push((key.to_vec(), value.to_vec()));
+        })?;
+        let parts = parts.iter().map(|(key, value)| (key.as_slice(), value.as_slice()));
+        self.summary = Shapes::from_rows(parts).ok_or(DAMAGED)?.into();
+        self.must_derive |= std::mem::take(&mut self.tables) != self.summary.digest();
+        Ok(false)
+    }
+
+    /// Puts what of the summary differs from what is stored; all of it without `stored`.
+    pub(in crate::programs) fn put_summary(
+        &self,
+        changes: &mut KindChanges<'_>,
+        program: ProgramId,
+        stored: Option<&Self>,
+    ) -> Result<(), StoreError> {
+        let before = stored.map(|project| &project.summary);
+        if before.is_some_and(|before| before.is_same(&self.summary)) {
+            return Ok(());
+        }
+        let none = Shapes::default();
+        let before = before.map_or(&none, Summarised::shapes);
+        for (part, value) in self.summary.shapes().rows_since(before) {
+            let row = storage::summary(program, &part);
+            match value {
+                Some(value) => changes.put(&row, value)?,
+                None => changes.delete(&row)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the project as it is stored in its manifest.
+    pub(in crate::programs) fn in_manifest(&self) -> Self {
+        Self {
+            tables: self.summary.digest().to_owned(),
+            summary: Summarised::default(),
+            ..self.clone()
+        }
     }
 
     /// Returns a number that is another one once rows which were there before are others, or are in
@@ -85,9 +164,4 @@ impl EventProject {
     pub fn wants(&self, ledger: LedgerSeq) -> bool {
         self.from <= ledger.0
     }
-}
-
-/// Returns the tables that follow from a summary of all events.
-pub(super) fn tables(shapes: &Shapes) -> Layout {
-    shapes.tables(SchemaLimits::default())
 }

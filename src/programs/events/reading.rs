@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
-use super::interfaces::{EventInterfaces, KnownInterface};
+use super::interfaces::{EventInterfaces, KnownInterface, OfProject};
 use super::raw::{DeclaredBy, RawEvent};
 use super::{EventCounts, EventProject, Summary};
 use crate::decode::{EventType, Placement};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, NetworkId, TxHash};
 use crate::executables::{InterfaceReader, Tried};
-use crate::interfaces::{Interface, Matched, declaration, is_asset_contract};
+use crate::interfaces::{Matched, is_asset_contract};
 use crate::programs::ProgramError;
 use crate::programs::effects::{Effects, Run};
 use crate::programs::manifest::Manifest;
@@ -33,20 +33,21 @@ pub(super) struct Declaring<'a> {
     pub interfaces: &'a EventInterfaces,
     pub names: InterfaceReader<'a>,
     pub network: NetworkId,
+    project: OfProject<'a>,
     /// The interface that the user supplied.
-    pub supplied: Option<Hash32>,
+    supplied: Option<Hash32>,
 }
 
 impl<'a> Declaring<'a> {
     pub fn new(
         interfaces: &'a EventInterfaces,
-        manifest: &Manifest,
+        manifest: &'a Manifest,
         network: NetworkId,
     ) -> Result<Self, ProgramError> {
         let names = interfaces.interfaces.loading_reader()?;
         let project = manifest.events.as_ref();
         let supplied = project.filter(|it| it.has_supplied).map(|_| Hash32(manifest.module));
-        Ok(Self { interfaces, names, network, supplied })
+        Ok(Self { interfaces, names, network, project: OfProject::of(manifest), supplied })
     }
 
     /// Looks for the declaration of an event, adds the event to a summary, and records in the event
@@ -62,9 +63,8 @@ impl<'a> Declaring<'a> {
             true => (Vec::new(), true),
             false => self.candidates(event, &topics, at)?,
         };
-        let interfaces: Vec<&Interface> =
-            candidates.iter().map(|(_, known)| known.interface()).collect();
-        let matched = declaration(&interfaces, &topics, &data);
+        let tried = candidates.iter().map(|(_, known)| &**known);
+        let matched = self.interfaces.declaration(event.id, tried, (&topics, &data));
         let by = matched.as_ref().map(|matched| &candidates[matched.tried]);
         for (_, known) in &candidates {
             summary.shapes.consult(&known.declarations);
@@ -91,7 +91,10 @@ impl<'a> Declaring<'a> {
         at: TransactionPosition,
     ) -> Result<(Vec<Candidate>, bool), ProgramError> {
         let mut candidates = Vec::new();
-        let known = |by| Ok::<_, ProgramError>(self.interfaces.get(by)?.map(|known| (by, known)));
+        let known = |by| {
+            let known = self.interfaces.get(by, self.project)?;
+            Ok::<_, ProgramError>(known.map(|known| (by, known)))
+        };
         if let Some(supplied) = self.supplied {
             candidates.extend(known(DeclaredBy::Supplied(supplied))?);
         }
@@ -115,17 +118,21 @@ impl<'a> Declaring<'a> {
 /// An interface in which a declaration is looked for.
 type Candidate = (DeclaredBy, Arc<KnownInterface>);
 
-/// Calls `visit` with the event as the tables need it.
-pub(super) fn with_declaration<T>(
-    event: &RawEvent,
-    at: TransactionPosition,
-    (topics, data): (&[ScVal], &ScVal),
-    by: Option<&KnownInterface>,
-    visit: impl FnOnce(&Event<'_>) -> T,
-) -> T {
-    let interfaces: Vec<&Interface> = by.iter().map(|known| known.interface()).collect();
-    let matched = declaration(&interfaces, topics, data);
-    visit(&with_values(event, at, (topics, data), matched.as_ref().zip(by)))
+impl EventInterfaces {
+    /// Calls `visit` with an event of a project as the tables need it.
+    pub(super) fn with_declaration<T>(
+        &self,
+        project: OfProject<'_>,
+        event: &RawEvent,
+        at: TransactionPosition,
+        visit: impl FnOnce(&Event<'_>) -> T,
+    ) -> Result<T, ProgramError> {
+        let (topics, data) = values(event);
+        let known = event.declared_by.map(|by| self.get(by, project)).transpose()?.flatten();
+        let known = known.as_deref();
+        let matched = self.declaration(event.id, known, (&topics, &data));
+        Ok(visit(&with_values(event, at, (&topics, &data), matched.as_ref().zip(known))))
+    }
 }
 
 /// Returns an event with its values, and with its declaration in an interface, if it has one.
@@ -247,6 +254,7 @@ impl Runner {
     /// Counts the events of a transaction, and those that are in no table of these.
     pub(in crate::programs) fn count_events(
         &self,
+        project: OfProject<'_>,
         layout: &Layout,
         position: TransactionPosition,
         rows: &RunRows,
@@ -254,13 +262,9 @@ impl Runner {
         let mut counts = EventCounts::default();
         for emit in &rows.emits {
             let event = RawEvent::from_emit(emit).ok_or(ProgramError::Damaged("an event"))?;
-            let (topics, data) = values(&event);
-            let known = event.declared_by.map(|by| self.events.get(by)).transpose()?.flatten();
-            let values = (topics.as_slice(), &data);
-            let is_undeclared =
-                with_declaration(&event, position, values, known.as_deref(), |it| {
-                    layout.is_undeclared(it)
-                });
+            let is_undeclared = self
+                .events
+                .with_declaration(project, &event, position, |it| layout.is_undeclared(it))?;
             counts.add(&EventCounts { events: 1, undeclared: u64::from(is_undeclared) });
         }
         Ok(counts)

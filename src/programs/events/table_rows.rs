@@ -1,10 +1,8 @@
 //! The rows of tables for the entries of a project's row log.
 
 use super::EventProject;
-use super::interfaces::EventInterfaces;
+use super::interfaces::{EventInterfaces, OfProject};
 use super::raw::RawEvent;
-use super::reading::{values, with_declaration};
-use crate::domain::ProgramId;
 use crate::programs::ProgramError;
 use crate::store::TransactionPosition;
 use crate::tables::{Row, event_id};
@@ -15,7 +13,7 @@ use crate::tables::{Row, event_id};
 /// # Errors
 /// When the store fails, or an event is damaged.
 pub fn table_rows(
-    program: ProgramId,
+    of: OfProject<'_>,
     project: &EventProject,
     interfaces: &EventInterfaces,
     events: Vec<Row>,
@@ -24,14 +22,10 @@ pub fn table_rows(
     let mut rows = Vec::with_capacity(2 * events.len());
     for row in events {
         let event = RawEvent::from_emit(&row.emit).ok_or(ProgramError::Damaged("an event"))?;
-        let (topics, data) = values(&event);
         // Rows do not depend on where in its ledger the transaction is.
         let at = TransactionPosition { ledger: row.ledger, application_order: 0 };
-        let known = event.declared_by.map(|by| interfaces.get(by)).transpose()?.flatten();
-        let made = with_declaration(&event, at, (&topics, &data), known.as_deref(), |event| {
-            layout.rows(event)
-        });
-        let event_id = event_id(program, &row.transaction, event.index);
+        let made = interfaces.with_declaration(of, &event, at, |event| layout.rows(event))?;
+        let event_id = event_id(of.program, &row.transaction, event.index);
         let both = [made.row, made.event];
         rows.extend(both.map(|emit| Row { emit, event_id, ..row.clone() }));
     }

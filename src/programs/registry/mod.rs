@@ -20,7 +20,7 @@ pub use state::{Cell, Entry, EntrySnapshot};
 pub use watching::Watch;
 
 use super::engine::{Engine, Module};
-use super::events::EventProject;
+use super::events::{EventProject, SuppliedInterfaces};
 use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
 use super::{ProgramError, Settings, names, storage};
@@ -76,6 +76,8 @@ pub struct Registry {
     engine: Engine,
     settings: Settings,
     entries: RwLock<BTreeMap<ProgramId, Arc<Entry>>>,
+    /// Interfaces that were supplied with projects of events.
+    pub(super) supplied: Arc<SuppliedInterfaces>,
     /// Size of all rows by owner, in bytes.
     owner_bytes: Mutex<BTreeMap<Owner, Arc<AtomicU64>>>,
     /// Serialises deploys, deletes and subscriptions, and the writing and removal of compiled
@@ -112,6 +114,7 @@ impl Registry {
             engine,
             settings,
             entries: RwLock::new(entries),
+            supplied: Arc::default(),
             owner_bytes: Mutex::new(owner_bytes),
             deploying: Mutex::default(),
         })
@@ -239,7 +242,7 @@ impl Registry {
             if !content.is_empty() {
                 changes.put(&storage::module(&sha256), content)?;
             }
-            put_json(changes, &storage::manifest(id), &manifest)?;
+            manifest.put(changes, None)?;
             put_json(changes, &storage::progress(id), &progress)?;
             changes.put_cursor(id, progress.place);
             if manifest.events.is_some() {
@@ -343,8 +346,9 @@ impl Registry {
         }
         let (mut manifest, mut progress) = (Manifest::clone(&cell.manifest), cell.progress);
         change(&mut manifest, &mut progress);
+        let stored = Arc::clone(&cell.manifest);
         cell.write(&self.store, |changes| {
-            put_json(changes, &storage::manifest(manifest.id), &manifest)?;
+            manifest.put(changes, Some(&stored))?;
             put_json(changes, &storage::progress(manifest.id), &progress)
         })?;
         self.store.set_active(&storage::consumer(manifest.id), manifest.running);

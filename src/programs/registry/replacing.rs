@@ -140,6 +140,7 @@ impl Registry {
         drop((new_cell, old_cell));
         entries.remove(&old.id);
         drop(entries);
+        self.supplied.forget(old.id);
         if unshared {
             self.remove_compiled(old.id, module);
         }
@@ -163,8 +164,9 @@ impl Registry {
             if manifest.public { BTreeSet::clone(&old.subscribers) } else { BTreeSet::new() };
         let module = old.manifest.module;
         let unshared = self.is_unshared(&module, program);
+        let stored = Arc::clone(&new.manifest);
         let written = new.write(&self.store, |changes| {
-            put_json(changes, &storage::manifest(id), &manifest)?;
+            manifest.put(changes, Some(&stored))?;
             put_json(changes, &storage::subscribers(id), &subscribers)?;
             delete_with_module(changes, program, unshared.then_some(&module))
         });
@@ -208,6 +210,8 @@ impl Registry {
         let mut entries = self.entries.write();
         drop(new_cell);
         entries.remove(&id);
+        drop(entries);
+        self.supplied.forget(id);
     }
 }
 

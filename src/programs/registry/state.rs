@@ -68,6 +68,7 @@ pub struct EntrySnapshot {
     pub row_bytes: u64,
     /// Number of runs that are to be repeated.
     pub waiting: usize,
+    is_deleted: bool,
 }
 
 /// A locked cell. Dropping it makes changes visible to readers.
@@ -124,8 +125,8 @@ impl Entry {
         if snapshot.manifest.replaces.is_none() {
             return all;
         }
-        let replaced = self.replaced.upgrade().map_or(0, |it| it.snapshot.read().row_bytes);
-        all.saturating_sub(replaced).saturating_add(snapshot.row_bytes)
+        let replaced = self.replaced.upgrade().map_or(0, |it| it.snapshot.read().own_bytes());
+        all.saturating_sub(replaced).saturating_add(snapshot.own_bytes())
     }
 }
 
@@ -160,14 +161,21 @@ impl Drop for CellGuard<'_> {
 impl EntrySnapshot {
     /// Returns the size of the rows as it counts for the owner's limit, in bytes.
     fn counted_bytes(&self) -> u64 {
-        if self.manifest.replaces.is_some() { 0 } else { self.row_bytes }
+        if self.manifest.replaces.is_some() { 0 } else { self.own_bytes() }
+    }
+
+    /// Returns the size of the rows, and of the summary of a project of events, in bytes.
+    fn own_bytes(&self) -> u64 {
+        let summary = self.manifest.events.as_ref().filter(|_| !self.is_deleted);
+        let summary = summary.map_or(0, |project| project.summary.shapes().bytes());
+        self.row_bytes + summary as u64
     }
 
     fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.manifest, &other.manifest)
             && Arc::ptr_eq(&self.subscribers, &other.subscribers)
-            && (self.log, self.row_bytes, self.waiting)
-                == (other.log, other.row_bytes, other.waiting)
+            && (self.log, self.row_bytes, self.waiting, self.is_deleted)
+                == (other.log, other.row_bytes, other.waiting, other.is_deleted)
     }
 }
 
@@ -192,8 +200,10 @@ impl Cell {
         id: ProgramId,
         manifest: &[u8],
     ) -> Result<Self, ProgramError> {
-        let manifest: Manifest = serde_json::from_slice(manifest)
-            .map_err(|_| ProgramError::Damaged("the manifest of a program"))?;
+        let (manifest, is_earlier) = Manifest::load(&store.shared_rows(), manifest)?;
+        if is_earlier {
+            storage::change(store, |changes| manifest.put(changes, None))?;
+        }
         let progress = store.shared_row(&storage::progress(id))?;
         let progress = progress.and_then(|row| serde_json::from_slice::<Progress>(&row).ok());
         let consumer = storage::consumer(id);
@@ -254,6 +264,7 @@ impl Cell {
             log: self.progress.log,
             row_bytes: if self.deleted { 0 } else { self.progress.row_bytes },
             waiting: self.waiting.len(),
+            is_deleted: self.deleted,
         }
     }
 }

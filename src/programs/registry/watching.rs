@@ -1,11 +1,12 @@
 //! Registers projects of events.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 
 use super::{Deploy, New, Registry};
 use crate::domain::{ContractId, LedgerSeq, Owner};
-use crate::interfaces::Interface;
-use crate::programs::events::EventProject;
+use crate::programs::events::{EventProject, KnownInterface};
 use crate::programs::manifest::Manifest;
 use crate::programs::{ProgramError, names};
 
@@ -39,21 +40,19 @@ impl Registry {
         let Watch { project_name, contracts, supplied, from, public, replace } = watch;
         names::check_project(&project_name)?;
         let content = supplied.as_deref().unwrap_or_default();
-        if supplied.is_some() {
-            Interface::from_file(content)
-                .map_err(|error| ProgramError::Supplied(error.to_string()))?;
-        }
-        let events = EventProject {
-            has_supplied: supplied.is_some(),
-            from: from.map_or(0, |from| from.0),
-            ..EventProject::default()
-        };
+        // Here and not when its first event is read: what it costs is the owner's.
+        let interface = supplied.as_deref().map(KnownInterface::supplied).transpose()?;
+        let events = EventProject::new(supplied.is_some(), from);
         let sha256 = if supplied.is_some() { Sha256::digest(content).into() } else { [0; 32] };
         let schema = events.schema();
         let deploy = Deploy { code: Vec::new(), project_name, contracts, public, replace };
         let _one_at_a_time = self.deploying.lock();
         let plan = self.plan(owner, &deploy)?;
         let new = New { plan, sha256, content, schema, events: Some(events), now };
-        self.register(owner, new, None)
+        let manifest = self.register(owner, new, None)?;
+        if let Some(interface) = interface {
+            self.supplied.keep(&self.store, (manifest.id, owner), Arc::new(interface))?;
+        }
+        Ok(manifest)
     }
 }

@@ -6,6 +6,9 @@ use crate::domain::{LedgerSeq, ProgramId};
 /// Continues the keys of a program's waiting runs in `program_progress`.
 pub(super) const WAITING: &str = "w";
 
+/// Continues the keys of the parts of a project's summary in `program_progress`.
+pub(super) const SUMMARY: &str = "f";
+
 /// Returns the key that continues with `rest` after the program.
 pub(super) fn key(program: ProgramId, rest: impl AsRef<[u8]>) -> Vec<u8> {
     [&program.0.to_be_bytes(), rest.as_ref()].concat()

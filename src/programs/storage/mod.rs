@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `programs` | program → manifest |
 //! | `wasm` | SHA-256 → module |
-//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `r` → why its replacement failed; program, `s` → its subscribers; program, `w`, position → a waiting run |
+//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `f`, key → a part of the summary of a project of events; program, `r` → why its replacement failed; program, `s` → its subscribers; program, `w`, position → a waiting run |
 //! | `rows` | program, position of a transaction → rows that the run on it emitted |
 //! | `row_log` | program, number → position: the order in which runs with rows were stored |
 //! | `executions` | program, number → record of a run; only the newest are kept |
@@ -18,14 +18,14 @@ mod keys;
 
 use std::ops::ControlFlow;
 
-use keys::{WAITING, key};
+use keys::{SUMMARY, WAITING, key};
 use serde::Serialize;
 
 use super::ProgramError;
 use crate::domain::{Direction, LedgerRange, LedgerSeq, ProgramId};
 use crate::store::{
-    ConsumerKind, Extensions, KindChanges, Needs, SharedFamily, SharedRow, Store, StoreError,
-    TransactionPosition,
+    ConsumerKind, Extensions, KindChanges, Needs, SharedFamily, SharedRow, SharedRows, Store,
+    StoreError, TransactionPosition,
 };
 
 const PROGRAMS: SharedFamily = family("programs", false);
@@ -100,6 +100,11 @@ pub fn backfill(program: ProgramId) -> SharedRow {
     PROGRESS.row(key(program, "b"))
 }
 
+/// Names the row with a part of the summary of a project of events.
+pub fn summary(program: ProgramId, part: &[u8]) -> SharedRow {
+    PROGRESS.row([&*key(program, SUMMARY), part].concat())
+}
+
 /// Names the row that says why the program that was to replace this one did not.
 pub fn replacement_failure(program: ProgramId) -> SharedRow {
     PROGRESS.row(key(program, "r"))
@@ -142,6 +147,21 @@ pub fn manifests(store: &Store) -> Result<Vec<(ProgramId, Vec<u8>)>, StoreError>
         Ok::<_, StoreError>(ControlFlow::Continue(()))
     })?;
     Ok(found)
+}
+
+/// Visits the parts of the summary of a project of events: their keys and values.
+///
+/// # Errors
+/// [`StoreError`] when the database fails.
+pub fn summary_parts(
+    rows: &SharedRows<'_>,
+    program: ProgramId,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<(), StoreError> {
+    rows.scan(PROGRESS, Direction::OldestFirst, &key(program, SUMMARY), &[], |part, value| {
+        visit(part, value);
+        Ok::<_, StoreError>(ControlFlow::Continue(()))
+    })
 }
 
 /// Returns a program's waiting runs, in chain order.

@@ -14,7 +14,7 @@ use stellar_xdr::ScVal;
 use super::events_world::{WORLDS, World};
 use super::*;
 use crate::executables::ExecutableIndex;
-use crate::programs::events::{begin_reading, table_rows};
+use crate::programs::events::{OfProject, begin_reading, table_rows};
 use crate::programs::registry::Watch;
 use crate::programs::row_log::rows_after;
 use crate::tables::Row;
@@ -276,7 +276,7 @@ fn read_in_order(
 }
 
 impl Scene {
-    fn of_network(network: crate::domain::Network) -> Self {
+    pub(super) fn of_network(network: crate::domain::Network) -> Self {
         let consumers: Vec<Arc<dyn LedgerConsumer>> = vec![Arc::new(ExecutableIndex)];
         let mut scene = Self { network, consumers, ..Self::closed(Settings::default(), None) };
         scene.restart();
@@ -285,7 +285,7 @@ impl Scene {
 }
 
 impl Parts {
-    fn commit(&self, raw: &[u8], raw_ledgers: bool) {
+    pub(super) fn commit(&self, raw: &[u8], raw_ledgers: bool) {
         let view = decode(raw, self.store.network().id()).unwrap();
         let options = IndexOptions { raw_ledgers, ..IndexOptions::default() };
         let prepared = self.store.prepare(&view, None, &options).unwrap();
@@ -293,7 +293,7 @@ impl Parts {
     }
 
     /// Advances the index of code by so many steps at most.
-    fn index(&self, most: usize) {
+    pub(super) fn index(&self, most: usize) {
         for _ in 0..most {
             if !self.store.step(&ExecutableIndex as &dyn LedgerConsumer).unwrap() {
                 return;
@@ -301,7 +301,12 @@ impl Parts {
         }
     }
 
-    fn watch(&self, name: &str, contracts: Vec<ContractId>, supplied: bool) -> ProgramId {
+    pub(super) fn watch(
+        &self,
+        name: &str,
+        contracts: Vec<ContractId>,
+        supplied: bool,
+    ) -> ProgramId {
         let watch = Watch {
             project_name: name.to_owned(),
             contracts,
@@ -321,7 +326,7 @@ impl Parts {
     }
 
     /// As [`Self::run_until_idle`], with projects that wait for the index.
-    fn run_until_settled(&self) {
+    pub(super) fn run_until_settled(&self) {
         for _ in 0..MANY_TURNS {
             let mut busy = false;
             for entry in self.registry.all() {
@@ -354,7 +359,8 @@ impl Parts {
         let project = manifest.events.as_ref().unwrap();
         let events = self.events(id);
         let count = events.len();
-        let rows = table_rows(id, project, &self.runner.events, events).unwrap();
+        let rows =
+            table_rows(OfProject::of(&manifest), project, &self.runner.events, events).unwrap();
         assert_eq!(rows.len(), 2 * count);
         let tables = manifest.schema.tables();
         let in_tables = |row: &&Row| tables.iter().any(|it| it.target == row.emit.target);

@@ -3,6 +3,7 @@
 //! program must have exactly the rows that it should.
 
 mod asking;
+mod costs;
 mod events;
 mod events_world;
 mod exported;
@@ -198,7 +199,10 @@ impl Scene {
             settings,
             upstream: self.upstream.clone().map(UpstreamLimiter::new),
             clock: Arc::new(move || clock.fetch_add(1, Ordering::Relaxed)),
-            events: EventInterfaces::new(Interfaces::new(Arc::clone(&store), None)),
+            events: EventInterfaces::sharing(
+                Interfaces::new(Arc::clone(&store), None),
+                Arc::clone(&registry.supplied),
+            ),
         });
         let tables = Tables::open(TablesSettings {
             directory: path.join("tables"),

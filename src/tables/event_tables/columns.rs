@@ -37,6 +37,12 @@ impl Columns {
         self.by_name.get(&folded(name)).map(|at| &self.fields[*at])
     }
 
+    /// Memory that the columns take, in bytes: an estimate.
+    pub fn bytes(&self) -> usize {
+        let column = |field: &Field| OF_COLUMN + field.name.len() + bytes_of(field);
+        self.fields.iter().map(column).sum()
+    }
+
     /// Whether each column that both have can hold the values of both.
     pub fn join(&self, others: &[Field]) -> bool {
         others.iter().all(|other| {
@@ -62,6 +68,25 @@ impl Columns {
             }
         }
     }
+}
+
+/// Memory of a column's entry among the names, and of a part of a type, in bytes.
+const OF_COLUMN: usize = 64;
+const OF_PART: usize = 64;
+
+/// Returns about how many bytes a field takes in memory or as JSON. The depth of types is limited.
+pub(super) fn bytes_of(field: &Field) -> usize {
+    field.name.len() + bytes_of_kind(&field.kind)
+}
+
+fn bytes_of_kind(kind: &ColumnType) -> usize {
+    OF_PART
+        + match kind {
+            ColumnType::List(of) => bytes_of_kind(of),
+            ColumnType::Map(keys, values) => bytes_of_kind(keys) + bytes_of_kind(values),
+            ColumnType::Struct(fields) => fields.iter().map(bytes_of).sum(),
+            _ => 0,
+        }
 }
 
 /// Returns the type that holds the values of both: JSON where no narrower one does. Any number of

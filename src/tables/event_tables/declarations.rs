@@ -8,12 +8,14 @@ use orrery_ledger::domain::Hash32;
 use stellar_xdr::ScSpecEventV0;
 
 use super::columns::{Columns, DEEPEST, MOST_COLUMNS};
-use crate::spec::parameter_types;
+use crate::spec::ParameterTypes;
 use crate::types::Field;
 
 /// Number of forms of one event with which a declaration is compared. Further ones are forms of
 /// their own.
 const MOST_COMPARED: usize = 16;
+/// Memory of a form besides its name and columns, in bytes.
+const OF_FORM: usize = 200;
 
 /// The declarations of an interface, each with the form of the event that it belongs to. Built once
 /// for each interface.
@@ -65,9 +67,10 @@ impl Declarations {
         let (names, form_of) = (BTreeSet::new(), Vec::new());
         let mut own = Self { id, origin, names, forms: Vec::new(), form_of };
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
+        let mut types = ParameterTypes::new(interface.types(), DEEPEST);
         for (number, event) in (0..).zip(interface.events()) {
             let name = names::event(event.name.as_slice());
-            let columns = columns(event, interface);
+            let columns = columns(event, &mut types);
             let same = by_name.entry(name.clone()).or_default();
             let form = same.iter().take(MOST_COMPARED).copied();
             match form.into_iter().find(|at| joins(&own.forms[*at], &columns)) {
@@ -97,6 +100,12 @@ impl Declarations {
         self.origin
     }
 
+    /// Memory that the declarations take, in bytes: an estimate.
+    pub fn bytes(&self) -> usize {
+        let forms = self.forms.iter().map(|form| OF_FORM + form.name.len() + form.columns.bytes());
+        self.form_of.len() * size_of::<usize>() + forms.sum::<usize>()
+    }
+
     /// Names of the events that it declares.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
@@ -108,8 +117,8 @@ impl Declarations {
     }
 }
 
-fn columns(event: &ScSpecEventV0, interface: &Interface) -> Vec<Field> {
+fn columns<'a>(event: &'a ScSpecEventV0, types: &mut ParameterTypes<'a>) -> Vec<Field> {
     let names = names::parameters(event.params.iter().map(|parameter| parameter.name.as_slice()));
-    let kinds = parameter_types(event, interface.types(), DEEPEST);
+    let kinds = types.of_event(event);
     names.into_iter().zip(kinds).map(|(name, kind)| Field { name, kind }).collect()
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use orrery_interfaces::names::{DECLARED, EVENT_ID, EVENT_INDEX, REST, UNDECLARED};
+use orrery_interfaces::names::{DECLARED, EVENT_ID, EVENT_INDEX, REST};
 
 use super::columns::{Columns, MOST_COLUMNS};
 use super::naming::Names;
@@ -76,6 +76,19 @@ impl Layout {
         self.placed.values().any(Option::is_none)
     }
 
+    /// Whether rows of these tables stay what they are in the tables of `new`, which follow from the
+    /// same events and more: the tables grow in place, and the events of each shape stay where they
+    /// are. Otherwise all rows have to be filled in again.
+    pub fn grows_into(&self, new: &Self) -> bool {
+        let target =
+            |layout: &Self, at: Option<usize>| at.map(|at| layout.tables[at].target.clone());
+        self.schema.grows_into(&new.schema)
+            && self.placed.iter().all(|(key, at)| {
+                let now = new.placed.get(key).copied().flatten();
+                target(self, *at) == target(new, now)
+            })
+    }
+
     pub(super) fn placement(&self, key: &ShapeKey) -> Placement<'_> {
         match self.placed.get(key) {
             Some(Some(at)) => Placement::In(&self.tables[*at]),
@@ -142,16 +155,7 @@ impl Drawing {
         let target = |at: &usize| self.tables[*at].target.clone();
         let several = self.versions.values().filter(|versions| versions.len() > 1);
         let versions = several.map(|versions| versions.iter().map(target).collect()).collect();
-        let placement = self.placed.iter().map(|(key, at)| {
-            let target = at.as_ref().map_or_else(|| UNDECLARED.to_owned(), target);
-            (key.fingerprint(), target)
-        });
-        let of_events = OfEvents {
-            events: Some(fixed_tables::events()),
-            versions,
-            placement: placement.collect(),
-            derivation: 0,
-        };
+        let of_events = OfEvents { events: Some(fixed_tables::events()), versions, derivation: 0 };
         let mut in_order: Vec<&Table> = self.tables.iter().collect();
         in_order.sort_by_key(|table| (table.first, &table.target));
         let tables = in_order.into_iter().map(Table::schema).chain([fixed_tables::undeclared()]);

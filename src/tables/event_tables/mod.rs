@@ -13,6 +13,8 @@ mod rows;
 mod serial;
 mod shape;
 mod shapes;
+mod stored;
+mod summarised;
 
 use orrery_interfaces::Matched;
 use orrery_ledger::domain::{ContractId, LedgerSeq};
@@ -23,7 +25,9 @@ pub use self::declarations::Declarations;
 pub(crate) use self::fixed_tables::EVENTS_VIEW;
 pub use self::layout::Layout;
 pub use self::rows::Rows;
-pub use self::shapes::{MOST_SHAPES, Shapes};
+pub use self::shapes::{MOST_BYTES, Shapes};
+pub use self::stored::Row as StoredRow;
+pub use self::summarised::Summarised;
 
 /// Place of an event in the chain.
 #[derive(

@@ -77,9 +77,8 @@ impl Layout {
             (Shaped::Declared(..), Declared::By(matched, _)) => {
                 (rest, types) = (&matched.rest, matched.interface.types());
                 for parameter in &matched.parameters {
-                    let Some(value) = parameter.value else { continue };
-                    let plain = Plain::new(value, &parameter.declared.type_, types);
-                    cells.put(parameter.name, value, plain);
+                    let plain = Plain::new(parameter.value, &parameter.declared.type_, types);
+                    cells.put(parameter.name, parameter.value, plain);
                 }
             }
             (Shaped::Inferred(inferred), _) => {

@@ -139,9 +139,9 @@ impl Shape {
 }
 
 impl ShapeKey {
-    /// A short form of the key: 32 hexadecimal digits.
-    pub fn fingerprint(&self) -> String {
+    /// A short form of the key.
+    pub fn fingerprint(&self) -> [u8; 32] {
         let key = serde_json::to_vec(self).unwrap_or_default();
-        hex::encode(&Sha256::digest(key)[..16])
+        Sha256::digest(key).into()
     }
 }

@@ -4,34 +4,56 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use orrery_interfaces::Origin;
+use orrery_ledger::domain::Hash32;
 use serde::{Deserialize, Serialize};
 
+use super::columns::bytes_of;
 use super::declarations::Declarations;
 use super::serial::pairs;
 use super::shape::{Shape, ShapeKey, Shaped};
-use super::{Declared, Event};
+use super::{Declared, Event, Place};
 use crate::types::ColumnType;
 
-/// Maximum number of shapes. Of more, those that come first in the chain are kept.
-pub const MOST_SHAPES: usize = 10_000;
-/// Maximum number of declared names, and of interfaces whose names are among them.
-const MOST_NAMES: usize = 20_000;
+/// Maximum number of bytes that the shapes take. Of more, those that come first in the chain are kept.
+pub const MOST_BYTES: usize = 768 << 10;
+/// Maximum number of declared names: at most 256 KiB.
+const MOST_NAMES: usize = 4_096;
+/// What a shape takes besides its names and columns, and a column besides its name, in bytes.
+const OF_SHAPE: usize = 128;
+const OF_COLUMN: usize = 64;
 
 /// A summary of events. Grows with [`Shapes::add`] and [`Shapes::join`], and never forgets.
 ///
-/// Beyond [`MOST_SHAPES`] shapes, all columns without a declared type are JSON: a shape that was
-/// left out somewhere and comes back with an earlier event has lost the types of its values.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// Beyond [`MOST_BYTES`], all columns without a declared type are JSON: a shape
+/// that was left out somewhere and comes back with an earlier event has lost the types of its values.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Shapes {
     #[serde(with = "pairs")]
-    shapes: BTreeMap<ShapeKey, Shape>,
+    pub(super) shapes: BTreeMap<ShapeKey, Shape>,
     /// Names that consulted interfaces declare.
-    names: BTreeSet<String>,
-    /// Short forms of the ids of consulted interfaces.
-    consulted: BTreeSet<String>,
+    pub(super) names: BTreeSet<String>,
+    /// Ids of interfaces whose names are known to be among them.
+    #[serde(skip)]
+    consulted: BTreeSet<Hash32>,
     /// Whether there were more shapes than are kept.
-    is_cut: bool,
+    pub(super) is_cut: bool,
+    /// The first place from which on none is kept. Those before it take too much together, so that
+    /// it does not matter when each came.
+    #[serde(skip)]
+    pub(super) beyond: Option<(Place, ShapeKey)>,
+    /// What the shapes take, in bytes.
+    #[serde(skip)]
+    bytes: usize,
 }
+
+impl PartialEq for Shapes {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.shapes, &self.names, self.is_cut, &self.beyond)
+            == (&other.shapes, &other.names, other.is_cut, &other.beyond)
+    }
+}
+
+impl Eq for Shapes {}
 
 impl Shapes {
     /// Adds an event. Returns whether the summary has changed, so that the tables may have.
@@ -52,11 +74,10 @@ impl Shapes {
     /// interface in which the declaration of an event is looked for; interfaces that are known are
     /// passed over at once.
     pub fn consult(&mut self, declarations: &Declarations) -> bool {
-        let id = hex::encode(&declarations.id().0[..16]);
-        if self.consulted.contains(&id) {
+        if !self.note(declarations.id()) {
             return false;
         }
-        self.reserve(declarations.names().map(str::to_owned), [id])
+        self.reserve(declarations.names())
     }
 
     /// Adds the events of another summary. Returns whether this one has changed.
@@ -64,6 +85,9 @@ impl Shapes {
         let mut changes = other.is_cut && !self.is_cut;
         if other.is_cut {
             self.cut();
+        }
+        if let Some(theirs) = &other.beyond {
+            changes |= self.keep_before(theirs.clone());
         }
         for (key, theirs) in &other.shapes {
             let mut theirs = theirs.clone();
@@ -75,7 +99,41 @@ impl Shapes {
                 None => self.insert(key.clone(), theirs),
             };
         }
-        changes | self.reserve(other.names.iter().cloned(), other.consulted.iter().cloned())
+        other.consulted.iter().for_each(|id| {
+            self.note(*id);
+        });
+        changes | self.reserve(other.names.iter().map(String::as_str))
+    }
+
+    /// Whether [`Self::join`] may change this one. Does not copy it.
+    pub fn may_change_by(&self, other: &Self) -> bool {
+        let is_earlier = other.beyond.as_ref().is_some_and(|theirs| !self.is_beyond(theirs));
+        let changes = |(key, theirs): (&ShapeKey, &Shape)| match self.shapes.get(key) {
+            Some(own) if self.is_cut => theirs.first < own.first,
+            Some(own) => own.clone().join(theirs, key),
+            None => !self.is_beyond(&(theirs.first, key.clone())),
+        };
+        (other.is_cut && !self.is_cut)
+            || is_earlier
+            || other.shapes.iter().any(changes)
+            || other.names.iter().any(|name| self.reserves(name))
+    }
+
+    /// A summary as it was stored. Of one that exceeds the limits, which may have been others, the part
+    /// within them is kept.
+    #[must_use]
+    pub fn within_limits(mut self) -> Self {
+        self.bytes = self.shapes.iter().map(|(key, shape)| weight(key, shape)).sum();
+        self.drop_last_while_too_large();
+        while self.names.len() > MOST_NAMES {
+            self.names.pop_last();
+        }
+        self
+    }
+
+    /// What the summary takes, in bytes: an estimate.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.names.iter().map(|name| 1 + name.len()).sum::<usize>()
     }
 
     /// Number of shapes.
@@ -106,45 +164,89 @@ impl Shapes {
     }
 
     fn insert(&mut self, key: ShapeKey, mut shape: Shape) -> bool {
+        if self.is_beyond(&(shape.first, key.clone())) {
+            return false;
+        }
         if self.is_cut {
             blur(&key, &mut shape);
         }
-        self.shapes.insert(key.clone(), shape);
-        if self.shapes.len() <= MOST_SHAPES {
-            return true;
-        }
-        let was_cut = std::mem::replace(&mut self.is_cut, true);
-        if !was_cut {
+        self.bytes += weight(&key, &shape);
+        self.shapes.insert(key, shape);
+        self.drop_last_while_too_large();
+        true
+    }
+
+    /// Leaves out the last shapes in the order of the chain while all take too much.
+    fn drop_last_while_too_large(&mut self) {
+        while self.bytes > MOST_BYTES {
+            let last = self.shapes.iter().map(|(key, shape)| (shape.first, key)).max();
+            let Some((first, key)) = last else { return };
+            let beyond = (first, key.clone());
             self.cut();
+            self.keep_before(beyond);
         }
-        let last = self.shapes.iter().max_by_key(|(key, shape)| (shape.first, *key));
-        let Some(last) = last.map(|(key, _)| key.clone()) else { return true };
-        self.shapes.remove(&last);
-        !was_cut || last != key
+    }
+
+    /// Leaves out the shapes from a place on, now and later. Returns whether that changes anything.
+    fn keep_before(&mut self, beyond: (Place, ShapeKey)) -> bool {
+        if self.is_beyond(&beyond) {
+            return false;
+        }
+        self.shapes.retain(|key, shape| (shape.first, key) < (beyond.0, &beyond.1));
+        self.bytes = self.shapes.iter().map(|(key, shape)| weight(key, shape)).sum();
+        self.beyond = Some(beyond);
+        true
+    }
+
+    /// Whether a shape with this first place is left out.
+    fn is_beyond(&self, at: &(Place, ShapeKey)) -> bool {
+        self.beyond.as_ref().is_some_and(|beyond| at >= beyond)
     }
 
     fn cut(&mut self) {
-        self.is_cut = true;
-        self.shapes.iter_mut().for_each(|(key, shape)| blur(key, shape));
+        if !std::mem::replace(&mut self.is_cut, true) {
+            self.shapes.iter_mut().for_each(|(key, shape)| blur(key, shape));
+        }
     }
 
-    /// Adds names and interfaces. Of too many, the first in alphabetical order are kept, so that it
-    /// does not matter when each came.
-    fn reserve(
-        &mut self,
-        names: impl IntoIterator<Item = String>,
-        consulted: impl IntoIterator<Item = String>,
-    ) -> bool {
-        let before = (self.names.clone(), self.consulted.clone());
-        self.names.extend(names);
-        self.consulted.extend(consulted);
-        for set in [&mut self.names, &mut self.consulted] {
-            while set.len() > MOST_NAMES {
-                set.pop_last();
+    /// Notes that the names of an interface are known. Returns whether they were not.
+    fn note(&mut self, id: Hash32) -> bool {
+        if self.consulted.len() >= MOST_NAMES {
+            self.consulted.clear();
+        }
+        self.consulted.insert(id)
+    }
+
+    /// Adds names. Of too many, the first in alphabetical order are kept, so that it does not matter
+    /// when each came.
+    fn reserve<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) -> bool {
+        let mut changes = false;
+        for name in names {
+            if self.reserves(name) {
+                changes |= self.names.insert(name.to_owned());
+                if self.names.len() > MOST_NAMES {
+                    self.names.pop_last();
+                }
             }
         }
-        before.0 != self.names || before.1 != self.consulted
+        changes
     }
+
+    /// Whether a name is new, and not one too many.
+    fn reserves(&self, name: &str) -> bool {
+        !self.names.contains(name)
+            && (self.names.len() < MOST_NAMES
+                || self.names.last().is_some_and(|last| name < last.as_str()))
+    }
+}
+
+/// Returns what a shape takes, in bytes. The same at all times: not what its columns have become.
+fn weight(key: &ShapeKey, shape: &Shape) -> usize {
+    let columns = shape.columns.iter().map(|column| match key {
+        ShapeKey::Declared { .. } => bytes_of(column),
+        ShapeKey::Inferred { .. } => OF_COLUMN + column.name.len(),
+    });
+    OF_SHAPE + 2 * shape.name.len() + columns.sum::<usize>()
 }
 
 /// Makes the columns without a declared type JSON.

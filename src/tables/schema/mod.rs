@@ -6,8 +6,6 @@
 //! column if that loses nothing (`types`), and fails the run otherwise. Columns and tables never
 //! narrow or disappear.
 
-use std::collections::BTreeMap;
-
 use orrery_ledger::domain::Emit;
 use serde::{Deserialize, Serialize};
 use stellar_xdr::ScSpecEntry;
@@ -56,9 +54,7 @@ pub(super) struct OfEvents {
     /// Targets of the tables that hold the versions of one event. The view with the name of the
     /// first shows the rows of all.
     pub versions: Vec<Vec<String>>,
-    /// Target of the table in which the events of each shape are.
-    pub placement: BTreeMap<String, String>,
-    /// Number of the derivation of the rows: with another one, all rows are filled in again.
+    /// Number of the arrangement of the rows: with another one, all rows are filled in again.
     #[serde(default)]
     pub derivation: u64,
 }
@@ -222,7 +218,7 @@ impl ProgramSchema {
         Self { tables, structs: Vec::new(), of_events }
     }
 
-    /// Returns the tables with this number of the derivation of their rows: tables with another
+    /// Returns the tables with this number of the arrangement of their rows: tables with another
     /// number are filled in again.
     #[must_use]
     pub fn derived(mut self, derivation: u64) -> Self {
@@ -243,17 +239,11 @@ impl ProgramSchema {
     /// Whether these tables can be converted into those of `new` in place; otherwise their rows
     /// have to be filled in again.
     pub fn grows_into(&self, new: &Self) -> bool {
-        let placement = &new.of_events.placement;
         self.of_events.derivation == new.of_events.derivation
             && self.stored_tables().all(|old| {
                 let new = new.stored_tables().find(|table| table.target == old.target);
                 new.is_some_and(|new| old.grows_into(new))
             })
-            && self
-                .of_events
-                .placement
-                .iter()
-                .all(|(shape, table)| placement.get(shape) == Some(table))
     }
 
     /// Returns the table for an emit's target.

@@ -2,14 +2,18 @@
 
 use orrery_interfaces::Origin;
 use orrery_testkit::account_events::{account, address, contract};
+use orrery_testkit::size;
 use orrery_testkit::specs::{
     Map, SingleValue, Type, event, map, numbers, option, structure, tuple, udt, union, vec,
 };
 use orrery_testkit::values::{bytes, fields, i128, list, string, symbol};
-use stellar_xdr::{ScSpecEntry, ScVal};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use stellar_xdr::{Limits, ScSpecEntry, ScVal, WriteXdr};
 
 use super::{Known, Made, columns, layout, made, shapes, tables};
-use crate::event_tables::{MOST_SHAPES, Shapes};
+use crate::event_tables::{MOST_BYTES, Shapes, Summarised};
 use crate::schema::SchemaLimits;
 
 /// The declaration of an event with one value in its data.
@@ -199,7 +203,7 @@ fn declared_names_are_not_inferred() {
     let names = |layout| tables(layout).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let reserved = layout(&[inferred(1, Some(0))], &known);
     assert_eq!(names(&reserved), ["mint_2", "undeclared"]);
-    assert!(!layout(&[inferred(1, None)], &known).schema().grows_into(reserved.schema()));
+    assert!(!layout(&[inferred(1, None)], &known).grows_into(&reserved));
     let swap = value(2, Some(0), with("swap", "a", ScVal::U32(1)));
     let all = layout(&[inferred(1, None), swap], &known);
     assert_eq!(tables(&all), ["mint_2", "swap", "undeclared"]);
@@ -236,30 +240,70 @@ fn beyond_the_limits_events_are_undeclared_and_values_in_the_rest() {
     assert_eq!(row["_rest"]["params"]["k149"], 149);
 }
 
-/// The first in the chain are kept; what is without declared types has no exact ones any more.
+/// A map with numbers under as many keys.
+fn numbered(name: &str, count: u32) -> ScVal {
+    let keys: Vec<String> = (0..count).map(|key| format!("{name}_{key}")).collect();
+    fields(keys.iter().map(|key| (key.as_str(), ScVal::U32(1))))
+}
+
+/// The first in the chain are kept; what is without declared types has no exact ones any more. How
+/// much the others take does not matter.
 #[test]
 fn too_many_shapes_are_the_same_in_any_order() {
     let known = [Known::chain(1, vec![one("swap", "a", Type::U32)])];
-    let count = u32::try_from(MOST_SHAPES).unwrap() + 20;
+    let wide = |at: u32| numbered("key", at * 7 % 60);
     let mut events: Vec<_> =
-        (0..count).map(|at| made(at, None, &[symbol(&format!("e{at}"))], ScVal::U32(at))).collect();
+        (0..1_000).map(|at| made(at, None, &[symbol(&format!("e{at}"))], wide(at))).collect();
     events.push(value(5, Some(0), with("swap", "a", ScVal::U32(1))));
     let forward = shapes(&events, &known);
-    assert!(forward.is_cut() && forward.len() == MOST_SHAPES);
+    assert!(forward.is_cut() && forward.len() < 1_000 && forward.bytes() <= MOST_BYTES + 64);
+    assert!(forward.bytes() > MOST_BYTES - 6_000);
     let layout = forward.tables(SchemaLimits::default());
-    assert_eq!(columns(&layout, "e0"), ["value JSON"]);
+    assert_eq!(columns(&layout, "e1")[0], "key_0 JSON");
     assert_eq!(columns(&layout, "swap"), ["a UINTEGER"]);
-    assert!(events[usize::try_from(count).unwrap() - 1].rows(&layout, &known).is_undeclared());
+    assert!(events[999].rows(&layout, &known).is_undeclared());
     events.reverse();
-    assert_eq!(shapes(&events[..40], &known).len(), 40);
-    let (late, early) = events.split_at(events.len() / 3);
+    assert!(!shapes(&events[..40], &known).is_cut());
+    let (late, early) = events.split_at(events.len() / 2);
     let mut joined = shapes(late, &known);
-    assert!(!joined.is_cut());
     assert!(joined.join(&shapes(early, &known)));
     assert!(joined == forward);
     assert!(!joined.join(&forward) && !joined.join(&Shapes::default()));
-    let backward = shapes(&events, &known);
-    assert!(backward == forward);
+    assert!(!joined.may_change_by(&forward));
+    assert!(shapes(&events, &known) == forward);
+    for seed in 0..20 {
+        events.shuffle(&mut StdRng::seed_from_u64(seed));
+        let mut parts = events.chunks(100).map(|part| shapes(part, &known));
+        let first = parts.next().unwrap();
+        let joined = parts.fold(first, |mut joined, part| {
+            joined.join(&part);
+            joined
+        });
+        assert!(joined == forward && shapes(&events, &known) == forward, "seed {seed}");
+    }
+}
+
+/// What is written of a summary is bounded by the events, however many kinds of them there are.
+///
+/// Small: 400 kinds; full: 10,000.
+#[test]
+fn a_change_writes_what_has_changed() {
+    let (mut all, mut written, mut of_events) = (Summarised::default(), 0, 0);
+    for at in 0..u32::try_from(size::choose(400, 10_000)).unwrap() {
+        let event = made(at, None, &[symbol("kind")], numbered(&format!("a{at}"), 100));
+        of_events += event.data.to_xdr(Limits::none()).unwrap().len();
+        let before = all.clone();
+        all.join(&shapes(std::slice::from_ref(&event), &[]));
+        let rows = all.shapes().rows_since(before.shapes());
+        written += rows
+            .iter()
+            .map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len))
+            .sum::<usize>();
+        assert!(rows.len() <= 3 || before.shapes().is_cut() != all.shapes().is_cut());
+    }
+    println!("{written} bytes for {of_events} bytes of events");
+    assert!(written <= 4 * of_events);
+    assert!(all.shapes().is_cut() && all.shapes().bytes() <= MOST_BYTES);
 }
 
 #[test]
@@ -281,8 +325,8 @@ fn shapes_that_change_their_table_cause_a_refill() {
     assert_eq!(tables(&new), ["paused", "paused_2", "undeclared"]);
     assert_eq!(later.rows(&new, &[]).row.target, "paused_2");
     assert_eq!(columns(&new, "paused"), columns(&old, "paused"));
-    assert!(!old.schema().grows_into(new.schema()));
+    assert!(!old.grows_into(&new));
     // One that comes later in the chain moves nothing.
     let more = layout(&[later, made(10, None, &[symbol("paused")], list([]))], &[]);
-    assert!(old.schema().grows_into(more.schema()));
+    assert!(old.grows_into(&more));
 }

@@ -1,0 +1,81 @@
+//! The stored form of a summary: one row for each shape and each name, so that a change writes what has
+//! changed.
+
+use serde::{Deserialize, Serialize};
+
+use super::Place;
+use super::shape::{Shape, ShapeKey};
+use super::shapes::Shapes;
+
+/// Key of the row with what belongs to no shape, and the first byte of the other keys.
+const REST: &[u8] = &[];
+const NAME: u8 = b'n';
+const SHAPE: u8 = b's';
+
+/// A row: its key, and its value unless the row is deleted.
+pub type Row = (Vec<u8>, Option<Vec<u8>>);
+
+/// What belongs to no shape.
+#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Rest {
+    is_cut: bool,
+    beyond: Option<(Place, ShapeKey)>,
+}
+
+impl Shapes {
+    /// Returns the rows that differ from those of an earlier summary.
+    pub fn rows_since(&self, before: &Self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        if self.rest() != before.rest() {
+            rows.push((REST.to_vec(), Some(json(&self.rest()))));
+        }
+        let gone = before.names.difference(&self.names);
+        rows.extend(gone.map(|name| (name_key(name), None)));
+        let new = self.names.difference(&before.names);
+        rows.extend(new.map(|name| (name_key(name), Some(Vec::new()))));
+        let gone = before.shapes.keys().filter(|key| !self.shapes.contains_key(key));
+        rows.extend(gone.map(|key| (shape_key(key), None)));
+        let changed = self.shapes.iter().filter(|(key, now)| before.shapes.get(key) != Some(now));
+        rows.extend(changed.map(|shape| (shape_key(shape.0), Some(json(&shape)))));
+        rows
+    }
+
+    /// Returns the summary with these rows, which may be in any order; `None` when one is damaged.
+    pub fn from_rows<'r>(rows: impl IntoIterator<Item = (&'r [u8], &'r [u8])>) -> Option<Self> {
+        let mut shapes = Self::default();
+        for (key, value) in rows {
+            match key.split_first() {
+                None => {
+                    let Rest { is_cut, beyond } = serde_json::from_slice(value).ok()?;
+                    (shapes.is_cut, shapes.beyond) = (is_cut, beyond);
+                }
+                Some((&NAME, name)) => {
+                    shapes.names.insert(String::from_utf8(name.to_vec()).ok()?);
+                }
+                Some((&SHAPE, _)) => {
+                    let (key, shape): (ShapeKey, Shape) = serde_json::from_slice(value).ok()?;
+                    shapes.shapes.insert(key, shape);
+                }
+                Some(_) => return None,
+            }
+        }
+        Some(shapes.within_limits())
+    }
+
+    fn rest(&self) -> Rest {
+        Rest { is_cut: self.is_cut, beyond: self.beyond.clone() }
+    }
+}
+
+fn name_key(name: &str) -> Vec<u8> {
+    [&[NAME], name.as_bytes()].concat()
+}
+
+fn shape_key(key: &ShapeKey) -> Vec<u8> {
+    [&[SHAPE], key.fingerprint().as_slice()].concat()
+}
+
+/// Serialising to memory fails only for keys that are no strings, of which there are none here.
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
