@@ -12,7 +12,7 @@ use warp::http::StatusCode;
 use super::access::Access;
 use super::allowance::ReserveError;
 use super::answer::Answer;
-use super::budgets::{RETRY_AFTER, refused};
+use super::budgets::{self, RETRY_AFTER};
 use super::call::AsyncCall;
 use super::funding::{FundedTransaction, FundingError};
 use super::params::{Parameters, UnknownParameters};
@@ -75,7 +75,7 @@ fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answe
 /// Returns the error for a response whose bytes the byte budget refuses.
 fn no_room(error: ReserveError) -> ApiError {
     match error {
-        ReserveError::NotNow(refusal) => refused(refusal, "bytes"),
+        ReserveError::NotNow(refusal) => budgets::refused(refusal, "bytes"),
         ReserveError::Never { .. } => ApiError::Busy { retry_after: RETRY_AFTER },
     }
 }

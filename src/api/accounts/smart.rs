@@ -62,7 +62,7 @@ impl ServedIndex for SmartAccounts {
         let found = lookup::account(&index.rows, &contract, MAX_RULES)?;
         let (summary, account) = match found {
             Some(found) => found,
-            None if index.has_work_left => {
+            None if index.lacks_older => {
                 let reason = "events of older ledgers arrived, and accounts are computed again";
                 return Err(ApiError::NotReady(reason.to_owned()));
             }

@@ -8,7 +8,6 @@ use crate::accounts::passkey::PasskeyWallets;
 use crate::accounts::smart::SmartAccounts;
 use crate::executables::ExecutableIndex;
 use crate::rpc::TransactionHashes;
-use crate::service::unix_now_ms;
 use crate::store::LedgerConsumer;
 use crate::webhooks::WebhookConsumer;
 use crate::webhooks::registry::Registry;
