@@ -398,4 +398,13 @@ mod tests {
         let own = ApiError::from(ProgramError::ProjectExists("vault".into()));
         assert!(own.to_string().contains("'vault' is taken"));
     }
+
+    #[test]
+    fn a_supplied_interface_that_is_too_large_is_a_body_that_is() {
+        let status = |error: ProgramError| ApiError::from(error).status_and_code();
+        let large = ProgramError::SuppliedTooLarge("the interface has 3 bytes".into());
+        assert_eq!(status(large), (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"));
+        let unread = ProgramError::Supplied("it is no module".into());
+        assert_eq!(status(unread), (StatusCode::UNPROCESSABLE_ENTITY, "spec_refused"));
+    }
 }

@@ -19,7 +19,8 @@ fn events_fit_exactly_when_every_value_is_of_its_type() {
             let (topics, data) = generator.event(&declared, None).unwrap();
             let matched = declaration(&[&interface], &topics, &data)
                 .unwrap_or_else(|| panic!("seed {seed}: {topics:?} {data:?}"));
-            assert_eq!(matched.parameters.len(), params);
+            // Those that the event has: a map may lack keys.
+            assert!(matched.parameters.len() <= params);
             assert_eq!(reconstructed(&matched, &topics), (topics.clone(), data.clone()));
             fitting += 1;
         }
