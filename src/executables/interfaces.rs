@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use stellar_xdr::{LedgerEntryData, ScSpecEntry};
 
 use super::asking::{Asking, MAX_ASKED_AT_ONCE, RETRY_DELAY};
@@ -22,6 +22,8 @@ use crate::store::{EventQuery, RowBounds, Store, StoreError, TransactionPosition
 
 /// Capacity of the cache, in bytes.
 const CAPACITY: u64 = 64 << 20;
+/// Number of parts of the cache, whatever the number of processors. An interface has to fit into one.
+const SHARDS: usize = 4;
 /// Memory that an entry takes besides its interface, in bytes.
 const WEIGHT: u64 = 512;
 /// Typical memory of an interface, in bytes; only used to size the table.
@@ -107,8 +109,17 @@ impl Interfaces {
 
     /// Creates the cache. Without a `source`, only what is stored is known.
     pub fn new(store: Arc<Store>, source: Option<Box<dyn EntrySource>>) -> Arc<Self> {
-        let typical = (CAPACITY / TYPICAL_BYTES) as usize;
-        let cache = Cache::with_weighter(typical, CAPACITY, Weight);
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity((CAPACITY / TYPICAL_BYTES) as usize)
+            .weight_capacity(CAPACITY)
+            .shards(SHARDS)
+            .build();
+        let cache = Cache::with_options(
+            options.expect("the capacities are set"),
+            Weight,
+            DefaultHashBuilder::default(),
+            DefaultLifecycle::default(),
+        );
         let interfaces = Arc::new(Self {
             store,
             source,
