@@ -35,14 +35,14 @@ fn neither_links_nor_answers_stop_a_page_or_deceive_its_reader() {
     let asset = text(&told["foreign_asset"]);
     assert!(asset.contains("not said by this asset's contract"), "{asset}");
     assert!(!asset.contains("1,000,000 USDC"), "the amount of another asset: {asset}");
-    // Only texts that a spreadsheet would run begin with an apostrophe.
+    // Only texts that a spreadsheet would run begin with an apostrophe; all but numbers are in quotes.
     let cells = [
         "\"'=HYPERLINK(\"\"http://x\"\")\"",
-        "'@a",
+        "\"'@a\"",
         "-1.5",
         "-Infinity",
-        "'-1+1",
-        "' =1",
+        "\"'-1+1\"",
+        "\"' =1\"",
         "\"a,b\"",
     ];
     assert_eq!(told["csv"], json!(cells));

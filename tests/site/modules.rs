@@ -85,3 +85,162 @@ fn contracts_of_assets_are_known_by_their_ids() {
     let Some(found) = value_of(&modules, pairs, &given) else { return };
     assert_eq!(found, json!(expected));
 }
+
+/// What the search field makes of what people paste.
+#[test]
+fn pasted_texts_are_what_they_were_meant_to_be() {
+    const BASE: &str = "https://orrery.example/here/";
+    let hash = "0123456789abcdef".repeat(4);
+    let (contract, ledger) = (json!({ "name": CONTRACT }), json!({ "path": "ledger/1234567" }));
+    let mut given = Vec::new();
+    let mut expected = Vec::new();
+    let mut add = |text: String, meant: &Value| {
+        given.push(text);
+        expected.push(meant.clone());
+    };
+    for name in [CONTRACT.to_owned(), hash.clone(), ACCOUNT.to_owned()] {
+        let meant = json!({ "name": name });
+        let (one, other) = name.split_at(29);
+        for text in [
+            name.clone(),
+            format!("  {name}\r\n"),
+            format!("\u{200b}{name}\u{2060}"),
+            format!("\u{feff}\u{200e}{one}\u{200b}{other}\u{200f}"),
+            format!("\"{name}\""),
+            format!("‘{name}’,"),
+            format!("({name})."),
+            format!("[{name}]"),
+            format!("<{name}>"),
+            format!("«{name}»!"),
+            format!("`{name}`"),
+            format!("**{name}**"),
+            format!("{one}\n{other}"),
+            format!("{one}\r\n    {other}"),
+            format!("it is {name}, as said"),
+            format!("address: {name}"),
+            format!("id={name}"),
+            format!("https://stellar.expert/explorer/public/contract/{name}?filter=x"),
+            format!("stellar.expert/explorer/testnet/tx/{name}"),
+            format!("https://lab.stellar.org/view?network=x&of={name}&more"),
+            format!("https://other.example/#/account/{name}"),
+        ] {
+            add(text, &meant);
+        }
+    }
+    add(CONTRACT.to_lowercase(), &contract);
+    add(hash.to_uppercase(), &json!({ "name": hash.to_uppercase() }));
+    for text in [
+        "1234567",
+        "#1234567",
+        "ledger 1234567",
+        "Ledger: 1,234,567.",
+        "LEDGER #1234567",
+        "block 1234567",
+        "ledger no. 1234567",
+        "1 234 567",
+        "https://stellar.expert/explorer/public/ledger/1234567",
+        "stellarchain.io/ledgers/1234567",
+        "http://localhost:8484/ledger/1234567",
+        "https://orrery.example/here/ledger/1234567",
+    ] {
+        add(text.to_owned(), &ledger);
+    }
+    add("event 12".to_owned(), &json!({ "path": "event/12" }));
+    add(format!("{BASE}event/12#token=x"), &json!({ "path": "event/12" }));
+    add(format!("{BASE}tx/{hash}"), &json!({ "path": format!("tx/{hash}") }));
+    // What is none of these stays what it is.
+    let two = format!("{CONTRACT} {ACCOUNT}");
+    for text in ["market.trade", "transfer", "market_trade", "ledger", &two, &CONTRACT[..55]] {
+        add(text.to_owned(), &json!({ "name": text }));
+    }
+    for empty in ["", " \n", "\u{200b}", "\"\""] {
+        add(empty.to_owned(), &json!({ "name": "" }));
+    }
+    let modules = ["topics.js", "strkey.js", "pasted.js"];
+    let each = format!("given.map((it) => meant(it, '{BASE}'))");
+    let Some(read) = value_of(&modules, &each, &given) else { return };
+    for ((text, read), expected) in given.iter().zip(read.as_array().unwrap()).zip(&expected) {
+        assert_eq!(read, expected, "{text:?}");
+    }
+}
+
+/// A seed has a checksum, so it is known for what it is wherever it stands; what only looks like one is
+/// searched for.
+#[test]
+fn secrets_are_known_in_any_text() {
+    let Some(seeds) = value_of(
+        &["topics.js"],
+        "[0, 7, 255].map((byte) => strkey(18 << 3, Array(32).fill(byte)))",
+        &[],
+    ) else {
+        return;
+    };
+    let mut given = Vec::new();
+    let mut expected = Vec::new();
+    for seed in seeds.as_array().unwrap().iter().map(|it| it.as_str().unwrap()) {
+        let (one, other) = seed.split_at(20);
+        for text in [
+            seed.to_owned(),
+            seed.to_lowercase(),
+            format!(" \"{seed}\".\n"),
+            format!("{one}\n   {other}"),
+            format!("\u{200b}{one}\u{2060}{other}"),
+            format!("secret: {seed} of {ACCOUNT}"),
+            format!("https://wallet.example/?s={seed}&x"),
+            format!("{{\"secret\":\"{seed}\"}}"),
+        ] {
+            given.push(text);
+            expected.push(json!("seed"));
+        }
+        let last = if seed.ends_with('A') { "B" } else { "A" };
+        given.push(format!("{}{last}", &seed[..55]));
+        expected.push(Value::Null);
+    }
+    for (text, kind) in [
+        (format!("whsec_{}", "ab".repeat(32)), json!("webhook")),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbmEifQ.c2ln".to_owned(), json!("token")),
+        (vec!["abandon"; 12].join(" "), json!("phrase")),
+        (CONTRACT.to_owned(), Value::Null),
+        (ACCOUNT.to_owned(), Value::Null),
+        ("ab".repeat(32), Value::Null),
+        ("the newest trades of the market".to_owned(), Value::Null),
+    ] {
+        given.push(text);
+        expected.push(kind);
+    }
+    let modules = ["topics.js", "strkey.js", "pasted.js"];
+    let found = value_of(&modules, "given.map((it) => secretIn(it))", &given).unwrap();
+    assert_eq!(found, json!(expected));
+}
+
+/// Spreadsheets take another sign than the comma for the end of a cell in some languages, and run
+/// cells that begin like a formula. Quotes do not help there: they count only where a cell begins.
+#[test]
+fn no_cell_of_a_file_is_a_formula_whatever_ends_cells() {
+    const ENDS: [char; 5] = [';', '\t', '|', '\r', '\n'];
+    const SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+    let mut given = vec!["plain".to_owned(), "a,b".to_owned(), "a\"b".to_owned()];
+    for sign in SIGNS {
+        given.push(format!("{sign}1"));
+        given.push(format!("  {sign}1"));
+        for end in ENDS {
+            for between in ["", " ", "\"", "'", " \"'"] {
+                given.push(format!("x{end}{between}{sign}HYPERLINK(A1){end}y"));
+            }
+        }
+    }
+    let modules =
+        ["csv.js", "api.js", "address.js", "dom.js", "format.js", "problem.js", "token.js"];
+    let file = "await (await csvFile(['n', 't'], given.length, (at) => [at, given[at]])).text()";
+    let Some(file) = value_of(&modules, file, &given) else { return };
+    let file = file.as_str().unwrap();
+    for end in ENDS {
+        for cell in file.split([end, '\n']) {
+            let begins = cell.trim_matches(['"', ' ', '\r']);
+            assert!(!begins.starts_with(SIGNS), "{end:?}: {cell:?}");
+        }
+    }
+    // All texts are in quotes; numbers are not.
+    let lines: Vec<_> = file.split("\r\n").take(4).collect();
+    assert_eq!(lines, ["\"n\",\"t\"", "0,\"plain\"", "1,\"a,b\"", "2,\"a\"\"b\""]);
+}

@@ -3,6 +3,7 @@
 import { session } from "./api.js";
 import { at, button, make, put } from "./dom.js";
 import * as health from "./health.js";
+import { forgetRows } from "./kept_rows.js";
 import * as router from "./router.js";
 import { searchFor } from "./search.js";
 import * as token from "./token.js";
@@ -43,25 +44,29 @@ function searchForm() {
   });
 }
 
+const nameOf = (claims) => String(claims.sub ?? "nobody").slice(0, 64);
+
 /**
- * Uses the token that the address has, if it has one, and tells why it cannot be used. One of another owner is not used
- * unasked.
+ * Asks whether to use the token that the address has, if it has one, and tells why it cannot be used. Who sends a link
+ * chooses its token, and what is then made here belongs to its owner.
  */
-async function useAddress() {
+function useAddress() {
   const given = token.given();
-  if (given === null) return;
+  if (given === null || given === session.token) return;
   const take = async () => {
     const refusal = await token.use(given, false);
     if (refusal === undefined) return;
     health.notice("refused", token.needsToken(`The token of this address cannot be used: ${refusal}.`));
   };
-  if (!token.isForeign(given)) return take();
-  const [own, other] = [session.token, given].map((one) => String(token.claims(one).sub ?? "nobody").slice(0, 64));
+  const other = nameOf(token.claims(given));
+  const own = session.token === "" ? null : nameOf(token.claims());
   health.notice("refused",
-    make("p", "", "This address brings a token of ", make("b", "", other), "; the one in use is of ",
-      make("b", "", own), `. With the other, what you make and write here belongs to ${other}.`),
-    make("div", "row", button("Use the other", "quiet", take),
-      button(`Stay ${own}`, "", () => health.notice("refused"))));
+    make("p", "", "This address brings a token of ", make("b", "", other),
+      own === null ? "" : ["; the one in use is of ", make("b", "", own)],
+      `. With it, what you make and write here belongs to ${other}. Use it if the address is from your own service, or `
+      + "from someone whom you trust."),
+    make("div", "row", button("Use it", "quiet", take),
+      button(own === null ? "Go on without" : `Stay ${own}`, "", () => health.notice("refused"))));
 }
 
 at("search").hidden = false;
@@ -70,8 +75,11 @@ searchForm();
 health.begin();
 token.resume();
 addEventListener("hashchange", useAddress);
-await useAddress();
+useAddress();
 tokenPanel();
 // A page that was opened without a token, or with another one, is opened anew.
-token.onToken(() => router.open());
+token.onToken(() => {
+  forgetRows();
+  router.open();
+});
 router.begin();

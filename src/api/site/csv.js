@@ -11,15 +11,21 @@ const MOST = 100_000;
 
 /** A text that a spreadsheet would run as a formula. */
 const FORMULA = /^\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|^[\t\r\n]/;
+/** The same behind what some spreadsheets take for the end of a cell, within quotes, too. */
+const INNER = /([;\t|\r\n][\s"']*)(?=[=+\-@\uFF1D\uFF0B\uFF0D\uFF20])/g;
 const NUMBER = /^-?(\d+(\.\d+)?(e[+-]?\d+)?|Infinity)$/;
 
 const textOf = (value) => typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "");
 
-/** Returns a cell. A text that a spreadsheet would run begins with an apostrophe; a number stays one. */
+/**
+ * Returns a cell: a number, or a text in quotes. What a spreadsheet would run gets an apostrophe before it, whatever
+ * sign it takes for the end of a cell.
+ */
 function cell(value) {
-  let text = textOf(value);
-  if (FORMULA.test(text) && !NUMBER.test(text)) text = `'${text}`;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll("\"", "\"\"")}"` : text;
+  const text = textOf(value);
+  if (text === "" || NUMBER.test(text)) return text;
+  const harmless = (FORMULA.test(text) ? `'${text}` : text).replace(INNER, "$1'");
+  return `"${harmless.replaceAll("\"", "\"\"")}"`;
 }
 
 const line = (values) => `${values.map(cell).join(",")}\r\n`;

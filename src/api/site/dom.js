@@ -33,10 +33,18 @@ function isSelectedIn(place) {
 const waiting = new WeakMap();
 const AGAIN = 300;
 
+/** Whether the reader points at a list in which each row moves with each drawing (`data-moves`), or has the focus there. */
+function isAimedAt(place) {
+  const list = place.querySelector("[data-moves]");
+  return list !== null && (list.matches(":focus-within")
+    || matchMedia("(hover: hover)").matches && list.matches(":hover"));
+}
+
 /**
  * Like `put`, for what is drawn again and again while it is read: nothing is replaced by what looks the same, and while
- * text of the place is selected, or something in it is pressed, the drawing waits. The focus goes to the control of the
- * same name, places stay scrolled, and details with a `data-key` stay open. The children are made anew for each call.
+ * text of the place is selected, or something in it is pressed or aimed at, the drawing waits. The focus goes to the
+ * control of the same name, places stay scrolled, and details with a `data-key` stay open. The children are made anew
+ * for each call.
  */
 export function renew(place, ...children) {
   const next = put(place.cloneNode(), ...children);
@@ -45,7 +53,7 @@ export function renew(place, ...children) {
   }
   clearTimeout(waiting.get(place));
   if (next.isEqualNode(place)) return;
-  if (isSelectedIn(place) || place.matches(":active")) {
+  if (isSelectedIn(place) || place.matches(":active") || isAimedAt(place)) {
     const drawn = [...next.childNodes];
     waiting.set(place, setTimeout(() => renew(place, ...drawn), AGAIN));
     return;

@@ -101,7 +101,7 @@ export function eventRows({ label, path, without = [], empty, signal }) {
   const columns = COLUMNS.filter(([name]) => !without.includes(name));
   const read = pagesOf(`${path}&limit=200`, signal, ({ id }) => id);
   const rows = new Rows({
-    label, kind: `events ${without.map((name) => `no-${name}`).join(" ")}`, empty,
+    label, keptAs: path, kind: `events ${without.map((name) => `no-${name}`).join(" ")}`, empty,
     heads: columns.map(([, head]) => head),
     row: (event) => columns.map(([, , cell]) => cell(event)),
     more: async (last) => {

@@ -14,7 +14,7 @@ use crate::api::{ApiError, Deps};
 const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// A file by its path below the directory of the site.
+/// A file by its path below the directory of the site, as it is in the directory.
 struct File {
     name: &'static str,
     bytes: &'static [u8],
@@ -46,6 +46,7 @@ const FILES: &[File] = files![
     "health.js",
     "in_sight.js",
     "interface.js",
+    "kept_rows.js",
     "live.js",
     "live_rows.js",
     "pages.js",
@@ -65,6 +66,8 @@ const FILES: &[File] = files![
     "pages/webhooks.js",
     "parameters.js",
     "parts.css",
+    "pasted.js",
+    "places.js",
     "pieces.js",
     "plot.js",
     "problem.js",
@@ -112,6 +115,34 @@ const FILES: &[File] = files![
     "written.js",
 ];
 
+/// The files as browsers get them, by name. Comments are for contributors, and a sixth of the bytes.
+static SERVED: LazyLock<Vec<(&str, Vec<u8>)>> =
+    LazyLock::new(|| FILES.iter().map(|file| (file.name, without_comments(file.bytes))).collect());
+
+/// Returns a file without the lines that are comments. Lines of template literals are kept, whatever
+/// they look like.
+fn without_comments(bytes: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(bytes.len());
+    let (mut is_in_comment, mut is_in_literal) = (false, false);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let text = line.trim_ascii();
+        if !is_in_literal && (is_in_comment || text.starts_with(b"/*")) {
+            is_in_comment = !text.ends_with(b"*/");
+        } else if is_in_literal || !text.starts_with(b"//") {
+            is_in_literal ^= !backticks(line).is_multiple_of(2);
+            kept.extend_from_slice(line);
+        }
+    }
+    kept
+}
+
+/// Returns how many backticks of a line begin or end a literal: one that stands alone in a string does
+/// not.
+fn backticks(line: &[u8]) -> usize {
+    let alone = line.windows(3).filter(|three| *three == b"\"`\"").count();
+    line.iter().filter(|byte| **byte == b'`').count() - alone
+}
+
 /// Hash over all files, as 16 hexadecimal digits.
 static BUILD: LazyLock<String> = LazyLock::new(|| {
     let mut hash = Sha256::new();
@@ -133,10 +164,10 @@ pub(super) fn build() -> &'static str {
 pub(super) fn file(_: &Deps, path: &str) -> Result<Answer, ApiError> {
     let mut parts = path.trim_start_matches('/').splitn(3, '/').skip(1);
     let (build, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let found = FILES.iter().find(|file| file.name == name && build == *BUILD);
-    let file = found.ok_or_else(|| ApiError::unknown_route(path))?;
+    let found = SERVED.iter().find(|(known, _)| *known == name && build == *BUILD);
+    let (_, bytes) = found.ok_or_else(|| ApiError::unknown_route(path))?;
     let media_type = if name.ends_with(".css") { STYLE } else { SCRIPT };
-    Ok(Answer { media_type, ..Answer::json(file.bytes.to_vec()) })
+    Ok(Answer { media_type, ..Answer::json(bytes.clone()) })
 }
 
 #[cfg(test)]
@@ -171,8 +202,38 @@ mod tests {
     }
 
     fn named(name: &str) -> &'static str {
-        let file = FILES.iter().find(|file| file.name == name);
-        std::str::from_utf8(file.unwrap_or_else(|| panic!("{name} is not listed")).bytes).unwrap()
+        let file = SERVED.iter().find(|(known, _)| *known == name);
+        std::str::from_utf8(&file.unwrap_or_else(|| panic!("{name} is not listed")).1).unwrap()
+    }
+
+    #[test]
+    fn browsers_get_everything_but_the_comments() {
+        for (source, served) in [
+            ("// a\nlet b = 1; // c\n", "let b = 1; // c\n"),
+            ("/**\n * a\n */\nb();\n  // c\n", "b();\n"),
+            ("/* a */\nb {}\n", "b {}\n"),
+            ("const a = `b\n// c\n/* d`;\n// e\n", "const a = `b\n// c\n/* d`;\n"),
+            ("split(\"`\");\n// a\nb\n", "split(\"`\");\nb\n"),
+            ("/`/; '`';\n// a\nb", "/`/; '`';\nb"),
+        ] {
+            assert_eq!(without_comments(source.as_bytes()), served.as_bytes(), "{source}");
+        }
+        for file in FILES {
+            let text = std::str::from_utf8(file.bytes).unwrap();
+            assert!(
+                backticks(named(file.name).as_bytes()).is_multiple_of(2),
+                "{}: a literal does not end",
+                file.name
+            );
+            // What follows the end of a comment in its line would be left out with it.
+            let mut ends = text.lines().filter(|line| line.trim_start().starts_with("*/"));
+            assert!(ends.all(|line| line.trim() == "*/"), "{}", file.name);
+            let begins = text.lines().map(str::trim).filter(|line| line.starts_with("/*"));
+            begins.for_each(|line| assert!(!line.contains("*/") || line.ends_with("*/"), "{line}"));
+        }
+        // An example that is shown keeps its comments.
+        assert!(named("webhook_form.js").contains("// body: the bytes as they arrived"));
+        assert!(!named("rows.js").contains("/** A list of which"));
     }
 
     /// Adds a module and those that it imports.
@@ -199,8 +260,8 @@ mod tests {
             assert!(lines <= 300, "{} has {lines} lines", file.name);
         }
         let styles: usize =
-            FILES.iter().filter(|it| it.name.ends_with(".css")).map(|it| it.bytes.len()).sum();
-        let all: usize = FILES.iter().map(|it| it.bytes.len()).sum();
+            SERVED.iter().filter(|it| it.0.ends_with(".css")).map(|it| it.1.len()).sum();
+        let all: usize = SERVED.iter().map(|it| it.1.len()).sum();
         assert!(all <= 350_000, "all code has {all} bytes");
         let pages = FILES.iter().filter(|file| file.name.starts_with("pages/"));
         for page in pages {

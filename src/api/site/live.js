@@ -12,9 +12,9 @@ const MOST = 2000;
 const EVERY = 500;
 
 /** Whether the reader is in the list: further down, at one of its links, or pointing at a row. */
-function isReadIn({ scroller, spacer }) {
+function isReadIn({ scroller, spacer, kept }) {
   const isPointedAt = matchMedia("(hover: hover)").matches && spacer.matches(":hover");
-  return scroller.scrollTop > 0 || spacer.contains(document.activeElement) || isPointedAt;
+  return kept !== undefined || scroller.scrollTop > 0 || spacer.contains(document.activeElement) || isPointedAt;
 }
 
 /**

@@ -9,7 +9,7 @@ export class LiveRows extends Rows {
    */
   replace(items, isEnd = true) {
     const { height, items: old, scroller } = this;
-    const isAtTop = scroller.scrollTop === 0 && !this.grid.matches(":hover, :focus-within");
+    const isAtTop = this.kept === undefined && scroller.scrollTop === 0 && !this.grid.matches(":hover, :focus-within");
     const inSight = this.firstInSight();
     const places = new Map(items.map((item, index) => [JSON.stringify(item), index]));
     const kept = [...this.shown].map(([index, row]) => ({ index, row, now: places.get(JSON.stringify(old[index])) }))
@@ -17,6 +17,7 @@ export class LiveRows extends Rows {
     const anchor = kept.find(({ index }) => index >= inSight);
     Object.assign(this, { items, isEnd, shown: new Map(kept.map(({ now, row }) => [now, row])) });
     this.draw();
+    this.later();
     if (!isAtTop && anchor !== undefined) scroller.scrollTop += (anchor.now - anchor.index) * height;
   }
 }

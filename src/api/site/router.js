@@ -4,6 +4,7 @@ import { BASE, link, to } from "./address.js";
 import { Unreachable, ask } from "./api.js";
 import { at, having, make } from "./dom.js";
 import { whenAnswering } from "./health.js";
+import { turn } from "./kept_rows.js";
 import { find } from "./pages.js";
 import { problem } from "./problem.js";
 import { View } from "./view.js";
@@ -36,6 +37,7 @@ export async function open({ scroll = 0, focus = false } = {}) {
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
+  turn();
   opened = location.pathname + location.search;
   const path = pathOf(location.href) ?? "";
   const found = find(path) ?? { load: () => ({ open: unknown }), params: {} };
@@ -69,7 +71,7 @@ async function loaded({ load }) {
   } catch (error) {
     if (history.state?.isReloaded || !(error instanceof TypeError)) throw error;
     await ask("rest/health", { timeout: 2000 });
-    history.replaceState({ isReloaded: true }, "");
+    history.replaceState({ ...history.state, isReloaded: true }, "");
     location.reload();
     return null;
   }
@@ -81,12 +83,15 @@ function unknown(view) {
     " has a search field for ledgers, transactions, contracts and accounts."));
 }
 
-/** Opens another page of the site. With `isReplaced`, it takes the place of the open one in the history. */
+/**
+ * Opens another page of the site. With `isReplaced`, it takes the place of the open one in the history. The history
+ * notes that the address is the site's own, and not that of a link from elsewhere.
+ */
 export function go(path, { isReplaced = false } = {}) {
   if (!isReplaced) {
-    history.replaceState({ scroll: scrollY }, "");
-    history.pushState({}, "", to(path));
-  } else history.replaceState({}, "", to(path));
+    history.replaceState({ ...history.state, scroll: scrollY }, "");
+    history.pushState({ isOwn: true }, "", to(path));
+  } else history.replaceState({ isOwn: true }, "", to(path));
   return open({ focus: true });
 }
 

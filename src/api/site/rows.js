@@ -4,6 +4,7 @@
 import { having, make, put } from "./dom.js";
 import { isOld, number } from "./format.js";
 import { problem } from "./problem.js";
+import { recall } from "./kept_rows.js";
 import { onKey, untab } from "./row_keys.js";
 
 /** Rows above and below those in sight that are elements, too. */
@@ -30,10 +31,13 @@ export class Rows {
    * - `row`: returns the cells of an item: elements or text.
    * - `more`: returns a promise of the items after this last one; of none at the end. It gets null for the first ones.
    * - `empty`: text where there are no items.
+   * - `keptAs`: what tells its items from those of other lists of the page, if they are kept for who comes back.
    */
-  constructor({ label, kind, heads, row, more, empty }) {
-    Object.assign(this, { row, more, empty });
+  constructor({ label, kind, heads, row, more, empty, keptAs }) {
+    Object.assign(this, { row, more, empty, keptAs });
     this.items = [];
+    /** The place at which the reader left the list; undefined once it is there again. */
+    this.kept = recall(`${label} ${keptAs ?? ""}`, this);
     /** The rows that are elements, by the index of their item. When it is cleared, they are made anew. */
     this.shown = new Map();
     this.isEnd = false;
@@ -43,7 +47,8 @@ export class Rows {
       { tabindex: 0, "aria-label": label, "aria-description": "The arrow keys move through the rows." });
     this.head = part("row head", "row", heads.map((name) => having(make("span", "", name), { role: "columnheader" })));
     this.grid = having(part("rows", "table", part("", "rowgroup", this.head), this.scroller), { "aria-label": label });
-    this.said = having(make("p", "note"), { role: "status" });
+    // No status: it changes with each item that comes, and would be read out each time.
+    this.said = make("p", "note");
     this.element = make("div", kind, this.grid, this.said);
     this.scroller.addEventListener("scroll", () => this.later());
     this.scroller.addEventListener("keydown", (event) => onKey(this, event));
@@ -53,6 +58,12 @@ export class Rows {
 
   /** Reads the first items, or further ones. Returns a promise that ends when they are shown. */
   load() {
+    if (this.items.length === 0 && this.kept?.items !== undefined) {
+      Object.assign(this, { items: this.kept.items, isEnd: this.kept.isEnd });
+      fitTimes(this.element, this.items);
+      this.draw();
+      return Promise.resolve();
+    }
     if (this.isEnd) return Promise.resolve();
     this.loading ??= this.read().finally(() => { this.loading = null; });
     return this.loading;
@@ -99,7 +110,26 @@ export class Rows {
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
       this.draw();
+      this.resume();
     });
+  }
+
+  /** Returns the place at which the reader is, with the items if they are kept; null at the beginning. */
+  place() {
+    const { items, isEnd, height, scroller: { scrollTop }, keptAs } = this;
+    if (scrollTop === 0 || items.length === 0) return this.kept ?? null;
+    const index = Math.floor(scrollTop / height);
+    const place = { scrollTop, offset: scrollTop - index * height, anchor: JSON.stringify(items[index]) };
+    return keptAs === undefined ? place : { ...place, items, isEnd };
+  }
+
+  /** Goes to the place that was left, once the list is laid out. */
+  resume() {
+    const { items, kept, height, scroller } = this;
+    if (kept === undefined || items.length === 0 || scroller.clientHeight === 0) return;
+    this.kept = undefined;
+    const index = items.findIndex((item) => JSON.stringify(item) === kept.anchor);
+    scroller.scrollTop = index < 0 ? kept.scrollTop : index * height + kept.offset;
   }
 
   get height() {

@@ -1,16 +1,18 @@
 // What a text in the search field names.
 
-import { encoded, pathOf } from "./address.js";
+import { BASE, encoded, pathOf } from "./address.js";
+import { meant, secretIn } from "./pasted.js";
 
 /**
  * Returns the path of the page for a text: that of a ledger, a contract or an account, which its form tells; otherwise
- * that of the search, which looks where it is found. Null for an empty text.
+ * that of the search, which looks where it is found. Null for an empty text. A secret is not in the path.
  */
 export function searchFor(text) {
-  const name = text.trim();
-  if (name === "") return null;
-  if (/^[0-9]{1,10}$/.test(name)) return `ledger/${Number(name)}`;
-  return pathOf(name) ?? `search?q=${encoded(name)}`;
+  const secret = secretIn(text);
+  if (secret !== null) return `search?secret=${secret}`;
+  const { path, name } = meant(text, BASE);
+  if (path !== undefined) return path;
+  return name === "" ? null : pathOf(name) ?? `search?q=${encoded(name)}`;
 }
 
 /** Returns a hash (64 hexadecimal digits, with or without `0x`) in lower case; null for another text. */

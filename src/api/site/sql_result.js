@@ -4,6 +4,7 @@ import { Refused, Unreachable, askFile, askStream } from "./api.js";
 import { csvFile, save } from "./csv.js";
 import { button, folded, having, make, put } from "./dom.js";
 import { count, number } from "./format.js";
+import { inPlace } from "./places.js";
 import { problem, sentence } from "./problem.js";
 import { grid } from "./sql_grid.js";
 import { plots, plottable } from "./sql_plot.js";
@@ -13,13 +14,15 @@ import { scrolled } from "./table.js";
 const PATH = "rest/retroshade/query";
 
 /** Asks the service; returns the text of its answer. */
-async function answerTo(query, signal) {
-  const answer = await askStream(PATH, { signal, body: { query, format: "columns", numbers: "string" } });
-  try {
-    return await answer.text();
-  } catch (error) {
-    throw new Unreachable(error.message);
-  }
+function answerTo(query, signal) {
+  return inPlace("long", signal, async () => {
+    const answer = await askStream(PATH, { signal, body: { query, format: "columns", numbers: "string" } });
+    try {
+      return await answer.text();
+    } catch (error) {
+      throw new Unreachable(error.message);
+    }
+  });
 }
 
 /** The service's CSV has texts as they are, which a spreadsheet may run as formulas. */
@@ -80,7 +83,8 @@ export class Result {
   }
 
   files(query, columns) {
-    const asked = (format) => askFile(PATH, { signal: this.signal, body: { query, format } });
+    const asked = (format) =>
+      inPlace("long", this.signal, () => askFile(PATH, { signal: this.signal, body: { query, format } }));
     const offer = (label, ending, file) => button(label, "quiet", async () => {
       const before = this.said.textContent;
       this.said.textContent = `Making the ${label} file …`;

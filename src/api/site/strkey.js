@@ -5,7 +5,7 @@ import { ALPHABET, strkey } from "./topics.js";
 /** First byte of the addresses of accounts. */
 const ACCOUNT = 6 << 3;
 /** Bytes between the first one and the checksum: a key, and of a muxed account an id. */
-const SIZES = { C: 32, G: 32, M: 40 };
+const SIZES = { C: 32, G: 32, M: 40, S: 32 };
 
 function bytesOf(text) {
   const bytes = [];
@@ -24,7 +24,7 @@ function bytesOf(text) {
 /** Returns the bytes of the key in an address (C…, G…, M…). */
 export const keyOf = (address) => bytesOf(address).slice(1, 33);
 
-/** Returns whether the checksum of an address (C…, G…, M…) is right: otherwise it has a mistake. */
+/** Returns whether the checksum of an address (C…, G…, M…) or a seed (S…) is right: otherwise it has a mistake. */
 export function isRight(address) {
   const bytes = bytesOf(address);
   return strkey(bytes[0], bytes.slice(1, 1 + SIZES[address[0]])) === address;

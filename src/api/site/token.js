@@ -79,13 +79,6 @@ export function given() {
   return found || null;
 }
 
-/** Returns whether a token is of another owner than the one in use: who sends a link chooses its token. */
-export function isForeign(token) {
-  const { sub } = claims(token);
-  // What names no owner is no token, and is refused when it is checked.
-  return session.token !== "" && sub !== undefined && sub !== claims().sub;
-}
-
 /** Describes the token in use: whose it is, what it may, and until when. */
 export function describe() {
   const { sub, scopes, exp } = claims();

@@ -80,7 +80,7 @@ export function transactionRows({ label, path, without, empty, signal, own }) {
   const columns = COLUMNS.filter(([name]) => !without.includes(name));
   const read = pagesOf(`${path}&limit=100`, signal, ({ tx }) => tx);
   const rows = new Rows({
-    label, kind: "transactions", empty,
+    label, keptAs: path, kind: "transactions", empty,
     heads: columns.map(([, head]) => head),
     row: (transaction) => columns.map(([, , , cell]) => cell(transaction, own)),
     more: async (last) => light(await read(last, rows)),

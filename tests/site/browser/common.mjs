@@ -49,15 +49,19 @@ export class Notes {
   watchPage(page) {
     page.pending = new Set();
     page.sent = 0;
+    // Requests of a page that asks whether to use the token of its address, and is opened anew with it.
+    page.isAsking = false;
+    const early = new WeakSet();
     page.on("request", (request) => {
       this.requests.push(request.url());
+      if (page.isAsking) early.add(request);
       page.sent += 1;
       // A stream does not end.
       if (!request.url().includes("/events/stream")) page.pending.add(request);
     });
     for (const name of ["requestfinished", "requestfailed"]) page.on(name, (request) => page.pending.delete(request));
     page.on("response", (answer) => {
-      if (answer.status() >= 400) this.refusals.push(`${answer.status()} ${answer.request().method()} ${answer.url()}`);
+      if (answer.status() >= 400 && !early.has(answer.request())) this.refusals.push(`${answer.status()} ${answer.request().method()} ${answer.url()}`);
     });
     page.on("pageerror", (error) => this.complain(`fails: ${error.stack ?? error}`, page));
     page.on("dialog", async (dialog) => {
@@ -110,7 +114,10 @@ export async function settled(page) {
 export async function open(page, where, token = given.token) {
   // Another address first, because one that differs only behind `#` does not load the page anew.
   if (page.url() !== "about:blank") await page.goto("about:blank");
+  page.isAsking = Boolean(token);
   await page.goto(base + where + (token ? `#token=${token}` : ""));
+  if (token) await page.locator("#refused").getByRole("button", { name: "Use it" }).click();
+  page.isAsking = false;
   await settled(page);
 }
 

@@ -18,7 +18,7 @@ async function ledgers(view, body) {
   const row = ({ ledger, closed_at: at, transactions, events }) =>
     [ledgerLink(ledger), clock(at), [number(transactions), "number"], [number(events), "number"]];
   const heads = ["Ledger", "Closed", ["Transactions", "number"], ["Events", "number"]];
-  renew(body, newest.length > 0 ? table(heads, newest.map(row), "Newest ledgers")
+  renew(body, newest.length > 0 ? having(table(heads, newest.map(row), "Newest ledgers"), { "data-moves": "" })
     : make("p", "note", "No ledger is stored yet. The first one is shown here when it is."));
 }
 

@@ -104,10 +104,29 @@ function show(view, text, results) {
   view.add(make("section", "", make("p", "", `Looking in ${where} needs a token.`), tokenForm()));
 }
 
+/** What secrets are called, and what to do where one was pasted. */
+const SECRETS = {
+  seed: "a secret seed (S…): with it, anybody can spend what its account has. Search for the account by its public key, "
+    + "G…, instead",
+  phrase: "the secret phrase of a wallet: with it, anybody can spend what the wallet's accounts have. Search for an "
+    + "account by its address, G…, instead",
+  token: "a token: with it, anybody can act here as its owner. Give it with the button Token above instead",
+  webhook: "the secret of a webhook: with it, anybody can sign events as this service does",
+};
+
+function secret(view, kind) {
+  view.heading("Search");
+  return view.add(make("p", "warning", `What was searched for looks like ${SECRETS[kind]}.`),
+    make("p", "", "It was not sent, is not shown, and is not in this address. Where else it was pasted, or if this "
+      + "page was opened by a link with it, replace it."));
+}
+
 export async function open(view) {
-  const text = (view.query.get("q") ?? "").trim();
-  const path = searchFor(text);
-  if (path !== null && !path.startsWith("search?")) return go(path, { isReplaced: true });
+  const kind = view.query.get("secret");
+  if (Object.hasOwn(SECRETS, kind ?? "")) return secret(view, kind);
+  const path = searchFor(view.query.get("q") ?? "");
+  if (path !== null && !path.startsWith("search?q=")) return go(path, { isReplaced: true });
+  const text = path === null ? "" : new URLSearchParams(path.slice("search?".length)).get("q");
   view.heading("Search", make("span", "note mono", text.slice(0, 100)));
   if (path === null) {
     return view.add(make("p", "", "The field above finds ledgers by their number, transactions by their hash, "

@@ -20,6 +20,8 @@ function share(view, text) {
   const length = new URLSearchParams({ q: text }).toString().length;
   const isTooLong = length > LONGEST;
   view.setQuery({ q: isTooLong ? null : text });
+  // It was run here: after a reload, it runs again.
+  history.replaceState({ ...history.state, isOwn: true }, "");
   return isTooLong ? `This statement is too long for a link: ${bytes(length)} of at most ${bytes(LONGEST)}.` : "";
 }
 
@@ -71,7 +73,10 @@ export function open(view) {
   view.add(make("div", "sql", side.section, main));
 
   const isGiven = (view.query.get("q") ?? "").trim() !== "";
-  if (isGiven && session.token !== "") view.loads.push(run());
-  else result.said.textContent = isGiven ? "The statement of this address runs when a token is given."
-    : "Run a statement, or take the newest rows of a table.";
+  // Who sends a link chooses its statement, which would run with the reader's token.
+  const isOwn = history.state?.isOwn === true;
+  if (isGiven && isOwn && session.token !== "") view.loads.push(run());
+  else result.said.textContent = !isGiven ? "Run a statement, or take the newest rows of a table."
+    : isOwn ? "The statement of this address runs when a token is given."
+      : "This statement is that of the address: read it, and press Run.";
 }
