@@ -15,6 +15,7 @@ mod rest {
     mod ledgers;
     mod noisy_neighbours;
     mod one_event;
+    mod origins;
     mod owners;
     mod parameters;
     mod protocol;

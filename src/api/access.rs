@@ -15,10 +15,3 @@ pub enum Access {
     /// Owners of a token with this right, within the rate limit of the owner.
     Token(Right),
 }
-
-impl Access {
-    /// Whether web pages of any origin may read the responses.
-    pub(super) fn any_origin(self) -> bool {
-        matches!(self, Self::Public | Self::Probe)
-    }
-}

@@ -69,6 +69,12 @@ impl<'a> Allowance<'a> {
         reserve(*self.share.lock(), bytes)
     }
 
+    /// Like [`Self::reserve`], for a response that cannot be made smaller: of one that is larger than
+    /// what a client can have, all of that is reserved.
+    pub(super) fn reserve_one(&self, bytes: usize) -> Result<(), ReserveError> {
+        reserve_one(*self.share.lock(), bytes)
+    }
+
     /// Limits of what the request reads of a consumer's rows.
     pub(super) fn row_bounds(&self, bytes: u64) -> RowBounds<'_> {
         let interrupted = Box::new(|| self.is_over());
@@ -114,6 +120,13 @@ pub(super) fn reserve(share: &mut Share, bytes: usize) -> Result<(), ReserveErro
     if bytes > most {
         return Err(ReserveError::Never { bytes, most });
     }
+    share.grow_to(bytes).map_err(ReserveError::NotNow)
+}
+
+/// Grows the share of a response that cannot be made smaller to at least `bytes`, or to all that a
+/// client can have.
+pub(super) fn reserve_one(share: &mut Share, bytes: usize) -> Result<(), ReserveError> {
+    let bytes = (bytes as u64).min(share.most());
     share.grow_to(bytes).map_err(ReserveError::NotNow)
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ApiError;
 use super::call::Body;
-use super::params::{Parameters, Query, UnknownParameters};
+use super::params::{Parameters, Query};
 
 /// Media type of a body in the form of a query.
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -25,7 +25,6 @@ pub(super) fn add<'a>(
     query: &mut Query<'a>,
     body: Body<'a>,
     parameters: Parameters,
-    unknown: UnknownParameters,
 ) -> Result<(), ApiError> {
     if body.bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(());
@@ -33,13 +32,13 @@ pub(super) fn add<'a>(
     if is_form(body) {
         let text = std::str::from_utf8(body.bytes)
             .map_err(|_| ApiError::body("it is not UTF-8: percent-encode its UTF-8 bytes"))?;
-        return query.add(text.trim(), parameters, unknown);
+        return query.add(text.trim(), parameters, body.unknown);
     }
     let Object(members) = serde_json::from_slice(body.bytes).map_err(|error| {
         ApiError::body(format!("it is not a JSON object with parameters: {error}"))
     })?;
     for (name, value) in members {
-        if let Some(name) = parameters.find(&name, unknown)?
+        if let Some(name) = parameters.find(&name, body.unknown)?
             && let Some(text) = text(name, value)?
         {
             query.add_value(name, Cow::Owned(text))?;
@@ -96,6 +95,7 @@ impl<'de> Deserialize<'de> for Object {
 mod tests {
     use bytes::Bytes;
 
+    use super::super::params::UnknownParameters;
     use super::*;
 
     const KNOWN: Parameters = Parameters::Known(&["contracts", "limit", "combine"]);
@@ -103,7 +103,7 @@ mod tests {
     fn added(query: &str, content_type: Option<&str>, body: &str) -> Result<String, String> {
         let bytes = Bytes::from(body.to_owned());
         let mut query = Query::parse(query, KNOWN, UnknownParameters::Refuse).unwrap();
-        add(&mut query, Body { bytes: &bytes, content_type }, KNOWN, UnknownParameters::Refuse)
+        add(&mut query, Body::new(&bytes, content_type), KNOWN)
             .map_err(|error| error.to_string())?;
         let of = |name| query.get(name).unwrap_or("-");
         Ok(format!("{} {} {}", of("contracts"), of("limit"), of("combine")))

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::allowance::Allowance;
 use super::client::Waiting;
 use super::consumer_wait::ConsumerWait;
-use super::params::Query;
+use super::params::{Query, UnknownParameters};
 use super::reading::Reading;
 use super::streams::context::Opening;
 use crate::domain::{LedgerSeq, Owner};
@@ -78,6 +78,15 @@ pub(super) struct Body<'a> {
     pub bytes: &'a Bytes,
     /// Value of the `Content-Type` header.
     pub content_type: Option<&'a str>,
+    /// What becomes of members that the route does not have.
+    pub unknown: UnknownParameters,
+}
+
+impl<'a> Body<'a> {
+    /// Returns a body whose unknown members are refused.
+    pub(super) const fn new(bytes: &'a Bytes, content_type: Option<&'a str>) -> Self {
+        Self { bytes, content_type, unknown: UnknownParameters::Refuse }
+    }
 }
 
 /// A path and the template that it matches, segment by segment.

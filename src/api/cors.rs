@@ -7,39 +7,64 @@ use warp::http::header::{
 };
 use warp::http::{HeaderMap, HeaderValue};
 
-use super::access::Access;
+use super::host::{is_near, is_same_host};
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
+
+/// Web pages that may read a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origins {
+    /// All.
+    Any,
+    /// Those of this machine, those of the host that was asked, and configured ones.
+    Near,
+    /// Configured ones.
+    Listed,
+}
 
 /// Adds the headers that let a web page read the response, if its origin is allowed.
 pub(super) fn allow(
     answer: &mut HeaderMap,
-    access: Access,
+    origins: Origins,
     configured: &[String],
     request: &HeaderMap,
 ) {
-    let any_origin = access.any_origin() || configured.iter().any(|origin| origin == "*");
-    if !any_origin {
-        if configured.is_empty() {
-            return;
-        }
+    let depends = match origins {
+        Origins::Any => false,
+        Origins::Near => true,
+        Origins::Listed => !configured.is_empty(),
+    };
+    if depends {
         answer.append(VARY, HeaderValue::from_static("Origin"));
     }
-    let origin = if any_origin { Some(ANY) } else { listed(configured, request) };
-    if let Some(origin) = origin {
+    if let Some(origin) = allowed(origins, configured, request) {
         answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         let readable = HeaderValue::from_static("X-Request-Id, Retry-After, X-Result-Truncated");
         answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, readable);
     }
 }
 
+/// Returns the origin that the response allows; `None` when the request's origin may not read it.
+pub(super) fn allowed(
+    origins: Origins,
+    configured: &[String],
+    request: &HeaderMap,
+) -> Option<HeaderValue> {
+    if origins == Origins::Any {
+        return Some(ANY);
+    }
+    let origin = request.get(ORIGIN)?;
+    let text = origin.to_str().ok()?;
+    let is_near = || origins == Origins::Near && (is_near(text) || is_same_host(text, request));
+    let is_listed = configured.iter().any(|allowed| is_origin(allowed, text.as_bytes()));
+    (is_listed || is_near()).then(|| origin.clone())
+}
+
 /// Request headers that a preflight allows a web page to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AllowedHeaders {
-    /// The headers that this API uses.
-    Standard,
-    /// All headers that the preflight asks for, because third-party clients may send headers of
-    /// their own.
+    /// All headers that the preflight asks for, because clients send headers of their own. Without any,
+    /// those that this API uses.
     Requested,
     /// The wildcard `*`, which does not cover `Authorization`.
     Any,
@@ -60,7 +85,6 @@ pub(super) fn preflight(
         "Accept, Authorization, Cache-Control, Content-Type, Last-Event-ID, X-Request-Id",
     );
     let allowed_headers = match allowed_headers {
-        AllowedHeaders::Standard => standard,
         AllowedHeaders::Requested => {
             request.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(standard)
         }
@@ -71,11 +95,6 @@ pub(super) fn preflight(
     }
     answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers);
     answer.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
-}
-
-fn listed(configured: &[String], request: &HeaderMap) -> Option<HeaderValue> {
-    let origin = request.get(ORIGIN)?;
-    configured.iter().any(|allowed| is_origin(allowed, origin.as_bytes())).then(|| origin.clone())
 }
 
 /// Whether this is the allowed origin, or one of its ports where it ends in `:*`.

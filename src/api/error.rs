@@ -85,6 +85,8 @@ pub enum ApiError {
         method: String,
         /// Value of the `Allow` header.
         allow: String,
+        /// Whether the request comes from a browser, which shows the answer as a page.
+        is_for_page: bool,
     },
     /// The request body exceeds the size limit.
     #[error("the request body is larger than {0} bytes: send less")]
@@ -143,6 +145,18 @@ pub enum ApiError {
          http.metrics to \"all\" to change that"
     )]
     MetricsForbidden,
+    /// The request names a host by which a service on this machine is not asked.
+    #[error(
+        "this service is for programs on its own machine and does not answer as '{0}': ask by its address or as \
+         localhost, list http://{0} in http.cors_origins, or, behind a proxy, list that in http.trusted_proxies"
+    )]
+    UnknownHost(String),
+    /// A web page from elsewhere sends a request that changes something.
+    #[error(
+        "web pages of other origins may not do this: open it on this machine, or list the page's origin in \
+         http.cors_origins"
+    )]
+    ForeignPage,
     /// The request body is malformed. Contains the rest of the sentence that names the problem.
     #[error("the request body is malformed: {0}")]
     Body(String),
@@ -221,7 +235,8 @@ impl ApiError {
             Self::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Self::TooExpensive { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "query_too_expensive"),
             Self::HungUp => (StatusCode::BAD_REQUEST, "client_closed"),
-            Self::MetricsForbidden => (StatusCode::FORBIDDEN, "forbidden"),
+            Self::MetricsForbidden | Self::ForeignPage => (StatusCode::FORBIDDEN, "forbidden"),
+            Self::UnknownHost(_) => (StatusCode::MISDIRECTED_REQUEST, "unknown_host"),
             Self::NotReady(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
             Self::Body(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::Program(error) => of_program(error),

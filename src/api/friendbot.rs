@@ -13,7 +13,7 @@ use super::access::Access;
 use super::allowance::ReserveError;
 use super::answer::Answer;
 use super::budgets::{self, RETRY_AFTER};
-use super::call::AsyncCall;
+use super::call::{AsyncCall, Body};
 use super::funding::{FundedTransaction, FundingError};
 use super::params::{Parameters, UnknownParameters};
 use super::route::{Route, Work};
@@ -24,10 +24,13 @@ use crate::domain::excerpt;
 const LARGEST_BODY: usize = 4096;
 
 /// Public routes of this area.
-pub(super) static ROUTES: [Route; 2] = [
-    Route { no_store: true, ..Route::new("GET", PATH, WORK).with_parameters(&[ADDRESS]) },
-    Route::new("POST", PATH, WORK).with_parameters(&[ADDRESS]).with_body(LARGEST_BODY),
-];
+pub(super) static ROUTES: [Route; 2] =
+    [Route { no_store: true, ..route("GET") }, route("POST").with_body(LARGEST_BODY)];
+
+const fn route(method: &'static str) -> Route {
+    let route = Route::new(method, PATH, WORK).with_parameters(&[ADDRESS]);
+    Route { acts_for_strangers: true, ..route }
+}
 
 const WORK: Work = Work::asynchronous(Access::Public, answer);
 
@@ -43,7 +46,8 @@ fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answe
         // Public friendbots read forms, and ignore all other bodies.
         if body_parameters::is_form(call.body) {
             let known = Parameters::Known(&[ADDRESS]);
-            body_parameters::add(&mut query, call.body, known, UnknownParameters::Ignore)?;
+            let body = Body { unknown: UnknownParameters::Ignore, ..call.body };
+            body_parameters::add(&mut query, body, known)?;
         }
         let given = query.get(ADDRESS).unwrap_or_default();
         let address = ScAddress::from_str(given)

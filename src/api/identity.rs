@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use warp::http::header::{AUTHORIZATION, HOST};
+use warp::http::header::AUTHORIZATION;
 use warp::http::{HeaderMap, HeaderName};
 
 use super::access::Access;
 use super::head::Head;
+use super::host::is_asked_by_address;
 use super::limits::{Caller, Limits};
 use super::tickets::{TICKET, Tickets};
 use super::{ApiError, Deps, MetricsFor};
@@ -139,29 +140,22 @@ fn may_read_metrics(deps: &Deps, head: &Head) -> Result<bool, ApiError> {
         MetricsFor::Off => Err(ApiError::unknown_route(&head.path)),
         // A forwarded request from an untrusted peer may come from anywhere.
         MetricsFor::Loopback => {
-            let is_forwarded = FORWARDING.into_iter().any(|name| head.headers.contains_key(name));
-            let is_trusted =
-                deps.settings.is_trusted_proxy(head.client.address.ip().to_canonical())
-                    && head.headers.contains_key(FORWARDED_FOR);
+            let is_direct = is_forwarded_by_trusted(deps, head) || !is_forwarded(&head.headers);
             let is_local = client_address(deps, head).is_loopback();
-            Ok(is_local && (is_trusted || !is_forwarded) && is_asked_by_address(&head.headers))
+            Ok(is_local && is_direct && is_asked_by_address(&head.headers))
         }
     }
 }
 
-/// Whether a request names this service by an address or as `localhost`. A page of another origin
-/// that makes its own name resolve to this machine sends that name.
-fn is_asked_by_address(headers: &HeaderMap) -> bool {
-    headers.get_all(HOST).iter().all(|value| {
-        let Some(host) = value.to_str().ok() else { return false };
-        let name = match host.rsplit_once(':') {
-            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-            _ => host,
-        };
-        let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
-        bare.parse::<IpAddr>().is_ok()
-            || name.trim_end_matches('.').eq_ignore_ascii_case("localhost")
-    })
+/// Whether a request has a header that proxies add.
+pub(super) fn is_forwarded(headers: &HeaderMap) -> bool {
+    FORWARDING.into_iter().any(|name| headers.contains_key(name))
+}
+
+/// Whether a trusted proxy forwarded a request.
+pub(super) fn is_forwarded_by_trusted(deps: &Deps, head: &Head) -> bool {
+    deps.settings.is_trusted_proxy(head.client.address.ip().to_canonical())
+        && head.headers.contains_key(FORWARDED_FOR)
 }
 
 fn verify(deps: &Deps, limits: &Limits, head: &Head, token: &str) -> Result<Arc<Claims>, ApiError> {
@@ -223,32 +217,6 @@ fn forwarded_address(hop: &str) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn services_are_asked_by_address_or_as_localhost() {
-        let asked = |host: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(HOST, host.parse().unwrap());
-            is_asked_by_address(&headers)
-        };
-        for host in [
-            "127.0.0.1:8484",
-            "127.0.0.1",
-            "localhost",
-            "LOCALHOST:1",
-            "[::1]:8484",
-            "[::1]",
-            "localhost.",
-        ] {
-            assert!(asked(host), "{host}");
-        }
-        for host in
-            ["evil.example", "evil.example:8484", "localhost.evil.example", "", "127.0.0.1.nip.io"]
-        {
-            assert!(!asked(host), "{host}");
-        }
-        assert!(is_asked_by_address(&HeaderMap::new()), "HTTP/1.0 has no host");
-    }
 
     #[test]
     fn forwarded_addresses_may_have_ports_and_brackets() {

@@ -16,13 +16,14 @@ use tokio::runtime::Handle;
 
 use super::ApiError;
 use super::call::Body;
+use super::params::{UnknownParameters, find_name};
 use super::request_body::LARGEST_FORM;
 use crate::domain::{excerpt, shortened};
 
 /// Maximum number of characters of a form parser's error that are shown to the client.
 const LONGEST_REASON: usize = 200;
 
-/// The members of a body that a route uses; others are ignored.
+/// The members of a body.
 #[derive(Debug)]
 pub(super) struct Members<'a>(Vec<(&'static str, Member<'a>)>);
 
@@ -39,7 +40,8 @@ impl<'a> Members<'a> {
     /// Parses the members of a JSON object; a null member counts as absent.
     pub(super) fn of_json(body: Body<'a>, known: &[&'static str]) -> Result<Self, ApiError> {
         let mut json = serde_json::Deserializer::from_slice(body.bytes);
-        let read = MemberSeed(known).deserialize(&mut json);
+        let mut names = Names { known, unknown: body.unknown, refused: None };
+        let read = MemberSeed(&mut names).deserialize(&mut json);
         let read = read.and_then(|members| json.end().map(|()| members));
         let members = read.map_err(|error| match error.classify() {
             Category::Data => {
@@ -48,7 +50,17 @@ impl<'a> Members<'a> {
             }
             _ => ApiError::body(format!("it is not JSON: {error}")),
         })?;
+        names.refused.map_or(Ok(()), Err)?;
         Self(members).each_once(&[])
+    }
+
+    /// Checks the body of a route that uses none: what is not a JSON object is ignored, and so is an
+    /// empty one.
+    pub(super) fn none(body: Body<'a>) -> Result<(), ApiError> {
+        match Self::of_json(body, &[]) {
+            Err(error @ ApiError::UnknownParameter { .. }) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Parses the members of a JSON object or the parts of a form, depending on the content type.
@@ -60,7 +72,7 @@ impl<'a> Members<'a> {
     ) -> Result<Self, ApiError> {
         let boundary = body.content_type.and_then(|it| multer::parse_boundary(it).ok());
         match boundary {
-            Some(boundary) => Self(parts(body.bytes, boundary, known)?).each_once(repeated),
+            Some(boundary) => Self(parts(body, boundary, known)?).each_once(repeated),
             None => Self::of_json(body, known),
         }
     }
@@ -244,10 +256,28 @@ impl Member<'_> {
     }
 }
 
-/// Deserialises the members with these names from a JSON object.
-struct MemberSeed<'k>(&'k [&'static str]);
+/// Which names of members are known.
+struct Names<'k> {
+    known: &'k [&'static str],
+    unknown: UnknownParameters,
+    /// The error for the first name that is refused.
+    refused: Option<ApiError>,
+}
 
-impl<'de> DeserializeSeed<'de> for MemberSeed<'_> {
+impl Names<'_> {
+    /// Returns the known name; `None` for one that is ignored or refused.
+    fn find(&mut self, name: &str) -> Option<&'static str> {
+        find_name(name, self.known, self.unknown).unwrap_or_else(|error| {
+            self.refused.get_or_insert(error);
+            None
+        })
+    }
+}
+
+/// Deserialises the members with these names from a JSON object.
+struct MemberSeed<'n, 'k>(&'n mut Names<'k>);
+
+impl<'de> DeserializeSeed<'de> for MemberSeed<'_, '_> {
     type Value = Vec<(&'static str, Member<'de>)>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
@@ -255,7 +285,7 @@ impl<'de> DeserializeSeed<'de> for MemberSeed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for MemberSeed<'_> {
+impl<'de> Visitor<'de> for MemberSeed<'_, '_> {
     type Value = Vec<(&'static str, Member<'de>)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -265,13 +295,13 @@ impl<'de> Visitor<'de> for MemberSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
-            let Some(name) = self.0.iter().find(|known| **known == name) else {
+            let Some(name) = self.0.find(&name) else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
             let json = map.next_value::<&'de RawValue>()?.get();
             if json != "null" {
-                members.push((*name, Member::Json(json)));
+                members.push((name, Member::Json(json)));
             }
         }
         Ok(members)
@@ -280,11 +310,11 @@ impl<'de> Visitor<'de> for MemberSeed<'_> {
 
 /// Parses the parts with these names from a form.
 fn parts(
-    body: &Bytes,
+    body: Body<'_>,
     boundary: String,
     known: &[&'static str],
 ) -> Result<Vec<(&'static str, Member<'static>)>, ApiError> {
-    let whole = stream::iter([Ok::<_, std::io::Error>(body.clone())]);
+    let whole = stream::iter([Ok::<_, std::io::Error>(body.bytes.clone())]);
     let mut form = Multipart::new(whole, boundary);
     // The error may quote a part's name, which can have any length.
     let broken = |error: multer::Error| {
@@ -296,7 +326,7 @@ fn parts(
         let mut parts = Vec::new();
         while let Some(part) = form.next_field().await.map_err(broken)? {
             let name = part.name().unwrap_or_default();
-            let Some(name) = known.iter().copied().find(|known| *known == name) else { continue };
+            let Some(name) = find_name(name, known, body.unknown)? else { continue };
             parts.push((name, Member::Part(part.bytes().await.map_err(broken)?)));
         }
         Ok(parts)

@@ -37,6 +37,7 @@ mod funding;
 mod gate;
 mod head;
 mod health;
+mod host;
 mod identity;
 mod json;
 mod ledgers;

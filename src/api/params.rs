@@ -39,12 +39,21 @@ impl Parameters {
         unknown: UnknownParameters,
     ) -> Result<Option<&'static str>, ApiError> {
         let Self::Known(known) = self else { return Ok(None) };
-        let is_meant =
-            |known: &str| known == name || CONTRACTS.contains(&known) && CONTRACTS.contains(&name);
-        match (known.iter().copied().find(|known| is_meant(known)), unknown) {
-            (None, UnknownParameters::Refuse) => Err(unknown_name(name, known)),
-            (found, _) => Ok(found),
-        }
+        find_name(name, known, unknown)
+    }
+}
+
+/// Returns the name in `known` that equals `name`; `None` for one that is ignored.
+pub(super) fn find_name(
+    name: &str,
+    known: &[&'static str],
+    unknown: UnknownParameters,
+) -> Result<Option<&'static str>, ApiError> {
+    let is_meant =
+        |known: &str| known == name || CONTRACTS.contains(&known) && CONTRACTS.contains(&name);
+    match (known.iter().copied().find(|known| is_meant(known)), unknown) {
+        (None, UnknownParameters::Refuse) => Err(unknown_name(name, known)),
+        (found, _) => Ok(found),
     }
 }
 

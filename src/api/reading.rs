@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use super::ApiError;
-use super::allowance::{Allowance, GROWTH_STEP, ReserveError, ScanLimits, reserve};
+use super::allowance::{Allowance, GROWTH_STEP, ReserveError, ScanLimits, reserve, reserve_one};
 use super::blocking::Watch;
 use super::budgets::{Budgets, acquire_slot, refused};
 use super::client::Client;
@@ -46,6 +46,15 @@ impl Reading<'_> {
     /// When the byte budget refuses them, now or always.
     pub(super) fn reserve(&self, bytes: usize) -> Result<(), ReserveError> {
         reserve(&mut self.share.lock(), bytes)
+    }
+
+    /// Like [`Self::reserve`], for a response that cannot be made smaller: of one that is larger than
+    /// what a client can have, all of that is reserved.
+    ///
+    /// # Errors
+    /// When the byte budget refuses them now.
+    pub(super) fn reserve_one(&self, bytes: usize) -> Result<(), ReserveError> {
+        reserve_one(&mut self.share.lock(), bytes)
     }
 
     /// Reserves the first bytes of the answer to a forwarded call.

@@ -34,6 +34,9 @@ pub struct Route {
     pub(super) failure: fn(&ApiError) -> Answer,
     /// Request headers that web pages may send.
     pub(super) allowed_headers: AllowedHeaders,
+    /// Whether it changes something for callers without a token, so that pages which may not read the
+    /// response must not send the request either.
+    pub(super) acts_for_strangers: bool,
     /// Whether the response depends on the time of the request and must not be cached by clients
     /// and proxies.
     pub(super) no_store: bool,
@@ -55,7 +58,8 @@ impl Route {
             body: None,
             work,
             failure: error::rest,
-            allowed_headers: AllowedHeaders::Standard,
+            allowed_headers: AllowedHeaders::Requested,
+            acts_for_strangers: false,
             no_store: false,
             is_lasting: false,
             headers: &[],

@@ -14,7 +14,6 @@ use super::allowance::{GROWTH_STEP, ReserveError};
 use super::answer::{Answer, JSON};
 use super::budgets::refused;
 use super::call::AsyncCall;
-use super::cors::AllowedHeaders;
 use super::route::{Route, Work};
 use super::{ApiError, Deps, error};
 use crate::auth::{Area, Right, Scope};
@@ -44,7 +43,6 @@ pub(super) static WITH_TOKEN: [Route; 1] =
 const fn route(access: Access) -> Route {
     Route {
         failure,
-        allowed_headers: AllowedHeaders::Requested,
         headers: &[("accept-post", JSON)],
         ..Route::new("POST", "/rpc", Work::asynchronous(access, answer))
             .with_body(LARGEST_BODY)
@@ -52,13 +50,18 @@ const fn route(access: Access) -> Route {
     }
 }
 
-/// Formats failures outside of every call. Where the status suffices, as for a wrong method, the
-/// body is empty.
+/// What a person sees who opens the address in a browser.
+const FOR_PEOPLE: &str = "This is the JSON-RPC interface. Programs send calls to this address with POST and \
+    Content-Type: application/json, such as {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"getHealth\"}.\n";
+
+/// Formats failures outside of every call. Where the status suffices, as for a wrong method of a
+/// program, the body is empty.
 fn failure(error: &ApiError) -> Answer {
     let (status, _) = error.status_and_code();
     let error_object = match error {
-        ApiError::Method { .. } => {
-            return Answer { status, media_type: PLAIN_TEXT, ..Answer::json(Vec::new()) };
+        ApiError::Method { is_for_page, .. } => {
+            let body = if *is_for_page { FOR_PEOPLE } else { "" };
+            return Answer { status, media_type: PLAIN_TEXT, ..Answer::json(body.into()) };
         }
         _ if status.is_server_error() => RpcError::internal(error.to_string()),
         _ => RpcError::invalid_request(error.to_string()),
@@ -181,7 +184,12 @@ impl Calls<'_> {
             return Ok(None);
         }
         let mut answer = call.answer(&reply).map_err(serialization_failed)?;
-        match self.http.reading.reserve(self.answers.len() + answer.len()) {
+        // A single answer has been made within what its method may reserve.
+        let reserved = match self.answers.len() {
+            0 => self.http.reading.reserve_one(answer.len()),
+            so_far => self.http.reading.reserve(so_far + answer.len()),
+        };
+        match reserved {
             Ok(()) => {}
             Err(ReserveError::NotNow(refusal)) => return Err(refused(refusal, "bytes")),
             Err(error @ ReserveError::Never { .. }) => {
@@ -243,7 +251,12 @@ impl Calls<'_> {
             };
             let may_grow_to = |bytes: usize| allowance.may_continue(so_far + bytes);
             let reserve = |bytes: usize| allowance.reserve(so_far + bytes).map_err(no_room);
-            let call_limits = CallLimits { bounds, may_grow_to: &may_grow_to, reserve: &reserve };
+            let reserve_one = |bytes: usize| match so_far {
+                0 => allowance.reserve_one(bytes).map_err(no_room),
+                _ => reserve(bytes),
+            };
+            let (may_grow_to, reserve, reserve_one) = (&may_grow_to, &reserve, &reserve_one);
+            let call_limits = CallLimits { bounds, may_grow_to, reserve, reserve_one };
             let called = AssertUnwindSafe(|| self.deps.rpc.call(method, params, call_limits));
             catch_unwind(called).unwrap_or_else(|_| Err(RpcError::panicked()))
         });

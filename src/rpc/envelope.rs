@@ -169,7 +169,7 @@ fn content<'a>(mut members: Members<'a>) -> Result<(String, Params<'a>), RpcErro
     }
     if !members.is_empty() {
         let names: Vec<_> = members.keys().map(|name| crate::domain::excerpt(name)).collect();
-        return Err(RpcError::invalid_request("extra fields in request").with(&names));
+        return Err(RpcError::invalid_request("extra fields in request").about(&names.join(",")));
     }
     Ok((method, Params(params)))
 }

@@ -64,7 +64,7 @@ impl RpcError {
 
     /// The method does not exist.
     pub fn method_not_found(method: &str) -> Self {
-        Self::new(Code::MethodNotFound, "method not found").with(&method)
+        Self::new(Code::MethodNotFound, "method not found").about(method)
     }
 
     /// The parameters are invalid.
@@ -74,7 +74,7 @@ impl RpcError {
 
     /// The parameters cannot be parsed.
     pub fn unreadable_params(why: impl ToString) -> Self {
-        Self::invalid_params("invalid parameters").with(&why.to_string())
+        Self::invalid_params("invalid parameters").about(&why.to_string())
     }
 
     /// The service failed, or lacks what the call needs.
@@ -100,11 +100,17 @@ impl RpcError {
         Self::new(Code::Panicked, "request failed to process due to internal issue")
     }
 
-    /// Adds details to the error.
+    /// Adds details to the error, as text.
     #[must_use]
-    pub fn with(mut self, data: &impl Serialize) -> Self {
+    pub fn about(self, details: &str) -> Self {
+        self.with_object(&details)
+    }
+
+    /// Adds details to the error, for methods whose clients read an object there.
+    #[must_use]
+    pub(super) fn with_object(mut self, details: &impl Serialize) -> Self {
         // Serialisation fails only for maps with non-string keys, and no caller passes any.
-        self.data = to_raw_value(data).ok();
+        self.data = to_raw_value(details).ok();
         self
     }
 }

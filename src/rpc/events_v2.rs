@@ -92,13 +92,13 @@ struct Reason {
 fn invalid(problem: impl Into<String>) -> RpcError {
     let reason = "invalid_params";
     let more = Reason { reason, missing_ledger: None, oldest_ledger: None, latest_ledger: None };
-    RpcError::invalid_params(problem).with(&more)
+    RpcError::invalid_params(problem).with_object(&more)
 }
 
 fn out_of_range(missing: u32, range: &Range) -> RpcError {
     let (oldest, latest) = (range.oldest.0, range.latest.0);
     let why = format!("ledger {missing} is not among those that are stored: {oldest} - {latest}");
-    RpcError::invalid_params(why).with(&Reason {
+    RpcError::invalid_params(why).with_object(&Reason {
         reason: "ledger_out_of_range",
         missing_ledger: Some(missing),
         oldest_ledger: Some(oldest),
@@ -107,12 +107,14 @@ fn out_of_range(missing: u32, range: &Range) -> RpcError {
 }
 
 fn malformed_cursor(range: &Range) -> RpcError {
-    RpcError::invalid_params("the cursor is none that this service has given").with(&Reason {
-        reason: "cursor_malformed",
-        missing_ledger: None,
-        oldest_ledger: Some(range.oldest.0),
-        latest_ledger: Some(range.latest.0),
-    })
+    RpcError::invalid_params("the cursor is none that this service has given").with_object(
+        &Reason {
+            reason: "cursor_malformed",
+            missing_ledger: None,
+            oldest_ledger: Some(range.oldest.0),
+            latest_ledger: Some(range.latest.0),
+        },
+    )
 }
 
 impl Rpc {

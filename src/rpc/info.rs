@@ -84,13 +84,15 @@ impl Rpc {
 
     pub(super) fn get_version_info(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
         params.none()?;
+        // Clients ask for the version before anything is stored.
+        let is_empty = self.stored_range(Needed::Header)?.is_none();
         let indexed = self.settings.indexed_as;
         result(&VersionInfo {
             version: env!("CARGO_PKG_VERSION"),
             commit_hash: "",
             build_timestamp: "",
             captive_core_version: "",
-            protocol_version: self.protocol()?,
+            protocol_version: if is_empty { 0 } else { self.protocol()? },
             events: IndexedEvents {
                 classic: indexed.classic_events,
                 fees: indexed.fee_events,

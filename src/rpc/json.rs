@@ -69,6 +69,11 @@ impl Writer {
         self.0.len()
     }
 
+    /// Takes back what was written after the first `length` bytes.
+    pub(super) fn take_back_to(&mut self, length: usize) {
+        self.0.truncate(length);
+    }
+
     /// Returns the text, which must be one complete value.
     pub(super) fn finish(self) -> Json {
         Json::written(self.0)

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use stellar_xdr::{LedgerCloseMeta, LedgerHeaderHistoryEntry};
 
+use super::json::Writer;
 use super::params::{FromLedger, XdrFormat};
 use super::range::{Needed, Range};
 use super::{
@@ -19,31 +20,18 @@ const DEFAULT_LIMIT: u64 = 50;
 /// Maximum number of ledgers, or transactions, per page.
 const MAX_LIMIT: u64 = 200;
 
+/// Size of a ledger in an answer beside its metadata, in bytes: at most, in base64.
+const BESIDE_METADATA: usize = 4 << 10;
+
+/// The members of the answer other than the ledgers.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Page {
-    ledgers: Vec<Ledger>,
     latest_ledger: u32,
     latest_ledger_close_time: u64,
     oldest_ledger: u32,
     oldest_ledger_close_time: u64,
     cursor: String,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Ledger {
-    hash: String,
-    sequence: u32,
-    ledger_close_time: String,
-    /// `LedgerHeaderHistoryEntry` in base64; empty when `header_json` is set.
-    header_xdr: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    header_json: Option<Box<RawValue>>,
-    /// `LedgerCloseMeta` in base64; empty when `metadata_json` is set.
-    metadata_xdr: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata_json: Option<Box<RawValue>>,
 }
 
 #[derive(Serialize)]
@@ -106,41 +94,44 @@ impl Rpc {
             None => LedgerSeq(start),
             Some(cursor) => first_after(cursor, &range)?,
         };
-        let mut ledgers: Vec<Ledger> = Vec::new();
-        let mut bytes = 0;
+        let mut page = Writer::default();
+        page.open('{');
+        page.name("ledgers");
+        page.open('[');
+        let mut last = None;
         for sequence in (first.0..=range.latest.0).take(limit) {
             let raw = self.raw(LedgerSeq(sequence))?;
-            // The JSON of a ledger is several times as long as the ledger. At least one ledger is
-            // returned, or clients that follow the cursor would make no progress.
-            let expected = bytes
-                + raw.len()
-                    * match format {
-                        XdrFormat::Base64 => 2,
-                        XdrFormat::Json => 8,
-                    };
-            match (limits.reserve)(expected) {
-                Err(_) if !ledgers.is_empty() => break,
+            let so_far = page.len();
+            // At least one ledger is returned, or clients that follow the cursor would make no
+            // progress.
+            let reserved = match (last, format) {
+                (None, XdrFormat::Base64) => (limits.reserve_one)(expected_size(&raw, format)),
+                _ => (limits.reserve)(so_far + expected_size(&raw, format)),
+            };
+            match reserved {
+                Err(_) if last.is_some() => break,
                 reserved => reserved?,
             }
-            let ledger = build_ledger(LedgerSeq(sequence), &raw, format)?;
-            bytes += ledger.size();
-            let is_over = bytes > MAX_PAGE_BYTES
-                || (limits.may_grow_to)(bytes) == ControlFlow::Break(())
+            write_ledger(LedgerSeq(sequence), &raw, format, &mut page)?;
+            let is_over = page.len() > MAX_PAGE_BYTES
+                || (limits.may_grow_to)(page.len()) == ControlFlow::Break(())
                 || (limits.bounds.interrupted)();
-            if is_over && !ledgers.is_empty() {
+            if is_over && last.is_some() {
+                page.take_back_to(so_far);
                 break;
             }
-            ledgers.push(ledger);
+            last = Some(sequence);
         }
-        let last = ledgers.last().map_or(first.0.saturating_sub(1), |ledger| ledger.sequence);
-        result(&Page {
-            ledgers,
+        page.close(']');
+        page.members_of(&Page {
             latest_ledger: range.latest.0,
             latest_ledger_close_time: range.latest_closed_at,
             oldest_ledger: range.oldest.0,
             oldest_ledger_close_time: range.oldest_closed_at,
-            cursor: last.to_string(),
-        })
+            cursor: last.unwrap_or(first.0.saturating_sub(1)).to_string(),
+        })?;
+        page.close('}');
+        Ok(page.finish())
     }
 
     pub(super) fn get_latest_ledger(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
@@ -208,44 +199,55 @@ fn first_after(cursor: &str, range: &Range) -> Result<LedgerSeq, RpcError> {
     Ok(LedgerSeq(first as u32))
 }
 
-/// Builds the XDR `LedgerHeaderHistoryEntry`: hash, header, and an extension, which is empty in all
-/// existing ledgers.
-/// Returns a stored ledger as the response shows it.
-fn build_ledger(sequence: LedgerSeq, raw: &[u8], format: XdrFormat) -> Result<Ledger, RpcError> {
+/// Returns how large a ledger is in an answer at most, in bytes. Its JSON is several times as long as
+/// the ledger.
+fn expected_size(raw: &[u8], format: XdrFormat) -> usize {
+    match format {
+        XdrFormat::Base64 => raw.len().div_ceil(3) * 4 + BESIDE_METADATA,
+        XdrFormat::Json => raw.len() * 8,
+    }
+}
+
+/// Writes a stored ledger. With JSON, the members in base64 are empty.
+fn write_ledger(
+    sequence: LedgerSeq,
+    raw: &[u8],
+    format: XdrFormat,
+    to: &mut Writer,
+) -> Result<(), RpcError> {
     let header = header(raw).map_err(|error| not_readable(sequence, &error))?;
     let entry = header_entry(&header);
-    let mut built = Ledger {
-        hash: header.hash.to_string(),
-        sequence: sequence.0,
-        ledger_close_time: header.close_time.to_string(),
-        header_xdr: String::new(),
-        header_json: None,
-        metadata_xdr: String::new(),
-        metadata_json: None,
+    let (header_json, metadata_json) = match format {
+        XdrFormat::Base64 => (None, None),
+        XdrFormat::Json => (
+            Some(xdr::json::<LedgerHeaderHistoryEntry>(&entry)?),
+            Some(xdr::json::<LedgerCloseMeta>(raw)?),
+        ),
     };
-    match format {
-        XdrFormat::Base64 => {
-            built.header_xdr = xdr::base64(&entry);
-            built.metadata_xdr = xdr::base64(raw);
-        }
-        XdrFormat::Json => {
-            built.header_json = Some(xdr::json::<LedgerHeaderHistoryEntry>(&entry)?);
-            built.metadata_json = Some(xdr::json::<LedgerCloseMeta>(raw)?);
-        }
-    }
-    Ok(built)
+    to.open('{');
+    to.name("hash");
+    to.plain(header.hash);
+    to.name("sequence");
+    to.bare(sequence);
+    to.name("ledgerCloseTime");
+    to.plain(header.close_time);
+    write_xdr("header", &entry, header_json.as_deref(), to);
+    write_xdr("metadata", raw, metadata_json.as_deref(), to);
+    to.close('}');
+    Ok(())
 }
 
+/// Writes XDR in base64, or its JSON and an empty text.
+fn write_xdr(name: &str, xdr: &[u8], json: Option<&RawValue>, to: &mut Writer) {
+    to.name(&format!("{name}Xdr"));
+    let Some(json) = json else { return to.base64(xdr) };
+    to.plain("");
+    to.name(&format!("{name}Json"));
+    to.written(json.get());
+}
+
+/// Builds the XDR `LedgerHeaderHistoryEntry`: hash, header, and an extension, which is empty in all
+/// existing ledgers.
 fn header_entry(header: &HeaderView<'_>) -> Vec<u8> {
     [header.hash.as_bytes().as_slice(), header.xdr, &[0; 4]].concat()
-}
-
-impl Ledger {
-    /// Returns the approximate size of the ledger in an answer, in bytes.
-    fn size(&self) -> usize {
-        let json =
-            |value: &Option<Box<RawValue>>| value.as_ref().map_or(0, |json| json.get().len());
-        let of_json = json(&self.header_json) + json(&self.metadata_json);
-        300 + self.header_xdr.len() + self.metadata_xdr.len() + of_json
-    }
 }

@@ -97,6 +97,9 @@ pub struct CallLimits<'a> {
     /// Reserves memory for an answer of this size in bytes, before it is built. Fails when there is
     /// none.
     pub reserve: &'a dyn Fn(usize) -> Result<(), RpcError>,
+    /// Like `reserve`, for an answer with a single record, without which a client would make no
+    /// progress: of one that is larger than what a client can have, all of that is reserved.
+    pub reserve_one: &'a dyn Fn(usize) -> Result<(), RpcError>,
 }
 
 impl CallLimits<'_> {
@@ -105,6 +108,7 @@ impl CallLimits<'_> {
         bounds: Bounds::NONE,
         may_grow_to: &|_| ControlFlow::Continue(()),
         reserve: &|_| Ok(()),
+        reserve_one: &|_| Ok(()),
     };
 }
 

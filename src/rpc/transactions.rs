@@ -356,7 +356,7 @@ struct FoundTransaction {
 
 /// Parses a cursor: a total-order id (SEP-35) as a decimal number.
 fn parse_cursor(cursor: &str) -> Result<RpcEventId, RpcError> {
-    let toid = cursor.parse::<u64>().ok();
+    let toid = cursor.parse().ok().filter(|toid| *toid <= RpcEventId::LARGEST_TOID);
     toid.map(|toid| RpcEventId { toid, index: 0 }).ok_or_else(|| {
         let cursor = crate::domain::excerpt(cursor);
         RpcError::invalid_params(format!(

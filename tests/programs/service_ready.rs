@@ -98,10 +98,13 @@ impl Breaker<'_> {
         let contract = self.contracts.choose(&mut self.rng).unwrap();
         let project = format!("p{}", self.rng.random_range(0..12));
         let public = self.rng.random_bool(0.5);
-        let body = json!({
+        let mut body = json!({
             "code": code, "project_name": project, "contracts": [contract.to_string()],
-            "public": public, "last": 100,
         });
+        match path {
+            "try" => body["last"] = 100.into(),
+            _ => body["public"] = public.into(),
+        }
         self.send("POST", path, &body);
     }
 

@@ -75,6 +75,30 @@ fn example_query(name: &str, model: Option<&Model>, transactions: bool) -> Strin
     }
 }
 
+/// Generators of clients refuse other descriptions, or leave out the routes that have them.
+#[test]
+fn arrays_say_what_they_hold_and_no_schema_is_a_boolean() {
+    fn check(value: &Value, place: &str, arrays: &mut usize) {
+        let kinds =
+            [&value["type"]].into_iter().chain(value["type"].as_array().into_iter().flatten());
+        if kinds.into_iter().any(|kind| kind == "array") {
+            assert!(value["items"].is_object(), "{place}");
+            *arrays += 1;
+        }
+        for name in ["items", "contains", "not"] {
+            assert!(!value[name].is_boolean(), "{place}/{name}");
+        }
+        let members = value.as_object().into_iter().flatten();
+        members.for_each(|(name, inner)| check(inner, &format!("{place}/{name}"), arrays));
+        for (at, inner) in value.as_array().into_iter().flatten().enumerate() {
+            check(inner, &format!("{place}/{at}"), arrays);
+        }
+    }
+    let mut arrays = 0;
+    check(&description(), "", &mut arrays);
+    assert!(arrays > 40, "{arrays}");
+}
+
 #[test]
 fn the_openapi_description_is_served_unchanged() {
     let store = TempStore::new(&pubnet::network());

@@ -142,3 +142,35 @@ fn a_ledger_takes_no_token_and_no_parameters() {
     assert!(refused.contains("'limit'"), "{refused}");
     assert_eq!(server.connect().request("POST", "/rest/ledgers/5", &[]).status, 405);
 }
+
+/// Clients that follow the cursor would stop for ever at a ledger that is refused.
+#[test]
+fn json_rpc_answers_with_a_ledger_that_is_larger_than_what_a_client_may_have() {
+    let Some(ledgers) = pubnet::ledgers() else { return };
+    let store = pubnet::store(&ledgers);
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.bytes_in_flight_per_token = 1 << 20;
+    });
+    let ask = |params: Value| {
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "getLedgers", "params": params });
+        let body = call.to_string();
+        let mut connection = server.connect();
+        let head = format!(
+            "POST /rpc HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        connection.send(head.as_bytes()).unwrap();
+        connection.answer(false).json()["result"].clone()
+    };
+    let sequence = |raw: &Vec<u8>| orrery::decode::header(raw).unwrap().sequence.0;
+    let mut params = json!({ "startLedger": sequence(&ledgers[0]) });
+    for raw in &ledgers {
+        assert!(raw.len() > 1 << 20, "it is larger");
+        let page = ask(params);
+        assert_eq!(page["ledgers"].as_array().map(Vec::len), Some(1));
+        assert_eq!(page["ledgers"][0]["sequence"], sequence(raw));
+        assert!(page["ledgers"][0]["metadataXdr"].as_str().unwrap().len() > raw.len());
+        params = json!({ "pagination": { "cursor": page["cursor"] } });
+    }
+}

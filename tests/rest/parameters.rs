@@ -254,6 +254,74 @@ fn post(server: &Server, target: &str, body: &str) -> Answer {
     connection.answer(false)
 }
 
+/// A mistyped member is never silently nothing.
+#[test]
+fn unknown_members_of_a_body_are_refused_by_every_route() {
+    let (server, _store) = server();
+    let mut refused = 0;
+    for (_, path, _) in all_routes().into_iter().filter(|(method, ..)| *method == "POST") {
+        // JSON-RPC ignores what it does not know; a ticket has no body; what is replayed belongs to
+        // someone, which is looked up first.
+        if !path.starts_with("/rest/") || path.ends_with("/ticket") || path.ends_with("/replay") {
+            continue;
+        }
+        let sentence = post(&server, &path, r#"{"zzz":1}"#).error(400, "unknown_parameter");
+        assert!(sentence.contains("there is no parameter 'zzz'"), "{path}: {sentence}");
+        refused += 1;
+    }
+    assert!(refused > 15, "{refused}");
+    for (path, members, nearest) in [
+        ("retroshade/watch", r#"{"project_name":"p","contracts":[],"specs":[]}"#, "spec"),
+        ("retroshade/watch", r#"{"project_name":"p","contracts":[],"form":5}"#, "from"),
+        ("retroshade/deploy", r#"{"projectname":"p"}"#, "project_name"),
+        ("retroshade/try", r#"{"transaction":[]}"#, "transactions"),
+        ("retroshade/query", r#"{"query":"select 1","max_row":1}"#, "max_rows"),
+        ("retroshade/subscribe", r#"{"projects":"p"}"#, "project"),
+        ("retroshade/1/backfill", r#"{"form":1,"to":2}"#, "from"),
+        ("webhooks/new", r#"{"webhook_endpoint":"https://a.example","topic_1":"x"}"#, "topic1"),
+    ] {
+        let answer = post(&server, &format!("/rest/{path}"), members);
+        let sentence = answer.error(400, "unknown_parameter");
+        assert!(sentence.contains(&format!("did you mean '{nearest}'?")), "{path}: {sentence}");
+    }
+    for (path, body) in [("retroshade/1/pause", ""), ("webhooks/1/test", "{}")] {
+        post(&server, &format!("/rest/{path}"), body).error(404, "not_found");
+    }
+}
+
+#[test]
+fn unknown_members_of_a_body_can_be_ignored() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.unknown_parameters = UnknownParameters::Ignore;
+    });
+    let sentence = post(&server, "/rest/retroshade/subscribe", r#"{"projects":"p"}"#)
+        .error(400, "bad_request");
+    assert!(sentence.contains("'project' is missing"), "{sentence}");
+}
+
+/// It would be the name of an event, which none ever has.
+#[test]
+fn a_topic_of_xdr_that_was_cut_is_no_symbol() {
+    let (server, _store) = server();
+    let longer = format!("{}AAAA", &TOPIC[..20]);
+    for topic in ["AAAA", &TOPIC[..12], &TOPIC[..TOPIC.len() - 3], &longer] {
+        for target in [
+            format!("/rest/events/by-contract/{CONTRACT}?topics={topic}"),
+            format!("/rest/events/by-contract/{CONTRACT}?topic1={topic}"),
+            format!("/rest/events/stream?topic2={topic}"),
+        ] {
+            let sentence = server.get(&target).error(400, "bad_parameter");
+            assert!(sentence.contains("begins as XDR does"), "{target}: {sentence}");
+        }
+        let body = format!(
+            r#"{{"webhook_endpoint":"https://a.example","contract_ids":["{CONTRACT}"],"topic1":"{topic}"}}"#
+        );
+        let sentence = post(&server, "/rest/webhooks/new", &body).error(400, "bad_request");
+        assert!(sentence.contains("begins as XDR does"), "{topic}: {sentence}");
+    }
+}
+
 #[test]
 fn long_lists_may_be_sent_as_a_body() {
     let ledgers = pubnet::made();

@@ -72,6 +72,10 @@ fn network_and_version_are_returned() {
 #[test]
 fn an_empty_store_returns_errors() {
     let world = World::empty(&Chain::made().network);
+    // Clients ask for the version first, to learn whether they can talk to the service.
+    let version = world.call("getVersionInfo", &Value::Null).unwrap();
+    assert_eq!(version["protocolVersion"], 0);
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
     let start = json!({ "startLedger": 2 });
     let hash = json!({ "hash": "ab".repeat(32) });
     for (method, params) in [

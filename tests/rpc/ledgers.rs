@@ -141,7 +141,8 @@ fn a_ledger_is_built_only_when_there_is_room() {
             json!({ "startLedger": start, "xdrFormat": format, "pagination": { "limit": 20 } });
         let none = || RpcError::internal("no room");
         let reserve = |_| Err(none());
-        let allowed = CallLimits { reserve: &reserve, ..CallLimits::UNLIMITED };
+        let allowed =
+            CallLimits { reserve: &reserve, reserve_one: &reserve, ..CallLimits::UNLIMITED };
         let refused = world.call_within("getLedgers", &request, allowed).unwrap_err();
         assert_eq!(refused["message"], "no room", "{format}");
         // A page ends where there is no room for another ledger.
@@ -150,7 +151,8 @@ fn a_ledger_is_built_only_when_there_is_room() {
             asked.set(asked.get() + 1);
             if asked.get() > 3 { Err(none()) } else { Ok(()) }
         };
-        let allowed = CallLimits { reserve: &reserve, ..CallLimits::UNLIMITED };
+        let allowed =
+            CallLimits { reserve: &reserve, reserve_one: &reserve, ..CallLimits::UNLIMITED };
         let page = world.call_within("getLedgers", &request, allowed).unwrap();
         assert_eq!(page["ledgers"].as_array().unwrap().len(), 3, "{format}");
     }

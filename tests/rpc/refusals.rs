@@ -71,7 +71,16 @@ fn invalid_parameters_of_pages_are_refused() {
         );
         // The format is checked before the cursor.
         is_refused(json!({ "pagination": { "cursor": "x" }, "xdrFormat": "xml" }), format);
-        for cursor in ["x", "-1", "1.5", "0x10", " 5", "99999999999999999999"] {
+        for cursor in [
+            "x",
+            "-1",
+            "1.5",
+            "0x10",
+            " 5",
+            "9223372036854775808",
+            "18446744073709551615",
+            "99999999999999999999",
+        ] {
             let request = json!({ "pagination": { "cursor": cursor } });
             assert_eq!(refused(&world, method, &request).0, -32602, "{method} {cursor}");
         }
@@ -130,6 +139,31 @@ fn invalid_hashes_are_refused() {
         assert_eq!(answer["createdAt"], "0");
         assert_eq!(answer.as_object().unwrap().len(), 11, "{answer}");
     }
+}
+
+/// The reference reads positions as signed numbers of 64 bits.
+#[test]
+fn positions_beyond_signed_numbers_are_malformed() {
+    let chain = Chain::made();
+    let world = World::of(&chain);
+    for toid in ["9223372036854775808", "18446744073709551615"] {
+        let cursor = format!("{toid}-0000000000");
+        let error =
+            world.call("getEvents", &json!({ "pagination": { "cursor": cursor } })).unwrap_err();
+        let wanted = json!({
+            "code": -32602,
+            "message": "invalid parameters",
+            "data": format!("invalid event id {cursor}"),
+        });
+        assert_eq!(error, wanted);
+    }
+    // The greatest one is read, and lies beyond the newest ledger.
+    let greatest = i64::MAX;
+    let request = json!({ "pagination": { "cursor": format!("{greatest}-0000000000") } });
+    assert_eq!(refused(&world, "getEvents", &request).0, -32600);
+    let request = json!({ "pagination": { "cursor": greatest.to_string() } });
+    let page = world.call("getTransactions", &request).unwrap();
+    assert_eq!(page["cursor"], greatest.to_string());
 }
 
 #[test]

@@ -173,6 +173,9 @@ fn malformed_calls_get_the_errors_of_the_reference() {
         );
         assert_eq!(answer["id"], id, "{body}");
     }
+    // The Python client takes nothing but text there.
+    let more = json!({ "jsonrpc": "2.0", "id": 1, "method": "x", "foo": 1, "bar": [2] });
+    assert_eq!(rpc.send(&more).1["error"]["data"], "bar,foo");
     let not_json = rpc.post("application/json", "{");
     assert_eq!(not_json.status(), 200);
     assert_eq!(not_json.json::<Value>().unwrap()["error"]["code"], -32700);
@@ -185,6 +188,12 @@ fn malformed_calls_get_the_errors_of_the_reference() {
         let answer = HTTP.request(method, rpc.url()).send().unwrap();
         assert_eq!((answer.status().as_u16(), answer.text().unwrap().as_str()), (405, ""));
     }
+    // A person who opens the address in a browser is told what it is for.
+    let opened = HTTP.get(rpc.url()).header("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+    let opened = opened.send().unwrap();
+    assert_eq!(opened.status(), 405);
+    assert_eq!(opened.headers()["allow"], "POST, OPTIONS");
+    assert!(opened.text().unwrap().contains("getHealth"));
     let long = rpc.post("application/json", vec![b' '; (512 << 10) + 1]);
     assert_eq!(long.status(), 413);
     assert!(long.json::<Value>().unwrap()["error"]["message"].is_string());

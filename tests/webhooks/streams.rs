@@ -159,11 +159,16 @@ fn malformed_and_unauthorised_stream_requests_are_refused() {
         assert_eq!(status, 400);
         assert!(body.contains(&format!("'{name}'")) && body.contains("bad_parameter"), "{body}");
     }
-    for id in ["x", "-1", "+1", "1.0", "", "\u{e9}", &format!("{}", newest + 1), &"9".repeat(40)] {
+    for id in ["x", "-1", "+1", "1.0", "\u{e9}", &format!("{}", newest + 1), &"9".repeat(40)] {
         let (status, body) = with("", &format!("last-event-id: {id}\r\n")).unwrap();
         assert!(status == 400 && body.contains("'Last-Event-ID'"), "{id}: {body}");
     }
     assert!(with("", &format!("last-event-id: {newest}\r\n")).is_none());
+    // What stand-ins for a browser's EventSource send when they have received nothing yet.
+    assert!(with("", "last-event-id:\r\n").is_none());
+    assert!(with("last_event_id=", "").is_none());
+    assert!(with("last_event_id=", "last-event-id: x\r\n").is_some());
+    assert!(with("last_event_id=x", "last-event-id:\r\n").is_some());
     let (status, body) = with("unknown=1", "").unwrap();
     assert!(status == 400 && body.contains("unknown_parameter"), "{body}");
     let no_token = Reader::open_with(server.address, "contract_id=x", "").err().unwrap();

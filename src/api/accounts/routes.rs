@@ -24,7 +24,7 @@ pub(super) trait ServedIndex: AccountIndex {
     const NAME: &'static str;
     /// Text of errors for failures of the service itself (store, panic), which clients expect.
     const FAILURE: &'static str;
-    const ALLOWED_HEADERS: AllowedHeaders;
+    const ALLOWED_HEADERS: AllowedHeaders = AllowedHeaders::Requested;
     /// Maximum number of hexadecimal digits of a credential id in a request.
     const MAX_DIGITS: usize;
     /// Member of a list response that holds the accounts.

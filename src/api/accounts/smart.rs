@@ -15,7 +15,6 @@ use crate::accounts::smart::lookup::Account;
 use crate::accounts::smart::{Rule, SmartAccounts, Summary, lookup};
 use crate::api::answer::Answer;
 use crate::api::call::CurrentCall;
-use crate::api::cors::AllowedHeaders;
 use crate::api::route::Route;
 use crate::api::{ApiError, Deps};
 use crate::domain::ContractId;
@@ -36,7 +35,6 @@ pub(in crate::api) static ROUTES: [Route; 6] = routes::<SmartAccounts>([
 impl ServedIndex for SmartAccounts {
     const NAME: &'static str = "smart-account-indexer";
     const FAILURE: &'static str = "Database query failed";
-    const ALLOWED_HEADERS: AllowedHeaders = AllowedHeaders::Requested;
     /// The contracts limit keys to 256 bytes.
     const MAX_DIGITS: usize = 4096;
     const LIST: &'static str = "contracts";

@@ -1,6 +1,9 @@
 //! First step: decides from the head of a request whether it may reach a handler.
 
+use warp::http::header::ACCEPT;
+
 use super::resources::Resources;
+use crate::api::access::Access;
 use crate::api::budgets::{RequestShares, refused};
 use crate::api::call::PathValues;
 use crate::api::head::Head;
@@ -33,6 +36,11 @@ pub(super) fn admit<'a>(
     found: Match<'a>,
     shares: &mut RequestShares,
 ) -> Result<Option<Admitted<'a>>, ApiError> {
+    let access = found.route().map_or(Access::Public, Route::access);
+    if let Err(error) = resources.reach.check_host(&resources.deps, head, access) {
+        identity::count_unrouted(&resources.deps, &resources.limits, head)?;
+        return Err(error);
+    }
     let outcome = match found {
         _ if head.path.len() + head.query.len() > LONGEST_URI => {
             Err(ApiError::UriTooLong(LONGEST_URI))
@@ -41,7 +49,9 @@ pub(super) fn admit<'a>(
         Match::Options(_) => Ok(None),
         Match::WrongMethod(resource) => {
             let method = excerpt(head.method.as_str());
-            Err(ApiError::Method { method, allow: resource.allow.clone() })
+            let accepts = head.headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
+            let is_for_page = accepts.into_iter().any(|kinds| kinds.contains("text/html"));
+            Err(ApiError::Method { method, allow: resource.allow.clone(), is_for_page })
         }
         Match::Handle(route, path) => {
             return admit_to(route, path, resources, head, shares).map(Some);
@@ -74,6 +84,9 @@ fn admit_to<'a>(
             (bearer.identity, BoundHandler::Personal(handler, bearer))
         }
     };
+    if route.acts_for_strangers {
+        resources.reach.check_page(deps, head, route.access())?;
+    }
     if !identity.is_exempt {
         let share = budgets.requests.take_now(identity.holder, 1);
         shares.request = Some(share.map_err(|refusal| refused(refusal, "requests"))?);

@@ -29,6 +29,7 @@ use super::budgets::{Budgets, RequestShares};
 use super::call::Body;
 use super::client::Waiting;
 use super::head::Head;
+use super::host::Reach;
 use super::params::Query;
 use super::response_cache::CacheKey;
 use super::router::{Match, Router};
@@ -41,8 +42,8 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(deps: Deps, router: Router) -> Result<Self, ApiError> {
-        Ok(Self { router, resources: Resources::new(deps)? })
+    pub(super) fn new(deps: Deps, router: Router, reach: Reach) -> Result<Self, ApiError> {
+        Ok(Self { router, resources: Resources::new(deps, reach)? })
     }
 
     /// Ends all open streams.
@@ -100,7 +101,8 @@ impl Gate {
         let Some(request) = admitted? else { return Ok(None) };
         let _upload = reserved?;
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let body = Body { bytes: &received?, content_type };
+        let unknown = resources.deps.settings.unknown_parameters;
+        let body = Body { bytes: &received?, content_type, unknown };
         self.work(&request, body, shares).await.map(Some)
     }
 
@@ -113,10 +115,9 @@ impl Gate {
     ) -> Result<Outcome, ApiError> {
         let Resources { deps, budgets, cache, consumer_wait, .. } = &self.resources;
         let &Admitted { head, route, path, wants_gzip, .. } = request;
-        let unknown = deps.settings.unknown_parameters;
-        let mut query = Query::parse(&head.query, route.parameters, unknown)?;
+        let mut query = Query::parse(&head.query, route.parameters, body.unknown)?;
         if route.has_parameters_in_body {
-            body_parameters::add(&mut query, body, route.parameters, unknown)?;
+            body_parameters::add(&mut query, body, route.parameters)?;
         }
         let query = &query;
         let waiting = Waiting::of(&head.client);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::api::blocking::Watch;
 use crate::api::budgets::Budgets;
 use crate::api::consumer_wait::ConsumerWait;
+use crate::api::host::Reach;
 use crate::api::limits::{Limits, SharedLimit};
 use crate::api::metrics::MetricsCache;
 use crate::api::response_cache::ResponseCache;
@@ -14,6 +15,7 @@ use crate::api::{ApiError, Deps};
 /// What all requests share.
 pub(super) struct Resources {
     pub deps: Deps,
+    pub reach: Reach,
     pub limits: Limits,
     pub forwarding: SharedLimit,
     pub budgets: Arc<Budgets>,
@@ -25,7 +27,7 @@ pub(super) struct Resources {
 }
 
 impl Resources {
-    pub(super) fn new(deps: Deps) -> Result<Self, ApiError> {
+    pub(super) fn new(deps: Deps, reach: Reach) -> Result<Self, ApiError> {
         let (budgets, watch) = (Arc::new(Budgets::new(&deps.settings)), Arc::default());
         Ok(Self {
             limits: Limits::new(deps.settings.rate_limit),
@@ -34,6 +36,7 @@ impl Resources {
             streams: Streams::new(&deps, &budgets, &watch)?,
             budgets,
             deps,
+            reach,
             watch,
             cache: ResponseCache::new(),
             metrics: MetricsCache::default(),

@@ -77,7 +77,8 @@ fn with_headers(
     headers.insert(REQUEST_ID, id);
     if let Some(route) = found.route() {
         let configured = &resources.deps.settings.cors_origins;
-        cors::allow(headers, route.access(), configured, &head.headers);
+        let origins = resources.reach.origins(&resources.deps, head, route.access());
+        cors::allow(headers, origins, configured, &head.headers);
         for (name, value) in route.headers {
             headers.insert(*name, HeaderValue::from_static(value));
         }

@@ -172,11 +172,12 @@ mod tests {
     use bytes::Bytes;
     use serde_json::json;
 
+    use super::super::super::params::UnknownParameters;
     use super::*;
 
     fn sentence<T>(read: impl Fn(Body<'_>) -> Result<T, ApiError>, body: &str) -> String {
         let body = Bytes::copy_from_slice(body.as_bytes());
-        let error = read(Body { bytes: &body, content_type: None }).err().expect("refused");
+        let error = read(Body::new(&body, None)).err().expect("refused");
         assert_eq!(error.status_and_code().1, "bad_request");
         error.to_string()
     }
@@ -218,7 +219,7 @@ mod tests {
             (r#"{"from":3,"to":40}"#, LedgerRange::new(3, 40)),
         ] {
             let bytes = Bytes::copy_from_slice(body.as_bytes());
-            let read = backfill(Body { bytes: &bytes, content_type: None }, Some(LedgerSeq(9)));
+            let read = backfill(Body::new(&bytes, None), Some(LedgerSeq(9)));
             assert_eq!(read.unwrap(), expected, "{body}");
         }
         let error = sentence(append, r#"{"program_id":"11","contracts":[]}"#);
@@ -236,6 +237,36 @@ mod tests {
             let error = sentence(deploy, &body.to_string());
             assert!(error.contains(&format!("'{name}' is {value}: give ")), "{error}");
         }
+    }
+
+    /// Members of JSON and parts of forms alike, unless the operator lets them pass.
+    #[test]
+    fn unknown_members_are_refused_or_ignored() {
+        let json =
+            Bytes::from_static(br#"{"project_name":"p","contracts":"","code":[],"publik":true}"#);
+        let mut form = Vec::new();
+        for (name, value) in
+            [("project_name", "p"), ("contracts", ""), ("code", ""), ("publik", "1")]
+        {
+            let head = format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+            form.extend_from_slice(format!("{head}{value}\r\n").as_bytes());
+        }
+        form.extend_from_slice(b"--x--\r\n");
+        let (form, runtime) = (Bytes::from(form), tokio::runtime::Runtime::new().unwrap());
+        let _within = runtime.enter();
+        for (bytes, content_type) in
+            [(&json, None), (&form, Some("multipart/form-data; boundary=x"))]
+        {
+            let body = Body::new(bytes, content_type);
+            let refused = deploy(body).err().expect("refused");
+            assert_eq!(refused.status_and_code().1, "unknown_parameter");
+            assert!(refused.to_string().contains("'publik': did you mean 'public'?"), "{refused}");
+            assert!(deploy(Body { unknown: UnknownParameters::Ignore, ..body }).is_ok());
+        }
+        let broken = Bytes::from_static(br#"{"publik":1"#);
+        assert!(
+            deploy(Body::new(&broken, None)).is_err_and(|it| it.to_string().contains("not JSON"))
+        );
     }
 
     #[test]
@@ -256,7 +287,7 @@ mod tests {
         let code = |length: usize| {
             let body = json!({ "code": "A".repeat(length), "project_name": "p", "contracts": [] });
             let body = Bytes::from(body.to_string());
-            deploy(Body { bytes: &body, content_type: None }).err()
+            deploy(Body::new(&body, None)).err()
         };
         assert!(code(3 << 20).is_some_and(|error| error.status_and_code().1 == "body_too_large"));
         assert!(code((2 << 20) / 3 * 4).is_none());
@@ -266,7 +297,7 @@ mod tests {
     fn integers_saturate_and_null_counts_as_absent() {
         let body =
             Bytes::from_static(br#"{"query":"x","max_rows":99999999999999999999,"params":null}"#);
-        let read = query(Body { bytes: &body, content_type: None }).unwrap();
+        let read = query(Body::new(&body, None)).unwrap();
         assert_eq!((read.max_rows, read.params.len()), (Some(u32::MAX as usize), 0));
         assert_eq!((read.numbers, read.format), (Numbers::Exact, Format::Rows));
     }

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::answer::Answer;
 use super::call::{Body, OwnerCall};
+use super::members::Members;
 use super::params::path_number;
 use super::request_body::{LARGEST_BODY, LARGEST_UPLOAD};
 use super::route::{OwnerHandler, Route, Work};
@@ -61,18 +62,18 @@ const fn upload(template: &'static str, handler: OwnerHandler) -> Route {
 /// within a Tokio runtime.
 ///
 /// # Errors
-/// [`ApiError::Body`] and [`ApiError::BodyTooLarge`].
+/// [`ApiError::Body`], [`ApiError::UnknownParameter`] and [`ApiError::BodyTooLarge`].
 pub fn read_deploy(content_type: Option<&str>, body: &Bytes) -> Result<Deploy, ApiError> {
-    body::deploy(Body { bytes: body, content_type })
+    body::deploy(Body::new(body, content_type))
 }
 
 /// Parses a body of the given media type like the trial route, for a fuzz target. Must be called
 /// within a Tokio runtime.
 ///
 /// # Errors
-/// [`ApiError::Body`] and [`ApiError::BodyTooLarge`].
+/// [`ApiError::Body`], [`ApiError::UnknownParameter`] and [`ApiError::BodyTooLarge`].
 pub fn read_trial(content_type: Option<&str>, body: &Bytes) -> Result<Trial, ApiError> {
-    body::trial(Body { bytes: body, content_type })
+    body::trial(Body::new(body, content_type))
 }
 
 /// Routes of this area. Literal paths take precedence over templates with `{id}` in their place.
@@ -175,11 +176,13 @@ fn stats(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 }
 
 fn pause(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    Members::none(call.body)?;
     let id = program_id(call)?;
     Ok(Answer::of(&Listed::of(&deps.programs.set_running(call.owner, id, false)?)))
 }
 
 fn resume(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    Members::none(call.body)?;
     let id = program_id(call)?;
     Ok(Answer::of(&Listed::of(&deps.programs.set_running(call.owner, id, true)?)))
 }

@@ -30,6 +30,7 @@ use super::blocking::SPARE_THREADS;
 use super::client::{Client, Pace};
 use super::gate::Gate;
 use super::head::{Head, merged_slashes};
+use super::host::Reach;
 use super::identity::holder_of_address;
 use super::router::Router;
 use super::wire::{Wire, complete_response};
@@ -101,7 +102,8 @@ async fn serve_routes(
     let settings = deps.settings.clone();
     let scan_time = settings.scan.time;
     let health = Arc::clone(&deps.health);
-    let gate = Arc::new(Gate::new(deps, router)?);
+    let reach = Reach { is_local: listener.local_addr().is_ok_and(|it| it.ip().is_loopback()) };
+    let gate = Arc::new(Gate::new(deps, router, reach)?);
     // These threads serve connections and read the store; see [`super::blocking`].
     let threads = PromptRuntime::start("api", settings.readers.max(1) + SPARE_THREADS)
         .map_err(|error| ApiError::Start(format!("its threads cannot be created ({error})")))?;

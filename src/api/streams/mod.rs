@@ -78,7 +78,11 @@ fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiEr
     let newest = streams.context.store.last_durable_event();
     // A browser that connects again by itself sends the header, with a newer id than its address has.
     let header = call.last_event_id.map(|text| (LAST_EVENT_ID, text));
-    let last_event_id = header.or_else(|| Some((AFTER, query.get(AFTER)?)));
+    let parameter = query.get(AFTER).map(|text| (AFTER, text));
+    // An empty one is the id of a client that has received nothing (the HTML standard, "server-sent
+    // events").
+    let last_event_id =
+        [header, parameter].into_iter().flatten().find(|(_, text)| !text.is_empty());
     let after = last_event_id.map(|(name, text)| last_seen(name, text, newest)).transpose()?;
     let session = Session::new(
         Arc::clone(&streams.context),
@@ -121,7 +125,7 @@ mod tests {
         for (text, id) in [("0", 0), ("7", 7), ("20", 20), ("007", 7)] {
             assert_eq!(read(text), Ok(EventId(id)));
         }
-        for text in ["", " ", "-1", "+1", "1.0", "0x1", "x", "1,2", "\u{fffd}", &"9".repeat(30)] {
+        for text in [" ", "-1", "+1", "1.0", "0x1", "x", "1,2", "\u{fffd}", &"9".repeat(30)] {
             let error = read(text).unwrap_err();
             assert!(error.starts_with("parameter 'Last-Event-ID' is '"), "{error}");
         }

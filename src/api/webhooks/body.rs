@@ -124,9 +124,7 @@ mod tests {
 
     fn sentence<T>(read: fn(Body<'_>) -> Result<T, ApiError>, body: &serde_json::Value) -> String {
         let body = Bytes::from(body.to_string());
-        read(Body { bytes: &body, content_type: None })
-            .err()
-            .map_or(String::new(), |it| it.to_string())
+        read(Body::new(&body, None)).err().map_or(String::new(), |it| it.to_string())
     }
 
     #[test]

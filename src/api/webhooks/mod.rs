@@ -8,6 +8,7 @@ use tokio::runtime::Handle as Runtime;
 
 use super::answer::Answer;
 use super::call::OwnerCall;
+use super::members::Members;
 use super::params::path_number;
 use super::request_body::LARGEST_BODY;
 use super::route::{OwnerHandler, Route, Work};
@@ -131,11 +132,13 @@ fn replay(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 }
 
 fn test(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    Members::none(call.body)?;
     let delivery = deps.webhooks.test(call.owner, id(call)?)?;
     Ok(Answer::of(&json!({ "delivery_id": delivery })))
 }
 
 fn enable(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    Members::none(call.body)?;
     let webhooks = &deps.webhooks;
     let subscription = webhooks.enable(call.owner, id(call)?)?;
     Ok(Answer::of(&records::Listed::of(&subscription, &webhooks.missing(&subscription))))

@@ -57,6 +57,11 @@ impl Network {
             .map_or("custom", |(name, _)| name)
     }
 
+    /// Whether it is one of the public networks, whose ledgers everybody can read elsewhere.
+    pub fn is_public(&self) -> bool {
+        matches!(self.name(), "testnet" | "mainnet" | "futurenet")
+    }
+
     /// Returns the exact passphrase.
     pub fn passphrase(&self) -> &str {
         &self.passphrase
@@ -91,7 +96,9 @@ mod tests {
             ("futurenet", "a3a1c6a78286713e29be0e9785670fa838d13917cd8eaeb4a3579ff1debc7fd5"),
             ("local", "baefd734b8d3e48472cff83912375fedbc7573701912fe308af730180f97d74a"),
         ] {
-            assert_eq!(Network::from_name_or_passphrase(name).id().to_string(), id);
+            let network = Network::from_name_or_passphrase(name);
+            assert_eq!(network.id().to_string(), id);
+            assert_eq!(network.is_public(), name != "local");
         }
     }
 
@@ -99,7 +106,7 @@ mod tests {
     fn any_other_text_is_a_passphrase() {
         let network = Network::from_name_or_passphrase("Apply Load");
         assert_eq!(network.passphrase(), "Apply Load");
-        assert_eq!(network.name(), "custom");
+        assert_eq!((network.name(), network.is_public()), ("custom", false));
         assert_eq!(network.to_string(), "\"Apply Load\"");
     }
 }

@@ -13,13 +13,17 @@ use super::{ParseError, excerpt};
 /// Maximum length of a symbol, in bytes, as the network defines it.
 const LONGEST_SYMBOL: usize = 32;
 
+/// How the base64 of every `ScVal` begins: its type is a small number in four bytes.
+const XDR_BEGINS: &str = "AAAA";
+
 /// Returns the XDR of the `ScVal` that a text stands for. The first of these that it is:
 ///
 /// 1. the base64 of an `ScVal`, with or without padding; a space is read as a `+` that was not
 ///    percent-encoded;
 /// 2. `type:value`, divided at the first `:`, such as `u64:5`, `string:a b` or `bytes:00ff`;
 /// 3. a strkey (SEP-23), for an address;
-/// 4. a word of up to 32 letters, digits and `_`, for a symbol.
+/// 4. a word of up to 32 letters, digits and `_`, for a symbol; not one that begins as the base64 of
+///    every `ScVal` does, which is most likely XDR that was cut.
 ///
 /// # Errors
 /// [`ParseError::Value`] when it is none of them.
@@ -30,15 +34,23 @@ pub fn scval_from_text(text: &str) -> Result<Vec<u8>, ParseError> {
     }
     let value = match text.split_once(':') {
         Some((kind, value)) => typed(kind, value).map_err(problem)?,
-        None => match text.parse::<ScAddress>() {
-            Ok(address) => ScVal::Address(address),
-            Err(_) => ScVal::Symbol(symbol(text).ok_or_else(|| {
-                problem("which is neither a symbol nor an address nor base64".to_owned())
-            })?),
-        },
+        None => untyped(text).map_err(problem)?,
     };
     // A value that was just made has no more depth or bytes than its text.
     value.to_xdr(LIMITS).map_err(|_| problem("which is too long".to_owned()))
+}
+
+fn untyped(text: &str) -> Result<ScVal, String> {
+    if let Ok(address) = text.parse::<ScAddress>() {
+        return Ok(ScVal::Address(address));
+    }
+    if text.starts_with(XDR_BEGINS) {
+        return Err("which begins as XDR does and is not exactly one value: give all of it, or \
+             'symbol:AAAA…' for a symbol"
+            .to_owned());
+    }
+    let symbol = symbol(text).map(ScVal::Symbol);
+    symbol.ok_or_else(|| "which is neither a symbol nor an address nor base64".to_owned())
 }
 
 fn typed(kind: &str, text: &str) -> Result<ScVal, String> {
@@ -191,8 +203,38 @@ mod tests {
                 assert_eq!(value(&text.replace('+', " ")), Ok(expected.clone()), "{text}");
             }
         }
-        // The beginning of such a text is a word.
-        assert_eq!(value("AAAA"), Ok(symbol_of("AAAA")));
+    }
+
+    /// A word that begins as XDR does would be a filter that no event ever matches.
+    #[test]
+    fn xdr_that_is_cut_or_has_bytes_behind_it_is_no_symbol() {
+        let values = [ScVal::U32(0xfb), ScVal::Void, symbol_of("transfer"), symbol_of("fee")];
+        for value_of in values {
+            let xdr = value_of.to_xdr(Limits::none()).unwrap();
+            for engine in [STANDARD, STANDARD_NO_PAD] {
+                let whole = engine.encode(&xdr);
+                for length in XDR_BEGINS.len()..whole.len() {
+                    let text = &whole[..length];
+                    if let Ok(read) = value(text) {
+                        // What is left is the same value without its padding.
+                        assert_eq!(read, value_of, "{text}");
+                    }
+                }
+                let longer = [xdr.clone(), vec![0; 4]].concat();
+                for text in [engine.encode(&xdr[..xdr.len() - 1]), engine.encode(longer)] {
+                    let refused = value(&text).unwrap_err();
+                    assert!(refused.contains("begins as XDR does"), "{text}: {refused}");
+                }
+            }
+        }
+        for text in ["AAAA", "AAAAx", "AAAA_word", &"A".repeat(33)] {
+            let refused = value(text).unwrap_err();
+            assert!(refused.contains("'symbol:AAAA"), "{text}: {refused}");
+        }
+        assert_eq!(value("symbol:AAAA"), Ok(symbol_of("AAAA")));
+        for word in ["AAA", "aAAAA", "aaaa", "AAA_A"] {
+            assert_eq!(value(word), Ok(symbol_of(word)), "{word}");
+        }
     }
 
     #[test]
