@@ -162,7 +162,7 @@ fn a_service_on_its_own_machine_is_asked_by_the_names_of_that_machine() {
     let forwarded = ("x-forwarded-for", "192.0.2.1");
     for network in [private(), pubnet::network()] {
         let (closed, _one) = server(&network, &["https://orrery.example:8443"], &[]);
-        let (proxied, _two) = server(&network, &[], &["127.0.0.1"]);
+        let (proxied, _two) = server(&network, &[], &["127.0.0.1/32"]);
         let (open, _three) = server(&network, &["*"], &[]);
         for path in public_paths().iter().map(String::as_str).chain(["/rest/events/by-ledger"]) {
             let status = |server: &Server, headers: &[(&str, &str)]| {
