@@ -118,6 +118,8 @@ fn pages_of_other_origins_read_a_private_network_only_where_the_operator_says_so
             assert_eq!(allowed(server, far).0.as_deref(), Some("*"), "{path}");
         }
     }
+    let answer = ask(&closed, "GET", "/rest/health", &[]);
+    assert_eq!(answer.header("access-control-allow-origin"), Some("*"), "no page asks");
     // An answer that depends on the origin must not be kept for another one.
     let answer = ask(&closed, "GET", "/rest/health", &[("origin", far)]);
     assert!(answer.headers.iter().any(|it| *it == ("vary".to_owned(), "Origin".to_owned())));

@@ -199,7 +199,7 @@ fn malformed_calls_get_the_errors_of_the_reference() {
     assert!(long.json::<Value>().unwrap()["error"]["message"].is_string());
     let preflight = HTTP
         .request(Method::OPTIONS, rpc.url())
-        .header("origin", "https://app.example.org")
+        .header("origin", "http://localhost:5173")
         .header("access-control-request-method", "POST")
         .header("access-control-request-headers", "content-type,x-client-name,x-client-version");
     let preflight = preflight.send().unwrap();
