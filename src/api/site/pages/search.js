@@ -117,8 +117,8 @@ const SECRETS = {
 function secret(view, kind) {
   view.heading("Search");
   return view.add(make("p", "warning", `What was searched for looks like ${SECRETS[kind]}.`),
-    make("p", "", "It was not sent, is not shown, and is not in this address. Where else it was pasted, or if this "
-      + "page was opened by a link with it, replace it."));
+    make("p", "", "It is neither shown nor in this address, and the field does not send it. If it was pasted elsewhere, "
+      + "or a link to this page had it, replace it."));
 }
 
 export async function open(view) {
