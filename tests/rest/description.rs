@@ -79,9 +79,9 @@ fn example_query(name: &str, model: Option<&Model>, transactions: bool) -> Strin
 #[test]
 fn arrays_say_what_they_hold_and_no_schema_is_a_boolean() {
     fn check(value: &Value, place: &str, arrays: &mut usize) {
-        let kinds =
+        let mut kinds =
             [&value["type"]].into_iter().chain(value["type"].as_array().into_iter().flatten());
-        if kinds.into_iter().any(|kind| kind == "array") {
+        if kinds.any(|kind| kind == "array") {
             assert!(value["items"].is_object(), "{place}");
             *arrays += 1;
         }

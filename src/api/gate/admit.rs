@@ -49,8 +49,8 @@ pub(super) fn admit<'a>(
         Match::Options(_) => Ok(None),
         Match::WrongMethod(resource) => {
             let method = excerpt(head.method.as_str());
-            let accepts = head.headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
-            let is_for_page = accepts.into_iter().any(|kinds| kinds.contains("text/html"));
+            let mut accepts = head.headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
+            let is_for_page = accepts.any(|kinds| kinds.contains("text/html"));
             Err(ApiError::Method { method, allow: resource.allow.clone(), is_for_page })
         }
         Match::Handle(route, path) => {
