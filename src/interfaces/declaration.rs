@@ -9,7 +9,6 @@ use stellar_xdr::{
 
 use super::fits::{Budget, Steps, fits};
 use super::interface::{Event, Interface, MOST_COMPARED};
-use super::names;
 
 /// Maximum number of topics of a prefix, and of bytes of each (SEP-48).
 const MOST_PREFIX_TOPICS: usize = 2;
@@ -58,10 +57,10 @@ pub struct Rest<'a> {
     pub items: &'a [ScVal],
 }
 
-impl Matched<'_> {
-    /// Returns the event's name as tables and answers use it.
-    pub fn name(&self) -> String {
-        names::event(self.declared.name.as_slice())
+impl<'a> Matched<'a> {
+    /// Returns the event's name as tables and answers use it ([`Interface::event_names`]).
+    pub fn name(&self) -> &'a str {
+        &self.interface.declarations()[self.number].name
     }
 }
 

@@ -1,6 +1,6 @@
 //! The interface of a contract: its events in their order, and its types and functions by name.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use stellar_xdr::{
     ScSpecEntry, ScSpecEventDataFormat, ScSpecEventParamLocationV0, ScSpecEventParamV0,
@@ -43,6 +43,8 @@ pub(crate) struct Event {
     pub(crate) required: usize,
     /// Names of the parameters as columns and members.
     pub(crate) names: Vec<String>,
+    /// Name of the event of which this is a form.
+    pub(crate) name: String,
 }
 
 impl Interface {
@@ -114,6 +116,7 @@ impl Interface {
                 _ => {}
             }
         }
+        name_forms(&mut interface.events);
         Ok(interface)
     }
 
@@ -146,6 +149,13 @@ impl Interface {
     /// Returns the declared events in their order.
     pub fn events(&self) -> impl Iterator<Item = &ScSpecEventV0> {
         self.events.iter().map(|event| &event.declared)
+    }
+
+    /// Returns the name of each declared event, in the order of [`Self::events`], as tables and
+    /// answers use it. Different declarations with the same prefix topics are forms of one event,
+    /// which has the name of those topics; another event has its declared name.
+    pub fn event_names(&self) -> impl Iterator<Item = &str> {
+        self.events.iter().map(|event| event.name.as_str())
     }
 
     /// Returns the types that the interface defines.
@@ -192,7 +202,28 @@ impl Event {
             }
         }
         let names = names::parameters(params.iter().map(|param| param.name.as_slice()));
-        Self { declared, topics, in_topics, data, keys, required, names }
+        let name = names::event(declared.name.as_slice());
+        Self { declared, topics, in_topics, data, keys, required, names, name }
+    }
+}
+
+/// Gives declarations that are forms of one event its name. A declaration that is there twice, as in
+/// a module with two sections, is one form; without prefix topics, the name alone tells events apart.
+fn name_forms(events: &mut [Event]) {
+    let mut first = HashMap::new();
+    let mut several = HashSet::new();
+    for event in events.iter() {
+        let prefix = event.declared.prefix_topics.as_slice();
+        if *first.entry(prefix).or_insert(&event.declared) != &event.declared {
+            several.insert(prefix.to_vec());
+        }
+    }
+    for event in events {
+        let prefix = event.declared.prefix_topics.as_slice();
+        if !prefix.is_empty() && several.contains(prefix) {
+            let topics: Vec<&[u8]> = prefix.iter().map(|topic| topic.as_slice()).collect();
+            event.name = names::event(&topics.join(&b'_'));
+        }
     }
 }
 

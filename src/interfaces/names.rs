@@ -31,6 +31,8 @@ pub const EVENT_ID: &str = "_event_id";
 pub const EVENT_INDEX: &str = "_event_index";
 /// Column that says where the declaration of the event comes from.
 pub const DECLARED: &str = "_declared";
+/// Column of tables of events without a declaration, with the topics after which they are named.
+pub const EVENT: &str = "_event";
 /// Column with what the declaration does not name.
 pub const REST: &str = "_rest";
 

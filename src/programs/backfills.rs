@@ -12,6 +12,7 @@ use super::backfill::{Backfill, State, put_backfill};
 use super::backfill_table::{Table, Work};
 use super::backfill_turn::{BackfillTurn, SkippedLedgers};
 use super::effects::Effects;
+use super::events::EventProject;
 use super::failures::Trouble;
 use super::feeder::Feeder;
 use super::incomplete_results::IncompleteResults;
@@ -55,7 +56,7 @@ impl Backfills {
         let mut table = Table::default();
         let lanes = Lanes::default();
         for entry in registry.all() {
-            if entry.snapshot().manifest.events.as_ref().is_some_and(|it| it.must_derive) {
+            if entry.snapshot().manifest.events.as_ref().is_some_and(EventProject::must_derive) {
                 lanes.add(entry.id);
             }
             let Some(backfill) = stored_backfill(runner, entry.id)? else { continue };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::ProgramError;
-use super::events;
+use super::events::{self, EventProject};
 use super::feed_file::{DeclaredManifest, File, OwnerFile};
 use super::feed_queue::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
 use super::manifest::Manifest;
@@ -371,6 +371,9 @@ impl Feeder {
         let Some(entry) = self.registry.get(id) else { return Ok(false) };
         let known = watermarks.get(&id).copied();
         let snapshot = entry.snapshot();
+        if snapshot.manifest.events.as_ref().is_some_and(EventProject::is_of_earlier_rule) {
+            return Ok(false);
+        }
         let is_declared =
             |declared: &DeclaredManifest| Arc::ptr_eq(&declared.0, &snapshot.manifest);
         if known == Some(snapshot.log) && declared.get(&id).is_some_and(is_declared) {

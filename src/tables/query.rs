@@ -25,7 +25,7 @@ pub struct QueryRequest {
 #[serde(rename_all = "snake_case")]
 pub enum Numbers {
     /// As numbers where every reader keeps them exact, otherwise as strings: in JSON integers up to
-    /// 2^53 − 1 in magnitude and decimals of up to 15 digits, in Parquet all but integers of 128 bits.
+    /// 2^53 − 1 in magnitude and decimals of up to 15 digits, in Parquet and Arrow all but integers of 128 bits.
     #[default]
     Exact,
     /// As strings.

@@ -30,7 +30,7 @@ struct Event<'a> {
     ledger_closed_at: String,
     event_index: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
+    name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     params: Option<Params<'a>>,
 }

@@ -82,6 +82,38 @@ fn declarations_whose_keys_are_present_come_first() {
 }
 
 #[test]
+fn forms_of_one_event_have_the_name_of_their_topics() {
+    let of = |name, prefix: &[&str], kind| event(name, prefix, &[], SingleValue, &[("v", kind)]);
+    let names = |entries: Vec<ScSpecEntry>| {
+        let all = interface(entries);
+        let named: Vec<String> = all.event_names().map(str::to_owned).collect();
+        // Answers have the name that tables have.
+        for (number, declared) in all.events().enumerate() {
+            let prefix = declared.prefix_topics.iter().map(|it| ScVal::Symbol(it.clone()));
+            let topics: Vec<_> = prefix.collect();
+            for data in [ScVal::U32(1), ScVal::Bool(true)] {
+                let matched = declaration(&[&all], &topics, &data).unwrap();
+                assert!(matched.number != number || matched.name() == named[number]);
+            }
+        }
+        named
+    };
+    let both = |prefix: &[&str]| {
+        names(vec![of("Sent", prefix, Type::U32), of("SentMore", prefix, Type::Bool)])
+    };
+    assert_eq!(both(&["transfer"]), ["transfer", "transfer"]);
+    assert_eq!(both(&["SoroswapPair", "swap"]), ["soroswap_pair_swap", "soroswap_pair_swap"]);
+    assert_eq!(both(&["events"]), ["events_", "events_"]);
+    // Without such topics, names tell events apart.
+    assert_eq!(both(&[]), ["sent", "sent_more"]);
+    let alone = vec![of("Sent", &["transfer"], Type::Val), of("SentMore", &["other"], Type::Val)];
+    assert_eq!(names(alone), ["sent", "sent_more"]);
+    // The same declaration in two sections of a module is one form.
+    let twice = vec![of("Sent", &["transfer"], Type::Val), of("Sent", &["transfer"], Type::Val)];
+    assert_eq!(names(twice), ["sent", "sent"]);
+}
+
+#[test]
 fn prefixes_may_be_strings_and_parameters_may_not() {
     let entry = event("E", &["a", "b"], &[("t", Type::Symbol)], SingleValue, &[]);
     let interface = one(entry);

@@ -70,7 +70,7 @@ fn name(interface: &Interface, event: &Recorded) -> Option<(String, bool)> {
     let matched = declaration(&interfaces, &event.topics, &event.data)?;
     let whole = (event.topics.clone(), event.data.clone());
     assert_eq!(reconstructed(&matched, &event.topics), whole);
-    Some((matched.name(), matched.rest.is_empty()))
+    Some((matched.name().to_owned(), matched.rest.is_empty()))
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod corpus_frames;
 mod damage;
 mod event_tables;
 mod evolution;
+mod exactness;
 mod histories;
 mod in_order;
 mod kills;

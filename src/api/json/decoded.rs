@@ -10,7 +10,7 @@ use crate::store::EventRecord;
 
 #[derive(Serialize)]
 struct Decoded<'a> {
-    name: Option<String>,
+    name: Option<&'a str>,
     params: Option<Params<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rest: Option<PlainRest<'a>>,

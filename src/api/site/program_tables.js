@@ -8,9 +8,9 @@ import { number } from "./format.js";
 import { change, listed, queryLink } from "./program_parts.js";
 import { table } from "./table.js";
 
-/** Columns that every table has, and those that the tables of declared events have besides. */
+/** Columns that every table has, and those that the tables of events have besides. */
 const SHARED = ["contract_id", "transaction", "_service_event_id", "_ledger", "_ledger_closed_at"];
-const OF_EVENTS = ["_event_id", "_event_index", "_declared", "_rest"];
+const OF_EVENTS = ["_event_id", "_event_index", "_declared", "_event", "_rest"];
 
 const quoted = (names) => names.map((name) => `\`${name}\``).join(", ");
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::project::Rule;
 use super::raw::RawEvent;
 use super::reading::Declaring;
 use super::unsure::UnsureSpan;
@@ -82,7 +83,7 @@ impl Runner {
         let Some(_one_at_a_time) = entry.deriving.try_lock() else { return Ok(false) };
         let manifest = entry.snapshot().manifest;
         let Some(project) = &manifest.events else { return Ok(false) };
-        if !(project.must_derive || self.events.knows_more(&manifest)?) {
+        if !(project.must_derive() || self.events.knows_more(&manifest)?) {
             return Ok(false);
         }
         let is_reading =
@@ -151,6 +152,7 @@ impl Runner {
         project.summary = summary.shapes.into();
         project.unsure = summary.unsure;
         project.arrange((self.clock)());
+        project.rule = Rule::default();
         // What was counted with other tables is counted again.
         project.must_derive = !most.grows_into(project.layout());
         manifest.schema = project.schema();

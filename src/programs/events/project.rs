@@ -37,9 +37,33 @@ pub struct EventProject {
     /// Whether they have to be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub must_derive: bool,
+    /// The rule by which its tables are laid out.
+    #[serde(default = "Rule::first")]
+    pub rule: Rule,
     /// Transactions with events of contracts whose code at the time is not known.
     #[serde(default, skip_serializing_if = "Unsure::is_empty")]
     pub unsure: Unsure,
+}
+
+/// The rule by which tables follow from events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule(u32);
+
+impl Rule {
+    /// The rule of this version. A change of the names, the tables or the columns that the same events
+    /// have makes it another one: projects that are stored with an earlier one are derived anew.
+    const NOW: Self = Self(1);
+
+    /// The rule of projects that do not name theirs.
+    fn first() -> Self {
+        Self(0)
+    }
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self::NOW
+    }
 }
 
 /// Numbers of the events of a project.
@@ -149,7 +173,18 @@ impl EventProject {
     /// other tables or columns; `None` while they are about to be derived anew.
     pub fn arrangement(&self) -> Option<u64> {
         // Not a count: after a backup was restored, the same count can stand for other rows.
-        (!self.must_derive).then_some(self.arranged_at)
+        (!self.must_derive()).then_some(self.arranged_at)
+    }
+
+    /// Whether the rows of the tables have to be derived anew.
+    pub fn must_derive(&self) -> bool {
+        self.must_derive || self.is_of_earlier_rule()
+    }
+
+    /// Whether the tables are laid out by the rule of an earlier version. They stay as they were until
+    /// they are laid out anew, because no further rows fit them.
+    pub fn is_of_earlier_rule(&self) -> bool {
+        self.rule != Rule::NOW
     }
 
     /// Returns those of these ledgers whose events are read.

@@ -18,6 +18,7 @@ use crate::programs::events::{OfProject, begin_reading, table_rows};
 use crate::programs::registry::Watch;
 use crate::programs::row_log::rows_after;
 use crate::tables::Row;
+use crate::tables::event_tables::{Shapes, Summarised};
 use orrery_testkit::histories;
 use orrery_testkit::upgraded::version;
 
@@ -139,6 +140,9 @@ impl History {
     }
 
     fn restart(&mut self) {
+        if self.rng.random_bool(0.3) {
+            self.scene.registry.all().iter().for_each(|it| self.scene.lay_out_as_before(it.id));
+        }
         self.scene.restart();
         for entry in self.scene.registry.all() {
             self.scene.begin_reading(entry.id);
@@ -179,7 +183,7 @@ impl History {
             let events = self.scene.events(entry.id);
             assert_eq!(progress.events.events, events.len() as u64);
             assert_eq!(progress.log, rows.len() as u64);
-            let is_derived = !self.scene.manifest(entry.id).events.unwrap().must_derive;
+            let is_derived = !self.scene.manifest(entry.id).events.unwrap().must_derive();
             if is_derived {
                 let bytes: usize = rows.values().map(Vec::len).sum();
                 assert_eq!(progress.row_bytes, bytes as u64);
@@ -325,6 +329,35 @@ impl Parts {
         begin_reading(&self.store, &self.registry, &self.backfills, &entry).unwrap();
     }
 
+    /// Stores a project as an earlier version did, whose rule gave other names to other shapes.
+    fn lay_out_as_before(&self, id: ProgramId) {
+        let entry = self.registry.get(id).unwrap();
+        entry.lock().reload_if_in_doubt(&self.store).unwrap();
+        let manifest = self.manifest(id);
+        let now = manifest.events.as_ref().unwrap().summary.shapes();
+        let mut shapes = serde_json::to_value(now).unwrap();
+        for pair in shapes["shapes"].as_array_mut().unwrap() {
+            let name = pair[1]["name"].as_str().unwrap();
+            pair[1]["name"] = format!("{name}_as_before").into();
+            if let Some(name) = pair[0]["inferred"]["name"].as_str() {
+                pair[0]["inferred"]["name"] = format!("{name}_as_before").into();
+            }
+        }
+        let old: Shapes = serde_json::from_value(shapes.clone()).unwrap();
+        let mut stored = serde_json::to_value(&manifest).unwrap();
+        stored["schema"] = serde_json::to_value(Summarised::from(old).layout().schema()).unwrap();
+        let project = stored["events"].as_object_mut().unwrap();
+        project.remove("rule");
+        project.insert("shapes".to_owned(), shapes);
+        storage::change(&self.store, |changes| {
+            for (part, _) in now.rows_since(&Shapes::default()) {
+                changes.delete(&storage::summary(id, &part))?;
+            }
+            storage::put_json(changes, &storage::manifest(id), &stored)
+        })
+        .unwrap();
+    }
+
     /// As [`Self::run_until_idle`], with projects that wait for the index.
     pub(super) fn run_until_settled(&self) {
         for _ in 0..MANY_TURNS {
@@ -400,6 +433,41 @@ fn projects_of_events_do_not_depend_on_the_order_of_arrival() {
         (0..STEPS).for_each(|_| history.step());
         history.end();
     });
+}
+
+/// Also while it is paused, and before a reader of its tables gets any row by the new rule.
+#[test]
+fn projects_of_an_earlier_rule_are_laid_out_anew_when_they_are_opened() {
+    let world = &WORLDS[0];
+    let mut scene = Scene::of_network(world.network.clone());
+    for raw in world.ledgers.values() {
+        scene.commit(raw, true);
+    }
+    scene.index(usize::MAX);
+    let ids = ["running", "paused"].map(|it| scene.watch(it, world.contracts.clone(), false));
+    scene.run_until_settled();
+    scene.registry.set_running(&owner(), ids[1], false).unwrap();
+    let fresh = ids.map(|id| scene.content(id).0);
+    let derivations = |scene: &Scene| ids.map(|id| scene.manifest(id).events.unwrap().derivation);
+    let before = derivations(&scene);
+    ids.iter().for_each(|id| scene.lay_out_as_before(*id));
+    scene.restart();
+    for id in ids {
+        let project = scene.manifest(id).events.unwrap();
+        assert!(project.must_derive() && project.arrangement().is_none());
+        assert_ne!(scene.manifest(id).schema.tables(), fresh[0].0.tables());
+    }
+    scene.run_until_settled();
+    let after = derivations(&scene);
+    assert!(after.iter().zip(before).all(|(after, before)| *after > before));
+    for (id, fresh) in ids.into_iter().zip(fresh) {
+        assert_eq!(scene.content(id).0, fresh);
+        assert!(scene.manifest(id).events.unwrap().arrangement().is_some());
+    }
+    // Once is enough.
+    scene.restart();
+    scene.run_until_settled();
+    assert_eq!(derivations(&scene), after);
 }
 
 #[test]

@@ -1,17 +1,14 @@
-//! Answers as Arrow and Parquet. 128-bit integers become texts in Parquet, as in exports, because no
-//! decimal type that all of its readers have holds them; in Arrow they become decimals of 39 digits.
+//! Answers as Arrow and Parquet. 128-bit integers become texts, as in exports, because no decimal type
+//! that all readers have holds them: some end at a decimal of 256 bits.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal256Array, ListArray, MapArray, RecordBatchOptions,
-    StringArray, StructArray,
+    Array, ArrayRef, AsArray, ListArray, MapArray, RecordBatchOptions, StringArray, StructArray,
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
-use arrow::datatypes::{
-    DataType, Decimal128Type, Field, FieldRef, Fields, Schema, SchemaRef, i256,
-};
+use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::record_batch::RecordBatch;
@@ -23,33 +20,9 @@ use super::shape::Shape;
 use super::{Column, Result, check_length, columns_of};
 use crate::query::{Format, Numbers};
 
-/// Digits of the largest 128-bit integer.
-const DIGITS: u8 = 39;
-
-/// Numbers that are written as texts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Texts {
-    None,
-    /// Integers of 128 bits.
-    Huge,
-    /// Integers of 64 bits and more, and decimals.
-    All,
-}
-
-impl Texts {
-    /// Returns which numbers are texts in an answer of this style.
-    pub fn of(format: Format, numbers: Numbers) -> Self {
-        match (format, numbers) {
-            (_, Numbers::String) => Self::All,
-            (Format::Parquet, Numbers::Exact) => Self::Huge,
-            _ => Self::None,
-        }
-    }
-}
-
 /// Collects record batches for an Arrow or Parquet answer.
 pub struct Batches {
-    texts: Texts,
+    numbers: Numbers,
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
     bytes: usize,
@@ -57,14 +30,14 @@ pub struct Batches {
 
 impl Batches {
     /// Begins an answer with these columns.
-    pub fn begin(columns: &[Column], schema: &SchemaRef, texts: Texts) -> Result<Self> {
-        let schema = exact(columns, &RecordBatch::new_empty(Arc::clone(schema)), texts)?.schema();
-        Ok(Self { texts, schema, batches: Vec::new(), bytes: 0 })
+    pub fn begin(columns: &[Column], schema: &SchemaRef, numbers: Numbers) -> Result<Self> {
+        let schema = exact(columns, &RecordBatch::new_empty(Arc::clone(schema)), numbers)?.schema();
+        Ok(Self { numbers, schema, batches: Vec::new(), bytes: 0 })
     }
 
     /// Adds a batch.
     pub fn add(&mut self, columns: &[Column], batch: &RecordBatch, most: usize) -> Result<()> {
-        let batch = exact(columns, batch, self.texts)?;
+        let batch = exact(columns, batch, self.numbers)?;
         self.bytes += batch.get_array_memory_size();
         // The bound is eight times the answer's limit, because the batches may be compressed later.
         check_length(self.bytes / 8, most)?;
@@ -95,12 +68,16 @@ impl Batches {
     }
 }
 
-fn exact(columns: &[Column], batch: &RecordBatch, texts: Texts) -> Result<RecordBatch, ArrowError> {
+fn exact(
+    columns: &[Column],
+    batch: &RecordBatch,
+    numbers: Numbers,
+) -> Result<RecordBatch, ArrowError> {
     let mut arrays = Vec::with_capacity(columns.len());
     let mut fields = Vec::with_capacity(columns.len());
     let schema = batch.schema();
     for ((column, array), field) in columns_of(columns, batch).zip(schema.fields()) {
-        let array = widened(&column.shape, array, texts)?;
+        let array = written(&column.shape, array, numbers)?;
         // Keeps the metadata of the field: that it is a UUID or JSON.
         fields.push(
             Field::new(&column.name, array.data_type().clone(), true)
@@ -112,11 +89,11 @@ fn exact(columns: &[Column], batch: &RecordBatch, texts: Texts) -> Result<Record
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
 }
 
-/// Returns the same values, with 128-bit integers as decimals that are wide enough or as texts, and
-/// other numbers as texts where `texts` asks for it.
-fn widened(shape: &Shape, array: &ArrayRef, texts: Texts) -> Result<ArrayRef, ArrowError> {
+/// Returns the same values, with 128-bit integers as texts, and with all of 64 bits and more and
+/// decimals as texts where `numbers` asks for it.
+fn written(shape: &Shape, array: &ArrayRef, numbers: Numbers) -> Result<ArrayRef, ArrowError> {
     let inside = |shape: &Shape, array: &ArrayRef, field: &FieldRef| {
-        let array = widened(shape, array, texts)?;
+        let array = written(shape, array, numbers)?;
         let field = Arc::new(field.as_ref().clone().with_data_type(array.data_type().clone()));
         Ok::<_, ArrowError>((array, field))
     };
@@ -126,24 +103,14 @@ fn widened(shape: &Shape, array: &ArrayRef, texts: Texts) -> Result<ArrayRef, Ar
                 return Ok(Arc::clone(array));
             };
             let signed = *shape == Shape::Huge;
-            if texts != Texts::None {
-                let text = |bits: i128| {
-                    if signed { bits.to_string() } else { bits.cast_unsigned().to_string() }
-                };
-                let written: StringArray = integers.iter().map(|bits| bits.map(text)).collect();
-                return Ok(Arc::new(written));
-            }
-            let wide = |bits: i128| {
-                if signed {
-                    i256::from_i128(bits)
-                } else {
-                    i256::from_parts(bits.cast_unsigned(), 0)
-                }
+            let text = |bits: i128| {
+                if signed { bits.to_string() } else { bits.cast_unsigned().to_string() }
             };
-            let integers: Decimal256Array = integers.iter().map(|bits| bits.map(wide)).collect();
-            Arc::new(integers.with_precision_and_scale(DIGITS, 0)?)
+            Arc::new(integers.iter().map(|bits| bits.map(text)).collect::<StringArray>())
         }
-        Shape::Long | Shape::Decimal(_) if texts == Texts::All => cast(array, &DataType::Utf8)?,
+        Shape::Long | Shape::Decimal(_) if numbers == Numbers::String => {
+            cast(array, &DataType::Utf8)?
+        }
         Shape::List(of) => {
             let Some(lists) = array.as_list_opt::<i32>() else { return Ok(Arc::clone(array)) };
             let DataType::List(field) = array.data_type() else {
@@ -155,12 +122,12 @@ fn widened(shape: &Shape, array: &ArrayRef, texts: Texts) -> Result<ArrayRef, Ar
         }
         Shape::Struct(fields) => {
             let Some(structs) = array.as_struct_opt() else { return Ok(Arc::clone(array)) };
-            Arc::new(widened_struct(fields.iter().map(|(_, shape)| shape), structs, texts)?)
+            Arc::new(written_struct(fields.iter().map(|(_, shape)| shape), structs, numbers)?)
         }
         Shape::Map(keys, values) => {
             let Some(maps) = array.as_map_opt() else { return Ok(Arc::clone(array)) };
             let shapes = [keys.as_ref(), values.as_ref()];
-            let entries = widened_struct(shapes.into_iter(), maps.entries(), texts)?;
+            let entries = written_struct(shapes.into_iter(), maps.entries(), numbers)?;
             let field = Field::new("entries", entries.data_type().clone(), false);
             let (offsets, nulls) = (maps.offsets().clone(), maps.nulls().cloned());
             Arc::new(MapArray::try_new(Arc::new(field), offsets, entries, nulls, false)?)
@@ -169,15 +136,15 @@ fn widened(shape: &Shape, array: &ArrayRef, texts: Texts) -> Result<ArrayRef, Ar
     })
 }
 
-fn widened_struct<'a>(
+fn written_struct<'a>(
     shapes: impl Iterator<Item = &'a Shape>,
     structs: &StructArray,
-    texts: Texts,
+    numbers: Numbers,
 ) -> Result<StructArray, ArrowError> {
     let mut arrays = Vec::new();
     let mut fields = Vec::new();
     for ((shape, array), field) in shapes.zip(structs.columns()).zip(structs.fields()) {
-        let array = widened(shape, array, texts)?;
+        let array = written(shape, array, numbers)?;
         fields.push(field.as_ref().clone().with_data_type(array.data_type().clone()));
         arrays.push(array);
     }

@@ -119,11 +119,10 @@ impl Answer {
             Format::Columns => Body::Columns(json::Columns::begin(&columns, style.numbers)),
             Format::Csv => Body::Csv(csv::Csv::begin(&columns, style.numbers)),
             Format::Parquet | Format::Arrow => {
-                let texts = columnar::Texts::of(style.format, style.numbers);
                 if style.format == Format::Parquet {
                     check_parquet_types(&columns)?;
                 }
-                Body::Batches(columnar::Batches::begin(&columns, schema, texts)?)
+                Body::Batches(columnar::Batches::begin(&columns, schema, style.numbers)?)
             }
         };
         Ok(Self { style, columns, rows: 0, body })

@@ -29,7 +29,7 @@ pub struct Declarations {
     form_of: Vec<usize>,
 }
 
-/// Declarations of one name whose common columns join.
+/// Declarations of one event whose common columns join.
 #[derive(Debug, Clone)]
 pub(super) struct Form {
     /// Number of the first of the declarations.
@@ -68,10 +68,10 @@ impl Declarations {
         let mut own = Self { id, origin, names, forms: Vec::new(), form_of };
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         let mut types = ParameterTypes::new(interface.types(), DEEPEST);
-        for (number, event) in (0..).zip(interface.events()) {
-            let name = names::event(event.name.as_slice());
+        let events = interface.events().zip(interface.event_names());
+        for (number, (event, name)) in (0..).zip(events) {
             let columns = columns(event, &mut types);
-            let same = by_name.entry(name.clone()).or_default();
+            let same = by_name.entry(name.to_owned()).or_default();
             let form = same.iter().take(MOST_COMPARED).copied();
             match form.into_iter().find(|at| joins(&own.forms[*at], &columns)) {
                 Some(at) => {
@@ -81,6 +81,7 @@ impl Declarations {
                 None => {
                     own.form_of.push(own.forms.len());
                     same.push(own.forms.len());
+                    let name = name.to_owned();
                     own.names.insert(name.clone());
                     let columns = Columns::new(&columns, MOST_COLUMNS);
                     own.forms.push(Form { number, name, columns });

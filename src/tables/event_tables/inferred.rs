@@ -1,5 +1,5 @@
-//! Events without a declaration whose first topic is text: their name and columns, inferred from the
-//! event alone.
+//! Events without a declaration whose first topic is text, those of the system among them: their name
+//! and columns, inferred from the event alone.
 
 use orrery_interfaces::names;
 use serde::{Deserialize, Serialize};
@@ -28,34 +28,50 @@ pub(super) enum DataShape {
 pub(super) struct Inferred<'a> {
     /// Name of the event.
     pub name: String,
+    /// The topics that make the name.
+    pub event: Vec<u8>,
     /// Shape of the data.
     pub data: DataShape,
     /// Names of columns with their values, in order.
     pub values: Vec<(String, &'a ScVal)>,
 }
 
-/// Returns the name of an event by up to two leading topics that are text; `None` where the first is
-/// not.
-pub(super) fn name(topics: &[ScVal]) -> Option<String> {
-    let mut texts = topics.iter().map_while(text).take(2);
-    let mut name = texts.next()?.to_vec();
-    if let Some(second) = texts.next() {
-        name.push(b'_');
-        name.extend_from_slice(second);
+/// Between the topics of a name in the column with them, as in parameters of requests.
+const BETWEEN: u8 = b',';
+
+/// Returns the topics that name an event: a leading symbol, or a leading string with a second topic
+/// that is text; empty where the first topic is no text.
+fn naming(topics: &[ScVal]) -> Vec<&[u8]> {
+    match topics {
+        [ScVal::Symbol(name), ..] => vec![name.as_slice()],
+        [ScVal::String(first), second, ..] => {
+            [Some(first.as_slice()), text(second)].into_iter().flatten().collect()
+        }
+        [ScVal::String(only)] => vec![only.as_slice()],
+        _ => Vec::new(),
     }
-    Some(names::event(&name))
 }
 
 /// Infers what can be of an event; `None` where its first topic is no text.
 pub(super) fn infer<'a>(topics: &'a [ScVal], data: &'a ScVal) -> Option<Inferred<'a>> {
-    let name = name(topics)?;
+    let naming = naming(topics);
+    if naming.is_empty() {
+        return None;
+    }
     let numbered = |(number, topic)| (format!("topic_{number}").into_bytes(), topic);
     let mut values: Vec<(Vec<u8>, &ScVal)> = (1..).zip(topics).skip(1).map(numbered).collect();
     let (shape, parts) = parts(data);
     values.extend(parts);
-    let columns = names::parameters(values.iter().map(|(name, _)| name.as_slice()));
-    let values = columns.into_iter().zip(values).map(|(name, (_, value))| (name, value));
-    Some(Inferred { name, data: shape, values: values.collect() })
+    // The column with the topics has its name before all others.
+    let wanted = values.iter().map(|(name, _)| name.as_slice());
+    let columns = names::parameters(std::iter::once(names::EVENT.as_bytes()).chain(wanted));
+    let values = columns.into_iter().skip(1).zip(values).map(|(name, (_, value))| (name, value));
+    Some(Inferred {
+        name: names::event(&naming.join(&b'_')),
+        event: naming.join(&BETWEEN),
+        data: shape,
+        values: values.collect(),
+    })
 }
 
 /// Returns the shape of the data, and its parts with their names.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use orrery_interfaces::names::{DECLARED, EVENT_ID, EVENT_INDEX, REST};
+use orrery_interfaces::names::{DECLARED, EVENT, EVENT_ID, EVENT_INDEX, REST};
 
 use super::columns::{Columns, MOST_COLUMNS};
 use super::naming::Names;
@@ -27,6 +27,8 @@ pub struct Layout {
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     pub target: String,
+    /// Whether it is inferred from events without a declaration.
+    is_inferred: bool,
     /// Columns for the values of events.
     pub columns: Columns,
     /// Place of the first event.
@@ -148,7 +150,8 @@ impl Drawing {
     fn add(&mut self, key: &ShapeKey, shape: &Shape, target: String) {
         let columns = Columns::new(&shape.columns, self.limits.columns.min(MOST_COLUMNS));
         self.placed.insert(key.clone(), Some(self.tables.len()));
-        self.tables.push(Table { target, columns, first: shape.first });
+        let is_inferred = matches!(key, ShapeKey::Inferred { .. });
+        self.tables.push(Table { target, is_inferred, columns, first: shape.first });
     }
 
     fn finish(self) -> Layout {
@@ -172,7 +175,8 @@ impl Table {
             (DECLARED, ColumnType::Text),
         ];
         let field = |(name, kind): (&str, _)| Field { name: name.to_owned(), kind };
-        let columns = before.into_iter().map(field);
+        let event = self.is_inferred.then_some((EVENT, ColumnType::Text));
+        let columns = before.into_iter().chain(event).map(field);
         let columns = columns.chain(self.columns.fields().iter().cloned());
         let columns = columns.chain([field((REST, ColumnType::JsonText))]);
         TableSchema::known(&self.target, columns.collect())

@@ -1,7 +1,7 @@
 //! The rows of an event: one in its table, and one in the table behind the view `events`. Every
 //! event has both, whatever it contains: a value that its column cannot hold is kept in `_rest`.
 
-use orrery_interfaces::names::{DECLARED, EVENT_ID, EVENT_INDEX, EVENTS, REST, UNDECLARED};
+use orrery_interfaces::names::{DECLARED, EVENT, EVENT_ID, EVENT_INDEX, EVENTS, REST, UNDECLARED};
 use orrery_interfaces::{Params, Plain, PlainRest, Rest, Typed, Types};
 use orrery_ledger::domain::Emit;
 use serde::{Serialize, Serializer};
@@ -15,7 +15,8 @@ use super::{Declared, Event, Place};
 use crate::types::ColumnType;
 use crate::values::{absent, is_null};
 
-const SYSTEM: &str = "a system event, which no contract declares";
+/// What the column `_declared` says of an event that the system emitted.
+const SYSTEM: &str = "system";
 const NO_TEXT: &str = "no interface declares the event, and its first topic is no text";
 const TOO_MANY_TABLES: &str = "the project has as many tables as it may have";
 const TOO_MANY_SHAPES: &str = "the project has more kinds of events than it may have";
@@ -49,8 +50,7 @@ impl Layout {
     /// the same layout, so tables get both together.
     pub fn rows(&self, event: &Event<'_>) -> Rows {
         let Some(shaped) = Shaped::new(event) else {
-            let is_system = matches!(event.declared, Declared::System);
-            return undeclared_rows(event, if is_system { SYSTEM } else { NO_TEXT });
+            return undeclared_rows(event, NO_TEXT);
         };
         let key = shaped.key(event.topics.len());
         match self.placement(&key) {
@@ -64,11 +64,18 @@ impl Layout {
     }
 
     fn row(&self, event: &Event<'_>, shaped: &Shaped<'_>, key: &ShapeKey, table: &Table) -> Emit {
+        let declared_by = match event.declared {
+            Declared::System => SYSTEM,
+            Declared::By(..) | Declared::Nowhere => key.declared_by(),
+        };
         let mut row = vec![
             (EVENT_ID, ScVal::U64(event.id)),
             (EVENT_INDEX, event_index(event.place)),
-            (DECLARED, text(key.declared_by())),
+            (DECLARED, text(declared_by.as_bytes())),
         ];
+        if let Shaped::Inferred(inferred) = shaped {
+            row.push((EVENT, text(&inferred.event)));
+        }
         let none = Types::default();
         let mut cells =
             Cells { table, absent: self.limits.absent, row: &mut row, rest: Vec::new() };
@@ -162,7 +169,7 @@ fn undeclared_rows(event: &Event<'_>, reason: &str) -> Rows {
         (EVENT_INDEX, event_index(event.place)),
         (TOPICS, json(&topics)),
         (DATA, json(&Typed(event.data))),
-        (REASON, text(reason)),
+        (REASON, text(reason.as_bytes())),
     ];
     Rows { row: emit(event, UNDECLARED, row), event: of_event(event, None) }
 }
@@ -171,8 +178,8 @@ fn undeclared_rows(event: &Event<'_>, reason: &str) -> Rows {
 fn of_event(event: &Event<'_>, shaped: Option<&Shaped<'_>>) -> Emit {
     let mut row = vec![(EVENT_ID, ScVal::U64(event.id))];
     match shaped {
-        Some(Shaped::Declared(_, form)) => row.push((NAME, text(&form.name))),
-        Some(Shaped::Inferred(inferred)) => row.push((NAME, text(&inferred.name))),
+        Some(Shaped::Declared(_, form)) => row.push((NAME, text(form.name.as_bytes()))),
+        Some(Shaped::Inferred(inferred)) => row.push((NAME, text(inferred.name.as_bytes()))),
         None => {}
     }
     if let (Some(Shaped::Declared(..)), Declared::By(matched, _)) = (shaped, event.declared) {
@@ -194,17 +201,17 @@ fn emit(event: &Event<'_>, target: &str, row: Vec<(&str, ScVal)>) -> Emit {
 fn key(name: &str) -> ScVal {
     match name.as_bytes().try_into() {
         Ok(symbol) => ScVal::Symbol(ScSymbol(symbol)),
-        Err(_) => text(name),
+        Err(_) => text(name.as_bytes()),
     }
 }
 
-fn text(text: &str) -> ScVal {
+fn text(text: &[u8]) -> ScVal {
     // Fails beyond 4 GiB, which no event has.
-    ScVal::String(ScString(text.as_bytes().try_into().unwrap_or_default()))
+    ScVal::String(ScString(text.try_into().unwrap_or_default()))
 }
 
 /// Returns JSON text.
 fn json(value: &impl Serialize) -> ScVal {
     // Serialising to memory fails only for keys that are no strings, of which there are none here.
-    text(&serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned()))
+    text(&serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec()))
 }

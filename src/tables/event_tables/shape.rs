@@ -60,12 +60,13 @@ impl<'a> Shaped<'a> {
     /// Returns what is known of an event; `None` if it is one for the table `undeclared`.
     pub fn new(event: &Event<'a>) -> Option<Self> {
         match event.declared {
-            Declared::System => None,
             Declared::By(matched, declarations) => {
                 let form = declarations.form(matched.number)?;
                 Some(Self::Declared(declarations, form))
             }
-            Declared::Nowhere => inferred::infer(event.topics, event.data).map(Self::Inferred),
+            Declared::System | Declared::Nowhere => {
+                inferred::infer(event.topics, event.data).map(Self::Inferred)
+            }
         }
     }
 

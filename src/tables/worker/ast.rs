@@ -4,6 +4,17 @@
 
 use std::str::FromStr;
 
+use duckdb::Connection;
+
+/// Returns the JSON serialisation of a statement.
+///
+/// # Errors
+/// When DuckDB cannot serialise it. A text that cannot be parsed is no error: the answer says so.
+pub fn parsed(parser: &Connection, sql: &str) -> duckdb::Result<String> {
+    let serialize = "SELECT json_serialize_sql(?::VARCHAR, skip_null := true)";
+    parser.query_row(serialize, [sql], |row| row.get(0))
+}
+
 /// Depth of the objects that are statements: elements of a list in the outermost object.
 pub const STATEMENT: usize = 2;
 

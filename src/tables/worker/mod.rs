@@ -15,9 +15,11 @@ mod gate;
 pub mod query;
 #[doc(hidden)]
 pub mod query_text;
+mod rounding;
 mod selects;
 #[doc(hidden)]
 pub mod timer;
+mod tree;
 mod views;
 
 use std::fs::File;

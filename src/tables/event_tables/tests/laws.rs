@@ -74,7 +74,7 @@ fn tables_and_rows_do_not_depend_on_the_order_of_arrival() {
 
 #[test]
 fn every_event_has_one_row_that_can_be_encoded() {
-    let (mut declared, mut inferred, mut undeclared) = (0, 0, 0);
+    let (mut declared, mut inferred, mut system, mut undeclared) = (0, 0, 0, 0);
     for seed in 0..size::choose(150, 20_000) {
         let World { known, events, .. } = World::new(seed);
         let layout = shapes(&events, &known).tables(limits(seed));
@@ -86,6 +86,7 @@ fn every_event_has_one_row_that_can_be_encoded() {
             match cell("_declared").as_str() {
                 None => undeclared += 1,
                 Some("inferred") => inferred += 1,
+                Some("system") => system += 1,
                 Some(_) => declared += 1,
             }
             assert_eq!(event.target, "events");
@@ -102,8 +103,8 @@ fn every_event_has_one_row_that_can_be_encoded() {
         assert_eq!(sum, events.len());
         assert!(by_target.is_empty());
     }
-    println!("{declared} declared, {inferred} inferred, {undeclared} undeclared");
-    assert!(declared > 3_000 && inferred > 300 && undeclared > 1_000);
+    println!("{declared} declared, {inferred} inferred, {system} system, {undeclared} undeclared");
+    assert!(declared > 3_000 && inferred > 300 && system > 300 && undeclared > 500);
 }
 
 /// Rows already in the tables stay right as long as the tables are not refilled.

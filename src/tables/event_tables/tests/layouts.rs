@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use stellar_xdr::{Limits, ScSpecEntry, ScVal, WriteXdr};
 
-use super::{Known, Made, columns, layout, made, shapes, tables};
+use super::{Known, Made, columns, layout, made, shapes, shown, tables};
 use crate::event_tables::{Declarations, MOST_BYTES, Shapes, Summarised};
 use crate::schema::SchemaLimits;
 
@@ -110,6 +110,81 @@ fn overloads_in_one_interface_are_versions_too() {
     );
 }
 
+/// The events of tokens by both common libraries: forms with an amount alone, or with more in a map.
+fn token(more: &str, muxed_id: Type) -> Vec<ScSpecEntry> {
+    let parties = [("from", Type::Address), ("to", Type::Address)];
+    let amount = ("amount", Type::I128);
+    vec![
+        event("Transfer", &["transfer"], &parties, SingleValue, std::slice::from_ref(&amount)),
+        event(more, &["transfer"], &parties, Map, &[("to_muxed_id", muxed_id), amount]),
+        event("Approve", &["approve"], &parties, SingleValue, &[("amount", Type::I128)]),
+    ]
+}
+
+#[test]
+fn forms_of_an_event_have_one_table_named_after_their_topics() {
+    let known = [
+        Known::chain(1, token("TransferWithAmountOnly", option(Type::U64))),
+        Known::chain(2, token("MuxedTransfer", Type::U64)),
+    ];
+    let (a, b) = (|| address(&account(1)), || address(&account(2)));
+    let transfer = [symbol("transfer"), a(), b()];
+    let muxed = || fields([("amount", i128(5)), ("to_muxed_id", ScVal::U64(9))]);
+    let events = [
+        made(1, Some(0), &transfer, i128(1)),
+        made(2, Some(0), &transfer, muxed()),
+        made(3, Some(1), &transfer, i128(2)),
+        made(4, Some(1), &transfer, muxed()),
+        made(5, Some(1), &[symbol("approve"), a(), b()], i128(3)),
+        // Another contract's event, which only looks as theirs do.
+        made(6, None, &[symbol("transfer")], i128(3)),
+    ];
+    let expected = ["from VARCHAR", "to VARCHAR", "amount HUGEINT", "to_muxed_id UBIGINT"];
+    for first in 0..4 {
+        let layout = layout(&events[first..=first], &known);
+        assert_eq!(tables(&layout), ["transfer", "undeclared"]);
+        let mut columns = columns(&layout, "transfer");
+        columns.sort_unstable();
+        assert_eq!(
+            columns,
+            ["amount HUGEINT", "from VARCHAR", "to VARCHAR", "to_muxed_id UBIGINT"]
+        );
+    }
+    let layout = layout(&events, &known);
+    assert_eq!(tables(&layout), ["transfer", "approve", "transfer_2", "undeclared"]);
+    assert_eq!(columns(&layout, "transfer"), expected);
+    assert!(layout.schema().of_events().versions.is_empty());
+    let amounts = events[..4].iter().map(|event| {
+        let rows = event.rows(&layout, &known);
+        assert_eq!(shown(&layout, &rows.event)["name"], "transfer");
+        shown(&layout, &rows.row)["amount"].as_i64().unwrap()
+    });
+    assert_eq!(amounts.sum::<i64>(), 13);
+    let alone = shown(&layout, &events[0].rows(&layout, &known).row);
+    assert_eq!(alone["to_muxed_id"], serde_json::Value::Null);
+}
+
+#[test]
+fn forms_whose_columns_do_not_join_are_versions() {
+    let forms = |prefix: &str| {
+        vec![
+            event("PaidInText", &[prefix], &[], Map, &[("amount", Type::String)]),
+            event("Paid", &[prefix, "in"], &[], Map, &[("amount", Type::Bool)]),
+            event("PaidInNumbers", &[prefix], &[], Map, &[("amount", Type::I128)]),
+        ]
+    };
+    let known = [Known::chain(1, forms("pay-ment"))];
+    let event =
+        |number, value| made(number, Some(0), &[symbol("pay-ment")], fields([("amount", value)]));
+    let events = [event(1, string("x")), event(2, i128(1))];
+    let layout = layout(&events, &known);
+    assert_eq!(tables(&layout), ["pay_ment", "pay_ment_v2", "undeclared"]);
+    assert_eq!(columns(&layout, "pay_ment"), ["amount VARCHAR"]);
+    assert_eq!(columns(&layout, "pay_ment_v2"), ["amount HUGEINT"]);
+    let versions = &layout.schema().of_events().versions;
+    assert_eq!(*versions, [["pay_ment".to_owned(), "pay_ment_v2".to_owned()]]);
+}
+
 #[test]
 fn types_of_columns_follow_the_declared_types() {
     let deep = (0..9).fold(Type::U32, |of, _| vec(of));
@@ -182,10 +257,16 @@ fn names_of_events_without_a_declaration_are_inferred() {
             &[symbol("balances")],
             orrery_testkit::values::map([(bytes(b"k"), i128(1))]),
         ),
+        // A symbol alone makes the name, whatever is behind it; a string does with a second text.
+        made(11, None, &[symbol("role_granted"), symbol("minter")], ScVal::Void),
+        made(12, None, &[symbol("role_granted"), symbol("burner")], ScVal::Void),
+        made(13, None, &[string("swap"), string("offer_amount")], i128(1)),
+        made(14, None, &[string("ping"), ScVal::U32(1)], ScVal::Void),
     ];
     let layout = layout(&events, &known);
     let names = ["", "_2", "_3", "_4"].map(|it| format!("soroswap_pair_swap{it}"));
-    let names = [&names[..], &["events_", "balances", "undeclared"].map(str::to_owned)].concat();
+    let more = ["events_", "balances", "role_granted", "swap_offer_amount", "ping", "undeclared"];
+    let names = [&names[..], &more.map(str::to_owned)].concat();
     assert_eq!(tables(&layout), names);
     assert_eq!(columns(&layout, &names[0]), ["topic_2 VARCHAR", "to VARCHAR", "topic_2_ UINTEGER"]);
     assert_eq!(columns(&layout, &names[1])[..2], ["topic_2 VARCHAR", "topic_3 UINTEGER"]);
@@ -195,6 +276,35 @@ fn names_of_events_without_a_declaration_are_inferred() {
     assert_eq!(columns(&layout, &names[3]), ["topic_2 VARCHAR", "value JSON"]);
     assert_eq!(columns(&layout, "events_"), ["value JSON"]);
     assert_eq!(columns(&layout, "balances"), ["value MAP(BLOB, HUGEINT)"]);
+    let exact = |at: usize| shown(&layout, &events[at].rows(&layout, &[]).row)["_event"].clone();
+    assert_eq!(exact(0), "SoroswapPair,swap");
+    assert_eq!((exact(10), exact(11)), ("role_granted".into(), "role_granted".into()));
+    assert_eq!((exact(12), exact(13)), ("swap,offer_amount".into(), "ping".into()));
+}
+
+/// The system's events have tables as others without a declaration have, and say whose they are.
+#[test]
+fn events_of_the_system_have_tables() {
+    let wasm = |hash: u8| list([symbol("Wasm"), bytes(&[hash; 32])]);
+    let update = [symbol("executable_update"), wasm(1), wasm(2)];
+    let system = Made { is_system: true, ..made(1, Some(0), &update, list([])) };
+    // What a contract itself emits under the name of such an event is told from it.
+    let own = made(2, Some(0), &update, list([]));
+    let known = [Known::chain(1, vec![one("swap", "a", Type::U32)])];
+    let layout = layout(&[system.clone(), own.clone()], &known);
+    assert_eq!(tables(&layout), ["executable_update", "undeclared"]);
+    assert_eq!(columns(&layout, "executable_update"), ["topic_2 JSON", "topic_3 JSON"]);
+    let rows = system.rows(&layout, &known);
+    let row = shown(&layout, &rows.row);
+    assert_eq!(
+        (&row["_declared"], &row["_event"]),
+        (&"system".into(), &"executable_update".into())
+    );
+    assert_eq!(row["topic_3"]["vec"][0]["symbol"], "Wasm");
+    assert_eq!(shown(&layout, &rows.event)["name"], "executable_update");
+    assert_eq!(shown(&layout, &own.rows(&layout, &known).row)["_declared"], "inferred");
+    let without_text = Made { is_system: true, ..made(1, None, &[ScVal::U32(1)], ScVal::Void) };
+    assert!(without_text.rows(&layout, &known).is_undeclared());
 }
 
 #[test]

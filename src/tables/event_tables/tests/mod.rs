@@ -111,7 +111,8 @@ pub fn columns(layout: &Layout, target: &str) -> Vec<String> {
     let fixed = ["_event_id UBIGINT", "_event_index UINTEGER", "_declared VARCHAR"];
     assert_eq!(columns[..3], fixed);
     assert_eq!(columns.last().unwrap(), "_rest JSON");
-    columns[3..columns.len() - 1].to_vec()
+    let begin = if columns[3] == "_event VARCHAR" { 4 } else { 3 };
+    columns[begin..columns.len() - 1].to_vec()
 }
 
 /// Returns a row as JSON, after it was encoded.

@@ -127,24 +127,22 @@ fn undeclared_events_are_kept_in_the_typed_form() {
     });
     assert_eq!((target.as_str(), row), ("undeclared", expected));
     assert_eq!(event, json!({"_event_id": 1003, "name": null, "params": null}));
-    let system = Made { is_system: true, ..made(1, None, &[symbol("x")], ScVal::Void) };
-    let (target, row, event) = both(&system, &[]);
-    assert_eq!(target, "undeclared");
-    assert_eq!(row["reason"], "a system event, which no contract declares");
-    assert_eq!(event["name"], Value::Null);
 }
 
 #[test]
 fn inferred_events_have_a_name_and_no_params() {
-    let data = fields([("a", i128(1)), ("_declared", ScVal::Void)]);
+    let data = fields([("_event", i128(2)), ("a", i128(1)), ("_declared", ScVal::Void)]);
     let (target, row, event) = both(&made(1, None, &[symbol("Odd"), symbol("One")], data), &[]);
-    assert_eq!(target, "odd_one");
+    assert_eq!(target, "odd");
     let expected = json!({
-        "_event_id": 1001, "_event_index": 1, "_declared": "inferred",
-        "topic_2": "One", "a": 1, "_declared_": null, "_rest": null,
+        "_event_id": 1001, "_event_index": 1, "_declared": "inferred", "_event": "Odd",
+        "topic_2": "One", "_event_": 2, "a": 1, "_declared_": null, "_rest": null,
     });
     assert_eq!(row, expected);
-    assert_eq!(event, json!({"_event_id": 1001, "name": "odd_one", "params": null}));
+    assert_eq!(event, json!({"_event_id": 1001, "name": "odd", "params": null}));
+    let topics = [string(b"O\xffdd\0"), string("One, two")];
+    let (target, row, _) = both(&made(1, None, &topics, ScVal::Void), &[]);
+    assert_eq!((target.as_str(), &row["_event"]), ("o_dd_one_two", &json!("O\\xffdd\0,One, two")));
 }
 
 #[test]

@@ -37,6 +37,15 @@ const SYSTEM: [&str; 5] =
 /// Schema of the views in [`SYSTEM`].
 const SYSTEM_SCHEMA: &str = "information_schema";
 
+/// A statement that passed the gate.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Whether it asks for a description of columns (`SHOW_REF`).
+    pub describes: bool,
+    /// Its syntax tree, as DuckDB serialises it.
+    pub parsed: String,
+}
+
 /// Examines statements before they are executed.
 pub struct Gate {
     /// Names of DuckDB's built-in views, in lower case.
@@ -52,19 +61,16 @@ impl Gate {
         Ok(Self { builtin_views: views.collect::<Result<_, _>>()? })
     }
 
-    /// Checks a statement, and returns whether it asks for a description of columns (`SHOW_REF`).
-    /// The check uses DuckDB's own parse of the executed text, without the constant `EXPLAIN`
+    /// Checks a statement. The check uses DuckDB's own parse of the executed text, without the constant `EXPLAIN`
     /// prefix. `own` are the owner's tables and views.
     pub fn check(
         &self,
         parser: &Connection,
         text: Text<'_>,
         own: &BTreeSet<String>,
-    ) -> Result<bool, Failure> {
-        let serialize = "SELECT json_serialize_sql(?::VARCHAR, skip_null := true)";
-        let parsed: String = parser
-            .query_row(serialize, [text.examined], |row| row.get(0))
-            .map_err(|error| refused(&error.to_string()))?;
+    ) -> Result<Passed, Failure> {
+        let parsed =
+            ast::parsed(parser, text.examined).map_err(|error| refused(&error.to_string()))?;
         let mut verdict = Ok(());
         let (mut statements, mut describes) = (0, false);
         let complete = ast::objects(&parsed, |depth, object| {
@@ -76,7 +82,7 @@ impl Gate {
         });
         verdict?;
         match (complete, statements) {
-            (true, 1) => Ok(describes),
+            (true, 1) => Ok(Passed { describes, parsed }),
             (true, 0) => Err(refused("There is no statement: write one SELECT")),
             _ => Err(refused("Give one statement at a time")),
         }

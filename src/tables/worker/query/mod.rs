@@ -1,5 +1,9 @@
 //! Answers one query: checks it, and executes it in a read-only transaction until its time is up.
 
+mod exactness;
+mod wording;
+
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -133,16 +137,16 @@ fn check_and_run(
         return Err(refused(reason));
     }
     let names = Arc::clone(&examiner.names.read());
-    let passed = examiner.checked.lock().find(&names, &query.sql);
+    let key = text_and_types(query);
+    let passed = examiner.checked.lock().find(&names, &key);
     let (mut statement, describes) = match passed {
         Some(describes) => {
             let statement = reader.connection.prepare(&Text::of(&query.sql).executed());
             (statement.map_err(|error| failure(&error.to_string(), timed))?, describes)
         }
         None => {
-            let (statement, describes) =
-                check_and_prepare(reader, examiner, &query.sql, &names, timed)?;
-            examiner.checked.lock().insert(names, &query.sql, describes);
+            let (statement, describes) = check_and_prepare(reader, examiner, query, &names, timed)?;
+            examiner.checked.lock().insert(names, &key, describes);
             (statement, describes)
         }
     };
@@ -160,25 +164,41 @@ fn check_and_run(
 fn check_and_prepare<'r>(
     reader: &'r Reader,
     examiner: &Examiner,
-    sql: &str,
+    query: &QuerySpec,
     names: &BTreeSet<String>,
     timed: &Timed<'_>,
 ) -> Result<(Statement<'r>, bool), Failure> {
-    let text = Text::of(sql);
-    let describes = match &examiner.gate {
-        Some(gate) => gate.check(&reader.parser, text, names)?,
-        None => false,
-    };
+    let text = Text::of(&query.sql);
+    let gate = examiner.gate.as_ref();
+    let passed = gate.map(|gate| gate.check(&reader.parser, text, names)).transpose()?;
     let executed = text.executed();
     if examiner.lock {
         check_single_statement(&reader.inspector, &executed, timed)?;
     }
     let statement = reader.connection.prepare(&executed);
-    let statement = statement.map_err(|error| failure(&error.to_string(), timed))?;
+    let statement = statement.map_err(|error| match failure(&error.to_string(), timed) {
+        Failure::Refused(message) => Failure::Refused(wording::of(&message, names)),
+        failure => failure,
+    })?;
     if examiner.lock {
         check_read_only(&reader.inspector, text, &executed, timed)?;
     }
-    Ok((statement, describes))
+    if let Some(passed) = &passed {
+        let parameters = query.params.as_slice();
+        exactness::check(reader, text.examined, &passed.parsed, parameters)
+            .map_err(|sentence| failure(&sentence, timed))?;
+    }
+    Ok((statement, passed.is_some_and(|passed| passed.describes)))
+}
+
+/// Returns the text of a query with the types of its parameters, on which the checks depend.
+fn text_and_types(query: &QuerySpec) -> Cow<'_, str> {
+    if query.params.is_empty() {
+        return Cow::Borrowed(&query.sql);
+    }
+    let types = query.params.iter().map(exactness::typed).collect::<Vec<_>>().join(",");
+    // No text has a null character.
+    Cow::Owned(format!("{}\0{types}", query.sql))
 }
 
 /// Checks that a text is a single statement, because preparing executes all statements but the
