@@ -4,6 +4,8 @@ use bytes::Bytes;
 use serde::Serialize;
 use warp::http::StatusCode;
 
+use crate::executables::Lacking;
+
 /// Media type of every REST response.
 pub(super) const JSON: &str = "application/json";
 
@@ -19,12 +21,15 @@ pub(super) struct Answer {
     /// Whether the response contains everything that was requested; false for a page that ended
     /// early.
     pub is_complete: bool,
+    /// What its names lack although it is stored.
+    pub lacking: Lacking,
 }
 
 impl Answer {
     /// Returns a JSON document with status 200.
     pub(super) fn json(body: Vec<u8>) -> Self {
-        Self { status: StatusCode::OK, media_type: JSON, body, is_complete: true }
+        let lacking = Lacking::default();
+        Self { status: StatusCode::OK, media_type: JSON, body, is_complete: true, lacking }
     }
 
     /// Returns a record of numbers, texts and lists as a JSON document with status 200.
@@ -52,7 +57,7 @@ impl Finished {
     /// Builds the response with the compressed body, if given, in place of the original one. The
     /// body is shrunk to its length, so it occupies no spare capacity.
     pub(super) fn new(answer: Answer, compressed: Option<Vec<u8>>) -> Self {
-        let Answer { status, media_type, body, is_complete } = answer;
+        let Answer { status, media_type, body, is_complete, .. } = answer;
         let gzipped = compressed.is_some();
         let body = compressed.unwrap_or(body).into_boxed_slice().into();
         Self { status, media_type, body, gzipped, is_complete }

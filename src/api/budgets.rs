@@ -174,6 +174,18 @@ impl RequestShares {
         Self { in_flight: client.begin(), request: None, bytes: None }
     }
 
+    /// Returns the request's share of the bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.as_ref().map_or(0, Share::amount)
+    }
+
+    /// Gives back what the request has taken of the bytes beyond `amount`.
+    pub(super) fn keep_bytes(&mut self, amount: u64) {
+        if let Some(share) = &mut self.bytes {
+            share.set(amount);
+        }
+    }
+
     /// Enlarges the request's share of the bytes by `more`.
     pub(super) fn take_bytes(
         &mut self,

@@ -268,6 +268,7 @@ impl ApiError {
             | Self::OverOwnLimit { retry_after, .. }
             | Self::Busy { retry_after } => Some(*retry_after),
             Self::NotReady(_) | Self::Token(TokenError::Unverifiable(_)) => Some(5),
+            Self::Webhook(WebhookError::NotNamedYet(_)) => Some(5),
             Self::Program(error) => match of_program(error).0 {
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Some(1),
                 _ => None,
@@ -328,6 +329,7 @@ fn of_webhook(error: &WebhookError) -> (StatusCode, &'static str) {
         WebhookError::Endpoint(_) | WebhookError::Filter(_) | WebhookError::Value { .. } => {
             (StatusCode::BAD_REQUEST, "bad_request")
         }
+        WebhookError::NotNamedYet(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
         WebhookError::Interrupted => (StatusCode::BAD_REQUEST, "client_closed"),
         WebhookError::Damaged(_) | WebhookError::Thread(_) | WebhookError::Seal => {
             (StatusCode::INTERNAL_SERVER_ERROR, "internal")

@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::call::ReadCall;
 use super::params::{self, Query};
 use super::route::Route;
-use super::stored::{DECODED, Stored, are_all_known};
+use super::stored::{DECODED, Stored, answer};
 use super::{ApiError, allowance, page};
 use crate::domain::{ContractId, EventId, LedgerRange, Page, TxHash};
 use crate::store::{EventQuery, TopicFilter};
@@ -64,30 +64,30 @@ const BY_CONTRACT: [&str; 15] = [
 
 fn by_ledger(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let ledgers = call.query.ledgers()?;
-    answer(stored, call, ledgers, Vec::new(), with_address(call.query)?)
+    page_of(stored, call, ledgers, Vec::new(), with_address(call.query)?)
 }
 
 fn by_contract(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path.get("contract_id"))?;
     let (ledgers, topics) = branch(call.query)?;
-    answer(stored, call, ledgers, vec![contract], topics)
+    page_of(stored, call, ledgers, vec![contract], topics)
 }
 
 fn by_contracts(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let contracts = call.query.contracts()?;
-    answer(stored, call, None, contracts, with_address(call.query)?)
+    page_of(stored, call, None, contracts, with_address(call.query)?)
 }
 
 fn by_ledger_and_contracts(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let (ledgers, contracts) = (call.query.ledgers()?, call.query.contracts()?);
-    answer(stored, call, ledgers, contracts, with_address(call.query)?)
+    page_of(stored, call, ledgers, contracts, with_address(call.query)?)
 }
 
 fn by_address(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let address = Some(params::path_address(call.path.get("address"))?);
     let (ledgers, contracts) = (call.query.ledgers()?, call.query.contracts_if_given()?);
     let topics = TopicFilter { address, ..TopicFilter::default() };
-    answer(stored, call, ledgers, contracts.unwrap_or_default(), topics)
+    page_of(stored, call, ledgers, contracts.unwrap_or_default(), topics)
 }
 
 /// Returns the condition of a list that may be limited to an address.
@@ -108,8 +108,7 @@ fn by_transaction(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, Ap
     if list.is_empty() {
         refuse_if_removed(stored, &hash)?;
     }
-    let list = list.finish();
-    Ok(Answer { is_complete: are_all_known(names.as_ref())?, ..Answer::json(list) })
+    answer(list, true, names.as_ref())
 }
 
 /// Refuses to answer as if a stored transaction had no events when retention has removed them.
@@ -152,8 +151,7 @@ fn by_id(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
              {ledger}, which retention.events decides"
         )));
     }
-    let list = list.finish();
-    Ok(Answer { is_complete: are_all_known(names.as_ref())?, ..Answer::json(list) })
+    answer(list, true, names.as_ref())
 }
 
 /// Returns the conditions of a `/events/by-contract` query. A ledger range takes precedence over
@@ -176,7 +174,7 @@ fn branch(query: &Query<'_>) -> Result<(Option<LedgerRange>, TopicFilter), ApiEr
     Ok((ledgers, TopicFilter { anywhere, all, positional, address }))
 }
 
-fn answer(
+fn page_of(
     stored: &Stored<'_>,
     call: &ReadCall<'_>,
     ledgers: Option<LedgerRange>,
@@ -198,9 +196,7 @@ fn answer(
             Ok((walked.map(|id| id.0), !list.is_empty()))
         })?;
     }
-    let list = list.finish();
-    is_complete &= are_all_known(names.as_ref())?;
-    Ok(Answer { is_complete, ..Answer::json(list) })
+    answer(list, is_complete, names.as_ref())
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ mod ledgers;
 mod limits;
 mod members;
 mod metrics;
+mod names_wait;
 mod page;
 mod params;
 mod reading;

@@ -1,5 +1,6 @@
 //! What lists of events and transactions are made from, and the parameter that adds names to them.
 
+use super::answer::Answer;
 use super::call::ReadCall;
 use super::params::Query;
 use super::{ApiError, json};
@@ -47,13 +48,20 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// Returns whether no name will be found later that is missing now, as long as the store does not
-/// change.
+/// Returns the answer with a list, which may have ended early, and with what its names lacked. It is not
+/// complete if a name that is missing now may be found later without a change of the store.
 ///
 /// # Errors
 /// The first failure of reading interfaces.
-pub(super) fn are_all_known(names: Option<&InterfaceReader<'_>>) -> Result<bool, ApiError> {
-    Ok(names.map(InterfaceReader::finish).transpose()?.unwrap_or(true))
+pub(super) fn answer(
+    list: json::List<'_>,
+    is_complete: bool,
+    names: Option<&InterfaceReader<'_>>,
+) -> Result<Answer, ApiError> {
+    let list = Answer { is_complete, ..Answer::json(list.finish()) };
+    let Some(names) = names else { return Ok(list) };
+    let is_complete = names.finish()? && is_complete;
+    Ok(Answer { is_complete, lacking: names.lacking(), ..list })
 }
 
 /// Returns whether the request wants names.

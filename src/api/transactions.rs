@@ -4,7 +4,7 @@ use super::answer::Answer;
 use super::call::ReadCall;
 use super::params::{self, Query};
 use super::route::Route;
-use super::stored::{DECODED, Stored, are_all_known};
+use super::stored::{DECODED, Stored, answer};
 use super::{ApiError, allowance, page};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, ParseError, TxHash};
 use crate::store::{Store, TransactionPosition, TransactionQuery};
@@ -25,23 +25,23 @@ const IN_LEDGERS_OF_CONTRACTS: &str = "/rest/txs/by-ledger/contracts";
 
 fn by_ledger(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let ledgers = call.query.ledgers()?;
-    answer(stored, call, ledgers, Vec::new())
+    page_of(stored, call, ledgers, Vec::new())
 }
 
 fn by_contract(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path.get("contract_id"))?;
     let ledgers = call.query.ledgers()?;
-    answer(stored, call, ledgers, vec![contract])
+    page_of(stored, call, ledgers, vec![contract])
 }
 
 fn by_contracts(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let contracts = call.query.contracts()?;
-    answer(stored, call, None, contracts)
+    page_of(stored, call, None, contracts)
 }
 
 fn by_ledger_and_contracts(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let (ledgers, contracts) = (call.query.ledgers()?, call.query.contracts()?);
-    answer(stored, call, ledgers, contracts)
+    page_of(stored, call, ledgers, contracts)
 }
 
 fn by_hash(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
@@ -57,8 +57,7 @@ fn by_hash(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError>
              of ledger {ledger}, which retention.transactions decides"
         )));
     }
-    let list = list.finish();
-    Ok(Answer { is_complete: are_all_known(names.as_ref())?, ..Answer::json(list) })
+    answer(list, true, names.as_ref())
 }
 
 /// Returns the ledger of a transaction of which only events are stored, because retention has removed
@@ -78,7 +77,7 @@ pub(super) fn ledger_of_removed(
     }
 }
 
-fn answer(
+fn page_of(
     stored: &Stored<'_>,
     call: &ReadCall<'_>,
     ledgers: Option<LedgerRange>,
@@ -99,9 +98,7 @@ fn answer(
             Ok((walked.map(|hash| hash.to_string()), !list.is_empty()))
         })?;
     }
-    let list = list.finish();
-    is_complete &= are_all_known(names.as_ref())?;
-    Ok(Answer { is_complete, ..Answer::json(list) })
+    answer(list, is_complete, names.as_ref())
 }
 
 /// Returns the position of the transaction whose hash is the cursor. It need not match the filter.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use orrery::config::Config;
+use orrery::config::{Config, Settings};
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet};
-use orrery::executables::{ExecutableIndex, Interfaces};
+use orrery::executables::{self, ExecutableIndex, Interfaces};
 use orrery::export::{self, AddedRows, Attestations, Destination, ExportError, Interrupt};
 use orrery::programs::storage::KIND;
 use orrery::service::{self, ExportRole};
@@ -103,7 +103,7 @@ impl Export {
         }
         let settings = common.settings_to_copy()?;
         let target = self.target(&settings.config)?;
-        match open::look(&settings)? {
+        match indexed(&settings, open::look(&settings)?)? {
             Opened::Local(ledgers) => {
                 let attested = Attestations::Live(Arc::clone(ledgers.attestation()));
                 self.export(ledgers.store(), &target, attested, &mut || Ok(()))
@@ -228,6 +228,37 @@ impl Export {
             (None, Some(to)) => LedgerRange { last: LedgerSeq(to), ..around(to)? }.into(),
         })
     }
+}
+
+/// Returns the ledgers as they were opened, with an index of the code of contracts that has all of them:
+/// without it, events would be exported without their names, and never again. A service that runs
+/// maintains it; after an import without one, this command does.
+fn indexed(settings: &Settings, opened: Opened) -> Result<Opened, Failure> {
+    let behind = match &opened {
+        Opened::Local(node) => behind(node.store()),
+        Opened::Running(_) => 0,
+    };
+    if behind == 0 {
+        return Ok(opened);
+    }
+    // It was opened for reading only.
+    drop(opened);
+    let opened = open::open_existing(settings).map_err(|failure| {
+        failure.and(format!(
+            "it has to be opened for writing, because {behind} stored ledgers are not indexed yet, and \
+             their events would have no names"
+        ))
+    })?;
+    if let Opened::Local(node) = &opened {
+        while node.store().step(&ExecutableIndex)? {}
+    }
+    Ok(opened)
+}
+
+/// Returns the number of stored ledgers that the index has not processed.
+fn behind(store: &Store) -> u64 {
+    let place = store.consumer(executables::CONSUMER).map_or(0, |index| index.place);
+    store.last_place().saturating_sub(place)
 }
 
 /// Returns the number of stored ledgers that are not exported.

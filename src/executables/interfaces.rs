@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -11,11 +12,12 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use stellar_xdr::{LedgerEntryData, ScSpecEntry};
 
-use super::asking::{Asking, MAX_ASKED_AT_ONCE, RETRY_DELAY};
+use super::asking::{Asking, RETRY_DELAY};
 use super::consumer::CONSUMER;
 use super::findings::Findings;
+use super::knowledge::{Knowledge, News};
 use super::rows::{self, CodeInterface};
-use super::value::{self, Executable, code_key};
+use super::value::{self, code_key};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
 use crate::interfaces::{Interface, entries_of, sections};
 use crate::store::{EventQuery, RowBounds, Store, StoreError, TransactionPosition};
@@ -31,6 +33,8 @@ const TYPICAL_BYTES: u64 = 32 << 10;
 /// Maximum number of wishes that wait; further ones are dropped, and come again with the next
 /// request.
 const MAX_WISHES: usize = 4096;
+/// Number of wishes that are fulfilled before new ledgers are looked through again.
+const WISHES_AT_ONCE: usize = 50;
 /// Number of ledgers by which the index is too far behind for a wait.
 const FAR_BEHIND: u64 = 16;
 /// How often new ledgers are looked through for contracts, at most.
@@ -96,17 +100,16 @@ pub struct Interfaces {
     findings: Findings,
     wishes: Mutex<Wishes>,
     changed: Condvar,
-    /// Notified with the progress of consumers.
-    indexed: Condvar,
-    steps: Mutex<()>,
+    /// Whether a thread fulfils wishes.
+    is_working: AtomicBool,
+    /// What is to be asked of the other server.
+    pub(super) asking: Mutex<Asking>,
+    /// Notified when there is more to ask.
+    pub(super) has_questions: Condvar,
+    pub(super) knowledge: Knowledge,
 }
 
 impl Interfaces {
-    /// How long something that needs no answer at once waits for names.
-    ///
-    /// Unit tests, which advance the index themselves, would wait in vain.
-    pub const MOST_WAITED: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
-
     /// Creates the cache. Without a `source`, only what is stored is known.
     pub fn new(store: Arc<Store>, source: Option<Box<dyn EntrySource>>) -> Arc<Self> {
         let options = OptionsBuilder::new()
@@ -127,36 +130,34 @@ impl Interfaces {
             findings: Findings::default(),
             wishes: Mutex::default(),
             changed: Condvar::new(),
-            indexed: Condvar::new(),
-            steps: Mutex::default(),
+            is_working: AtomicBool::new(false),
+            asking: Mutex::default(),
+            has_questions: Condvar::new(),
+            knowledge: Knowledge::default(),
         });
         let weak = Arc::downgrade(&interfaces);
         interfaces.store.listen_to_consumers(move || {
-            let interfaces = weak.upgrade();
-            interfaces
-                .inspect(|interfaces| {
-                    drop(interfaces.steps.lock());
-                    interfaces.indexed.notify_all();
-                })
-                .is_some()
+            weak.upgrade().inspect(|interfaces| interfaces.notice_progress()).is_some()
         });
         interfaces
     }
 
-    /// Waits until the index has processed the ledgers up to a place in the feed, for a second at most,
-    /// and not at all while it is far behind. Without it, names are missing.
-    pub fn wait_until_indexed(&self, place: u64) {
-        let until = Instant::now() + Self::MOST_WAITED;
-        let mut steps = self.steps.lock();
-        while self.will_soon_index(place) && !self.indexed.wait_until(&mut steps, until).timed_out()
-        {
+    /// Tells listeners when the index has advanced; any consumer may have.
+    fn notice_progress(&self) {
+        let index = self.store.consumer(CONSUMER);
+        if index.is_some_and(|it| self.knowledge.advanced_to(it.place)) {
+            self.knowledge.tell(News::Stored);
         }
     }
 
-    /// Whether the index has not processed all stored ledgers.
-    pub fn is_behind(&self) -> bool {
-        let index = self.store.consumer(CONSUMER);
-        index.is_some_and(|it| it.place < self.store.last_place())
+    /// Whether the index has processed all ledgers up to a place, or there is none.
+    pub fn has_indexed(&self, place: u64) -> bool {
+        self.index_place().is_none_or(|reached| reached >= place)
+    }
+
+    /// Returns the place in the feed up to which the index has processed all ledgers.
+    pub(super) fn index_place(&self) -> Option<u64> {
+        self.store.consumer(CONSUMER).map(|it| it.place)
     }
 
     /// Whether the index has not processed all ledgers up to a place, and is about to.
@@ -219,11 +220,19 @@ impl Interfaces {
     pub fn stop(&self) {
         self.wishes.lock().stopped = true;
         self.changed.notify_all();
+        // A thread that has looked before is waiting by now.
+        drop(self.asking.lock());
+        self.has_questions.notify_all();
     }
 
     /// Whether [`Self::stop`] was called.
     pub fn is_stopped(&self) -> bool {
         self.wishes.lock().stopped
+    }
+
+    /// Whether a thread fulfils wishes.
+    pub(super) fn is_working(&self) -> bool {
+        self.is_working.load(Ordering::Relaxed)
     }
 
     /// Returns what is known of a module's interface in memory.
@@ -234,6 +243,11 @@ impl Interfaces {
     /// Returns the store.
     pub(crate) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Returns the other server, if there is one to ask.
+    pub(super) fn source(&self) -> Option<&dyn EntrySource> {
+        self.source.as_deref()
     }
 
     /// Whether there is another server to ask.
@@ -251,7 +265,7 @@ impl Interfaces {
 
     /// Fulfils wishes, and reads the interfaces of contracts that emit events now, until stopped.
     pub fn work(&self) {
-        let mut asking = Asking::default();
+        self.is_working.store(true, Ordering::Relaxed);
         let mut looked = None;
         loop {
             let taken: Vec<Wish> = {
@@ -262,13 +276,12 @@ impl Interfaces {
                 if wishes.stopped {
                     return;
                 }
-                let count = wishes.queue.len().min(MAX_ASKED_AT_ONCE);
+                let count = wishes.queue.len().min(WISHES_AT_ONCE);
                 let taken: Vec<_> = wishes.queue.drain(..count).collect();
                 wishes.waiting.retain(|wish| !taken.contains(wish));
                 taken
             };
-            let done = taken.into_iter().try_for_each(|wish| self.fulfil(wish, &mut asking));
-            let done = done.and_then(|()| self.ask(&mut asking));
+            let done = taken.into_iter().try_for_each(|wish| self.fulfil(wish));
             if let Err(error) = done.and_then(|()| self.look_at_new_ledgers(&mut looked)) {
                 tracing::error!("interfaces of contracts cannot be read: {error}");
                 let mut wishes = self.wishes.lock();
@@ -280,15 +293,21 @@ impl Interfaces {
     }
 
     /// Loads what is stored, and notes the rest to be asked for.
-    fn fulfil(&self, wish: Wish, asking: &mut Asking) -> Result<(), StoreError> {
-        let key = match wish {
-            Wish::Entry(key) => Some(key),
-            Wish::Code(hash) if self.cache.get(&hash).is_some() || self.load(&hash)? => None,
-            Wish::Code(hash) => code_key(&hash),
+    fn fulfil(&self, wish: Wish) -> Result<(), StoreError> {
+        let hash = match wish {
+            Wish::Entry(key) => {
+                self.note(key);
+                return Ok(());
+            }
+            Wish::Code(hash) => hash,
         };
-        if let Some(key) = key.filter(|_| self.source.is_some()) {
-            asking.note(key);
+        // What is stored while it is looked for is looked for again.
+        let generation = self.knowledge.generation();
+        if self.cache.get(&hash).is_none() && !self.load(&hash)? {
+            self.knowledge.note_absent(&hash, generation);
+            code_key(&hash).into_iter().for_each(|key| self.note(key));
         }
+        self.knowledge.tell(News::Read);
         Ok(())
     }
 
@@ -330,35 +349,6 @@ impl Interfaces {
             Ok(sections) => CodeInterface::Sections(sections),
             Err(error) => CodeInterface::None(error.to_string()),
         }))
-    }
-
-    /// Asks the other server for what is noted, and loads what follows from its answers.
-    fn ask(&self, asking: &mut Asking) -> Result<(), StoreError> {
-        let Some(source) = &self.source else { return Ok(()) };
-        let keys = asking.next(Instant::now());
-        if keys.is_empty() {
-            return Ok(());
-        }
-        if let Err(reason) = source.ask(&keys) {
-            tracing::debug!("entries of contracts cannot be looked up now: {reason}");
-            asking.failed(keys);
-            return Ok(());
-        }
-        for key in keys {
-            let known = self.store.known_entries(&key)?;
-            let entries = known.into_iter().filter_map(|known| value::entry(&known.entry?));
-            for entry in entries {
-                match (Executable::in_entry(&entry), &entry.data) {
-                    (Some(Executable::Code(hash)), _) => self.wish(Wish::Code(hash)),
-                    (Some(Executable::Reference(named)), _) => self.wish(Wish::Entry(named)),
-                    (_, LedgerEntryData::ContractCode(code)) => {
-                        self.wish(Wish::Code(Hash32(code.hash.0)));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Wishes for the interfaces of the contracts that emitted events in the newest ledger, if that

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::findings::Findings;
 use super::interfaces::{Interfaces, Loaded, Wish};
+use super::knowledge::Lacking;
 use super::lookup::{Lookup, Ran, Side};
+use super::value::code_key;
 use crate::domain::{ContractId, Hash32, LedgerSeq};
 use crate::interfaces::{Interface, asset_contract};
 use crate::store::{RowBounds, StoreError, TransactionPosition};
@@ -51,7 +53,12 @@ pub struct InterfaceReader<'a> {
     may_load: bool,
     /// What was taken from the cache, so that one request has one answer for each module.
     loaded: RefCell<HashMap<Hash32, Taken>>,
+    /// Whether another reader may find more although the store does not change.
     is_pending: Cell<bool>,
+    /// What another reader will soon find.
+    lacking: RefCell<Lacking>,
+    /// Number of times that something lacked that is about to be there.
+    lacked: Cell<u64>,
     failed: RefCell<Option<StoreError>>,
 }
 
@@ -85,6 +92,8 @@ impl<'a> InterfaceReader<'a> {
             may_load: false,
             loaded: RefCell::default(),
             is_pending: Cell::new(false),
+            lacking: RefCell::default(),
+            lacked: Cell::new(0),
             failed: RefCell::default(),
         }
     }
@@ -114,7 +123,6 @@ impl<'a> InterfaceReader<'a> {
     ) -> (Vec<Tried>, bool) {
         let (mut tried, mut is_sure) = (Vec::new(), true);
         if !self.is_indexed(at.ledger) {
-            self.is_pending.set(true);
             return (tried, false);
         }
         let mut last = None;
@@ -173,7 +181,6 @@ impl<'a> InterfaceReader<'a> {
         at: TransactionPosition,
     ) -> Result<Option<Ran>, StoreError> {
         if !self.is_indexed(at.ledger) {
-            self.is_pending.set(true);
             return Ok(None);
         }
         let ran = self.lookup.ran(contract, at, Side::After)?;
@@ -194,9 +201,29 @@ impl<'a> InterfaceReader<'a> {
         }
     }
 
+    /// Returns how often so far something lacked that is about to be there: a ledger that the index has
+    /// not processed, a stored interface that is not in memory, an answer of another server.
+    pub fn lacked(&self) -> u64 {
+        self.lacked.get()
+    }
+
+    /// Returns what is stored and lacked so far.
+    pub fn lacking(&self) -> Lacking {
+        self.lacking.borrow().clone()
+    }
+
+    /// Notes that something lacks that is about to be there.
+    fn lack(&self) {
+        self.is_pending.set(true);
+        self.lacked.set(self.lacked.get() + 1);
+    }
+
     /// Returns the interface of a module, if it has one, and whether that is known.
     fn interface(&self, hash: &Hash32) -> Taken {
         if let Some(loaded) = self.loaded.borrow().get(hash) {
+            if !loaded.1 {
+                self.miss(hash);
+            }
             return loaded.clone();
         }
         let found = match self.interfaces.loaded(hash) {
@@ -207,13 +234,27 @@ impl<'a> InterfaceReader<'a> {
                 _ => (None, true),
             },
             None => {
-                self.is_pending.set(true);
                 self.interfaces.wish(Wish::Code(*hash));
+                self.miss(hash);
                 (None, false)
             }
         };
         self.loaded.borrow_mut().insert(*hash, found.clone());
         found
+    }
+
+    /// Notes that the interface of a module is not in memory, although it may be stored, or another
+    /// server may have it.
+    fn miss(&self, hash: &Hash32) {
+        self.is_pending.set(true);
+        if !self.may_load && !self.interfaces.knowledge.is_absent(hash) {
+            if self.interfaces.is_working() {
+                self.lacking.borrow_mut().codes.insert(*hash);
+            }
+            self.lack();
+        } else if code_key(hash).is_some_and(|key| self.interfaces.is_being_asked(&key)) {
+            self.lack();
+        }
     }
 
     /// Reads a stored interface now; a failure is kept for [`Self::finish`].
@@ -227,20 +268,34 @@ impl<'a> InterfaceReader<'a> {
     /// Whether the snapshot has what the transactions of a ledger say.
     fn is_indexed(&self, ledger: LedgerSeq) -> bool {
         let (last, is_indexed) = self.ledger.get();
-        if last == ledger {
-            return is_indexed;
+        if last == ledger && is_indexed {
+            return true;
         }
         let place = self.interfaces.store().place_of(ledger);
         let is_indexed = place.is_some_and(|place| place <= self.lookup.place());
         self.ledger.set((ledger, is_indexed));
+        if !is_indexed {
+            self.is_pending.set(true);
+        }
+        if !is_indexed && place.is_some() {
+            let mut lacking = self.lacking.borrow_mut();
+            lacking.place = lacking.place.max(place);
+            self.lack();
+        }
         is_indexed
     }
 
     /// Wishes for an entry of another server, if there is one.
     fn want(&self, wish: Wish) {
-        if self.interfaces.has_source() {
-            self.is_pending.set(true);
-            self.interfaces.wish(wish);
+        if !self.interfaces.has_source() {
+            return;
         }
+        self.is_pending.set(true);
+        if let Wish::Entry(key) = &wish
+            && self.interfaces.is_being_asked(key)
+        {
+            self.lack();
+        }
+        self.interfaces.wish(wish);
     }
 }

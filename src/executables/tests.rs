@@ -15,8 +15,9 @@ use stellar_xdr::{
     LedgerKey, LedgerKeyContractData, Limits, ReadXdr, ScAddress, ScVal, TransactionMeta,
 };
 
+use super::interfaces::Wish;
 use super::lookup::{Lookup, Ran, Side};
-use super::{ExecutableIndex, Interfaces};
+use super::{EntrySource, ExecutableIndex, Interfaces, News};
 use crate::decode::decode;
 use crate::domain::{ContractId, Hash32, LedgerSeq, Network};
 use crate::store::{
@@ -331,4 +332,56 @@ fn stored_interfaces_are_read_on_another_thread() {
     let without = named.iter().filter(|hash| interfaces.reason(hash).is_some()).count();
     assert_eq!(codes.len() + without, named.len());
     assert_ne!(LedgerSeq(0), newest.repointed);
+}
+
+/// A server that does not answer before the test says so.
+struct Silent(std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+
+impl EntrySource for Silent {
+    fn ask(&self, _: &[Vec<u8>]) -> Result<(), String> {
+        // The test has ended when it fails.
+        let _ = self.0.lock().unwrap().recv();
+        Err("it is too late".to_owned())
+    }
+}
+
+/// A question that is not answered delays nothing that is stored, and what is read is told.
+#[test]
+fn stored_interfaces_do_not_wait_for_another_server() {
+    let newest = Newest::made(Network::from_passphrase("interfaces"), 6);
+    let model = Model::of(&newest.network, &newest.ledgers);
+    let world = World::new(&newest.network);
+    newest.ledgers.iter().for_each(|raw| world.commit(raw, true));
+    world.step();
+    let (answer, answers) = std::sync::mpsc::channel();
+    let source: Box<dyn EntrySource> = Box::new(Silent(std::sync::Mutex::new(answers)));
+    let interfaces = Interfaces::new(Arc::clone(&world.store), Some(source));
+    let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let own = Arc::clone(&told);
+    interfaces.listen(move |news| {
+        own.fetch_add(usize::from(news == News::Read), std::sync::atomic::Ordering::Relaxed);
+        true
+    });
+    std::thread::scope(|threads| {
+        threads.spawn(|| interfaces.work());
+        threads.spawn(|| interfaces.ask());
+        let key = vec![1; 40];
+        interfaces.wish(Wish::Entry(key.clone()));
+        orrery_testkit::wait::wait_until("the server is asked", || {
+            interfaces.asking.lock().is_in_flight(&key)
+        });
+        let reader = interfaces.reader(RowBounds::none()).unwrap();
+        for at in &model.positions {
+            for contract in &model.contracts {
+                reader.tried(contract, *at);
+            }
+        }
+        let lacking = reader.lacking();
+        assert!(!lacking.is_empty() && reader.lacked() > 0);
+        orrery_testkit::wait::wait_until("all that is stored is read", || interfaces.has(&lacking));
+        assert!(interfaces.is_being_asked(&key), "the question is open");
+        interfaces.stop();
+        drop(answer);
+    });
+    assert!(told.load(std::sync::atomic::Ordering::Relaxed) > 0);
 }

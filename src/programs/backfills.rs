@@ -12,7 +12,7 @@ use super::backfill::{Backfill, State, put_backfill};
 use super::backfill_table::{Table, Work};
 use super::backfill_turn::{BackfillTurn, SkippedLedgers};
 use super::effects::Effects;
-use super::events::EventProject;
+use super::events::{EventProject, Looked};
 use super::failures::Trouble;
 use super::feeder::Feeder;
 use super::incomplete_results::IncompleteResults;
@@ -206,10 +206,14 @@ impl Backfills {
             return Ok(Turn::Idle);
         };
         let Some(mut work) = self.lock_table(program)?.running(program) else {
-            if self.runner.derive_if_more_is_known(&entry, &self.registry)? {
-                self.feeder.notify_new_rows(&entry);
-            }
-            return Ok(Turn::Idle);
+            return Ok(match self.runner.derive_if_more_is_known(&entry, &self.registry)? {
+                Looked::Nothing => Turn::Idle,
+                Looked::Again(wait) => Turn::Later(wait),
+                Looked::Derived => {
+                    self.feeder.notify_new_rows(&entry);
+                    Turn::Idle
+                }
+            });
         };
         let mut cell = entry.lock();
         cell.reload_if_in_doubt(&self.runner.store)?;

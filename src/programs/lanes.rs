@@ -151,11 +151,15 @@ impl Lanes {
 
     /// Schedules a turn for one program, or for all, because there may be work.
     pub(super) fn wake(&self, program: Option<ProgramId>) {
+        self.wake_those(|id| program.is_none_or(|program| program == id));
+    }
+
+    /// Schedules a turn for some programs, because there may be work.
+    pub(super) fn wake_those(&self, are_meant: impl Fn(ProgramId) -> bool) {
         let mut state = self.state.lock();
         let least = state.least_used();
         let now = Instant::now();
-        for (_, slot) in state.slots.iter_mut().filter(|(id, _)| program.is_none_or(|p| p == **id))
-        {
+        for (_, slot) in state.slots.iter_mut().filter(|(id, _)| are_meant(**id)) {
             slot.woken = slot.busy;
             if (slot.due.is_none() || slot.deferred) && !slot.busy {
                 slot.used = slot.used.max(least);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::effects::{Effects, PART_BYTES};
+use super::events::Looked;
 use super::failures::Trouble;
 use super::feeder::Feeder;
 use super::incomplete_results::IncompleteResults;
@@ -26,9 +27,6 @@ const FEED_PAGE: usize = 256;
 const MAX_LEDGERS_AHEAD: usize = 32;
 /// Number of ledgers without transactions after which a program's progress is written.
 const MAX_UNWRITTEN_LEDGERS: usize = 1000;
-
-/// Time after which a project looks again for code that was not known when it read events.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs programs on new ledgers.
 pub(super) struct Live {
@@ -106,10 +104,7 @@ impl Live {
         };
         if !manifest.running {
             // The events that a paused project has are still named by what becomes known of them.
-            if self.runner.derive_if_more_is_known(entry, &self.registry)? {
-                self.feeder.notify_new_rows(entry);
-            }
-            return Ok(Turn::Idle);
+            return Ok(self.look_for_code(entry)?.unwrap_or(Turn::Idle));
         }
         if self.registry.load_module(entry)?.is_some() {
             return Ok(Turn::Idle);
@@ -126,13 +121,10 @@ impl Live {
                 Next::Ledger(fed) => effects_of(&manifest, fed, progress.part),
                 Next::More => return Ok(Turn::Worked { delayed_others: false }),
                 Next::Nothing => {
-                    if self.runner.derive_if_more_is_known(entry, &self.registry)? {
-                        self.feeder.notify_new_rows(entry);
-                    }
-                    if self.runner.events.may_soon_know_more(&manifest) {
-                        return Ok(Turn::Later(LOOK_AGAIN));
-                    }
-                    return self.repeat_waiting_runs(entry, &manifest, lane);
+                    return match self.look_for_code(entry)? {
+                        Some(turn) => Ok(turn),
+                        None => self.repeat_waiting_runs(entry, &manifest, lane),
+                    };
                 }
             },
         };
@@ -146,6 +138,20 @@ impl Live {
             self.write(entry, &ran)?;
         }
         failed.map_or(Ok(Turn::Worked { delayed_others: clock.delayed_others() }), Err)
+    }
+
+    /// Looks whether the code has become known of which a project has read events while it was not.
+    /// Returns the turn that this was; `None` when there is nothing to do before the next wake-up.
+    fn look_for_code(&self, entry: &Entry) -> Result<Option<Turn>, ProgramError> {
+        Ok(match self.runner.derive_if_more_is_known(entry, &self.registry)? {
+            Looked::Nothing => None,
+            Looked::Again(wait) => Some(Turn::Later(wait)),
+            Looked::Derived => {
+                self.feeder.notify_new_rows(entry);
+                // There may be more.
+                Some(Turn::Later(Duration::ZERO))
+            }
+        })
     }
 
     /// Writes the results of the runs on some ledgers, and the program's progress.

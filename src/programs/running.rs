@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::backfill::Backfill;
 use super::backfills::Backfills;
 use super::engine::{CacheSettings, Engine, EngineSettings};
-use super::events::{EventInterfaces, begin_reading};
+use super::events::{EventInterfaces, begin_reading, look_when_more_is_known};
 use super::failures::Trouble;
 use super::feed_served::Copied;
 use super::feeder::Feeder;
@@ -108,7 +108,8 @@ impl Programs {
         let registry =
             Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone())?);
         let upstream = upstream.map(UpstreamLimiter::new);
-        let events = EventInterfaces::sharing(interfaces, Arc::clone(&registry.supplied));
+        let events =
+            EventInterfaces::sharing(Arc::clone(&interfaces), Arc::clone(&registry.supplied));
         let runner = Arc::new(Runner {
             store: Arc::clone(&store),
             engine,
@@ -142,6 +143,7 @@ impl Programs {
             threads: Mutex::default(),
         };
         let Self { lanes, live, backfills, feeder, replacements, .. } = &programs;
+        look_when_more_is_known(&interfaces, &programs.registry, &programs.lanes);
         *programs.threads.lock() =
             Threads::start(lanes, live, backfills, feeder, replacements, &health);
         // Completes the work that a crash interrupted.

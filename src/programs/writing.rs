@@ -196,6 +196,9 @@ impl Runner {
             manifest.schema = project.schema();
         }
         changed |= self.events.add_unsure(project, &effects.summary.unsure)?;
+        if let Some(nameless) = &mut project.nameless {
+            changed |= nameless.join(&effects.summary.nameless);
+        }
         changed |= must_derive && !project.must_derive;
         project.must_derive |= must_derive;
         let layout = project.summary.layout();

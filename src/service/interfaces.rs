@@ -1,5 +1,5 @@
-//! Interfaces of contracts in a running service: the thread that reads them, and the server that is
-//! asked for what is not stored.
+//! Interfaces of contracts in a running service: the thread that reads them, the one that asks another
+//! server for what is not stored, and that server.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -14,17 +14,18 @@ use crate::programs::state::{Upstream, look_up_and_store};
 use crate::store::Store;
 use crate::supervision::Supervised;
 
-/// Name of the thread, also under which it reports failures to health.
+/// Names of the threads, also under which they report failures to health.
 const INTERFACES: &str = "interface_reader";
+const ASKING: &str = "interface_lookup";
 /// Timeout of a question to the other server.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Limits of a key that was stored or built here.
 const LIMITS: Limits = Limits { depth: 500, len: 1 << 20 };
 
-/// The interfaces of contracts, with the thread that reads them.
+/// The interfaces of contracts, with the threads that read them and ask for them.
 pub(super) struct RunningInterfaces {
     pub interfaces: Arc<Interfaces>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// The server that programs ask for entries.
@@ -42,7 +43,7 @@ impl EntrySource for Asked {
     }
 }
 
-/// Starts the thread that reads interfaces.
+/// Starts the threads that read interfaces and ask for them.
 ///
 /// # Errors
 /// [`ServiceError::Thread`]
@@ -55,24 +56,38 @@ pub(super) fn start(
         Box::new(Asked { store: Arc::clone(store), upstream }) as Box<dyn EntrySource>
     });
     let interfaces = Interfaces::new(Arc::clone(store), source);
-    let supervised = Supervised::new(INTERFACES, INTERFACES, node.health());
-    let thread = {
-        let interfaces = Arc::clone(&interfaces);
-        thread::Builder::new().name(INTERFACES.to_owned()).spawn(move || {
-            Priority::Background.apply_to_current_thread();
-            supervised.run(|| interfaces.is_stopped(), || interfaces.work());
-        })
-    };
-    let thread = Some(thread.map_err(ServiceError::Thread)?);
-    Ok(RunningInterfaces { interfaces, thread })
+    let mut running = RunningInterfaces { interfaces, threads: Vec::new() };
+    running.spawn(INTERFACES, node, Interfaces::work)?;
+    if running.interfaces.has_source() {
+        running.spawn(ASKING, node, Interfaces::ask)?;
+    }
+    Ok(running)
 }
 
 impl RunningInterfaces {
-    /// Stops the thread after its current work.
+    fn spawn(
+        &mut self,
+        name: &'static str,
+        node: &Node,
+        work: fn(&Interfaces),
+    ) -> Result<(), ServiceError> {
+        let supervised = Supervised::new(name, name, node.health());
+        let interfaces = Arc::clone(&self.interfaces);
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {
+            Priority::Background.apply_to_current_thread();
+            supervised.run(|| interfaces.is_stopped(), || work(&interfaces));
+        });
+        self.threads.push(thread.map_err(ServiceError::Thread)?);
+        Ok(())
+    }
+
+    /// Stops the threads after their current work.
     pub fn stop(&mut self) {
         self.interfaces.stop();
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread that reads interfaces did not stop cleanly");
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread that reads interfaces did not stop cleanly");
+            }
         }
     }
 }

@@ -64,7 +64,7 @@ impl LedgerConsumer for WebhookConsumer {
         // What a failed step created for this and later ledgers is created again.
         self.registry.created_by_step.lock().split_off(&ledger.place);
         if !self.registry.with(SubscriptionSet::is_empty) {
-            self.registry.wait_for_names(ledger.place);
+            self.registry.naming.wait_for_new(ledger.place);
         }
         self.registry.with(|known| {
             if known.is_empty() {
@@ -79,7 +79,7 @@ impl LedgerConsumer for WebhookConsumer {
                 by_owner: HashMap::new(),
                 contents: Vec::new(),
                 network: *store.network().id(),
-                names: self.registry.names()?,
+                names: self.registry.naming.reader()?,
             };
             work.ledger(store, known)
         })

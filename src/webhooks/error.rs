@@ -2,6 +2,7 @@
 
 use super::filter::FilterError;
 use super::target::EndpointError;
+use crate::domain::LedgerSeq;
 use crate::store::StoreError;
 
 /// Why a webhook operation failed. The operation has changed nothing, except that a replay or a
@@ -58,6 +59,12 @@ pub enum WebhookError {
         /// What is wrong, and what to give instead.
         problem: String,
     },
+    /// Events that are to be replayed cannot be named yet.
+    #[error(
+        "the events of ledger {0} cannot be named yet, because the index of what contracts run has not \
+         reached it: ask again in a few seconds"
+    )]
+    NotNamedYet(LedgerSeq),
     /// The client no longer waits for the response.
     #[error("the replay was cancelled, because the client no longer waits for its answer")]
     Interrupted,

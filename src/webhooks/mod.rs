@@ -14,6 +14,7 @@ pub mod delivery;
 mod error;
 pub mod filter;
 pub mod manage;
+mod naming;
 pub mod payload;
 pub mod registry;
 pub mod replay;

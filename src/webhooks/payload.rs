@@ -33,6 +33,8 @@ struct Event<'a> {
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     params: Option<Params<'a>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    names_pending: bool,
 }
 
 #[derive(Serialize)]
@@ -53,6 +55,8 @@ pub fn of_event(
     network: &NetworkId,
     names: Option<&InterfaceReader<'_>>,
 ) -> Vec<u8> {
+    let lacked = || names.map_or(0, InterfaceReader::lacked);
+    let before = lacked();
     let declared = names.and_then(|names| DeclaredEvent::of(event, network, names));
     let matched = declared.as_ref().and_then(DeclaredEvent::matched);
     let payload = Payload {
@@ -75,6 +79,7 @@ pub fn of_event(
             event_index: event.event_index(),
             name: matched.as_ref().map(Matched::name),
             params: matched.as_ref().map(Params),
+            names_pending: lacked() > before,
         },
         tx_hash: Hash32(*event.tx).to_string(),
     };

@@ -11,12 +11,13 @@ use parking_lot::{Mutex, RwLock};
 use super::delivery::Mailbox;
 use super::delivery::new_deliveries::Content;
 use super::filter::{Filter, TOPICS};
+use super::naming::Naming;
 use super::rows::{KEPT_KEY, Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::time::{Clocks, Moment, Times};
 use super::{CONSUMER, Sealer, Settings, WebhookError};
 use crate::domain::{ContractId, Owner};
-use crate::executables::{InterfaceReader, Interfaces};
+use crate::executables::Interfaces;
 use crate::store::{ConsumerEffects, RowBounds, Store, StoreError};
 
 /// Number of contracts above which all events of a ledger are read to find those that match.
@@ -202,7 +203,7 @@ pub struct Registry {
     known: RwLock<SubscriptionSet>,
     opened: OnceLock<(Sealer, Settings, Times)>,
     /// Interfaces by which events are named.
-    interfaces: OnceLock<Arc<Interfaces>>,
+    pub(super) naming: Naming,
     /// Mailbox of the dispatcher, once it has started.
     mailbox: OnceLock<Mailbox>,
     in_doubt: Mutex<InDoubt>,
@@ -261,23 +262,7 @@ impl Registry {
     /// Sets the interfaces by which the events of deliveries are named. Without them, deliveries
     /// have no names.
     pub fn name_events_by(&self, interfaces: Arc<Interfaces>) {
-        // A second service of one process would set the same.
-        let _ = self.interfaces.set(interfaces);
-    }
-
-    /// Returns a reader of these interfaces.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
-    pub(super) fn names(&self) -> Result<Option<InterfaceReader<'_>>, StoreError> {
-        self.interfaces.get().map(|interfaces| interfaces.loading_reader()).transpose()
-    }
-
-    /// Waits a little until events of a ledger at this place in the feed can be named.
-    pub(super) fn wait_for_names(&self, place: u64) {
-        if let Some(interfaces) = self.interfaces.get() {
-            interfaces.wait_until_indexed(place);
-        }
+        self.naming.set(interfaces);
     }
 
     /// Returns the sealer of secrets.

@@ -14,6 +14,7 @@ use super::subscription::{Row, Subscription};
 use super::time::Moment;
 use super::{CONSUMER, WebhookError, payload};
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, Owner};
+use crate::executables::Waited;
 use crate::store::{Bounds, ConsumerEffects, EventQuery, Needs, TopicFilter};
 
 /// Maximum number of deliveries per request, not counting those of its last ledger.
@@ -88,6 +89,7 @@ impl Webhooks {
         let mut count = 0usize;
         let ledgers = stored.ranges().iter().flat_map(|range| range.first.0..=range.last.0);
         let most = self.registry.settings().backlog;
+        let (mut has_passed, mut may_lack_names) = (false, false);
         for ledger in ledgers.map(LedgerSeq) {
             let has_room = subscription.waiting().saturating_add(found.len() as u64) < most;
             if count >= MAX_DELIVERIES || begun.elapsed() >= MAX_DURATION || !has_room {
@@ -97,7 +99,20 @@ impl Webhooks {
             if is_abandoned() {
                 return Err(WebhookError::Interrupted);
             }
+            if !may_lack_names {
+                let left = MAX_DURATION.saturating_sub(begun.elapsed());
+                match self.wait_for_names(ledger, left) {
+                    Waited::Indexed => {}
+                    Waited::Stuck => may_lack_names = true,
+                    Waited::NotYet if has_passed => {
+                        replayed.next = Some(ledger);
+                        break;
+                    }
+                    Waited::NotYet => return Err(WebhookError::NotNamedYet(ledger)),
+                }
+            }
             count += self.collect(&subscription, ledger, now, &mut found, is_abandoned)?;
+            has_passed = true;
         }
         self.write(&subscription, &mut found, now)?;
         replayed.deliveries = count as u64;
@@ -111,6 +126,13 @@ impl Webhooks {
             replayed.missing.remove_all(&complete);
         }
         Ok(replayed)
+    }
+
+    /// Waits until the events of a stored ledger can be named. A body is sent once, so it is not made
+    /// while the index is about to process the ledger.
+    fn wait_for_names(&self, ledger: LedgerSeq, most: Duration) -> Waited {
+        let place = self.store.place_of(ledger);
+        place.map_or(Waited::Indexed, |place| self.registry.naming.wait(place, most))
     }
 
     /// Collects the matching events of a ledger, and writes those collected so far whenever there
@@ -130,7 +152,7 @@ impl Webhooks {
             topics: TopicFilter { positional, address, ..TopicFilter::default() },
             ..EventQuery::of_ledgers(LedgerRange::only(ledger))
         };
-        let (network, names) = (self.store.network().id(), self.registry.names()?);
+        let (network, names) = (self.store.network().id(), self.registry.naming.reader()?);
         let (mut count, mut bytes) = (0, 0);
         let walked = self.store.events_within(&query, Bounds::NONE, |event| {
             if !filter.matches(event.contract, event.topics) {

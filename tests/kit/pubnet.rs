@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use orrery_ledger::decode::{EventType, MuxedAccountView, Placement, decode};
 use orrery_ledger::domain::{ContractId, LedgerSeq, Network};
-use orrery_store::{Durability, IndexOptions, PreparedLedger};
+use orrery_store::{Durability, IndexOptions, PreparedLedger, Store};
 use serde_json::{Value, json};
 
 use super::data;
@@ -59,13 +59,18 @@ pub fn store(ledgers: &[Vec<u8>]) -> TempStore {
 /// A store with ledgers of a network.
 pub fn store_of(network: &Network, ledgers: &[Vec<u8>]) -> TempStore {
     let store = TempStore::with_names(network);
-    for raw in ledgers {
-        let view = decode(raw, network.id()).unwrap();
-        let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
-        store.store.commit(prepared, Durability::Deferred).unwrap();
-    }
-    store.store.flush().unwrap();
+    commit(&store.store, ledgers);
     store
+}
+
+/// Stores ledgers, which are durable then.
+pub fn commit(store: &Store, ledgers: &[Vec<u8>]) {
+    for raw in ledgers {
+        let view = decode(raw, store.network().id()).unwrap();
+        let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
+        store.commit(prepared, Durability::Deferred).unwrap();
+    }
+    store.flush().unwrap();
 }
 
 /// All records that the API may return of the ledgers, as JSON in ascending order.

@@ -28,6 +28,7 @@ mod service_bodies;
 mod service_core;
 mod service_histories;
 mod service_modules;
+mod service_names;
 mod service_projects;
 mod service_ready;
 mod service_replacing;

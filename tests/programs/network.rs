@@ -89,9 +89,14 @@ impl Chain {
         self.sandbox.latest_ledger().0
     }
 
+    /// Returns the new ledgers, which count as imported.
+    pub fn take_unsaved(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.unsaved)
+    }
+
     /// Imports the new ledgers into the service of a scene.
     pub fn import_into(&mut self, scene: &Scene) {
-        scene.import_ledgers(&std::mem::take(&mut self.unsaved));
+        scene.import_ledgers(&self.take_unsaved());
     }
 }
 

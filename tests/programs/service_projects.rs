@@ -39,7 +39,7 @@ fn count<'l>(ledgers: impl IntoIterator<Item = &'l Vec<u8>>, contracts: &[Contra
     counts.map(|it| contracts.iter().filter_map(|id| it.get(id)).sum::<usize>() as u64).sum()
 }
 
-fn watch(owner: &Owner, name: &str, contracts: &[ContractId]) -> u32 {
+pub fn watch(owner: &Owner, name: &str, contracts: &[ContractId]) -> u32 {
     let contracts: Vec<_> = contracts.iter().map(ToString::to_string).collect();
     let watched = owner.post("watch", &json!({ "project_name": name, "contracts": contracts }));
     watched["id"].as_u64().unwrap() as u32
@@ -212,7 +212,7 @@ fn projects_are_whole_after_kills() {
 }
 
 /// A contract that emits what it is called with.
-fn emitting() -> Vec<u8> {
+pub fn emitting() -> Vec<u8> {
     let emit =
         env_call("contract_event", &["(local.get 0)".to_owned(), "(local.get 1)".to_owned()]);
     let memory = Data::default().memory();

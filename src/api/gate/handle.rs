@@ -22,6 +22,7 @@ use crate::api::route::{
 };
 use crate::api::stored::Stored;
 use crate::api::streamed_body::StreamedBody;
+use crate::executables::Lacking;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -43,11 +44,13 @@ pub(super) struct Outcome {
     pub from_cache: Option<bool>,
     /// Stream that is sent in place of the response's body.
     pub stream: Option<StreamedBody>,
+    /// What the names in the response lack although it is stored.
+    pub lacking: Lacking,
 }
 
 impl From<Finished> for Outcome {
     fn from(answer: Finished) -> Self {
-        Self { answer, from_cache: None, stream: None }
+        Self { answer, from_cache: None, stream: None, lacking: Lacking::default() }
     }
 }
 
@@ -70,7 +73,7 @@ pub(super) async fn handle(
             resources.metrics.get(&resources.deps, &resources.budgets, request.wants_gzip)
         }
         BoundHandler::Shared(SharedHandler::Read(handler)) => {
-            answer_read(resources, ready, *handler, shares)?
+            return answer_read(resources, ready, *handler, shares);
         }
         BoundHandler::Shared(SharedHandler::Async(handler)) => {
             answer_async(resources, ready, *handler, shares).await?
@@ -109,7 +112,7 @@ fn answer_read(
     &Ready { request, query, processed, .. }: &Ready<'_>,
     handler: ReadHandler,
     shares: &mut RequestShares,
-) -> Result<Finished, ApiError> {
+) -> Result<Outcome, ApiError> {
     let (deps, head, path) = (&resources.deps, request.head, request.path);
     let share = reserve_response(resources, request, shares)?;
     let allowance = &Allowance::new(&deps.settings.scan, &head.client, share);
@@ -125,7 +128,11 @@ fn answer_read(
             allowance.unless_abandoned(handler(deps, &call)?)
         }
     };
-    resources.watch.run_read(|| answer().map(|answer| finish(answer, request.wants_gzip)))
+    resources.watch.run_read(|| {
+        let mut answer = answer()?;
+        let lacking = std::mem::take(&mut answer.lacking);
+        Ok(Outcome { lacking, ..finish(answer, request.wants_gzip).into() })
+    })
 }
 
 async fn answer_async(

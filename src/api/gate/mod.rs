@@ -30,6 +30,7 @@ use super::call::Body;
 use super::client::Waiting;
 use super::head::Head;
 use super::host::Reach;
+use super::names_wait::Patience;
 use super::params::Query;
 use super::response_cache::CacheKey;
 use super::router::{Match, Router};
@@ -137,13 +138,34 @@ impl Gate {
             shares.take_bytes(budgets, &request.identity, length)?;
             return Ok(Outcome { from_cache: Some(true), ..answer.into() });
         }
-        let _slot = slot::acquire(&self.resources, request).await?;
         let ready = Ready { request, query, body, waiting, processed };
-        let outcome = handle(&self.resources, &ready, shares).await?;
+        let outcome = self.with_names(&ready, shares).await?;
         // What consumers do later with the same ledgers begins no new generation.
         if let Some(entry) = entry.as_ref().filter(|_| processed.is_final) {
             entry.keep(&outcome.answer);
         }
         Ok(Outcome { from_cache: entry.map(|_| false), ..outcome })
+    }
+
+    /// Runs the handler of a request; again, if its names lacked something that has come meanwhile. It
+    /// holds nothing while it waits for that.
+    async fn with_names(
+        &self,
+        ready: &Ready<'_>,
+        shares: &mut RequestShares,
+    ) -> Result<Outcome, ApiError> {
+        let resources = &self.resources;
+        let (held, mut patience) = (shares.bytes(), Patience::default());
+        loop {
+            let outcome = {
+                let _slot = slot::acquire(resources, ready.request).await?;
+                handle(resources, ready, shares).await?
+            };
+            if !resources.names_wait.wait_for_page(&outcome.lacking, &mut patience).await {
+                return Ok(outcome);
+            }
+            drop(outcome);
+            shares.keep_bytes(held);
+        }
     }
 }

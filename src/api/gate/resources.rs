@@ -8,6 +8,7 @@ use crate::api::consumer_wait::ConsumerWait;
 use crate::api::host::Reach;
 use crate::api::limits::{Limits, SharedLimit};
 use crate::api::metrics::MetricsCache;
+use crate::api::names_wait::NamesWait;
 use crate::api::response_cache::ResponseCache;
 use crate::api::streams::context::Streams;
 use crate::api::{ApiError, Deps};
@@ -23,17 +24,20 @@ pub(super) struct Resources {
     pub streams: Streams,
     pub cache: ResponseCache,
     pub consumer_wait: ConsumerWait,
+    pub names_wait: Arc<NamesWait>,
     pub metrics: MetricsCache,
 }
 
 impl Resources {
     pub(super) fn new(deps: Deps, reach: Reach) -> Result<Self, ApiError> {
         let (budgets, watch) = (Arc::new(Budgets::new(&deps.settings)), Arc::default());
+        let names_wait = Arc::new(NamesWait::of(&deps.interfaces));
         Ok(Self {
             limits: Limits::new(deps.settings.rate_limit),
             forwarding: SharedLimit::new(deps.settings.forwarding_limit),
             consumer_wait: ConsumerWait::of(&deps.store),
-            streams: Streams::new(&deps, &budgets, &watch)?,
+            streams: Streams::new(&deps, &budgets, &watch, &names_wait)?,
+            names_wait,
             budgets,
             deps,
             reach,

@@ -48,7 +48,9 @@ pub(super) fn respond(
     let Exchange { head, found, .. } = exchange;
     let id = request_id(&head.headers);
     let (reply, from_cache, stream) = match outcome {
-        Ok(Some(Outcome { answer, from_cache, stream })) => (success(answer), from_cache, stream),
+        Ok(Some(Outcome { answer, from_cache, stream, .. })) => {
+            (success(answer), from_cache, stream)
+        }
         Ok(None) => (options(*found), None, None),
         Err(error) => {
             log_failure(head, &id, &error);

@@ -16,6 +16,8 @@ struct Decoded<'a> {
     rest: Option<PlainRest<'a>>,
     topics: Vec<TypedXdr<'a>>,
     data: TypedXdr<'a>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    names_pending: bool,
 }
 
 /// Appends the object of an event on this network.
@@ -25,6 +27,7 @@ pub(super) fn write(
     names: &InterfaceReader<'_>,
     out: &mut Vec<u8>,
 ) {
+    let lacked = names.lacked();
     let declared = DeclaredEvent::of(event, network, names);
     let matched = declared.as_ref().and_then(DeclaredEvent::matched);
     let decoded = Decoded {
@@ -36,6 +39,7 @@ pub(super) fn write(
             .map(|it| PlainRest { rest: &it.rest, types: it.interface.types() }),
         topics: event.topics.iter().map(|topic| TypedXdr(topic)).collect(),
         data: TypedXdr(event.data),
+        names_pending: names.lacked() > lacked,
     };
     // Writing texts and numbers to memory cannot fail.
     let _ = serde_json::to_writer(out, &decoded);

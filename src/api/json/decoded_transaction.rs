@@ -26,6 +26,8 @@ struct Call<'a> {
     returned: Option<Value<'a>>,
     error: Option<ContractError>,
     auth: Vec<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    names_pending: bool,
 }
 
 /// A transaction that calls no contract.
@@ -114,6 +116,7 @@ fn write_call(
             return serde_json::to_writer(out, &Other { operation: "create" });
         }
     };
+    let lacked = names.lacked();
     let interfaces = match contract_address {
         ScAddress::Contract(id) => names.tried(&ContractId(id.0.0), transaction.position),
         _ => Vec::new(),
@@ -124,6 +127,7 @@ fn write_call(
         fits.then_some((function, interface.types()))
     });
     let returned = call.recorded.return_value.as_ref().filter(|_| call.successful);
+    let error = error_of(call, transaction, names);
     let decoded = Call {
         contract: contract_address.to_string(),
         function: text(function_name.as_slice()),
@@ -138,8 +142,9 @@ fn write_call(
             }
             None => Value::Typed(Typed(value)),
         }),
-        error: error_of(call, transaction, names),
+        error,
         auth: authorized_by(call),
+        names_pending: names.lacked() > lacked,
     };
     serde_json::to_writer(out, &decoded)
 }

@@ -7,11 +7,11 @@ use super::hub::Hub;
 use crate::api::blocking::Watch;
 use crate::api::budgets::Budgets;
 use crate::api::client::Client;
+use crate::api::names_wait::NamesWait;
 use crate::api::tickets::Tickets;
 use crate::api::{ApiError, Deps};
 use crate::auth::Tokens;
 use crate::budget::{Holder, Share};
-use crate::executables::Interfaces;
 use crate::store::Store;
 
 /// Bytes of the budget that a stream holds: the piece that is being sent, and the one before, which
@@ -28,7 +28,7 @@ pub(in crate::api) struct Streams {
 /// Dependencies of a stream.
 pub(super) struct Context {
     pub store: Arc<Store>,
-    pub interfaces: Arc<Interfaces>,
+    pub names: Arc<NamesWait>,
     pub tokens: Arc<Tokens>,
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub budgets: Arc<Budgets>,
@@ -55,10 +55,11 @@ impl Streams {
         deps: &Deps,
         budgets: &Arc<Budgets>,
         watch: &Arc<Watch>,
+        names: &Arc<NamesWait>,
     ) -> Result<Self, ApiError> {
         let context = Context {
             store: Arc::clone(&deps.store),
-            interfaces: Arc::clone(&deps.interfaces),
+            names: Arc::clone(names),
             tokens: Arc::clone(&deps.tokens),
             clock: Arc::clone(&deps.clock),
             budgets: Arc::clone(budgets),

@@ -285,6 +285,12 @@ impl Subscription {
         self.state.borrow().is_stopping
     }
 
+    /// Waits until the stream must end.
+    pub(super) async fn stopping(&self) {
+        // Never fails: `shared` keeps the sender alive.
+        let _ = self.state.clone().wait_for(|state| state.is_stopping).await;
+    }
+
     /// Waits until the state has changed since the last call.
     pub(super) async fn changed(&mut self) {
         // Never fails: `shared` keeps the sender alive.

@@ -15,6 +15,7 @@ mod batch;
 pub(super) mod context;
 mod frames;
 mod hub;
+mod names;
 mod session;
 
 use std::sync::Arc;

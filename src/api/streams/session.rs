@@ -12,11 +12,12 @@ use super::batch::Batch;
 use super::context::{Context, Opening, RESERVED_BYTES};
 use super::frames;
 use super::hub::{Next, Subscription};
+use super::names::{Names, Piece};
 use crate::api::budgets::acquire_slot;
 use crate::api::client::InFlightGuard;
 use crate::api::{ApiError, json};
 use crate::domain::{ContractId, EventId, Page};
-use crate::executables::Interfaces;
+use crate::executables::{InterfaceReader, Lacking};
 use crate::store::{Bounds, EventQuery, Interrupted, RowBounds, StoreError, TopicFilter};
 use crate::webhooks::filter::Filter;
 
@@ -34,16 +35,14 @@ const MAX_READ_TIME: Duration = Duration::from_millis(50);
 const MAX_READ_RECORDS: u64 = 1000;
 const MAX_READ_INDEX_ROWS: u64 = 10_000;
 
-/// Time between two checks whether the newest events can be named.
-const NAMES_CHECK_INTERVAL: Duration = Duration::from_millis(5);
-
 /// An open stream.
 pub(super) struct Session {
     context: Arc<Context>,
     subscription: Subscription,
     filter: Filter,
-    /// Whether events have names. They are read from the store then, each stream for itself.
-    is_decoded: bool,
+    /// The wait for names, if events have them. They are read from the store then, each stream for
+    /// itself.
+    names: Option<Names>,
     /// Id up to which all matching events have been sent.
     position: EventId,
     has_begun: bool,
@@ -88,7 +87,7 @@ impl Session {
             context,
             subscription,
             filter,
-            is_decoded,
+            names: is_decoded.then(Names::default),
             position,
             has_begun: false,
             position_sent: false,
@@ -136,7 +135,7 @@ impl Session {
             let token = self.context.tokens.verify_at(&self.opening.token, now);
             token.map_err(|error| End::Reported(error.to_string()))?;
             let piece = match self.subscription.after(self.position.0) {
-                Next::InMemory(batch) if !self.is_decoded => self.piece_of_batch(&batch),
+                Next::InMemory(batch) if self.names.is_none() => self.piece_of_batch(&batch),
                 Next::InMemory(_) | Next::Stored => self.piece_of_store().await?,
                 Next::Nothing => {
                     self.wait().await?;
@@ -173,8 +172,8 @@ impl Session {
 
     /// Reads what follows the position from the store, within the cost limits of one read.
     async fn piece_of_store(&mut self) -> Result<Vec<u8>, End> {
-        if self.is_decoded {
-            self.wait_for_names().await;
+        if !self.has_waited_for_names().await? {
+            return Ok(Vec::new());
         }
         // Other tasks of this thread run first.
         tokio::task::yield_now().await;
@@ -192,19 +191,26 @@ impl Session {
             }
         };
         let context = Arc::clone(&self.context);
-        let (piece, reached) = context.watch.run_read(|| self.read())?;
-        self.advance_to(reached, &piece);
-        Ok(piece)
+        let Piece { text, reached, lacking } = context.watch.run_read(|| self.read())?;
+        if self.names.as_mut().is_some_and(|names| names.holds_back(lacking)) {
+            return Ok(Vec::new());
+        }
+        self.advance_to(reached, &text);
+        Ok(text)
     }
 
-    /// Waits a little until the newest events can be named.
-    async fn wait_for_names(&self) {
-        let begun = Instant::now();
-        let place = self.context.store.last_place();
-        while self.context.interfaces.will_soon_index(place)
-            && begun.elapsed() < Interfaces::MOST_WAITED
-        {
-            sleep(NAMES_CHECK_INTERVAL).await;
+    /// Waits for the names that the next piece lacked when it was read, for a moment. Returns whether
+    /// it is to be read now.
+    async fn has_waited_for_names(&mut self) -> Result<bool, End> {
+        let Some(names) = &mut self.names else { return Ok(true) };
+        let Some((lacking, until)) = names.awaited(self.context.names.interfaces()) else {
+            return Ok(true);
+        };
+        let until = until.min(self.heartbeat).min(Instant::now() + TOKEN_CHECK_INTERVAL);
+        tokio::select! {
+            has = self.context.names.wait_for(&lacking, until) => Ok(has),
+            () = self.subscription.stopping() => Ok(false),
+            () = self.opening.client.wait_for_hangup() => Err(End::Disconnected),
         }
     }
 
@@ -215,30 +221,31 @@ impl Session {
         self.position = position;
     }
 
-    /// Returns the messages after the position, and the id up to which they are complete.
-    fn read(&self) -> Result<(Vec<u8>, EventId), StoreError> {
+    /// Returns the messages after the position.
+    fn read(&self) -> Result<Piece, StoreError> {
         let store = &self.context.store;
         loop {
             let newest = store.last_durable_event();
             let lost = store.lost_events(self.position)?;
             let last = match lost {
                 Some(lost) if lost.first.0 == self.position.0 + 1 => {
-                    return Ok((frames::gap(&lost).into_bytes(), lost.last));
+                    let (text, reached) = (frames::gap(&lost).into_bytes(), lost.last);
+                    return Ok(Piece { text, reached, lacking: Lacking::default() });
                 }
                 Some(lost) => newest.min(EventId(lost.first.0 - 1)),
                 None => newest,
             };
-            let (piece, reached) = self.walk(last)?;
+            let piece = self.walk(last)?;
             // Events that retention removed meanwhile may be missing from the piece.
             let lost = store.lost_events(self.position)?;
-            if lost.is_none_or(|lost| lost.first > reached) {
-                return Ok((piece, reached));
+            if lost.is_none_or(|lost| lost.first > piece.reached) {
+                return Ok(piece);
             }
         }
     }
 
-    /// Returns the messages of events up to `last`, and the id up to which they are complete.
-    fn walk(&self, last: EventId) -> Result<(Vec<u8>, EventId), StoreError> {
+    /// Returns the messages of events up to `last`.
+    fn walk(&self, last: EventId) -> Result<Piece, StoreError> {
         let began = Instant::now();
         let is_over = || began.elapsed() >= MAX_READ_TIME || self.opening.client.has_hung_up();
         let bounds = Bounds {
@@ -247,10 +254,8 @@ impl Session {
             interrupted: &is_over,
         };
         let interrupted = || RowBounds { interrupted: Box::new(is_over), ..RowBounds::none() };
-        let names = match self.is_decoded {
-            true => Some(self.context.interfaces.reader(interrupted())?),
-            false => None,
-        };
+        let interfaces = self.context.names.interfaces();
+        let names = self.names.as_ref().map(|_| interfaces.reader(interrupted())).transpose()?;
         let mut list = json::List::without_array();
         if let Some(names) = &names {
             list = list.decoding(*self.context.store.network().id(), names);
@@ -265,15 +270,14 @@ impl Session {
             }
             ControlFlow::Break(event.id)
         })?;
-        if let Some(names) = &names {
-            names.finish()?;
-        }
+        names.as_ref().map(InterfaceReader::finish).transpose()?;
+        let lacking = names.as_ref().map(InterfaceReader::lacking).unwrap_or_default();
         let reached = match (walked.broken_off, walked.interrupted) {
             (Some(id), _) => id,
             (None, Some(Interrupted { cursor, .. })) => cursor.min(last).max(self.position),
             (None, None) => last,
         };
-        Ok((list.take(), reached))
+        Ok(Piece { text: list.take(), reached, lacking })
     }
 
     fn query(&self) -> EventQuery {

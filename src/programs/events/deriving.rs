@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use super::looking::{Found, LOOK_AGAIN, Looked};
 use super::project::Rule;
 use super::raw::RawEvent;
 use super::reading::Declaring;
-use super::unsure::UnsureSpan;
 use super::{EventCounts, EventInterfaces, EventProject, OfProject, Summary, Unsure};
 use crate::domain::ProgramId;
 use crate::programs::backfill::State;
@@ -24,13 +24,6 @@ use crate::tables::event_tables::{Layout, Summarised};
 const RUNS_PER_WRITE: usize = 512;
 
 impl EventInterfaces {
-    /// Whether more may become known without a further ledger: the index has not processed all
-    /// ledgers, and events were read while the code of their contract was not known.
-    pub(in crate::programs) fn may_soon_know_more(&self, manifest: &Manifest) -> bool {
-        manifest.events.as_ref().is_some_and(|it| !it.unsure.is_empty())
-            && self.interfaces.is_behind()
-    }
-
     /// Adds transactions with events of contracts whose code is not known. Returns whether that changes
     /// anything.
     pub(in crate::programs) fn add_unsure(
@@ -45,51 +38,35 @@ impl EventInterfaces {
         let is_same = |contract: &_, from, to| names.is_same_between(contract, from, to);
         Ok(project.unsure.join(more, is_same)?)
     }
-
-    /// Whether the code of a contract has become known of which events were read while it was not.
-    pub(in crate::programs) fn knows_more(
-        &self,
-        manifest: &Manifest,
-    ) -> Result<bool, ProgramError> {
-        let Some(project) = manifest.events.as_ref().filter(|it| !it.unsure.is_empty()) else {
-            return Ok(false);
-        };
-        let names = self.interfaces.loading_reader()?;
-        for UnsureSpan { contract, first, last, may_be_joined } in project.unsure.spans() {
-            let is_sure = |at| names.tried_surely(&contract, at).1;
-            if is_sure(first) || (first < last && is_sure(last)) {
-                return Ok(true);
-            }
-            // The contract has turned out to refer to an entry, which was changed in between. One
-            // transaction alone says nothing: its ledger may not be indexed yet.
-            if first < last && !may_be_joined && !names.is_same_between(&contract, first, last)? {
-                return Ok(true);
-            }
-        }
-        names.finish()?;
-        Ok(false)
-    }
 }
 
 impl Runner {
     /// Derives the rows of a project anew if something has become known that changes them, unless a
-    /// backfill still reads its events. Returns whether it did.
+    /// backfill still reads its events, which looks when it has ended.
     pub(in crate::programs) fn derive_if_more_is_known(
         &self,
         entry: &Entry,
         registry: &Registry,
-    ) -> Result<bool, ProgramError> {
-        // Another thread may be at it: a turn for new ledgers, or one of a backfill.
-        let Some(_one_at_a_time) = entry.deriving.try_lock() else { return Ok(false) };
+    ) -> Result<Looked, ProgramError> {
+        if entry.snapshot().manifest.events.is_none() {
+            return Ok(Looked::Nothing);
+        }
+        // Another thread may be at it, a turn for new ledgers or one of a backfill, and may have looked
+        // before that became known for which this turn was woken.
+        let Some(mut looks) = entry.looks.try_lock() else { return Ok(Looked::Again(LOOK_AGAIN)) };
         let manifest = entry.snapshot().manifest;
-        let Some(project) = &manifest.events else { return Ok(false) };
-        if !(project.must_derive() || self.events.knows_more(&manifest)?) {
-            return Ok(false);
+        let Some(project) = &manifest.events else { return Ok(Looked::Nothing) };
+        if !project.must_derive() {
+            match self.look(entry.id, project, &mut looks)? {
+                Found::More => {}
+                Found::Nothing => return Ok(Looked::Nothing),
+                Found::NothingSoFar(wait) => return Ok(Looked::Again(wait)),
+            }
         }
         let is_reading =
             stored_backfill(self, entry.id)?.is_some_and(|it| it.state == State::Running);
         if is_reading {
-            return Ok(false);
+            return Ok(Looked::Nothing);
         }
         if !project.must_derive {
             // A derivation that does not end is begun again, because rows may have changed.
@@ -100,7 +77,10 @@ impl Runner {
                 }
             })?;
         }
-        self.derive_again(entry)
+        Ok(match self.derive_again(entry)? {
+            true => Looked::Derived,
+            false => Looked::Again(LOOK_AGAIN),
+        })
     }
 
     /// Derives the rows of a project anew. May take long for many events; the project's tables stay
@@ -151,6 +131,7 @@ impl Runner {
         let Some(project) = &mut manifest.events else { return Ok(false) };
         project.summary = summary.shapes.into();
         project.unsure = summary.unsure;
+        project.nameless = Some(summary.nameless);
         project.arrange((self.clock)());
         project.rule = Rule::default();
         // What was counted with other tables is counted again.

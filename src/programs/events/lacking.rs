@@ -12,7 +12,7 @@ const UNKNOWN: &str = "its code at the time of some of its events is not known y
 
 impl EventInterfaces {
     /// Returns the contracts of a project that have no interface now, or had none that is known, each
-    /// with the reason.
+    /// with the reason; without those whose events the supplied interface declares.
     ///
     /// # Errors
     /// When the store fails.
@@ -28,7 +28,8 @@ impl EventInterfaces {
         let lookup = Lookup::new(self.interfaces.store(), RowBounds::none())?;
         let at = TransactionPosition { ledger, application_order: u32::MAX };
         let mut lacking = Vec::new();
-        for contract in &manifest.contracts {
+        let without = manifest.contracts.iter().filter(|it| !project.declares_all_of(it));
+        for contract in without {
             let reason = match lookup.ran(contract, at, Side::After)? {
                 Ran::Code(hash) => self.interfaces.reason(&hash),
                 Ran::Asset | Ran::Nothing | Ran::Unknown(_) => None,

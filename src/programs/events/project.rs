@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Unsure;
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
+use super::{Nameless, Unsure};
+use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 use crate::programs::{ProgramError, storage};
 use crate::store::{KindChanges, SharedRows, StoreError};
 use crate::tables::event_tables::{Layout, Shapes, Summarised};
@@ -43,6 +43,10 @@ pub struct EventProject {
     /// Transactions with events of contracts whose code at the time is not known.
     #[serde(default, skip_serializing_if = "Unsure::is_empty")]
     pub unsure: Unsure,
+    /// Contracts with events that no interface declares; `None` when it is not known, in a project of an
+    /// earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nameless: Option<Nameless>,
 }
 
 /// The rule by which tables follow from events.
@@ -91,7 +95,8 @@ impl EventCounts {
 impl EventProject {
     /// Creates a project without events. Those from a ledger on are read, or all.
     pub fn new(has_supplied: bool, from: Option<LedgerSeq>) -> Self {
-        Self { has_supplied, from: from.map_or(0, |from| from.0), ..Self::default() }
+        let nameless = Some(Nameless::default());
+        Self { has_supplied, from: from.map_or(0, |from| from.0), nameless, ..Self::default() }
     }
 
     /// Returns the tables.
@@ -185,6 +190,16 @@ impl EventProject {
     /// they are laid out anew, because no further rows fit them.
     pub fn is_of_earlier_rule(&self) -> bool {
         self.rule != Rule::NOW
+    }
+
+    /// Whether all events of a contract so far are declared, where an interface was supplied.
+    pub fn declares_all_of(&self, contract: &ContractId) -> bool {
+        self.has_supplied && self.nameless.as_ref().is_some_and(|it| !it.has(contract))
+    }
+
+    /// Whether more may become known of the events than what was known when they were read.
+    pub fn may_know_more(&self) -> bool {
+        self.must_derive() || !self.unsure.is_empty()
     }
 
     /// Returns those of these ledgers whose events are read.

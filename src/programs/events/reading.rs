@@ -76,6 +76,9 @@ impl<'a> Declaring<'a> {
                 self.names.is_same_between(contract, from, to)
             })?;
         }
+        if declared.is_none() && !event.is_system {
+            summary.nameless.add(event.contract);
+        }
         let by = by.map(|(by, _)| *by);
         let changes = (event.declared_by, event.is_sure) != (by, is_sure);
         (event.declared_by, event.is_sure) = (by, is_sure);

@@ -1,6 +1,6 @@
 //! What is kept of the events of some transactions besides the events themselves.
 
-use super::Unsure;
+use super::{Nameless, Unsure};
 use crate::tables::event_tables::Shapes;
 
 /// What the events of some transactions add to the summary of a project.
@@ -10,4 +10,6 @@ pub struct Summary {
     pub shapes: Shapes,
     /// Transactions with events of contracts whose code is not known.
     pub unsure: Unsure,
+    /// Contracts with events that no interface declares.
+    pub nameless: Nameless,
 }

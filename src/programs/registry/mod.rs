@@ -8,7 +8,7 @@ mod replacing;
 mod state;
 mod watching;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
@@ -151,6 +151,17 @@ impl Registry {
     /// Returns all programs, sorted by id.
     pub(super) fn all(&self) -> Vec<Arc<Entry>> {
         self.entries.read().values().cloned().collect()
+    }
+
+    /// Returns the projects of events that have read events while the code of their contract was not
+    /// known.
+    pub(super) fn waiting_for_code(&self) -> BTreeSet<ProgramId> {
+        let is_waiting = |entry: &Entry| {
+            let manifest = entry.snapshot().manifest;
+            manifest.events.as_ref().is_some_and(EventProject::may_know_more)
+        };
+        let entries = self.entries.read();
+        entries.values().filter(|entry| is_waiting(entry)).map(|entry| entry.id).collect()
     }
 
     /// Returns all programs with their states as of one moment, sorted by id: a project name is that

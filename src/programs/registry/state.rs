@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::domain::{Owner, ProgramId};
 use crate::programs::engine::Module;
+use crate::programs::events::Looks;
 use crate::programs::manifest::{Manifest, Progress};
 use crate::programs::waiting::WaitingRuns;
 use crate::programs::{ProgramError, storage};
@@ -23,8 +24,9 @@ pub struct Entry {
     pub module: OnceLock<Module>,
     /// Number of the last run with rows when this process started.
     pub log_at_start: u64,
-    /// Locked while the rows of a project of events are derived anew.
-    pub deriving: Mutex<()>,
+    /// Looks for code of which a project of events has read events while it was not known. Locked while
+    /// its rows are derived anew.
+    pub looks: Mutex<Looks>,
     cell: Mutex<Cell>,
     snapshot: RwLock<EntrySnapshot>,
     /// Size of the rows of all programs of the owner, in bytes, without programs that are to
@@ -93,7 +95,7 @@ impl Entry {
             id,
             module,
             log_at_start,
-            deriving: Mutex::default(),
+            looks: Mutex::default(),
             cell,
             snapshot,
             owner_bytes,

@@ -202,6 +202,27 @@ pub fn row_log_after(
     })
 }
 
+/// Visits the rows of a program's runs on transactions after a position, in the order of the chain, until
+/// `visit` breaks.
+///
+/// # Errors
+/// [`StoreError`] when the database or `visit` fails, or when a key is damaged.
+pub fn rows_after(
+    store: &Store,
+    program: ProgramId,
+    after: TransactionPosition,
+    mut visit: impl FnMut(TransactionPosition, &[u8]) -> Result<ControlFlow<()>, StoreError>,
+) -> Result<(), StoreError> {
+    let (prefix, from) = (key(program, []), after.to_bytes());
+    store.shared_rows().scan(ROWS, Direction::OldestFirst, &prefix, &from, |rest, rows| {
+        let position = TransactionPosition::from_bytes(rest);
+        match position.ok_or_else(|| damaged(ROWS, &key(program, rest)))? {
+            position if position <= after => Ok(ControlFlow::Continue(())),
+            position => visit(position, rows),
+        }
+    })
+}
+
 /// Visits the records of a program's runs, newest first, until `visit` breaks.
 ///
 /// # Errors

@@ -28,7 +28,7 @@ const STEPS: usize = 30;
 const PROJECTS: usize = 3;
 
 /// What the tables of a project have, apart from ids: their schema, and all rows, sorted.
-type Content = (crate::tables::schema::ProgramSchema, Vec<String>);
+pub(super) type Content = (crate::tables::schema::ProgramSchema, Vec<String>);
 
 /// What a project is of: the world, the contracts, and whether an interface is supplied.
 type Told = (usize, Vec<ContractId>, bool);
@@ -36,7 +36,7 @@ type Told = (usize, Vec<ContractId>, bool);
 /// Contents of projects that read all ledgers in their order.
 static FRESH: Mutex<BTreeMap<Told, Arc<Content>>> = Mutex::new(BTreeMap::new());
 
-fn owner() -> Owner {
+pub(super) fn owner() -> Owner {
     Owner("ana".to_owned())
 }
 
@@ -250,7 +250,7 @@ impl History {
 }
 
 /// What a project has that read all ledgers in the order of the chain, when all code was known.
-fn fresh(world: usize, contracts: Vec<ContractId>, supplied: bool) -> Arc<Content> {
+pub(super) fn fresh(world: usize, contracts: Vec<ContractId>, supplied: bool) -> Arc<Content> {
     let key = (world, contracts, supplied);
     if let Some(known) = FRESH.lock().get(&key) {
         return Arc::clone(known);
@@ -324,7 +324,7 @@ impl Parts {
         id
     }
 
-    fn begin_reading(&self, id: ProgramId) {
+    pub(super) fn begin_reading(&self, id: ProgramId) {
         let entry = self.registry.get(id).unwrap();
         begin_reading(&self.store, &self.registry, &self.backfills, &entry).unwrap();
     }
@@ -364,8 +364,11 @@ impl Parts {
             let mut busy = false;
             for entry in self.registry.all() {
                 let turn = self.live.turn(entry.id, Lane::Fast);
-                busy |= !matches!(turn, Turn::Idle | Turn::Later(_));
-                busy |= !matches!(self.backfills.turn(entry.id), Turn::Idle);
+                let turns = [turn, self.backfills.turn(entry.id)];
+                let is_over = |turn| {
+                    turn == Turn::Idle || matches!(turn, Turn::Later(wait) if !wait.is_zero())
+                };
+                busy |= !turns.into_iter().all(is_over);
             }
             if !busy {
                 return;
@@ -387,7 +390,7 @@ impl Parts {
 
     /// Returns the tables of a project, and the number of rows of `undeclared`. Each event has one row
     /// in a table, and one in the view of all events.
-    fn content(&self, id: ProgramId) -> (Content, u64) {
+    pub(super) fn content(&self, id: ProgramId) -> (Content, u64) {
         let manifest = self.manifest(id);
         let project = manifest.events.as_ref().unwrap();
         let events = self.events(id);

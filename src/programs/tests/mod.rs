@@ -5,6 +5,7 @@
 mod asking;
 mod costs;
 mod events;
+mod events_wakes;
 mod events_world;
 mod exported;
 mod histories;

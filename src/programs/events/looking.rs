@@ -1,0 +1,246 @@
+//! Looks whether the code has become known of which a project has read events while it was not. A look is
+//! due whenever more is stored (`Interfaces::listen`), also where no further ledger comes. What it costs
+//! follows from the project's own contracts, so a project's looks take a small part of the time only.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::raw::RawEvent;
+use super::unsure::UnsureSpan;
+use super::{EventInterfaces, EventProject};
+use crate::domain::{ContractId, ProgramId};
+use crate::executables::{InterfaceReader, Interfaces, News};
+use crate::programs::lanes::{Lanes, SHORT_TURN};
+use crate::programs::registry::Registry;
+use crate::programs::rows::RunRows;
+use crate::programs::runner::Runner;
+use crate::programs::{ProgramError, storage};
+use crate::store::{StoreError, TransactionPosition};
+
+/// Time after which a look is made again that could not be made because another thread was at it.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Time after which another server is asked again for what it did not know; asking too soon is up to
+/// [`Interfaces`](crate::executables::Interfaces).
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+/// Time from a look to the next, in multiples of what it took. Unit tests, which give turns themselves,
+/// would wait in vain.
+const PAUSE: u32 = if cfg!(test) { 0 } else { 20 };
+
+/// Outcome of a look, and of what followed from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looked {
+    /// Nothing has become known. Whatever will is followed by a wake-up.
+    Nothing,
+    /// The rows were derived anew. More may have become known meanwhile.
+    Derived,
+    /// The next look is due after this time, also without a wake-up.
+    Again(Duration),
+}
+
+/// Outcome of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Something has become known.
+    More,
+    /// Nothing has.
+    Nothing,
+    /// Nothing has, but not everything was looked at: the rest is, after this time.
+    NothingSoFar(Duration),
+}
+
+/// What is remembered of the looks for one project.
+#[derive(Debug, Default)]
+pub struct Looks {
+    /// When the last one ended, and how long it took.
+    last: Option<(Instant, Duration)>,
+    /// The walk through the middles of joined spans that is in progress.
+    walk: Option<Walk>,
+    /// What was stored when the last such walk began that found nothing.
+    walked: Option<u64>,
+}
+
+/// A walk through the transactions in the middle of joined spans.
+#[derive(Debug, Clone, Copy)]
+struct Walk {
+    /// What was stored when it began: see `Interfaces::generation`.
+    generation: u64,
+    /// The last transaction that was looked at.
+    at: Option<(ContractId, TransactionPosition)>,
+}
+
+/// Wakes projects of events whenever more is known of the code of contracts: those that have read events
+/// while it was not.
+pub(in crate::programs) fn look_when_more_is_known(
+    interfaces: &Interfaces,
+    registry: &Arc<Registry>,
+    lanes: &Arc<Lanes>,
+) {
+    let (registry, lanes) = (Arc::downgrade(registry), Arc::downgrade(lanes));
+    interfaces.listen(move |news| {
+        let Some((registry, lanes)) = registry.upgrade().zip(lanes.upgrade()) else {
+            return false;
+        };
+        if news == News::Stored {
+            let waiting = registry.waiting_for_code();
+            if !waiting.is_empty() {
+                lanes.wake_those(|program| waiting.contains(&program));
+            }
+        }
+        true
+    });
+}
+
+impl Looks {
+    /// Returns how long to wait before the next look.
+    fn pause(&self, now: Instant) -> Duration {
+        let next = self.last.map(|(ended, took)| ended + PAUSE * took);
+        next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
+    }
+}
+
+impl EventInterfaces {
+    /// Whether the code has become known that a contract had at one of the ends of these spans. Within
+    /// a span that was not joined, all becomes known at once.
+    fn knows_more_at_ends(
+        &self,
+        names: &InterfaceReader<'_>,
+        project: &EventProject,
+    ) -> Result<bool, ProgramError> {
+        for UnsureSpan { contract, first, last, may_be_joined } in project.unsure.spans() {
+            let is_sure = |at| names.tried_surely(&contract, at).1;
+            if is_sure(first) || (first < last && is_sure(last)) {
+                return Ok(true);
+            }
+            // The contract has turned out to refer to an entry, which was changed in between. One
+            // transaction alone says nothing: its ledger may not be indexed yet.
+            if first < last && !may_be_joined && !names.is_same_between(&contract, first, last)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Runner {
+    /// Looks whether the code has become known of which a project has read events while it was not.
+    pub(super) fn look(
+        &self,
+        program: ProgramId,
+        project: &EventProject,
+        looks: &mut Looks,
+    ) -> Result<Found, ProgramError> {
+        if project.unsure.is_empty() {
+            return Ok(Found::Nothing);
+        }
+        let begun = Instant::now();
+        let pause = looks.pause(begun);
+        if !pause.is_zero() {
+            return Ok(Found::NothingSoFar(pause));
+        }
+        let interfaces = &self.events.interfaces;
+        // What is stored from here on is followed by a wake-up.
+        let generation = interfaces.generation();
+        let names = interfaces.loading_reader()?;
+        let mut found = match self.events.knows_more_at_ends(&names, project)? {
+            true => Found::More,
+            false => self.look_within(program, project, looks, &names, generation)?,
+        };
+        names.finish()?;
+        looks.last = Some((Instant::now(), begun.elapsed()));
+        if let Found::NothingSoFar(wait) = &mut found {
+            *wait = looks.pause(Instant::now());
+        } else if found == Found::Nothing && interfaces.has_source() {
+            found = Found::NothingSoFar(ASK_AGAIN);
+        }
+        Ok(found)
+    }
+
+    /// Looks through the middles of joined spans, for a short time.
+    fn look_within(
+        &self,
+        program: ProgramId,
+        project: &EventProject,
+        looks: &mut Looks,
+        names: &InterfaceReader<'_>,
+        generation: u64,
+    ) -> Result<Found, ProgramError> {
+        if looks.walk.is_none() && looks.walked == Some(generation) {
+            return Ok(Found::Nothing);
+        }
+        let until = Instant::now() + SHORT_TURN;
+        let mut walk = looks.walk.take().unwrap_or(Walk { generation, at: None });
+        for span in project.unsure.spans().filter(|it| it.may_be_joined && it.first < it.last) {
+            let after = match walk.at {
+                Some((contract, at)) if contract == span.contract => span.first.max(at),
+                Some((contract, _)) if contract > span.contract => continue,
+                _ => span.first,
+            };
+            if after >= span.last {
+                continue;
+            }
+            match self.look_within_span(program, &span, after, names, until)? {
+                Middle::Nothing => {}
+                Middle::Known => return Ok(Found::More),
+                Middle::Until(at) => {
+                    walk.at = Some((span.contract, at));
+                    looks.walk = Some(walk);
+                    return Ok(Found::NothingSoFar(Duration::ZERO));
+                }
+            }
+        }
+        looks.walked = Some(walk.generation);
+        // More may have been stored since the walk began.
+        Ok(match walk.generation == generation {
+            true => Found::Nothing,
+            false => Found::NothingSoFar(Duration::ZERO),
+        })
+    }
+
+    /// Looks at the transactions of a span after one of them: at those with events whose contract's code
+    /// was not known.
+    fn look_within_span(
+        &self,
+        program: ProgramId,
+        span: &UnsureSpan,
+        after: TransactionPosition,
+        names: &InterfaceReader<'_>,
+        until: Instant,
+    ) -> Result<Middle, ProgramError> {
+        let mut found = Middle::Nothing;
+        storage::rows_after(&self.store, program, after, |at, rows| {
+            if at >= span.last {
+                return Ok(ControlFlow::Break(()));
+            }
+            let rows = RunRows::decode(rows).map_err(|_| damaged(program))?;
+            let is_unsure =
+                rows.emits.iter().filter_map(RawEvent::from_emit).any(|event| {
+                    event.contract == span.contract && !event.is_sure && !event.is_system
+                });
+            if is_unsure && names.tried_surely(&span.contract, at).1 {
+                found = Middle::Known;
+                return Ok(ControlFlow::Break(()));
+            }
+            if Instant::now() >= until {
+                found = Middle::Until(at);
+                return Ok(ControlFlow::Break(()));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
+    }
+}
+
+/// What was found in the middle of a span.
+enum Middle {
+    /// Nothing that has become known.
+    Nothing,
+    /// Something has.
+    Known,
+    /// Nothing up to this transaction.
+    Until(TransactionPosition),
+}
+
+fn damaged(program: ProgramId) -> StoreError {
+    StoreError::Corrupt { family: "rows", key: format!("program {program}") }
+}
