@@ -4,14 +4,19 @@
 use std::fs;
 use std::path::Path;
 
+use orrery::decode::decode;
 use orrery::domain::{Network, NodeId};
 use orrery::validators::Validators;
+use orrery::verify::{Policy, verify};
 use rocksdb::{DB, IteratorMode, Options};
 use serde_json::{Value, json};
+use stellar_xdr::ScVal;
 
 use orrery_testkit::binary::{Service, run};
 use orrery_testkit::client::HTTP;
 use orrery_testkit::data::ledgers;
+use orrery_testkit::fixtures;
+use orrery_testkit::forged::Ledger;
 
 /// The newest of the recorded public ledgers that five of seven organisations attest.
 const ATTESTED: u32 = 63_092_986;
@@ -147,7 +152,7 @@ fn a_restored_store_reads_its_signatures_again() {
     for (settings, name) in [(None, "d"), (Some("without.toml"), "e")] {
         let config = settings.map_or(Vec::new(), |file| vec!["--config", file]);
         let import = ["import", "--data-dir", name, lake.to_str().unwrap()];
-        run(at, &[&import, &config[..]].concat()).succeeded();
+        run(at, &[&import[..], &config[..]].concat()).succeeded();
         claim_signatures(&at.join(name));
         let attested = run(at, &["status", "--data-dir", name]).json()["attestation"].clone();
         assert_eq!(
@@ -189,23 +194,23 @@ fn unproven_events_are_listed_and_not_attested() {
     let Some(data) = ledgers() else { return };
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let raw = orrery_testkit::fixtures::load(&data, "pubnet/ledger-57500008.xdr.gz");
-    let mut ledger = orrery_testkit::forged::Ledger::read(&raw.ledgers[0]).unwrap();
+    let raw = fixtures::load(&data, "pubnet/ledger-57500008.xdr.gz");
+    let original = Ledger::read(&raw.ledgers[0]).unwrap();
     // Any other form of the rewritten events is not found again.
     let network = Network::from_name_or_passphrase("mainnet");
-    let unproven = |ledger: &orrery_testkit::forged::Ledger| {
+    let is_unproven = |ledger: &Ledger| {
         let raw = ledger.encode();
-        let view = orrery::decode::decode(&raw, network.id()).unwrap();
-        let verified = orrery::verify::verify(&view, network.id(), Default::default());
+        let view = decode(&raw, network.id()).unwrap();
+        let verified = verify(&view, network.id(), Policy::default());
         verified.is_ok_and(|verified| verified.invocations.unproven == 1)
     };
-    let positions = ledger.invocations().into_iter().filter(|(_, events)| *events > 0);
-    let changed = positions.map(|(position, _)| {
-        let mut changed = ledger.clone();
-        changed.set_return_value(position, stellar_xdr::ScVal::U32(1));
+    let with_events = original.invocations().into_iter().filter(|(_, events)| *events > 0);
+    let mut changed = with_events.map(|(position, _)| {
+        let mut changed = original.clone();
+        changed.set_return_value(position, ScVal::U32(1));
         changed
     });
-    ledger = changed.into_iter().find(unproven).unwrap();
+    let ledger = changed.find(is_unproven).unwrap();
     fs::write(at.join("changed.xdr"), ledger.encode()).unwrap();
     run(at, &["import", "--data-dir", "d", "--network", "mainnet", "changed.xdr"]).succeeded();
     let listed = json!({ "ledgers": 1, "ranges": [[57_500_008, 57_500_008]] });
