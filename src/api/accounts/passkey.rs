@@ -70,7 +70,14 @@ impl ServedIndex for PasskeyWallets {
         const NOT_THERE: ApiError = ApiError::NotFound("Wallet not found");
         let contract = contract(call.path).ok_or(NOT_THERE)?;
         let index = IndexView::of::<Self>(deps, call)?;
-        let wallet = Self::summary(&index.rows, &contract)?.ok_or(NOT_THERE)?;
+        let wallet = match Self::summary(&index.rows, &contract)? {
+            Some(wallet) => wallet,
+            None if index.lacks_older => {
+                let reason = "events of older ledgers arrived, and are not indexed yet";
+                return Err(ApiError::NotReady(reason.to_owned()));
+            }
+            None => return Err(NOT_THERE),
+        };
         let now = Now::of(deps, &index);
         let entries = Entries::of(deps, call, &contract)?;
         let (mut records, mut bytes, mut failed) = (Vec::new(), 0, None);
