@@ -258,7 +258,8 @@ impl World {
             }
         }
         let goes_on = |_: &_| ControlFlow::Continue(());
-        let found = self.store().find_signatures(&self.validators, Policy::default(), goes_on);
+        let found =
+            self.store().find_signatures(&self.validators, Policy::default(), None, goes_on);
         self.store().record_signatures(&found.unwrap().unwrap()).unwrap();
         self.states.push(state);
         self.durable = self.states.len() - 1;
