@@ -1,11 +1,14 @@
 #!/bin/sh
 # Installs Orrery from its released files, or removes it:
 #
-#   install.sh [--from DIRECTORY|URL] [--prefix DIRECTORY] [--key FILE]
+#   install.sh [--from DIRECTORY|URL] [--prefix DIRECTORY] [--key FILE] [--downgrade]
 #   install.sh --remove [--prefix DIRECTORY]
 #
 #   --from    where the released files are (default: the directory of this script)
 #   --prefix  where to install to (default: /usr/local); the program is then PREFIX/bin/orrery
+#   --downgrade
+#             install the files also if a newer version is installed. An older one has a valid signature, too, and may have
+#             faults that are known by now, so a mirror must not be able to bring it back
 #   --key     the public OpenPGP key that must have signed the files (default: the one in this script, if it has one)
 #
 # Nothing is installed unless SHA256SUMS has a valid signature of that key and the tarball has the sum in it. Everything
@@ -23,7 +26,7 @@ key_text=''
 
 fail() { echo "install.sh: $*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
-usage() { fail "$1; usage: install.sh [--from DIRECTORY|URL] [--prefix DIRECTORY] [--key FILE] | --remove [--prefix DIRECTORY]"; }
+usage() { fail "$1; usage: install.sh [--from DIRECTORY|URL] [--prefix DIRECTORY] [--key FILE] [--downgrade] | --remove [--prefix DIRECTORY]"; }
 # Runs a command and keeps what it says, in a variable because the disk may be full.
 try() { said=$("$@" 2>&1); }
 reason() { # the cause among the lines that the command said, which is the last, unless tar went on after it
@@ -33,7 +36,7 @@ reason() { # the cause among the lines that the command said, which is the last,
     esac
 }
 
-from='' prefix=/usr/local key='' remove=''
+from='' prefix=/usr/local key='' remove='' downgrade=''
 while [ $# -gt 0 ]; do
     case $1 in
         --from | --prefix | --key)
@@ -41,7 +44,8 @@ while [ $# -gt 0 ]; do
             case $1 in --from) from=$2 ;; --prefix) prefix=$2 ;; --key) key=$2 ;; esac
             shift 2 ;;
         --remove) remove=yes; shift ;;
-        --help | -h) echo "usage: install.sh [--from DIRECTORY|URL] [--prefix DIRECTORY] [--key FILE] | --remove [--prefix DIRECTORY]"; exit 0 ;;
+        --downgrade) downgrade=yes; shift ;;
+        --help | -h) echo "usage: install.sh [--from DIRECTORY|URL] [--prefix DIRECTORY] [--key FILE] [--downgrade] | --remove [--prefix DIRECTORY]"; exit 0 ;;
         *) usage "unknown argument $1" ;;
     esac
 done
@@ -178,6 +182,15 @@ try tar -xzf "$work/$tarball" --strip-components=1 --no-same-owner -C "$work/tre
 rm "$work/$tarball"
 try "$work/tree/bin/orrery" version || fail "the program does not run on this system: $(reason); it needs glibc and libstdc++ of Debian 12, Ubuntu 22.04 or newer"
 version=$said
+
+# A version before a release, such as 0.2.0-rc.1, is older than it.
+is_older() { # version $1 than $2
+    [ "$1" != "$2" ] && [ "$(printf '%s\n' "$1" "$2" | tr - '~' | sort -V | head -n 1)" = "$(echo "$1" | tr - '~')" ]
+}
+# One that does not run says nothing of its version, and is replaced.
+if [ -z "$downgrade" ] && [ -f "$target/installed" ] && try "$target/bin/orrery" version && is_older "${version#orrery }" "${said#orrery }"; then
+    fail "$said is installed, and $from has the older $version: get a newer one, or add --downgrade if you want the older"
+fi
 
 # A foreign file is not replaced.
 links=$(links "$work/tree")

@@ -191,6 +191,8 @@ struct Source {
     /// All paths in the code, those to modules of the crate from its root on.
     names: BTreeSet<Name>,
     has_unsafe_code: bool,
+    /// Macros in the code, also in arguments of other macros, that panic when a stream cannot be written.
+    panicking_prints: BTreeSet<String>,
 }
 
 impl Source {
@@ -200,7 +202,10 @@ impl Source {
         collect_names(module, &syntax.items, &mut names);
         let mut unsafe_code = UnsafeCode(false);
         unsafe_code.visit_file(syntax);
-        Self { path, top: top.to_owned(), names, has_unsafe_code: unsafe_code.0 }
+        let mut panicking_prints = BTreeSet::new();
+        find_prints(syntax.to_token_stream(), &mut panicking_prints);
+        let has_unsafe_code = unsafe_code.0;
+        Self { path, top: top.to_owned(), names, has_unsafe_code, panicking_prints }
     }
 
     /// Returns the modules of the crate that the file uses.
@@ -462,6 +467,38 @@ fn libraries_are_linked_only_by_their_crates() {
             assert!(may, "{name} links {linked}, which only {rule:?} may");
         }
     }
+}
+
+/// Macros that end the process when standard output or standard error is full or has no reader.
+const PANICKING_PRINTS: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
+
+fn find_prints(tokens: TokenStream, found: &mut BTreeSet<String>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => find_prints(group.stream(), found),
+            TokenTree::Ident(name) => {
+                let is_macro = matches!(tokens.get(at + 1), Some(TokenTree::Punct(mark)) if mark.as_char() == '!');
+                let name = name.to_string();
+                if is_macro && PANICKING_PRINTS.contains(&name.as_str()) {
+                    found.insert(name);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn nothing_prints_in_a_way_that_may_panic() {
+    for source in SOURCES.iter() {
+        let (path, found) = (source.path.display(), &source.panicking_prints);
+        assert!(found.is_empty(), "{path} uses {found:?}: use output::print, tell or note");
+    }
+    let mut found = BTreeSet::new();
+    let code = "fn f() { select! { a => { eprintln!(\"x\") } } } // println!()";
+    find_prints(code.parse().unwrap(), &mut found);
+    assert_eq!(found, BTreeSet::from(["eprintln".to_owned()]));
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl Backup {
             match backup::check(&path, &mut progress) {
                 Ok(checked) => good.push(checked),
                 Err(error) => {
-                    eprintln!("orrery: {error}");
+                    output::note(error);
                     bad += 1;
                 }
             }

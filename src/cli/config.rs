@@ -33,7 +33,7 @@ impl Config {
         match self.verb {
             Verb::Check => {
                 if let Some(caution) = settings.config.rpc.caution() {
-                    eprintln!("orrery: {caution}");
+                    output::note(caution);
                 }
                 Ok(())
             }

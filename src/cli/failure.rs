@@ -1,7 +1,6 @@
 //! Errors of the command line, with their exit codes.
 
 use std::fmt;
-use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use orrery::account::{AccountError, ForeignFile};
@@ -19,7 +18,7 @@ use orrery::source::files::FilesError;
 use orrery::store::StoreError;
 use orrery::tables::worker::WorkerError;
 
-use super::escape;
+use super::output;
 
 /// Reason why a command failed: a sentence for the user, and the exit code.
 #[derive(Debug)]
@@ -62,11 +61,7 @@ impl Failure {
 
     /// Writes the sentence to standard error.
     pub fn report(&self) {
-        if io::stderr().is_terminal() {
-            eprintln!("orrery: {}", escape::control_lines(&self.sentence));
-        } else {
-            eprintln!("orrery: {self}");
-        }
+        output::note(self);
     }
 
     /// Returns the exit code of the process.
@@ -110,7 +105,8 @@ failed!(
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         match &error {
-            ConfigError::WrongValue { origin: Origin::Flag(_), .. } => {
+            ConfigError::WrongValue { origin: Origin::Flag(_), .. }
+            | ConfigError::Unintended { origin: Origin::Flag(_), .. } => {
                 Self::usage(error.to_string())
             }
             _ => Self::failed(error.to_string()),

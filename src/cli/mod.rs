@@ -32,6 +32,7 @@ mod remote;
 mod replacement;
 mod restore;
 mod serve;
+mod spec_file;
 mod sql_worker;
 mod status;
 mod tables;
@@ -45,6 +46,8 @@ mod webhooks;
 mod wording;
 mod xdr;
 
+use std::borrow::Cow;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -52,6 +55,7 @@ use std::{env, fs};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use orrery::account::{self, Reach};
 use orrery::config::{Layers, Origin, Settings};
+use orrery::domain::without_seeds;
 use orrery::observe::logs::{self, LogLevel};
 use toml::Value;
 
@@ -112,8 +116,20 @@ const GROUPS: [(&str, &[&str]); 5] = [
 /// Parses the arguments of this process; prints a message and exits when they are wrong, or when
 /// help is wanted.
 pub fn arguments() -> Arguments {
-    let matches = command().get_matches();
-    Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    let matches = command().try_get_matches();
+    matches
+        .and_then(|matches| Arguments::from_arg_matches(&matches))
+        .unwrap_or_else(|error| explain_usage(&error))
+}
+
+/// Prints what is wrong with the arguments, or the help, and ends the process.
+fn explain_usage(error: &clap::Error) -> ! {
+    let text = error.render().to_string();
+    if let Cow::Owned(_) = without_seeds(&text) {
+        output::tell(text.trim_end());
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 /// Returns the command line, whose help lists the verbs in groups.
@@ -247,7 +263,7 @@ impl Common {
         let settings = self.read(verb)?;
         account::become_owner(&settings.config.data_dir, reach)?;
         for warning in &settings.warnings {
-            eprintln!("orrery: {warning}");
+            output::note(warning);
         }
         Ok(settings)
     }
@@ -297,8 +313,15 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     address.map_err(|_| "give an IP address and a port, such as 127.0.0.1:8484".to_owned())
 }
 
-/// Reads a file that the user names.
+/// Reads a file that the user names. As usual, `-` stands for standard input.
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    if path.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        let read = io::stdin().read_to_end(&mut bytes);
+        return read
+            .map(|_| bytes)
+            .map_err(|error| Failure::failed(format!("cannot read standard input: {error}")));
+    }
     fs::read(path)
         .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))
 }

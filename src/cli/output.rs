@@ -1,8 +1,10 @@
 //! Writes to standard output, with the options for it, and formats numbers and times for people.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use clap::{Args, ValueEnum};
+use orrery::domain::without_seeds;
 
 use super::{Failure, escape};
 
@@ -31,6 +33,25 @@ pub fn print(text: &str) -> Result<(), Failure> {
     } else {
         print_bytes(text.as_bytes())
     }
+}
+
+/// Writes one line, or several, to standard error, on a terminal without what it would obey, and
+/// nowhere with the secret seeds of accounts, which may be among what the user gave. Failures are
+/// ignored: what a verb does and answers does not depend on who reads beside it.
+pub fn tell(lines: impl Display) {
+    let lines = lines.to_string();
+    let shown = without_seeds(&lines);
+    let mut error = io::stderr().lock();
+    let written = match error.is_terminal() {
+        true => writeln!(error, "{}", escape::control_lines(&shown)),
+        false => writeln!(error, "{shown}"),
+    };
+    drop(written);
+}
+
+/// As [`tell`], with the name of the program before the line.
+pub fn note(line: impl Display) {
+    tell(format_args!("orrery: {line}"));
 }
 
 /// Writes bytes to standard output, as [`print`] does.

@@ -107,6 +107,9 @@ pub struct Deploy {
     /// Do not wait until the deployed version is replaced
     #[arg(long, requires = "replace")]
     no_wait: bool,
+    /// Print only the program's id
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
     #[command(flatten)]
     output: Json,
 }
@@ -137,7 +140,7 @@ pub struct Try {
 
 #[derive(Debug, Args)]
 pub struct Query {
-    /// One read-only SQL statement
+    /// One read-only SQL statement; - for standard input
     sql: String,
     /// Value of a parameter, as JSON or else as text; repeated in the order of the parameters
     #[arg(long = "param", value_name = "VALUE")]
@@ -279,12 +282,19 @@ impl Deploy {
         let replaced = if self.replace { replacement::id_of(remote, &self.project)? } else { None };
         let deployed = remote.post("retroshade/deploy", &body)?;
         for warning in fit::warnings(remote, &code, &self.contracts) {
-            eprintln!("orrery: {warning}");
+            output::note(warning);
         }
         if !self.replace || self.no_wait {
-            return show(deployed, &self.output, &[]);
+            return self.show(deployed);
         }
         let answer = replacement::follow(remote, &self.project, replaced, &deployed)?;
+        self.show(answer)
+    }
+
+    fn show(&self, answer: Body) -> Result<(), Failure> {
+        if self.quiet {
+            return output::print(&format!("{}\n", answer.json()?["id"]));
+        }
         show(answer, &self.output, &[])
     }
 }
@@ -319,12 +329,17 @@ impl Query {
                 "--format {format} cannot be shown on a terminal: send it to a file, as in `… > rows.{format}`"
             )));
         }
+        let sql = match self.sql.as_str() {
+            "-" => String::from_utf8(read_file("-".as_ref())?)
+                .map_err(|_| Failure::failed("the statement on standard input is not UTF-8"))?,
+            _ => self.sql,
+        };
         let params = self
             .params
             .iter()
             .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())));
         let mut body = json!({
-            "query": self.sql,
+            "query": sql,
             "params": params.collect::<Vec<Value>>(),
             "numbers": word(self.numbers),
             "format": word(self.format),

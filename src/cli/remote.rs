@@ -1,5 +1,6 @@
 //! Client of a service's HTTP interface.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -43,6 +44,7 @@ pub struct Remote {
         global = true,
         value_name = "TOKEN",
         env = "ORRERY_JWT",
+        value_parser = without_line_end,
         hide_env_values = true,
         help_heading = "Which service is asked"
     )]
@@ -60,7 +62,13 @@ fn base_of(address: SocketAddr) -> String {
     format!("http://{address}{REST}")
 }
 
+/// Returns a token without the blanks and line ends around it, which files and orchestrators add.
+fn without_line_end(text: &str) -> Result<String, Infallible> {
+    Ok(text.trim().to_owned())
+}
+
 fn base_address(text: &str) -> Result<String, String> {
+    let text = text.trim();
     if ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme)) {
         Ok(text.to_owned())
     } else {
@@ -130,6 +138,12 @@ impl Remote {
                 "a token is needed: give --jwt or set ORRERY_JWT to what `orrery token issue` prints",
             ));
         };
+        if token.is_empty() || !token.bytes().all(|letter| letter.is_ascii_graphic()) {
+            return Err(Failure::usage(
+                "the token in --jwt or ORRERY_JWT is empty, or has blanks or line ends in it: give exactly \
+                 what `orrery token issue` prints",
+            ));
+        }
         let base = self.base()?;
         let url = format!("{base}/{path}");
         let unreachable = |error: &dyn std::fmt::Display| {

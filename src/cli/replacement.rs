@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::remote::{Body, Remote};
 use super::serve::{runtime, stop_on_signal};
-use super::{Failure, program_name, progress};
+use super::{Failure, output, program_name, progress};
 
 /// Interval between requests for the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -27,7 +27,7 @@ pub fn follow(
 ) -> Result<Body, Failure> {
     let id = deployed.json()?["id"].as_u64().unwrap_or_default();
     let old = replaced.map_or_else(|| "the program".to_owned(), |old| format!("program {old}"));
-    eprintln!("orrery: program {id} replaces {old} of '{project}' when it has caught up");
+    output::note(format_args!("program {id} replaces {old} of '{project}' when it has caught up"));
     let runtime = runtime()?;
     let stop = runtime.block_on(async { stop_on_signal() })?;
     let bar = progress::bar(Some(0), "{bar:30} {pos}/{len} ledgers {msg}");

@@ -50,10 +50,10 @@ impl Restore {
         let restored = backup::restore(&newest, data_dir, &complete, &mut progress)?;
         bar.finish_and_clear();
         if !restored.left_out.is_empty() {
-            eprintln!(
-                "orrery: not restored, because they do not belong to a backup: {}",
+            output::note(format_args!(
+                "not restored, because they do not belong to a backup: {}",
                 restored.left_out.join(", ")
-            );
+            ));
         }
         output::print(&format!("{}: restored\n", line(&restored.backup, &restored.manifest)))
     }

@@ -1,11 +1,15 @@
 //! `orrery serve`: runs the service.
 
+use std::fs::File;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
 use orrery::config::{Settings, SourceAddress, SourceKind};
 use orrery::service::{self, Following, Node, sources};
+use orrery::store::StoreError;
+use rustix::io::Errno;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use toml::Value;
@@ -157,8 +161,17 @@ async fn serve(
     Ok(())
 }
 
+/// Number of descriptors that the runtime and its first connections need. The runtime panics, and does
+/// not fail, when it has none for signals.
+const RUNTIME_DESCRIPTORS: usize = 16;
+
 /// Creates the tokio runtime, for everything that waits; computation has threads of its own.
 pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let descriptors: io::Result<Vec<File>> =
+        (0..RUNTIME_DESCRIPTORS).map(|_| File::open("/dev/null")).collect();
+    if descriptors.is_err_and(|error| error.raw_os_error() == Some(Errno::MFILE.raw_os_error())) {
+        return Err(StoreError::TooFewDescriptors.into());
+    }
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::Failure;
-use super::output::Json;
+use super::output::{self, Json};
 use super::remote::{Body, Remote};
 use super::types::target;
 
@@ -25,7 +25,7 @@ pub fn run(remote: &Remote, output: &Json) -> Result<(), Failure> {
     let names: Vec<String> = tables.iter().map(|table| text(table, "table_name")).collect();
     // The list itself does not depend on whether SQL is answered at the moment.
     let (mut columns, mut rows) = details(remote, &names).unwrap_or_else(|failure| {
-        eprintln!("orrery: columns and rows are not known now: {failure}");
+        output::note(format_args!("columns and rows are not known now: {failure}"));
         (Details::new(), Details::new())
     });
     let shown = tables.into_iter().zip(&names).map(|(mut table, name)| {

@@ -82,7 +82,7 @@ impl Issue {
         let is_new = !config.data_dir.exists();
         let tokens = tokens_of(open::open(settings, config.network().as_ref())?, settings)?;
         if is_new {
-            eprintln!("orrery: created the data directory {}", config.data_dir.display());
+            output::note(format_args!("created the data directory {}", config.data_dir.display()));
         }
         let plan = self.plan.unwrap_or(config.auth.default_plan);
         let Issue { sub, days, scopes, trial, .. } = self;

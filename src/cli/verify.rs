@@ -62,7 +62,7 @@ impl Verify {
             return output::print(&summary(&audit));
         }
         for sentence in sentences.iter().take(MAX_SENTENCES) {
-            eprintln!("{sentence}");
+            output::tell(sentence);
         }
         Err(Failure::failed(verdict(directory, sentences.len(), audit.more_problems)))
     }

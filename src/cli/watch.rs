@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use orrery::interfaces::{bundled_names, bundled_text};
 use serde_json::{Value, json};
 
 use super::remote::{Body, Remote};
-use super::{Failure, progress, read_file, replacement};
+use super::{Failure, output, progress, read_file, replacement, spec_file};
 
 /// Interval between requests for the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -34,7 +32,8 @@ pub struct Watch {
     )]
     contracts: Vec<String>,
     /// Interface that declares the events: a module (.wasm), JSON as `stellar contract info interface
-    /// --output json` prints it, or the name of a bundled one
+    /// --output json` or `--output xdr-base64-array` prints it, or the name of a bundled one; - for
+    /// standard input
     #[arg(long, value_name = "FILE|NAME")]
     spec: Option<PathBuf>,
     /// First ledger whose events become rows; all that are stored if not given
@@ -90,28 +89,18 @@ impl Watch {
 /// Returns the member `spec` for a file, or for the name of a bundled interface.
 fn interface(spec: &Path) -> Result<Value, Failure> {
     let name = spec.to_str().unwrap_or_default();
-    if !spec.exists()
-        && let Some(text) = bundled_text(name)
-    {
+    let is_there = spec.exists() || name == "-";
+    if !is_there && let Some(text) = bundled_text(name) {
         return serde_json::from_str(text).map_err(|error| Failure::failed(error.to_string()));
     }
-    if !spec.exists() && spec.extension().is_none() && spec.components().count() == 1 {
+    if !is_there && spec.extension().is_none() && spec.components().count() == 1 {
         let names: Vec<&str> = bundled_names().collect();
         return Err(Failure::usage(format!(
             "there is no file {name}, and no bundled interface of that name: those are {}",
             names.join(", ")
         )));
     }
-    let content = read_file(spec)?;
-    if content.starts_with(b"\0asm") {
-        return Ok(STANDARD.encode(content).into());
-    }
-    serde_json::from_slice(&content).map_err(|error| {
-        Failure::failed(format!(
-            "{name} is neither a module nor JSON ({error}): give a .wasm file, or what `stellar contract \
-             info interface --output json` prints"
-        ))
-    })
+    spec_file::member(&read_file(spec)?, name)
 }
 
 /// Waits until the events that are stored are in the tables, and returns the project as it is then.
@@ -131,7 +120,7 @@ fn follow(remote: &Remote, watched: &Body) -> Result<Body, Failure> {
     }
     bar.finish_and_clear();
     for warning in warnings(&filled(remote, id)?) {
-        eprintln!("orrery: {warning}");
+        output::note(warning);
     }
     let list = remote.get("retroshade/list")?.json()?;
     let found = list.as_array().into_iter().flatten().find(|it| it["id"] == id);
@@ -149,10 +138,10 @@ fn filled(remote: &Remote, id: u64) -> Result<Value, Failure> {
         }
         if begun.elapsed() > LONGEST_WAIT {
             let because = status["last_error_message"].as_str();
-            eprintln!(
-                "orrery: not all rows are in the tables yet: {}",
+            output::note(format_args!(
+                "not all rows are in the tables yet: {}",
                 because.unwrap_or("the service goes on")
-            );
+            ));
             return Ok(status);
         }
         std::thread::sleep(POLL_INTERVAL);

@@ -1,6 +1,7 @@
 //! Merges configuration file, environment and flags over the defaults, and records where each value
 //! came from.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -11,6 +12,7 @@ use toml::{Table, Value};
 
 use super::section::{Describe, Description};
 use super::{Config, ConfigError, check_together, did_you_mean};
+use crate::domain::without_seeds;
 
 /// Prefix of environment variables that are settings.
 const ENVIRONMENT_PREFIX: &str = "ORRERY_";
@@ -32,6 +34,8 @@ const LISTEN_SECTIONS: [&str; 3] = ["api", "http", "server"];
 
 /// Text shown in place of a value that is or may contain a secret.
 const HIDDEN: &str = "(hidden)";
+/// The same for one that holds a secret seed, which belongs into no setting.
+const SEED: &str = "a secret seed, which nobody else may see";
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,7 +131,8 @@ impl fmt::Display for Settings {
                 current = section;
             }
             let hidden = Value::from(HIDDEN);
-            let value = if is_hidden(*description, value) { &hidden } else { value };
+            let is_hidden = is_hidden(*description, value) || holds_seed(&value.to_string());
+            let value = if is_hidden { &hidden } else { value };
             writeln!(f, "{:<44} # {origin}", format!("{name} = {value}"))?;
         }
         Ok(())
@@ -156,8 +161,12 @@ impl Merge {
         };
         let mut alone = default_values();
         alone.insert(key.to_owned(), value.clone());
-        if assemble(alone).is_err() {
+        let Ok(alone) = assemble(alone) else {
             return Err(wrong_value(key, description, value.to_string(), origin));
+        };
+        // Some types take a text without what is around it.
+        if let Some(reason) = values_of(&alone).get(key).and_then(unintended) {
+            return Err(ConfigError::Unintended { origin, key: key.to_owned(), reason });
         }
         self.values.insert(key.to_owned(), Effective { value, origin, description });
         Ok(())
@@ -263,6 +272,29 @@ fn parse_as(like: &Value, text: &str) -> Option<Value> {
     }
 }
 
+/// Returns why a text is probably not what was meant, if it or one of a list is not: a file of
+/// variables that is no shell script keeps quotation marks and line ends of another system as parts
+/// of the values, and a path with them leads elsewhere.
+fn unintended(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::String(text) => unintended_text(text),
+        Value::Array(list) => list.iter().find_map(unintended),
+        _ => None,
+    }
+}
+
+fn unintended_text(text: &str) -> Option<&'static str> {
+    let is_quoted = |mark: char| text.len() > 1 && text.starts_with(mark) && text.ends_with(mark);
+    if text.contains(char::is_control) {
+        return Some("holds a line end or another control character");
+    }
+    if is_quoted('"') || is_quoted('\'') {
+        return Some("is in quotation marks that are part of it");
+    }
+    let has_blank = text.starts_with(char::is_whitespace) || text.ends_with(char::is_whitespace);
+    has_blank.then_some("begins or ends with a blank")
+}
+
 /// Whether a configured value is hidden. Addresses of RPC servers and addresses that name a user
 /// are hidden under any key, because they may contain a secret.
 fn is_hidden(description: Description, value: &Value) -> bool {
@@ -275,6 +307,11 @@ fn is_hidden(description: Description, value: &Value) -> bool {
         Value::Array(list) => list.iter().any(names_server) || (is_secret && !list.is_empty()),
         _ => is_secret,
     }
+}
+
+/// Whether a text that was given for a setting holds the secret seed of an account.
+fn holds_seed(text: &str) -> bool {
+    matches!(without_seeds(text), Cow::Owned(_))
 }
 
 /// Whether an address contains user information, possibly with a password (RFC 3986, section
@@ -294,7 +331,11 @@ fn wrong_value(key: &str, description: Description, value: String, origin: Origi
     let suggestion = words.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let suggestion = suggestion.filter(|word| likeness(word) >= SIMILAR);
     let hidden = is_secret || value.contains("rpc:") || has_user_info(&value);
-    let value = if hidden { HIDDEN.to_owned() } else { value };
+    let value = match (holds_seed(&value), hidden) {
+        (true, _) => SEED.to_owned(),
+        (false, true) => HIDDEN.to_owned(),
+        (false, false) => value,
+    };
     let suggestion = suggestion.map(|word| format!("\"{word}\""));
     ConfigError::WrongValue { origin, key: key.to_owned(), value, suggestion, expected }
 }
@@ -312,9 +353,13 @@ fn variable_of_key(key: &str) -> String {
 
 /// Returns the defaults under their full keys, `section.key`.
 pub(super) fn default_values() -> BTreeMap<String, Value> {
+    values_of(&Config::default())
+}
+
+fn values_of(config: &Config) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     // A table of plain values always serialises; a unit test checks that it contains every key.
-    if let Ok(table) = Table::try_from(Config::default()) {
+    if let Ok(table) = Table::try_from(config) {
         flatten("", table, &mut flat);
     }
     flat

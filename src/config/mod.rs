@@ -274,6 +274,16 @@ pub enum ConfigError {
         /// Description of the valid values.
         expected: &'static str,
     },
+    /// The text is valid for its key, and not what was meant.
+    #[error("{origin}: {key} {reason}: write the value without that")]
+    Unintended {
+        /// Origin of the value.
+        origin: Origin,
+        /// The key, with its section.
+        key: String,
+        /// What is wrong with the text.
+        reason: &'static str,
+    },
     /// Settings contradict each other, or name no usable source; the text is the error message.
     #[error("{0}")]
     Contradiction(String),

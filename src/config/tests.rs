@@ -287,6 +287,62 @@ fn errors_name_the_line_the_value_and_what_is_allowed() {
 }
 
 #[test]
+fn what_surrounds_a_value_by_mistake_is_refused() {
+    for (name, key) in [
+        ("ORRERY_DATA_DIR", "data_dir"),
+        ("ORRERY_EXPORT_TO", "export.to"),
+        ("ORRERY_SOURCE_PATH", "source.path"),
+        ("ORRERY_CORE_STORAGE", "core.storage"),
+        ("ORRERY_NETWORK_PASSPHRASE", "network_passphrase"),
+        ("ORRERY_EXPORT_S3_SECRET_ACCESS_KEY", "export.s3_secret_access_key"),
+    ] {
+        for (value, reason) in [
+            ("\"/srv/secret\"", "is in quotation marks"),
+            ("'/srv/secret'", "is in quotation marks"),
+            ("/srv/secret\r", "holds a line end"),
+            ("/srv/secret\n", "holds a line end"),
+            ("/srv/\u{1b}[31msecret", "another control character"),
+            (" /srv/secret", "begins or ends with a blank"),
+            ("/srv/secret ", "begins or ends with a blank"),
+        ] {
+            let error = load_environment(&[(name, value)]).unwrap_err().to_string();
+            let begin = format!("environment variable {name}: {key} ");
+            assert!(error.starts_with(&begin) && error.contains(reason), "{value:?}: {error}");
+            assert!(!error.contains("/srv") && !error.contains(char::is_control), "{error}");
+        }
+    }
+    let flags = vec![("data_dir", "--data-dir", "d\r".into())];
+    let error = Settings::load(Layers { flags, ..Layers::default() }).unwrap_err().to_string();
+    assert!(error.starts_with("--data-dir: data_dir holds a line end"), "{error}");
+    let error = load_text("data_dir = '\"d\"'").unwrap_err().to_string();
+    assert!(error.contains("line 1: data_dir is in quotation marks"), "{error}");
+    // An apostrophe within, and a blank within, are parts of names.
+    let config = load_text("data_dir = \"a 'b' c\"").unwrap().config;
+    assert_eq!(config.data_dir, Path::new("a 'b' c"));
+}
+
+const SEED: &str = "SADQOBYHA4DQOBYHA4DQOBYHA4DQOBYHA4DQOBYHA4DQOBYHA4DQP54X";
+
+#[test]
+fn secret_seeds_are_named_and_never_shown() {
+    let seed = SEED;
+    for text in [
+        format!("[trust]\nvalidators = {{ 'a' = ['{seed}'] }}"),
+        format!("network = '{seed}'"),
+        format!("[index]\ncontracts = ['{seed}']"),
+        format!("[http]\nlisten = '{seed}'"),
+    ] {
+        let error = load_text(&text).unwrap_err().to_string();
+        assert!(!error.contains(&seed[..20]), "{error}");
+        assert!(error.contains("a secret seed, which nobody else may see"), "{error}");
+    }
+    let error = load_environment(&[("ORRERY_NETWORK", seed)]).unwrap_err().to_string();
+    assert!(error.contains("a secret seed") && !error.contains(seed), "{error}");
+    let settings = load_environment(&[("ORRERY_NETWORK_PASSPHRASE", seed)]).unwrap();
+    assert!(!settings.to_string().contains(seed), "{settings}");
+}
+
+#[test]
 fn a_network_is_a_known_name_or_given_as_a_passphrase() {
     for (text, name) in [
         ("network = 'testnet'", "testnet"),

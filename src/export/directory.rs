@@ -68,7 +68,7 @@ impl LockedDirectory {
         let named: BTreeSet<&str> = manifest.paths().collect();
         for table in TABLES {
             let path = directory.join(table);
-            fs::create_dir_all(&path).map_err(at(&path))?;
+            create_all(directory, &path)?;
             remove_strays(&path, true, |name| named.contains(&*format!("{table}/{name}")))?;
         }
         for program in directories(&directory.join(PROGRAMS))? {
@@ -142,13 +142,20 @@ impl Write for Draft {
 }
 
 /// Creates the missing directories from `top` down to `wanted`, and syncs their parents, so that
-/// they survive a power failure.
+/// they survive a power failure. Below `top`, no link is followed: whoever put it there would decide
+/// where files are written and removed.
 fn create_all(top: &Path, wanted: &Path) -> Result<()> {
-    if wanted == top || wanted.is_dir() {
+    if wanted == top {
         return Ok(());
     }
     let parent = wanted.parent().unwrap_or(top);
     create_all(top, parent)?;
+    match fs::symlink_metadata(wanted) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => return Err(ExportError::NotOwn(wanted.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(at(wanted)(error)),
+    }
     fs::create_dir(wanted).map_err(at(wanted))?;
     File::open(parent).and_then(|opened| opened.sync_all()).map_err(at(parent))
 }

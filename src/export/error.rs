@@ -77,6 +77,13 @@ pub enum ExportError {
     /// The export was interrupted.
     #[error("the export was interrupted")]
     Interrupted,
+    /// Something in the place of a directory of the export is none.
+    #[error(
+        "{} is not a directory of the export: remove it; to keep the export on another disk, give a directory there as \
+         its destination",
+        .0.display()
+    )]
+    NotOwn(PathBuf),
     /// A file or directory cannot be read or written.
     #[error("cannot use {}: {source}", path.display())]
     File {
@@ -120,7 +127,9 @@ impl ExportError {
                 "its destination cannot be read or written"
             }
             Self::InUse(_) | Self::TakenOver(_) => "another export writes to its destination",
-            Self::NotAnExport(_) | Self::Place { .. } => "its destination holds something else",
+            Self::NotAnExport(_) | Self::Place { .. } | Self::NotOwn(_) => {
+                "its destination holds something else"
+            }
             Self::OtherNetwork { .. } => "its destination holds another network",
             Self::Vanished(_) | Self::Manifest { .. } => "its manifest cannot be used",
             Self::Columns(_) | Self::Parquet(_) | Self::Rows { .. } => {
@@ -151,6 +160,7 @@ impl ExportError {
             self,
             Self::Place { .. }
                 | Self::NotAnExport(_)
+                | Self::NotOwn(_)
                 | Self::OtherNetwork { .. }
                 | Self::Manifest { .. }
                 | Self::Objects(ObjectsError::Address { .. })

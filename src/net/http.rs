@@ -16,8 +16,10 @@ use time::format_description::well_known::Rfc2822;
 
 /// Maximum number of consecutive redirects.
 const MAX_REDIRECTS: usize = 3;
-/// Minimum length of a path segment with letters and digits that may be a key.
+/// Minimum length of a path segment with letters and digits that may be a key, and of one without
+/// digits in which both cases occur.
 const SHORTEST_KEY: usize = 20;
+const SHORTEST_KEY_OF_LETTERS: usize = 32;
 
 /// Timeouts of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,10 +211,13 @@ pub fn redacted(url: &Url) -> String {
 /// Returns whether a path segment may be a key. Providers put keys into paths; names of buckets and
 /// networks are shorter or plain words.
 fn may_be_key(word: &str) -> bool {
-    word.len() >= SHORTEST_KEY
-        && word.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-' || c == b'_')
-        && word.bytes().any(|c| c.is_ascii_digit())
-        && word.bytes().any(|c| c.is_ascii_alphabetic())
+    let has = |of: fn(&u8) -> bool| word.bytes().any(|c| of(&c));
+    let is_mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    // A value after its name, and what base64 ends with.
+    let has_value = word.contains(['=', '~']) || word.to_ascii_lowercase().contains("%3d");
+    has_value
+        || (word.len() >= SHORTEST_KEY && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic))
+        || (word.len() >= SHORTEST_KEY_OF_LETTERS && is_mixed)
 }
 
 /// Returns the innermost cause, which is the most specific.
@@ -263,6 +268,21 @@ mod tests {
             ("http://127.0.0.1:8000/soroban/rpc", "http://127.0.0.1:8000/soroban/rpc"),
             ("https://me:word@rpc.example/v1?key=abc#part", "https://rpc.example/v1"),
             ("https://rpc.example/v2/8f2c41d09aab47e7b6d3", "https://rpc.example/v2/…"),
+            // A JSON Web Token, base64 of both alphabets, and a value after its name.
+            (
+                "https://rpc.example/v1/eyJhbGciOiJI.eyJzdWIiOiJh.c2lnbmF0dXJl",
+                "https://rpc.example/v1/…",
+            ),
+            ("https://rpc.example/k/abc.def==", "https://rpc.example/k/…"),
+            ("https://rpc.example/k/YWJj%3D%3d/x", "https://rpc.example/k/…/x"),
+            ("https://rpc.example/QUJDREVGR0hJSktMTU5PUA~/x", "https://rpc.example/…/x"),
+            ("https://rpc.example/a1b2c3:d4e5+f6g7,h8i9!j0", "https://rpc.example/…"),
+            ("https://rpc.example/;key=s3cret/rpc", "https://rpc.example/…/rpc"),
+            ("https://rpc.example/QwErTyUiOpAsDfGhJkLzXcVbNmQwErTyUi", "https://rpc.example/…"),
+            (
+                "https://rpc.example/soroban-mainnet.public-archives/rpc",
+                "https://rpc.example/soroban-mainnet.public-archives/rpc",
+            ),
             (
                 "https://lakes.example/v1.1/stellar/ledgers/pubnet/",
                 "https://lakes.example/v1.1/stellar/ledgers/pubnet/",

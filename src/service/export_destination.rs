@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::unix_now;
 use crate::config::{Config, Export};
 use crate::export::{Destination, ExportError, ExporterIdentity, Interrupt};
-use crate::net::buckets::{AccessKey, BucketSettings, S3Credentials};
+use crate::net::buckets::{AccessKey, BucketSettings, Patience, S3Credentials};
 use crate::net::http::Timeouts;
 
 /// Idle timeout of requests to a bucket: a whole object must be sent, and its response begin,
@@ -46,6 +46,11 @@ pub fn export_destination(
                 secret: secret.to_owned(),
                 session_token: None,
             }),
+        },
+        patience: match role {
+            // The service repeats what has failed, and says so meanwhile.
+            ExportRole::Service => Patience::SHORT,
+            ExportRole::Manual => Patience::LONG,
         },
         timeouts: Timeouts { idle: UPLOAD_TIMEOUT, ..Timeouts::default() },
         ..BucketSettings::at(to)

@@ -57,6 +57,25 @@ pub fn list(of: ScSpecTypeDef) -> ScSpecTypeDef {
     ScSpecTypeDef::Vec(Box::new(ScSpecTypeVec { element_type: Box::new(of) }))
 }
 
+/// An event with `u32` fields as a map.
+pub fn event(name: &str, topics: &[&str], fields: &[&str]) -> ScSpecEntry {
+    let topics = topics.iter().map(|topic| stellar_xdr::ScSymbol((*topic).try_into().unwrap()));
+    let param = |name: &&str| ScSpecEventParamV0 {
+        doc: "".try_into().unwrap(),
+        name: (*name).try_into().unwrap(),
+        type_: ScSpecTypeDef::U32,
+        location: ScSpecEventParamLocationV0::Data,
+    };
+    ScSpecEntry::EventV0(ScSpecEventV0 {
+        doc: "".try_into().unwrap(),
+        lib: "".try_into().unwrap(),
+        name: name.try_into().unwrap(),
+        prefix_topics: topics.collect::<Vec<_>>().try_into().unwrap(),
+        params: fields.iter().map(param).collect::<Vec<_>>().try_into().unwrap(),
+        data_format: ScSpecEventDataFormat::Map,
+    })
+}
+
 /// Entries that the test modules lack: names that clash with Rust's, undefined types, an error enum
 /// named `Error`, every form of event, and doc comments with a comment delimiter, quotes, a
 /// backslash and a bidirectional control character.

@@ -326,3 +326,58 @@ fn an_order_that_cannot_resume_is_shown_until_it_is_cancelled() {
         service.stop();
     }
 }
+
+/// Killed while it runs, and started again without the directory that it reads, or with one of another
+/// network in its place.
+#[test]
+fn an_order_whose_source_is_absent_waits_for_it() {
+    let chain = Chain::made(1, 60);
+    let live = LakeFiles::with(&chain, 50..=60);
+    let archive = LakeFiles::with(&chain, 20..=40);
+    let directory = tempfile::tempdir().unwrap();
+    let (at, file) = (directory.path(), directory.path().join("d/backfill.json"));
+    let lake = at.join("lake");
+    let serve = || Service::local(at, &["--source", &live.text()]);
+    let report = || run(at, &["backfill", "--data-dir", "d", "--status", "--json"]).json();
+    let service = serve();
+    service.wait_until_stored(60);
+    // The only source does not respond, so the backfill is unfinished when the service is killed.
+    let unanswered = "rpc:http://127.0.0.1:9";
+    let order = ["backfill", "--data-dir", "d", "--detach", "--from", "20", "--to", "40"];
+    run(at, &[&order[..], &["--source", unanswered]].concat()).succeeded();
+    wait_until("it has begun", || report()["state"] == "running");
+    service.end_with(Signal::KILL);
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace(unanswered, lake.to_str().unwrap())).unwrap();
+
+    let foreign = LakeFiles::with(&chain, 20..=40);
+    let manifest = foreign.path().join(".config.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    std::fs::write(&manifest, text.replace("Standalone Network", "Another Network")).unwrap();
+    for present in [None, Some(foreign.path())] {
+        if let Some(present) = present {
+            std::os::unix::fs::symlink(present, &lake).unwrap();
+        }
+        let service = serve();
+        wait_until("it says that it cannot resume", || report()["state"] == "failed");
+        let health = service.health();
+        let detail = health["components"]["backfill"]["detail"].as_str().unwrap();
+        let named = detail.contains("cannot resume") && detail.contains("lake");
+        assert!(named && detail.contains("--cancel"), "{detail}");
+        assert_eq!(health["service"], "up");
+        assert!(file.exists(), "{present:?}");
+        service.stop();
+        assert!(file.exists(), "{present:?}");
+        // Neither does a command without a service throw it away.
+        let ran = run(at, &["backfill", "--data-dir", "d", "--json"]);
+        assert_ne!(ran.code, 0, "{}", ran.stdout);
+        assert!(file.exists(), "{present:?}");
+    }
+    std::fs::remove_file(&lake).unwrap();
+    std::os::unix::fs::symlink(archive.path(), &lake).unwrap();
+    let service = serve();
+    wait_until("it is done", || report()["state"] == "done");
+    assert!(!file.exists());
+    service.stop();
+    assert_eq!(ranges(at), json!([[20, 40], [50, 60]]));
+}

@@ -438,3 +438,91 @@ fn a_prefix_with_other_objects_is_refused() {
     assert!(ran.stderr.contains("give the destination with --into"));
     assert_eq!(run(scene.at(), &["export", "--data-dir", "d"]).code, 2);
 }
+
+/// S3 asks to repeat requests that it answers with 500 or 503, and conditional writes that it answers with
+/// 409 `ConditionalRequestConflict`; the answer to a write that was made may be lost.
+#[test]
+fn an_export_by_hand_repeats_what_fails_for_a_moment() {
+    type Fault = fn(u32, &Request, &dyn Fn() -> Reply) -> Reply;
+    let troubles: [(&str, Fault); 6] = [
+        ("every second request is refused", |nth, _, honest| match nth % 2 {
+            0 => s3_error(503, "SlowDown"),
+            _ => honest(),
+        }),
+        ("the first requests fail", |nth, _, honest| match nth {
+            0..3 => s3_error(500, "InternalError"),
+            _ => honest(),
+        }),
+        ("there is no answer", |nth, _, honest| match nth {
+            2 | 5 => Reply::status(200).delivered(Delivery::Refused),
+            _ => honest(),
+        }),
+        ("conditional writes conflict", |nth, request, honest| {
+            match writes(request, "manifest.json") && nth % 2 == 0 {
+                true => s3_error(409, "ConditionalRequestConflict"),
+                false => honest(),
+            }
+        }),
+        ("writes are made and fail", |nth, request, honest| {
+            let answer = honest();
+            match request.method == "PUT" && nth % 2 == 0 {
+                true => s3_error(500, "InternalError"),
+                false => answer,
+            }
+        }),
+        ("answers to writes are lost", |nth, request, honest| {
+            let answer = honest();
+            match request.method == "PUT" && nth % 2 == 0 {
+                true => answer.delivered(Delivery::Refused),
+                false => answer,
+            }
+        }),
+    ];
+    let scene = Scene::new(9, 20);
+    scene.settings("");
+    scene.close_ledgers(2..=20);
+    let service = scene.start();
+    service.wait_until_stored(20);
+    let by_hand = ["export", "--config", "orrery.toml", "--data-dir", "d", "--json"];
+    for (name, fault) in troubles {
+        let server = S3Server::start(Rights::Closed);
+        let settings = format!("network = 'local'\n[export]\n{}\n", s3_settings(&server));
+        configure(scene.at(), &settings);
+        let asked = AtomicU32::new(0);
+        server.set_fault(move |request, honest| {
+            fault(asked.fetch_add(1, Ordering::SeqCst), request, honest)
+        });
+        let ran = run(scene.at(), &by_hand);
+        assert_eq!(ran.code, 0, "{name}: {}", ran.stderr);
+        server.clear_fault();
+        assert_eq!(ran.json()["new_ledgers"], 19, "{name}");
+        scene.assert_exported(&service, &lake_of(&server), 2, 20);
+    }
+    // What does not pass is not waited for, and a store without conditions is named as one.
+    for (fault, sentence) in [
+        (s3_error(501, "NotImplemented"), "to a conditional write (If-Match, If-None-Match)"),
+        (s3_error(400, "NotImplemented"), "to a conditional write (If-Match, If-None-Match)"),
+        (s3_error(403, "AccessDenied"), "may not be used"),
+        (s3_error(412, "PreconditionFailed"), "another export has begun to write"),
+    ] {
+        let server = S3Server::start(Rights::Closed);
+        let settings = format!("network = 'local'\n[export]\n{}\n", s3_settings(&server));
+        configure(scene.at(), &settings);
+        server.set_fault(move |request, honest| match request.method.as_str() {
+            "PUT" => fault.clone(),
+            _ => honest(),
+        });
+        let ran = run(scene.at(), &by_hand);
+        assert_eq!(ran.code, 1, "{sentence}");
+        assert!(ran.stderr.contains(sentence), "{}", ran.stderr);
+        let tried = server.requests().iter().filter(|it| it.method == "PUT").count();
+        assert_eq!(tried, 1, "{sentence}");
+    }
+    service.stop();
+}
+
+fn s3_error(status: u16, code: &str) -> Reply {
+    let body =
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code></Error>");
+    Reply::new(status, "application/xml", body)
+}

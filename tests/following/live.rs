@@ -192,3 +192,29 @@ fn ledgers_before_imported_ones_are_followed_after_a_restart() {
     assert_eq!(stored_ranges(&service), [(2, 110)]);
     service.stop();
 }
+
+#[test]
+fn a_lake_whose_files_have_other_sizes_is_never_caught_up() {
+    let chain = Chain::made(1, 60);
+    let directory = tempfile::tempdir().unwrap();
+    let lake = LakeFiles::with(&chain, 2..=40);
+    let manifest = lake.path().join(".config.json");
+    let written = std::fs::read_to_string(&manifest).unwrap();
+    let other = written.replace("\"ledgersPerBatch\":1", "\"ledgersPerBatch\":4");
+    std::fs::write(&manifest, format!("\u{feff}{other}")).unwrap();
+    let arguments = ["--source", &lake.text(), "--start", "2"];
+    let service = Service::local(directory.path(), &arguments);
+    let health = service.wait_for_health("the sizes are reported", |it| it["service"] == "down");
+    let reason = health["components"]["source"]["reason"].as_str().unwrap();
+    for part in ["a file of 1 ledger", "its .config.json says files of 4 ledgers"] {
+        assert!(reason.contains(part), "{reason}");
+    }
+    assert_eq!(service.ask("/rest/health/ready", None).0, 503);
+    let caught_up =
+        |service: &Service| service.log().iter().any(|line| line.to_string().contains("caught up"));
+    assert!(!caught_up(&service));
+    std::fs::write(&manifest, format!("\u{feff}{written}")).unwrap();
+    service.wait_until_stored(40);
+    wait_until("the end is reached", || caught_up(&service));
+    service.stop();
+}

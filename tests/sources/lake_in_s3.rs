@@ -2,6 +2,8 @@
 //! right to list, through resets of its network, and through the error responses of such stores.
 //! Also a lake in stores of Google and Azure.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use orrery::domain::LedgerSeq;
 use orrery::net::buckets::BucketSettings;
 use orrery::net::http::Timeouts;
@@ -345,4 +347,34 @@ fn with_an_invalid_key_in_the_listing_the_end_is_found_by_probing() {
     scene.s3.close_ledgers(PREFIX, &MAIN, 21, 40);
     scene.completes(following, &MAIN);
     scene.assert_listed_once();
+}
+
+#[test]
+fn a_server_that_refuses_every_second_request_is_read() {
+    let scene = Scene::new(Rights::Closed, 20);
+    let asked = AtomicU32::new(0);
+    scene.s3.set_fault(move |_, honest| match asked.fetch_add(1, Ordering::SeqCst) % 2 {
+        0 => error(503, "SlowDown", ""),
+        _ => honest(),
+    });
+    let following = scene.follow(&scene.s3.signed(PREFIX, SECRET), 2);
+    following.wait_until_stored(20);
+    scene.s3.close_ledgers(PREFIX, &MAIN, 21, 40);
+    scene.completes(following, &MAIN);
+}
+
+#[test]
+fn files_of_other_sizes_than_the_manifest_says_are_named() {
+    let scene = Scene::new(Rights::Open, 20);
+    let written = manifest(MAIN.network.passphrase());
+    let other = written.replace("\"ledgersPerBatch\":1", "\"ledgersPerBatch\":4");
+    assert_ne!(other, written);
+    scene.s3.put(&format!("{PREFIX}/.config.json"), other.as_bytes());
+    let following = scene.follow(&scene.s3.anonymous(PREFIX), 2);
+    following.wait_until_down(SOURCE, "a file of 1 ledger in the directory");
+    following.wait_until_down(SOURCE, "its .config.json says files of 4 ledgers");
+    // The mend is noticed.
+    scene.s3.put_manifest(PREFIX, &MAIN);
+    scene.s3.close_ledgers(PREFIX, &MAIN, 21, 40);
+    scene.completes(following, &MAIN);
 }

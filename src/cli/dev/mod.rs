@@ -71,9 +71,9 @@ impl Dev {
             match self.built().and_then(|code| trials.next(remote, &code)) {
                 _ if *stop.borrow() => return Ok(()),
                 Ok(text) => output::print(&text)?,
-                Err(failure) => eprintln!("orrery: {failure}"),
+                Err(failure) => output::note(failure),
             }
-            eprintln!("orrery: waiting for a save in {}", self.folder.display());
+            output::note(format_args!("waiting for a save in {}", self.folder.display()));
             if !saved.wait_for_change(&self.folder, &stop) {
                 return Ok(());
             }

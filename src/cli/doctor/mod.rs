@@ -3,10 +3,12 @@
 
 mod machine;
 mod network;
+mod public;
 
 use clap::Args;
 use orrery::config::Settings;
 use orrery::control::StatusReport;
+use orrery::net::reqwest::Url;
 use orrery::service::Node;
 use serde::Serialize;
 
@@ -22,8 +24,13 @@ use super::{Common, Failure, escape, output};
 #[command(after_help = "Examples:
   orrery doctor --data-dir d
   orrery doctor --config /etc/orrery/orrery.toml
-  orrery doctor --data-dir d --json")]
+  orrery doctor --data-dir d --json
+  orrery doctor --data-dir d --public-url https://orrery.example.org")]
 pub struct Doctor {
+    /// Address at which others reach the service, such as that of a proxy: whether it keeps the
+    /// metrics from them
+    #[arg(long, value_name = "URL", value_parser = public::root_of)]
+    public_url: Option<Url>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -84,6 +91,9 @@ impl Doctor {
             }
             StoreAccess::Opened(node) => findings.extend(network::of_source(config, &node)?),
             StoreAccess::Unavailable(finding) => findings.push(finding),
+        }
+        if let Some(root) = &self.public_url {
+            findings.push(public::metrics(root)?);
         }
         if self.json {
             output::print_json(&findings)?;

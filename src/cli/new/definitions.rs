@@ -30,7 +30,7 @@ pub fn source(interface: &Interface) -> Option<String> {
     }
     for one in &interface.definitions {
         source.push('\n');
-        source.push_str(&define(one, interface.incomparable.contains(&one.name)));
+        source.push_str(&define(one, interface));
     }
     Some(source)
 }
@@ -43,8 +43,13 @@ fn macro_of(form: &Form) -> &'static str {
     }
 }
 
-fn define(definition: &Definition, incomparable: bool) -> String {
-    let Definition { doc, lib, name, form, members } = definition;
+fn define(definition: &Definition, interface: &Interface) -> String {
+    let Definition { doc, lib, name, original, form, members } = definition;
+    let original = original.as_ref().map_or_else(String::new, |original| {
+        format!(
+            "// The module calls this {original}, too, and the first of that name has kept it.\n"
+        )
+    });
     let lib = (!lib.is_empty()).then(|| format!("lib = {lib:?}"));
     let event = match form {
         Form::Event { topics, format: "map" } => Some(format!("topics = {topics:?}")),
@@ -58,7 +63,8 @@ fn define(definition: &Definition, incomparable: bool) -> String {
         if arguments.is_empty() { String::new() } else { format!("({})", arguments.join(", ")) };
     let derives = match form {
         Form::Enum | Form::Errors => "Clone, Copy, Debug, PartialEq, Eq",
-        _ if incomparable => "Clone, Debug",
+        _ if interface.unprintable.contains(name) => "Clone",
+        _ if interface.incomparable.contains(name) => "Clone, Debug",
         _ => "Clone, Debug, PartialEq, Eq",
     };
     let head = match form {
@@ -72,7 +78,7 @@ fn define(definition: &Definition, incomparable: bool) -> String {
         _ => format!("{head} {{\n{}}}\n", members.iter().map(member).collect::<String>()),
     };
     format!(
-        "{}#[{}{arguments}]\n#[derive({derives})]\n{content}",
+        "{original}{}#[{}{arguments}]\n#[derive({derives})]\n{content}",
         rust::doc(doc, 0),
         macro_of(form)
     )

@@ -15,9 +15,6 @@ pub enum Unwritable {
         /// The invalid name.
         name: String,
     },
-    /// Two different definitions with the same name.
-    #[error("defines '{0:.60}' twice, differently")]
-    Twice(String),
     /// A type that can have no value.
     #[error(
         "has a type '{0}' that can have no value, because it has no variant or contains itself"

@@ -103,6 +103,8 @@ impl {contract} {{
         let imports = Imports::of(kinds, self.interface, &["contracttype"]);
         let column = |(field, _): &(Field, String)| format!("    pub {field},\n");
         let columns: String = fields.iter().map(column).collect();
+        let is_printable = fields.iter().all(|(field, _)| self.interface.is_printable(&field.kind));
+        let debug = if is_printable { "Debug, " } else { "" };
         format!(
             "\
 //! The rows of the program: each struct is a table, and its fields are columns.
@@ -110,7 +112,7 @@ impl {contract} {{
 use retroshade_sdk::Retroshade;
 {}
 // An example: a row of the table `{table}` for each call of `{}`.
-#[derive(Clone, Debug, Retroshade)]
+#[derive(Clone, {debug}Retroshade)]
 #[contracttype]
 pub struct {name} {{
 {columns}}}

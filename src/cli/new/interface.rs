@@ -27,9 +27,11 @@ pub struct Interface {
     pub undefined: BTreeSet<String>,
     /// Names of types whose values cannot be compared with `==`.
     pub incomparable: BTreeSet<String>,
+    /// Names of types whose values can be neither compared nor printed with `{:?}`.
+    pub unprintable: BTreeSet<String>,
     /// Position of each type in `definitions`, by name; events are left out. Interfaces are a
     /// stranger's, so the time to read one grows with its size only.
-    types: BTreeMap<String, usize>,
+    pub(super) types: BTreeMap<String, usize>,
 }
 
 /// A function of a contract.
@@ -69,6 +71,9 @@ pub struct Definition {
     pub lib: String,
     /// Name of the type or event.
     pub name: String,
+    /// Its name in the spec, if another one has kept that: libraries that a contract is made of may
+    /// have types of the same name, and an event may have several forms.
+    pub original: Option<String>,
     /// What is defined.
     pub form: Form,
     /// Fields, variants or cases.
@@ -128,19 +133,20 @@ impl Interface {
     /// When the interface cannot be written in Rust with the SDK.
     pub fn of(spec: &[ScSpecEntry]) -> Result<Self, Unwritable> {
         let mut interface = Self::default();
+        let (mut names, mut functions) = (Names::of(spec), BTreeSet::new());
         // The spec repeats a type that several libraries import.
-        let mut seen: BTreeMap<(bool, String), &ScSpecEntry> = BTreeMap::new();
-        for entry in spec {
-            let (name, is_function) = name_of(entry);
-            match seen.insert((is_function, name.clone()), entry) {
-                None => {}
-                Some(before) if before == entry => continue,
-                Some(_) => return Err(Unwritable::Twice(name)),
+        let mut seen = BTreeSet::new();
+        for entry in spec.iter().filter(|entry| seen.insert(*entry)) {
+            let original = name_of(entry);
+            if let ScSpecEntry::FunctionV0(spec) = entry {
+                if functions.insert(original.clone()) {
+                    interface.functions.push(function(spec, original)?);
+                }
+                continue;
             }
-            match entry {
-                ScSpecEntry::FunctionV0(spec) => interface.functions.push(function(spec, name)?),
-                other => interface.definitions.extend(definition(other, name)?),
-            }
+            let name = names.next(&original, matches!(entry, ScSpecEntry::EventV0(_)));
+            let original = Some(original).filter(|original| *original != name);
+            interface.definitions.extend(definition(entry, name, original)?);
         }
         if interface.functions.is_empty() {
             return Err(Unwritable::NoFunction);
@@ -149,7 +155,7 @@ impl Interface {
         interface.types = types.map(|(at, one)| (one.name.clone(), at)).collect();
         interface.find_undefined();
         interface.reject_infinite_types()?;
-        interface.find_incomparable();
+        interface.find_limited();
         Ok(interface)
     }
 
@@ -207,72 +213,6 @@ impl Interface {
             |name: &String| self.definition(name).is_none() && rust::sdk_path(name).is_none();
         self.undefined = named.filter(is_unknown).collect();
     }
-
-    /// Refuses a type that contains itself other than through a list or a map: its values would be
-    /// infinite.
-    fn reject_infinite_types(&self) -> Result<(), Unwritable> {
-        let contained = self.contained(|listed| !listed);
-        let users = users(&contained);
-        let mut unknown: Vec<usize> = contained.iter().map(BTreeSet::len).collect();
-        let mut finite: Vec<usize> = (0..unknown.len()).filter(|at| unknown[*at] == 0).collect();
-        while let Some(next) = finite.pop() {
-            for user in &users[next] {
-                unknown[*user] -= 1;
-                if unknown[*user] == 0 {
-                    finite.push(*user);
-                }
-            }
-        }
-        match unknown.iter().position(|unknown| *unknown > 0) {
-            Some(infinite) => Err(Unwritable::NoValue(self.definitions[infinite].name.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// Finds the types that contain a `Val`, which may hold any value, at any depth.
-    fn find_incomparable(&mut self) {
-        let users = users(&self.contained(|_| true));
-        let holds_any = |one: &Definition| {
-            one.kinds().flat_map(kind::parts).any(|(part, _)| match kind::named(part) {
-                Some(name) => self.undefined.contains(&name),
-                None => *part == ScSpecTypeDef::Val,
-            })
-        };
-        let mut found: Vec<bool> = self.definitions.iter().map(holds_any).collect();
-        let mut new: Vec<usize> = (0..found.len()).filter(|at| found[*at]).collect();
-        while let Some(next) = new.pop() {
-            for user in &users[next] {
-                if !std::mem::replace(&mut found[*user], true) {
-                    new.push(*user);
-                }
-            }
-        }
-        let named = self.definitions.iter().zip(&found).filter(|(_, found)| **found);
-        let named = named.map(|(one, _)| one.name.clone());
-        self.incomparable = named.chain(self.undefined.iter().cloned()).collect();
-    }
-
-    /// Returns for each definition the positions of the types that its values contain directly;
-    /// `counts` decides by whether they are in a list or a map.
-    fn contained(&self, counts: impl Fn(bool) -> bool) -> Vec<BTreeSet<usize>> {
-        let types_of = |one: &Definition| {
-            let parts = one.kinds().flat_map(kind::parts).filter(|(_, listed)| counts(*listed));
-            let named = parts.filter_map(|(part, _)| self.types.get(&kind::named(part)?).copied());
-            named.collect()
-        };
-        self.definitions.iter().map(types_of).collect()
-    }
-}
-
-/// Returns for each definition the positions of those that contain it.
-fn users(contained: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
-    let mut users = vec![Vec::new(); contained.len()];
-    for (user, types) in contained.iter().enumerate() {
-        for contained in types {
-            users[*contained].push(user);
-        }
-    }
-    users
 }
 
 impl Function {
@@ -341,15 +281,54 @@ impl Content {
     }
 }
 
-/// Returns the name of an entry, and whether the entry is a function.
-fn name_of(entry: &ScSpecEntry) -> (String, bool) {
+/// The names of an interface. The first type of a name keeps it, because types are referred to by name
+/// and everything else that reads interfaces takes the first, too; without a type, the first event.
+struct Names {
+    /// Names that are not given yet, each with whether an event may have it.
+    free: BTreeMap<String, bool>,
+    /// All names of types and events in the spec, and those that were made.
+    taken: BTreeSet<String>,
+    /// The last number in a name that was made, by the name in the spec.
+    numbers: BTreeMap<String, u32>,
+}
+
+impl Names {
+    fn of(spec: &[ScSpecEntry]) -> Self {
+        let mut free = BTreeMap::new();
+        for entry in spec.iter().filter(|entry| !matches!(entry, ScSpecEntry::FunctionV0(_))) {
+            let for_event = free.entry(name_of(entry)).or_insert(true);
+            *for_event &= matches!(entry, ScSpecEntry::EventV0(_));
+        }
+        Self { taken: free.keys().cloned().collect(), free, numbers: BTreeMap::new() }
+    }
+
+    /// Returns the name of the next type or event with this name in the spec: with a number that makes
+    /// it another one, unless it keeps its name.
+    fn next(&mut self, original: &str, is_event: bool) -> String {
+        if self.free.get(original).is_some_and(|for_event| *for_event || !is_event) {
+            self.free.remove(original);
+            return original.to_owned();
+        }
+        let number = self.numbers.entry(original.to_owned()).or_insert(1);
+        loop {
+            *number += 1;
+            let name = format!("{original}{number}");
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+        }
+    }
+}
+
+/// Returns the name of an entry.
+fn name_of(entry: &ScSpecEntry) -> String {
     match entry {
-        ScSpecEntry::FunctionV0(one) => (lossy(&one.name), true),
-        ScSpecEntry::UdtStructV0(one) => (lossy(&one.name), false),
-        ScSpecEntry::UdtUnionV0(one) => (lossy(&one.name), false),
-        ScSpecEntry::UdtEnumV0(one) => (lossy(&one.name), false),
-        ScSpecEntry::UdtErrorEnumV0(one) => (lossy(&one.name), false),
-        ScSpecEntry::EventV0(one) => (lossy(&one.name), false),
+        ScSpecEntry::FunctionV0(one) => lossy(&one.name),
+        ScSpecEntry::UdtStructV0(one) => lossy(&one.name),
+        ScSpecEntry::UdtUnionV0(one) => lossy(&one.name),
+        ScSpecEntry::UdtEnumV0(one) => lossy(&one.name),
+        ScSpecEntry::UdtErrorEnumV0(one) => lossy(&one.name),
+        ScSpecEntry::EventV0(one) => lossy(&one.name),
     }
 }
 
@@ -379,7 +358,11 @@ fn function(spec: &ScSpecFunctionV0, name: String) -> Result<Function, Unwritabl
     Ok(Function { doc: lossy(&spec.doc), name, parameters, returns })
 }
 
-fn definition(entry: &ScSpecEntry, name: String) -> Result<Option<Definition>, Unwritable> {
+fn definition(
+    entry: &ScSpecEntry,
+    name: String,
+    original: Option<String>,
+) -> Result<Option<Definition>, Unwritable> {
     let (doc, lib, form, members) = match entry {
         ScSpecEntry::FunctionV0(_) => return Ok(None),
         ScSpecEntry::UdtStructV0(one) => {
@@ -409,7 +392,8 @@ fn definition(entry: &ScSpecEntry, name: String) -> Result<Option<Definition>, U
             (&one.doc, &one.lib, form, members)
         }
     };
-    let definition = Definition { doc: lossy(doc), lib: lossy(lib), name, form, members };
+    let (doc, lib) = (lossy(doc), lossy(lib));
+    let definition = Definition { doc, lib, name, original, form, members };
     definition.check()?;
     Ok(Some(definition))
 }

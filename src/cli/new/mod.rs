@@ -3,6 +3,7 @@
 mod definitions;
 mod error;
 mod functions;
+mod holding;
 mod imports;
 mod interface;
 mod kind;

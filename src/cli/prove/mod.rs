@@ -124,7 +124,7 @@ impl Prove {
         if !self.events {
             return output::print(&text);
         }
-        eprint!("{text}");
+        output::tell(text.trim_end_matches('\n'));
         certificate.events.iter().try_for_each(|event| output::print_json(&summary::line(event)))
     }
 

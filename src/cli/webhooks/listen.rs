@@ -73,7 +73,7 @@ impl Listen {
             Some(_) => "",
             None => "; without --secret no signature is checked",
         };
-        eprintln!("listening on http://{address}/{checks}");
+        output::tell(format_args!("listening on http://{address}/{checks}"));
         let listen = Arc::new(self);
         // Receives the message of the first line that cannot be printed, which ends the receiver.
         let (broken, mut breaks) = watch::channel(None);

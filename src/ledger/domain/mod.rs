@@ -18,6 +18,7 @@ mod program;
 mod raw_ledger;
 mod scval;
 mod scval_text;
+mod seed;
 mod start_point;
 mod text;
 
@@ -38,6 +39,7 @@ pub use program::{Owner, ProgramId};
 pub use raw_ledger::{LONGEST_LEDGER, NEWEST_META_VERSION, Origin, RawLedger, sequence_of};
 pub use scval::{address_xdr, scval_xdr};
 pub use scval_text::scval_from_text;
+pub use seed::{is_seed, without_seeds};
 pub use start_point::StartPoint;
 pub use text::text;
 
@@ -60,6 +62,11 @@ pub enum ParseError {
         "'{0}' is mistyped: the checksum at the end of the address does not fit, so copy it again"
     )]
     Mistyped(String),
+    /// The text is a secret seed (SEP-23), which is not shown.
+    #[error(
+        "it is a secret seed, which nobody else may see: give the public key of it, which starts with G"
+    )]
+    Seed,
     /// The text is not an address of the network (SEP-23).
     #[error("'{0}' is not an address: give a strkey, such as one that starts with G or C")]
     Address(String),
@@ -91,7 +98,8 @@ pub enum ParseError {
 }
 
 /// Returns a value in a form fit for quoting in an error message: short and on one line, so that a
-/// hostile value can neither flood a log or response nor begin a new line there.
+/// hostile value can neither flood a log or response nor begin a new line there. Secret seeds are left
+/// out.
 pub fn excerpt(text: &str) -> String {
     shortened(text, 80)
 }
@@ -99,9 +107,10 @@ pub fn excerpt(text: &str) -> String {
 /// Returns at most `most` characters of a text, with control characters replaced by spaces. Appends
 /// `…` when it was cut.
 pub fn shortened(text: &str, most: usize) -> String {
+    let text = without_seeds(text);
     let (shown, end) = match text.char_indices().nth(most) {
         Some((end, _)) => (&text[..end], "…"),
-        None => (text, ""),
+        None => (&*text, ""),
     };
     shown.replace(char::is_control, " ") + end
 }
@@ -110,6 +119,9 @@ impl ParseError {
     /// Returns the error for a text that is not the strkey that was expected: that it is mistyped, if
     /// it has the form of one that begins with one of `first`, otherwise `other`.
     fn of_strkey(text: &str, first: &[char], other: impl FnOnce(String) -> Self) -> Self {
+        if is_seed(text.trim()) {
+            return Self::Seed;
+        }
         let is_base32 = |letter: u8| letter.is_ascii_uppercase() || (b'2'..=b'7').contains(&letter);
         if text.len() == 56 && text.starts_with(first) && text.bytes().all(is_base32) {
             Self::Mistyped(text.to_owned())

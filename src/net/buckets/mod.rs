@@ -2,16 +2,19 @@
 //! signs requests, composes addresses and parses listings. Does not depend on what the objects hold.
 //!
 //! - [`settings`] hold an address; [`clients`] creates the client that they describe.
-//! - [`transport`] sends the requests, limits responses and interprets errors.
+//! - [`transport`] sends the requests, limits responses and interprets errors; [`patience`] sends
+//!   some again.
 //! - [`objects`] reads and writes the objects of a bucket.
 
 mod clients;
 mod objects;
+mod patience;
 mod root;
 mod settings;
 mod transport;
 
 pub use objects::{ObjectVersion, Objects, ObjectsError};
+pub use patience::Patience;
 pub use root::Root;
 pub use settings::{AccessKey, AddressError, BucketSettings, S3Credentials};
-pub use transport::{MAX_DOWNLOADED, Refusal, innermost, refusal};
+pub use transport::{MAX_DOWNLOADED, Passes, Refusal, innermost, refusal};

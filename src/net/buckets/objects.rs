@@ -1,5 +1,6 @@
 //! Reads and writes objects of a bucket in S3 or an S3-compatible store. Objects are written as a
 //! whole; a conditional write replaces an object only if no other writer has changed it meanwhile.
+//! Requests are repeated for a while where the server, or the way to it, fails for a moment.
 
 use bytes::Bytes;
 use object_store::aws::AmazonS3;
@@ -11,6 +12,7 @@ use object_store::{
 };
 
 use super::clients::Bucket;
+use super::patience::Patience;
 use super::transport::{Refusal, refusal};
 use super::{AddressError, BucketSettings};
 
@@ -50,6 +52,18 @@ pub enum ObjectsError {
         /// The bucket's region, when the store names it.
         right: Option<String>,
     },
+    /// The store does not support conditional writes.
+    #[error(
+        "{place} cannot be written: {reason} to a conditional write (If-Match, If-None-Match), by which \
+         two exports to one place notice each other: update the store, or give one that has \
+         conditional writes"
+    )]
+    NoConditions {
+        /// Location of the request.
+        place: String,
+        /// The store's answer.
+        reason: String,
+    },
     /// The request failed, perhaps temporarily.
     #[error("cannot use {place}: {reason}")]
     Failed {
@@ -71,6 +85,7 @@ pub struct Objects {
     prefix: String,
     /// Location for messages, without a trailing slash.
     place: String,
+    patience: Patience,
 }
 
 impl Objects {
@@ -87,7 +102,8 @@ impl Objects {
         };
         let bucket = Bucket::read(settings, SCHEME, path)?;
         let (prefix, place) = bucket.prefix_and_place(SCHEME);
-        Ok(Self { store: bucket.writable_s3(given)?, prefix, place })
+        let patience = settings.patience;
+        Ok(Self { store: bucket.writable_s3(given)?, prefix, place, patience })
     }
 
     /// Returns the full name of a key, or of the bucket and prefix for an empty key, for messages.
@@ -101,11 +117,11 @@ impl Objects {
     /// # Errors
     /// All but [`ObjectsError::Changed`].
     pub async fn get(&self, key: &str) -> Result<Option<(Bytes, ObjectVersion)>, ObjectsError> {
-        let reading = async {
+        let reading = self.patience.ask(async || {
             let found = self.store.get(&self.path(key)?).await?;
             let version = found.meta.e_tag.clone();
             Ok::<_, StoreError>((found.bytes().await?, version))
-        };
+        });
         match reading.await {
             Ok((bytes, version)) => Ok(Some((bytes, self.version(key, version)?))),
             Err(error) => match self.error(key, &error) {
@@ -146,7 +162,7 @@ impl Objects {
     /// # Errors
     /// All but [`ObjectsError::Changed`].
     pub async fn remove(&self, key: &str) -> Result<(), ObjectsError> {
-        let removed = async { self.store.delete(&self.path(key)?).await }.await;
+        let removed = self.patience.ask(async || self.store.delete(&self.path(key)?).await).await;
         match removed.map_err(|error| self.error(key, &error)) {
             Ok(()) | Err((Refusal::Missing, _)) => Ok(()),
             Err((_, error)) => Err(error),
@@ -163,7 +179,8 @@ impl Objects {
         let mut options = PaginatedListOptions::default();
         let mut keys = Vec::new();
         loop {
-            let page = self.store.list_paginated(prefix, options.clone()).await;
+            let list = async || self.store.list_paginated(prefix, options.clone()).await;
+            let page = self.patience.ask(list).await;
             let page = page.map_err(|error| self.error(begin, &error).1)?;
             let paths = page.result.objects.iter().map(|object| object.location.as_ref());
             let below = paths.filter_map(|path| path.strip_prefix(&*self.prefix));
@@ -181,18 +198,36 @@ impl Objects {
         bytes: Bytes,
         mode: PutMode,
     ) -> Result<ObjectVersion, ObjectsError> {
-        let replaces = matches!(mode, PutMode::Update(_));
-        let options = PutOptions { mode, ..PutOptions::default() };
-        let payload = PutPayload::from_bytes(bytes);
-        let written = async { self.store.put_opts(&self.path(key)?, payload, options).await }.await;
-        match written {
-            Ok(written) => self.version(key, written.e_tag),
-            Err(error) => Err(match self.error(key, &error) {
-                // The object to replace no longer exists.
-                (Refusal::Missing, _) if replaces => ObjectsError::Changed(self.place(key)),
-                (_, error) => error,
-            }),
+        let (replaces, is_conditional) =
+            (matches!(mode, PutMode::Update(_)), !matches!(mode, PutMode::Overwrite));
+        let mut sent = 0;
+        let written = self.patience.ask(async || {
+            sent += 1;
+            let options = PutOptions { mode: mode.clone(), ..PutOptions::default() };
+            let payload = PutPayload::from_bytes(bytes.clone());
+            self.store.put_opts(&self.path(key)?, payload, options).await
+        });
+        let error = match written.await {
+            Ok(written) => return self.version(key, written.e_tag),
+            Err(error) => error,
+        };
+        let error = match self.error(key, &error) {
+            // The object to replace no longer exists.
+            (Refusal::Missing, _) if replaces => ObjectsError::Changed(self.place(key)),
+            (Refusal::NoSuchMethod(words), _) if is_conditional => {
+                ObjectsError::NoConditions { place: self.place(key), reason: words }
+            }
+            (_, error) => error,
+        };
+        if sent > 1 && matches!(error, ObjectsError::Changed(_)) {
+            // The write that failed before may have been this one.
+            if let Some((found, version)) = self.get(key).await?
+                && found == bytes
+            {
+                return Ok(version);
+            }
         }
+        Err(error)
     }
 
     fn path(&self, key: &str) -> object_store::Result<Path> {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use reqwest::Url;
 
+use super::patience::Patience;
 use crate::http::{HttpError, Timeouts, client, redacted};
 
 /// Location of stored objects, and how they are requested.
@@ -21,6 +22,8 @@ pub struct BucketSettings {
     pub credentials: S3Credentials,
     /// Timeouts of requests to a server.
     pub timeouts: Timeouts,
+    /// How often a request for objects that are written is sent, if it may succeed a moment later.
+    pub patience: Patience,
 }
 
 /// Settings that cannot be used.

@@ -1,5 +1,5 @@
 //! HTTP transport of all stores on the network: sends the requests of `object_store` with the
-//! client of this crate, limits responses in size and time, and interprets error responses.
+//! client of this crate once, limits responses in size and time, and interprets error responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +32,13 @@ const USUAL_LENGTH: u64 = 1 << 20;
 const ERROR_BODY_BYTES: usize = 4 << 10;
 /// Timeout for an error body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Error code of any status for a request that the server does not support.
+const NOT_IMPLEMENTED: &str = "NotImplemented";
+/// Error codes of a 409 that says nothing of the object: another request is at work on it, and the
+/// same one may be sent again (S3's REST API, "Conditional requests").
+const CONFLICTS: [&str; 2] = ["ConditionalRequestConflict", "OperationAborted"];
+/// Error code of a 400 for a body that did not arrive in time.
+const REQUEST_TIMEOUT: &str = "RequestTimeout";
 /// Error code of a 403 for a key that is missing or may not be read. Other codes of a 403 concern
 /// the credentials.
 const ACCESS_DENIED: &str = "AccessDenied";
@@ -79,7 +86,20 @@ pub enum Refusal {
         words: String,
         /// Minimum delay before the next request.
         delay: Option<Duration>,
+        /// Whether the same request may succeed a moment later.
+        passes: Passes,
     },
+}
+
+/// Whether a failure may be over a moment later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passes {
+    /// It stays, as far as is known.
+    No,
+    /// The server answers that it is busy or has failed.
+    Server,
+    /// There was no answer, or not a whole one.
+    Connection,
 }
 
 impl Refusal {
@@ -98,7 +118,12 @@ impl Refusal {
 
     /// Creates a failure without a retry delay.
     pub fn failed(words: impl ToString) -> Self {
-        Self::Failed { words: words.to_string(), delay: None }
+        Self::Failed { words: words.to_string(), delay: None, passes: Passes::No }
+    }
+
+    /// Creates the failure of a request without a whole answer.
+    fn unanswered(words: impl ToString) -> Self {
+        Self::Failed { words: words.to_string(), delay: None, passes: Passes::Connection }
     }
 }
 
@@ -160,7 +185,7 @@ impl Transport {
             request_builder = request_builder.body(Body::wrap(body));
         }
         let sent = request_builder.send().await;
-        let response = sent.map_err(|error| Refusal::failed(HttpError::from(error)))?;
+        let response = sent.map_err(|error| Refusal::unanswered(HttpError::from(error)))?;
         let status = response.status();
         // The object exists and is empty.
         let is_empty = head_only && status == StatusCode::RANGE_NOT_SATISFIABLE;
@@ -213,10 +238,10 @@ async fn whole_body(response: Response) -> Result<Bytes, Refusal> {
     match timeout(within, read_capped(response, MAX_DOWNLOADED)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(HttpError::TooLong(most))) => Err(Refusal::TooLong(most)),
-        Ok(Err(error)) => Err(Refusal::failed(error)),
+        Ok(Err(error)) => Err(Refusal::unanswered(error)),
         Err(_) => {
             let seconds = within.as_secs();
-            Err(Refusal::failed(format!("{length} bytes did not come within {seconds} s")))
+            Err(Refusal::unanswered(format!("{length} bytes did not come within {seconds} s")))
         }
     }
 }
@@ -249,6 +274,10 @@ async fn interpret_error(response: Response) -> Refusal {
         StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
             Refusal::NoSuchMethod(words)
         }
+        _ if error_body.is(NOT_IMPLEMENTED) => Refusal::NoSuchMethod(words),
+        StatusCode::CONFLICT if CONFLICTS.into_iter().any(|code| error_body.is(code)) => {
+            Refusal::Failed { words, delay: retry_after(&headers), passes: Passes::Server }
+        }
         StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT => Refusal::Changed(words),
         _ if status.is_redirection() => {
             let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
@@ -261,7 +290,14 @@ async fn interpret_error(response: Response) -> Refusal {
             });
             Refusal::failed(format!("{words}{advice}"))
         }
-        _ => Refusal::Failed { words, delay: retry_after(&headers) },
+        _ => {
+            let passes = match status {
+                StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Passes::Server,
+                _ if status.is_server_error() || error_body.is(REQUEST_TIMEOUT) => Passes::Server,
+                _ => Passes::No,
+            };
+            Refusal::Failed { words, delay: retry_after(&headers), passes }
+        }
     }
 }
 

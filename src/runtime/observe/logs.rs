@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
+use orrery_ledger::domain::without_seeds;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::LevelFilter;
@@ -56,12 +57,19 @@ const WRAP: &str = "\x1b[?7h";
 
 impl Write for LogOutput {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        // What was given in place of a public key is quoted in sentences about it.
+        let shown = without_seeds(&String::from_utf8_lossy(lines)).into_owned();
         let live = LIVE_LINE.lock();
         let text = match &*live {
-            None => lines.to_vec(),
-            Some(live) => {
-                [ERASE.as_bytes(), lines, CUT.as_bytes(), live.as_bytes(), WRAP.as_bytes()].concat()
-            }
+            None => shown.into_bytes(),
+            Some(live) => [
+                ERASE.as_bytes(),
+                shown.as_bytes(),
+                CUT.as_bytes(),
+                live.as_bytes(),
+                WRAP.as_bytes(),
+            ]
+            .concat(),
         };
         drop(io::stderr().write_all(&text));
         Ok(lines.len())

@@ -7,10 +7,12 @@ mod job;
 mod progress;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
+use tokio::time::sleep;
 
 use super::Node;
 use super::stop::stopped;
@@ -20,6 +22,9 @@ use crate::source::follow::Candidate;
 
 pub use job::{BackfillError, OrderFile};
 use progress::Progress;
+
+/// Time after which an interrupted order that could not resume is tried again.
+const RETRY: Duration = Duration::from_secs(60);
 
 /// Opens the sources of an order for a range of ledgers: the named ones, or the configured ones
 /// when no names are given. The error is one sentence.
@@ -75,27 +80,44 @@ impl Backfills {
         self.interrupt();
         // Every order is in the file before it is in the channel.
         while orders.try_recv().is_ok() {}
-        match self.file.load() {
-            Ok(None) => {}
-            Ok(Some(order)) => {
-                tracing::info!(
-                    from = order.from,
-                    to = order.to,
-                    "the interrupted backfill resumes"
-                );
-                match self.begin(&order) {
-                    Ok(()) => self.work(order, stop.clone()).await,
-                    Err(error) => self.report_unresumable(Some(&order), &error),
-                }
-            }
-            Err(error) => self.report_unresumable(None, &error),
-        }
+        let mut is_interrupted = self.file.exists();
         loop {
+            if is_interrupted {
+                is_interrupted = self.resume(&stop).await;
+            }
             tokio::select! {
-                Some(order) = orders.recv() => self.work(order, stop.clone()).await,
+                Some(order) = orders.recv() => {
+                    is_interrupted = false;
+                    if let Err(error) = self.work(&order, &stop).await {
+                        tracing::error!("the backfill failed: {error}");
+                        self.ended(BackfillState::Failed, Some(error.to_string()));
+                    }
+                }
+                () = sleep(RETRY), if is_interrupted => {}
                 () = stopped(stop.clone()) => return,
             }
         }
+    }
+
+    /// Resumes the interrupted order. Returns true if it cannot resume now, and may later: an order
+    /// whose source is not there, such as a disk that is not mounted yet, is as good as before.
+    async fn resume(&self, stop: &watch::Receiver<bool>) -> bool {
+        let order = match self.file.load() {
+            Ok(None) => return false,
+            Ok(Some(order)) => order,
+            Err(error) => {
+                self.report_unresumable(None, &error);
+                return true;
+            }
+        };
+        tracing::info!(from = order.from, to = order.to, "the interrupted backfill resumes");
+        let resumed = match self.begin(&order) {
+            Ok(()) => self.work(&order, stop).await,
+            Err(error) => Err(error),
+        };
+        let Err(error) = resumed else { return false };
+        self.report_unresumable(Some(&order), &error);
+        true
     }
 
     /// Makes an order that counts as running one that was interrupted, unless it was cancelled.
@@ -114,10 +136,13 @@ impl Backfills {
     }
 
     /// Shows that the interrupted order cannot resume. Its file stays until it is cancelled or another
-    /// one begins: what is in the way, such as a setting, may be gone at the next start.
+    /// one begins: what is in the way, such as a setting, may be gone later.
     fn report_unresumable(&self, order: Option<&BackfillOrder>, error: &BackfillError) {
         let reason = format!("the interrupted backfill cannot resume: {error}");
-        tracing::error!("{reason}");
+        if self.current.lock().reason.as_ref() != Some(&reason) {
+            tracing::error!("{reason}");
+        }
+        job::forget(&self.node);
         let advice = format!("{reason}; `orrery backfill --cancel` discards it");
         self.node.health().up_with(job::STORING, advice);
         let progress = order.map_or_else(Progress::default, |order| {
@@ -153,14 +178,23 @@ impl Backfills {
         order: BackfillOrder,
         stop: watch::Receiver<bool>,
     ) -> Result<BackfillReport, BackfillError> {
+        let was_interrupted = self.file.load().is_ok_and(|found| found.as_ref() == Some(&order));
         self.begin(&order)?;
         let (_goes_on, never) = watch::channel(false);
-        let mut working = std::pin::pin!(self.work(order, never));
-        tokio::select! {
-            () = &mut working => {}
+        let mut working = std::pin::pin!(self.work(&order, &never));
+        let worked = tokio::select! {
+            worked = &mut working => worked,
             () = stopped(stop) => {
                 self.cancel();
-                working.await;
+                working.await
+            }
+        };
+        match worked {
+            Ok(()) => {}
+            Err(error) if was_interrupted => self.report_unresumable(Some(&order), &error),
+            Err(error) => {
+                tracing::error!("the backfill failed: {error}");
+                self.ended(BackfillState::Failed, Some(error.to_string()));
             }
         }
         Ok(self.report())
@@ -209,13 +243,21 @@ impl Backfills {
         Ok(())
     }
 
-    async fn work(&self, order: BackfillOrder, stop: watch::Receiver<bool>) {
+    /// Runs an order that has begun, until it has ended or is interrupted.
+    ///
+    /// # Errors
+    /// Why it has failed. It then still counts as running.
+    async fn work(
+        &self,
+        order: &BackfillOrder,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<(), BackfillError> {
         let (progress, cancelled) = {
             let current = self.current.lock();
             (Arc::clone(&current.progress), current.cancel.subscribe())
         };
         let (halt, halted) = watch::channel(false);
-        let filling = job::fill(&self.node, &self.open_sources, &order, &progress, halted);
+        let filling = job::fill(&self.node, &self.open_sources, order, &progress, halted);
         let mut filling = std::pin::pin!(filling);
         let filled = tokio::select! {
             filled = &mut filling => filled,
@@ -228,16 +270,13 @@ impl Backfills {
                 filling.await
             }
         };
-        match filled {
-            Ok(true) => self.ended(BackfillState::Done, None),
+        match filled? {
+            true => self.ended(BackfillState::Done, None),
             // The order's file stays, so that the backfill resumes when the service starts again.
-            Ok(false) if *stop.borrow() && !*cancelled.borrow() => {}
-            Ok(false) => self.ended(BackfillState::Cancelled, None),
-            Err(error) => {
-                tracing::error!("the backfill failed: {error}");
-                self.ended(BackfillState::Failed, Some(error.to_string()));
-            }
+            false if *stop.borrow() && !*cancelled.borrow() => {}
+            false => self.ended(BackfillState::Cancelled, None),
         }
+        Ok(())
     }
 
     fn ended(&self, state: BackfillState, reason: Option<String>) {

@@ -24,11 +24,37 @@ pub(super) struct ResetDirectory {
     pub(super) name: String,
 }
 
+/// What says how a lake's keys are composed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LayoutOf {
+    Manifest,
+    Settings,
+}
+
+impl LayoutOf {
+    /// Names it in messages.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Manifest => "its .config.json",
+            Self::Settings => "the settings",
+        }
+    }
+
+    /// Returns where a wrong layout is corrected.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Manifest => "ledgersPerBatch and batchesPerPartition in its .config.json",
+            Self::Settings => "lake_ledgers_per_batch and lake_batches_per_partition in [source]",
+        }
+    }
+}
+
 /// An open lake.
 #[derive(Clone)]
 pub struct Lake {
     pub(super) store: Arc<dyn LakeFiles>,
     pub(super) layout: Layout,
+    pub(super) layout_of: LayoutOf,
     pub(super) passphrase: Option<String>,
     /// The directory that was chosen, in a lake with one directory for each reset of the network.
     pub(super) reset_directory: Option<ResetDirectory>,

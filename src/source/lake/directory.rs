@@ -14,6 +14,11 @@ use super::error::LakeError;
 use super::files::LakeFiles;
 use super::layout;
 
+/// Number of directories below one another, and of names in each, that are searched for a misnamed
+/// file.
+const MISNAMED_DEPTH: u32 = 3;
+const MISNAMED_NAMES: usize = 16;
+
 /// Objects as files below a directory; keys are relative paths.
 pub struct Directory {
     root: PathBuf,
@@ -82,6 +87,11 @@ impl LakeFiles for Directory {
         .boxed()
     }
 
+    fn misnamed(&self) -> BoxFuture<'_, Result<Option<String>, LakeError>> {
+        async move { Ok(self.list(|root| misnamed(root, "", MISNAMED_DEPTH)).await?.flatten()) }
+            .boxed()
+    }
+
     fn below(&self, directory: &str) -> Arc<dyn LakeFiles> {
         Arc::new(Self::new(self.root.join(directory)))
     }
@@ -134,6 +144,23 @@ fn keys_after(root: &Path, after: &str, most: usize) -> Result<Vec<String>, Lake
         }
     }
     Ok(keys)
+}
+
+/// Returns the first misnamed file in or below a directory of the lake, in the order of names.
+fn misnamed(root: &Path, inside: &str, depth: u32) -> Result<Option<String>, LakeError> {
+    for name in sorted_names(&root.join(inside))?.into_iter().take(MISNAMED_NAMES) {
+        let key = format!("{inside}{name}");
+        if layout::may_be_misnamed(&key) {
+            return Ok(Some(key));
+        }
+        if depth > 0
+            && root.join(&key).is_dir()
+            && let Some(found) = misnamed(root, &format!("{key}/"), depth - 1)?
+        {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 fn sorted_names(directory: &Path) -> Result<Vec<String>, LakeError> {

@@ -91,14 +91,49 @@ pub enum LakeError {
     },
     /// The lake cannot be listed, and probing found no file.
     #[error(
-        "the lake {place} cannot be listed, and no ledger was found near {near}: wait until there \
-         is one, or say with which ledger of the lake to start (--start LEDGER, or `start` in [source])"
+        "the lake {place} cannot be listed, and no ledger was found near {near} in {expected}: wait \
+         until there is one, say with which ledger of the lake to start (--start LEDGER, or `start` \
+         in [source]), or correct {advice} if its files have other sizes"
     )]
     NothingNear {
         /// The lake.
         place: String,
         /// Ledger at which the search began.
         near: LedgerSeq,
+        /// Its layout, in words.
+        expected: String,
+        /// Where the layout is to be corrected.
+        advice: &'static str,
+    },
+    /// The lake holds files of another layout where those of its own end.
+    #[error(
+        "the lake {place} has {key}, {files}, but {source_of_layout} says {expected}: correct {advice}, \
+         or follow a lake of which all files have the same sizes"
+    )]
+    OtherFiles {
+        /// The lake.
+        place: String,
+        /// Key of such a file.
+        key: String,
+        /// The file, in words.
+        files: String,
+        /// What says which layout it has.
+        source_of_layout: &'static str,
+        /// That layout, in words.
+        expected: String,
+        /// Where the layout is to be corrected.
+        advice: &'static str,
+    },
+    /// The lake has no batch file, but another one that may hold ledgers.
+    #[error(
+        "the lake {place} has {key}, but no file of ledgers that is named as SEP-54 says, at its root or in a \
+         directory of it: give the directory or prefix that the exporter writes to"
+    )]
+    Misnamed {
+        /// The lake.
+        place: String,
+        /// Key of that file.
+        key: String,
     },
     /// The content of a file is invalid.
     #[error("cannot take ledgers from {place}: {source}")]

@@ -27,6 +27,10 @@ pub trait LakeFiles: Send + Sync {
     /// Returns the names of the directories at the root; `None` when this store cannot list.
     fn directories(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, LakeError>>;
 
+    /// Returns the name of a file that may hold ledgers, because `.xdr` is in it, and is not named as
+    /// a batch file; `None` when none is found, or when this store cannot list.
+    fn misnamed(&self) -> BoxFuture<'_, Result<Option<String>, LakeError>>;
+
     /// Returns the store whose root is a directory of this one.
     fn below(&self, directory: &str) -> Arc<dyn LakeFiles>;
 

@@ -5,6 +5,13 @@ use serde::Deserialize;
 
 use super::error::LakeError;
 
+/// Extensions in use, the newest first: `zst` today, `zstd` and `gz` in older lakes.
+pub(super) const EXTENSIONS: [&str; 3] = ["zst", "zstd", "gz"];
+/// Numbers of ledgers in a file, and of files in a directory, that exporters are configured with.
+const USUAL_BATCHES: [u32; 12] = [1, 64, 4, 2, 8, 10, 16, 32, 100, 128, 256, 1000];
+const USUAL_PARTITIONS: [u32; 14] =
+    [64_000, 1, 10, 1000, 64, 100, 8, 16, 32, 4, 2, 10_000, 16_000, 32_000];
+
 /// Layout of a lake as far as the settings give it, for a lake without a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GivenLayout {
@@ -36,6 +43,11 @@ impl Manifest {
     /// Parses a manifest; `place` names it in errors.
     pub fn parse(place: &str, text: &[u8]) -> Result<Self, LakeError> {
         let wrong = |reason: String| LakeError::Manifest { place: place.to_owned(), reason };
+        // Editors and shells of some systems write a byte order mark before the text.
+        let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+        if text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) {
+            return Err(wrong("it is written in UTF-16: save it as UTF-8".to_owned()));
+        }
         let manifest: Self =
             serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
         manifest.check_numbers().map_err(wrong)?;
@@ -136,6 +148,11 @@ impl Layout {
         self.guessed
     }
 
+    /// Returns the file extension after `.xdr.`.
+    pub(super) fn extension(&self) -> &str {
+        &self.extension
+    }
+
     /// Returns the number of ledgers in one file.
     pub fn ledgers_per_batch(&self) -> u32 {
         self.ledgers_per_batch
@@ -151,6 +168,59 @@ impl Layout {
     pub(super) fn range_at(&self, key: &str) -> Option<LedgerRange> {
         let range = range_of(key)?;
         (self.key_of(range.first) == key).then_some(range)
+    }
+
+    /// Returns the ledgers of a finished file of a lake with another layout; `None` for the files of
+    /// this one, for files that are still being written and for those that are no batch files.
+    pub(super) fn range_of_other(&self, key: &str) -> Option<LedgerRange> {
+        let range = range_of(key)?;
+        let ours = self.key_of(range.first);
+        let (stem, extension) = key.rsplit_once(".xdr.")?;
+        let is_ours = ours.rsplit_once(".xdr.").is_some_and(|(ours, _)| ours == stem);
+        let is_finished = extension != self.extension && EXTENSIONS.contains(&extension);
+        (!is_ours || is_finished).then_some(range)
+    }
+
+    /// Returns whether files and directories hold as many ledgers as in another layout.
+    pub(super) fn has_sizes_of(&self, other: &Self) -> bool {
+        let sizes = |of: &Self| (of.ledgers_per_batch, of.ledgers_per_partition, of.partitioned);
+        sizes(self) == sizes(other)
+    }
+
+    /// Describes the files of this layout, as the end of a sentence.
+    pub(super) fn words(&self) -> String {
+        let files = match self.ledgers_per_batch {
+            1 => "files of 1 ledger".to_owned(),
+            many => format!("files of {many} ledgers"),
+        };
+        let extension =
+            if self.guessed { String::new() } else { format!(" (.xdr.{})", self.extension) };
+        match self.ledgers_per_partition / self.ledgers_per_batch {
+            _ if !self.partitioned => format!("{files}{extension} without directories"),
+            batches => format!("{files}{extension}, {batches} in a directory"),
+        }
+    }
+
+    /// Returns layouts that lakes also have, the likely ones first: with another extension, with
+    /// other files in directories as long or as full, with other directories, with both different.
+    pub(super) fn others(&self) -> impl Iterator<Item = Self> {
+        let (own, batches) =
+            (self.ledgers_per_batch, self.ledgers_per_partition / self.ledgers_per_batch);
+        let sizes = move || USUAL_BATCHES.into_iter().filter(move |size| *size != own);
+        let counts = move || USUAL_PARTITIONS.into_iter().filter(move |count| *count != batches);
+        let of = |(ledgers_per_batch, batches_per_partition): (u32, u32)| {
+            let manifest =
+                Manifest { network_passphrase: None, ledgers_per_batch, batches_per_partition };
+            let fits = manifest.check_numbers().is_ok();
+            fits.then(|| Self::new(&manifest).with_extension(Some(self.extension.clone())))
+        };
+        let as_long = self.ledgers_per_partition;
+        let likely = sizes().flat_map(move |size| [(size, batches), (size, as_long / size)]);
+        let rest = sizes().flat_map(move |size| counts().map(move |count| (size, count)));
+        let others = likely.chain(counts().map(move |count| (own, count))).chain(rest);
+        let extensions = EXTENSIONS.into_iter().filter(|other| *other != self.extension);
+        let with = |extension: &str| self.clone().with_extension(Some(extension.to_owned()));
+        extensions.map(with).chain(others.filter_map(of))
     }
 
     /// Returns the key of the file that holds `ledger`.
@@ -206,6 +276,29 @@ pub(super) fn range_of(key: &str) -> Option<LedgerRange> {
         && u32::from_str_radix(inverted, 16).ok()? == u32::MAX - range.first.0
         && !range.is_empty();
     promised.then_some(range)
+}
+
+/// Describes the file of another layout as [`Layout::words`] does.
+pub(super) fn words_of(key: &str) -> String {
+    let Some(range) = range_of(key) else { return "another file".to_owned() };
+    let ledgers = match range.len() {
+        1 => "1 ledger".to_owned(),
+        many => format!("{many} ledgers"),
+    };
+    match key.split_once('/') {
+        Some((directory, _)) => format!("a file of {ledgers} in the directory {directory}"),
+        None => format!("a file of {ledgers} without a directory"),
+    }
+}
+
+/// Returns whether a file may hold ledgers although it is not where, or not named as, a batch file of
+/// any layout is.
+pub(super) fn may_be_misnamed(key: &str) -> bool {
+    let (directories, name) = key.rsplit_once('/').unwrap_or(("", key));
+    let is_partition = directories.contains("--") && !directories.contains('/');
+    let is_batch_file = range_of(name).is_some() && (directories.is_empty() || is_partition);
+    let is_part = range_of(name.trim_end_matches('~')).is_some();
+    name.contains(".xdr") && !name.starts_with('.') && !is_batch_file && !is_part
 }
 
 #[cfg(test)]
@@ -269,6 +362,41 @@ mod tests {
             "{error}"
         );
         assert!(error.contains("the settings say 2 ledgers per batch"), "{error}");
+    }
+
+    #[test]
+    fn keys_of_other_layouts_are_recognised() {
+        let ours = layout(1, 64).with_extension(Some("zst".to_owned()));
+        assert_eq!(ours.words(), "files of 1 ledger (.xdr.zst), 64 in a directory");
+        let key = layout(4, 1).key_of(LedgerSeq(146));
+        assert_eq!(layout(4, 1).words(), "files of 4 ledgers without directories");
+        assert_eq!(ours.range_of_other(&key), Some(LedgerRange::new(144, 147)));
+        let other = layout(1, 8).key_of(LedgerSeq(146));
+        assert_eq!(ours.range_of_other(&other), Some(LedgerRange::new(146, 146)));
+        let old = ours.clone().with_extension(Some("zstd".to_owned())).key_of(LedgerSeq(146));
+        assert_eq!(ours.range_of_other(&old), Some(LedgerRange::new(146, 146)));
+        for own in [ours.key_of(LedgerSeq(146)), format!("{}.part", ours.key_of(LedgerSeq(146)))] {
+            assert_eq!(ours.range_of_other(&own), None, "{own}");
+        }
+        let keys: Vec<String> = ours.others().map(|it| it.key_of(LedgerSeq(146))).collect();
+        assert!(keys.len() < 250, "{}", keys.len());
+        for wanted in [key, other, old] {
+            assert!(keys.contains(&wanted), "{wanted}");
+        }
+        assert!(!keys.contains(&ours.key_of(LedgerSeq(146))));
+        let largest = layout(u32::MAX, 1);
+        assert!(largest.others().all(|it| !it.key_of(LedgerSeq(2)).is_empty()));
+    }
+
+    #[test]
+    fn a_byte_order_mark_before_a_manifest_is_skipped() {
+        let text = r#"{"ledgersPerBatch":4,"batchesPerPartition":1}"#;
+        let manifest = Manifest::parse("it", format!("\u{feff}{text}").as_bytes()).unwrap();
+        assert_eq!(manifest.ledgers_per_batch, 4);
+        let wide: Vec<u8> =
+            "\u{feff}{}".encode_utf16().flat_map(|unit| unit.to_le_bytes()).collect();
+        let error = Manifest::parse("it", &wide).unwrap_err().to_string();
+        assert!(error.contains("it is written in UTF-16"), "{error}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! - [`settings`] parses an address, which is a [`directory`] or something [`remote`].
 //! - [`open`] finds the manifest and the layout.
 //! - [`range`] finds the newest and the oldest ledger with few requests.
+//! - [`others`] finds files that the layout does not lead to.
 //! - [`prefetch`] downloads and unpacks files in order.
 
 mod access;
@@ -14,6 +15,7 @@ mod error;
 mod files;
 mod layout;
 mod open;
+mod others;
 mod prefetch;
 mod range;
 mod remote;

@@ -7,13 +7,11 @@ use orrery_ledger::domain::{LedgerSeq, Network};
 use time::Date;
 use time::macros::format_description;
 
-use super::batches::{Lake, ResetDirectory};
+use super::batches::{Lake, LayoutOf, ResetDirectory};
 use super::error::LakeError;
 use super::files::LakeFiles;
-use super::layout::{self, GivenLayout, Layout, Manifest};
+use super::layout::{self, EXTENSIONS, GivenLayout, Layout, Manifest};
 
-/// Extensions in use, the newest first: `zst` today, `zstd` and `gz` in older lakes.
-const EXTENSIONS: [&str; 3] = ["zst", "zstd", "gz"];
 /// Number of keys listed to find the extension: some may belong to files that are still being
 /// written.
 const KEYS_FOR_EXTENSION: usize = 16;
@@ -34,7 +32,8 @@ impl Lake {
         given: &GivenLayout,
         near: Option<LedgerSeq>,
     ) -> Result<Self, LakeError> {
-        let (store, manifest, reset_directory) = find_manifest(store, given).await?;
+        let Found { store, manifest, layout_of, reset_directory } =
+            find_manifest(store, given).await?;
         let place = store.place(Manifest::FILE_NAME);
         manifest.check_network(&place, network)?;
         let layout = Layout::new(&manifest);
@@ -43,7 +42,17 @@ impl Lake {
             None => find_extension(&*store, &layout, near).await?,
         };
         let layout = layout.with_extension(extension);
-        Ok(Self { store, layout, passphrase: manifest.network_passphrase, reset_directory })
+        let passphrase = manifest.network_passphrase;
+        Ok(Self { store, layout, layout_of, passphrase, reset_directory })
+    }
+
+    /// Returns the layout that the manifest names now, if it is another than when the lake was opened.
+    pub(super) async fn other_manifest(&self) -> Result<Option<Layout>, LakeError> {
+        let key = Manifest::FILE_NAME;
+        let Some(text) = self.store.get(key).await? else { return Ok(None) };
+        let layout = Layout::new(&Manifest::parse(&self.store.place(key), &text)?);
+        let differs = !layout.has_sizes_of(&self.layout);
+        Ok(differs.then(|| layout.with_extension(Some(self.layout.extension().to_owned()))))
     }
 
     /// Fails when a newer reset directory has a manifest: the network was reset.
@@ -58,7 +67,19 @@ impl Lake {
     }
 }
 
-type Found = (Arc<dyn LakeFiles>, Manifest, Option<ResetDirectory>);
+/// A lake whose manifest is known.
+struct Found {
+    store: Arc<dyn LakeFiles>,
+    manifest: Manifest,
+    layout_of: LayoutOf,
+    reset_directory: Option<ResetDirectory>,
+}
+
+impl Found {
+    fn at(store: Arc<dyn LakeFiles>, manifest: Manifest, layout_of: LayoutOf) -> Self {
+        Self { store, manifest, layout_of, reset_directory: None }
+    }
+}
 
 /// Returns the manifest at the root, the one from the settings, or that of the newest reset
 /// directory.
@@ -73,10 +94,10 @@ async fn find_manifest(store: Arc<dyn LakeFiles>, given: &GivenLayout) -> Result
     if let Some(text) = found {
         let manifest = Manifest::parse(&place, &text)?;
         manifest.check_layout(&place, given)?;
-        return Ok((store, manifest, None));
+        return Ok(Found::at(store, manifest, LayoutOf::Manifest));
     }
     if let Some(manifest) = Manifest::given(&store.place(""), given)? {
-        return Ok((store, manifest, None));
+        return Ok(Found::at(store, manifest, LayoutOf::Settings));
     }
     let no_manifest =
         |hint| LakeError::NoManifest { place: store.place(""), file: Manifest::FILE_NAME, hint };
@@ -91,12 +112,16 @@ async fn find_manifest(store: Arc<dyn LakeFiles>, given: &GivenLayout) -> Result
         Ok(Some(_)) => {
             if let Some((name, manifest)) = youngest_reset(&*store).await? {
                 let below = store.below(&name);
-                return Ok((below, manifest, Some(ResetDirectory { parent: store, name })));
+                let reset_directory = Some(ResetDirectory { parent: store, name });
+                return Ok(Found {
+                    reset_directory,
+                    ..Found::at(below, manifest, LayoutOf::Manifest)
+                });
             }
         }
     }
     let hint = ", nor a directory named as a date that has one; if it is a lake without a \
-                manifest, give ledgers_per_batch and batches_per_partition";
+                manifest, give lake_ledgers_per_batch and lake_batches_per_partition";
     Err(refusal.unwrap_or_else(|| no_manifest(hint)))
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use orrery_net::buckets::{Refusal, Root, innermost, refusal};
+use orrery_net::buckets::{Patience, Refusal, Root, innermost, refusal};
 use orrery_net::object_store;
 use orrery_net::object_store::list::PaginatedListOptions;
 use orrery_net::object_store::path::Path;
@@ -26,11 +26,22 @@ use super::layout;
 const LISTING_RETRY_DELAY: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of pages in one listing; foreign objects between the ledgers may fill some.
 const MAX_PAGES: usize = 8;
-/// Page size when directories are listed, the maximum of S3.
-const DIRECTORIES_ON_PAGE: usize = 1000;
+/// Page size when directories or any files are listed, the maximum of S3.
+const KEYS_ON_PAGE: usize = 1000;
 /// Start of a listing: sorts before every key of a batch file and after the manifest, which is
 /// skipped.
 const BEFORE_BATCHES: &str = "/";
+
+/// How a listing ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    /// With the last page, or when enough was found.
+    Whole,
+    /// Before the last page.
+    CutOff,
+    /// It is refused or not supported.
+    Impossible,
+}
 
 /// Objects of a lake on the network.
 pub struct Remote {
@@ -51,11 +62,13 @@ impl Remote {
     }
 
     async fn download(&self, key: &str) -> object_store::Result<Bytes> {
-        self.root.store.get(&self.path(key)?).await?.bytes().await
+        let path = self.path(key)?;
+        Patience::SHORT.ask(async || self.root.store.get(&path).await?.bytes().await).await
     }
 
     async fn head(&self, key: &str) -> object_store::Result<()> {
-        self.root.store.head(&self.path(key)?).await.map(drop)
+        let path = self.path(key)?;
+        Patience::SHORT.ask(async || self.root.store.head(&path).await.map(drop)).await
     }
 
     /// Interprets the answer to a request for a key; returns `None` when the key does not exist.
@@ -111,7 +124,7 @@ impl Remote {
                 Some((bucket, given)) => LakeError::WrongRegion { bucket, given, right },
                 None => LakeError::transport(place, words),
             },
-            Refusal::Failed { words, delay } => {
+            Refusal::Failed { words, delay, .. } => {
                 LakeError::Transport { place, reason: words, delay }
             }
             Refusal::Missing | Refusal::NoSuchMethod(_) | Refusal::Changed(_) => {
@@ -120,29 +133,29 @@ impl Remote {
         }
     }
 
-    /// Reads the pages of a listing until `enough` returns true; returns false when the listing is
-    /// refused or not supported.
+    /// Reads the pages of a listing until `enough` returns true.
     async fn list(
         &self,
         mut options: PaginatedListOptions,
         mut enough: impl FnMut(ListResult) -> bool + Send,
-    ) -> Result<bool, LakeError> {
-        let Some(listing) = &self.root.listing else { return Ok(false) };
+    ) -> Result<Listed, LakeError> {
+        let Some(listing) = &self.root.listing else { return Ok(Listed::Impossible) };
         if self.no_listing_before.lock().is_some_and(|time| Instant::now() < time) {
-            return Ok(false);
+            return Ok(Listed::Impossible);
         }
         let prefix = Some(&*self.root.prefix).filter(|prefix| !prefix.is_empty());
         for _ in 0..MAX_PAGES {
-            let page = match listing.list_paginated(prefix, options.clone()).await {
+            let list = async || listing.list_paginated(prefix, options.clone()).await;
+            let page = match Patience::SHORT.ask(list).await {
                 Ok(page) => page,
-                Err(error) => return self.cannot_list(&error).await.map(|()| false),
+                Err(error) => return self.cannot_list(&error).await.map(|()| Listed::Impossible),
             };
             options.page_token = page.page_token;
             if enough(page.result) || options.page_token.is_none() {
-                break;
+                return Ok(Listed::Whole);
             }
         }
-        Ok(true)
+        Ok(Listed::CutOff)
     }
 
     async fn cannot_list(&self, error: &object_store::Error) -> Result<(), LakeError> {
@@ -168,6 +181,23 @@ impl Remote {
         Ok(())
     }
 
+    /// Returns the first misnamed key on the first page of a listing.
+    async fn first_misnamed(&self) -> Result<Option<String>, LakeError> {
+        let mut found = None;
+        let options = PaginatedListOptions {
+            max_keys: Some(KEYS_ON_PAGE),
+            ..PaginatedListOptions::default()
+        };
+        self.list(options, |page| {
+            let paths = page.objects.iter().map(|object| object.location.as_ref());
+            let mut below = paths.filter_map(|path| path.strip_prefix(&*self.root.prefix));
+            found = below.find(|key| layout::may_be_misnamed(key)).map(str::to_owned);
+            true
+        })
+        .await?;
+        Ok(found)
+    }
+
     async fn keys(&self, after: &str, most: usize) -> Result<Option<Vec<String>>, LakeError> {
         let prefix = &self.root.prefix;
         let after = if after.is_empty() { BEFORE_BATCHES } else { after };
@@ -185,13 +215,18 @@ impl Remote {
             keys.extend(batches.take(most - keys.len()).map(str::to_owned));
             keys.len() == most
         });
-        Ok(listed.await?.then_some(keys))
+        // Where other objects fill all pages, nothing is known of the ledgers behind them.
+        Ok(match listed.await? {
+            Listed::Impossible => None,
+            Listed::CutOff if keys.is_empty() => None,
+            Listed::CutOff | Listed::Whole => Some(keys),
+        })
     }
 
     async fn names_of_directories(&self) -> Result<Option<Vec<String>>, LakeError> {
         let options = PaginatedListOptions {
             delimiter: Some("/".into()),
-            max_keys: Some(DIRECTORIES_ON_PAGE),
+            max_keys: Some(KEYS_ON_PAGE),
             ..PaginatedListOptions::default()
         };
         let mut names = Vec::new();
@@ -201,7 +236,7 @@ impl Remote {
             names.extend(below.map(str::to_owned));
             false
         });
-        Ok(listed.await?.then_some(names))
+        Ok((listed.await? != Listed::Impossible).then_some(names))
     }
 }
 
@@ -224,6 +259,10 @@ impl LakeFiles for Remote {
 
     fn directories(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, LakeError>> {
         self.names_of_directories().boxed()
+    }
+
+    fn misnamed(&self) -> BoxFuture<'_, Result<Option<String>, LakeError>> {
+        self.first_misnamed().boxed()
     }
 
     fn below(&self, directory: &str) -> Arc<dyn LakeFiles> {

@@ -147,6 +147,10 @@ impl LakeFiles for SimulatedLake {
         std::future::ready(Ok(None)).boxed()
     }
 
+    fn misnamed(&self) -> BoxFuture<'_, Result<Option<String>, LakeError>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+
     fn below(&self, _: &str) -> Arc<dyn LakeFiles> {
         unreachable!("an imagined lake has one directory")
     }

@@ -88,6 +88,12 @@ impl LakeSource {
     async fn survey(&mut self) -> Result<Option<LedgerRange>, LakeError> {
         let lake = self.open().await?;
         let range = self.ends.survey(&lake, self.wanted).await;
+        if let Err(LakeError::OtherFiles { .. }) = range {
+            // The manifest may have been corrected, or replaced together with the sizes, by then.
+            self.lake = None;
+            self.ends.forget();
+            return range;
+        }
         let nothing = matches!(range, Ok(None) | Err(LakeError::NothingNear { .. }));
         if nothing && lake.layout.is_guessed() {
             // The first file will show the extension.
@@ -119,7 +125,10 @@ impl LakeSource {
                     let (place, ledger) = (lake.place(), from);
                     Err(LakeError::BeginsLater { place, oldest, ledger })
                 }
-                None => Ok(Fetched::NotYet),
+                None => match self.ends.other_files(&lake, from).await {
+                    Some(error) => Err(error),
+                    None => Ok(Fetched::NotYet),
+                },
             },
             Err(error) if error.is_content_error() => {
                 self.classify_invalid_file(&lake, from, error).await

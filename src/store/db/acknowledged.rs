@@ -12,10 +12,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use orrery_ledger::domain::{EventId, LedgerSeq};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::encoding::error::StoreError;
@@ -75,7 +77,17 @@ impl Acknowledged {
     pub(crate) fn open(directory: &Path) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
         let last_write = read_unless_damaged(directory)?;
-        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        // Whoever put a link there would decide which file gets the record.
+        let no_link = OFlags::NOFOLLOW.bits() as i32;
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true).custom_flags(no_link);
+        let file = options.open(&path).map_err(|error| match error.raw_os_error() {
+            Some(code) if code == Errno::LOOP.raw_os_error() => {
+                let reason = "it is a link: put the file that it leads to in its place";
+                io::Error::new(io::ErrorKind::InvalidData, reason)
+            }
+            _ => error,
+        });
         let file = file.map_err(|source| StoreError::Io { path: path.clone(), source })?;
         Ok(Self { file, path, last_write })
     }

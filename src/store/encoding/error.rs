@@ -186,7 +186,7 @@ pub enum StoreError {
 }
 
 /// How the C library describes the error `EMFILE`.
-const NO_DESCRIPTOR: &str = "Too many open files";
+pub(crate) const NO_DESCRIPTOR: &str = "Too many open files";
 
 impl StoreError {
     /// Converts an error of RocksDB into [`Self::Unreadable`] for a data directory, or into
@@ -194,6 +194,9 @@ impl StoreError {
     pub(crate) fn while_reading(self, directory: &Path) -> Self {
         match self {
             Self::Database(reason) if reason.contains(NO_DESCRIPTOR) => Self::TooFewDescriptors,
+            Self::Io { source, .. } if source.to_string().contains(NO_DESCRIPTOR) => {
+                Self::TooFewDescriptors
+            }
             Self::Database(reason) => Self::Unreadable { directory: directory.to_owned(), reason },
             other => other,
         }

@@ -2,6 +2,7 @@
 //! transaction per change.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow::ipc::reader::StreamReader;
@@ -51,9 +52,10 @@ impl<'a> Changer<'a> {
         *names.write() = Arc::new(all_names(&programs));
         let mut changer = Self { connection, programs, names, views: Views::new(), change: None };
         if let Err(failure) = changer.update_views() {
-            // The parent logs standard error. The next change creates the views, or reports what is
-            // wrong.
-            eprintln!("the views of tables cannot be updated: {failure:?}");
+            // The parent logs standard error, if it still reads it. The next change creates the views,
+            // or reports what is wrong.
+            let sentence = format!("the views of tables cannot be updated: {failure:?}\n");
+            drop(io::stderr().write_all(sentence.as_bytes()));
         }
         changer
     }

@@ -6,6 +6,7 @@ use orrery_ledger::domain::{LedgerRange, LedgerSeq};
 
 use super::batches::Lake;
 use super::error::LakeError;
+use super::others::Others;
 
 /// Number of keys listed to find the newest ledger: some may belong to files that are still being
 /// written.
@@ -54,12 +55,22 @@ impl Lake {
     }
 
     /// Returns the newest ledger after the key `after` in the listing.
+    ///
+    /// # Errors
+    /// [`LakeError::OtherFiles`] when files of another layout hold newer ones.
     async fn newest_listed(&self, after: &str) -> Result<Listed, LakeError> {
         let Some(keys) = self.store.keys_after(after, NEWEST_KEYS).await? else {
             return Ok(Listed::Impossible);
         };
-        let newest = keys.iter().find_map(|key| self.layout.range_at(key));
-        Ok(Listed::Newest(newest.map(|range| range.last)))
+        let newest = keys.iter().find_map(|key| self.layout.range_at(key)).map(|range| range.last);
+        let other = keys.iter().find(|key| {
+            let other = self.layout.range_of_other(key);
+            other.is_some_and(|other| newest.is_none_or(|newest| newest < other.last))
+        });
+        match other {
+            Some(key) => Err(self.other_files(key)),
+            None => Ok(Listed::Newest(newest)),
+        }
     }
 
     /// Finds the newest ledger by probing from `near`. Reads a file to verify a ledger far from
@@ -68,7 +79,7 @@ impl Lake {
     /// # Errors
     /// [`LakeError::NothingNear`]
     pub async fn newest_by_probing(&self, near: LedgerSeq) -> Result<LedgerSeq, LakeError> {
-        let nothing = || LakeError::NothingNear { place: self.place(), near };
+        let nothing = || self.nothing_near(near);
         let present = match self.nearest_before(near).await? {
             Some(present) => present,
             None => self.nearest_after(near).await?.ok_or_else(nothing)?,
@@ -110,7 +121,7 @@ impl Lake {
 
     /// Returns the last ledger of the files that follow that of `present` without a gap, ignoring
     /// files that begin after `limit`: doubling steps forward, then a binary search.
-    async fn last_from(
+    pub(super) async fn last_from(
         &self,
         present: LedgerSeq,
         limit: Option<LedgerSeq>,
@@ -202,12 +213,29 @@ pub(super) struct Ends {
     surveyed: Option<LedgerSeq>,
     /// Number of surveys that found nothing new or nothing at all; selects the next probe.
     idle_surveys: u32,
+    others: Others,
 }
 
 impl Ends {
     /// Returns the newest ledger that is known.
     pub fn newest(&self) -> Option<LedgerSeq> {
         self.newest
+    }
+
+    /// Forgets the ends of a lake that is opened again.
+    pub fn forget(&mut self) {
+        *self = Self { others: std::mem::take(&mut self.others), ..Self::default() };
+    }
+
+    /// Returns why `ledger`, which is missing, may never come: it lies in a file of another layout.
+    pub async fn other_files(&self, lake: &Lake, ledger: LedgerSeq) -> Option<LakeError> {
+        match &self.others.follow {
+            Some(key) => Some(lake.other_files(key)),
+            None if self.newest.is_some_and(|newest| ledger <= newest) => {
+                lake.other_file_of(ledger).await
+            }
+            None => None,
+        }
     }
 
     /// Records that the lake holds `ledger`.
@@ -241,11 +269,24 @@ impl Ends {
         wanted: Option<LedgerSeq>,
     ) -> Result<Option<LedgerSeq>, LakeError> {
         let before = self.surveyed;
-        let newest = match lake.newest_listed("").await? {
-            Listed::Newest(newest) => newest,
-            Listed::Impossible => Some(self.probe(lake, wanted).await?),
+        self.others.follow = None;
+        let newest = match lake.newest_listed("").await {
+            Ok(Listed::Newest(newest)) => newest,
+            Ok(Listed::Impossible) => {
+                let newest = self.probe(lake, wanted).await?;
+                self.others.check_known(lake, newest, wanted).await?;
+                Some(newest)
+            }
+            Err(LakeError::OtherFiles { key, .. }) => {
+                // What fits is read first.
+                let newest = lake.last_before_others(&key, wanted).await?;
+                self.others.follow = Some(key);
+                Some(newest)
+            }
+            Err(error) => return Err(error),
         };
         if newest.is_none() {
+            lake.check_for_misnamed_files().await?;
             self.oldest = None;
         } else if newest == before {
             // A lake that does not grow may have been replaced after a reset.
@@ -268,8 +309,12 @@ impl Ends {
                 self.newest = None;
                 return self.search(lake, wanted).await;
             }
-            beyond = PROBE_DISTANCES[self.idle_surveys as usize % PROBE_DISTANCES.len()];
+            let idle = self.idle_surveys as usize;
             self.idle_surveys = self.idle_surveys.wrapping_add(1);
+            if idle % 2 == 1 {
+                self.others.check_layout(lake, known).await?;
+            }
+            beyond = PROBE_DISTANCES[idle / 2 % PROBE_DISTANCES.len()];
         }
         for distance in [1, beyond] {
             if let Some(next) = lake.forward(known, distance)
@@ -303,12 +348,15 @@ impl Ends {
                 found = found || lake.has(ledger).await?;
             }
             if !found {
-                return Err(LakeError::NothingNear { place: lake.place(), near });
+                self.others.probe(lake, near).await?;
+                return Err(lake.nothing_near(near));
             }
         }
         let newest = lake.newest_by_probing(near).await;
-        if newest.is_ok() {
-            self.idle_surveys = 0;
+        match newest {
+            Ok(_) => self.idle_surveys = 0,
+            Err(LakeError::NothingNear { .. }) => self.others.probe(lake, near).await?,
+            Err(_) => {}
         }
         newest
     }

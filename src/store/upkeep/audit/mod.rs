@@ -159,6 +159,7 @@ fn read_back(
     };
     let ranges = chain::check(&subject)?;
     let checked = subject.check_contents(progress)?;
+    problems.check_read()?;
     let (problems, more_problems) = problems.sorted();
     Ok(Audit {
         ranges,

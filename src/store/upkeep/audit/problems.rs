@@ -1,11 +1,13 @@
 //! Collects the problems that all audit threads find, each as a place and a sentence.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use orrery_ledger::domain::LedgerSeq;
 use parking_lot::Mutex;
 
 use crate::encoding::columns::Family;
+use crate::encoding::error::{NO_DESCRIPTOR, StoreError};
 
 /// Maximum number of problems reported. A store with more damage is considered lost, and the audit
 /// stops.
@@ -30,10 +32,16 @@ impl fmt::Display for Problem {
 #[derive(Default)]
 pub(super) struct Problems {
     found: Mutex<Vec<Problem>>,
+    /// Whether a file could not be opened because this process has too many open. What was not read is
+    /// not damaged, and so nothing that was found counts.
+    lacks_descriptors: AtomicBool,
 }
 
 impl Problems {
     pub(super) fn add(&self, place: String, what: String) {
+        if what.contains(NO_DESCRIPTOR) {
+            self.lacks_descriptors.store(true, Ordering::Relaxed);
+        }
         let mut found = self.found.lock();
         if found.len() <= MAX_PROBLEMS {
             found.push(Problem { place, what });
@@ -47,7 +55,15 @@ impl Problems {
 
     /// Returns whether the audit should stop.
     pub(super) fn limit_exceeded(&self) -> bool {
-        self.found.lock().len() > MAX_PROBLEMS
+        self.lacks_descriptors.load(Ordering::Relaxed) || self.found.lock().len() > MAX_PROBLEMS
+    }
+
+    /// Fails when not everything could be read.
+    pub(super) fn check_read(&self) -> Result<(), StoreError> {
+        match self.lacks_descriptors.load(Ordering::Relaxed) {
+            true => Err(StoreError::TooFewDescriptors),
+            false => Ok(()),
+        }
     }
 
     /// Takes the problems, sorted by place, and returns with them whether there are more.

@@ -1,0 +1,148 @@
+//! Finds files of a lake that its layout does not lead to: a wrong manifest or setting, or an exporter
+//! whose sizes were changed. Such a lake must not look like one that waits for its next ledger.
+
+use orrery_ledger::domain::LedgerSeq;
+
+use super::batches::Lake;
+use super::error::LakeError;
+use super::layout::{self, Layout};
+
+/// Number of other layouts that are probed for at a time where a store cannot list.
+pub(super) const OTHERS_AT_ONCE: usize = 4;
+/// Number of keys listed to find the file that holds a missing ledger.
+const KEYS_NEARBY: usize = 16;
+
+/// What is known of files of other layouts.
+#[derive(Default)]
+pub(super) struct Others {
+    /// Key of such a file that comes after the newest ledger.
+    pub follow: Option<String>,
+    /// Number of layouts that were probed for.
+    tried: usize,
+    /// The layout that probing found last.
+    found: Option<Layout>,
+}
+
+impl Others {
+    /// Probes for `ledger` in the next few of the layouts that lakes also have, where the store cannot
+    /// list.
+    ///
+    /// # Errors
+    /// [`LakeError::OtherFiles`] when there is such a file.
+    pub async fn probe(&mut self, lake: &Lake, ledger: LedgerSeq) -> Result<(), LakeError> {
+        let mut tried = 0;
+        for other in lake.layout.others().skip(self.tried).take(OTHERS_AT_ONCE) {
+            let key = other.key_of(ledger);
+            tried += 1;
+            if lake.store.exists(&key).await? {
+                self.found = Some(other);
+                return Err(lake.other_files(&key));
+            }
+        }
+        self.tried = if tried < OTHERS_AT_ONCE { 0 } else { self.tried + tried };
+        Ok(())
+    }
+
+    /// Looks whether a lake that cannot be listed and does not grow goes on in another layout after
+    /// `known`.
+    pub async fn check_layout(&mut self, lake: &Lake, known: LedgerSeq) -> Result<(), LakeError> {
+        let Some(next) = known.next() else { return Ok(()) };
+        if let Some(other) = lake.other_manifest().await? {
+            let key = other.key_of(next);
+            if lake.store.exists(&key).await? {
+                self.found = Some(other);
+                return Err(lake.other_files(&key));
+            }
+        }
+        self.probe(lake, next).await
+    }
+
+    /// Looks whether the layout that probing found last still follows after `newest`.
+    pub async fn check_known(
+        &mut self,
+        lake: &Lake,
+        newest: LedgerSeq,
+        wanted: Option<LedgerSeq>,
+    ) -> Result<(), LakeError> {
+        let Some(next) = newest.next() else { return Ok(()) };
+        let is_other = |other: &&Layout| !other.has_sizes_of(&lake.layout);
+        let Some(layout) = self.found.as_ref().filter(is_other) else { return Ok(()) };
+        let key = layout.key_of(next);
+        if !lake.store.exists(&key).await? {
+            self.found = None;
+            return Ok(());
+        }
+        match wanted {
+            Some(wanted) if wanted <= newest => {
+                self.follow = Some(key);
+                Ok(())
+            }
+            _ => Err(lake.other_files(&key)),
+        }
+    }
+}
+
+impl Lake {
+    /// Returns the last ledger before the files of another layout, to one of which `key` belongs, if the
+    /// file with `wanted` is there.
+    ///
+    /// # Errors
+    /// [`LakeError::OtherFiles`] when it is not.
+    pub(super) async fn last_before_others(
+        &self,
+        key: &str,
+        wanted: Option<LedgerSeq>,
+    ) -> Result<LedgerSeq, LakeError> {
+        let Some(wanted) = wanted else { return Err(self.other_files(key)) };
+        let last = match self.has(wanted).await? {
+            true => self.last_from(wanted, None).await?,
+            false => None,
+        };
+        last.ok_or_else(|| self.other_files(key))
+    }
+
+    /// Returns an error about a file of another layout that holds `ledger`, as far as the listing near
+    /// it shows one.
+    pub(super) async fn other_file_of(&self, ledger: LedgerSeq) -> Option<LakeError> {
+        let next = self.layout.key_of(self.layout.batch_of(ledger).last.next()?);
+        let (_, name) = next.rsplit_once('/').unwrap_or(("", &next));
+        for after in [&*next, name] {
+            // A lake that fails here says so when it is asked for the ledger again.
+            let keys = self.store.keys_after(after, KEYS_NEARBY).await.ok().flatten()?;
+            let holds = |key: &&String| {
+                self.layout.range_of_other(key).is_some_and(|range| range.contains(ledger))
+            };
+            if let Some(key) = keys.iter().find(holds) {
+                return Some(self.other_files(key));
+            }
+        }
+        None
+    }
+
+    /// Fails when a lake without batch files has others that may hold ledgers.
+    pub(super) async fn check_for_misnamed_files(&self) -> Result<(), LakeError> {
+        match self.store.misnamed().await? {
+            Some(key) => Err(LakeError::Misnamed { place: self.place(), key }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn nothing_near(&self, near: LedgerSeq) -> LakeError {
+        let (place, expected) = (self.place(), self.layout.words());
+        LakeError::NothingNear { place, near, expected, advice: self.layout_of.advice() }
+    }
+
+    pub(super) fn other_files(&self, key: &str) -> LakeError {
+        LakeError::OtherFiles {
+            place: self.place(),
+            key: key.to_owned(),
+            files: layout::words_of(key),
+            source_of_layout: self.layout_of.words(),
+            expected: self.layout.words(),
+            advice: self.layout_of.advice(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
