@@ -74,10 +74,11 @@ impl LockedDirectory {
         for program in directories(&directory.join(PROGRAMS))? {
             for table in directories(&directory.join(PROGRAMS).join(&program))? {
                 let below = format!("{PROGRAMS}/{program}/{table}");
-                remove_strays(&directory.join(&below), false, |name| {
-                    named.contains(&*format!("{below}/{name}"))
-                })?;
+                let table = directory.join(&below);
+                remove_strays(&table, false, |name| named.contains(&*format!("{below}/{name}")))?;
+                remove_if_empty(&table)?;
             }
+            remove_if_empty(&directory.join(PROGRAMS).join(&program))?;
         }
         File::open(directory).and_then(|opened| opened.sync_all()).map_err(at(directory))?;
         Ok((held, manifest))
@@ -94,13 +95,18 @@ impl LockedDirectory {
         Ok(Draft { file, path })
     }
 
-    /// Removes a file, if it exists.
+    /// Removes a file of a program's table, if it exists, and the directories of the table and the
+    /// program if nothing is left in them: whoever reads the files of all tables would stumble over
+    /// one without any.
     pub fn remove(&self, path: &str) -> Result<()> {
         let path = self.directory.join(path);
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&path)(error)),
-            _ => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&path)(error)),
+            _ => {}
         }
+        let programs = self.directory.join(PROGRAMS);
+        let inside = |it: &&Path| it.starts_with(&programs) && **it != programs;
+        path.ancestors().skip(1).take_while(inside).try_for_each(remove_if_empty)
     }
 
     /// Replaces the manifest.
@@ -210,6 +216,21 @@ fn remove_strays(
         }
     }
     Ok(())
+}
+
+/// Removes a directory in which nothing is, and no other.
+fn remove_if_empty(directory: &Path) -> Result<()> {
+    match fs::remove_dir(directory) {
+        Err(error)
+            if !matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
+            ) =>
+        {
+            Err(at(directory)(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns whether the directory is missing, or contains at most what an export leaves that was

@@ -93,7 +93,8 @@ pub fn rows_of_program(directory: &Path, program: u32, table: &str) -> Vec<Value
     rows(directory, &table.files, &columns)
 }
 
-/// Asserts that the tables' directories hold exactly the files that the manifest names.
+/// Asserts that the tables' directories hold exactly the files that the manifest names, and that none
+/// of a program's is empty.
 pub fn assert_no_strays(directory: &Path) {
     let manifest = manifest(directory).unwrap();
     let named: BTreeSet<String> = manifest.files().map(|file| file.path.clone()).collect();
@@ -101,7 +102,9 @@ pub fn assert_no_strays(directory: &Path) {
     let mut below: Vec<String> = ["events", "transactions", "programs"].map(str::to_owned).into();
     while let Some(path) = below.pop() {
         let Ok(entries) = fs::read_dir(directory.join(&path)) else { continue };
-        for entry in entries.map(Result::unwrap) {
+        let entries: Vec<_> = entries.map(Result::unwrap).collect();
+        assert!(!(path.starts_with("programs/") && entries.is_empty()), "{path} is empty");
+        for entry in entries {
             let name = format!("{path}/{}", entry.file_name().into_string().unwrap());
             match entry.file_type().unwrap().is_dir() {
                 true => below.push(name),
