@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 
 use super::protocol::{self, Greeting, HEADER, Kind, LONGEST_REQUEST, MAX_BYTES, MAX_LEDGERS};
 use super::{ControlError, HeldCheckpoint, Import, Service, SocketPath};
@@ -42,6 +42,8 @@ impl Default for Timeouts {
 
 /// Maximum number of bytes that are read or written under one [`Timeouts::stall`].
 const PIECE: usize = 1 << 20;
+/// Interval between two looks whether the socket's file is still there.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Permissions of the socket: only its owner may read and write.
 const ONLY_OWNER: u32 = 0o600;
 
@@ -57,6 +59,11 @@ impl Listener {
     /// directory's lock, so an existing socket file is left over from a crash and is replaced.
     pub fn bind(data_dir: &Path) -> Result<Self, ControlError> {
         let path = SocketPath::new(data_dir)?;
+        let listener = Self::bind_at(&path)?;
+        Ok(Self { path, listener, timeouts: Timeouts::default() })
+    }
+
+    fn bind_at(path: &SocketPath) -> Result<UnixListener, ControlError> {
         // Bound under another name first, so that it is never reachable with other permissions.
         let unfinished = path.short("control.sock.new");
         let io = |error| path.error(error);
@@ -67,7 +74,25 @@ impl Listener {
         let listener = UnixListener::bind(&unfinished).map_err(io)?;
         fs::set_permissions(&unfinished, fs::Permissions::from_mode(ONLY_OWNER)).map_err(io)?;
         fs::rename(&unfinished, path.short(SocketPath::NAME)).map_err(io)?;
-        Ok(Self { path, listener, timeouts: Timeouts::default() })
+        Ok(listener)
+    }
+
+    /// Opens the socket again if somebody has removed its file, so that clients find this service.
+    fn bind_if_gone(&self) -> Option<UnixListener> {
+        let found = fs::symlink_metadata(self.path.short(SocketPath::NAME));
+        if !found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            return None;
+        }
+        match Self::bind_at(&self.path) {
+            Ok(listener) => {
+                tracing::warn!("the control socket was removed; it is open again");
+                Some(listener)
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the control socket could not be opened again");
+                None
+            }
+        }
     }
 
     /// Serves connections until `stop` turns true. A batch that is being stored at that time is
@@ -76,12 +101,16 @@ impl Listener {
     pub async fn serve(self: Arc<Self>, service: Arc<dyn Service>, stop: watch::Receiver<bool>) {
         let mut connections = JoinSet::new();
         let mut stopping = pin!(stopped(stop.clone()));
+        let mut reopened: Option<UnixListener> = None;
+        let mut looks = interval(LOOK_INTERVAL);
         loop {
+            let listener = reopened.as_ref().unwrap_or(&self.listener);
             let room = connections.len() < MAX_CONNECTIONS;
             tokio::select! {
                 () = &mut stopping => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                accepted = self.listener.accept(), if room => match accepted {
+                _ = looks.tick() => reopened = self.bind_if_gone().or(reopened),
+                accepted = listener.accept(), if room => match accepted {
                     Ok((stream, _)) => {
                         let connection = Connection::new(stream, Arc::clone(&service), self.timeouts);
                         connections.spawn(connection.run(stop.clone()));

@@ -319,17 +319,31 @@ fn a_directory_in_use_exits_with_75() {
     let at = directory.path();
     fs::write(at.join("some.xdr"), [0; 16]).unwrap();
     let store = Store::open(&at.join("d"), Some(&Network::from_name_or_passphrase("testnet")));
-    for arguments in [
-        &["serve", "--no-source", "--data-dir", "d", "--listen", "127.0.0.1:0"][..],
-        &["import", "--data-dir", "d", "some.xdr"],
-        &["status", "--data-dir", "d"],
-        &["token", "list", "--data-dir", "d"],
-        &["demo", "--data-dir", "d", "--listen", "127.0.0.1:0"],
-    ] {
-        run(at, arguments).refuses(75, &["the data directory d is in use"]);
-    }
+    let refused = || {
+        for arguments in [
+            &["serve", "--no-source", "--data-dir", "d", "--listen", "127.0.0.1:0"][..],
+            &["import", "--data-dir", "d", "some.xdr"],
+            &["status", "--data-dir", "d"],
+            &["token", "list", "--data-dir", "d"],
+            &["demo", "--data-dir", "d", "--listen", "127.0.0.1:0"],
+        ] {
+            run(at, arguments).refuses(75, &["the data directory d is in use"]);
+        }
+    };
+    refused();
+    // Also if somebody has removed the file that is locked.
+    fs::remove_file(at.join("d/orrery.lock")).unwrap();
+    refused();
     drop(store);
     let service = Service::start_in(at, &["--data-dir", "d"]);
+    // Clients find the service again if somebody has removed its socket, or the lock as well.
+    for file in ["d/control.sock", "d/orrery.lock"] {
+        fs::remove_file(at.join("d/control.sock")).unwrap();
+        let _ = fs::remove_file(at.join(file));
+        wait_until("the service has its socket", || at.join("d/control.sock").exists());
+        let status = run(at, &["status", "--json", "--data-dir", "d"]).json();
+        assert_eq!(status["running"], true, "{file}");
+    }
     run(at, &["serve", "--no-source", "--data-dir", "d", "--listen", "127.0.0.1:0"])
         .refuses(75, &["in use"]);
     assert_eq!(service.end_with(Signal::INT), Some(0));

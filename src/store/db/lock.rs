@@ -4,10 +4,15 @@ use std::fs::{File, Metadata, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::process::{FlockType, fcntl_getlk};
+
+use crate::db::directory::RAW_DIRECTORY;
 use crate::encoding::error::StoreError;
 
 /// Name of the file that is locked.
 const FILE: &str = "orrery.lock";
+/// Name of the file that RocksDB locks while a process may write to the database.
+const DATABASE_LOCK: &str = "LOCK";
 
 /// Lock of a directory, held until this is dropped. The operating system releases it when the
 /// process ends, even after a crash.
@@ -27,9 +32,25 @@ impl DirectoryLock {
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(io)?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { file, path }),
+            Ok(()) => Self { file, path }.unless_database_is_open(directory),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse(directory.to_owned())),
             Err(TryLockError::Error(source)) => Err(io(source)),
+        }
+    }
+
+    /// Returns the lock unless another process has the database open all the same: somebody may have
+    /// removed the file that it has locked, and nothing in the directory may be touched then.
+    fn unless_database_is_open(self, directory: &Path) -> Result<Self, StoreError> {
+        let path = directory.join(RAW_DIRECTORY).join(DATABASE_LOCK);
+        let io = |source: io::Error| StoreError::Io { path: path.clone(), source };
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(self),
+            opened => opened.map_err(io)?,
+        };
+        let holder = fcntl_getlk(&file, &FlockType::ReadLock.into());
+        match holder.map_err(|error| io(error.into()))? {
+            None => Ok(self),
+            Some(_) => Err(StoreError::InUse(directory.to_owned())),
         }
     }
 
@@ -47,7 +68,7 @@ impl DirectoryLock {
         };
         let file = file.map_err(io)?;
         match file.try_lock_shared() {
-            Ok(()) => Ok(Self { file, path }),
+            Ok(()) => Self { file, path }.unless_database_is_open(directory),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse(directory.to_owned())),
             Err(TryLockError::Error(source)) => Err(io(source)),
         }
