@@ -18,7 +18,7 @@ use orrery::observe::health::Health;
 use orrery::pipeline::{Pipeline, StepObserver};
 use orrery::programs::records::{Execution, Likeness};
 use orrery::programs::state::Upstream;
-use orrery::programs::{Deploy, ProgramDeps, Programs, Settings, storage};
+use orrery::programs::{Deploy, ProgramDeps, Programs, Replace, Settings, storage};
 use orrery::store::{Durability, Store};
 use orrery::tables::Tables;
 use tempfile::TempDir;
@@ -201,7 +201,7 @@ impl Indexing {
             project_name: project.to_owned(),
             contracts: vec![contract],
             public: None,
-            replace: false,
+            replace: Replace::No,
         };
         Ok(self.programs.deploy(owner, deploy)?.id)
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use orrery::domain::Owner;
 use orrery::priority::Priority;
-use orrery::programs::{Deploy, Trial, TrialSelection};
+use orrery::programs::{Deploy, Replace, Trial, TrialSelection};
 
 use crate::client::Client;
 use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
@@ -252,7 +252,7 @@ impl Scene<'_> {
                 project_name: "costly".to_owned(),
                 contracts: vec![self.busy.endless()],
                 public: None,
-                replace: false,
+                replace: Replace::No,
             };
             let trial = Trial { deploy, on: TrialSelection::Last(1) };
             if let Err(error) = service.programs.try_out(&owner, trial, &|| false) {

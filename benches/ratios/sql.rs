@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use duckdb::Connection;
 use orrery::domain::{Network, Owner, ProgramId};
-use orrery::programs::{Deploy, Programs, storage};
+use orrery::programs::{Deploy, Programs, Replace, storage};
 use orrery::store::Store;
 use orrery::tables::Tables;
 use serde_json::{Value, json};
@@ -204,7 +204,7 @@ impl Scene {
                 project_name: "swaps".to_owned(),
                 contracts: vec![Deposits::new().contract],
                 public: None,
-                replace: false,
+                replace: Replace::No,
             },
         )?;
         // The service declares the program's tables once; rows are written after that.

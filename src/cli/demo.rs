@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::config::{CorsOrigin, Origin, Settings};
 use orrery::domain::{ContractId, Network, Owner, Page, StartPoint};
-use orrery::programs::{Deploy, ProgramError, Programs, Watch};
+use orrery::programs::{Deploy, ProgramError, Programs, Replace, Watch};
 use orrery::sandbox::network::{MARKET_PROGRAM, Sandbox, SandboxWallets};
 use orrery::sandbox::source::{self, SandboxNetworkError};
 use orrery::service::{self, Following, Node, RunningSandbox, Service, unix_now_ms};
@@ -229,7 +229,7 @@ fn watch_events(programs: &Programs, contracts: Vec<ContractId>) -> Result<(), F
         supplied: None,
         from: None,
         public: None,
-        replace: false,
+        replace: Replace::No,
     };
     let failed =
         |error: ProgramError| Failure::failed(format!("the demo's events are refused: {error}"));
@@ -248,7 +248,7 @@ fn deploy(programs: &Programs, market: ContractId) -> Result<(), Failure> {
         project_name: PROJECT.to_owned(),
         contracts: vec![market],
         public: None,
-        replace: false,
+        replace: Replace::No,
     };
     let failed =
         |error: ProgramError| Failure::failed(format!("the demo's program is refused: {error}"));

@@ -104,6 +104,9 @@ pub struct Deploy {
     /// Replace the deployed version of the project as soon as this one has processed the same ledgers
     #[arg(long)]
     replace: bool,
+    /// Replace it although rows that it has are lost, because data of their ledgers is not stored any more
+    #[arg(long, requires = "replace")]
+    allow_loss: bool,
     /// Do not wait until the deployed version is replaced
     #[arg(long, requires = "replace")]
     no_wait: bool,
@@ -278,6 +281,9 @@ impl Deploy {
         }
         if self.replace {
             body["replace"] = true.into();
+            if self.allow_loss {
+                body["allow_loss"] = true.into();
+            }
         }
         let replaced = if self.replace { replacement::id_of(remote, &self.project)? } else { None };
         let deployed = remote.post("retroshade/deploy", &body)?;

@@ -45,6 +45,9 @@ pub struct Watch {
     /// Replace the project of this name as soon as this one has read the same ledgers
     #[arg(long)]
     replace: bool,
+    /// Replace it although rows that it has are lost, because their events are not stored any more
+    #[arg(long, requires = "replace")]
+    allow_loss: bool,
     /// Do not wait until the stored events are in the tables
     #[arg(long)]
     no_wait: bool,
@@ -71,6 +74,9 @@ impl Watch {
         }
         if self.replace {
             body["replace"] = true.into();
+            if self.allow_loss {
+                body["allow_loss"] = true.into();
+            }
         }
         let replaced = if self.replace { replacement::id_of(remote, &self.project)? } else { None };
         let in_own_words = |failure: Failure| {

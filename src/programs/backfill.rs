@@ -3,9 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::manifest::Progress;
 use super::storage;
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
-use crate::store::{KindChanges, StoreError};
+use crate::store::{KindChanges, Store, StoreError};
 
 /// State of a backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +56,10 @@ pub struct Backfill {
     /// the program's contracts.
     #[serde(with = "ranges")]
     pub missing_ledgers: LedgerSet,
+    /// Those of them that are stored, but not in full, or no longer. They count as lost to the program
+    /// until they are read.
+    #[serde(default, skip_serializing_if = "LedgerSet::is_empty", with = "ranges")]
+    pub partial_ledgers: LedgerSet,
     /// Number of runs.
     pub executions: u64,
     /// Number of failed runs.
@@ -96,6 +101,7 @@ impl Backfill {
             next: ledgers.first,
             state: State::Running,
             missing_ledgers: LedgerSet::default(),
+            partial_ledgers: LedgerSet::default(),
             executions: 0,
             errors: 0,
             rows: 0,
@@ -180,6 +186,25 @@ impl Backfill {
         self.missing_ledgers.insert(ledgers);
     }
 
+    /// Records ledgers that are stored, or were when the backfill was begun, but on which the program
+    /// cannot be run in full.
+    pub(super) fn add_partial(&mut self, ledgers: LedgerRange) {
+        let wanted = self.only.as_ref().map_or(ledgers.into(), |only| only.within(ledgers));
+        self.missing_ledgers.insert_all(&wanted);
+        self.partial_ledgers.insert_all(&wanted);
+    }
+
+    /// Returns the ledgers that have not been read in full and count as lost: those found so far, and
+    /// of a backfill of stored ledgers that ended before its end those that it has not come to.
+    fn unread_ledgers(&self) -> LedgerSet {
+        let mut unread = self.partial_ledgers.clone();
+        if let (State::Cancelled | State::Stopped, Some(only)) = (self.state, &self.only) {
+            unread.insert_all(only);
+            unread.remove_all(&self.done_ledgers());
+        }
+        unread
+    }
+
     /// Returns the ledgers that are done, once the backfill is over; before that, none.
     pub(super) fn processed_ledgers(&self) -> LedgerSet {
         match self.state {
@@ -201,16 +226,23 @@ impl Backfill {
     }
 
     fn finish(&mut self) {
-        self.message = None;
-        self.state = State::Done;
-        let missing = self.missing();
-        if missing > 0 {
-            self.state = State::Incomplete;
-            self.message = Some(format!(
-                "{missing} of the ledgers that were asked for are not stored in full: fetch them \
-                 with `orrery backfill`, then ask again"
+        self.state = if self.missing() > 0 { State::Incomplete } else { State::Done };
+        let partial = self.partial_ledgers.ledgers();
+        let absent = self.missing().saturating_sub(partial);
+        let mut sentences = Vec::new();
+        if absent > 0 {
+            sentences.push(format!(
+                "{absent} of the ledgers that were asked for are not stored: fetch them with `orrery \
+                 backfill`, then ask again"
             ));
         }
+        if partial > 0 {
+            sentences.push(format!(
+                "of {partial} of the ledgers that were asked for some data is not stored, because \
+                 retention has removed it or `[index] contracts` left it out: what was in them is missing"
+            ));
+        }
+        self.message = (!sentences.is_empty()).then(|| sentences.join("; "));
     }
 }
 
@@ -280,15 +312,33 @@ mod range {
     }
 }
 
-/// Writes a backfill. Once it is over, the ledgers that it has processed no longer count as lost to
-/// the program.
+/// Writes a backfill of a program with this progress. What it could not read, and the program has not
+/// processed otherwise, counts as lost to the program. Once it is over, the ledgers that it has
+/// processed no longer do.
 pub(super) fn put_backfill(
     changes: &mut KindChanges<'_>,
+    store: &Store,
+    progress: &Progress,
     backfill: &Backfill,
 ) -> Result<(), StoreError> {
     let processed = backfill.processed_ledgers();
     if !processed.is_empty() {
         changes.put_seen(backfill.program, &processed, true);
+    }
+    let mut unread = backfill.unread_ledgers();
+    if !unread.is_empty() {
+        let others = match &backfill.only {
+            // A project that reads for further contracts as well has processed none of these with
+            // them, except those that are still to come.
+            Some(_) => store.ledgers_after(progress.place),
+            // When an earlier version deployed the program, it may have processed any ledger.
+            None => store.ledgers_after(progress.deployed_at_place.unwrap_or(0)),
+        };
+        unread.remove_all(&others);
+        if backfill.only.is_none() {
+            unread.remove_all(&backfill.earlier);
+        }
+        changes.put_seen(backfill.program, &unread, false);
     }
     storage::put_json(changes, &storage::backfill(backfill.program), backfill)
 }
@@ -317,8 +367,8 @@ mod tests {
         assert_eq!((backfill.ledgers, backfill.missing()), (LedgerRange::new(5, 9), 100));
         assert!(backfill.message.as_ref().unwrap().starts_with("100 of the ledgers come after"));
         backfill.advance_to(Some(LedgerSeq(10)));
-        let sentence = "100 of the ledgers that were asked for are not stored in full: fetch them with \
-                        `orrery backfill`, then ask again";
+        let sentence = "100 of the ledgers that were asked for are not stored: fetch them with `orrery \
+                        backfill`, then ask again";
         assert_eq!(backfill.message.as_deref(), Some(sentence));
         assert_eq!((backfill.state, backfill.done()), (State::Incomplete, 5));
         assert_eq!(backfill.missing_ledgers.ranges(), [LedgerRange::new(10, 109)]);
@@ -349,6 +399,32 @@ mod tests {
         assert_eq!((none.wanted(), none.next_wanted(LedgerSeq(0))), (0, None));
         none.advance_to(None);
         assert_eq!((none.state, none.done()), (State::Done, 0));
+    }
+
+    #[test]
+    fn ledgers_that_are_stored_in_part_count_as_unread() {
+        let only: LedgerSet =
+            [LedgerRange::new(3, 4), LedgerRange::new(8, 9)].into_iter().collect();
+        let mut backfill = Backfill::of_stored(ProgramId(1), only);
+        backfill.add_partial(LedgerRange::new(4, 8));
+        let partial: LedgerSet = [LedgerRange::only(LedgerSeq(4)), LedgerRange::only(LedgerSeq(8))]
+            .into_iter()
+            .collect();
+        assert_eq!(
+            (&backfill.missing_ledgers, backfill.unread_ledgers()),
+            (&partial, partial.clone())
+        );
+        backfill.advance_to(Some(LedgerSeq(9)));
+        let cancelled = Backfill { state: State::Cancelled, ..backfill.clone() };
+        let rest = [LedgerRange::only(LedgerSeq(4)), LedgerRange::new(8, 9)].into_iter().collect();
+        assert_eq!(cancelled.unread_ledgers(), rest, "it has not come to the last one");
+        backfill.advance_to(None);
+        assert_eq!((backfill.state, backfill.unread_ledgers()), (State::Incomplete, partial));
+        let message = backfill.message.unwrap();
+        assert!(
+            message.starts_with("of 2 of the ledgers") && !message.contains("fetch"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -9,8 +9,10 @@ use crate::domain::{LedgerRange, LedgerSeq};
 
 /// Ledgers that need no run, or on which none is possible.
 pub(super) struct SkippedLedgers {
-    /// Ledgers on which no run is possible.
+    /// Ledgers on which no run is possible, because they are not stored.
     pub missing: Option<LedgerRange>,
+    /// Ledgers of which something is not stored that the program needs.
+    pub partial: Option<LedgerRange>,
     /// Ledger that follows; `None` when there is none.
     pub next: Option<LedgerSeq>,
 }
@@ -90,6 +92,9 @@ impl SkippedLedgers {
         if let Some(missing) = self.missing {
             backfill.add_missing(missing);
         }
+        if let Some(partial) = self.partial {
+            backfill.add_partial(partial);
+        }
         backfill.advance_to(self.next);
     }
 }
@@ -111,7 +116,7 @@ impl Backfill {
             Some(rest) => self.part = Some(rest.application_order),
             None => {
                 if !effects.complete {
-                    self.add_missing(LedgerRange { first: effects.ledger, last: effects.ledger });
+                    self.add_partial(LedgerRange::only(effects.ledger));
                 }
                 self.advance_to(effects.ledger.next());
             }

@@ -24,7 +24,7 @@ use super::runner::{RETRY_DELAY, Runner};
 use super::writing::WriteOutcome;
 use super::{ProgramError, concurrent_runs, storage};
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
-use crate::store::TransactionPosition;
+use crate::store::{Store, TransactionPosition};
 use crate::supervision::OnPanic;
 
 /// Interval at which the progress of a backfill is written when no results of runs are.
@@ -59,7 +59,7 @@ impl Backfills {
             if entry.snapshot().manifest.events.as_ref().is_some_and(EventProject::must_derive) {
                 lanes.add(entry.id);
             }
-            let Some(backfill) = stored_backfill(runner, entry.id)? else { continue };
+            let Some(backfill) = stored_backfill(&runner.store, entry.id)? else { continue };
             if backfill.state == State::Running {
                 lanes.add(entry.id);
             }
@@ -149,7 +149,7 @@ impl Backfills {
     fn lock_table(&self, program: ProgramId) -> Result<MutexGuard<'_, Table>, ProgramError> {
         let mut table = self.table.lock();
         if table.in_doubt.contains(&program) {
-            match stored_backfill(&self.runner, program)? {
+            match stored_backfill(&self.runner.store, program)? {
                 Some(backfill) => {
                     if backfill.state == State::Running {
                         self.lanes.add(program);
@@ -331,7 +331,7 @@ impl Backfills {
         let ledger = ahead.backfill.next;
         let next = ahead.backfill.next_wanted(ledger);
         if next != Some(ledger) {
-            ahead.record_skipped(SkippedLedgers { missing: None, next });
+            ahead.record_skipped(SkippedLedgers { missing: None, partial: None, next });
             return Ok(());
         }
         if store.range_of(ledger).is_none() {
@@ -341,14 +341,20 @@ impl Backfills {
             let end = next.map_or(u64::from(last.0) + 1, |next| u64::from(next.0));
             // `end` is above `ledger` and at most one above the highest sequence number, so the
             // conversion is exact.
-            let missing = Some(LedgerRange::new(ledger, (end - 1) as u32));
-            ahead.record_skipped(SkippedLedgers { missing, next });
+            let range = LedgerRange::new(ledger, (end - 1) as u32);
+            // Those of a backfill of stored ledgers were stored when it was begun.
+            let (missing, partial) = match ahead.backfill.only {
+                Some(_) => (None, Some(range)),
+                None => (Some(range), None),
+            };
+            ahead.record_skipped(SkippedLedgers { missing, partial, next });
             return Ok(());
         }
         if !self.runner.concerns(ledger, manifest)? {
             let is_complete = self.runner.is_complete(ledger, manifest)?;
-            let missing = (!is_complete).then_some(LedgerRange::only(ledger));
-            ahead.record_skipped(SkippedLedgers { missing, next: ledger.next() });
+            let partial = (!is_complete).then_some(LedgerRange::only(ledger));
+            let next = ledger.next();
+            ahead.record_skipped(SkippedLedgers { missing: None, partial, next });
             return Ok(());
         }
         if self.runner.is_full(entry) {
@@ -447,8 +453,9 @@ impl Backfills {
         if cell.deleted {
             return Err(ProgramError::Unknown(backfill.program));
         }
+        let (store, progress) = (&self.runner.store, &cell.progress);
         let written =
-            storage::change(&self.runner.store, |changes| put_backfill(changes, backfill));
+            storage::change(store, |changes| put_backfill(changes, store, progress, backfill));
         if written.is_err() {
             table.in_doubt.insert(backfill.program);
         }
@@ -458,10 +465,10 @@ impl Backfills {
 
 /// Reads the backfill of a program from the store.
 pub(super) fn stored_backfill(
-    runner: &Runner,
+    store: &Store,
     program: ProgramId,
 ) -> Result<Option<Backfill>, ProgramError> {
-    let Some(stored) = runner.store.shared_row(&storage::backfill(program))? else {
+    let Some(stored) = store.shared_row(&storage::backfill(program))? else {
         return Ok(None);
     };
     let backfill = serde_json::from_slice(&stored);

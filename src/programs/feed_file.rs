@@ -15,7 +15,24 @@ pub(super) struct OwnerFile {
     pub state: Mutex<File>,
     /// [`File::served`] after the last change. Queries read it, so that they need not wait for a
     /// change that does not concern them.
-    pub served: Mutex<Option<BTreeMap<ProgramId, u64>>>,
+    pub served: Mutex<Option<BTreeMap<ProgramId, Served>>>,
+}
+
+/// What is known of the tables of a program in a file.
+#[derive(Clone)]
+pub(super) struct Served {
+    /// Number of the last row log entry in the tables; while they are filled anew, in the new ones.
+    pub log: u64,
+    /// Manifest of the program when its tables were last declared to the file.
+    declared: Option<DeclaredManifest>,
+}
+
+impl Served {
+    /// Returns whether the tables are, or are being filled to be, those of the program as it is now.
+    pub fn has_tables_of(&self, now: &Arc<Manifest>) -> bool {
+        let same = |it: &DeclaredManifest| Arc::ptr_eq(&it.0, now) || it.has_same_tables(now);
+        self.declared.as_ref().is_some_and(same)
+    }
 }
 
 /// State of an owner's file.
@@ -36,12 +53,17 @@ pub(super) struct File {
 }
 
 /// Manifest of a program when its tables were declared to a file.
+#[derive(Clone)]
 pub(super) struct DeclaredManifest(pub Arc<Manifest>);
 
 impl File {
-    /// Returns the watermarks if the file had all stored rows at some time.
-    pub fn served(&self) -> Option<BTreeMap<ProgramId, u64>> {
-        self.watermarks.clone().filter(|_| self.was_full)
+    /// Returns what the file has of each program, if it had all stored rows at some time.
+    pub fn served(&self) -> Option<BTreeMap<ProgramId, Served>> {
+        let watermarks = self.watermarks.as_ref().filter(|_| self.was_full)?;
+        let served = |(id, log): (&ProgramId, &u64)| {
+            (*id, Served { log: *log, declared: self.declared.get(id).cloned() })
+        };
+        Some(watermarks.iter().map(served).collect())
     }
 
     /// Discards the state, so that it is read from the file again.

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use super::events::EventProject;
 use super::feed_file::OwnerFile;
 use super::feeder::{Feeder, Reached};
+use super::manifest::Manifest;
 use crate::domain::{Owner, ProgramId};
 use crate::supervision::OnPanic;
 use crate::tables::query::QueryError;
@@ -66,15 +68,25 @@ impl Feeder {
     }
 
     /// Returns whether the rows of a program up to this number of the row log are in the tables of
-    /// a reader.
+    /// a reader, as they are now.
     pub(super) fn copied(&self, reader: &Owner, program: ProgramId, log: u64) -> Copied {
         let readable = self.registry.readable_programs(reader);
         let is_skipped = self.skip_reason(reader, program).is_some();
         let fits = readable.iter().any(|it| it.id == program && it.fits);
-        let served = self.file(reader).served.lock().clone();
-        match served.and_then(|served| served.get(&program).copied()) {
+        let file = self.file(reader);
+        let served = file.served.lock().as_ref().and_then(|served| served.get(&program).cloned());
+        let manifest = self.registry.get(program).map(|entry| entry.snapshot().manifest);
+        // Events of earlier runs may have been added, or may get other names.
+        let will_change = |it: &Manifest| it.events.as_ref().is_some_and(EventProject::must_derive);
+        match served.zip(manifest) {
             _ if is_skipped || !fits || self.has_failed(reader) => Copied::Failing,
-            Some(number) if number >= log => Copied::Yes,
+            Some((served, manifest))
+                if served.log >= log
+                    && !will_change(&manifest)
+                    && served.has_tables_of(&manifest) =>
+            {
+                Copied::Yes
+            }
             _ => Copied::NotYet,
         }
     }

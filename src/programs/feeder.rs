@@ -229,7 +229,7 @@ impl Feeder {
             match self.attempt(owner, program, file, deadline)? {
                 Attempt::More => left.push_back(program),
                 Attempt::Full | Attempt::Skipped => {}
-                Attempt::Failed => reached = Reached::TransientFailure,
+                Attempt::Failed | Attempt::Waits => reached = Reached::NotAll,
             }
             file.last = program;
             if !left.is_empty() && deadline.is_some_and(|deadline| Instant::now() > deadline) {
@@ -256,9 +256,12 @@ impl Feeder {
             Some(known) => known,
             None => self.tables.watermarks(owner)?,
         };
+        let filled_anew =
+            if file.checked { BTreeMap::new() } else { self.tables.filled_anew(owner)? };
         let is_ahead = |id: ProgramId, number: u64| {
             let found = self.registry.get(id).map_or(0, |entry| entry.log_at_start);
-            !file.checked && number > found
+            let shown = filled_anew.get(&id).copied().unwrap_or(0);
+            !file.checked && number.max(shown) > found
         };
         let (mut dropped, mut are_rebuilt) = (Vec::new(), false);
         for (id, number) in &known {
@@ -318,11 +321,11 @@ impl Feeder {
         };
         let fed = self.feed_program(owner, id, watermarks, &mut file.declared, deadline);
         let error = match fed {
-            Ok(more) => {
+            Ok(attempt) => {
                 if before.is_some() {
                     self.failures.lock().remove(&key);
                 }
-                return Ok(if more { Attempt::More } else { Attempt::Full });
+                return Ok(attempt);
             }
             Err(error) => error,
         };
@@ -359,7 +362,7 @@ impl Feeder {
         Ok(if skipped { Attempt::Skipped } else { Attempt::Failed })
     }
 
-    /// Writes the next rows of a program. Returns whether there are more.
+    /// Writes the next rows of a program.
     fn feed_program(
         &self,
         owner: &Owner,
@@ -367,20 +370,22 @@ impl Feeder {
         watermarks: &mut BTreeMap<ProgramId, u64>,
         declared: &mut BTreeMap<ProgramId, DeclaredManifest>,
         deadline: Option<Instant>,
-    ) -> Result<bool, ProgramError> {
-        let Some(entry) = self.registry.get(id) else { return Ok(false) };
+    ) -> Result<Attempt, ProgramError> {
+        let Some(entry) = self.registry.get(id) else { return Ok(Attempt::Full) };
         let known = watermarks.get(&id).copied();
         let snapshot = entry.snapshot();
+        // All that there was is in the tables, which stay as they are until there are other rows.
+        let waits = if known == Some(snapshot.log) { Attempt::Full } else { Attempt::Waits };
         if snapshot.manifest.events.as_ref().is_some_and(EventProject::is_of_earlier_rule) {
-            return Ok(false);
+            return Ok(waits);
         }
         let is_declared =
             |declared: &DeclaredManifest| Arc::ptr_eq(&declared.0, &snapshot.manifest);
         if known == Some(snapshot.log) && declared.get(&id).is_some_and(is_declared) {
-            return Ok(false);
+            return Ok(Attempt::Full);
         }
         let from = known.unwrap_or(0);
-        let (first, now) = self.rows_after(&entry, from)?;
+        let Some((first, now)) = self.rows_after(&entry, from)? else { return Ok(waits) };
         let is_new = known.is_none()
             || !declared.get(&id).is_some_and(|declared| declared.has_same_tables(&now));
         let (project, own, schema) =
@@ -393,15 +398,15 @@ impl Feeder {
                 declared.remove(&id);
                 return Err(error.into());
             }
-            // Tables that could not be changed to the new schema were recreated empty.
+            // Tables that cannot be changed to the new schema are filled anew, from the first row on.
             let has = self.tables.watermarks(owner)?.get(&id).copied().unwrap_or(0);
             watermarks.insert(id, has);
             if has != from {
-                return Ok(true);
+                return Ok(Attempt::More);
             }
         }
         if first.rows.is_empty() {
-            return Ok(first.more);
+            return Ok(if first.more { Attempt::More } else { Attempt::Full });
         }
         let declared = declared.get(&id);
         let (mut first, mut up_to, mut more, mut failed) = (Some(first), from, true, None);
@@ -410,7 +415,7 @@ impl Feeder {
                 Some(first) => first,
                 None if !more || deadline.is_some_and(|it| Instant::now() > it) => return None,
                 None => match self.rows_after(&entry, up_to) {
-                    Ok((batch, now)) if declared?.has_same_tables(&now) => batch,
+                    Ok(Some((batch, now))) if declared?.has_same_tables(&now) => batch,
                     // The next attempt declares the tables that these rows need.
                     Ok(_) => return None,
                     Err(error) => {
@@ -425,22 +430,26 @@ impl Feeder {
         });
         self.tables.apply_in_order(owner, transactions)?;
         watermarks.insert(id, up_to);
-        failed.map_or(Ok(more), Err)
+        failed.map_or(Ok(if more { Attempt::More } else { Attempt::Full }), Err)
     }
 
     /// Returns the rows of a program's next runs, and a manifest with every table and column that
-    /// they need.
+    /// they need; `None` while they are derived anew.
     fn rows_after(
         &self,
         entry: &Entry,
         after: u64,
-    ) -> Result<(Batch, Arc<Manifest>), ProgramError> {
+    ) -> Result<Option<(Batch, Arc<Manifest>)>, ProgramError> {
         let (mut batch, manifest) = loop {
             let derivation = |manifest: &Manifest| manifest.events.as_ref().map(|it| it.derivation);
             let before = derivation(&entry.snapshot().manifest);
             let batch = row_log::rows_after(&self.store, entry.id, after, u64::MAX)?;
             // Read after the rows and under the lock, when their write is over.
             let manifest = Arc::clone(&entry.lock().manifest);
+            // Some are those of the next tables already, and belong into none of these.
+            if manifest.events.as_ref().is_some_and(|project| project.is_deriving) {
+                return Ok(None);
+            }
             // Rows that were derived anew meanwhile do not belong to these tables.
             if derivation(&manifest) == before {
                 break (batch, manifest);
@@ -455,7 +464,7 @@ impl Feeder {
                 events,
             )?;
         }
-        Ok((batch, manifest))
+        Ok(Some((batch, manifest)))
     }
 }
 
@@ -466,8 +475,8 @@ pub(super) enum Reached {
     End,
     /// The time was over before all rows were written.
     Part,
-    /// A program failed for a possibly transient reason.
-    TransientFailure,
+    /// Rows of a program could not be written, for a reason that passes.
+    NotAll,
 }
 
 /// Result of an attempt to write rows of a program.
@@ -478,6 +487,8 @@ enum Attempt {
     Full,
     /// The attempt failed for a possibly transient reason.
     Failed,
+    /// The rows are derived anew: there is another attempt after that.
+    Waits,
     /// The program is skipped, because the attempt would fail again.
     Skipped,
 }

@@ -98,6 +98,9 @@ pub struct Replaced {
     pub program: ProgramId,
     /// Its project name, which does not change meanwhile.
     pub project_name: String,
+    /// Whether this one may take its name although rows would be lost that the other one has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_loss: bool,
 }
 
 /// Progress of a program.

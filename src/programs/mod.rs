@@ -53,7 +53,7 @@ pub use orrery_engine as engine;
 pub use error::ProgramError;
 pub use names::check_project;
 pub use reading::ReadTable;
-pub use registry::{Deploy, Watch};
+pub use registry::{Deploy, Replace, Watch};
 pub use running::{ProgramDeps, Programs};
 pub use settings::Settings;
 pub use status::ProgramStatus;

@@ -28,9 +28,11 @@ const ROWS_MISSING: &str = "some of its rows cannot be written: the program's st
 
 impl Programs {
     /// Returns the tables that an owner may read: those of its own programs, then those of programs
-    /// that it has subscribed to.
+    /// that it has subscribed to. Of a program that is in the owner's file, these are the tables that
+    /// queries find there, which follow those of the program.
     pub fn tables(&self, owner: &Owner) -> Vec<ReadTable> {
         let mut tables = Vec::new();
+        let mut shown = self.feeder.tables().shown_tables(owner);
         for ReadableProgram { id, own, named, fits } in self.registry.readable_programs(owner) {
             let Some(entry) = self.registry.get(id) else { continue };
             if !own && !named {
@@ -42,7 +44,13 @@ impl Programs {
             } else {
                 Some(NO_ROOM)
             };
-            tables.extend(manifest.table_names().into_iter().map(|name| ReadTable {
+            let names = match shown.remove(&id) {
+                Some(names) => names,
+                // A query waits for the tables of a program that has a name.
+                None if named || unreadable.is_some() => manifest.table_names(),
+                None => Vec::new(),
+            };
+            tables.extend(names.into_iter().map(|name| ReadTable {
                 name,
                 project: manifest.project_name.clone(),
                 own,

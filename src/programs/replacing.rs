@@ -1,6 +1,7 @@
 //! Replaces programs: lets each one that is to replace another process the same ledgers, and take
 //! the other one's place when it has caught up. Does not depend on what the runs of a program are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ pub(super) struct Replacements {
     backfills: Arc<Backfills>,
     feeder: Arc<Feeder>,
     trouble: Arc<Trouble>,
+    /// Number of ledgers that the backfills of programs that are to replace others could not read,
+    /// when it was last looked whether rows would be lost.
+    compared: Mutex<BTreeMap<ProgramId, u64>>,
     state: Mutex<Wakeup>,
     changed: Condvar,
 }
@@ -57,6 +61,7 @@ impl Replacements {
             backfills: Arc::clone(backfills),
             feeder: Arc::clone(feeder),
             trouble: Arc::clone(trouble),
+            compared: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -118,7 +123,9 @@ impl Replacements {
         match self.backfills.backfill(new.id)? {
             None => self.begin(new, &old),
             Some(backfill) => match backfill.state {
-                State::Running => Ok(()),
+                State::Running => {
+                    self.give_up_if_rows_are_lost(new, replaced, backfill.partial_ledgers.ledgers())
+                }
                 State::Done | State::Incomplete => self.take_over(new, &manifest, replaced),
                 State::Stopped | State::Cancelled => {
                     self.give_up(new, &backfill.message.unwrap_or_else(|| "cancelled".to_owned()))
@@ -165,12 +172,37 @@ impl Replacements {
                 Copied::Failing => *reader != manifest.owner,
             })
         };
-        if let TakeOver::Done(old) = self.registry.take_over(new, is_copied)? {
-            self.forget(old);
-            let project = &replaced.project_name;
-            tracing::info!(program = %new.id, replaced = %old, project, "replaced");
+        match self.registry.take_over(new, is_copied)? {
+            TakeOver::Done(old) => {
+                self.forget(old);
+                self.compared.lock().remove(&new.id);
+                let project = &replaced.project_name;
+                tracing::info!(program = %new.id, replaced = %old, project, "replaced");
+                Ok(())
+            }
+            TakeOver::Loses(ledgers) => self.give_up(new, &loss(&ledgers)),
+            TakeOver::NotYet | TakeOver::Nothing => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Gives up while the backfill still runs if it is clear already that rows would be lost. Looks
+    /// each time that the number of ledgers that could not be read has doubled.
+    fn give_up_if_rows_are_lost(
+        &self,
+        new: &Entry,
+        replaced: &Replaced,
+        unread: u64,
+    ) -> Result<(), ProgramError> {
+        {
+            let mut compared = self.compared.lock();
+            let before = compared.entry(new.id).or_insert(0);
+            if replaced.allow_loss || unread == 0 || unread < *before * 2 {
+                return Ok(());
+            }
+            *before = unread;
+        }
+        let lost = self.registry.rows_lost(new, replaced.program)?;
+        if lost.is_empty() { Ok(()) } else { self.give_up(new, &loss(&lost)) }
     }
 
     fn give_up(&self, new: &Entry, because: &str) -> Result<(), ProgramError> {
@@ -183,10 +215,23 @@ impl Replacements {
 
     /// Forgets a program that is deleted from the registry. Its tables are dropped soon.
     fn forget(&self, id: ProgramId) {
+        self.compared.lock().remove(&id);
         self.lanes.remove(id);
         self.backfills.forget(id);
         self.trouble.clear_waiting(RunSource::Live, id);
         self.trouble.report();
         self.feeder.wake();
     }
+}
+
+/// Says which rows would be lost.
+fn loss(ledgers: &LedgerSet) -> String {
+    let ranges = ledgers.ranges();
+    let first = ranges.first().map_or(0, |range| range.first.0);
+    let last = ranges.last().map_or(0, |range| range.last.0);
+    format!(
+        "rows of {} ledgers, the first being {first} and the last {last}, would be lost, because data of \
+         these ledgers is not stored any more: give --allow-loss (allow_loss) to replace it without them",
+        ledgers.ledgers()
+    )
 }

@@ -63,6 +63,11 @@ impl WaitingRuns {
         self.runs.contains_key(&position)
     }
 
+    /// Returns the transactions of the waiting runs, in chain order.
+    pub(super) fn positions(&self) -> Vec<TransactionPosition> {
+        self.runs.keys().copied().collect()
+    }
+
     /// Makes all runs due, because state that was missing may be available now.
     pub(super) fn mark_all_due(&mut self) {
         self.runs.values_mut().for_each(|from| *from = LedgerSeq(u32::MAX));
@@ -137,10 +142,5 @@ impl WaitingRuns {
     /// Skips the delay before the next pass.
     pub(super) fn skip_delay(&mut self) {
         self.not_before = None;
-    }
-
-    /// Returns the transactions whose runs wait.
-    pub(super) fn positions(&self) -> Vec<TransactionPosition> {
-        self.runs.keys().copied().collect()
     }
 }

@@ -69,7 +69,7 @@ impl Runner {
         cell.write(&self.store, |changes| {
             drafts.iter().try_for_each(|draft| draft.put(changes, entry.id))?;
             if let Some(backfill) = &backfill {
-                put_backfill(changes, backfill)?;
+                put_backfill(changes, &self.store, &progress, backfill)?;
             }
             if changed {
                 manifest.put(changes, Some(&stored))?;

@@ -13,7 +13,7 @@ use super::changes::{Change, Row};
 use super::error::TablesError;
 use super::owners::{OwnerTables, State};
 use super::schema::TableSchema;
-use super::wire::{Definition, Reply, Request};
+use super::wire::{Definition, Filling, Reply, Request};
 use super::worker_process::{NoReply, PendingReply, Worker};
 use super::{encode, names};
 
@@ -42,13 +42,10 @@ pub(super) fn apply(
     let _changing = tables.changing.lock();
     let worker = tables.running_worker()?;
     let mut sender = {
-        let State { commit, programs, watermarks } = tables.state.lock().clone();
         Sender {
             tables,
             worker: &worker,
-            commit,
-            programs,
-            watermarks,
+            state: tables.state.lock().clone(),
             new_watermarks: BTreeMap::new(),
             has_defined: false,
             in_flight: VecDeque::new(),
@@ -69,10 +66,8 @@ pub(super) fn apply(
 struct Sender<'a> {
     tables: &'a OwnerTables,
     worker: &'a Arc<Worker>,
-    /// Commit number, programs and watermarks as they will be after the current transaction.
-    commit: u64,
-    programs: Arc<BTreeMap<ProgramId, Definition>>,
-    watermarks: BTreeMap<ProgramId, u64>,
+    /// The tables as they will be after the current transaction.
+    state: State,
     /// Watermarks that the current transaction moves, with their new values.
     new_watermarks: BTreeMap<ProgramId, u64>,
     /// Whether the current transaction defines a program: the worker may then alter tables before
@@ -100,20 +95,7 @@ impl Sender<'_> {
         for change in changes {
             match change {
                 Change::Program { id, project, own, schema } => {
-                    let definition = Definition { program: id, project, own, schema };
-                    let known = self.programs.get(&id);
-                    if known == Some(&definition) {
-                        continue;
-                    }
-                    // If the existing values cannot be converted in place, the program is dropped
-                    // and all its rows have to be sent again.
-                    if known.is_some_and(|it| !it.schema.grows_into(&definition.schema)) {
-                        self.drop(id)?;
-                    }
-                    self.send_one_way(&Request::Define(definition.clone()))?;
-                    self.has_defined = true;
-                    self.watermarks.entry(id).or_insert(0);
-                    Arc::make_mut(&mut self.programs).insert(id, definition);
+                    self.program(Definition { program: id, project, own, schema })?;
                 }
                 Change::Rename { program, project } => self.rename(program, project)?,
                 Change::Rows { program, after, up_to, rows } => {
@@ -124,13 +106,11 @@ impl Sender<'_> {
         }
         self.wait_appended(0)?;
         self.wait_committed()?;
-        self.commit += 1;
-        let commit = self.commit;
+        self.state.commit += 1;
+        let commit = self.state.commit;
         let watermarks = std::mem::take(&mut self.new_watermarks);
         let pending = self.send_request(&Request::Commit { commit, watermarks }, &[])?;
-        let (programs, watermarks) = (Arc::clone(&self.programs), self.watermarks.clone());
-        let state = State { commit, programs, watermarks };
-        self.committing = Some(Committing { pending, state });
+        self.committing = Some(Committing { pending, state: self.state.clone() });
         Ok(())
     }
 
@@ -153,22 +133,106 @@ impl Sender<'_> {
         acknowledged.ok_or_else(aside)?
     }
 
+    /// Makes the tables of a program those of the definition. If the existing values cannot be
+    /// converted in place, other tables are filled beside them, and all rows have to be sent again.
+    fn program(&mut self, definition: Definition) -> Result<(), TablesError> {
+        let id = definition.program;
+        let Some(shown) = self.state.programs.get(&id) else { return self.define(definition) };
+        let filling = self.state.fillings.get(&id);
+        let rows_shown = filling.map(|it| it.complete_at);
+        let rows_shown = rows_shown.or_else(|| self.state.watermarks.get(&id).copied());
+        let rows_shown = rows_shown.unwrap_or(0);
+        if shown.schema.grows_into(&definition.schema) {
+            let is_same = *shown == definition;
+            self.discard(id)?;
+            return if is_same { Ok(()) } else { self.define(definition) };
+        }
+        if rows_shown == 0 {
+            self.drop(id)?;
+            return self.define(definition);
+        }
+        let Definition { project, own, schema, .. } = definition;
+        if (&shown.project, shown.own) != (&project, own) {
+            let names = Definition { project, own, ..shown.clone() };
+            self.define(names)?;
+        }
+        self.fill(Filling { program: id, schema, complete_at: rows_shown })
+    }
+
+    fn define(&mut self, definition: Definition) -> Result<(), TablesError> {
+        self.send_one_way(&Request::Define(definition.clone()))?;
+        self.has_defined = true;
+        self.state.watermarks.entry(definition.program).or_insert(0);
+        Arc::make_mut(&mut self.state.programs).insert(definition.program, definition);
+        Ok(())
+    }
+
+    /// Begins to fill tables of a program anew, or goes on if those that are being filled can become
+    /// these.
+    fn fill(&mut self, filling: Filling) -> Result<(), TablesError> {
+        let id = filling.program;
+        match self.state.fillings.get(&id) {
+            Some(known) if known.schema == filling.schema => return Ok(()),
+            Some(known) if known.schema.grows_into(&filling.schema) => {}
+            _ => {
+                self.discard(id)?;
+                self.set_watermark(id, 0);
+            }
+        }
+        self.send_one_way(&Request::Fill(filling.clone()))?;
+        self.has_defined = true;
+        Arc::make_mut(&mut self.state.fillings).insert(id, filling);
+        Ok(())
+    }
+
+    /// Ends the filling of a program's tables, if they are being filled. Rows go on in those that
+    /// queries see.
+    fn discard(&mut self, program: ProgramId) -> Result<(), TablesError> {
+        if !self.state.fillings.contains_key(&program) {
+            return Ok(());
+        }
+        self.send_one_way(&Request::Discard { program })?;
+        let filling = Arc::make_mut(&mut self.state.fillings).remove(&program);
+        filling.into_iter().for_each(|it| self.set_watermark(program, it.complete_at));
+        Ok(())
+    }
+
+    /// Shows the tables of a program that are being filled, if they have all rows that those have
+    /// which queries see now.
+    fn swap_if_complete(&mut self, program: ProgramId) -> Result<(), TablesError> {
+        let reached = self.state.watermarks.get(&program).copied().unwrap_or(0);
+        let filling = self.state.fillings.get(&program);
+        if filling.is_none_or(|filling| reached < filling.complete_at) {
+            return Ok(());
+        }
+        self.send_one_way(&Request::Swap { program })?;
+        self.has_defined = true;
+        let filling = Arc::make_mut(&mut self.state.fillings).remove(&program);
+        let shown = Arc::make_mut(&mut self.state.programs).get_mut(&program);
+        if let Some((filling, shown)) = filling.zip(shown) {
+            shown.schema = filling.schema;
+        }
+        Ok(())
+    }
+
+    fn set_watermark(&mut self, program: ProgramId, number: u64) {
+        self.state.watermarks.insert(program, number);
+        self.new_watermarks.insert(program, number);
+    }
+
     fn drop(&mut self, program: ProgramId) -> Result<(), TablesError> {
         self.send_one_way(&Request::Drop { program })?;
-        self.watermarks.remove(&program);
+        self.state.watermarks.remove(&program);
         self.new_watermarks.remove(&program);
-        Arc::make_mut(&mut self.programs).remove(&program);
+        Arc::make_mut(&mut self.state.fillings).remove(&program);
+        Arc::make_mut(&mut self.state.programs).remove(&program);
         Ok(())
     }
 
     fn rename(&mut self, program: ProgramId, project: String) -> Result<(), TablesError> {
-        let known = self.programs.get(&program).filter(|known| known.project != project);
+        let known = self.state.programs.get(&program).filter(|known| known.project != project);
         let Some(known) = known else { return Ok(()) };
-        let definition = Definition { project, ..known.clone() };
-        self.send_one_way(&Request::Define(definition.clone()))?;
-        self.has_defined = true;
-        Arc::make_mut(&mut self.programs).insert(program, definition);
-        Ok(())
+        self.define(Definition { project, ..known.clone() })
     }
 
     fn rows(
@@ -179,15 +243,17 @@ impl Sender<'_> {
         rows: &[Row],
     ) -> Result<(), TablesError> {
         let unknown = || TablesError::UnknownProgram(program);
-        let watermark = self.watermarks.get_mut(&program).ok_or_else(unknown)?;
-        if *watermark != after || up_to < after {
-            let watermark = *watermark;
+        let watermark = self.state.watermarks.get(&program).copied().ok_or_else(unknown)?;
+        if watermark != after || up_to < after {
             return Err(TablesError::OutOfStep { program, watermark, after });
         }
-        *watermark = up_to;
-        self.new_watermarks.insert(program, up_to);
-        let programs = Arc::clone(&self.programs);
-        let schema = &programs.get(&program).ok_or_else(unknown)?.schema;
+        self.set_watermark(program, up_to);
+        let programs = Arc::clone(&self.state.programs);
+        let fillings = Arc::clone(&self.state.fillings);
+        let name = if fillings.contains_key(&program) { names::filling } else { names::table };
+        let filling = fillings.get(&program).map(|filling| &filling.schema);
+        let shown = || programs.get(&program).map(|shown| &shown.schema);
+        let schema = filling.or_else(shown).ok_or_else(unknown)?;
         let mut of_targets: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
         for row in rows {
             of_targets.entry(&row.emit.target).or_default().push(row);
@@ -201,14 +267,14 @@ impl Sender<'_> {
                 let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
                 writer.write(&batch)?;
                 let body = writer.into_inner()?;
-                let table = names::table(program, &table.target);
+                let table = name(program, &table.target);
                 let pending = self.send_request(&Request::Append { table }, &body)?;
                 self.in_flight.push_back((pending, body.len()));
                 self.in_flight_bytes += body.len();
                 self.wait_appended(MAX_IN_FLIGHT_BYTES)?;
             }
         }
-        Ok(())
+        self.swap_if_complete(program)
     }
 
     /// Waits until the unacknowledged frames have at most this many bytes. Whether DuckDB accepted

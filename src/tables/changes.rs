@@ -18,7 +18,9 @@ pub enum Change {
         /// program.
         own: bool,
         /// Its tables. If the tables in the file cannot grow into these, the program starts again
-        /// with the watermark 0.
+        /// with the watermark 0, and its rows go into tables beside those that queries see, which
+        /// stay as they are. The transaction with whose rows the new tables have all that the old
+        /// ones had puts them in their place.
         schema: ProgramSchema,
     },
     /// A program that the file has takes another name, together with its views. Nothing changes when
@@ -40,7 +42,7 @@ pub enum Change {
         /// The rows, in the order of the row log.
         rows: Vec<Row>,
     },
-    /// A program was removed.
+    /// A program was removed, and its tables with it.
     Drop {
         /// The program.
         program: ProgramId,

@@ -61,6 +61,11 @@ impl Directory {
         self.path.is_dir()
     }
 
+    /// Whether there is a database file.
+    pub fn has_database(&self) -> bool {
+        self.database().exists()
+    }
+
     /// Creates the directory if necessary, and notes that rows are missing if there is no database.
     ///
     /// # Errors
@@ -70,7 +75,7 @@ impl Directory {
         if !self.path.join(OWNER).exists() {
             write_atomically(&self.path.join(OWNER), |file| file.write_all(owner.0.as_bytes()))?;
         }
-        if !self.database().exists() {
+        if !self.has_database() {
             self.set_incomplete()?;
             // The WAL of a database file that is gone is useless.
             remove(&self.log())?;

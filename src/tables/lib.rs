@@ -52,7 +52,7 @@ pub use self::names::{INJECTED, snake_cases};
 use self::owners::Owners;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 pub use self::settings::{Protections, QueryLimits, TablesSettings};
-use self::wire::{Reply, Request};
+use self::wire::{Definition, Reply, Request};
 pub use self::worker_process::Timeouts;
 pub use orrery_runtime::confinement::Confinement;
 
@@ -74,8 +74,10 @@ impl Tables {
         Ok(Self { owners: Owners::open(settings)? })
     }
 
-    /// Returns the number of the last row log entry of each program in the owner's file. The result
-    /// holds until the next call that fails; by then some or all rows may have been lost.
+    /// Returns the number of the last row log entry of each program in the owner's file, after which
+    /// its rows continue. While tables are filled anew ([`Change::Program`]), it is that of the new
+    /// ones. The result holds until the next call that fails; by then some or all rows may have been
+    /// lost.
     ///
     /// # Errors
     /// When the file cannot be opened at the moment.
@@ -84,6 +86,30 @@ impl Tables {
         let _changing = tables.changing.lock();
         tables.running_worker()?;
         Ok(tables.state.lock().watermarks.clone())
+    }
+
+    /// Returns the number of the last row log entry that queries see, of each program whose tables
+    /// are being filled anew.
+    ///
+    /// # Errors
+    /// When the file cannot be opened at the moment.
+    pub fn filled_anew(&self, owner: &Owner) -> Result<BTreeMap<ProgramId, u64>, TablesError> {
+        let tables = self.owners.tables(owner);
+        let _changing = tables.changing.lock();
+        tables.running_worker()?;
+        let fillings = Arc::clone(&tables.state.lock().fillings);
+        Ok(fillings.iter().map(|(program, filling)| (*program, filling.complete_at)).collect())
+    }
+
+    /// Returns the names of the tables that queries see, by program, as far as this process has opened
+    /// the owner's file.
+    pub fn shown_tables(&self, owner: &Owner) -> BTreeMap<ProgramId, Vec<String>> {
+        let programs = Arc::clone(&self.owners.tables(owner).state.lock().programs);
+        let tables = |it: &Definition| {
+            let tables = it.schema.tables().iter();
+            tables.map(|table| names::table(it.program, &table.target)).collect()
+        };
+        programs.iter().map(|(id, definition)| (*id, tables(definition))).collect()
     }
 
     /// Applies changes to the owner's tables, all of them or none.

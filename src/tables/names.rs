@@ -25,6 +25,20 @@ pub fn table(program: ProgramId, target: &str) -> String {
     format!("program_{program}_{target}")
 }
 
+/// Returns the name of the table that is being filled to take the place of a program's table. No view
+/// has such a name, and no query may read it: a dot tells it from the names that queries may use.
+pub fn filling(program: ProgramId, target: &str) -> String {
+    format!("{}{FILLING}", table(program, target))
+}
+
+/// End of the names of tables that are being filled.
+pub const FILLING: &str = ".filling";
+
+/// Whether a table of this name is being filled.
+pub fn is_filling(table: &str) -> bool {
+    table.starts_with("program_") && table.ends_with(FILLING)
+}
+
 /// Returns the name of the view for a project's target.
 pub fn view(project: &str, target: &str) -> String {
     format!("{project}_{target}")

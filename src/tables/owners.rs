@@ -16,7 +16,7 @@ use super::Confinement;
 use super::error::TablesError;
 use super::files::{self, Directory};
 use super::settings::TablesSettings;
-use super::wire::{Definition, Failure, Opening, Reply};
+use super::wire::{Definition, Failure, Filling, Opening, Reply};
 use super::worker_process::{Start, StartError, Worker};
 use super::worker_slot::{Found, WorkerSlot};
 
@@ -64,8 +64,12 @@ pub(super) struct OwnerTables {
 #[derive(Clone, Default)]
 pub(super) struct State {
     pub commit: u64,
+    /// Programs with the tables that queries see.
     pub programs: Arc<BTreeMap<ProgramId, Definition>>,
+    /// Number of the row log entry after which the rows of each program continue.
     pub watermarks: BTreeMap<ProgramId, u64>,
+    /// Tables that are being filled to take the place of those that queries see.
+    pub fillings: Arc<BTreeMap<ProgramId, Filling>>,
 }
 
 /// Counts as one of the owner's queries until it is dropped.
@@ -227,6 +231,7 @@ impl OwnerTables {
             let opening =
                 || TablesError::Unavailable("The tables are being opened or closed".to_owned());
             match self.slot.find(deadline).ok_or_else(opening)? {
+                Found::Worker(worker) if !self.directory.has_database() => self.end_orphan(&worker),
                 Found::Worker(worker) if self.accepts_work() => return Ok(worker),
                 Found::Worker(_) if Instant::now() >= deadline => return Err(all_taken()),
                 Found::Worker(worker) => {
@@ -245,6 +250,16 @@ impl OwnerTables {
                     return Ok(started);
                 }
             }
+        }
+    }
+
+    /// Ends a worker whose file was removed, so that the next one makes another. The rows are filled in
+    /// again.
+    fn end_orphan(&self, worker: &Arc<Worker>) {
+        if let Some((worker, _change)) = self.slot.remove_if(|it| Arc::ptr_eq(it, worker)) {
+            tracing::warn!(owner = %self.owner, "a file of tables was removed; it is rebuilt");
+            worker.kill();
+            *self.state.lock() = State::default();
         }
     }
 
@@ -308,7 +323,9 @@ impl OwnerTables {
         let programs = contents.programs.iter().map(|it| (it.program, it.clone()));
         let programs = Arc::new(programs.collect());
         let watermarks = contents.watermarks.clone();
-        *self.state.lock() = State { commit: contents.commit, programs, watermarks };
+        let fillings = contents.fillings.iter().map(|it| (it.program, it.clone()));
+        let fillings = Arc::new(fillings.collect());
+        *self.state.lock() = State { commit: contents.commit, programs, watermarks, fillings };
         self.report(worker);
         Ok(())
     }

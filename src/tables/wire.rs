@@ -25,11 +25,22 @@ pub enum Request {
     Open(Opening),
     /// Alternative first request: the worker confines itself, reports how far it could, and ends.
     Try(Opening),
-    /// Begins a change. `Define`, `Append` and `Drop` follow; of all these only `Append` gets a
-    /// reply.
+    /// Begins a change. All up to `Drop` may follow; of all these only `Append` gets a reply.
     Begin,
     /// Creates a program's tables or alters them to match the definition.
     Define(Definition),
+    /// Creates a program's tables of other columns beside those that queries see, or alters them.
+    Fill(Filling),
+    /// Removes the tables that are being filled beside those that queries see.
+    Discard {
+        /// The program.
+        program: ProgramId,
+    },
+    /// Puts the tables that have been filled in the place of those that queries see.
+    Swap {
+        /// The program.
+        program: ProgramId,
+    },
     /// Appends rows to a table; the body is an Arrow IPC stream.
     Append {
         /// Name of the table.
@@ -97,6 +108,19 @@ pub struct Definition {
     pub schema: ProgramSchema,
 }
 
+/// Tables of a program that are filled anew beside those that queries see, because those cannot be
+/// converted in place. Rows go into these, from the first one on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filling {
+    /// The program.
+    pub program: ProgramId,
+    /// Its tables as they will be.
+    pub schema: ProgramSchema,
+    /// Number of the last row log entry in the tables that queries see. With it these tables are
+    /// complete, and take the place of the others.
+    pub complete_at: u64,
+}
+
 /// A query with its limits and the format of its answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct QuerySpec {
@@ -128,8 +152,10 @@ pub enum Reply {
         commit: u64,
         /// Programs whose tables the file has.
         programs: Vec<Definition>,
-        /// Number of the last row log entry of each program.
+        /// Number of the row log entry after which the rows of each program continue.
         watermarks: BTreeMap<ProgramId, u64>,
+        /// Programs whose tables are being filled anew.
+        fillings: Vec<Filling>,
     },
     /// A frame of rows was processed. Whether DuckDB accepted the rows is reported by the commit.
     Appended,

@@ -17,7 +17,7 @@ use orrery_runtime::budget::Share;
 use orrery_runtime::confinement::Confinement;
 use parking_lot::Mutex;
 
-use super::wire::{self, Definition, Failure, Frame, Opening, Reply, Request};
+use super::wire::{self, Definition, Failure, Filling, Frame, Opening, Reply, Request};
 use super::worker_log::spawn_stderr_logger;
 
 /// Subcommand that runs the program as a worker.
@@ -91,8 +91,10 @@ pub struct Contents {
     pub commit: u64,
     /// Programs whose tables the file has.
     pub programs: Vec<Definition>,
-    /// Number of the last row log entry of each program.
+    /// Number of the row log entry after which the rows of each program continue.
     pub watermarks: BTreeMap<ProgramId, u64>,
+    /// Programs whose tables are being filled anew.
+    pub fillings: Vec<Filling>,
 }
 
 type Answer = (Reply, Vec<u8>);
@@ -244,8 +246,8 @@ impl Worker {
         drop(pending);
         self.confinement = confinement;
         match opened {
-            Reply::Opened { commit, programs, watermarks } => {
-                self.contents = Contents { commit, programs, watermarks };
+            Reply::Opened { commit, programs, watermarks, fillings } => {
+                self.contents = Contents { commit, programs, watermarks, fillings };
                 Ok(())
             }
             Reply::Failed(Failure::Damaged(message)) => Err(StartError::Damaged(message)),

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use orrery::api::{ApiError, read_deploy, read_trial};
-use orrery::programs::{Deploy, Trial, TrialSelection};
+use orrery::programs::{Deploy, Replace, Trial, TrialSelection};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
@@ -109,7 +109,10 @@ fn is_the_same_again(deploy: &Deploy) {
         has(&deploy.code) || has(deploy.project_name.as_bytes())
     };
     let boundary = (0..).map(|number| format!("b{number}")).find(|it| !holds(it)).unwrap();
-    let flags = [("public", deploy.public), ("replace", Some(deploy.replace))];
+    let replace = deploy.replace != Replace::No;
+    let allow_loss = deploy.replace == Replace::AllowingLoss;
+    let flags =
+        [("public", deploy.public), ("replace", Some(replace)), ("allow_loss", Some(allow_loss))];
     let flags = flags.map(|(name, flag)| flag.map(|flag| (name, flag.to_string())));
     let contracts_text = contracts.join(",");
     let mut parts = vec![
@@ -121,7 +124,8 @@ fn is_the_same_again(deploy: &Deploy) {
     let form = form(&boundary, &parts);
     let json = json!({
         "code": STANDARD.encode(&deploy.code), "project_name": deploy.project_name,
-        "contracts": contracts, "public": deploy.public, "replace": deploy.replace,
+        "contracts": contracts, "public": deploy.public, "replace": replace,
+        "allow_loss": allow_loss,
     });
     let json = [b"\n", json.to_string().as_bytes()].concat();
     for sent in [form, json] {

@@ -10,7 +10,9 @@ use std::mem::discriminant;
 use orrery::confinement::Confinement;
 use orrery::domain::ProgramId;
 use orrery::tables::query::{Format, Numbers};
-use orrery::tables::wire::{self, Definition, Failure, Opening, QuerySpec, Reply, Request};
+use orrery::tables::wire::{
+    self, Definition, Failure, Filling, Opening, QuerySpec, Reply, Request,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -39,6 +41,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         own: true,
         schema: crate::wasm::schema("types_program.wasm"),
     };
+    let filling =
+        Filling { program: ProgramId(7), schema: definition.schema.clone(), complete_at: 3 };
     let query = QuerySpec {
         sql: "SELECT ?, '\u{e9}'".to_owned(),
         params: vec![json!(null), json!([1, -1.5, true, "a"]), json!(u64::MAX), json!({"a": []})],
@@ -54,6 +58,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Request::Try(opening),
         Request::Begin,
         Request::Define(definition.clone()),
+        Request::Fill(filling.clone()),
+        Request::Discard { program: ProgramId(7) },
+        Request::Swap { program: ProgramId(7) },
         Request::Append { table: "program_7_swap".to_owned() },
         Request::Drop { program: ProgramId(8) },
         Request::Commit { commit: 9, watermarks: watermarks.clone() },
@@ -64,7 +71,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
     ];
     let replies = [
         Reply::Ready(Confinement { files: true, calls: false }),
-        Reply::Opened { commit: 9, programs: vec![definition], watermarks },
+        Reply::Opened {
+            commit: 9,
+            programs: vec![definition],
+            watermarks,
+            fillings: vec![filling],
+        },
         Reply::Appended,
         Reply::Committed,
         Reply::Answered,

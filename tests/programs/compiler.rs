@@ -15,7 +15,7 @@ use orrery::executables::Interfaces;
 use orrery::observe::health::Health;
 use orrery::programs::engine::{Engine, EngineSettings};
 use orrery::programs::manifest::Manifest;
-use orrery::programs::{Deploy, ProgramDeps, ProgramError, Programs, Settings, storage};
+use orrery::programs::{Deploy, ProgramDeps, ProgramError, Programs, Replace, Settings, storage};
 use orrery::store::Store;
 use orrery::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 use tempfile::TempDir;
@@ -192,7 +192,7 @@ impl Waiting {
                 project_name: project.to_owned(),
                 contracts: vec![ContractId([1; 32])],
                 public: None,
-                replace: false,
+                replace: Replace::No,
             },
         );
         let (done, outcome) = channel();

@@ -31,6 +31,7 @@ mod service_modules;
 mod service_names;
 mod service_projects;
 mod service_ready;
+mod service_relayout;
 mod service_replacing;
 mod service_tenants;
 mod service_upstream;

@@ -34,7 +34,7 @@ use orrery_testkit::wasm_text::{Data, env_call, env_imports};
 static UPGRADED: LazyLock<Upgraded> = LazyLock::new(Upgraded::made);
 
 /// Number of events of some contracts in these ledgers.
-fn count<'l>(ledgers: impl IntoIterator<Item = &'l Vec<u8>>, contracts: &[ContractId]) -> u64 {
+pub fn count<'l>(ledgers: impl IntoIterator<Item = &'l Vec<u8>>, contracts: &[ContractId]) -> u64 {
     let counts = ledgers.into_iter().map(|raw| by_contract(raw, &local()).1);
     counts.map(|it| contracts.iter().filter_map(|id| it.get(id)).sum::<usize>() as u64).sum()
 }
@@ -46,12 +46,12 @@ pub fn watch(owner: &Owner, name: &str, contracts: &[ContractId]) -> u32 {
 }
 
 /// Waits until a project has read this number of events.
-fn wait_for_events(owner: &Owner, id: u32, events: u64) {
+pub fn wait_for_events(owner: &Owner, id: u32, events: u64) {
     owner.wait("all events are read", |it| it.get(&format!("{id}/status"))["events"] == events);
 }
 
 /// Names of the tables of a project, without `program_ID_`.
-fn tables(owner: &Owner, id: u32) -> Vec<String> {
+pub fn tables(owner: &Owner, id: u32) -> Vec<String> {
     let prefix = format!("program_{id}_");
     let list = owner.get("list");
     let own = list.as_array().unwrap().iter().find(|it| it["id"] == id).unwrap();
@@ -60,12 +60,12 @@ fn tables(owner: &Owner, id: u32) -> Vec<String> {
 }
 
 /// Columns and sorted rows.
-type Table = (Vec<String>, Vec<String>);
-type Content = BTreeMap<String, Table>;
+pub type Table = (Vec<String>, Vec<String>);
+pub type Content = BTreeMap<String, Table>;
 
 /// The tables of a project as SQL has them: columns and sorted rows, without ids that differ between
 /// projects.
-fn content(owner: &Owner, id: u32) -> Content {
+pub fn content(owner: &Owner, id: u32) -> Content {
     let one = |table: String| {
         let name = format!("program_{id}_{table}");
         let columns = match owner.try_query(&format!("describe {name}")) {
@@ -84,7 +84,7 @@ fn content(owner: &Owner, id: u32) -> Content {
 }
 
 /// The first rows by which two contents differ.
-fn difference(found: &Content, expected: &Content) -> String {
+pub fn difference(found: &Content, expected: &Content) -> String {
     for table in found.keys().chain(expected.keys()) {
         let (found, expected) = (found.get(table), expected.get(table));
         if found != expected {

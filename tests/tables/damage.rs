@@ -222,6 +222,22 @@ fn flipped_bits_are_detected_or_harmless() {
 }
 
 #[test]
+fn files_that_are_removed_while_they_are_used_are_made_again() {
+    let prepared = prepare();
+    let own = prepared.world.tables.directory(&prepared.alice);
+    let all = own.parent().unwrap().to_owned();
+    for removed in [database(&prepared.world.tables, &prepared.alice), own.join("db"), own, all] {
+        // The worker has the file open.
+        prepared.world.tables.watermarks(&prepared.alice).unwrap();
+        let is_file = removed.is_file();
+        if is_file { fs::remove_file(&removed) } else { fs::remove_dir_all(&removed) }.unwrap();
+        assert_eq!(prepared.look("removed while used"), "noticed", "{}", removed.display());
+        prepared.recover();
+        assert_eq!(prepared.world.tables.digest(&prepared.alice).unwrap(), prepared.digest);
+    }
+}
+
+#[test]
 fn a_file_truncated_during_use_is_rebuilt() {
     let prepared = prepare();
     // The worker has the file open and has read none of the rows.

@@ -393,13 +393,19 @@ fn tables_with_incompatible_types_are_recreated() {
     neighbour.feed(&world.tables, &owner, 10);
     // The same program, as if another version of the service had defined it.
     let mut other = Program::new(1, "p");
-    other.run(vec![emit("t", [("v", list([symbol("Some"), ScVal::U32(1)]))])]).unwrap();
+    for number in 0..3 {
+        other.run(vec![emit("t", [("v", list([symbol("Some"), ScVal::U32(number)]))])]).unwrap();
+    }
     world.tables.apply(&owner, vec![other.definition()]).unwrap();
     let watermarks = world.tables.watermarks(&owner).unwrap();
     assert_eq!(watermarks.into_iter().collect::<Vec<_>>(), [(program.id, 0), (neighbour.id, 3)]);
-    world.tables.apply(&owner, vec![other.between(0, 1)]).unwrap();
-    let tagged = json!([{"v": {"vec": [{"symbol": "Some"}, {"u32": 1}]}}]);
-    assert_eq!(world.rows(&owner, "SELECT v FROM p.t"), tagged);
+    world.tables.apply(&owner, vec![other.between(0, 2)]).unwrap();
+    let before = json!([{"v": 0}, {"v": 1}, {"v": 2}]);
+    assert_eq!(world.rows(&owner, "SELECT v FROM p.t"), before, "until all rows are there");
+    world.tables.apply(&owner, vec![other.between(2, 3)]).unwrap();
+    let tagged = |number| json!({"v": {"vec": [{"symbol": "Some"}, {"u32": number}]}});
+    let all: Vec<_> = (0..3).map(tagged).collect();
+    assert_eq!(world.rows(&owner, "SELECT v FROM p.t"), json!(all));
     assert_eq!(world.rows(&owner, "SELECT count(*) AS n FROM q.t"), json!([{"n": 3}]));
 }
 

@@ -19,5 +19,6 @@ mod in_order;
 mod kills;
 mod limits;
 mod owners;
+mod relayout;
 mod speed;
 mod types;

@@ -5,7 +5,7 @@ use super::super::ApiError;
 use super::super::call::Body;
 use super::super::members::Members;
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, ParseError, ProgramId, TxHash};
-use crate::programs::{Deploy, Trial, TrialSelection, Watch};
+use crate::programs::{Deploy, Replace, Trial, TrialSelection, Watch};
 use crate::tables::query::{Format, Numbers, QueryRequest};
 
 /// Maximum number of transactions of one trial.
@@ -25,15 +25,15 @@ const FORMATS: [(&str, Format); 5] = [
     ("arrow", Format::Arrow),
 ];
 
-/// Parses `{code, project_name, contracts, public?, replace?}`, as JSON or as a form. With `replace`,
-/// the contracts may be left out.
+/// Parses `{code, project_name, contracts, public?, replace?, allow_loss?}`, as JSON or as a form. With
+/// `replace`, the contracts may be left out.
 pub(super) fn deploy(body: Body<'_>) -> Result<Deploy, ApiError> {
-    let known = ["code", "project_name", "contracts", "public", "replace"];
+    let known = ["code", "project_name", "contracts", "public", "replace", "allow_loss"];
     let body = Members::of_any(body, &known, &["contracts"])?;
-    let replace = body.flag("replace")?.unwrap_or(false);
+    let replace = replace(&body)?;
     let contracts = match replace {
-        true => optional_contracts(&body)?.unwrap_or_default(),
-        false => contracts(&body)?,
+        Replace::No => contracts(&body)?,
+        _ => optional_contracts(&body)?.unwrap_or_default(),
     };
     Ok(Deploy {
         code: body.required("code", Members::bytes)?,
@@ -44,23 +44,33 @@ pub(super) fn deploy(body: Body<'_>) -> Result<Deploy, ApiError> {
     })
 }
 
-/// Parses `{project_name, contracts, spec?, from?, public?, replace?}`. With `replace`, the contracts may
-/// be left out.
+/// Parses `{project_name, contracts, spec?, from?, public?, replace?, allow_loss?}`. With `replace`, the
+/// contracts may be left out.
 pub(super) fn watch(body: Body<'_>) -> Result<Watch, ApiError> {
-    let known = ["project_name", "contracts", "spec", "from", "public", "replace"];
+    let known = ["project_name", "contracts", "spec", "from", "public", "replace", "allow_loss"];
     let body = Members::of_json(body, &known)?;
-    let replace = body.flag("replace")?.unwrap_or(false);
+    let replace = replace(&body)?;
     Ok(Watch {
         project_name: body.required("project_name", Members::text)?,
         contracts: match replace {
-            true => optional_contracts(&body)?.unwrap_or_default(),
-            false => contracts(&body)?,
+            Replace::No => contracts(&body)?,
+            _ => optional_contracts(&body)?.unwrap_or_default(),
         },
         supplied: body.interface("spec")?,
         from: body.whole("from")?.map(LedgerSeq),
         public: body.flag("public")?,
         replace,
     })
+}
+
+fn replace(body: &Members<'_>) -> Result<Replace, ApiError> {
+    let flag = |name| Ok::<_, ApiError>(body.flag(name)?.unwrap_or(false));
+    match (flag("replace")?, flag("allow_loss")?) {
+        (false, true) => Err(ApiError::body("'allow_loss' is for 'replace': give both")),
+        (false, false) => Ok(Replace::No),
+        (true, false) => Ok(Replace::WithoutLoss),
+        (true, true) => Ok(Replace::AllowingLoss),
+    }
 }
 
 /// Parses `{program_id, contracts}`.
@@ -130,7 +140,7 @@ pub(super) fn trial(body: Body<'_>) -> Result<Trial, ApiError> {
             project_name: body.text("project_name")?.unwrap_or_else(|| "trial".to_owned()),
             contracts: contracts(&body)?,
             public: None,
-            replace: false,
+            replace: Replace::No,
         },
         on,
     })

@@ -64,16 +64,16 @@ impl Runner {
             }
         }
         let is_reading =
-            stored_backfill(self, entry.id)?.is_some_and(|it| it.state == State::Running);
+            stored_backfill(&self.store, entry.id)?.is_some_and(|it| it.state == State::Running);
         if is_reading {
             return Ok(Looked::Nothing);
         }
-        if !project.must_derive {
+        if !(project.must_derive && project.is_deriving) {
             // A derivation that does not end is begun again, because rows may have changed.
             let mut cell = entry.lock();
             registry.change_manifest(&mut cell, |manifest| {
                 if let Some(project) = &mut manifest.events {
-                    project.must_derive = true;
+                    (project.must_derive, project.is_deriving) = (true, true);
                 }
             })?;
         }
@@ -132,6 +132,7 @@ impl Runner {
         project.summary = summary.shapes.into();
         project.unsure = summary.unsure;
         project.nameless = Some(summary.nameless);
+        project.is_deriving = false;
         project.arrange((self.clock)());
         project.rule = Rule::default();
         // What was counted with other tables is counted again.

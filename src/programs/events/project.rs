@@ -37,6 +37,9 @@ pub struct EventProject {
     /// Whether they have to be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub must_derive: bool,
+    /// Whether that is being done: some entries of the row log are those of the next tables.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_deriving: bool,
     /// The rule by which its tables are laid out.
     #[serde(default = "Rule::first")]
     pub rule: Rule,

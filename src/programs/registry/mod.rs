@@ -46,7 +46,19 @@ pub struct Deploy {
     /// a program is replaced.
     pub public: Option<bool>,
     /// Whether the program is to replace the one that has the project name.
-    pub replace: bool,
+    pub replace: Replace,
+}
+
+/// Whether a new program is to replace the one that has its project name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Replace {
+    /// It is not.
+    #[default]
+    No,
+    /// It is, unless rows would be lost that the other one has.
+    WithoutLoss,
+    /// It is, also if rows are lost.
+    AllowingLoss,
 }
 
 /// The part of a new program's manifest that depends on the other programs.
@@ -122,7 +134,7 @@ impl Registry {
 
     /// Checks whether an owner may deploy a program now, and returns what it would be.
     fn plan(&self, owner: &Owner, deploy: &Deploy) -> Result<Plan, ProgramError> {
-        if deploy.replace {
+        if deploy.replace != Replace::No {
             return self.plan_replacement(owner, deploy);
         }
         let project_name = deploy.project_name.clone();

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use super::deleting::delete_with_module;
-use super::{Cell, Deploy, Entry, Plan, Registry};
-use crate::domain::{Owner, ProgramId};
+use super::{Cell, Deploy, Entry, Plan, Registry, Replace};
+use crate::domain::{LedgerRange, LedgerSet, Owner, ProgramId};
+use crate::programs::backfills::stored_backfill;
 use crate::programs::manifest::{Manifest, Replaced};
 use crate::programs::storage::put_json;
 use crate::programs::{ProgramError, names, storage};
+use crate::store::Store;
 
 /// Outcome of an attempt to take the place of another program.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub enum TakeOver {
     Done(ProgramId),
     /// The program has not caught up yet.
     NotYet,
+    /// The other one has rows of these ledgers which the program lacks, and cannot make.
+    Loses(LedgerSet),
     /// The program is to replace none, or was deleted.
     Nothing,
 }
@@ -49,7 +53,11 @@ impl Registry {
         let project_name = manifest.project_name.clone();
         Ok(Plan {
             project_name: String::new(),
-            replaces: Some(Replaced { program: old.id, project_name }),
+            replaces: Some(Replaced {
+                program: old.id,
+                project_name,
+                allow_loss: deploy.replace == Replace::AllowingLoss,
+            }),
             contracts,
             public: deploy.public.unwrap_or(manifest.public),
         })
@@ -103,8 +111,9 @@ impl Registry {
     }
 
     /// Gives a program the name and the subscribers of the one that it is to replace, and deletes
-    /// that one, in one write, if it has processed at least as many ledgers and `is_copied` says
-    /// that its rows up to this number of the row log are in the tables of all readers.
+    /// that one, in one write, if it has processed at least as many ledgers, lacks no rows of that one
+    /// (unless the loss is allowed), and `is_copied` says that its rows up to this number of the row
+    /// log are in the tables of all readers.
     pub(in crate::programs) fn take_over(
         &self,
         new: &Entry,
@@ -128,7 +137,16 @@ impl Registry {
         // An earlier write may have been reported as failed, but reached the store.
         let is_written = new_cell.manifest.replaces.is_none();
         if !is_written {
-            if !has_caught_up(&new_cell, &old_cell) || !is_copied(new_cell.progress.log) {
+            if !has_caught_up(&new_cell, &old_cell) {
+                return Ok(TakeOver::NotYet);
+            }
+            if !replaced.allow_loss {
+                let lost = rows_lost(&self.store, &new_cell, old.id)?;
+                if !lost.is_empty() {
+                    return Ok(TakeOver::Loses(lost));
+                }
+            }
+            if !is_copied(new_cell.progress.log) {
                 return Ok(TakeOver::NotYet);
             }
             self.write_take_over(&mut new_cell, &mut old_cell, replaced)?;
@@ -153,8 +171,9 @@ impl Registry {
         old: &mut Cell,
         replaced: Replaced,
     ) -> Result<(), ProgramError> {
-        let Replaced { program, project_name } = replaced;
+        let Replaced { program, project_name, .. } = replaced;
         let id = new.manifest.id;
+        let never_read = self.never_read(new, program)?;
         let mut manifest =
             Manifest { project_name, replaces: None, ..Manifest::clone(&new.manifest) };
         if let Some(project) = &mut manifest.events {
@@ -168,6 +187,7 @@ impl Registry {
         let written = new.write(&self.store, |changes| {
             manifest.put(changes, Some(&stored))?;
             put_json(changes, &storage::subscribers(id), &subscribers)?;
+            changes.put_seen(id, &never_read, false);
             delete_with_module(changes, program, unshared.then_some(&module))
         });
         old.in_doubt |= written.is_err();
@@ -176,6 +196,33 @@ impl Registry {
         new.subscribers = Arc::new(subscribers);
         old.deleted = true;
         Ok(())
+    }
+
+    /// Returns the ledgers of which the other program has rows that this one lacks so far, and cannot
+    /// make.
+    pub(in crate::programs) fn rows_lost(
+        &self,
+        new: &Entry,
+        old: ProgramId,
+    ) -> Result<LedgerSet, ProgramError> {
+        let mut cell = new.lock();
+        cell.reload_if_in_doubt(&self.store)?;
+        rows_lost(&self.store, &cell, old)
+    }
+
+    /// Returns the ledgers that are lost to the other program, and that this one has not read either.
+    fn never_read(&self, new: &Cell, old: ProgramId) -> Result<LedgerSet, ProgramError> {
+        let mut lost = lost_to(&self.store, old);
+        if let Some(place) = new.progress.deployed_at_place {
+            lost.remove_all(&self.store.ledgers_after(place));
+        }
+        if let Some(backfill) = stored_backfill(&self.store, new.manifest.id)? {
+            lost.remove_all(&backfill.covered());
+        }
+        Ok(match &new.manifest.events {
+            Some(project) => project.wanted(lost),
+            None => lost,
+        })
     }
 
     /// Deletes a program that cannot replace the other one, and notes why, in one write.
@@ -213,6 +260,39 @@ impl Registry {
         drop(entries);
         self.supplied.forget(id);
     }
+}
+
+/// Maximum number of rows of a program that are compared with those of the one that is to replace it:
+/// what they tell is enough.
+const MAX_COMPARED_RUNS: usize = 10_000;
+
+/// Returns the ledgers of which the program `old` has rows that `new` lacks and cannot make: data of
+/// their transactions is not stored any more, or state that their runs need is not known.
+fn rows_lost(store: &Store, new: &Cell, old: ProgramId) -> Result<LedgerSet, ProgramError> {
+    let (id, mut lost) = (new.manifest.id, LedgerSet::default());
+    let has = |program, position| {
+        store.shared_row(&storage::rows_of_run(program, position)).map(|row| row.is_some())
+    };
+    let mut compared = 0;
+    for range in lost_to(store, id).ranges() {
+        storage::runs_with_rows(store, old, *range, |position| {
+            compared += 1;
+            if !has(id, position)? {
+                lost.insert(LedgerRange::only(position.ledger));
+            }
+            Ok(storage::more_if(compared < MAX_COMPARED_RUNS))
+        })?;
+    }
+    for position in new.waiting.positions() {
+        if has(old, position)? && !has(id, position)? {
+            lost.insert(LedgerRange::only(position.ledger));
+        }
+    }
+    Ok(lost)
+}
+
+fn lost_to(store: &Store, program: ProgramId) -> LedgerSet {
+    store.consumer(&storage::consumer(program)).map(|it| it.lost).unwrap_or_default()
 }
 
 /// Returns whether the new program has processed at least the ledgers that the old one has, apart

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{Deploy, New, Registry};
+use super::{Deploy, New, Registry, Replace};
 use crate::domain::{ContractId, LedgerSeq, Owner};
 use crate::programs::events::{EventProject, KnownInterface};
 use crate::programs::manifest::Manifest;
@@ -26,7 +26,7 @@ pub struct Watch {
     /// a program is replaced.
     pub public: Option<bool>,
     /// Whether the project is to replace the program that has the project name.
-    pub replace: bool,
+    pub replace: Replace,
 }
 
 impl Registry {

@@ -180,6 +180,26 @@ pub fn waiting_runs(store: &Store, program: ProgramId) -> Result<Vec<WaitingRun>
     Ok(found)
 }
 
+/// Visits the transactions in a range of ledgers whose runs have rows, in chain order, until `visit`
+/// breaks.
+///
+/// # Errors
+/// [`StoreError`] when the database or `visit` fails, or when a key is damaged.
+pub fn runs_with_rows(
+    store: &Store,
+    program: ProgramId,
+    ledgers: LedgerRange,
+    mut visit: impl FnMut(TransactionPosition) -> Result<ControlFlow<()>, StoreError>,
+) -> Result<(), StoreError> {
+    let (rows, prefix) = (store.shared_rows(), key(program, []));
+    let from = keys::ledger(ledgers.first);
+    rows.scan(ROWS, Direction::OldestFirst, &prefix, &from, |rest, _| {
+        let position = TransactionPosition::from_bytes(rest);
+        let position = position.ok_or_else(|| damaged(ROWS, &key(program, rest)))?;
+        if ledgers.contains(position.ledger) { visit(position) } else { Ok(ControlFlow::Break(())) }
+    })
+}
+
 /// Visits the runs with rows after a number of the row log, in the log's order, until `visit`
 /// breaks.
 ///

@@ -48,7 +48,7 @@ impl Parts {
             supplied: Some(supplied),
             from: None,
             public: None,
-            replace: false,
+            replace: Replace::No,
         };
         Ok(self.registry.watch(owner, watch, 1)?.id)
     }

@@ -8,6 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use super::asking::Answers;
 use super::*;
 use crate::programs::backfill::State;
+use crate::programs::registry::TakeOver;
 use crate::store::Retention;
 use orrery_testkit::histories;
 
@@ -76,6 +77,84 @@ fn ledgers_pruned_before_a_paused_program_ran_are_reported() {
     assert_eq!(backfill.done(), 41 - gone.ledgers());
     // The backfill covered the ledgers without transactions, so they are no longer missing.
     assert_eq!(scene.status(id).missing, gone.within(LedgerRange::new(21, 50)));
+}
+
+#[test]
+fn what_a_backfill_could_not_read_stays_missing_until_it_is_read() {
+    let mut scene = scene();
+    scene.add_all(FIRST..=40);
+    scene.prune(&keep(20, 0));
+    let id = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.begin(id, FIRST, 45).unwrap();
+    scene.run_until_idle();
+    let backfill = scene.backfill(id);
+    assert_eq!(backfill.state, State::Incomplete);
+    let removed = backfill.partial_ledgers.clone();
+    assert!(removed.ledgers() > 5 && removed.ranges().last().unwrap().last.0 <= 20, "{removed:?}");
+    let message = backfill.message.unwrap();
+    // Ledgers that are not stored can be fetched, those that were removed cannot.
+    assert!(
+        message.contains("5 of the ledgers that were asked for are not stored: fetch"),
+        "{message}"
+    );
+    let partly = format!("of {} of the ledgers that were asked for", removed.ledgers());
+    assert!(message.contains(&partly), "{message}");
+    assert_eq!(scene.status(id).missing, removed, "not those that may still come");
+    scene.begin(id, 30, 35).unwrap();
+    scene.run_until_idle();
+    assert_eq!(scene.backfill(id).state, State::Done);
+    scene.restart();
+    assert_eq!(scene.status(id).missing, removed, "another backfill does not hide them");
+}
+
+#[test]
+fn a_program_whose_rows_would_be_lost_is_replaced_only_if_that_is_allowed() {
+    let mut scene = scene();
+    let old = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.add_all(FIRST..=40);
+    scene.run_until_idle();
+    let rows = scene.rows(old);
+    scene.prune(&keep(20, 0));
+    let deploy = |scene: &Scene, replace| {
+        let deploy = Deploy {
+            code: module_emitting("(call $get_ledger_version)"),
+            project_name: "seen".to_owned(),
+            contracts: Vec::new(),
+            public: None,
+            replace,
+        };
+        let id = scene.registry.deploy(&Owner("ana".to_owned()), deploy, 2).unwrap().id;
+        let entry = scene.registry.get(id).unwrap();
+        scene.replacements.step(&entry).unwrap();
+        scene.run_until_idle();
+        (id, entry)
+    };
+    let lost = |rows: &BTreeMap<TransactionPosition, Vec<u8>>| {
+        set(rows.keys().map(|at| at.ledger.0).filter(|ledger| *ledger <= 20))
+    };
+    let (id, entry) = deploy(&scene, Replace::WithoutLoss);
+    let taken = scene.registry.take_over(&entry, |_| true).unwrap();
+    assert_eq!(taken, TakeOver::Loses(lost(&rows)));
+    scene.replacements.step(&entry).unwrap();
+    assert!(scene.registry.get(id).is_none());
+    for _ in 0..2 {
+        assert_eq!(scene.rows(old), rows, "the old one is as before");
+        let because = scene.status(old).replacement_failed.unwrap();
+        assert!(because.contains("would be lost") && because.contains("--allow-loss"), "{because}");
+        scene.restart();
+    }
+    let (id, entry) = deploy(&scene, Replace::AllowingLoss);
+    assert_eq!(scene.registry.take_over(&entry, |_| true).unwrap(), TakeOver::Done(old));
+    let missing = scene.status(id).missing;
+    let all: LedgerSet = lost(&rows);
+    let seen = all.ranges().iter().map(|range| missing.within(*range).ledgers()).sum::<u64>();
+    assert_eq!(seen, all.ledgers(), "what is lost is said: {missing:?}");
+    // What was lost to the one is lost to the next that replaces it, which loses no row.
+    let rows = scene.rows(id);
+    let (next, entry) = deploy(&scene, Replace::WithoutLoss);
+    assert_eq!(scene.registry.take_over(&entry, |_| true).unwrap(), TakeOver::Done(id));
+    assert_eq!(scene.status(next).missing, missing);
+    assert_eq!(scene.rows(next).len(), rows.len());
 }
 
 #[test]

@@ -34,7 +34,7 @@ use super::feeder::Feeder;
 use super::lanes::{Lane, Lanes, Turn};
 use super::live::Live;
 use super::manifest::Manifest;
-use super::registry::{Deploy, Registry};
+use super::registry::{Deploy, Registry, Replace};
 use super::replacing::Replacements;
 use super::runner::Runner;
 use super::state::Upstream;
@@ -268,7 +268,7 @@ impl Parts {
             project_name: project.to_owned(),
             contracts: vec![contract],
             public: None,
-            replace: false,
+            replace: Replace::No,
         };
         let deployed = self.registry.deploy(&Owner(owner.to_owned()), deploy, 1);
         self.trouble.report();

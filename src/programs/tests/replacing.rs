@@ -37,7 +37,7 @@ impl Parts {
             project_name: project.to_owned(),
             contracts: Vec::new(),
             public,
-            replace: true,
+            replace: Replace::WithoutLoss,
         };
         let deployed = self.registry.deploy(&Owner(owner.to_owned()), deploy, 2)?;
         self.step(deployed.id);
@@ -196,7 +196,7 @@ fn only_one_replacement_of_an_own_project_is_possible() {
         project_name: "shown".to_owned(),
         contracts: vec![market()],
         public: Some(true),
-        replace: false,
+        replace: Replace::No,
     };
     scene.registry.deploy(&Owner("ana".to_owned()), public, 1).unwrap();
     assert!(matches!(by_bob("shown"), ProgramError::OthersProject(_)));
@@ -297,7 +297,7 @@ fn subscribers_go_over_to_the_new_program_unless_it_is_private() {
             project_name: "seen".to_owned(),
             contracts: vec![market()],
             public: Some(true),
-            replace: false,
+            replace: Replace::No,
         };
         let old = scene.registry.deploy(&ana(), deploy, 1).unwrap().id;
         scene.registry.subscribe(&bob, "seen").unwrap();

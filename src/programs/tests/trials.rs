@@ -11,7 +11,7 @@ fn trial(code: &[u8]) -> Trial {
         project_name: "seen".to_owned(),
         contracts: vec![market()],
         public: None,
-        replace: false,
+        replace: Replace::No,
     };
     Trial { deploy, on: TrialSelection::Last(20) }
 }

@@ -19,7 +19,7 @@ use arrow::record_batch::RecordBatch;
 use duckdb::core::LogicalTypeHandle;
 
 use super::query::{Format, Numbers};
-pub use describe::with_unique_id;
+pub use describe::described;
 pub use shape::{Shape, UnknownType};
 
 /// Format and limits of an answer.

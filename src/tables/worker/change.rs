@@ -14,14 +14,16 @@ use super::conversion::conversion;
 use super::database::{OWN_SCHEMA, refused, storage_failure};
 use super::views::{self, Views, all_names};
 use crate::names::{self, quoted};
-use crate::schema::TableSchema;
-use crate::wire::{Definition, Failure};
+use crate::schema::{ProgramSchema, TableSchema};
+use crate::wire::{Definition, Failure, Filling};
 
 /// Applies changes, one at a time.
 pub struct Changer<'a> {
     connection: &'a Connection,
     /// Programs as of the last commit.
     programs: Arc<BTreeMap<ProgramId, Definition>>,
+    /// Tables that are being filled anew as of the last commit.
+    fillings: Arc<BTreeMap<ProgramId, Filling>>,
     /// Names of the tables and views of those programs, shared with the query threads.
     names: Names,
     /// Views as of the last commit.
@@ -36,6 +38,7 @@ pub type Names = Arc<RwLock<Arc<BTreeSet<String>>>>;
 /// A change in progress.
 struct Change {
     programs: Arc<BTreeMap<ProgramId, Definition>>,
+    fillings: Arc<BTreeMap<ProgramId, Filling>>,
     /// Views at this point of the transaction.
     views: Views,
     /// Whether the views have to be updated before the commit.
@@ -46,11 +49,19 @@ struct Change {
 
 impl<'a> Changer<'a> {
     /// Creates the changer for a database with these programs.
-    pub fn new(connection: &'a Connection, programs: Vec<Definition>, names: Names) -> Self {
+    pub fn new(
+        connection: &'a Connection,
+        programs: Vec<Definition>,
+        fillings: Vec<Filling>,
+        names: Names,
+    ) -> Self {
         let programs = programs.into_iter().map(|it| (it.program, it));
         let programs = Arc::new(programs.collect());
+        let fillings = fillings.into_iter().map(|it| (it.program, it));
+        let fillings = Arc::new(fillings.collect());
         *names.write() = Arc::new(all_names(&programs));
-        let mut changer = Self { connection, programs, names, views: Views::new(), change: None };
+        let views = Views::new();
+        let mut changer = Self { connection, programs, fillings, names, views, change: None };
         if let Err(failure) = changer.update_views() {
             // The parent logs standard error, if it still reads it. The next change creates the views,
             // or reports what is wrong.
@@ -87,7 +98,8 @@ impl<'a> Changer<'a> {
         self.abort();
         let failed = self.connection.execute_batch("BEGIN TRANSACTION").err().map(storage_failure);
         let (programs, views) = (Arc::clone(&self.programs), self.views.clone());
-        self.change = Some(Change { programs, views, views_change: false, failed });
+        let fillings = Arc::clone(&self.fillings);
+        self.change = Some(Change { programs, fillings, views, views_change: false, failed });
     }
 
     /// Creates or alters the tables of a program.
@@ -95,26 +107,12 @@ impl<'a> Changer<'a> {
         let connection = self.connection;
         self.step(|change| {
             let known = change.programs.get(&definition.program);
-            for table in definition.schema.stored_tables() {
-                let old = known.and_then(|known| find(known, &table.target));
-                match old {
-                    None => {
-                        create(connection, &mut change.views, definition.program, table)?;
-                    }
-                    Some(old) if old == table => {}
-                    Some(old) => {
-                        alter(connection, &mut change.views, definition.program, old, table)?;
-                    }
-                }
-            }
-            let schema = serde_json::to_string(&definition.schema)
-                .map_err(|error| Failure::Unavailable(error.to_string()))?;
-            let Definition { program, project, own, .. } = &definition;
-            delete(connection, "programs", *program)?;
-            let insert = format!("INSERT INTO {OWN_SCHEMA}.programs VALUES (?, ?, ?, ?)");
-            connection
-                .execute(&insert, params![program.0, project, own, schema])
-                .map_err(storage_failure)?;
+            let old = known.map(|known| &known.schema);
+            let name = |target: &str| names::table(definition.program, target);
+            let views = &mut change.views;
+            make_tables(connection, views, name, old, &definition.schema)?;
+            put_program(connection, &definition)?;
+            let program = definition.program;
             if known.is_none() {
                 let insert = format!("INSERT INTO {OWN_SCHEMA}.watermarks VALUES (?, 0)");
                 connection.execute(&insert, params![program.0]).map_err(storage_failure)?;
@@ -122,6 +120,61 @@ impl<'a> Changer<'a> {
             change.views_change = true;
             Arc::make_mut(&mut change.programs).insert(definition.program, definition);
             Ok(())
+        });
+    }
+
+    /// Creates or alters tables of a program that are filled beside those that queries see.
+    pub fn fill(&mut self, filling: Filling) {
+        let connection = self.connection;
+        self.step(|change| {
+            let Filling { program, schema, complete_at } = &filling;
+            let old = change.fillings.get(program).map(|known| &known.schema);
+            let name = |target: &str| names::filling(*program, target);
+            make_tables(connection, &mut change.views, name, old, schema)?;
+            delete(connection, "fillings", *program)?;
+            let insert = format!("INSERT INTO {OWN_SCHEMA}.fillings VALUES (?, ?, ?)");
+            connection
+                .execute(&insert, params![program.0, text(schema)?, complete_at])
+                .map_err(storage_failure)?;
+            Arc::make_mut(&mut change.fillings).insert(*program, filling);
+            Ok(())
+        });
+    }
+
+    /// Removes the tables of a program that are filled beside those that queries see.
+    pub fn discard(&mut self, program: ProgramId) {
+        let connection = self.connection;
+        self.step(|change| {
+            let Some(filling) = Arc::make_mut(&mut change.fillings).remove(&program) else {
+                return Ok(());
+            };
+            for table in filling.schema.stored_tables() {
+                drop_table(connection, &names::filling(program, &table.target))?;
+            }
+            delete(connection, "fillings", program)
+        });
+    }
+
+    /// Puts the tables that have been filled in the place of those that queries see.
+    pub fn swap(&mut self, program: ProgramId) {
+        let connection = self.connection;
+        self.step(|change| {
+            let filling = Arc::make_mut(&mut change.fillings).remove(&program);
+            let shown = Arc::make_mut(&mut change.programs).get_mut(&program);
+            let (Some(filling), Some(shown)) = (filling, shown) else {
+                return Err(Failure::Unavailable("no tables were filled".to_owned()));
+            };
+            drop_tables(connection, &mut change.views, shown)?;
+            for table in filling.schema.stored_tables() {
+                let name = names::table(program, &table.target);
+                views::drop_matching(connection, &mut change.views, |it| it.has_name_of(&name))?;
+                let from = full_name(&names::filling(program, &table.target));
+                run(connection, &format!("ALTER TABLE {from} RENAME TO {}", quoted(&name)))?;
+            }
+            shown.schema = filling.schema;
+            put_program(connection, shown)?;
+            change.views_change = true;
+            delete(connection, "fillings", program)
         });
     }
 
@@ -143,16 +196,12 @@ impl<'a> Changer<'a> {
 
     /// Removes a program.
     pub fn drop(&mut self, program: ProgramId) {
+        self.discard(program);
         let connection = self.connection;
         self.step(|change| {
             let programs = Arc::make_mut(&mut change.programs);
             let Some(definition) = programs.remove(&program) else { return Ok(()) };
-            for table in definition.schema.stored_tables() {
-                let table = names::table(program, &table.target);
-                views::drop_matching(connection, &mut change.views, |view| view.shows(&table))?;
-                let table = quoted(&table);
-                run(connection, &format!("DROP TABLE {}.{table}", names::SCHEMA))?;
-            }
+            drop_tables(connection, &mut change.views, &definition)?;
             delete(connection, "programs", program)?;
             delete(connection, "watermarks", program)?;
             change.views_change = true;
@@ -193,6 +242,7 @@ impl<'a> Changer<'a> {
                 }
                 self.views = change.views;
                 self.programs = change.programs;
+                self.fillings = change.fillings;
                 Ok(())
             }
             Some(failure) => {
@@ -223,8 +273,53 @@ impl<'a> Changer<'a> {
     }
 }
 
-fn find<'a>(definition: &'a Definition, target: &str) -> Option<&'a TableSchema> {
-    definition.schema.stored_tables().find(|table| table.target == target)
+/// Creates or alters tables, named by `name` after their targets, so that `old` become `new`.
+fn make_tables(
+    connection: &Connection,
+    views: &mut Views,
+    name: impl Fn(&str) -> String,
+    old: Option<&ProgramSchema>,
+    new: &ProgramSchema,
+) -> Result<(), Failure> {
+    for table in new.stored_tables() {
+        let mut known = old.into_iter().flat_map(ProgramSchema::stored_tables);
+        match known.find(|known| known.target == table.target) {
+            None => create(connection, views, &name(&table.target), table)?,
+            Some(known) if known == table => {}
+            Some(known) => alter(connection, views, &name(&table.target), known, table)?,
+        }
+    }
+    Ok(())
+}
+
+fn drop_tables(
+    connection: &Connection,
+    views: &mut Views,
+    definition: &Definition,
+) -> Result<(), Failure> {
+    for table in definition.schema.stored_tables() {
+        let table = names::table(definition.program, &table.target);
+        views::drop_matching(connection, views, |view| view.shows(&table))?;
+        drop_table(connection, &table)?;
+    }
+    Ok(())
+}
+
+fn drop_table(connection: &Connection, table: &str) -> Result<(), Failure> {
+    run(connection, &format!("DROP TABLE {}", full_name(table)))
+}
+
+fn put_program(connection: &Connection, definition: &Definition) -> Result<(), Failure> {
+    let Definition { program, project, own, schema } = definition;
+    delete(connection, "programs", *program)?;
+    let insert = format!("INSERT INTO {OWN_SCHEMA}.programs VALUES (?, ?, ?, ?)");
+    let values = params![program.0, project, own, text(schema)?];
+    connection.execute(&insert, values).map_err(storage_failure).map(drop)
+}
+
+/// Returns tables in the form in which the file keeps them.
+fn text(schema: &ProgramSchema) -> Result<String, Failure> {
+    serde_json::to_string(schema).map_err(|error| Failure::Unavailable(error.to_string()))
 }
 
 fn run(connection: &Connection, sql: &str) -> Result<(), Failure> {
@@ -236,36 +331,34 @@ fn delete(connection: &Connection, table: &str, program: ProgramId) -> Result<()
     connection.execute(&delete, params![program.0]).map_err(storage_failure).map(drop)
 }
 
-fn full_name(program: ProgramId, table: &TableSchema) -> String {
-    format!("{}.{}", names::SCHEMA, quoted(&names::table(program, &table.target)))
+fn full_name(table: &str) -> String {
+    format!("{}.{}", names::SCHEMA, quoted(table))
 }
 
 fn create(
     connection: &Connection,
     views: &mut Views,
-    program: ProgramId,
+    name: &str,
     table: &TableSchema,
 ) -> Result<(), Failure> {
     // A view may occupy the table's name; tables have precedence.
-    let name = names::table(program, &table.target);
-    views::drop_matching(connection, views, |view| view.has_name_of(&name))?;
+    views::drop_matching(connection, views, |view| view.has_name_of(name))?;
     let injected = names::INJECTED.iter().map(|(name, kind)| format!("{} {kind}", quoted(name)));
     let own = table.columns.iter().map(|it| format!("{} {}", quoted(&it.name), it.kind));
     let columns: Vec<String> = injected.chain(own).collect();
-    run(connection, &format!("CREATE TABLE {} ({})", full_name(program, table), columns.join(", ")))
+    run(connection, &format!("CREATE TABLE {} ({})", full_name(name), columns.join(", ")))
 }
 
 fn alter(
     connection: &Connection,
     views: &mut Views,
-    program: ProgramId,
+    name: &str,
     old: &TableSchema,
     new: &TableSchema,
 ) -> Result<(), Failure> {
     // A view with outdated columns cannot be queried; the commit creates it again.
-    let table = names::table(program, &new.target);
-    views::drop_matching(connection, views, |view| view.shows(&table))?;
-    let name = full_name(program, new);
+    views::drop_matching(connection, views, |view| view.shows(name))?;
+    let name = full_name(name);
     for column in &new.columns {
         let known = old.columns.iter().find(|known| known.name == column.name);
         let quoted = quoted(&column.name);

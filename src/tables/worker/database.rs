@@ -10,7 +10,8 @@ use super::clock;
 use super::timer::Stop;
 use crate::ffi::{Database as Instance, DuckDbError, StatementInspector};
 use crate::names;
-use crate::wire::{Definition, Failure, Opening};
+use crate::schema::ProgramSchema;
+use crate::wire::{Definition, Failure, Filling, Opening};
 
 /// Schema of the file's own metadata tables.
 pub const OWN_SCHEMA: &str = "orrery";
@@ -56,8 +57,10 @@ pub struct Contents {
     pub commit: u64,
     /// Programs that have tables in the file.
     pub programs: Vec<Definition>,
-    /// Last row log entry that the file holds of each program.
+    /// Row log entry after which the rows of each program continue.
     pub watermarks: BTreeMap<ProgramId, u64>,
+    /// Programs whose tables are being filled anew.
+    pub fillings: Vec<Filling>,
 }
 
 impl Database {
@@ -153,6 +156,8 @@ fn prepare(connection: &Connection) -> Result<(), Failure> {
          CREATE TABLE IF NOT EXISTS {own}.programs
              (program UINTEGER, project VARCHAR, own BOOLEAN, schema VARCHAR);
          CREATE TABLE IF NOT EXISTS {own}.watermarks (program UINTEGER, number UBIGINT);
+         CREATE TABLE IF NOT EXISTS {own}.fillings
+             (program UINTEGER, schema VARCHAR, complete_at UBIGINT);
          INSERT INTO {own}.state SELECT {LAYOUT}, 0 WHERE NOT EXISTS (SELECT 1 FROM {own}.state);
          COMMIT;",
         schema = names::SCHEMA,
@@ -180,13 +185,11 @@ impl Contents {
         let mut rows = statement.query([])?;
         let mut programs = Vec::new();
         while let Some(row) = rows.next()? {
-            let schema: String = row.get(3)?;
-            let unreadable = |error| duckdb::Error::ToSqlConversionFailure(Box::new(error));
             programs.push(Definition {
                 program: ProgramId(row.get(0)?),
                 project: row.get(1)?,
                 own: row.get(2)?,
-                schema: serde_json::from_str(&schema).map_err(unreadable)?,
+                schema: schema(&row.get::<_, String>(3)?)?,
             });
         }
         let watermarks = format!("SELECT program, number FROM {OWN_SCHEMA}.watermarks");
@@ -196,8 +199,24 @@ impl Contents {
         while let Some(row) = rows.next()? {
             watermarks.insert(ProgramId(row.get(0)?), row.get(1)?);
         }
-        Ok(Self { commit, programs, watermarks })
+        let fillings = format!("SELECT program, schema, complete_at FROM {OWN_SCHEMA}.fillings");
+        let mut statement = connection.prepare(&fillings)?;
+        let mut rows = statement.query([])?;
+        let mut fillings = Vec::new();
+        while let Some(row) = rows.next()? {
+            fillings.push(Filling {
+                program: ProgramId(row.get(0)?),
+                schema: schema(&row.get::<_, String>(1)?)?,
+                complete_at: row.get(2)?,
+            });
+        }
+        Ok(Self { commit, programs, watermarks, fillings })
     }
+}
+
+fn schema(stored: &str) -> duckdb::Result<ProgramSchema> {
+    let unreadable = |error| duckdb::Error::ToSqlConversionFailure(Box::new(error));
+    serde_json::from_str(stored).map_err(unreadable)
 }
 
 /// Maps a DuckDB error outside of queries to a failure: damaged or unavailable.

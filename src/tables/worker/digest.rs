@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::database::{OWN_SCHEMA, storage_failure};
 use crate::answer::{Answer, Style};
-use crate::names::{self, quoted};
+use crate::names::{self, FILLING, quoted};
 use crate::query::{Format, Numbers};
 use crate::wire::Failure;
 
@@ -17,7 +17,8 @@ pub fn digest(connection: &Connection) -> Result<String, Failure> {
     let catalog = [
         format!(
             "SELECT table_name, column_name, data_type FROM duckdb_columns()
-             WHERE schema_name = '{schema}' ORDER BY table_name, column_index"
+             WHERE schema_name = '{schema}' AND NOT ends_with(table_name, '{FILLING}')
+             ORDER BY table_name, column_index"
         ),
         "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal
          ORDER BY schema_name, view_name"
@@ -28,7 +29,9 @@ pub fn digest(connection: &Connection) -> Result<String, Failure> {
         add(connection, &sql, &mut digest)?;
     }
     let tables = format!(
-        "SELECT table_name FROM duckdb_tables() WHERE schema_name = '{schema}' ORDER BY table_name"
+        "SELECT table_name FROM duckdb_tables()
+         WHERE schema_name = '{schema}' AND NOT ends_with(table_name, '{FILLING}')
+         ORDER BY table_name"
     );
     let mut statement = connection.prepare(&tables).map_err(storage_failure)?;
     let tables: Result<Vec<String>, _> =

@@ -170,14 +170,16 @@ fn serve(
     let (change_sender, change_receiver) = channel();
     let (query_sender, query_receiver) = channel();
     let query_receiver = Arc::new(Mutex::new(query_receiver));
-    let Contents { commit, programs, watermarks } = contents;
-    let opened = Reply::Opened { commit, programs: programs.clone(), watermarks };
+    let Contents { commit, programs, watermarks, fillings } = contents;
+    let (of_programs, of_fillings) = (programs.clone(), fillings.clone());
+    let opened = Reply::Opened { commit, programs: of_programs, watermarks, fillings: of_fillings };
     let mut threads = Vec::new();
     {
         let replies = replies.clone();
         let run = move || {
             or_kill_self(|| {
-                change(Changer::new(&writer, programs, names), &writer, &change_receiver, &replies);
+                let changer = Changer::new(&writer, programs, fillings, names);
+                change(changer, &writer, &change_receiver, &replies);
             });
         };
         threads.push(thread::Builder::new().stack_size(STACK).spawn(run)?);
@@ -257,6 +259,18 @@ fn change(
             }
             Request::Define(definition) => {
                 changer.define(definition);
+                continue;
+            }
+            Request::Fill(filling) => {
+                changer.fill(filling);
+                continue;
+            }
+            Request::Discard { program } => {
+                changer.discard(program);
+                continue;
+            }
+            Request::Swap { program } => {
+                changer.swap(program);
                 continue;
             }
             Request::Drop { program } => {

@@ -19,7 +19,7 @@ use super::database::{Reader, is_damage};
 use super::gate::Gate;
 use super::query_text::{Text, costs_too_much};
 use super::timer::{Timed, Timer};
-use crate::answer::{Answer, AnswerError, Style, with_unique_id};
+use crate::answer::{Answer, AnswerError, Style, described};
 use crate::ffi::{Kind, StatementInspector};
 use crate::wire::{Failure, Opening, QuerySpec};
 
@@ -251,7 +251,7 @@ fn read(
     while let Some(batch) = statement.step().map_err(failed)? {
         let batch = RecordBatch::from(batch);
         let batch = if describes {
-            with_unique_id(batch).map_err(|error| answer_failure(error.into()))?
+            described(batch).map_err(|error| answer_failure(error.into()))?
         } else {
             batch
         };
