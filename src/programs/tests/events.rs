@@ -17,7 +17,6 @@ use crate::executables::ExecutableIndex;
 use crate::programs::events::{OfProject, begin_reading, table_rows};
 use crate::programs::registry::Watch;
 use crate::programs::row_log::rows_after;
-use crate::store::Retention;
 use crate::tables::Row;
 use crate::tables::event_tables::{Shapes, Summarised};
 use orrery_testkit::histories;
@@ -472,35 +471,6 @@ fn projects_of_an_earlier_rule_are_laid_out_anew_when_they_are_opened() {
     scene.restart();
     scene.run_until_settled();
     assert_eq!(derivations(&scene), after);
-}
-
-#[test]
-fn events_that_were_removed_before_a_project_began_stay_missing() {
-    let world = &WORLDS[0];
-    let mut scene = Scene::of_network(world.network.clone());
-    for raw in world.ledgers.values() {
-        scene.commit(raw, true);
-    }
-    scene.index(usize::MAX);
-    let newest = *world.ledgers.keys().last().unwrap();
-    let retention = Retention { events: Some(8), wait_for_consumers: 0, ..Retention::default() };
-    while !scene.store.prune(&retention).unwrap().is_nothing() {}
-    let id = scene.watch("late", world.contracts.clone(), false);
-    scene.run_until_settled();
-    let missing = scene.status(id).missing;
-    let has_events = |ledger: u32| {
-        let mut contracts = world.contracts.iter();
-        contracts.any(|contract| world.events.contains_key(&(ledger, *contract)))
-    };
-    for ledger in world.ledgers.keys().filter(|ledger| has_events(**ledger)) {
-        let is_missing = missing.contains(LedgerSeq(*ledger));
-        assert_eq!(is_missing, *ledger <= newest - 8, "{ledger}: {missing:?}");
-    }
-    assert!(!missing.is_empty());
-    scene.begin(id, newest, newest).unwrap();
-    scene.run_until_settled();
-    scene.restart();
-    assert_eq!(scene.status(id).missing, missing);
 }
 
 #[test]

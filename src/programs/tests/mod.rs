@@ -11,6 +11,7 @@ mod exported;
 mod histories;
 mod missing;
 mod panics;
+mod removed_events;
 mod replacing;
 mod stops;
 mod together;
