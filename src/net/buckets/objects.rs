@@ -117,7 +117,7 @@ impl Objects {
     /// # Errors
     /// All but [`ObjectsError::Changed`].
     pub async fn get(&self, key: &str) -> Result<Option<(Bytes, ObjectVersion)>, ObjectsError> {
-        let reading = self.patience.ask(async || {
+        let reading = self.patience.ask(|| async {
             let found = self.store.get(&self.path(key)?).await?;
             let version = found.meta.e_tag.clone();
             Ok::<_, StoreError>((found.bytes().await?, version))
@@ -162,7 +162,8 @@ impl Objects {
     /// # Errors
     /// All but [`ObjectsError::Changed`].
     pub async fn remove(&self, key: &str) -> Result<(), ObjectsError> {
-        let removed = self.patience.ask(async || self.store.delete(&self.path(key)?).await).await;
+        let removed =
+            self.patience.ask(|| async { self.store.delete(&self.path(key)?).await }).await;
         match removed.map_err(|error| self.error(key, &error)) {
             Ok(()) | Err((Refusal::Missing, _)) => Ok(()),
             Err((_, error)) => Err(error),
@@ -179,7 +180,7 @@ impl Objects {
         let mut options = PaginatedListOptions::default();
         let mut keys = Vec::new();
         loop {
-            let list = async || self.store.list_paginated(prefix, options.clone()).await;
+            let list = || async { self.store.list_paginated(prefix, options.clone()).await };
             let page = self.patience.ask(list).await;
             let page = page.map_err(|error| self.error(begin, &error).1)?;
             let paths = page.result.objects.iter().map(|object| object.location.as_ref());
@@ -201,11 +202,11 @@ impl Objects {
         let (replaces, is_conditional) =
             (matches!(mode, PutMode::Update(_)), !matches!(mode, PutMode::Overwrite));
         let mut sent = 0;
-        let written = self.patience.ask(async || {
+        let written = self.patience.ask(|| {
             sent += 1;
             let options = PutOptions { mode: mode.clone(), ..PutOptions::default() };
             let payload = PutPayload::from_bytes(bytes.clone());
-            self.store.put_opts(&self.path(key)?, payload, options).await
+            async move { self.store.put_opts(&self.path(key)?, payload, options).await }
         });
         let error = match written.await {
             Ok(written) => return self.version(key, written.e_tag),

@@ -50,10 +50,10 @@ impl Patience {
     ///
     /// # Errors
     /// The error of the last request.
-    pub async fn ask<T>(
-        self,
-        mut send: impl AsyncFnMut() -> object_store::Result<T>,
-    ) -> object_store::Result<T> {
+    pub async fn ask<T, Answer>(self, mut send: impl FnMut() -> Answer) -> object_store::Result<T>
+    where
+        Answer: Future<Output = object_store::Result<T>>,
+    {
         for delay in self.delays {
             let error = match send().await {
                 Ok(answer) => return Ok(answer),

@@ -208,7 +208,7 @@ impl Layout {
             (self.ledgers_per_batch, self.ledgers_per_partition / self.ledgers_per_batch);
         let sizes = move || USUAL_BATCHES.into_iter().filter(move |size| *size != own);
         let counts = move || USUAL_PARTITIONS.into_iter().filter(move |count| *count != batches);
-        let of = |(ledgers_per_batch, batches_per_partition): (u32, u32)| {
+        let of = move |(ledgers_per_batch, batches_per_partition): (u32, u32)| {
             let manifest =
                 Manifest { network_passphrase: None, ledgers_per_batch, batches_per_partition };
             let fits = manifest.check_numbers().is_ok();
@@ -218,8 +218,8 @@ impl Layout {
         let likely = sizes().flat_map(move |size| [(size, batches), (size, as_long / size)]);
         let rest = sizes().flat_map(move |size| counts().map(move |count| (size, count)));
         let others = likely.chain(counts().map(move |count| (own, count))).chain(rest);
-        let extensions = EXTENSIONS.into_iter().filter(|other| *other != self.extension);
-        let with = |extension: &str| self.clone().with_extension(Some(extension.to_owned()));
+        let extensions = EXTENSIONS.into_iter().filter(move |other| *other != self.extension);
+        let with = move |extension: &str| self.clone().with_extension(Some(extension.to_owned()));
         extensions.map(with).chain(others.filter_map(of))
     }
 

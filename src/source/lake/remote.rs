@@ -63,12 +63,12 @@ impl Remote {
 
     async fn download(&self, key: &str) -> object_store::Result<Bytes> {
         let path = self.path(key)?;
-        Patience::SHORT.ask(async || self.root.store.get(&path).await?.bytes().await).await
+        Patience::SHORT.ask(|| async { self.root.store.get(&path).await?.bytes().await }).await
     }
 
     async fn head(&self, key: &str) -> object_store::Result<()> {
         let path = self.path(key)?;
-        Patience::SHORT.ask(async || self.root.store.head(&path).await.map(drop)).await
+        Patience::SHORT.ask(|| async { self.root.store.head(&path).await.map(drop) }).await
     }
 
     /// Interprets the answer to a request for a key; returns `None` when the key does not exist.
@@ -145,7 +145,7 @@ impl Remote {
         }
         let prefix = Some(&*self.root.prefix).filter(|prefix| !prefix.is_empty());
         for _ in 0..MAX_PAGES {
-            let list = async || listing.list_paginated(prefix, options.clone()).await;
+            let list = || async { listing.list_paginated(prefix, options.clone()).await };
             let page = match Patience::SHORT.ask(list).await {
                 Ok(page) => page,
                 Err(error) => return self.cannot_list(&error).await.map(|()| Listed::Impossible),
