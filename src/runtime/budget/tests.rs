@@ -15,7 +15,7 @@ fn budget(all: u64, one: u64, waiting: usize, one_with_waiting: u64) -> Budget {
     Budget::new("tests", Limits { all, one, waiting, one_with_waiting })
 }
 
-fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+fn poll<T>(future: std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
