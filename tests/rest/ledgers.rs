@@ -151,7 +151,7 @@ fn json_rpc_answers_with_a_ledger_that_is_larger_than_what_a_client_may_have() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
     let server = Server::start_with(&store, |deps| {
-        deps.settings.bytes_in_flight_per_token = MOST as u64;
+        deps.settings.bytes_in_flight_per_client = MOST as u64;
     });
     let ask = |params: Value| {
         let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "getLedgers", "params": params });

@@ -60,7 +60,6 @@ mod tests {
     use orrery_ledger::decode::decode;
     use orrery_testkit::sandbox::local;
 
-    use super::*;
     use crate::sample_ledgers::{chain, everything, store_of};
 
     /// Every stored ledger is found by the time of the one after it, and no other by that time.
