@@ -198,7 +198,7 @@ fn only_one_replacement_of_an_own_project_is_possible() {
         public: Some(true),
         replace: Replace::No,
     };
-    scene.registry.deploy(&Owner("ana".to_owned()), public, 1).unwrap();
+    let shown = scene.registry.deploy(&Owner("ana".to_owned()), public, 1).unwrap().id;
     assert!(matches!(by_bob("shown"), ProgramError::OthersProject(_)));
     assert!(matches!(
         scene.replace_as("ana", "", &version(), None),
@@ -222,7 +222,8 @@ fn only_one_replacement_of_an_own_project_is_possible() {
         [id, old],
         "nothing is left to replace"
     );
-    assert!(scene.registry.all().is_empty());
+    assert_eq!(scene.named("shown"), [shown]);
+    assert_eq!(scene.registry.all().len(), 1);
 }
 
 #[test]

@@ -207,13 +207,16 @@ fn a_second_holder_gets_half_of_what_it_would_get_alone() {
     }
 }
 
+/// A request that waits for a share.
+type Waiting = std::pin::Pin<Box<dyn Future<Output = Result<Share, Refusal>>>>;
+
 /// What one holder is served within some time, in units of time.
 struct Client {
     name: &'static str,
     /// How long it has each share.
     time: u64,
     running: Vec<(u64, Share)>,
-    waiting: Vec<std::pin::Pin<Box<dyn Future<Output = Result<Share, Refusal>>>>>,
+    waiting: Vec<Waiting>,
     served: u64,
 }
 
