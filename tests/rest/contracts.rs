@@ -307,8 +307,10 @@ fn a_contract_that_is_older_than_the_store_is_looked_up() {
     let source =
         Elsewhere { store: Arc::clone(&store.store), entries, asked: Arc::clone(&asked), as_of };
     let interfaces = Interfaces::new(Arc::clone(&store.store), Some(Box::new(source)));
-    let working = Arc::clone(&interfaces);
-    let thread = std::thread::spawn(move || working.work());
+    let threads = [Interfaces::work, Interfaces::ask].map(|run| {
+        let interfaces = Arc::clone(&interfaces);
+        std::thread::spawn(move || run(&interfaces))
+    });
     let server = Server::start_with(&store, |deps| deps.interfaces = Arc::clone(&interfaces));
 
     let first = contract(&server, id);
@@ -341,7 +343,7 @@ fn a_contract_that_is_older_than_the_store_is_looked_up() {
     assert_eq!(asked.lock().len(), count);
     assert!(count <= 4, "{count}");
     interfaces.stop();
-    thread.join().unwrap();
+    threads.map(|thread| thread.join().unwrap());
 }
 
 fn interface(hostile: &str) -> Vec<ScSpecEntry> {

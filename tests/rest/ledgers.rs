@@ -149,7 +149,13 @@ fn json_rpc_answers_with_a_ledger_that_is_larger_than_what_a_client_may_have() {
     /// Room for the least that is reserved for an answer, and for a call.
     const MOST: usize = (1 << 20) + (16 << 10);
     let Some(ledgers) = pubnet::ledgers() else { return };
-    let store = pubnet::store(&ledgers);
+    let store = TempStore::new(&pubnet::network());
+    for raw in &ledgers {
+        let view = orrery::decode::decode(raw, pubnet::network().id()).unwrap();
+        let options = IndexOptions { raw_ledgers: true, ..IndexOptions::default() };
+        let prepared = PreparedLedger::new(&view, &options).unwrap();
+        store.store.commit(prepared, Durability::Deferred).unwrap();
+    }
     let server = Server::start_with(&store, |deps| {
         deps.settings.bytes_in_flight_per_client = MOST as u64;
     });

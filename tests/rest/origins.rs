@@ -103,19 +103,17 @@ fn pages_of_other_origins_read_a_private_network_only_where_the_operator_says_so
     for path in public_paths() {
         let allowed = |server: &Server, origin: &str| {
             let answer = ask(server, "GET", &path, &[("origin", origin)]);
-            let vary = answer.header("vary").unwrap_or_default().to_owned();
-            (answer.header("access-control-allow-origin").map(str::to_owned), vary)
+            answer.header("access-control-allow-origin").map(str::to_owned)
         };
         for origin in [near, "http://127.0.0.1:8000", "http://[::1]:3000", "https://wallet.example"]
         {
-            let (found, _) = allowed(&closed, origin);
-            assert_eq!(found.as_deref(), Some(origin), "{path}");
+            assert_eq!(allowed(&closed, origin).as_deref(), Some(origin), "{path}");
         }
         for origin in [far, "null", "http://localhost.evil.example", "http://192.0.2.1"] {
-            assert_eq!(allowed(&closed, origin).0, None, "{path} {origin}");
+            assert_eq!(allowed(&closed, origin), None, "{path} {origin}");
         }
         for server in [&open, &public] {
-            assert_eq!(allowed(server, far).0.as_deref(), Some("*"), "{path}");
+            assert_eq!(allowed(server, far).as_deref(), Some("*"), "{path}");
         }
     }
     let answer = ask(&closed, "GET", "/rest/health", &[]);

@@ -96,10 +96,10 @@ impl Case {
         let before = budgets.of(server, self.budget);
         let held = self.send(server, tokens);
         let usage = budgets.wait_for(server, self.budget, |usage| {
-            let taken = (usage.taken - before.taken) / self.unit;
+            let taken = usage.taken.saturating_sub(before.taken) / self.unit;
             taken + usage.refused_one - before.refused_one >= SENT as u64
         });
-        ((usage.taken - before.taken) / self.unit, held)
+        (usage.taken.saturating_sub(before.taken) / self.unit, held)
     }
 }
 

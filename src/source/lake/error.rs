@@ -112,15 +112,15 @@ pub enum LakeError {
     )]
     OtherFiles {
         /// The lake.
-        place: String,
+        place: Box<str>,
         /// Key of such a file.
-        key: String,
+        key: Box<str>,
         /// The file, in words.
-        files: String,
+        files: Box<str>,
         /// What says which layout it has.
         source_of_layout: &'static str,
         /// That layout, in words.
-        expected: String,
+        expected: Box<str>,
         /// Where the layout is to be corrected.
         advice: &'static str,
     },

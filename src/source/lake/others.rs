@@ -134,11 +134,11 @@ impl Lake {
 
     pub(super) fn other_files(&self, key: &str) -> LakeError {
         LakeError::OtherFiles {
-            place: self.place(),
-            key: key.to_owned(),
-            files: layout::words_of(key),
+            place: self.place().into(),
+            key: key.into(),
+            files: layout::words_of(key).into(),
             source_of_layout: self.layout_of.words(),
-            expected: self.layout.words(),
+            expected: self.layout.words().into(),
             advice: self.layout_of.advice(),
         }
     }

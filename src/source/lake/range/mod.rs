@@ -280,7 +280,7 @@ impl Ends {
             Err(LakeError::OtherFiles { key, .. }) => {
                 // What fits is read first.
                 let newest = lake.last_before_others(&key, wanted).await?;
-                self.others.follow = Some(key);
+                self.others.follow = Some(key.into());
                 Some(newest)
             }
             Err(error) => return Err(error),
