@@ -368,9 +368,9 @@ fn interfaces_of_several_libraries_are_written() {
     };
     for (original, name, field) in [
         (None, "DataKey", "a"),
-        (Some("DataKey"), "DataKey3", "b"),
+        (Some("DataKey"), "DataKey4", "b"),
         (None, "DataKey2", "c"),
-        (Some("DataKey"), "DataKey4", "d"),
+        (Some("DataKey"), "DataKey5", "d"),
     ] {
         let comment = original.map(comment).unwrap_or_default();
         let text = format!(
@@ -383,7 +383,7 @@ fn interfaces_of_several_libraries_are_written() {
         (None, "Burn", "burn"),
         (Some("Burn"), "Burn2", "burn"),
         (Some("Burn"), "Burn3", "burn"),
-        (Some("DataKey"), "DataKey5", "data_key"),
+        (Some("DataKey"), "DataKey3", "data_key"),
     ] {
         let comment = original.map(comment).unwrap_or_default();
         let text = format!("\n{comment}#[contractevent(topics = [\"{topic}\"])]\n");

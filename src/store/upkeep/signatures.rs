@@ -72,9 +72,12 @@ impl Store {
             let parts = raw.ranges().iter().rev();
             let mut ledgers = parts.flat_map(|part| (part.first.0..=part.last.0).rev());
             let (mut signed, mut read) = (Signed::default(), 0);
+            let is_enough = |read: u32, signed: &Signed| {
+                enough.is_some_and(|enough| read >= enough)
+                    && validators.attested(*range, signed).is_ok()
+            };
             while !left.is_empty()
-                && !(enough.is_some_and(|enough| read >= enough)
-                    && validators.attested(*range, &signed).is_ok())
+                && !is_enough(read, &signed)
                 && let Some(ledger) = ledgers.next().map(LedgerSeq)
             {
                 if let Some(signer) = self.signer_of(ledger, policy)?.filter(|it| left.remove(it)) {
