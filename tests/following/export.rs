@@ -478,11 +478,11 @@ fn an_export_by_hand_repeats_what_fails_for_a_moment() {
             }
         }),
     ];
-    let scene = Scene::new(9, 20);
+    let scene = Scene::new(9, 60);
     scene.settings("");
-    scene.close_ledgers(2..=20);
+    scene.close_ledgers(2..=60);
     let service = scene.start();
-    service.wait_until_stored(20);
+    service.wait_until_stored(60);
     let by_hand = ["export", "--config", "orrery.toml", "--data-dir", "d", "--json"];
     for (name, fault) in troubles {
         let server = S3Server::start(Rights::Closed);
@@ -495,8 +495,8 @@ fn an_export_by_hand_repeats_what_fails_for_a_moment() {
         let ran = run(scene.at(), &by_hand);
         assert_eq!(ran.code, 0, "{name}: {}", ran.stderr);
         server.clear_fault();
-        assert_eq!(ran.json()["new_ledgers"], 19, "{name}");
-        scene.assert_exported(&service, &lake_of(&server), 2, 20);
+        assert_eq!(ran.json()["new_ledgers"], 59, "{name}");
+        scene.assert_exported(&service, &lake_of(&server), 2, 60);
     }
     // What does not pass is not waited for, and a store without conditions is named as one.
     for (fault, sentence) in [

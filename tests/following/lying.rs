@@ -120,9 +120,11 @@ fn a_lie_at_the_tip_is_named_with_its_source_and_nothing_is_stored_on_top_of_it(
     });
     let reason = health["components"]["ingestion"]["reason"].to_string();
     for part in [
-        &format!("which {} delivered before", liar.text()),
+        &format!("which {}/", liar.text()),
+        " delivered before",
         &format!("the stored ledger {at}"),
-        &format!("which {} delivered, on top of", other.text()),
+        &format!("which {}/", other.text()),
+        " delivered, on top of",
         "one of the two sources is wrong",
         "import again what follows ledger",
     ] {

@@ -204,7 +204,8 @@ fn apply_to_subscription(note: &Note, now: Moment, state: &mut SubscriptionState
             state.disable("its endpoint answered 410 (Gone), which ends deliveries");
         }
         Outcome::Failed(_) if !is_test => {
-            if state.fail(note.ended, now) >= MAX_FAILING_TIME && state.enabled {
+            let failing = state.fail(note.ended, now);
+            if failing >= MAX_FAILING_TIME && state.enabled {
                 state.disable("no delivery has arrived for five days");
             }
         }
