@@ -9,11 +9,14 @@ use stellar_xdr::{Limits, ReadXdr, ScSpecEntry};
 
 use super::Failure;
 
+/// Reads a unit of UTF-16.
+type Unit = fn([u8; 2]) -> u16;
+
 /// Beginning of a module of WebAssembly.
 const MODULE: &[u8] = b"\0asm";
 /// Byte order marks of UTF-8 and of both orders of UTF-16, which some editors and shells write.
 const UTF_8: &[u8] = b"\xef\xbb\xbf";
-const UTF_16: [(&[u8], fn([u8; 2]) -> u16); 2] =
+const UTF_16: [(&[u8], Unit); 2] =
     [(b"\xff\xfe", u16::from_le_bytes), (b"\xfe\xff", u16::from_be_bytes)];
 /// Maximum depth of an entry that is decoded here; the service has a limit of its own.
 const DEEPEST: u32 = 500;

@@ -208,7 +208,9 @@ fn another_chain_of_the_same_validators_does_not_stop_ingestion_for_long() {
     let directory = tempfile::tempdir().unwrap();
     let service = follow(directory.path(), &settings(&first, &second, ""));
     service.wait_for_health("the other chain contradicts", |health| {
-        health["components"]["ingestion"]["reason"].to_string().contains("have signed ledgers 41 to")
+        health["components"]["ingestion"]["reason"]
+            .to_string()
+            .contains("have signed ledgers 41 to")
     });
     (41..=60).for_each(|sequence| first.add(&chain, sequence));
     service.wait_until_stored(60);

@@ -199,7 +199,7 @@ fn secrets_are_known_in_any_text() {
     for (text, kind) in [
         (format!("whsec_{}", "ab".repeat(32)), json!("webhook")),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbmEifQ.c2ln".to_owned(), json!("token")),
-        (vec!["abandon"; 12].join(" "), json!("phrase")),
+        (["abandon"; 12].join(" "), json!("phrase")),
         (CONTRACT.to_owned(), Value::Null),
         (ACCOUNT.to_owned(), Value::Null),
         ("ab".repeat(32), Value::Null),
