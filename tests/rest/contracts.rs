@@ -343,7 +343,7 @@ fn a_contract_that_is_older_than_the_store_is_looked_up() {
     assert_eq!(asked.lock().len(), count);
     assert!(count <= 4, "{count}");
     interfaces.stop();
-    threads.map(|thread| thread.join().unwrap());
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 fn interface(hostile: &str) -> Vec<ScSpecEntry> {
