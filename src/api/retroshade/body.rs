@@ -268,7 +268,7 @@ mod tests {
             [(&json, None), (&form, Some("multipart/form-data; boundary=x"))]
         {
             let body = Body::new(bytes, content_type);
-            let refused = deploy(body).err().expect("refused");
+            let Err(refused) = deploy(body) else { panic!("it is taken") };
             assert_eq!(refused.status_and_code().1, "unknown_parameter");
             assert!(refused.to_string().contains("'publik': did you mean 'public'?"), "{refused}");
             assert!(deploy(Body { unknown: UnknownParameters::Ignore, ..body }).is_ok());

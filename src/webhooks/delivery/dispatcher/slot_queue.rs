@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn owners_come_in_turns() {
-        let [ana, bob] = ["ana", "bob"].map(|name| Holder::of(name));
+        let [ana, bob] = ["ana", "bob"].map(Holder::of);
         let mut queue = SlotQueue::default();
         for server in ["a", "b", "c"] {
             queue.push(ana, server.into());
