@@ -194,7 +194,7 @@ fn tables_stay_whole_while_columns_and_tables_change() {
     let ledgers = size::choose(20, 200) as u32;
     for ledger in 0..ledgers {
         let calls = calls(ledger).into_iter().flat_map(|(topics, data)| {
-            (0..20).map(move |_| call(contract, "emit", vec![topics.clone(), data.clone()]))
+            (0..4).map(move |_| call(contract, "emit", vec![topics.clone(), data.clone()]))
         });
         chain.close(&calls.collect::<Vec<_>>());
     }

@@ -121,13 +121,7 @@ impl World {
                     _ => options.fee_events,
                 };
                 if is_stored {
-                    let mut event = shown(ledger, event);
-                    // Without the raw ledger the success of a classic transaction is unknown, and
-                    // the field is true.
-                    if !options.raw_ledgers && !transaction.smart_contract {
-                        event.shown["inSuccessfulContractCall"] = json!(true);
-                    }
-                    events.push(event);
+                    events.push(shown(ledger, event));
                 }
             }
         }
