@@ -11,6 +11,8 @@ use super::layout::{self, Layout};
 pub(super) const OTHERS_AT_ONCE: usize = 4;
 /// Number of keys listed to find the file that holds a missing ledger.
 const KEYS_NEARBY: usize = 16;
+/// Key of a file that no lake has.
+const NO_FILE: &str = "no-lake-has-this-file.xdr.zst";
 
 /// What is known of files of other layouts.
 #[derive(Default)]
@@ -34,7 +36,7 @@ impl Others {
         for other in lake.layout.others().skip(self.tried).take(OTHERS_AT_ONCE) {
             let key = other.key_of(ledger);
             tried += 1;
-            if lake.store.exists(&key).await? {
+            if lake.has_other(&key).await? {
                 self.found = Some(other);
                 return Err(lake.other_files(&key));
             }
@@ -49,7 +51,7 @@ impl Others {
         let Some(next) = known.next() else { return Ok(()) };
         if let Some(other) = lake.other_manifest().await? {
             let key = other.key_of(next);
-            if lake.store.exists(&key).await? {
+            if lake.has_other(&key).await? {
                 self.found = Some(other);
                 return Err(lake.other_files(&key));
             }
@@ -68,7 +70,7 @@ impl Others {
         let is_other = |other: &&Layout| !other.has_sizes_of(&lake.layout);
         let Some(layout) = self.found.as_ref().filter(is_other) else { return Ok(()) };
         let key = layout.key_of(next);
-        if !lake.store.exists(&key).await? {
+        if !lake.has_other(&key).await? {
             self.found = None;
             return Ok(());
         }
@@ -83,6 +85,12 @@ impl Others {
 }
 
 impl Lake {
+    /// Returns whether a store that cannot list has a file. A server that answers every request alike,
+    /// with a page for people, has none.
+    async fn has_other(&self, key: &str) -> Result<bool, LakeError> {
+        Ok(self.store.exists(key).await? && !self.store.exists(NO_FILE).await?)
+    }
+
     /// Returns the last ledger before the files of another layout, to one of which `key` belongs, if the
     /// file with `wanted` is there.
     ///
