@@ -61,7 +61,11 @@ pub fn check(plan: &str, parsed: &str) -> Result<(), String> {
             "The query is too large to be examined: use fewer tables and columns".to_owned()
         );
     }
-    let unread = || "The query cannot be examined: write it in another way".to_owned();
+    let unread = || {
+        "The query cannot be examined: write numbers from 2^128 on with e0 behind them, or the query in \
+         another way"
+            .to_owned()
+    };
     let parsed = Tree::read(parsed).ok_or_else(unread)?;
     if let Some(number) = too_large(&parsed) {
         return Err(format!(
