@@ -123,10 +123,14 @@ pub(super) fn reserve(share: &mut Share, bytes: usize) -> Result<(), ReserveErro
     share.grow_to(bytes).map_err(ReserveError::NotNow)
 }
 
+/// Bytes that the request of a response that cannot be made smaller has at most, and is charged for
+/// beside it.
+const LARGEST_CALL: u64 = 512 << 10;
+
 /// Grows the share of a response that cannot be made smaller to at least `bytes`, or to all that a
-/// client can have.
+/// client can have beside its request.
 pub(super) fn reserve_one(share: &mut Share, bytes: usize) -> Result<(), ReserveError> {
-    let bytes = (bytes as u64).min(share.most());
+    let bytes = (bytes as u64).min(share.most().saturating_sub(LARGEST_CALL));
     share.grow_to(bytes).map_err(ReserveError::NotNow)
 }
 
