@@ -44,7 +44,7 @@ fn main() -> io::Result<()> {
     let (id, _) = socket.read()?;
     let walls = json!({ "files": way != "unconfined", "calls": true });
     socket.write(id, &json!({ "ready": walls }), b"")?;
-    let opened = json!({ "commit": 0, "programs": [], "watermarks": {} });
+    let opened = json!({ "commit": 0, "programs": [], "watermarks": {}, "fillings": [] });
     socket.write(id, &json!({ "opened": opened }), b"")?;
     if way == "reads_nothing" {
         thread::sleep(FOR_EVER);
