@@ -41,7 +41,11 @@ fn main() -> io::Result<()> {
     let program = std::env::args_os().next().unwrap_or_default();
     let way = Path::new(&program).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut socket = Socket(io::stdin().as_fd().try_clone_to_owned()?.into());
-    let (id, _) = socket.read()?;
+    let (id, opening) = socket.read()?;
+    // Without its file, a worker is ended.
+    if let Some(file) = opening["open"]["file"].as_str() {
+        std::fs::File::create(file)?;
+    }
     let walls = json!({ "files": way != "unconfined", "calls": true });
     socket.write(id, &json!({ "ready": walls }), b"")?;
     let opened = json!({ "commit": 0, "programs": [], "watermarks": {}, "fillings": [] });
