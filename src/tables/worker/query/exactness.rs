@@ -20,6 +20,10 @@ pub fn check(
 ) -> Result<(), String> {
     let plan = plan(&reader.connection, examined)?;
     let Some(reason) = reason(&plan) else { return rounding::check(&plan, parsed) };
+    if lacks_values(parsed, parameters.len()) {
+        // The query cannot be executed, and that says how many values it needs.
+        return Ok(());
+    }
     // Nothing but its value determines the type of a parameter.
     let Some(typed) = with_types(examined, parsed, parameters) else {
         return Err(format!("The query cannot be planned: {reason}"));
@@ -42,6 +46,17 @@ fn plan(connection: &Connection, sql: &str) -> Result<String, String> {
 fn reason(plan: &str) -> Option<String> {
     let tree = plan.starts_with(r#"{"error":true"#).then(|| Tree::read(plan)).flatten()?;
     Some(tree.text(ROOT, "error_message").unwrap_or_default().replace("\\n", " "))
+}
+
+/// Whether a query has more parameters than this number of values.
+fn lacks_values(parsed: &str, values: usize) -> bool {
+    let Some(tree) = Tree::read(parsed) else { return false };
+    let mut parameters =
+        (ROOT..tree.len()).filter(|at| tree.text(*at, "class") == Some("PARAMETER"));
+    parameters.any(|at| {
+        let number = tree.text(at, "identifier").and_then(|text| text.parse::<usize>().ok());
+        number.is_some_and(|number| number > values)
+    })
 }
 
 /// Returns the text with a value of the same type in place of each parameter; `None` when there
