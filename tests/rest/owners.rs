@@ -25,7 +25,7 @@ struct Case {
     unit: u64,
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 3] = [
     Case {
         budget: "requests",
         most: 5,
@@ -49,14 +49,6 @@ const CASES: [Case; 4] = [
         request: "GET /rest/events/stream",
         body: None,
         unit: 1,
-    },
-    Case {
-        budget: "bytes",
-        most: 7,
-        adjust: |settings| settings.bytes_in_flight_per_client = 7 << 17,
-        request: "POST /rest/retroshade/query",
-        body: Some((200_000, 1 << 17)),
-        unit: 1 << 17,
     },
 ];
 
