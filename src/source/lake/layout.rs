@@ -295,10 +295,11 @@ pub(super) fn words_of(key: &str) -> String {
 /// any layout is.
 pub(super) fn may_be_misnamed(key: &str) -> bool {
     let (directories, name) = key.rsplit_once('/').unwrap_or(("", key));
-    let is_partition = directories.contains("--") && !directories.contains('/');
-    let is_batch_file = range_of(name).is_some() && (directories.is_empty() || is_partition);
-    let is_part = range_of(name.trim_end_matches('~')).is_some();
-    name.contains(".xdr") && !name.starts_with('.') && !is_batch_file && !is_part
+    let is_in_place =
+        directories.is_empty() || directories.contains("--") && !directories.contains('/');
+    // A file that is still being written may end with a tilde.
+    let is_batch_file = is_in_place && range_of(name.trim_end_matches('~')).is_some();
+    name.contains(".xdr") && !name.starts_with('.') && !is_batch_file
 }
 
 #[cfg(test)]

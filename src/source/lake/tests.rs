@@ -219,7 +219,10 @@ async fn the_file_extension_is_detected() {
     let store: Arc<dyn LakeFiles> = Arc::new(Directory::new(root.path()));
     let half = GivenLayout { ledgers_per_batch: Some(1), ..GivenLayout::default() };
     let error = Lake::open_as(store, &mainnet(), &half, None).await.err().unwrap().to_string();
-    assert!(error.contains("give ledgers_per_batch and batches_per_partition"), "{error}");
+    assert!(
+        error.contains("give lake_ledgers_per_batch and lake_batches_per_partition"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -141,6 +141,8 @@ async fn sizes_that_change_within_a_lake_are_named_where_they_do_and_corrected()
         write_files(root.path(), before, (2, 143));
         write_files(root.path(), after, (144, 255));
         let mut source = follow(root.path(), lists).await;
+        // A follower gives its next ledger when it connects.
+        assert!(matches!(source.fetch(LedgerSeq(2)).await.unwrap(), Fetched::Ledgers(_)));
         for next in 2..=143 {
             source.range().await.unwrap();
             let fetched = source.fetch(LedgerSeq(next)).await.unwrap();

@@ -302,7 +302,7 @@ impl Ends {
         wanted: Option<LedgerSeq>,
     ) -> Result<LedgerSeq, LakeError> {
         let Some(known) = self.newest else { return self.search(lake, wanted).await };
-        let mut beyond = 1;
+        let (mut beyond, mut looks_for_others) = (1, false);
         if self.surveyed == Some(known) {
             if !lake.has(known).await? {
                 // The lake was emptied or started again.
@@ -311,9 +311,7 @@ impl Ends {
             }
             let idle = self.idle_surveys as usize;
             self.idle_surveys = self.idle_surveys.wrapping_add(1);
-            if idle % 2 == 1 {
-                self.others.check_layout(lake, known).await?;
-            }
+            looks_for_others = idle % 2 == 1;
             beyond = PROBE_DISTANCES[idle / 2 % PROBE_DISTANCES.len()];
         }
         for distance in [1, beyond] {
@@ -327,6 +325,9 @@ impl Ends {
             if beyond == 1 {
                 break;
             }
+        }
+        if looks_for_others {
+            self.others.check_layout(lake, known).await?;
         }
         Ok(known)
     }
