@@ -124,7 +124,8 @@ impl Replacements {
             None => self.begin(new, &old),
             Some(backfill) => match backfill.state {
                 State::Running => {
-                    self.give_up_if_rows_are_lost(new, replaced, backfill.partial_ledgers.ledgers())
+                    let unread = backfill.partial_ledgers.ledgers();
+                    self.give_up_if_rows_are_lost(new, &old, replaced, unread)
                 }
                 State::Done | State::Incomplete => self.take_over(new, &manifest, replaced),
                 State::Stopped | State::Cancelled => {
@@ -190,6 +191,7 @@ impl Replacements {
     fn give_up_if_rows_are_lost(
         &self,
         new: &Entry,
+        old: &Entry,
         replaced: &Replaced,
         unread: u64,
     ) -> Result<(), ProgramError> {
@@ -201,7 +203,7 @@ impl Replacements {
             }
             *before = unread;
         }
-        let lost = self.registry.rows_lost(new, replaced.program)?;
+        let lost = self.registry.rows_lost(new, old)?;
         if lost.is_empty() { Ok(()) } else { self.give_up(new, &loss(&lost)) }
     }
 

@@ -107,6 +107,46 @@ fn what_a_backfill_could_not_read_stays_missing_until_it_is_read() {
     assert_eq!(scene.status(id).missing, removed, "another backfill does not hide them");
 }
 
+/// Rows that lack behind many that do not.
+#[test]
+fn every_row_is_compared_before_a_program_is_replaced() {
+    let scene = scene();
+    let old = scene.deploy("ana", "seen", &module(""), market()).unwrap().id;
+    scene.add_all(FIRST..=LAST);
+    scene.run_until_idle();
+    let deploy = Deploy {
+        code: module_emitting("(call $get_ledger_version)"),
+        project_name: "seen".to_owned(),
+        contracts: Vec::new(),
+        public: None,
+        replace: Replace::WithoutLoss,
+    };
+    let id = scene.registry.deploy(&Owner("ana".to_owned()), deploy, 2).unwrap().id;
+    let entry = scene.registry.get(id).unwrap();
+    scene.replacements.step(&entry).unwrap();
+    scene.run_until_idle();
+    let rows = scene.rows(id);
+    assert!(rows.len() > 64 && rows.len() == scene.rows(old).len(), "{}", rows.len());
+    // All ledgers count as read in part, and the last row is not there.
+    let last = *rows.keys().last().unwrap();
+    let change = |changes: &mut crate::store::KindChanges<'_>| {
+        changes.put_seen(id, &LedgerRange::new(FIRST, LAST).into(), false);
+        changes.delete(&storage::rows_of_run(id, last))
+    };
+    storage::change(&scene.store, change).unwrap();
+    for _ in 0..2 {
+        let taken = scene.registry.take_over(&entry, |_| true).unwrap();
+        assert_eq!(taken, TakeOver::Loses(set([last.ledger.0])));
+    }
+    let put = |changes: &mut crate::store::KindChanges<'_>| {
+        changes.put(&storage::rows_of_run(id, last), &rows[&last])
+    };
+    storage::change(&scene.store, put).unwrap();
+    let not_copied = scene.registry.take_over(&entry, |_| false).unwrap();
+    assert_eq!(not_copied, TakeOver::NotYet);
+    assert_eq!(scene.registry.take_over(&entry, |_| true).unwrap(), TakeOver::Done(old));
+}
+
 #[test]
 fn a_program_whose_rows_would_be_lost_is_replaced_only_if_that_is_allowed() {
     let mut scene = scene();
