@@ -458,7 +458,7 @@ impl Feeder {
         if let Some(project) = &manifest.events {
             let events = std::mem::take(&mut batch.rows);
             batch.rows = events::table_rows(
-                events::OfProject::of(&manifest),
+                &events::OfProject::of(&manifest),
                 project,
                 &self.runner.events,
                 events,

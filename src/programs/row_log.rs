@@ -88,7 +88,7 @@ impl LoggedProgram {
         let mut batch = rows_after(store, program, after, self.last)?;
         if let Some((project, interfaces)) = self.manifest.events.as_ref().zip(interfaces) {
             let events = std::mem::take(&mut batch.rows);
-            let rows = table_rows(OfProject::of(&self.manifest), project, interfaces, events);
+            let rows = table_rows(&OfProject::of(&self.manifest), project, interfaces, events);
             let mut rows = rows.map_err(|error| match error {
                 ProgramError::Store(error) => error,
                 _ => StoreError::Corrupt { family: "rows", key: format!("program {program}") },

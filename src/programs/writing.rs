@@ -202,7 +202,7 @@ impl Runner {
         changed |= must_derive && !project.must_derive;
         project.must_derive |= must_derive;
         let layout = project.summary.layout();
-        let of = OfProject { program: manifest.id, owner: &manifest.owner };
+        let of = &OfProject::new(manifest.id, &manifest.owner);
         let positions: BTreeSet<_> = new.rows.iter().map(|(position, _)| *position).collect();
         for run in effects.runs.iter().filter(|run| positions.contains(&run.position)) {
             progress.events.add(&self.count_events(of, layout, run.position, &run.rows)?);

@@ -42,7 +42,8 @@ impl EventInterfaces {
 
 impl Runner {
     /// Derives the rows of a project anew if something has become known that changes them, unless a
-    /// backfill still reads its events, which looks when it has ended.
+    /// backfill still reads its events, which looks when it has ended: what it is about to write was
+    /// read before a look now.
     pub(in crate::programs) fn derive_if_more_is_known(
         &self,
         entry: &Entry,
@@ -56,17 +57,17 @@ impl Runner {
         let Some(mut looks) = entry.looks.try_lock() else { return Ok(Looked::Again(LOOK_AGAIN)) };
         let manifest = entry.snapshot().manifest;
         let Some(project) = &manifest.events else { return Ok(Looked::Nothing) };
+        let is_reading =
+            stored_backfill(&self.store, entry.id)?.is_some_and(|it| it.state == State::Running);
+        if is_reading {
+            return Ok(Looked::Nothing);
+        }
         if !project.must_derive() {
             match self.look(entry.id, project, &mut looks)? {
                 Found::More => {}
                 Found::Nothing => return Ok(Looked::Nothing),
                 Found::NothingSoFar(wait) => return Ok(Looked::Again(wait)),
             }
-        }
-        let is_reading =
-            stored_backfill(&self.store, entry.id)?.is_some_and(|it| it.state == State::Running);
-        if is_reading {
-            return Ok(Looked::Nothing);
         }
         if !(project.must_derive && project.is_deriving) {
             // A derivation that does not end is begun again, because rows may have changed.
@@ -113,10 +114,9 @@ impl Runner {
         declaring.names.finish()?;
         let most = Summarised::from(summary.shapes.clone());
         let most = most.layout();
-        let (mut counts, mut bytes) = self.count(OfProject::of(&begun), most, 0, done)?;
-        if self.events.is_stopping() {
-            return Ok(false);
-        }
+        let of = OfProject::of(&begun);
+        let counted = self.count(&of, most, 0, done)?;
+        let Some((mut counts, mut bytes)) = counted else { return Ok(false) };
         // What was written meanwhile, in ledgers that the names did not have.
         let declaring = self.declaring(&begun)?;
         let mut cell = entry.lock();
@@ -138,9 +138,10 @@ impl Runner {
         // What was counted with other tables is counted again.
         project.must_derive = !most.grows_into(project.layout());
         manifest.schema = project.schema();
-        let rest = self.count(OfProject::of(&begun), project.layout(), counted, done)?;
-        counts.add(&rest.0);
-        bytes += rest.1;
+        let rest = self.count(&of, project.layout(), counted, done)?;
+        let Some((more, more_bytes)) = rest else { return Ok(false) };
+        counts.add(&more);
+        bytes += more_bytes;
         let progress = Progress { events: counts, row_bytes: bytes, ..cell.progress };
         let stored = Arc::clone(&cell.manifest);
         cell.write(&self.store, |changes| {
@@ -194,16 +195,20 @@ impl Runner {
     }
 
     /// Counts the events of a project in entries of the row log after `after` and up to `last`, those
-    /// of them that are in none of these tables, and the bytes of the entries.
+    /// of them that are in none of these tables, and the bytes of the entries. `None` when the service
+    /// stops, because a part of the numbers must not be taken for all.
     fn count(
         &self,
-        of: OfProject<'_>,
+        of: &OfProject<'_>,
         layout: &Layout,
         after: u64,
         last: u64,
-    ) -> Result<(EventCounts, u64), ProgramError> {
+    ) -> Result<Option<(EventCounts, u64)>, ProgramError> {
         let (mut counts, mut bytes, mut done) = (EventCounts::default(), 0, after);
-        while done < last && !self.events.is_stopping() {
+        while done < last {
+            if self.events.is_stopping() {
+                return Ok(None);
+            }
             let runs = self.runs_after(of.program, done)?;
             let before = done;
             for (number, position, rows) in runs.into_iter().filter(|(number, ..)| *number <= last)
@@ -216,7 +221,7 @@ impl Runner {
                 break;
             }
         }
-        Ok((counts, bytes))
+        Ok(Some((counts, bytes)))
     }
 
     fn runs_after(

@@ -1,5 +1,6 @@
 //! The interfaces by which events of projects are declared, with what their tables need of them.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,19 +52,25 @@ impl Weighter<DeclaredBy, Arc<KnownInterface>> for Weight {
     }
 }
 
-/// The project for which an interface is looked up.
-#[derive(Clone, Copy)]
+/// The project for which interfaces are looked up in one piece of work.
 pub struct OfProject<'a> {
     /// Its id.
     pub program: ProgramId,
-    /// Its owner.
-    pub owner: &'a Owner,
+    owner: &'a Owner,
+    /// The interface that was supplied with it, once it has been needed. Held here because others of its
+    /// owner may take its place in memory meanwhile, and it would be read again for each event.
+    supplied: OnceCell<Arc<KnownInterface>>,
 }
 
 impl<'a> OfProject<'a> {
     /// The project with this manifest.
     pub fn of(manifest: &'a Manifest) -> Self {
-        Self { program: manifest.id, owner: &manifest.owner }
+        Self::new(manifest.id, &manifest.owner)
+    }
+
+    /// The project with this id, of this owner.
+    pub fn new(program: ProgramId, owner: &'a Owner) -> Self {
+        Self { program, owner, supplied: OnceCell::new() }
     }
 }
 
@@ -136,10 +143,10 @@ impl EventInterfaces {
 
     /// Returns an interface; `None` when it is not stored any more, or cannot be read. One that was
     /// supplied belongs to the project.
-    pub(super) fn get(
+    pub(in crate::programs) fn get(
         &self,
         by: DeclaredBy,
-        project: OfProject<'_>,
+        project: &OfProject<'_>,
     ) -> Result<Option<Arc<KnownInterface>>, ProgramError> {
         if let DeclaredBy::Supplied(hash) = by {
             return self.supplied(hash, project);
@@ -182,7 +189,22 @@ impl EventInterfaces {
     fn supplied(
         &self,
         hash: Hash32,
-        project: OfProject<'_>,
+        project: &OfProject<'_>,
+    ) -> Result<Option<Arc<KnownInterface>>, ProgramError> {
+        if let Some(known) = project.supplied.get().filter(|it| it.hash == hash) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let known = self.read_supplied(hash, project)?;
+        if let Some(known) = &known {
+            project.supplied.get_or_init(|| Arc::clone(known));
+        }
+        Ok(known)
+    }
+
+    fn read_supplied(
+        &self,
+        hash: Hash32,
+        project: &OfProject<'_>,
     ) -> Result<Option<Arc<KnownInterface>>, ProgramError> {
         if let Some(known) = self.supplied.get(project.program).filter(|it| it.hash == hash) {
             return Ok(Some(known));

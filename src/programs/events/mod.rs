@@ -29,6 +29,8 @@ pub use looking::{Looked, Looks};
 pub use merging::{Merged, merged};
 pub use nameless::Nameless;
 pub use project::{EventCounts, EventProject};
+#[cfg(test)]
+pub(super) use raw::DeclaredBy;
 pub use summary::Summary;
 pub use supplied::SuppliedInterfaces;
 pub use table_rows::table_rows;

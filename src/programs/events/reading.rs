@@ -95,7 +95,7 @@ impl<'a> Declaring<'a> {
     ) -> Result<(Vec<Candidate>, bool), ProgramError> {
         let mut candidates = Vec::new();
         let known = |by| {
-            let known = self.interfaces.get(by, self.project)?;
+            let known = self.interfaces.get(by, &self.project)?;
             Ok::<_, ProgramError>(known.map(|known| (by, known)))
         };
         if let Some(supplied) = self.supplied {
@@ -125,7 +125,7 @@ impl EventInterfaces {
     /// Calls `visit` with an event of a project as the tables need it.
     pub(super) fn with_declaration<T>(
         &self,
-        project: OfProject<'_>,
+        project: &OfProject<'_>,
         event: &RawEvent,
         at: TransactionPosition,
         visit: impl FnOnce(&Event<'_>) -> T,
@@ -257,7 +257,7 @@ impl Runner {
     /// Counts the events of a transaction, and those that are in no table of these.
     pub(in crate::programs) fn count_events(
         &self,
-        project: OfProject<'_>,
+        project: &OfProject<'_>,
         layout: &Layout,
         position: TransactionPosition,
         rows: &RunRows,

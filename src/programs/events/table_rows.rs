@@ -13,7 +13,7 @@ use crate::tables::{Row, event_id};
 /// # Errors
 /// When the store fails, or an event is damaged.
 pub fn table_rows(
-    of: OfProject<'_>,
+    of: &OfProject<'_>,
     project: &EventProject,
     interfaces: &EventInterfaces,
     events: Vec<Row>,

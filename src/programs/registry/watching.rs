@@ -51,7 +51,9 @@ impl Registry {
         let new = New { plan, sha256, content, schema, events: Some(events), now };
         let manifest = self.register(owner, new, None)?;
         if let Some(interface) = interface {
-            self.supplied.keep(&self.store, (manifest.id, owner), Arc::new(interface))?;
+            let kept = self.supplied.keep(&self.store, (manifest.id, owner), Arc::new(interface));
+            // The project is there; its interface is read again when it is needed.
+            kept.unwrap_or_else(|error| tracing::debug!("an interface is not kept: {error}"));
         }
         Ok(manifest)
     }

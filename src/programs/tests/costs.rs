@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use super::events_world::WORLDS;
 use super::*;
+use crate::domain::Hash32;
+use crate::programs::events::{DeclaredBy, OfProject};
 use crate::programs::registry::Watch;
 use crate::store::SharedRow;
 
@@ -90,6 +92,28 @@ fn an_owner_takes_no_memory_from_another() {
     }
     assert!(scene.registry.supplied.bytes() <= before + MOST_OF_OWNER);
     assert!(scene.registry.supplied.get(alice).is_some());
+}
+
+/// A piece of work reads the interface of its project once, although other projects of the owner have
+/// taken its place in memory.
+#[test]
+fn projects_of_one_owner_do_not_make_each_other_read_interfaces_again() {
+    let scene = Scene::new();
+    let owner = owner("mallory");
+    let ids = [0, 1].map(|number| {
+        // As much memory as an owner may have, each.
+        scene.supply(&owner, &format!("m{number}"), interface(number, 2 << 20)).unwrap()
+    });
+    let of = ids.map(|id| OfProject::new(id, &owner));
+    let get = |at: usize| {
+        let by = DeclaredBy::Supplied(Hash32(scene.manifest(ids[at]).module));
+        scene.runner.events.get(by, &of[at]).unwrap().unwrap()
+    };
+    let first = [get(0), get(1)];
+    assert!(scene.registry.supplied.get(ids[0]).is_none(), "there is room for one");
+    for at in [0, 1, 0] {
+        assert!(Arc::ptr_eq(&get(at), &first[at]), "{at}");
+    }
 }
 
 #[test]

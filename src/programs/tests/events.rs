@@ -396,7 +396,7 @@ impl Parts {
         let events = self.events(id);
         let count = events.len();
         let rows =
-            table_rows(OfProject::of(&manifest), project, &self.runner.events, events).unwrap();
+            table_rows(&OfProject::of(&manifest), project, &self.runner.events, events).unwrap();
         assert_eq!(rows.len(), 2 * count);
         let tables = manifest.schema.tables();
         let in_tables = |row: &&Row| tables.iter().any(|it| it.target == row.emit.target);
