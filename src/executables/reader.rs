@@ -13,6 +13,10 @@ use crate::domain::{ContractId, Hash32, LedgerSeq};
 use crate::interfaces::{Interface, asset_contract};
 use crate::store::{RowBounds, StoreError, TransactionPosition};
 
+/// Number of modules whose interfaces a reader that reads them itself keeps from the cache: it may walk
+/// through all that a contract has ever run.
+const MOST_KEPT: usize = 64;
+
 /// An interface that may declare an event.
 #[derive(Debug, Clone)]
 pub enum Tried {
@@ -51,7 +55,8 @@ pub struct InterfaceReader<'a> {
     ledger: Cell<(LedgerSeq, bool)>,
     /// Whether stored interfaces are read on this thread.
     may_load: bool,
-    /// What was taken from the cache, so that one request has one answer for each module.
+    /// What was taken from the cache, so that one request has one answer for each module. Above
+    /// [`MOST_KEPT`], only what was not known.
     loaded: RefCell<HashMap<Hash32, Taken>>,
     /// Whether another reader may find more although the store does not change.
     is_pending: Cell<bool>,
@@ -239,7 +244,12 @@ impl<'a> InterfaceReader<'a> {
                 (None, false)
             }
         };
-        self.loaded.borrow_mut().insert(*hash, found.clone());
+        let mut loaded = self.loaded.borrow_mut();
+        // Read again, a module says the same.
+        if self.may_load && loaded.len() >= MOST_KEPT {
+            loaded.retain(|_, (_, is_known)| !*is_known);
+        }
+        loaded.insert(*hash, found.clone());
         found
     }
 
