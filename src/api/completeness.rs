@@ -60,10 +60,8 @@ struct Bound {
 }
 
 impl Bound {
-    /// A result names the hash of its invocation's events, and the header that of all results. Nothing
-    /// names the others.
-    ///
-    /// The classes of a store whose ledgers have these marks.
+    /// The classes of a store whose ledgers have these marks. A result names the hash of its invocation's
+    /// events, and the header that of all results. Nothing names the others.
     fn of(marks: &Marks) -> Self {
         Self {
             invocation_events: marks.reported.is_empty() && marks.unproven.is_empty(),
