@@ -2,7 +2,7 @@
 //! pruning, restarts, and readers beside a writer.
 
 mod faults {
-    pub(crate) mod histories;
+    mod histories;
 }
 mod feed {
     mod changes;

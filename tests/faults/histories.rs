@@ -4,7 +4,7 @@
 //! there, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use orrery_ledger::decode::decode;
@@ -18,8 +18,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
+use orrery_testkit::crash::copied;
 use orrery_testkit::histories;
 use orrery_testkit::sandbox::{ledgers, local, sandbox};
+use orrery_testkit::scratch::scratch;
 
 const FIRST: u32 = 2;
 const LEDGERS: u32 = 24;
@@ -370,12 +372,6 @@ impl World {
     }
 }
 
-/// Creates a temporary directory, in memory where possible: a history syncs some hundred files, and
-/// the behaviour of the disk is not tested here.
-fn scratch() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
 fn open(directory: &Path) -> Store {
     let extensions = Extensions { consumers: vec![CONSUMER], ..Extensions::default() };
     let extensions = extensions.with_kind(NOTE);
@@ -389,37 +385,6 @@ fn covered(store: &Store) -> BTreeSet<u32> {
 #[track_caller]
 fn assert_planned(error: &StoreError) {
     assert!(error.to_string().contains("planned"), "{error}");
-}
-
-/// Copies the directory as it is at one moment. Repeats the copy when the list of files changed
-/// meanwhile, for example because of a compaction.
-pub(crate) fn copied(directory: &Path) -> TempDir {
-    loop {
-        let (copy, before) = (scratch(), listed(directory));
-        let whole = before.keys().all(|file| {
-            let target = copy.path().join(file.strip_prefix(directory).unwrap());
-            std::fs::create_dir_all(target.parent().unwrap()).unwrap();
-            std::fs::copy(file, target).is_ok()
-        });
-        if whole && listed(directory) == before {
-            return copy;
-        }
-    }
-}
-
-/// Returns the files under a directory with their lengths.
-fn listed(directory: &Path) -> BTreeMap<PathBuf, u64> {
-    let mut files = BTreeMap::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        match std::fs::metadata(&path) {
-            Ok(found) if found.is_dir() => files.extend(listed(&path)),
-            Ok(found) => drop(files.insert(path, found.len())),
-            // Removed meanwhile.
-            Err(_) => {}
-        }
-    }
-    files
 }
 
 /// Small: 40 histories; full: 10,000.

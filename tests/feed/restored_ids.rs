@@ -1,20 +1,22 @@
-//! Clients of a store that is backed up and restored, or killed, and that then stores ledgers in another
-//! order: no id stands for two events, and no client misses an event. One client follows the durable
-//! events after its last id, as a stream does; one drops the ids that it knows, as a receiver of
-//! webhooks does; one asks for pages, which have events that are not durable yet.
+//! Clients of a store that is backed up and restored, or killed at any write, and that then stores ledgers
+//! in another order, while retention removes what is old: no id stands for two events, and no client misses
+//! an event that is stored. One client follows the durable events after its last id, as a stream does; one
+//! drops the ids that it knows, as a receiver of webhooks does; one asks for pages, which have events that
+//! are not durable yet, up to the moment of the kill.
 //!
 //! Small: 24 histories; full: 20,000.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use orrery_ledger::domain::{Direction, EventId, Page};
-use orrery_store::{Durability, EventQuery, EventRecord, Store, TopicFilter, audit};
+use orrery_store::{Durability, EventQuery, EventRecord, Retention, Store, TopicFilter, audit};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
+use orrery_testkit::crash::{Kill, copied};
 use orrery_testkit::histories;
 use orrery_testkit::scratch::scratch;
 use orrery_testkit::witness::{FIRST, add, open};
@@ -33,13 +35,15 @@ struct Backup {
 struct History {
     rng: ChaCha8Rng,
     directory: TempDir,
-    store: Option<Store>,
+    store: Option<Arc<Store>>,
     backup: Option<Backup>,
     /// Every event that was given out, by id.
     given: BTreeMap<EventId, Event>,
     /// The last id of the stream, and its events.
     streamed_to: EventId,
     streamed: BTreeSet<Event>,
+    /// Ids of events that were not stored any more at some time: retention has removed them, or a crash.
+    removed: BTreeSet<EventId>,
     /// Stored progress of the webhooks, and what their receiver has taken.
     delivered_to: EventId,
     received: BTreeMap<EventId, Event>,
@@ -53,12 +57,13 @@ impl History {
         let directory = scratch();
         Self {
             rng: ChaCha8Rng::seed_from_u64(seed),
-            store: Some(open(directory.path(), &[])),
+            store: Some(Arc::new(open(directory.path(), &[]))),
             directory,
             backup: None,
             given: BTreeMap::new(),
             streamed_to: EventId(0),
             streamed: BTreeSet::new(),
+            removed: BTreeSet::new(),
             delivered_to: EventId(0),
             received: BTreeMap::new(),
             paged_to: EventId(0),
@@ -71,14 +76,17 @@ impl History {
     }
 
     fn step(&mut self) {
-        match self.rng.random_range(0..16) {
+        match self.rng.random_range(0..20) {
             0..5 => self.add(),
             5..7 => self.stream(),
             7..9 => self.deliver(),
             9..11 => self.read_pages(),
             11 => self.back_up(),
             12 => self.restore(),
-            13..15 => self.kill(),
+            13 => self.kill(),
+            14..17 => self.kill_at_a_write(),
+            17 => self.prune(),
+            18 => self.store().flush().unwrap(),
             _ => self.reopen(),
         }
     }
@@ -105,25 +113,32 @@ impl History {
 
     /// Returns all events after an id, as a page has them.
     fn readable_after(&mut self, id: EventId) -> Vec<(EventId, Event)> {
-        let page =
-            Page { cursor: Some(id), direction: Direction::OldestFirst, ..Page::first(usize::MAX) };
-        let query = EventQuery {
-            ledgers: None,
-            contracts: Vec::new(),
-            topics: TopicFilter::default(),
-            page,
-        };
-        let mut events = Vec::new();
-        let visit = |event: &EventRecord<'_>| {
-            let key = (event.ledger, event.application_order, event.placement);
-            events.push((event.id, format!("{key:?}")));
-        };
-        self.store().events(&query, visit).unwrap();
-        for (id, event) in &events {
+        let events = page_after(self.store(), id);
+        self.give(&events);
+        events
+    }
+
+    /// Records that events were given out with these ids.
+    fn give(&mut self, events: &[(EventId, Event)]) {
+        for (id, event) in events {
             let before = self.given.entry(*id).or_insert_with(|| event.clone());
             assert_eq!(before, event, "id {id} was given to another event");
         }
-        events
+    }
+
+    /// Returns the ids of all events.
+    fn ids(&self) -> BTreeSet<EventId> {
+        page_after(self.store(), EventId(0)).into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Removes some of what is old.
+    fn prune(&mut self) {
+        let before = self.ids();
+        let mut kept = || self.rng.random_bool(0.6).then(|| self.rng.random_range(0..20));
+        let (raw_ledgers, events, transactions) = (kept(), kept(), kept());
+        let retention = Retention { raw_ledgers, events, transactions, wait_for_consumers: 0 };
+        while !self.store().prune(&retention).unwrap().is_nothing() {}
+        self.removed.extend(before.difference(&self.ids()));
     }
 
     fn stream(&mut self) {
@@ -152,24 +167,49 @@ impl History {
 
     /// Goes on with the files as they are now, which is what a killed process leaves.
     fn kill(&mut self) {
-        // A kill leaves the files of one moment, and a thread of RocksDB may change them meanwhile.
-        let directory = loop {
-            let directory = scratch();
-            let before = files(self.directory.path());
-            let is_copied = copy(self.directory.path(), directory.path());
-            if is_copied && !before.is_empty() && before == files(self.directory.path()) {
-                break directory;
-            }
-        };
+        let left = copied(self.directory.path());
+        self.go_on_with(left);
+    }
+
+    fn go_on_with(&mut self, files: TempDir) {
         self.store = None;
-        self.directory = directory;
-        self.store = Some(open(self.directory.path(), &[]));
+        self.directory = files;
+        self.store = Some(Arc::new(open(self.directory.path(), &[])));
+    }
+
+    /// Is killed in the middle of its work. A client reads a page just before.
+    fn kill_at_a_write(&mut self) {
+        let at = (self.rng.random_range(0..6), self.rng.random());
+        let read = Arc::new(Mutex::new(Vec::new()));
+        let (reader, paged_to) = (Arc::clone(&read), self.paged_to);
+        let store = self.store.clone().unwrap();
+        let weak = Arc::downgrade(&store);
+        let last_moment = move || {
+            let Some(store) = weak.upgrade() else { return };
+            *reader.lock().unwrap() = page_after(&store, paged_to);
+        };
+        let before = self.ids();
+        let kill = Kill::plan(&store, self.directory.path(), at, last_moment);
+        match self.rng.random_range(0..10) {
+            0..6 => (0..3).for_each(|_| self.add()),
+            6 | 7 => store.flush().unwrap(),
+            _ => self.prune(),
+        }
+        let Some(files) = kill.files(&store) else { return };
+        drop(store);
+        let events = std::mem::take(&mut *read.lock().unwrap());
+        self.give(&events);
+        for (id, event) in events {
+            self.paged_to = id;
+            self.paged.insert(event);
+        }
+        self.go_on_with(files);
+        self.removed.extend(before.difference(&self.ids()));
     }
 
     fn back_up(&mut self) {
         let checkpoint = self.store().checkpoint().unwrap();
-        let directory = scratch();
-        assert!(copy(checkpoint.directory(), directory.path()));
+        let directory = copied(checkpoint.directory());
         self.backup = Some(Backup { directory, delivered_to: self.delivered_to });
     }
 
@@ -180,7 +220,7 @@ impl History {
         self.store = None;
         self.directory = directory;
         self.delivered_to = delivered_to;
-        self.store = Some(open(self.directory.path(), &[]));
+        self.store = Some(Arc::new(open(self.directory.path(), &[])));
     }
 
     fn reopen(&mut self) {
@@ -189,7 +229,7 @@ impl History {
             // As the advice after a loss of acknowledged ledgers says.
             let _ = std::fs::remove_file(self.directory.path().join("acknowledged"));
         }
-        self.store = Some(open(self.directory.path(), &[]));
+        self.store = Some(Arc::new(open(self.directory.path(), &[])));
     }
 
     fn end(mut self) {
@@ -197,7 +237,9 @@ impl History {
         self.stream();
         self.deliver();
         self.read_pages();
-        let stored = self.after(EventId(0));
+        let mut stored = self.after(EventId(0));
+        // A client is told of those that are gone, and a backup may bring them back.
+        stored.retain(|(id, _)| !self.removed.contains(id));
         let received: BTreeSet<&Event> = self.received.values().collect();
         for (id, event) in &stored {
             assert!(self.streamed.contains(event), "the stream misses {event}, id {id}");
@@ -210,23 +252,19 @@ impl History {
     }
 }
 
-/// Names and sizes of the files of a store; empty when they change while they are listed.
-fn files(directory: &Path) -> BTreeMap<std::ffi::OsString, u64> {
-    let entries = std::fs::read_dir(directory.join("raw")).unwrap();
-    let sizes = entries.map(|entry| {
-        let entry = entry.ok()?;
-        Some((entry.file_name(), entry.metadata().ok()?.len()))
-    });
-    sizes.collect::<Option<_>>().unwrap_or_default()
-}
-
-/// Copies what a store consists of; returns whether all of it could be copied.
-fn copy(directory: &Path, to: &Path) -> bool {
-    ["raw", "acknowledged"].into_iter().all(|name| {
-        let mut command = std::process::Command::new("cp");
-        command.arg("-r").arg(directory.join(name)).arg(to).stderr(std::process::Stdio::null());
-        command.status().unwrap().success()
-    })
+/// Returns all events of a store after an id, in ascending order.
+fn page_after(store: &Store, id: EventId) -> Vec<(EventId, Event)> {
+    let page =
+        Page { cursor: Some(id), direction: Direction::OldestFirst, ..Page::first(usize::MAX) };
+    let query =
+        EventQuery { ledgers: None, contracts: Vec::new(), topics: TopicFilter::default(), page };
+    let mut events = Vec::new();
+    let visit = |event: &EventRecord<'_>| {
+        let key = (event.ledger, event.application_order, event.placement);
+        events.push((event.id, format!("{key:?}")));
+    };
+    store.events(&query, visit).unwrap();
+    events
 }
 
 #[test]

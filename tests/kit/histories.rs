@@ -1,18 +1,21 @@
 //! Runs random test histories, each generated from a seed.
 
+use std::ops::Range;
+
 use super::size;
 
 /// Histories between two progress messages.
 const REPORT_EVERY: u64 = 500;
 
-/// Calls `history` with each seed from 0 up to `small` or `full` (see [`size`]), on all processors,
-/// or only with `ORRERY_TEST_SEED` when that is set.
+/// Calls `history` with each seed from 0 up to `small` or `full` (see [`size`]), on all processors. With
+/// `ORRERY_TEST_SEED=N` only that one is run, and with `ORRERY_TEST_SEED=N..M` those from `N` up to, but
+/// without, `M`: a part of a long run.
 ///
 /// # Panics
 /// When a history panics; the message names its seed.
 pub fn run(small: u64, full: u64, history: impl Fn(u64) + Sync) {
-    let given = std::env::var("ORRERY_TEST_SEED").ok().map(|seed| seed.parse::<u64>().unwrap());
-    let seeds = given.map_or(0..size::choose(small, full), |seed| seed..seed + 1);
+    let given = std::env::var("ORRERY_TEST_SEED").ok();
+    let seeds = given.map_or(0..size::choose(small, full), |given| parse(&given));
     let one = |seed: u64| {
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| history(seed)));
         assert!(ran.is_ok(), "ORRERY_TEST_SEED={seed} repeats the failed history");
@@ -27,4 +30,14 @@ pub fn run(small: u64, full: u64, history: impl Fn(u64) + Sync) {
             scope.spawn(move || seeds.for_each(one));
         }
     });
+}
+
+fn parse(given: &str) -> Range<u64> {
+    match given.split_once("..") {
+        Some((first, end)) => first.parse().unwrap()..end.parse().unwrap(),
+        None => {
+            let seed = given.parse().unwrap();
+            seed..seed + 1
+        }
+    }
 }

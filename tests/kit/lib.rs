@@ -7,6 +7,7 @@ pub mod data;
 pub mod event_counts;
 pub mod fixtures;
 pub mod forged;
+pub mod forgeries;
 pub mod full;
 pub mod histories;
 pub mod http;
@@ -29,6 +30,8 @@ pub mod wasm_text;
 pub mod chain;
 #[cfg(feature = "store")]
 pub mod contents;
+#[cfg(feature = "store")]
+pub mod crash;
 #[cfg(feature = "store")]
 pub mod digest;
 #[cfg(feature = "store")]

@@ -27,8 +27,12 @@ pub fn with_foreign_file(program: &Path, directory: &Path) -> PathBuf {
 }
 
 /// Builds an example in the profile of the tests and returns the path of its executable, which only
-/// cargo's output reveals.
+/// cargo's output reveals. With `ORRERY_TEST_EXAMPLES` it is built already, and is in that directory: tests
+/// that were copied run without cargo then.
 pub fn example(name: &str) -> PathBuf {
+    if let Some(directory) = std::env::var_os("ORRERY_TEST_EXAMPLES") {
+        return Path::new(&directory).join(name);
+    }
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--locked", "--workspace", "--example", name, "--message-format", "json"]);
     // The variables that cargo sets for a test would make the nested cargo rebuild some libraries.

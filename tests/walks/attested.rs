@@ -12,6 +12,7 @@ use orrery_ledger::domain::{LedgerRange, LedgerSeq, NodeId};
 use orrery_ledger::validators::{Organisation, Unattested, Validators};
 use orrery_ledger::verify::{Policy, verify};
 use orrery_store::{AttestedRange, Committed, Durability, PreparedLedger, Retention, Store};
+use orrery_testkit::crash::copied;
 use orrery_testkit::forged::{Extent, Ledger, forgers_key};
 use orrery_testkit::histories;
 use orrery_testkit::sandbox::{ledgers, local, sandbox};
@@ -21,7 +22,6 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use crate::everything;
-use crate::faults::histories::copied;
 
 /// Sequences of the chain.
 const FIRST: u32 = 2;
