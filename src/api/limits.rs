@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use parking_lot::RwLock;
 
 use super::ApiError;
@@ -67,28 +67,6 @@ impl Caller {
     }
 }
 
-/// Rate limit that all callers share.
-pub(super) struct SharedLimit {
-    limiter: Option<DefaultDirectRateLimiter>,
-    clock: DefaultClock,
-}
-
-impl SharedLimit {
-    pub(super) fn new(limit: Option<RateLimit>) -> Self {
-        let limiter = limit.map(|limit| RateLimiter::direct(limit.quota()));
-        Self { limiter, clock: DefaultClock::default() }
-    }
-
-    /// Counts a request, and refuses it when all together are over the limit.
-    pub(super) fn count(&self) -> Result<(), ApiError> {
-        let Some(limiter) = &self.limiter else { return Ok(()) };
-        limiter.check().map_err(|too_early| {
-            let wait = too_early.wait_time_from(self.clock.now());
-            ApiError::Busy { retry_after: retry_after(wait) }
-        })
-    }
-}
-
 /// Counts requests per caller.
 pub(super) struct Limits {
     limiter: Option<DefaultKeyedRateLimiter<Caller>>,
@@ -142,7 +120,7 @@ impl Limits {
 }
 
 /// Rounds a wait up to whole seconds for `Retry-After`, at least 1.
-fn retry_after(wait: Duration) -> u64 {
+pub(super) fn retry_after(wait: Duration) -> u64 {
     wait.as_secs_f64().ceil().max(1.0) as u64
 }
 
@@ -174,14 +152,6 @@ mod tests {
         assert!(limits.count(|| Caller::address(address)).is_err());
         assert_eq!(limits.refused_for(|| address), Some(1));
         assert_eq!(limits.refused_for(|| [192, 0, 2, 2].into()), None);
-    }
-
-    #[test]
-    fn a_shared_limit_counts_all_callers_together() {
-        let limit = SharedLimit::new(RateLimit::from_setting(1, 2));
-        assert!(limit.count().is_ok() && limit.count().is_ok());
-        assert!(matches!(limit.count(), Err(ApiError::Busy { retry_after: 1 })));
-        assert!((0..1000).all(|_| SharedLimit::new(None).count().is_ok()));
     }
 
     #[test]

@@ -58,6 +58,7 @@ mod router;
 mod rpc;
 mod server;
 mod settings;
+mod shared_limit;
 mod site;
 mod status;
 mod stored;

@@ -7,7 +7,7 @@ use super::allowance::{Allowance, GROWTH_STEP, ReserveError, ScanLimits, reserve
 use super::blocking::Watch;
 use super::budgets::{Budgets, acquire_slot, refused};
 use super::client::Client;
-use super::limits::SharedLimit;
+use super::shared_limit::SharedLimit;
 use crate::budget::{Holder, Share};
 
 /// Access to the store for one request of an asynchronous handler.
@@ -69,9 +69,9 @@ impl Reading<'_> {
     /// Counts a forwarded call against the rate limit that all clients share.
     ///
     /// # Errors
-    /// When the rate limit is exceeded.
+    /// When the rate limit is exceeded, or this client's part of it and little is left.
     pub(super) fn count_forwarded(&self) -> Result<(), ApiError> {
-        self.forwarding.count()
+        self.forwarding.count(self.holder)
     }
 
     /// Counts `more` additional requests against the rate limit.

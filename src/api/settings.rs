@@ -16,8 +16,8 @@ const MAX_ACCOUNTS: u32 = 3000;
 pub struct ApiSettings {
     /// Rate limit per owner of tokens, and per client address on public routes; `None` turns it off.
     pub rate_limit: Option<RateLimit>,
-    /// Rate limit of the JSON-RPC calls of all clients together that are forwarded to another server;
-    /// `None` turns it off.
+    /// Rate limit of the JSON-RPC calls of all clients together that are forwarded to another server,
+    /// of which each has an equal part; `None` turns it off.
     pub forwarding_limit: Option<RateLimit>,
     /// Origins that may read responses of routes that need a token; `*` allows any.
     pub cors_origins: Vec<String>,

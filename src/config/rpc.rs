@@ -17,8 +17,8 @@ section! {
             "an address, such as \"https://rpc.example.org\"";
         /// HTTP headers sent to that server.
         pub upstream_headers: Vec<Header> = Vec::new();
-        /// Calls per second of all clients together that are forwarded to that server; 0 for no
-        /// limit.
+        /// Calls per second of all clients together that are forwarded to that server, of which each
+        /// has an equal part; 0 for no limit.
         pub upstream_requests_per_second: u32 = 50,
             "a whole number from 0 (no limit) to 4294967295";
     }

@@ -310,7 +310,7 @@ fn forwarded_calls_take_nothing_from_other_requests() {
     for _ in 0..20 {
         assert!(rpc.call("getNetwork", &json!(null))["result"].is_object());
     }
-    // Four are forwarded at once, and one a second from then on.
+    // Two of a client are forwarded at once, half of a burst, and one a second from then on.
     let refused = calls.pop().unwrap().answer(false);
     assert_eq!(refused.status, 503);
     assert!(refused.header("retry-after").is_some());

@@ -6,10 +6,11 @@ use crate::api::blocking::Watch;
 use crate::api::budgets::Budgets;
 use crate::api::consumer_wait::ConsumerWait;
 use crate::api::host::Reach;
-use crate::api::limits::{Limits, SharedLimit};
+use crate::api::limits::Limits;
 use crate::api::metrics::MetricsCache;
 use crate::api::names_wait::NamesWait;
 use crate::api::response_cache::ResponseCache;
+use crate::api::shared_limit::SharedLimit;
 use crate::api::streams::context::Streams;
 use crate::api::{ApiError, Deps};
 
