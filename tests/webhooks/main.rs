@@ -11,6 +11,7 @@ mod kills;
 mod matching;
 mod messages;
 mod neighbours;
+mod places;
 mod receiver;
 mod receivers;
 mod replays_ahead;
