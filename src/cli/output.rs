@@ -74,6 +74,12 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     }
 }
 
+/// Prints texts, each as a line, for shells.
+pub fn print_each(texts: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), Failure> {
+    let lines = texts.into_iter().map(|text| format!("{}\n", text.as_ref()));
+    print(&lines.collect::<String>())
+}
+
 /// Whether standard output is a terminal.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()

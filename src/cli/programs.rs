@@ -38,7 +38,9 @@ pub enum ProgramVerb {
   orrery try --code-path deposits.wasm --contracts CA… --last 20")]
     Try(Try),
     /// List your indexing programs
-    List(Json),
+    #[command(after_help = "Example:
+  orrery watch copies --contract $(orrery list --contracts | head -n 1)")]
+    List(List),
     /// List the tables that you may read, by their names in SQL, with their columns and rows
     Tables(Json),
     /// Subscribe to the tables of another owner's public project
@@ -84,6 +86,15 @@ pub struct Delete {
     /// Delete without a question; needed where there is no terminal
     #[arg(long)]
     yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// Print only the IDs of their contracts, one a line
+    #[arg(long, conflicts_with = "json")]
+    contracts: bool,
+    #[command(flatten)]
+    output: Json,
 }
 
 #[derive(Debug, Args)]
@@ -239,10 +250,7 @@ impl ProgramVerb {
                     answer.print()
                 }
             }
-            Self::List(output) => {
-                let columns = ["id", "project_name", "replaces", "running", "public", "contracts"];
-                show(remote.get("retroshade/list")?, &output, &columns)
-            }
+            Self::List(verb) => verb.run(remote),
             Self::Tables(output) => tables::run(remote, &output),
             Self::Subscribe(verb) => verb.post(remote, "retroshade/subscribe"),
             Self::Unsubscribe(verb) => verb.post(remote, "retroshade/unsubscribe"),
@@ -265,6 +273,21 @@ impl ProgramVerb {
             Self::Pause(verb) => verb.set_running(remote, "pause"),
             Self::Resume(verb) => verb.set_running(remote, "resume"),
         }
+    }
+}
+
+impl List {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let answer = remote.get("retroshade/list")?;
+        if self.contracts {
+            let listed = answer.json()?;
+            let programs = listed.as_array().into_iter().flatten();
+            let contracts =
+                programs.filter_map(|program| program["contracts"].as_array()).flatten();
+            return output::print_each(contracts.filter_map(Value::as_str));
+        }
+        let columns = ["id", "project_name", "replaces", "running", "public", "contracts"];
+        show(answer, &self.output, &columns)
     }
 }
 

@@ -31,11 +31,16 @@ enum Verb {
     #[command(after_help = "Example:\n  TOKEN=$(orrery token issue --data-dir d --sub alice)")]
     Issue(Issue),
     /// List the tokens that were issued, oldest first
-    #[command(after_help = "Example:\n  orrery token list --data-dir d --json | jq .jti")]
+    #[command(
+        after_help = "Example:\n  orrery token revoke $(orrery token list --quiet | tail -n 1)"
+    )]
     List {
         /// Print one JSON object for each token, also on a terminal
         #[arg(long)]
         json: bool,
+        /// Print only the ids, one a line
+        #[arg(long, short, conflicts_with = "json")]
+        quiet: bool,
     },
     /// Revoke a token by its id
     #[command(after_help = "Example:\n  orrery token revoke --data-dir d 6f1e…")]
@@ -69,7 +74,12 @@ impl Token {
         let settings = common.settings(self.network.settings())?;
         match self.verb {
             Verb::Issue(issue) => issue.run(&settings),
-            Verb::List { json } => list(&settings, json || !output::is_terminal()),
+            Verb::List { quiet: true, .. } => {
+                output::print_each(issued(&settings)?.iter().map(|token| &*token.jti))
+            }
+            Verb::List { json, .. } => {
+                print_list(&issued(&settings)?, json || !output::is_terminal())
+            }
             Verb::Revoke { jti } => revoke(&settings, &jti),
         }
     }
@@ -119,13 +129,12 @@ fn tokens_of(opened: Opened, settings: &Settings) -> Result<Tokens, Failure> {
         .map_err(|error| open::explained(error, &config.data_dir))
 }
 
-fn list(settings: &Settings, json: bool) -> Result<(), Failure> {
+/// Returns the tokens that were issued, oldest first.
+fn issued(settings: &Settings) -> Result<Vec<TokenEntry>, Failure> {
     // Reports a wrong directory or network.
     drop(open::look(settings)?);
     let data_dir = &settings.config.data_dir;
-    let tokens = auth::issued(&service::secrets(data_dir))
-        .map_err(|error| open::explained(error, data_dir))?;
-    print_list(&tokens, json)
+    auth::issued(&service::secrets(data_dir)).map_err(|error| open::explained(error, data_dir))
 }
 
 fn print_list(tokens: &[TokenEntry], json: bool) -> Result<(), Failure> {

@@ -400,6 +400,7 @@ fn insert(
         disabled_reason: None,
         failing_since: None,
         failing_kept: None,
+        failing_because: None,
         after_place: store.last_place(),
         after_ledger: store.ends().latest.unwrap_or(LedgerSeq(0)).0,
     };

@@ -304,6 +304,15 @@ impl Attempt {
             excerpt: attempted.excerpt.clone(),
         }
     }
+
+    /// Returns why a failed attempt failed, in few words.
+    pub fn failure(&self) -> String {
+        match (&self.error, self.status) {
+            (Some(error), _) => error.clone(),
+            (None, Some(status)) => format!("the endpoint answered {status}"),
+            (None, None) => "the endpoint did not answer".to_owned(),
+        }
+    }
 }
 
 /// A delivery: one event for one subscription.

@@ -65,6 +65,9 @@ pub struct State {
     /// [`Moment::kept`] at the end of that attempt, or of the first one since that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_kept: Option<u64>,
+    /// Why the last of the failed attempts since then failed, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing_because: Option<String>,
     /// Place in the feed when it was created or last enabled; only events of later ledgers are
     /// delivered.
     pub after_place: u64,
@@ -118,12 +121,13 @@ impl State {
 
     /// Notes a success.
     pub fn succeed(&mut self) {
-        (self.failing_since, self.failing_kept) = (None, None);
+        (self.failing_since, self.failing_kept, self.failing_because) = (None, None, None);
     }
 
     /// Notes a failed attempt that ended at `ended`, in UNIX milliseconds, and returns for how long
     /// there has been no success.
-    pub fn fail(&mut self, ended: u64, now: Moment) -> Duration {
+    pub fn fail(&mut self, ended: u64, now: Moment, because: Option<String>) -> Duration {
+        self.failing_because = because;
         self.failing_since.get_or_insert(ended);
         let since = *self.failing_kept.get_or_insert(now.kept);
         Duration::from_millis(now.kept.saturating_sub(since))
@@ -292,6 +296,7 @@ pub(super) fn sample(id: u32) -> std::sync::Arc<Subscription> {
         disabled_reason: None,
         failing_since: None,
         failing_kept: None,
+        failing_because: None,
         after_place: 0,
         after_ledger: 0,
     };

@@ -51,6 +51,8 @@ fn a_token_that_was_not_issued_here_is_said_so() {
     run(at, &[&issue[..], &["--scope", "read,webhooks"]].concat()).succeeded();
     let listed = run(at, &["token", "list", "--data-dir", "d"]).json();
     assert_eq!(listed["scopes"], serde_json::json!(["read", "webhooks"]));
+    let id = run(at, &["token", "list", "--data-dir", "d", "--quiet"]).succeeded().to_owned();
+    assert_eq!(id, format!("{}\n", listed["jti"].as_str().unwrap()));
     run(at, &["token", "revoke", "--data-dir", "d", "abc"])
         .refuses(1, &["no token with the id abc was issued here", "`orrery token list`"]);
 }

@@ -28,6 +28,16 @@ fn programs_are_named_by_their_projects() {
     assert_eq!(answer(&["pause", "market"])["running"], false);
     assert_eq!(answer(&["resume", "market"])["id"], 1);
 
+    // For shells: the contracts of all programs, one a line.
+    let contracts = |program: &serde_json::Value| -> Vec<String> {
+        serde_json::from_value(program["contracts"].clone()).unwrap()
+    };
+    let listed: Vec<_> = answer(&["list"]).as_array().unwrap().iter().flat_map(contracts).collect();
+    let shown = asked(&["list", "--contracts"]);
+    assert_eq!(shown.succeeded().lines().collect::<Vec<_>>(), listed);
+    assert!(listed.len() > 1, "{listed:?}");
+    assert_eq!(asked(&["list", "--contracts", "--json"]).code, 2);
+
     // Without --to, a program runs up to the newest ledger.
     let latest = || answer(&["status", "--data-dir", "d"])["latest_ledger"].as_u64().unwrap();
     let before = latest();

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use orrery::control::Client;
 use orrery::webhooks::signature;
@@ -321,6 +322,44 @@ fn secrets_appear_nowhere_but_in_the_creation_response() {
     assert!(reason.contains("secret cannot be read"), "{reason}");
 }
 
+/// The list says since when a subscription fails and why, also after a restart, until a delivery arrives.
+#[test]
+fn the_list_says_since_when_a_subscription_fails_and_why() {
+    let directory = directory();
+    let service = Service::start_with(directory.path(), &SETTINGS);
+    let ana = Owner::new(directory.path(), &service, "ana");
+    store(directory.path(), 0..20);
+    let contract = busiest(&ana);
+    let is_well = Arc::new(AtomicBool::new(false));
+    let now_well = Arc::clone(&is_well);
+    let receiver =
+        Receiver::start(move |_| answer(if now_well.load(Ordering::SeqCst) { 200 } else { 500 }));
+    // Nothing listens at the second endpoint.
+    for endpoint in [receiver.url("/"), "http://127.0.0.1:9/".to_owned()] {
+        let new = json!({ "webhook_endpoint": endpoint, "contract_ids": [contract] });
+        ana.post("webhooks/new", &new);
+    }
+    let failing = |ana: &Owner, at: usize| {
+        let listed = ana.get("webhooks/list")[at].clone();
+        [listed["failing_since"].clone(), listed["failing_reason"].clone()]
+    };
+    assert_eq!(failing(&ana, 0), [Value::Null, Value::Null]);
+    store(directory.path(), 20..40);
+    wait_until("both fail", || [0, 1].iter().all(|at| !failing(&ana, *at)[0].is_null()));
+    let [since, reason] = failing(&ana, 0);
+    assert_eq!(reason, "the endpoint answered 500");
+    assert!(since.as_str().unwrap().ends_with('Z'));
+    let unreachable = failing(&ana, 1)[1].clone();
+    assert!(unreachable.as_str().unwrap().to_lowercase().contains("refused"), "{unreachable}");
+    drop(service);
+    let service = Service::start_with(directory.path(), &SETTINGS);
+    let ana = Owner::new(directory.path(), &service, "ana");
+    assert_eq!(failing(&ana, 0), [since, reason]);
+    is_well.store(true, Ordering::SeqCst);
+    wait_until("a delivery arrives", || failing(&ana, 0) == [Value::Null, Value::Null]);
+    assert_eq!(failing(&ana, 1)[1], unreachable);
+}
+
 #[test]
 fn the_cli_does_what_the_routes_do() {
     let directory = directory();
@@ -338,6 +377,7 @@ fn the_cli_does_what_the_routes_do() {
     let made = json_of(&["new", "--contract", &contract, "--endpoint", &receiver.url("/cli")]);
     let id = made["ids"][0].to_string();
     assert_eq!(json_of(&["list"])[0]["id"], made["ids"][0]);
+    assert_eq!(webhooks(&["list", "--quiet"]).succeeded(), format!("{id}\n"));
     assert_eq!(json_of(&["test", &id])["status"], "delivered");
     let replayed = json_of(&["replay", &id, "--from", "2", "--to", "21"]);
     let count = replayed["deliveries"].as_u64().unwrap() as usize;

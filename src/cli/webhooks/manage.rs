@@ -26,8 +26,8 @@ pub enum ManageVerb {
 
 The secret that signs deliveries is shown once.")]
     New(New),
-    /// List your subscriptions
-    List(Json),
+    /// List your subscriptions, with the state of each, since when it fails, and why
+    List(List),
     /// Delete a subscription with its deliveries
     Delete(Subscription),
     /// Show the deliveries of a subscription, the newest first
@@ -49,6 +49,15 @@ pub struct Json {
     /// Print JSON, also on a terminal
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// Print only the ids, one a line
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+    #[command(flatten)]
+    output: Json,
 }
 
 #[derive(Debug, Args)]
@@ -129,18 +138,7 @@ impl ManageVerb {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         match self {
             Self::New(verb) => verb.run(remote),
-            Self::List(output) => {
-                let columns = [
-                    "id",
-                    "webhook_endpoint",
-                    "contract_id",
-                    "address",
-                    "enabled",
-                    "deliveries_waiting",
-                    "disabled_reason",
-                ];
-                remote.get("webhooks/list")?.show(output.json, &columns)
-            }
+            Self::List(verb) => verb.run(remote),
             Self::Delete(Subscription { id, output }) => {
                 remote.delete(&format!("webhooks/{id}"))?.show(output.json, &[])
             }
@@ -152,6 +150,56 @@ impl ManageVerb {
             }
         }
     }
+}
+
+impl List {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let answer = remote.get("webhooks/list")?;
+        if self.quiet {
+            let listed = answer.json()?;
+            let subscriptions = listed.as_array().into_iter().flatten();
+            return output::print_each(subscriptions.map(|it| it["id"].to_string()));
+        }
+        if draws_tables(self.output.json) {
+            output::print(&subscriptions(&answer.json()?))
+        } else {
+            answer.print()
+        }
+    }
+}
+
+/// Formats subscriptions as a table, each with its state, since when it fails, and why.
+fn subscriptions(listed: &Value) -> String {
+    const COLUMNS: [&str; 8] = [
+        "id",
+        "webhook_endpoint",
+        "contract_id",
+        "address",
+        "deliveries_waiting",
+        "state",
+        "failing_since",
+        "cause",
+    ];
+    let row = |subscription: &Value| -> Vec<String> {
+        let is_failing = !subscription["failing_since"].is_null();
+        let state = match subscription["enabled"] == true {
+            false => "disabled",
+            true if is_failing => "failing",
+            true => "enabled",
+        };
+        let causes = [&subscription["disabled_reason"], &subscription["failing_reason"]];
+        let causes: Vec<_> = causes.into_iter().filter_map(Value::as_str).collect();
+        COLUMNS
+            .map(|name| match name {
+                "state" => state.to_owned(),
+                "cause" => grid::cell(&causes.join(": ").into()),
+                name => grid::cell(&subscription[name]),
+            })
+            .into()
+    };
+    let rows: Vec<_> = listed.as_array().into_iter().flatten().map(row).collect();
+    let table = grid::grid(&COLUMNS, &rows);
+    if rows.is_empty() { table + "no rows\n" } else { table }
 }
 
 impl New {
@@ -296,6 +344,35 @@ fn outcome(delivery: &Value) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_of_subscriptions_has_the_state_since_when_and_why() {
+        let subscription =
+            |id: u32, enabled: bool, disabled: Option<&str>, failing: [Option<&str>; 2]| {
+                let [since, reason] = failing;
+                json!({
+                    "id": id, "webhook_endpoint": "http://e/", "contract_id": "C", "address": null,
+                    "enabled": enabled, "disabled_reason": disabled, "failing_since": since,
+                    "failing_reason": reason, "deliveries_waiting": 4,
+                })
+            };
+        let refused = [Some("t"), Some("Connection refused")];
+        let listed = json!([
+            subscription(1, true, None, [None, None]),
+            subscription(2, true, None, refused),
+            subscription(3, false, Some("no delivery has arrived for five days"), refused),
+            subscription(4, false, Some("its endpoint answered 410"), [None, None]),
+        ]);
+        let expected = "\
+id  webhook_endpoint  contract_id  address  deliveries_waiting  state     failing_since  cause
+1   http://e/         C                     4                   enabled
+2   http://e/         C                     4                   failing   t              Connection refused
+3   http://e/         C                     4                   disabled  t              no delivery has arrived for five days: Connection refused
+4   http://e/         C                     4                   disabled                 its endpoint answered 410
+";
+        assert_eq!(subscriptions(&listed), expected);
+        assert!(subscriptions(&json!([])).ends_with("cause\nno rows\n"));
+    }
 
     #[test]
     fn a_table_of_deliveries_has_the_answer_or_the_reason() {

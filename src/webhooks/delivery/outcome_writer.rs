@@ -204,7 +204,8 @@ fn apply_to_subscription(note: &Note, now: Moment, state: &mut SubscriptionState
             state.disable("its endpoint answered 410 (Gone), which ends deliveries");
         }
         Outcome::Failed(_) if !is_test => {
-            let failing = state.fail(note.ended, now);
+            let because = note.attempt.as_ref().map(|attempt| attempt.failure());
+            let failing = state.fail(note.ended, now, because);
             if failing >= MAX_FAILING_TIME && state.enabled {
                 state.disable("no delivery has arrived for five days");
             }
