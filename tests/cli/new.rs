@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use orrery::programs::engine::contract_spec;
 use orrery::sandbox::network::Sandbox;
@@ -401,6 +403,57 @@ fn interfaces_of_several_libraries_are_written() {
     }
     let rows = &project["src/rows.rs"];
     assert!(rows.contains("#[derive(Clone, Retroshade)]"), "{rows}");
+}
+
+/// Before anything is compiled, `make build` says what the compiler lacks.
+#[test]
+fn a_compiler_without_the_library_for_webassembly_is_told_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    assert_created(&run(at, &["new", "my-poll"]));
+    let tools = at.join("tools");
+    let tool = |name: &str, text: String| {
+        fs::create_dir_all(&tools).unwrap();
+        fs::write(tools.join(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(tools.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    // A compiler that names the directory of the library, and a cargo that notes what it is asked.
+    tool("rustc", format!("echo \"$@\" >> {0}/asked; echo {0}/library", at.display()));
+    let built = "target/wasm32v1-none/release";
+    tool(
+        "cargo",
+        format!(
+            "echo \"$@\" >> {}/ran; mkdir -p {built}; touch {built}/my_poll.wasm",
+            at.display()
+        ),
+    );
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let make = |arguments: &[&str]| -> Ran {
+        let mut make = Command::new("make");
+        for of_another_build in ["CARGO", "RUSTC", "CARGO_TARGET_DIR", "MAKEFLAGS"] {
+            make.env_remove(of_another_build);
+        }
+        make.args(arguments).current_dir(at.join("my-poll")).env("PATH", &path);
+        make.output().unwrap().into()
+    };
+    for what in ["build", "contract"] {
+        let refused = make(&[what]);
+        assert_eq!(refused.code, 2, "{what}: {}", refused.stderr);
+        let mend = "rustup target add wasm32v1-none\n";
+        assert!(refused.stderr.contains(mend), "{what}: {}", refused.stderr);
+        assert!(!at.join("ran").exists(), "{what}: cargo was run");
+    }
+    let asked = fs::read_to_string(at.join("asked")).unwrap();
+    assert_eq!(asked.lines().next().unwrap(), "--print target-libdir --target wasm32v1-none");
+    // Another cargo may build the library.
+    let own = tools.join("cargo");
+    assert_eq!(make(&["build", &format!("CARGO={}", own.display())]).code, 0);
+    fs::create_dir(at.join("library")).unwrap();
+    let built = make(&["build"]);
+    assert_eq!(built.code, 0, "{}", built.stderr);
+    let ran = fs::read_to_string(at.join("ran")).unwrap();
+    assert_eq!(ran.lines().count(), 2, "{ran}");
+    assert!(at.join("my-poll/program.wasm").exists());
 }
 
 #[test]
