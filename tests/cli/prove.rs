@@ -101,6 +101,32 @@ fn events_of_a_running_network_are_proven() {
     check(&[]).refuses(1, &["not a certificate"]);
 }
 
+/// A mistyped contract is a mistake of the command, whatever the certificate is: nothing is said of it.
+#[test]
+fn a_mistyped_contract_is_told_from_a_certificate_that_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    std::fs::write(at.join("a.cert"), "no certificate").unwrap();
+    let check = |contract: &str| run(at, &["prove", "--check", "a.cert", "--contract", contract]);
+    check(RECORDED).refuses(1, &["not a certificate"]);
+    let account = "GDKIJJIKXLOM2NRMPNQZUUYK24ZPVFC6426GZAICZ6O4Y4MEFVRJEYMA";
+    let wrong_end = format!("{}B", &RECORDED[..55]);
+    for (given, cause, mend) in [
+        (
+            "CABC",
+            "'CABC' is not a contract ID",
+            "give a strkey of 56 characters that starts with C",
+        ),
+        (account, "is not a contract ID", "give a strkey of 56 characters that starts with C"),
+        (&wrong_end, "is mistyped: the checksum", "copy it again"),
+    ] {
+        let ran = check(given);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{given}");
+        let sentence = ran.stderr.lines().next().unwrap();
+        assert!(sentence.contains(cause) && sentence.contains(mend), "{}", ran.stderr);
+    }
+}
+
 #[test]
 fn recorded_ledgers_are_proven_with_the_validators_of_the_public_network() {
     let Some(ledgers) = ledgers() else { return };
