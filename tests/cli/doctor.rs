@@ -60,6 +60,65 @@ fn the_doctor_reports_problems_with_their_remedy() {
     assert!(state == "broken" && sentence.contains("check [source]"), "{sentence}");
 }
 
+/// Who asks a server with a key for everybody is told so, unless everybody needs a token.
+#[test]
+fn the_doctor_names_keys_that_strangers_can_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let server = "upstream = 'https://rpc.example.org'";
+    let key = "upstream_headers = ['X-Key: 5eb1c7']";
+    let needs_token = "require_token = true";
+    for (lines, is_told) in [
+        ([server, key, ""], true),
+        (
+            ["upstream = 'https://rpc.example.org/v1/0123456789abcdef0123456789abcdef'", "", ""],
+            true,
+        ),
+        ([server, key, needs_token], false),
+        ([server, "", ""], false),
+        (["", "", ""], false),
+    ] {
+        let with = configure(at, &format!("[rpc]\n{}\n", lines.join("\n")));
+        let ran = run(at, &[&["doctor", "--json", "--data-dir", "d"], &with[..]].concat());
+        let findings: Vec<Value> = serde_json::from_str(&ran.stdout).expect(&ran.stderr);
+        let of_rpc: Vec<_> = findings.iter().filter(|finding| finding["what"] == "rpc").collect();
+        assert_eq!(of_rpc.len(), usize::from(is_told), "{lines:?}: {of_rpc:?}");
+        for finding in of_rpc {
+            let sentence = finding["sentence"].as_str().unwrap();
+            assert_eq!(finding["state"], "look");
+            assert!(sentence.contains("rpc.require_token is false: set it to true"), "{sentence}");
+        }
+        assert!(!ran.stdout.contains("5eb1c7") && !ran.stdout.contains("0123456789abcdef"));
+    }
+}
+
+/// A proxy that passes everything on, or nothing.
+#[test]
+fn the_doctor_asks_for_the_metrics_as_others_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let settings = ["--data-dir", "d", "--network", "testnet"];
+    let of = |url: &str| finding(at, &["--public-url", url], "metrics");
+    let service = Service::start_in(at, &settings);
+    let (state, sentence) = of(&format!("{}/rest/", service.base));
+    assert_eq!(state, "broken", "{sentence}");
+    for part in ["/metrics", "let the proxy refuse that path", "http.metrics = \"off\""] {
+        assert!(sentence.contains(part), "{sentence}");
+    }
+    let gone = service.base.clone();
+    service.stop();
+    let (state, sentence) = of(&gone);
+    assert!(state == "look" && sentence.contains("does not answer"), "{sentence}");
+    let with = configure(at, "[http]\nmetrics = 'off'\n");
+    let service = Service::start_in(at, &[&settings[..], &with].concat());
+    let (state, sentence) = of(&service.base);
+    assert!(state == "ok" && sentence.contains("keeps the metrics from others"), "{sentence}");
+    service.stop();
+    let wrong = run(at, &["doctor", "--data-dir", "d", "--public-url", "example.org"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.stderr.contains("such as https://"), "{}", wrong.stderr);
+}
+
 #[test]
 fn the_doctor_queries_the_running_service() {
     let directory = tempfile::tempdir().unwrap();

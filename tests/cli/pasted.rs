@@ -73,6 +73,29 @@ fn control_characters_are_escaped_on_terminals_and_not_in_pipes() {
     assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text:?}");
 }
 
+/// Files and orchestrators end a secret with a line end.
+#[test]
+fn a_token_is_taken_without_the_line_end_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let service = Service::start_in(at, &["--data-dir", "d", "--network", "testnet"]);
+    let token = token(&at.join("d"), "a");
+    let base = format!("http://{}/rest", service.address);
+    for token in [format!("{token}\n"), format!("{token}\r\n"), format!(" {token}\t\n\n")] {
+        let by_variable: Ran = orrery_in(at)
+            .args(["list", "--base", &base])
+            .env("ORRERY_JWT", &token)
+            .output()
+            .unwrap()
+            .into();
+        let by_argument = run(at, &["list", "--base", &base, "--jwt", &token]);
+        for ran in [by_variable, by_argument] {
+            assert_eq!((ran.code, ran.stdout.as_str()), (0, "[]\n"), "{token:?}: {}", ran.stderr);
+        }
+    }
+    service.stop();
+}
+
 #[test]
 fn a_base_url_without_rest_gives_a_hint() {
     let directory = tempfile::tempdir().unwrap();

@@ -95,6 +95,34 @@ fn an_older_release_is_not_installed_over_a_newer_one() {
     assert_eq!(installed(), "orrery 0.1.0\n");
 }
 
+/// In the registry, both names are those of other projects: whoever follows the package's own words runs the
+/// file, and nothing else.
+#[test]
+fn the_npm_package_never_tells_to_run_another_one() {
+    if !has("python3") {
+        eprintln!("skipped: python3 is missing");
+        return;
+    }
+    for architecture in ["x86_64", "aarch64"] {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let script =
+            format!("{} {architecture} 1.2.3 {}", packaging("npm.py").display(), at.display());
+        let made = shell(&script, &[]);
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        let read = |name: &str| fs::read_to_string(at.join(name)).unwrap();
+        let package: serde_json::Value = serde_json::from_str(&read("package.json")).unwrap();
+        let file = format!("./{}-1.2.3.tgz", package["name"].as_str().unwrap());
+        let readme = read("README.md");
+        let run: Vec<_> = readme.split("npx ").skip(1).collect();
+        assert!(run.len() > 1 && run.iter().all(|it| it.starts_with(&file)), "{readme}");
+        assert!(
+            !["npm install", "npm i ", "npm exec"].iter().any(|it| readme.contains(it)),
+            "{readme}"
+        );
+    }
+}
+
 #[test]
 fn a_purge_empties_disks_of_their_own_and_keeps_accounts_that_were_there_before() {
     // In mounts of its own, in which /var/lib and /etc are the test's, and without the programs that change accounts.
