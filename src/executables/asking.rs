@@ -5,13 +5,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use stellar_xdr::LedgerEntryData;
-
-use super::interfaces::{Interfaces, Wish};
-use super::knowledge::News;
-use super::value::{self, Executable};
-use crate::domain::Hash32;
-use crate::store::StoreError;
+use parking_lot::{Condvar, Mutex};
 
 /// Maximum number of entries that are noted; further ones are dropped, and come again with the next
 /// request.
@@ -27,9 +21,90 @@ const MAX_REMEMBERED: usize = 1 << 16;
 /// Time after which the other server is asked again when it did not answer.
 pub(super) const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Questions to the other server.
-#[derive(Default)]
+/// Another server that is asked for entries of the ledger.
+pub trait EntrySource: Send + Sync {
+    /// Asks for the entries under these keys, each an XDR `LedgerKey`, and stores the answers among
+    /// the store's known entries. The error is one sentence.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    fn ask(&self, keys: &[Vec<u8>]) -> Result<(), String>;
+}
+
+/// Questions to the other server, if there is one.
 pub(super) struct Asking {
+    source: Option<Box<dyn EntrySource>>,
+    questions: Mutex<Questions>,
+    /// Notified when there is more to ask.
+    has_questions: Condvar,
+}
+
+impl Asking {
+    pub fn new(source: Option<Box<dyn EntrySource>>) -> Self {
+        Self { source, questions: Mutex::default(), has_questions: Condvar::new() }
+    }
+
+    /// Whether there is another server to ask.
+    pub fn has_source(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// Notes an entry to be asked of the other server, if there is one.
+    pub fn note(&self, key: Vec<u8>) {
+        if self.has_source() {
+            self.questions.lock().note(key);
+            self.has_questions.notify_all();
+        }
+    }
+
+    /// Whether another server may still tell an entry: it is asked, or is about to be.
+    pub fn is_being_asked(&self, key: &[u8]) -> bool {
+        self.has_source() && !self.questions.lock().is_answered(key)
+    }
+
+    /// Whether the question about an entry has no answer yet.
+    #[cfg(test)]
+    pub fn is_in_flight(&self, key: &[u8]) -> bool {
+        self.questions.lock().is_in_flight(key)
+    }
+
+    /// Waits for entries to ask for, for a short time at most, and not once it is stopped; takes them.
+    pub fn next(&self, is_stopped: impl Fn() -> bool) -> Vec<Vec<u8>> {
+        let mut questions = self.questions.lock();
+        let keys = questions.next(Instant::now());
+        if keys.is_empty() && !is_stopped() {
+            self.has_questions.wait_for(&mut questions, ASK_INTERVAL);
+        }
+        keys
+    }
+
+    /// Lets [`Self::next`] see at once that it is stopped.
+    pub fn wake(&self) {
+        // A thread that has looked before is waiting by now.
+        drop(self.questions.lock());
+        self.has_questions.notify_all();
+    }
+
+    /// Puts a question. Returns whether it was answered; if not, its keys are noted again.
+    pub fn put(&self, keys: &[Vec<u8>]) -> bool {
+        let Some(source) = &self.source else { return false };
+        let outcome = source.ask(keys);
+        if let Err(reason) = &outcome {
+            tracing::debug!("entries of contracts cannot be looked up now: {reason}");
+            self.questions.lock().failed(keys.to_vec());
+        }
+        outcome.is_ok()
+    }
+
+    /// Notes that a question was answered, but for these keys, which are asked for again.
+    pub fn answered(&self, but: Vec<Vec<u8>>) {
+        self.questions.lock().answered(but);
+    }
+}
+
+/// What is asked, and was.
+#[derive(Default)]
+struct Questions {
     noted: Vec<Vec<u8>>,
     /// When each key was asked for.
     asked: HashMap<Vec<u8>, Instant>,
@@ -38,14 +113,14 @@ pub(super) struct Asking {
     not_before: Option<Instant>,
 }
 
-impl Asking {
+impl Questions {
     /// Whether a key was asked for a short time ago, or is now.
     fn is_asked(&self, key: &[u8]) -> bool {
         self.asked.get(key).is_some_and(|at| at.elapsed() <= ASK_AGAIN)
     }
 
     /// Whether a key is being asked for.
-    pub(super) fn is_in_flight(&self, key: &[u8]) -> bool {
+    fn is_in_flight(&self, key: &[u8]) -> bool {
         self.in_flight.iter().any(|it| it == key)
     }
 
@@ -96,106 +171,38 @@ impl Asking {
     }
 }
 
-impl Interfaces {
-    /// Notes an entry to be asked of the other server, if there is one.
-    pub(super) fn note(&self, key: Vec<u8>) {
-        if self.has_source() {
-            self.asking.lock().note(key);
-            self.has_questions.notify_all();
-        }
-    }
-
-    /// Whether another server may still tell an entry: it is asked, or is about to be.
-    pub(super) fn is_being_asked(&self, key: &[u8]) -> bool {
-        self.has_source() && !self.asking.lock().is_answered(key)
-    }
-
-    /// Asks the other server for what requests lacked, until stopped. Returns at once without one.
-    pub fn ask(&self) {
-        while self.has_source() && !self.is_stopped() {
-            let keys = {
-                let mut asking = self.asking.lock();
-                let keys = asking.next(Instant::now());
-                if keys.is_empty() && !self.is_stopped() {
-                    self.has_questions.wait_for(&mut asking, ASK_INTERVAL);
-                }
-                keys
-            };
-            if keys.is_empty() {
-                continue;
-            }
-            if let Err(error) = self.ask_for(keys) {
-                tracing::error!("answers about contracts cannot be read: {error}");
-            }
-        }
-    }
-
-    /// Puts one question, and wishes for what follows from the answers.
-    fn ask_for(&self, keys: Vec<Vec<u8>>) -> Result<(), StoreError> {
-        let Some(source) = self.source() else { return Ok(()) };
-        if let Err(reason) = source.ask(&keys) {
-            tracing::debug!("entries of contracts cannot be looked up now: {reason}");
-            self.asking.lock().failed(keys);
-            return Ok(());
-        }
-        // Answers are not stored while an import has ledgers that are not durable yet.
-        let (mut entries, mut dropped) = (Vec::new(), Vec::new());
-        for key in keys {
-            let known = self.store().known_entries(&key);
-            let known = known.inspect_err(|_| self.asking.lock().answered(Vec::new()))?;
-            if known.is_empty() {
-                dropped.push(key);
-            }
-            entries.extend(known.into_iter().filter_map(|known| value::entry(&known.entry?)));
-        }
-        self.asking.lock().answered(dropped);
-        self.knowledge.tell(News::Stored);
-        for entry in entries {
-            match (Executable::in_entry(&entry), &entry.data) {
-                (Some(Executable::Code(hash)), _) => self.wish(Wish::Code(hash)),
-                (Some(Executable::Reference(named)), _) => self.wish(Wish::Entry(named)),
-                (_, LedgerEntryData::ContractCode(code)) => {
-                    self.wish(Wish::Code(Hash32(code.hash.0)));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_question_is_open_until_its_answer_is_there() {
-        let (mut asking, key) = (Asking::default(), vec![1]);
-        assert!(!asking.is_answered(&key));
-        asking.note(key.clone());
+        let (mut questions, key) = (Questions::default(), vec![1]);
+        assert!(!questions.is_answered(&key));
+        questions.note(key.clone());
         let now = Instant::now();
-        assert_eq!(asking.next(now), std::slice::from_ref(&key));
-        assert!(!asking.is_answered(&key), "it is in flight");
-        asking.note(key.clone());
-        assert!(asking.next(now + RETRY_DELAY).is_empty(), "nothing is asked twice");
-        asking.answered(Vec::new());
-        assert!(asking.is_answered(&key));
-        asking.note(key.clone());
-        assert!(asking.next(now + RETRY_DELAY).is_empty());
+        assert_eq!(questions.next(now), std::slice::from_ref(&key));
+        assert!(!questions.is_answered(&key), "it is in flight");
+        questions.note(key.clone());
+        assert!(questions.next(now + RETRY_DELAY).is_empty(), "nothing is asked twice");
+        questions.answered(Vec::new());
+        assert!(questions.is_answered(&key));
+        questions.note(key.clone());
+        assert!(questions.next(now + RETRY_DELAY).is_empty());
     }
 
     #[test]
     fn what_was_not_answered_or_not_kept_is_asked_again() {
         let keys = [vec![1], vec![2]];
-        let mut asking = Asking::default();
-        keys.iter().for_each(|key| asking.note(key.clone()));
-        let taken = asking.next(Instant::now());
-        asking.failed(taken);
-        assert!(asking.next(Instant::now()).is_empty(), "not at once");
+        let mut questions = Questions::default();
+        keys.iter().for_each(|key| questions.note(key.clone()));
+        let taken = questions.next(Instant::now());
+        questions.failed(taken);
+        assert!(questions.next(Instant::now()).is_empty(), "not at once");
         let later = Instant::now() + 2 * RETRY_DELAY;
-        assert_eq!(asking.next(later), keys);
-        asking.answered(vec![keys[1].clone()]);
-        assert!(asking.is_answered(&keys[0]) && !asking.is_answered(&keys[1]));
-        assert_eq!(asking.next(later + 2 * RETRY_DELAY), keys[1..]);
+        assert_eq!(questions.next(later), keys);
+        questions.answered(vec![keys[1].clone()]);
+        assert!(questions.is_answered(&keys[0]) && !questions.is_answered(&keys[1]));
+        assert_eq!(questions.next(later + 2 * RETRY_DELAY), keys[1..]);
     }
 }

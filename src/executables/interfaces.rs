@@ -12,12 +12,12 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use stellar_xdr::{LedgerEntryData, ScSpecEntry};
 
-use super::asking::{Asking, RETRY_DELAY};
+use super::asking::{Asking, EntrySource, RETRY_DELAY};
 use super::consumer::CONSUMER;
 use super::findings::Findings;
-use super::knowledge::{Knowledge, News};
+use super::knowledge::{Knowledge, Lacking, News};
 use super::rows::{self, CodeInterface};
-use super::value::{self, code_key};
+use super::value::{self, Executable, code_key};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
 use crate::interfaces::{Interface, entries_of, sections};
 use crate::store::{EventQuery, RowBounds, Store, StoreError, TransactionPosition};
@@ -35,8 +35,6 @@ const TYPICAL_BYTES: u64 = 32 << 10;
 const MAX_WISHES: usize = 4096;
 /// Number of wishes that are fulfilled before new ledgers are looked through again.
 const WISHES_AT_ONCE: usize = 50;
-/// Number of ledgers by which the index is too far behind for a wait.
-const FAR_BEHIND: u64 = 16;
 /// How often new ledgers are looked through for contracts, at most.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of newest ledgers that are looked through after the start, and the number of contracts
@@ -45,16 +43,6 @@ const LEDGERS_AT_START: u32 = 64;
 const CONTRACTS_AT_START: usize = 512;
 /// Maximum number of contracts whose interfaces are read in advance per look.
 const MAX_CONTRACTS_PER_LOOK: usize = 1024;
-
-/// Another server that is asked for entries of the ledger.
-pub trait EntrySource: Send + Sync {
-    /// Asks for the entries under these keys, each an XDR `LedgerKey`, and stores the answers among
-    /// the store's known entries. The error is one sentence.
-    ///
-    /// # Errors
-    /// When the server does not answer.
-    fn ask(&self, keys: &[Vec<u8>]) -> Result<(), String>;
-}
 
 /// What is known of a module's interface.
 #[derive(Debug, Clone)]
@@ -95,7 +83,6 @@ struct Wishes {
 /// The interfaces of modules.
 pub struct Interfaces {
     store: Arc<Store>,
-    source: Option<Box<dyn EntrySource>>,
     cache: Cache<Hash32, Loaded, Weight>,
     findings: Findings,
     wishes: Mutex<Wishes>,
@@ -103,9 +90,7 @@ pub struct Interfaces {
     /// Whether a thread fulfils wishes.
     is_working: AtomicBool,
     /// What is to be asked of the other server.
-    pub(super) asking: Mutex<Asking>,
-    /// Notified when there is more to ask.
-    pub(super) has_questions: Condvar,
+    pub(super) asking: Asking,
     pub(super) knowledge: Knowledge,
 }
 
@@ -125,14 +110,12 @@ impl Interfaces {
         );
         let interfaces = Arc::new(Self {
             store,
-            source,
             cache,
             findings: Findings::default(),
             wishes: Mutex::default(),
             changed: Condvar::new(),
             is_working: AtomicBool::new(false),
-            asking: Mutex::default(),
-            has_questions: Condvar::new(),
+            asking: Asking::new(source),
             knowledge: Knowledge::default(),
         });
         let weak = Arc::downgrade(&interfaces);
@@ -148,22 +131,6 @@ impl Interfaces {
         if index.is_some_and(|it| self.knowledge.advanced_to(it.place)) {
             self.knowledge.tell(News::Stored);
         }
-    }
-
-    /// Whether the index has processed all ledgers up to a place, or there is none.
-    pub fn has_indexed(&self, place: u64) -> bool {
-        self.index_place().is_none_or(|reached| reached >= place)
-    }
-
-    /// Returns the place in the feed up to which the index has processed all ledgers.
-    pub(super) fn index_place(&self) -> Option<u64> {
-        self.store.consumer(CONSUMER).map(|it| it.place)
-    }
-
-    /// Whether the index has not processed all ledgers up to a place, and is about to.
-    pub fn will_soon_index(&self, place: u64) -> bool {
-        let index = self.store.consumer(CONSUMER);
-        index.is_some_and(|it| it.place < place && it.place + FAR_BEHIND > place)
     }
 
     /// Returns the interface of a module if it has one and is stored, reading it on this thread if it
@@ -216,13 +183,29 @@ impl Interfaces {
         &self.findings
     }
 
+    /// Registers `listener` to be called whenever more is known, until it returns false. It must return
+    /// quickly. What it is told is visible to readers that begin afterwards.
+    pub fn listen(&self, listener: impl Fn(News) -> bool + Send + Sync + 'static) {
+        self.knowledge.listen(listener);
+    }
+
+    /// Returns a number that is another one once more is stored.
+    pub fn generation(&self) -> u64 {
+        self.knowledge.generation()
+    }
+
+    /// Whether a reader that begins now has what another one lacked, or nobody will have it soon.
+    pub fn has(&self, lacking: &Lacking) -> bool {
+        let is_read = |code| self.loaded(code).is_some() || self.knowledge.is_absent(code);
+        lacking.place.is_none_or(|place| self.has_indexed(place))
+            && lacking.codes.iter().all(is_read)
+    }
+
     /// Ends [`Self::work`].
     pub fn stop(&self) {
         self.wishes.lock().stopped = true;
         self.changed.notify_all();
-        // A thread that has looked before is waiting by now.
-        drop(self.asking.lock());
-        self.has_questions.notify_all();
+        self.asking.wake();
     }
 
     /// Whether [`Self::stop`] was called.
@@ -245,14 +228,9 @@ impl Interfaces {
         &self.store
     }
 
-    /// Returns the other server, if there is one to ask.
-    pub(super) fn source(&self) -> Option<&dyn EntrySource> {
-        self.source.as_deref()
-    }
-
     /// Whether there is another server to ask.
     pub fn has_source(&self) -> bool {
-        self.source.is_some()
+        self.asking.has_source()
     }
 
     pub(super) fn wish(&self, wish: Wish) {
@@ -292,11 +270,54 @@ impl Interfaces {
         }
     }
 
+    /// Asks the other server for what requests lacked, until stopped. Returns at once without one.
+    pub fn ask(&self) {
+        while self.has_source() && !self.is_stopped() {
+            let keys = self.asking.next(|| self.is_stopped());
+            if keys.is_empty() {
+                continue;
+            }
+            if let Err(error) = self.ask_for(keys) {
+                tracing::error!("answers about contracts cannot be read: {error}");
+            }
+        }
+    }
+
+    /// Puts one question, and wishes for what follows from the answers.
+    fn ask_for(&self, keys: Vec<Vec<u8>>) -> Result<(), StoreError> {
+        if !self.asking.put(&keys) {
+            return Ok(());
+        }
+        // Answers are not stored while an import has ledgers that are not durable yet.
+        let (mut entries, mut dropped) = (Vec::new(), Vec::new());
+        for key in keys {
+            let known = self.store.known_entries(&key);
+            let known = known.inspect_err(|_| self.asking.answered(Vec::new()))?;
+            if known.is_empty() {
+                dropped.push(key);
+            }
+            entries.extend(known.into_iter().filter_map(|known| value::entry(&known.entry?)));
+        }
+        self.asking.answered(dropped);
+        self.knowledge.tell(News::Stored);
+        for entry in entries {
+            match (Executable::in_entry(&entry), &entry.data) {
+                (Some(Executable::Code(hash)), _) => self.wish(Wish::Code(hash)),
+                (Some(Executable::Reference(named)), _) => self.wish(Wish::Entry(named)),
+                (_, LedgerEntryData::ContractCode(code)) => {
+                    self.wish(Wish::Code(Hash32(code.hash.0)));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Loads what is stored, and notes the rest to be asked for.
     fn fulfil(&self, wish: Wish) -> Result<(), StoreError> {
         let hash = match wish {
             Wish::Entry(key) => {
-                self.note(key);
+                self.asking.note(key);
                 return Ok(());
             }
             Wish::Code(hash) => hash,
@@ -305,7 +326,7 @@ impl Interfaces {
         let generation = self.knowledge.generation();
         if self.cache.get(&hash).is_none() && !self.load(&hash)? {
             self.knowledge.note_absent(&hash, generation);
-            code_key(&hash).into_iter().for_each(|key| self.note(key));
+            code_key(&hash).into_iter().for_each(|key| self.asking.note(key));
         }
         self.knowledge.tell(News::Read);
         Ok(())

@@ -7,22 +7,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::interfaces::Interfaces;
 use crate::domain::Hash32;
 
 /// Maximum number of remembered modules that are not stored.
 const MOST_ABSENT: usize = 4096;
-
-/// Outcome of a wait for the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waited {
-    /// It has processed the ledgers.
-    Indexed,
-    /// It is about to.
-    NotYet,
-    /// It does not advance.
-    Stuck,
-}
 
 /// What listeners are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,67 +105,20 @@ impl Knowledge {
     pub fn is_absent(&self, code: &Hash32) -> bool {
         self.absent.lock().get(code) == Some(&self.generation())
     }
-}
 
-impl Interfaces {
-    /// How long something that needs no answer at once waits for names.
-    ///
-    /// Unit tests, which advance the index themselves, would wait in vain.
-    pub const MOST_WAITED: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
-
-    /// Registers `listener` to be called whenever more is known, until it returns false. It must return
-    /// quickly. What it is told is visible to readers that begin afterwards.
+    /// Registers `listener` to be called with all news until it returns false.
     pub fn listen(&self, listener: impl Fn(News) -> bool + Send + Sync + 'static) {
-        self.knowledge.listeners.lock().push(Box::new(listener));
+        self.listeners.lock().push(Box::new(listener));
     }
 
-    /// Returns a number that is another one once more is stored.
-    pub fn generation(&self) -> u64 {
-        self.knowledge.generation()
-    }
-
-    /// Whether a reader that begins now has what another one lacked, or nobody will have it soon.
-    pub fn has(&self, lacking: &Lacking) -> bool {
-        let is_read = |code| self.loaded(code).is_some() || self.knowledge.is_absent(code);
-        lacking.place.is_none_or(|place| self.has_indexed(place))
-            && lacking.codes.iter().all(is_read)
-    }
-
-    /// Waits until the index has processed the ledgers up to a place in the feed, for a second at most,
-    /// and not at all while it is far behind. Without it, names are missing.
-    pub fn wait_until_indexed(&self, place: u64) {
-        if self.will_soon_index(place) {
-            self.wait_for_index(place, Self::MOST_WAITED);
-        }
-    }
-
-    /// Waits until the index has processed the ledgers up to a place in the feed: at most this long, and
-    /// not longer than a second while it does not advance.
-    pub fn wait_while_indexing(&self, place: u64, most: Duration) -> Waited {
+    /// Waits until something holds that may come true whenever more is stored, at most this long.
+    /// Returns whether it does.
+    pub fn wait_until(&self, holds: impl Fn() -> bool, most: Duration) -> bool {
         let until = Instant::now() + most;
-        loop {
-            let before = self.index_place();
-            let left = until.saturating_duration_since(Instant::now());
-            if self.wait_for_index(place, left.min(Self::MOST_WAITED)) {
-                return Waited::Indexed;
-            }
-            if left >= Self::MOST_WAITED && self.index_place() == before {
-                return Waited::Stuck;
-            }
-            if Instant::now() >= until {
-                return Waited::NotYet;
-            }
-        }
-    }
-
-    /// Waits until the index has processed the ledgers up to a place in the feed, at most this long.
-    /// Returns whether it has.
-    fn wait_for_index(&self, place: u64, most: Duration) -> bool {
-        let until = Instant::now() + most;
-        let mut steps = self.knowledge.steps.lock();
-        while !self.has_indexed(place) {
-            if self.knowledge.stored.wait_until(&mut steps, until).timed_out() {
-                return self.has_indexed(place);
+        let mut steps = self.steps.lock();
+        while !holds() {
+            if self.stored.wait_until(&mut steps, until).timed_out() {
+                return holds();
             }
         }
         true

@@ -262,7 +262,7 @@ impl<'a> InterfaceReader<'a> {
                 self.lacking.borrow_mut().codes.insert(*hash);
             }
             self.lack();
-        } else if code_key(hash).is_some_and(|key| self.interfaces.is_being_asked(&key)) {
+        } else if code_key(hash).is_some_and(|key| self.interfaces.asking.is_being_asked(&key)) {
             self.lack();
         }
     }
@@ -302,7 +302,7 @@ impl<'a> InterfaceReader<'a> {
         }
         self.is_pending.set(true);
         if let Wish::Entry(key) = &wish
-            && self.interfaces.is_being_asked(key)
+            && self.interfaces.asking.is_being_asked(key)
         {
             self.lack();
         }

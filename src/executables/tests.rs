@@ -368,7 +368,7 @@ fn stored_interfaces_do_not_wait_for_another_server() {
         let key = vec![1; 40];
         interfaces.wish(Wish::Entry(key.clone()));
         orrery_testkit::wait::wait_until("the server is asked", || {
-            interfaces.asking.lock().is_in_flight(&key)
+            interfaces.asking.is_in_flight(&key)
         });
         let reader = interfaces.reader(RowBounds::none()).unwrap();
         for at in &model.positions {
@@ -379,7 +379,7 @@ fn stored_interfaces_do_not_wait_for_another_server() {
         let lacking = reader.lacking();
         assert!(!lacking.is_empty() && reader.lacked() > 0);
         orrery_testkit::wait::wait_until("all that is stored is read", || interfaces.has(&lacking));
-        assert!(interfaces.is_being_asked(&key), "the question is open");
+        assert!(interfaces.asking.is_being_asked(&key), "the question is open");
         interfaces.stop();
         drop(answer);
     });
