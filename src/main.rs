@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     match cli::run(cli::arguments()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.report();
+            cli::output::note(&failure);
             failure.exit_code()
         }
     }

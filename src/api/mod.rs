@@ -47,6 +47,7 @@ mod metrics;
 mod names_wait;
 mod page;
 mod params;
+mod reach;
 mod reading;
 mod replies;
 mod request_body;

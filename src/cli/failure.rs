@@ -18,8 +18,6 @@ use orrery::source::files::FilesError;
 use orrery::store::StoreError;
 use orrery::tables::worker::WorkerError;
 
-use super::output;
-
 /// Reason why a command failed: a sentence for the user, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
@@ -57,11 +55,6 @@ impl Failure {
             }
             _ => self,
         }
-    }
-
-    /// Writes the sentence to standard error.
-    pub fn report(&self) {
-        output::note(self);
     }
 
     /// Returns the exit code of the process.

@@ -22,7 +22,7 @@ mod live_line;
 mod network;
 mod new;
 mod open;
-mod output;
+pub mod output;
 mod program_name;
 mod programs;
 mod progress;

@@ -7,8 +7,9 @@ use stellar_xdr::{
     ScMapEntry, ScSpecEventDataFormat, ScSpecEventParamV0, ScSpecEventV0, ScSpecTypeDef, ScVal,
 };
 
+use super::event::Event;
 use super::fits::{Budget, Steps, fits};
-use super::interface::{Event, Interface, MOST_COMPARED};
+use super::interface::{Interface, MOST_COMPARED};
 
 /// Maximum number of topics of a prefix, and of bytes of each (SEP-48).
 const MOST_PREFIX_TOPICS: usize = 2;

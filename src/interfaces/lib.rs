@@ -6,6 +6,7 @@
 mod asset;
 mod bundled;
 mod declaration;
+mod event;
 mod fits;
 mod interface;
 mod joined;

@@ -2,7 +2,7 @@
 
 use stellar_xdr::{ScSpecEntry, ScSpecTypeDef, ScSpecUdtUnionCaseV0};
 
-use super::interface::Event;
+use super::event::Event;
 
 /// Memory of an entry, of a part with a name, and of a type, in bytes: the sizes of what is kept of
 /// each in its list and in the table by which it is looked up, with what the allocator adds.

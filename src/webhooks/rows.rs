@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::is_prompt;
 use super::target::AttemptResult;
-use super::time::Moment;
+use super::time::{Moment, day_of};
 use crate::domain::EventId;
 
 /// Family of subscriptions.
@@ -41,14 +41,6 @@ const TEST_BITS: u32 = 16;
 
 /// Number of attempts that are kept per delivery, the newest.
 const MAX_RECORDED_ATTEMPTS: usize = 32;
-
-/// Milliseconds per day.
-const MS_PER_DAY: u64 = 24 * 3600 * 1000;
-
-/// Returns the number of whole days since 1970.
-pub fn day_of(unix_ms: u64) -> u16 {
-    u16::try_from(unix_ms / MS_PER_DAY).unwrap_or(u16::MAX)
-}
 
 /// Number of a delivery within its subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -441,7 +433,6 @@ mod tests {
         assert_eq!(Finished::read(&finished.key()), Some(finished));
         assert_eq!(delivery_of(&delivery_key(5, number)), Some((5, number)));
         assert_eq!(delivery_of(&[1, 2, 3]), None);
-        assert_eq!(day_of(86_400_000 * 3 - 1), 2);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! ([`SteadyClock`]).
 
 use super::Clock;
-use super::rows::day_of;
 use crate::steady::SteadyClock;
 
 /// Time in milliseconds for which the machine's clock must be ahead until deliveries are due earlier
@@ -12,7 +11,10 @@ const DUE_HOLD: u64 = 10 * 60 * 1000;
 
 /// Time in milliseconds for which the machine's clock must be ahead until deliveries are removed, and
 /// subscriptions disabled, earlier for that reason.
-const KEPT_HOLD: u64 = 24 * 3600 * 1000;
+const KEPT_HOLD: u64 = MS_PER_DAY;
+
+/// Milliseconds per day.
+const MS_PER_DAY: u64 = 24 * 3600 * 1000;
 
 /// The clocks that the times are made from.
 pub struct Clocks {
@@ -58,5 +60,21 @@ impl Moment {
     /// Returns the day under which something that is kept is stored, counted from 1970.
     pub fn day(&self) -> u16 {
         day_of(self.kept)
+    }
+}
+
+/// Returns the number of whole days since 1970.
+pub fn day_of(unix_ms: u64) -> u16 {
+    u16::try_from(unix_ms / MS_PER_DAY).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_begin_at_midnight() {
+        assert_eq!(day_of(86_400_000 * 3 - 1), 2);
+        assert_eq!(day_of(86_400_000 * 3), 3);
     }
 }

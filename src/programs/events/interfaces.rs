@@ -6,17 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
-use sha2::{Digest, Sha256};
 use stellar_xdr::ScVal;
 
+use super::known::KnownInterface;
 use super::raw::DeclaredBy;
 use super::supplied::SuppliedInterfaces;
 use crate::domain::{Hash32, Owner, ProgramId};
 use crate::executables::Interfaces;
-use crate::interfaces::{Interface, Matched, Origin, ReadError, asset_contract};
+use crate::interfaces::{Interface, Matched, Origin};
 use crate::programs::manifest::Manifest;
 use crate::programs::{ProgramError, storage};
-use crate::tables::event_tables::Declarations;
 
 /// Memory of the interfaces of contracts that are kept, in bytes, with their declarations.
 const CAPACITY: u64 = 64 << 20;
@@ -24,23 +23,12 @@ const CAPACITY: u64 = 64 << 20;
 const SHARDS: usize = 4;
 /// Typical memory of an interface, in bytes; only used to size the table.
 const TYPICAL_BYTES: u64 = 32 << 10;
-/// Memory of an entry besides, in bytes.
-const OF_ENTRY: usize = 256;
-
 /// Interfaces of contracts, and those that users supply.
 pub struct EventInterfaces {
     pub(super) interfaces: Arc<Interfaces>,
     known: Cache<DeclaredBy, Arc<KnownInterface>, Weight>,
     supplied: Arc<SuppliedInterfaces>,
     is_stopping: AtomicBool,
-}
-
-/// An interface with its declarations as tables need them.
-pub struct KnownInterface {
-    /// Its module or file.
-    hash: Hash32,
-    interface: Option<Arc<Interface>>,
-    pub(super) declarations: Declarations,
 }
 
 #[derive(Clone)]
@@ -71,39 +59,6 @@ impl<'a> OfProject<'a> {
     /// The project with this id, of this owner.
     pub fn new(program: ProgramId, owner: &'a Owner) -> Self {
         Self { program, owner, supplied: OnceCell::new() }
-    }
-}
-
-impl KnownInterface {
-    /// Reads the interface in a file that a user supplied.
-    ///
-    /// # Errors
-    /// [`ReadError`] when it cannot be read.
-    pub fn supplied(content: &[u8]) -> Result<Self, ReadError> {
-        let hash = Hash32(Sha256::digest(content).into());
-        let interface = Interface::of_events_from_file(content)?;
-        Ok(Self::new(hash, Origin::Supplied, Arc::new(interface)))
-    }
-
-    fn new(hash: Hash32, origin: Origin, interface: Arc<Interface>) -> Self {
-        let declarations = Declarations::new(hash, origin, &interface);
-        Self { hash, interface: Some(interface), declarations }
-    }
-
-    fn of_assets() -> Self {
-        let declarations = Declarations::of_asset_contract();
-        Self { hash: Hash32::default(), interface: None, declarations }
-    }
-
-    /// Returns the interface.
-    pub(super) fn interface(&self) -> &Interface {
-        self.interface.as_deref().unwrap_or_else(|| asset_contract())
-    }
-
-    /// Memory that it takes, in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        let interface = self.interface.as_ref().map_or(0, |interface| interface.bytes());
-        OF_ENTRY + interface + self.declarations.bytes()
     }
 }
 

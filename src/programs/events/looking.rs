@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::looks::{Looks, Walk};
 use super::raw::RawEvent;
 use super::unsure::UnsureSpan;
 use super::{EventInterfaces, EventProject};
-use crate::domain::{ContractId, ProgramId};
+use crate::domain::ProgramId;
 use crate::executables::{InterfaceReader, Interfaces, News};
 use crate::programs::lanes::{Lanes, SHORT_TURN};
 use crate::programs::registry::Registry;
@@ -23,10 +24,6 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Time after which another server is asked again for what it did not know; asking too soon is up to
 /// [`Interfaces`](crate::executables::Interfaces).
 const ASK_AGAIN: Duration = Duration::from_secs(60);
-/// Time from a look to the next, in multiples of what it took. Unit tests, which give turns themselves,
-/// would wait in vain.
-const PAUSE: u32 = if cfg!(test) { 0 } else { 20 };
-
 /// Outcome of a look, and of what followed from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looked {
@@ -49,26 +46,6 @@ pub(super) enum Found {
     NothingSoFar(Duration),
 }
 
-/// What is remembered of the looks for one project.
-#[derive(Debug, Default)]
-pub struct Looks {
-    /// When the last one ended, and how long it took.
-    last: Option<(Instant, Duration)>,
-    /// The walk through the middles of joined spans that is in progress.
-    walk: Option<Walk>,
-    /// What was stored when the last such walk began that found nothing.
-    walked: Option<u64>,
-}
-
-/// A walk through the transactions in the middle of joined spans.
-#[derive(Debug, Clone, Copy)]
-struct Walk {
-    /// What was stored when it began: see `Interfaces::generation`.
-    generation: u64,
-    /// The last transaction that was looked at.
-    at: Option<(ContractId, TransactionPosition)>,
-}
-
 /// Wakes projects of events whenever more is known of the code of contracts: those that have read events
 /// while it was not.
 pub(in crate::programs) fn look_when_more_is_known(
@@ -89,14 +66,6 @@ pub(in crate::programs) fn look_when_more_is_known(
         }
         true
     });
-}
-
-impl Looks {
-    /// Returns how long to wait before the next look.
-    fn pause(&self, now: Instant) -> Duration {
-        let next = self.last.map(|(ended, took)| ended + PAUSE * took);
-        next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
-    }
 }
 
 impl EventInterfaces {

@@ -10,8 +10,10 @@
 mod beginning;
 mod deriving;
 mod interfaces;
+mod known;
 mod lacking;
 mod looking;
+mod looks;
 mod merging;
 mod nameless;
 mod project;
@@ -23,9 +25,11 @@ mod table_rows;
 mod unsure;
 
 pub(super) use beginning::begin_reading;
-pub use interfaces::{EventInterfaces, KnownInterface, OfProject};
+pub use interfaces::{EventInterfaces, OfProject};
+pub use known::KnownInterface;
+pub use looking::Looked;
 pub(super) use looking::look_when_more_is_known;
-pub use looking::{Looked, Looks};
+pub use looks::Looks;
 pub use merging::{Merged, merged};
 pub use nameless::Nameless;
 pub use project::{EventCounts, EventProject};

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
-use super::interfaces::{EventInterfaces, KnownInterface, OfProject};
+use super::interfaces::{EventInterfaces, OfProject};
+use super::known::KnownInterface;
 use super::raw::{DeclaredBy, RawEvent};
 use super::{EventCounts, EventProject, Summary};
 use crate::decode::{EventType, Placement};

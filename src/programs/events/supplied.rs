@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::interfaces::KnownInterface;
+use super::known::KnownInterface;
 use crate::domain::{Owner, ProgramId};
 use crate::programs::storage;
 use crate::store::{Store, StoreError};

@@ -9,6 +9,7 @@ pub(crate) mod faults;
 pub(crate) mod lock;
 pub(crate) mod log_files;
 pub(crate) mod options;
+pub(crate) mod privacy;
 pub(crate) mod snapshot;
 pub(crate) mod writer_thread;
 pub(crate) mod writes;

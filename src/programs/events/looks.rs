@@ -1,0 +1,38 @@
+//! What is remembered of the looks for one project (see `looking`).
+
+use std::time::{Duration, Instant};
+
+use crate::domain::ContractId;
+use crate::store::TransactionPosition;
+
+/// Time from a look to the next, in multiples of what it took. Unit tests, which give turns themselves,
+/// would wait in vain.
+const PAUSE: u32 = if cfg!(test) { 0 } else { 20 };
+
+/// What is remembered of the looks for one project.
+#[derive(Debug, Default)]
+pub struct Looks {
+    /// When the last one ended, and how long it took.
+    pub(super) last: Option<(Instant, Duration)>,
+    /// The walk through the middles of joined spans that is in progress.
+    pub(super) walk: Option<Walk>,
+    /// What was stored when the last such walk began that found nothing.
+    pub(super) walked: Option<u64>,
+}
+
+/// A walk through the transactions in the middle of joined spans.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Walk {
+    /// What was stored when it began: see `Interfaces::generation`.
+    pub generation: u64,
+    /// The last transaction that was looked at.
+    pub at: Option<(ContractId, TransactionPosition)>,
+}
+
+impl Looks {
+    /// Returns how long to wait before the next look.
+    pub(super) fn pause(&self, now: Instant) -> Duration {
+        let next = self.last.map(|(ended, took)| ended + PAUSE * took);
+        next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
+    }
+}
