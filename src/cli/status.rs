@@ -73,20 +73,7 @@ fn table(report: &StatusReport, now: u64) -> String {
     if let Some(reason) = &report.down {
         row("down", reason.clone());
     }
-    if report.covered.is_empty() {
-        row("ledgers", "none".to_owned());
-    }
-    for (number, range) in report.covered.iter().take(MAX_RANGES).enumerate() {
-        let name = if number == 0 { "ledgers" } else { "" };
-        let events = output::count(range.events);
-        row(name, format!("{}, {events} events, digest {}", range.ledgers(), range.digest));
-    }
-    if let Some(more @ 1..) = report.covered.len().checked_sub(MAX_RANGES) {
-        row("", format!("and {more} more ranges, which --json shows"));
-    }
-    for (name, marked, what) in marked(report) {
-        row(name, format!("{} ledgers {what}: {}", output::count(marked.ledgers), listed(marked)));
-    }
+    add_ranges(report, &mut row);
     if let Some(ledger) = report.latest_ledger {
         let closed = report.latest_close_time.map(|closed| {
             let age = output::duration(now.saturating_sub(closed));
@@ -111,6 +98,24 @@ fn table(report: &StatusReport, now: u64) -> String {
     }
     row("version", format!("{}, store format {}", report.version, report.format_version));
     text
+}
+
+/// Adds rows about the stored ledgers.
+fn add_ranges(report: &StatusReport, mut row: impl FnMut(&str, String)) {
+    if report.covered.is_empty() {
+        row("ledgers", "none".to_owned());
+    }
+    for (number, range) in report.covered.iter().take(MAX_RANGES).enumerate() {
+        let name = if number == 0 { "ledgers" } else { "" };
+        let events = output::count(range.events);
+        row(name, format!("{}, {events} events, digest {}", range.ledgers(), range.digest));
+    }
+    if let Some(more @ 1..) = report.covered.len().checked_sub(MAX_RANGES) {
+        row("", format!("and {more} more ranges, which --json shows"));
+    }
+    for (name, marked, what) in marked(report) {
+        row(name, format!("{} ledgers {what}: {}", output::count(marked.ledgers), listed(marked)));
+    }
 }
 
 /// Returns the marked ledgers of each range, each with a name and what is not known of them.

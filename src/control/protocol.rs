@@ -58,6 +58,23 @@ pub(super) enum Kind {
     Refused = b'E',
 }
 
+impl Kind {
+    /// Whether a client sends it, and only after its greeting.
+    pub(super) fn follows_greeting(self) -> bool {
+        match self {
+            Self::Ledger
+            | Self::Store
+            | Self::StoreLast
+            | Self::Status
+            | Self::Backfill
+            | Self::Rebuild
+            | Self::Raw
+            | Self::Checkpoint => true,
+            Self::Greeting | Self::Stored | Self::NotStored | Self::Refused => false,
+        }
+    }
+}
+
 const KINDS: [Kind; 12] = [
     Kind::Greeting,
     Kind::Ledger,

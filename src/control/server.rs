@@ -194,19 +194,10 @@ impl Connection {
     }
 
     async fn answer(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), ControlError> {
+        if kind.follows_greeting() && !self.greeted {
+            return Err(ControlError::Protocol("the first frame must be a greeting".to_owned()));
+        }
         match kind {
-            Kind::Ledger
-            | Kind::Store
-            | Kind::StoreLast
-            | Kind::Status
-            | Kind::Backfill
-            | Kind::Rebuild
-            | Kind::Raw
-            | Kind::Checkpoint
-                if !self.greeted =>
-            {
-                Err(ControlError::Protocol("the first frame must be a greeting".to_owned()))
-            }
             Kind::Greeting => {
                 protocol::decode::<Greeting>(&payload)?.check()?;
                 self.greeted = true;

@@ -335,19 +335,7 @@ impl Backfills {
             return Ok(());
         }
         if store.range_of(ledger).is_none() {
-            // All ledgers before the next stored one are missing.
-            let next = self.next_stored(ledger).filter(|next| *next <= ahead.backfill.ledgers.last);
-            let last = ahead.backfill.ledgers.last;
-            let end = next.map_or(u64::from(last.0) + 1, |next| u64::from(next.0));
-            // `end` is above `ledger` and at most one above the highest sequence number, so the
-            // conversion is exact.
-            let range = LedgerRange::new(ledger, (end - 1) as u32);
-            // Those of a backfill of stored ledgers were stored when it was begun.
-            let (missing, partial) = match ahead.backfill.only {
-                Some(_) => (None, Some(range)),
-                None => (Some(range), None),
-            };
-            ahead.record_skipped(SkippedLedgers { missing, partial, next });
+            ahead.record_skipped(self.not_stored(&ahead.backfill));
             return Ok(());
         }
         if !self.runner.concerns(ledger, manifest)? {
@@ -375,6 +363,22 @@ impl Backfills {
         });
         ahead.add_ledger(effects);
         Ok(())
+    }
+
+    /// Returns the next ledger of a backfill, which is not stored, with all before the next stored one.
+    fn not_stored(&self, backfill: &Backfill) -> SkippedLedgers {
+        let (first, last) = (backfill.next, backfill.ledgers.last);
+        let next = self.next_stored(first).filter(|next| *next <= last);
+        let end = next.map_or(u64::from(last.0) + 1, |next| u64::from(next.0));
+        // `end` is above `first` and at most one above the highest sequence number, so the conversion is
+        // exact.
+        let range = LedgerRange::new(first, (end - 1) as u32);
+        // Those of a backfill of stored ledgers were stored when it was begun.
+        let (missing, partial) = match backfill.only {
+            Some(_) => (None, Some(range)),
+            None => (Some(range), None),
+        };
+        SkippedLedgers { missing, partial, next }
     }
 
     /// Writes the results of a turn together with the progress of the backfill, and updates both in

@@ -10,15 +10,14 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::ProgramError;
-use super::events::{self, EventProject};
+use super::events::EventProject;
 use super::feed_file::{DeclaredManifest, File, OwnerFile};
 use super::feed_queue::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
-use super::manifest::Manifest;
 use super::registry::{Entry, Registry};
-use super::row_log::{self, Batch};
+use super::row_log::Batch;
 use super::runner::Runner;
 use crate::domain::{Owner, ProgramId, excerpt};
-use crate::store::{Store, StoreError};
+use crate::store::StoreError;
 use crate::supervision::OnPanic;
 use crate::tables::{Change, Tables, TablesError};
 
@@ -35,7 +34,6 @@ const MAX_BACKOFF_DOUBLINGS: u32 = 6;
 
 /// Fills the tables of all owners.
 pub(super) struct Feeder {
-    store: Arc<Store>,
     runner: Arc<Runner>,
     pub(super) registry: Arc<Registry>,
     tables: Tables,
@@ -63,7 +61,6 @@ struct FeedFailure {
 impl Feeder {
     pub(super) fn new(runner: &Arc<Runner>, registry: Arc<Registry>, tables: Tables) -> Self {
         Self {
-            store: Arc::clone(&runner.store),
             runner: Arc::clone(runner),
             registry,
             tables,
@@ -385,7 +382,7 @@ impl Feeder {
             return Ok(Attempt::Full);
         }
         let from = known.unwrap_or(0);
-        let Some((first, now)) = self.rows_after(&entry, from)? else { return Ok(waits) };
+        let Some((first, now)) = self.runner.rows_to_feed(&entry, from)? else { return Ok(waits) };
         let is_new = known.is_none()
             || !declared.get(&id).is_some_and(|declared| declared.has_same_tables(&now));
         let (project, own, schema) =
@@ -408,13 +405,27 @@ impl Feeder {
         if first.rows.is_empty() {
             return Ok(if first.more { Attempt::More } else { Attempt::Full });
         }
-        let declared = declared.get(&id);
-        let (mut first, mut up_to, mut more, mut failed) = (Some(first), from, true, None);
+        let reached = watermarks.entry(id).or_insert(from);
+        self.feed_rows(owner, &entry, first, reached, declared.get(&id), deadline)
+    }
+
+    /// Writes the rows of a program's next runs, first these, as far as they need no other tables than
+    /// the declared ones. `reached` is the number of the last run whose rows are written.
+    fn feed_rows(
+        &self,
+        owner: &Owner,
+        entry: &Entry,
+        first: Batch,
+        reached: &mut u64,
+        declared: Option<&DeclaredManifest>,
+        deadline: Option<Instant>,
+    ) -> Result<Attempt, ProgramError> {
+        let (mut first, mut up_to, mut more, mut failed) = (Some(first), *reached, true, None);
         let transactions = (0..MAX_TRANSACTIONS).map_while(|_| {
             let batch = match first.take() {
                 Some(first) => first,
                 None if !more || deadline.is_some_and(|it| Instant::now() > it) => return None,
-                None => match self.rows_after(&entry, up_to) {
+                None => match self.runner.rows_to_feed(entry, up_to) {
                     Ok(Some((batch, now))) if declared?.has_same_tables(&now) => batch,
                     // The next attempt declares the tables that these rows need.
                     Ok(_) => return None,
@@ -426,45 +437,11 @@ impl Feeder {
             };
             let after = std::mem::replace(&mut up_to, batch.up_to);
             more = batch.more;
-            Some(vec![Change::Rows { program: id, after, up_to, rows: batch.rows }])
+            Some(vec![Change::Rows { program: entry.id, after, up_to, rows: batch.rows }])
         });
         self.tables.apply_in_order(owner, transactions)?;
-        watermarks.insert(id, up_to);
+        *reached = up_to;
         failed.map_or(Ok(if more { Attempt::More } else { Attempt::Full }), Err)
-    }
-
-    /// Returns the rows of a program's next runs, and a manifest with every table and column that
-    /// they need; `None` while they are derived anew.
-    fn rows_after(
-        &self,
-        entry: &Entry,
-        after: u64,
-    ) -> Result<Option<(Batch, Arc<Manifest>)>, ProgramError> {
-        let (mut batch, manifest) = loop {
-            let derivation = |manifest: &Manifest| manifest.events.as_ref().map(|it| it.derivation);
-            let before = derivation(&entry.snapshot().manifest);
-            let batch = row_log::rows_after(&self.store, entry.id, after, u64::MAX)?;
-            // Read after the rows and under the lock, when their write is over.
-            let manifest = Arc::clone(&entry.lock().manifest);
-            // Some are those of the next tables already, and belong into none of these.
-            if manifest.events.as_ref().is_some_and(|project| project.is_deriving) {
-                return Ok(None);
-            }
-            // Rows that were derived anew meanwhile do not belong to these tables.
-            if derivation(&manifest) == before {
-                break (batch, manifest);
-            }
-        };
-        if let Some(project) = &manifest.events {
-            let events = std::mem::take(&mut batch.rows);
-            batch.rows = events::table_rows(
-                &events::OfProject::of(&manifest),
-                project,
-                &self.runner.events,
-                events,
-            )?;
-        }
-        Ok(Some((batch, manifest)))
     }
 }
 

@@ -118,14 +118,21 @@ impl Webhooks {
         replayed.deliveries = count as u64;
         let done_up_to = replayed.next.and_then(LedgerSeq::previous).unwrap_or(range.last);
         let done = LedgerRange { first: range.first, last: done_up_to };
+        replayed.missing = self.unread(done, stored)?;
+        Ok(replayed)
+    }
+
+    /// Returns the ledgers of a range whose events were not all read, of those that were stored before.
+    fn unread(&self, done: LedgerRange, stored: LedgerSet) -> Result<LedgerSet, WebhookError> {
+        let mut unread = LedgerSet::default();
         if !done.is_empty() {
             // Ledgers that are not removed by now were complete when they were read.
             let mut complete = stored;
             complete.remove_all(&self.store.removed(Needs::EVENTS)?);
-            replayed.missing.insert(done);
-            replayed.missing.remove_all(&complete);
+            unread.insert(done);
+            unread.remove_all(&complete);
         }
-        Ok(replayed)
+        Ok(unread)
     }
 
     /// Waits until the events of a stored ledger can be named. A body is sent once, so it is not made

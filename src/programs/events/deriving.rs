@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::looking::{Found, LOOK_AGAIN, Looked};
-use super::project::Rule;
 use super::raw::RawEvent;
 use super::reading::Declaring;
 use super::{EventCounts, EventInterfaces, EventProject, OfProject, Summary, Unsure};
@@ -98,11 +97,7 @@ impl Runner {
         let declaring = self.declaring(&begun)?;
         // Each part under the lock, because others may add events to an entry.
         loop {
-            let mut cell = entry.lock();
-            cell.reload_if_in_doubt(&self.store)?;
-            if cell.deleted || cell.merges != merges {
-                return Ok(false);
-            }
+            let Some(_cell) = entry.lock_if_same(&self.store, merges)? else { return Ok(false) };
             // After the next start it is begun again.
             if self.events.is_stopping() {
                 return Ok(false);
@@ -119,22 +114,13 @@ impl Runner {
         let Some((mut counts, mut bytes)) = counted else { return Ok(false) };
         // What was written meanwhile, in ledgers that the names did not have.
         let declaring = self.declaring(&begun)?;
-        let mut cell = entry.lock();
-        cell.reload_if_in_doubt(&self.store)?;
-        if cell.deleted || cell.merges != merges {
-            return Ok(false);
-        }
+        let Some(mut cell) = entry.lock_if_same(&self.store, merges)? else { return Ok(false) };
         let counted = done;
         while self.derive_some(entry.id, &declaring, &mut summary, &mut done)? {}
         declaring.names.finish()?;
         let mut manifest = Manifest::clone(&cell.manifest);
         let Some(project) = &mut manifest.events else { return Ok(false) };
-        project.summary = summary.shapes.into();
-        project.unsure = summary.unsure;
-        project.nameless = Some(summary.nameless);
-        project.is_deriving = false;
-        project.arrange((self.clock)());
-        project.rule = Rule::default();
+        project.set_derived(summary, (self.clock)());
         // What was counted with other tables is counted again.
         project.must_derive = !most.grows_into(project.layout());
         manifest.schema = project.schema();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Nameless, Unsure};
+use super::{Nameless, Summary, Unsure};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 use crate::programs::{ProgramError, storage};
 use crate::store::{KindChanges, SharedRows, StoreError};
@@ -116,6 +116,16 @@ impl EventProject {
     pub fn arrange(&mut self, now: u64) {
         self.arranged_at = now;
         self.derivation += 1;
+    }
+
+    /// Takes what its events were derived to.
+    pub(super) fn set_derived(&mut self, summary: Summary, now: u64) {
+        self.summary = summary.shapes.into();
+        self.unsure = summary.unsure;
+        self.nameless = Some(summary.nameless);
+        self.is_deriving = false;
+        self.arrange(now);
+        self.rule = Rule::default();
     }
 
     /// Reads the summary, after the rest was read from a manifest with these tables. Returns whether

@@ -117,6 +117,21 @@ impl Entry {
         CellGuard { entry: self, cell: self.cell.lock() }
     }
 
+    /// Locks the mutable state, unless the program is deleted, or earlier entries of its row log have
+    /// changed since [`Cell::merges`] was `merges`.
+    ///
+    /// # Errors
+    /// When a write has failed, and the store still does.
+    pub(in crate::programs) fn lock_if_same(
+        &self,
+        store: &Store,
+        merges: u64,
+    ) -> Result<Option<CellGuard<'_>>, ProgramError> {
+        let mut cell = self.lock();
+        cell.reload_if_in_doubt(store)?;
+        Ok((!cell.deleted && cell.merges == merges).then_some(cell))
+    }
+
     /// Returns the state for readers, without waiting for the disk.
     pub fn snapshot(&self) -> EntrySnapshot {
         self.snapshot.read().clone()

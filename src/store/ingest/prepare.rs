@@ -151,15 +151,7 @@ impl PreparedLedger {
             }
         }
         rows.close();
-        let is_cached = wanted.len() <= MAX_CACHED_EVENTS;
-        let block = |events: &[&EventView<'_>]| {
-            let encoded = block::encode(ledger, events);
-            let compressed = compression::compress(Content::Events, &encoded)?;
-            let encoded = is_cached.then_some(encoded);
-            Ok(PreparedBlock { events: events.len() as u64, encoded, compressed })
-        };
-        let blocks =
-            wanted.chunks(EVENTS_PER_BLOCK).map(block).collect::<Result<_, StoreError>>()?;
+        let blocks = pack_events(ledger, &wanted)?;
         let raw = match options.raw_ledgers {
             true => Some(raw_form::pack(ledger.raw, at_source)?),
             false => None,
@@ -301,6 +293,21 @@ pub(crate) fn digest(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Dige
     let mut hasher = LedgerHasher::new(header.sequence, &header.hash, events.len() as u64);
     events.iter().for_each(|event| hasher.event(&as_record(ledger, event)));
     hasher.finish()
+}
+
+/// Packs the events that are stored.
+fn pack_events(
+    ledger: &LedgerView<'_>,
+    wanted: &[&EventView<'_>],
+) -> Result<Vec<PreparedBlock>, StoreError> {
+    let is_cached = wanted.len() <= MAX_CACHED_EVENTS;
+    let block = |events: &[&EventView<'_>]| {
+        let encoded = block::encode(ledger, events);
+        let compressed = compression::compress(Content::Events, &encoded)?;
+        let encoded = is_cached.then_some(encoded);
+        Ok(PreparedBlock { events: events.len() as u64, encoded, compressed })
+    };
+    wanted.chunks(EVENTS_PER_BLOCK).map(block).collect()
 }
 
 fn count(ledger: &LedgerView<'_>, wanted: &[&EventView<'_>]) -> LedgerCounts {

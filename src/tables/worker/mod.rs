@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use rustix::process::{Signal, getpid, kill_process};
 
 use self::change::{Changer, Names};
-use self::database::{Contents, Database};
+use self::database::{Contents, Database, Reader};
 use self::query::Examiner;
 use self::timer::Timer;
 use super::wire::{self, Failure, Frame, Opening, QuerySpec, Reply, Request};
@@ -189,16 +189,7 @@ fn serve(
             (Arc::clone(&examiner), Arc::clone(&timer), replies.clone());
         let query_receiver: Arc<Mutex<Receiver<(u32, QuerySpec)>>> = Arc::clone(&query_receiver);
         let ask = move || {
-            or_kill_self(|| {
-                loop {
-                    let query = query_receiver.lock().recv();
-                    let Ok((id, query)) = query else { return };
-                    match query::answer(&reader, &examiner, &timer, id, &query) {
-                        Ok(body) => replies.send(id, &Reply::Answered, &body),
-                        Err(failure) => replies.send(id, &Reply::Failed(failure), &[]),
-                    }
-                }
-            });
+            or_kill_self(|| answer(&reader, &examiner, &timer, &query_receiver, &replies));
         };
         threads.push(thread::Builder::new().stack_size(STACK).spawn(ask)?);
     }
@@ -244,6 +235,24 @@ fn dispatch_requests(
     false
 }
 
+/// Answers queries one after the other, while other threads take the next ones.
+fn answer(
+    reader: &Reader,
+    examiner: &Examiner,
+    timer: &Timer,
+    queries: &Mutex<Receiver<(u32, QuerySpec)>>,
+    replies: &Replies,
+) {
+    loop {
+        let query = queries.lock().recv();
+        let Ok((id, query)) = query else { return };
+        match query::answer(reader, examiner, timer, id, &query) {
+            Ok(body) => replies.send(id, &Reply::Answered, &body),
+            Err(failure) => replies.send(id, &Reply::Failed(failure), &[]),
+        }
+    }
+}
+
 /// Makes changes one after the other.
 fn change(
     mut changer: Changer<'_>,
@@ -252,51 +261,45 @@ fn change(
     replies: &Replies,
 ) {
     while let Ok(Frame { id, head, body }) = requests.recv() {
-        let reply = match head {
-            Request::Begin => {
-                changer.begin();
-                continue;
-            }
-            Request::Define(definition) => {
-                changer.define(definition);
-                continue;
-            }
-            Request::Fill(filling) => {
-                changer.fill(filling);
-                continue;
-            }
-            Request::Discard { program } => {
-                changer.discard(program);
-                continue;
-            }
-            Request::Swap { program } => {
-                changer.swap(program);
-                continue;
-            }
-            Request::Drop { program } => {
-                changer.drop(program);
-                continue;
-            }
-            Request::Abort => {
-                changer.abort();
-                continue;
-            }
-            Request::Append { table } => {
-                changer.append(&table, &body);
-                Reply::Appended
-            }
-            Request::Commit { commit, watermarks } => {
-                reply(changer.commit(commit, &watermarks).map(|()| Reply::Committed))
-            }
-            Request::Digest => reply(digest::digest(connection).map(Reply::Digest)),
-            Request::Open(_)
-            | Request::Try(_)
-            | Request::Query(_)
-            | Request::Cancel { .. }
-            | Request::Stop => Reply::Failed(Failure::Unavailable("not now".to_owned())),
-        };
-        replies.send(id, &reply, &[]);
+        if let Some(reply) = apply(&mut changer, connection, head, &body) {
+            replies.send(id, &reply, &[]);
+        }
     }
+}
+
+/// Does what a request to change the tables says. Returns the reply, if it has one: most steps of a
+/// change have none, and fail when the change is committed.
+fn apply(
+    changer: &mut Changer<'_>,
+    connection: &duckdb::Connection,
+    request: Request,
+    body: &[u8],
+) -> Option<Reply> {
+    match request {
+        Request::Begin => changer.begin(),
+        Request::Define(definition) => changer.define(definition),
+        Request::Fill(filling) => changer.fill(filling),
+        Request::Discard { program } => changer.discard(program),
+        Request::Swap { program } => changer.swap(program),
+        Request::Drop { program } => changer.drop(program),
+        Request::Abort => changer.abort(),
+        Request::Append { table } => {
+            changer.append(&table, body);
+            return Some(Reply::Appended);
+        }
+        Request::Commit { commit, watermarks } => {
+            return Some(reply(changer.commit(commit, &watermarks).map(|()| Reply::Committed)));
+        }
+        Request::Digest => return Some(reply(digest::digest(connection).map(Reply::Digest))),
+        Request::Open(_)
+        | Request::Try(_)
+        | Request::Query(_)
+        | Request::Cancel { .. }
+        | Request::Stop => {
+            return Some(Reply::Failed(Failure::Unavailable("not now".to_owned())));
+        }
+    }
+    None
 }
 
 fn reply(done: Result<Reply, Failure>) -> Reply {
