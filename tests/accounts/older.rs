@@ -5,43 +5,28 @@ use std::time::Duration;
 use orrery::accounts::AccountConsumer;
 use orrery::accounts::smart::SmartAccounts;
 use orrery::store::LedgerConsumer;
-use orrery_testkit::account_events::smart::{delegated, event, external, passkey, rule_inline};
-use orrery_testkit::account_events::{account, contract, contract_id, number};
-use orrery_testkit::values::fields;
+use orrery_testkit::account_events::smart::{delegated, external, passkey, rule_inline};
+use orrery_testkit::account_events::{account, contract, contract_id};
 use serde_json::Value;
 
-use crate::world::{PASSKEY, SMART, Transaction, World, consumers};
+use crate::world::{PASSKEY, SMART, Transaction, World, consumers, growing};
 
 /// First ledger of the account with a long log, and the number of its ledgers.
 const FIRST: u32 = 10;
 const LEDGERS: u32 = 300;
-/// Rules that each ledger creates for the account.
-const RULES: u32 = 8;
-
 /// Events of an account that has nothing else.
 fn other() -> Transaction {
     let signer = external(&contract(2), &passkey(b"another"));
     vec![(contract_id(7), rule_inline(0, &[signer], &[]))]
 }
 
-/// Events of an account whose state takes long to compute.
-fn long(sequence: u32) -> Transaction {
-    let rules = (0..RULES).map(|at| sequence * RULES + at);
-    let made = rules.flat_map(|rule| {
-        let signer = external(&contract(2), &passkey(&rule.to_be_bytes()));
-        let added = event("signer_added", 0, fields([("signer_id", number(rule))]));
-        [rule_inline(rule, &[signer], &[]), added]
-    });
-    made.map(|made| (contract_id(1), made)).collect()
-}
-
 /// A store with both accounts, all indexed.
 fn indexed() -> World {
     // A request that waits for ledgers would fail.
     let world = World::with(|settings| settings.scan.time = Duration::from_millis(500));
-    world.store(FIRST, &[long(FIRST), other()]);
+    world.store(FIRST, &[growing(FIRST), other()]);
     for sequence in FIRST + 1..FIRST + LEDGERS {
-        world.store(sequence, &[long(sequence)]);
+        world.store(sequence, &[growing(sequence)]);
     }
     world.feed();
     world

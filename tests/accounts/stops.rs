@@ -9,28 +9,12 @@ use std::time::Instant;
 use orrery::accounts::AccountIndex;
 use orrery::accounts::smart::SmartAccounts;
 use orrery::store::{Durability, IndexOptions};
-use orrery_testkit::account_events::smart::{event, external, passkey, rule_inline};
-use orrery_testkit::account_events::{contract, contract_id, number};
 use orrery_testkit::process::Program;
 use orrery_testkit::scratch::scratch;
 use orrery_testkit::signal::{Signal, send};
 use orrery_testkit::size;
-use orrery_testkit::values::fields;
 
-use crate::world::{Transaction, ledger, open};
-
-/// Rules that each ledger creates for one account, each with a signer that the others lack.
-const RULES: u32 = 8;
-
-fn events(sequence: u32) -> Transaction {
-    let rules = (0..RULES).map(|at| sequence * RULES + at);
-    let made = rules.flat_map(|rule| {
-        let signer = external(&contract(2), &passkey(&rule.to_be_bytes()));
-        let added = event("signer_added", 0, fields([("signer_id", number(rule))]));
-        [rule_inline(rule, &[signer], &[]), added]
-    });
-    made.map(|made| (contract_id(1), made)).collect()
-}
+use crate::world::{growing, ledger, open};
 
 /// Returns how many stored ledgers wait for the index while no service runs.
 fn waiting(directory: &Path) -> u64 {
@@ -45,7 +29,7 @@ fn a_service_stops_at_once_while_many_ledgers_wait() {
     {
         let store = open(at);
         for sequence in 1..=u32::try_from(ledgers).unwrap() {
-            let prepared = ledger(sequence, &[events(sequence)]).prepare(&IndexOptions::default());
+            let prepared = ledger(sequence, &[growing(sequence)]).prepare(&IndexOptions::default());
             store.commit(prepared, Durability::Deferred).unwrap();
         }
         store.flush().unwrap();

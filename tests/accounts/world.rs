@@ -13,12 +13,14 @@ use orrery::programs::storage;
 use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Store};
 use sha2::{Digest, Sha256};
 
-use orrery_testkit::account_events::Made;
+use orrery_testkit::account_events::smart::{event, external, passkey, rule_inline};
+use orrery_testkit::account_events::{Made, contract, contract_id, number};
 use orrery_testkit::http::Answer;
 use orrery_testkit::model::{self, Event, Ledger};
 use orrery_testkit::sandbox::local;
 use orrery_testkit::scratch::scratch;
 use orrery_testkit::server::{Server, TempStore};
+use orrery_testkit::values::fields;
 
 /// Ledger sequence, application order of the transaction, and index of the event in the
 /// transaction.
@@ -78,6 +80,19 @@ pub fn ledger(sequence: u32, events: &[Transaction]) -> Ledger {
         transactions: transactions.collect(),
         events: flat,
     }
+}
+
+/// Returns events with which an account grows in every ledger, so that its state takes long to compute:
+/// rules, each with a signer that the others lack.
+pub fn growing(sequence: u32) -> Transaction {
+    const RULES: u32 = 8;
+    let rules = (0..RULES).map(|at| sequence * RULES + at);
+    let made = rules.flat_map(|rule| {
+        let signer = external(&contract(2), &passkey(&rule.to_be_bytes()));
+        let added = event("signer_added", 0, fields([("signer_id", number(rule))]));
+        [rule_inline(rule, &[signer], &[]), added]
+    });
+    made.map(|made| (contract_id(1), made)).collect()
 }
 
 fn no_meta() -> Vec<u8> {

@@ -19,7 +19,7 @@ use rand::{Rng, SeedableRng};
 use serde_json::Value;
 use stellar_xdr::ScVal;
 
-use super::lying::{drop_event, follow, honest, keys, settings, trusted, with_events};
+use super::lying::{AtTip, follow, honest, keys, settings, trusted, with_events};
 
 struct Unobserved;
 
@@ -155,11 +155,7 @@ fn pipeline_again(directory: &Path, chain: &Chain) -> (Arc<Store>, Pipeline) {
 fn a_contradiction_outlives_the_process_that_found_it() {
     let chain = honest(60);
     let at = with_events(&chain, 40);
-    let lying = chain.with_lie(at, Extent::HeaderHash, &|ledger| {
-        drop_event(ledger);
-    });
-    let (liar, other) = (LakeFiles::with(&lying, 2..=at), LakeFiles::with(&chain, 2..=60));
-    liar.add(&chain, at + 2);
+    let AtTip { lying, liar, other } = AtTip::lying(&chain, at);
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(&liar, &other, "");
     let service = follow(directory.path(), &settings);

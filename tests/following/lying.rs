@@ -61,6 +61,27 @@ pub fn with_events(chain: &Chain, sequence: u32) -> u32 {
     (sequence..).find(has_events).unwrap()
 }
 
+/// A source whose newest ledger is a lie that the ledger itself does not show, beside an honest one.
+pub struct AtTip {
+    /// What the liar has.
+    pub lying: Chain,
+    pub liar: LakeFiles,
+    pub other: LakeFiles,
+}
+
+impl AtTip {
+    /// The lie is ledger `at` of an honest chain.
+    pub fn lying(chain: &Chain, at: u32) -> Self {
+        let lying = chain.with_lie(at, Extent::HeaderHash, &|ledger| {
+            drop_event(ledger);
+        });
+        let (liar, other) = (LakeFiles::with(&lying, 2..=at), LakeFiles::with(chain, 2..=60));
+        // It lacks a ledger, so that the other source is asked for it.
+        liar.add(chain, at + 2);
+        Self { lying, liar, other }
+    }
+}
+
 /// What two stores with the same ledgers and events have in common.
 pub fn content(service: &Service) -> Value {
     let answer = service.get("/rest/completeness");
@@ -106,12 +127,7 @@ fn a_lie_that_one_ledger_shows_is_refused_and_another_source_is_used() {
 fn a_lie_at_the_tip_is_named_with_its_source_and_nothing_is_stored_on_top_of_it() {
     let chain = honest(60);
     let at = with_events(&chain, 40);
-    let lying = chain.with_lie(at, Extent::HeaderHash, &|ledger| {
-        drop_event(ledger);
-    });
-    let (liar, other) = (LakeFiles::with(&lying, 2..=at), LakeFiles::with(&chain, 2..=60));
-    // It lacks a ledger, so that the other source is asked for it.
-    liar.add(&chain, at + 2);
+    let AtTip { liar, other, .. } = AtTip::lying(&chain, at);
     let directory = tempfile::tempdir().unwrap();
     let service = follow(directory.path(), &settings(&liar, &other, ""));
     let health = service.wait_for_health("the lie is named", |health| {
@@ -151,12 +167,7 @@ fn a_lie_at_the_tip_is_never_stored_where_attestation_is_required() {
     let required = "require_attested = true\n";
     // The last three ledgers wait for the ones after them.
     let expected = honest_content(&chain, 60, 57, required);
-    let lying = chain.with_lie(at, Extent::HeaderHash, &|ledger| {
-        drop_event(ledger);
-    });
-    let (liar, other) = (LakeFiles::with(&lying, 2..=at), LakeFiles::with(&chain, 2..=60));
-    // It lacks a ledger, so that the other source is asked for it.
-    liar.add(&chain, at + 2);
+    let AtTip { liar, other, .. } = AtTip::lying(&chain, at);
     let directory = tempfile::tempdir().unwrap();
     let service = follow(directory.path(), &settings(&liar, &other, required));
     service.wait_until_stored(57);

@@ -143,11 +143,7 @@ fn stored(scene: &Scene, row: &SharedRow) -> Value {
 #[test]
 fn summaries_of_earlier_versions_are_read() {
     let world = &WORLDS[0];
-    let mut scene = Scene::of_network(world.network.clone());
-    for raw in world.ledgers.values() {
-        scene.commit(raw, true);
-    }
-    scene.index(usize::MAX);
+    let mut scene = Scene::indexing(world);
     let id = scene.watch("early", world.contracts.clone(), false);
     scene.run_until_settled();
     let before = scene.manifest(id);
@@ -184,11 +180,7 @@ fn summaries_of_earlier_versions_are_read() {
 #[test]
 fn other_tables_of_the_same_summary_are_noticed() {
     let world = &WORLDS[0];
-    let mut scene = Scene::of_network(world.network.clone());
-    for raw in world.ledgers.values() {
-        scene.commit(raw, true);
-    }
-    scene.index(usize::MAX);
+    let mut scene = Scene::indexing(world);
     let id = scene.watch("early", world.contracts.clone(), false);
     scene.run_until_settled();
     let row = storage::manifest(id);
@@ -207,11 +199,7 @@ fn other_tables_of_the_same_summary_are_noticed() {
 #[test]
 fn a_summary_counts_for_its_owner() {
     let world = &WORLDS[0];
-    let scene = Scene::of_network(world.network.clone());
-    for raw in world.ledgers.values() {
-        scene.commit(raw, true);
-    }
-    scene.index(usize::MAX);
+    let scene = Scene::indexing(world);
     let id = scene.watch("own", world.contracts.clone(), false);
     scene.run_until_settled();
     let entry = scene.registry.get(id).unwrap();

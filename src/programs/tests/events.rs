@@ -13,7 +13,6 @@ use stellar_xdr::ScVal;
 
 use super::events_world::{WORLDS, World};
 use super::*;
-use crate::executables::ExecutableIndex;
 use crate::programs::events::{OfProject, begin_reading, table_rows};
 use crate::programs::registry::Watch;
 use crate::programs::row_log::rows_after;
@@ -279,32 +278,7 @@ fn read_in_order(
     scene.content(id).0
 }
 
-impl Scene {
-    pub(super) fn of_network(network: crate::domain::Network) -> Self {
-        let consumers: Vec<Arc<dyn LedgerConsumer>> = vec![Arc::new(ExecutableIndex)];
-        let mut scene = Self { network, consumers, ..Self::closed(Settings::default(), None) };
-        scene.restart();
-        scene
-    }
-}
-
 impl Parts {
-    pub(super) fn commit(&self, raw: &[u8], raw_ledgers: bool) {
-        let view = decode(raw, self.store.network().id()).unwrap();
-        let options = IndexOptions { raw_ledgers, ..IndexOptions::default() };
-        let prepared = self.store.prepare(&view, None, &options).unwrap();
-        self.store.commit(prepared, Durability::Deferred).unwrap();
-    }
-
-    /// Advances the index of code by so many steps at most.
-    pub(super) fn index(&self, most: usize) {
-        for _ in 0..most {
-            if !self.store.step(&ExecutableIndex as &dyn LedgerConsumer).unwrap() {
-                return;
-            }
-        }
-    }
-
     pub(super) fn watch(
         &self,
         name: &str,
@@ -442,11 +416,7 @@ fn projects_of_events_do_not_depend_on_the_order_of_arrival() {
 #[test]
 fn projects_of_an_earlier_rule_are_laid_out_anew_when_they_are_opened() {
     let world = &WORLDS[0];
-    let mut scene = Scene::of_network(world.network.clone());
-    for raw in world.ledgers.values() {
-        scene.commit(raw, true);
-    }
-    scene.index(usize::MAX);
+    let mut scene = Scene::indexing(world);
     let ids = ["running", "paused"].map(|it| scene.watch(it, world.contracts.clone(), false));
     scene.run_until_settled();
     scene.registry.set_running(&owner(), ids[1], false).unwrap();
@@ -476,10 +446,7 @@ fn projects_of_an_earlier_rule_are_laid_out_anew_when_they_are_opened() {
 #[test]
 fn nothing_is_derived_anew_while_nothing_becomes_known() {
     let world = &WORLDS[0];
-    let scene = Scene::of_network(world.network.clone());
-    for raw in world.ledgers.values() {
-        scene.commit(raw, true);
-    }
+    let scene = Scene::storing(world);
     // The index has processed no ledger.
     let id = scene.watch("early", world.contracts.clone(), false);
     let derivations = || scene.manifest(id).events.unwrap().derivation;

@@ -1,16 +1,13 @@
 //! Ledgers for tests of projects of events: contracts that declare events and are upgraded between
-//! transactions of one ledger, references that are pointed elsewhere, and other networks.
-
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+//! transactions of one ledger, references that are pointed elsewhere, and other networks; and stores of them.
 
 use orrery_testkit::event_counts::by_contract;
 use orrery_testkit::newest::Newest;
 use orrery_testkit::pubnet;
-use orrery_testkit::sandbox::local;
 use orrery_testkit::upgraded::Upgraded;
 
-use crate::domain::{ContractId, Network};
+use super::*;
+use crate::executables::ExecutableIndex;
 
 /// Number of contracts of a world that projects watch.
 const WATCHED: usize = 4;
@@ -51,5 +48,48 @@ impl World {
         contracts.sort_by(|a, b| b.cmp(a));
         let contracts = contracts.into_iter().take(WATCHED).map(|(_, id)| id).collect();
         Self { network, ledgers, contracts, events }
+    }
+}
+
+impl Scene {
+    pub(super) fn of_network(network: Network) -> Self {
+        let consumers: Vec<Arc<dyn LedgerConsumer>> = vec![Arc::new(ExecutableIndex)];
+        let mut scene = Self { network, consumers, ..Self::closed(Settings::default(), None) };
+        scene.restart();
+        scene
+    }
+
+    /// A scene that has stored all ledgers of a world. The index has processed none.
+    pub(super) fn storing(world: &World) -> Self {
+        let scene = Self::of_network(world.network.clone());
+        for raw in world.ledgers.values() {
+            scene.commit(raw, true);
+        }
+        scene
+    }
+
+    /// As [`Self::storing`], and the index has processed all.
+    pub(super) fn indexing(world: &World) -> Self {
+        let scene = Self::storing(world);
+        scene.index(usize::MAX);
+        scene
+    }
+}
+
+impl Parts {
+    pub(super) fn commit(&self, raw: &[u8], raw_ledgers: bool) {
+        let view = decode(raw, self.store.network().id()).unwrap();
+        let options = IndexOptions { raw_ledgers, ..IndexOptions::default() };
+        let prepared = self.store.prepare(&view, None, &options).unwrap();
+        self.store.commit(prepared, Durability::Deferred).unwrap();
+    }
+
+    /// Advances the index of code by so many steps at most.
+    pub(super) fn index(&self, most: usize) {
+        for _ in 0..most {
+            if !self.store.step(&ExecutableIndex as &dyn LedgerConsumer).unwrap() {
+                return;
+            }
+        }
     }
 }

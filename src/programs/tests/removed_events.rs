@@ -8,11 +8,7 @@ use crate::store::Retention;
 #[test]
 fn events_that_were_removed_before_a_project_began_stay_missing() {
     let world = &WORLDS[0];
-    let mut scene = Scene::of_network(world.network.clone());
-    for raw in world.ledgers.values() {
-        scene.commit(raw, true);
-    }
-    scene.index(usize::MAX);
+    let mut scene = Scene::indexing(world);
     let newest = *world.ledgers.keys().last().unwrap();
     let retention = Retention { events: Some(8), wait_for_consumers: 0, ..Retention::default() };
     while !scene.store.prune(&retention).unwrap().is_nothing() {}

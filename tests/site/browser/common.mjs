@@ -127,6 +127,12 @@ export async function ask(route, options = {}) {
   return answer.ok ? answer.json() : null;
 }
 
+/** The newest ledger that the service has stored. */
+export async function latestLedger() {
+  const answer = await fetch(`${base}rest/health`);
+  return (await answer.json()).service_latest_ledger;
+}
+
 /** The heading of the page; null if it has none. */
 export const heading = (page) => page.evaluate(() => document.querySelector("main h1")?.textContent ?? null);
 

@@ -3,7 +3,7 @@
 // another owner; `reading`, a token with the scope `read`.
 
 import http from "node:http";
-import { Notes, ask, base, context, given, launch, open, settled, tell, until } from "./common.mjs";
+import { Notes, ask, base, context, given, latestLedger, launch, open, settled, tell, until } from "./common.mjs";
 
 const browser = await launch();
 const notes = new Notes();
@@ -156,7 +156,7 @@ await refusal("backfill of the future", async () => {
   return problemOf(place);
 });
 await step("backfill", async () => {
-  const { service_latest_ledger: latest } = await ask("rest/health");
+  const latest = await latestLedger();
   const place = part("Backfill");
   await place.getByLabel("From ledger").fill(String(latest - 20));
   await place.getByRole("button", { name: "Run it on these ledgers" }).click();
@@ -250,7 +250,7 @@ await refusal("replay of a range that is not stored", async () => {
   return says(place, /not stored|No stored event|problem|newest/);
 });
 await step("replay of a range", async () => {
-  const { service_latest_ledger: latest } = await ask("rest/health");
+  const latest = await latestLedger();
   const place = part("Send stored events again");
   await place.getByLabel("From ledger").fill(String(latest - 30));
   await place.getByLabel("To ledger").fill(String(latest));

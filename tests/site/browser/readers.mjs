@@ -1,7 +1,7 @@
 // What readers paste, aim at, come back to, and are sent: the search field, lists that move, the way back, and links.
 // Further members of the argument: `seed`, a secret seed.
 
-import { Notes, ask, base, context, given, launch, open, settled, tell, until } from "./common.mjs";
+import { Notes, ask, base, context, given, latestLedger, launch, open, settled, tell, until } from "./common.mjs";
 
 const browser = await launch();
 const notes = new Notes();
@@ -85,15 +85,15 @@ const ledgers = page.locator("main .home-columns section").first();
 const newest = () => ledgers.locator("tbody a").first().innerText();
 async function waits() {
   const before = await newest();
-  const { service_latest_ledger: latest } = await (await fetch(`${base}rest/health`)).json();
-  await until("ledgers are stored", async () => (await (await fetch(`${base}rest/health`)).json()).service_latest_ledger > latest + 6);
+  const latest = await latestLedger();
+  await until("ledgers are stored", async () => await latestLedger() > latest + 6);
   return await newest() === before;
 }
 await ledgers.locator("tbody tr").nth(3).hover();
 told.lists.pointed = await waits();
 await page.mouse.move(5, 5);
 told.lists.goes_on = await until("the list goes on", async () => {
-  const { service_latest_ledger: latest } = await (await fetch(`${base}rest/health`)).json();
+  const latest = await latestLedger();
   return Number(await newest()) >= latest - 4;
 }, 20000).catch((error) => error.message);
 await ledgers.locator("tbody a").nth(3).focus();

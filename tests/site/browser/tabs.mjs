@@ -1,7 +1,7 @@
 // Many tabs of one browser, which has six connections to the service; and a tab that is hidden. Further member of the
 // argument: `tabs`, how many.
 
-import { Notes, ask, base, context, given, launch, open, settled, tell, until } from "./common.mjs";
+import { Notes, ask, context, given, latestLedger, launch, open, settled, tell, until } from "./common.mjs";
 
 const browser = await launch();
 const notes = new Notes();
@@ -29,7 +29,7 @@ for (let number = 0; number < given.tabs; number += 1) {
   tabs.push({ page, streams });
 }
 // Every tab shows what is stored now, and says nothing of the service.
-const { service_latest_ledger: latest } = await (await fetch(`${base}rest/health`)).json();
+const latest = await latestLedger();
 for (const [number, { page }] of tabs.entries()) {
   await until(`tab ${number} shows events after ledger ${latest}`, async () => await newest(page) > latest, 20000)
     .catch(async (error) => told.behind.push(`${number}: ${error.message}`));
@@ -61,8 +61,7 @@ for (const { page } of tabs) await page.close();
   await hide(true);
   told.let_go = await until("the stream is let go", () => streams.size === 0, 10000).catch((error) => error.message);
   const before = await newest(page);
-  await until("ledgers are stored meanwhile", async () =>
-    (await (await fetch(`${base}rest/health`)).json()).service_latest_ledger > before + 6);
+  await until("ledgers are stored meanwhile", async () => await latestLedger() > before + 6);
   told.hidden_changed = await newest(page) !== before;
   await hide(false);
   await until("it goes on", async () => await newest(page) > before + 5, 20000);
