@@ -68,7 +68,6 @@ pub(super) fn clear_if_settled(trust: &Trust, store: &Store) -> Result<(), Store
 pub(super) struct Before {
     pub sequence: LedgerSeq,
     pub hash: LedgerHash,
-    pub close_time: CloseTime,
     /// Where it was read; `None` if it is stored.
     pub origin: Option<Origin>,
 }
@@ -77,17 +76,12 @@ impl Before {
     /// The ledger before another one, if that is stored.
     pub(super) fn stored(store: &Store, sequence: LedgerSeq) -> Result<Option<Self>, StoreError> {
         let row = store.ledger(sequence)?;
-        Ok(row.map(|row| Self {
-            sequence,
-            hash: row.hash,
-            close_time: row.close_time,
-            origin: None,
-        }))
+        Ok(row.map(|row| Self { sequence, hash: row.hash, origin: None }))
     }
 }
 
-/// A chain of ledgers that wait because the first does not follow the stored ledger before it, although
-/// a trusted validator has signed it.
+/// A chain of ledgers that wait because the first does not follow the stored ledger before it. No trusted
+/// validator need have signed that one: signatures of those after it bind it.
 pub(super) struct Contrary {
     origin: Origin,
     first: LedgerSeq,
@@ -109,10 +103,9 @@ impl Contrary {
     ) -> Result<Option<Self>, StoreError> {
         let (origin, ledger) = ledger;
         let (link, closed) = (ledger.link(), ledger.close_time());
-        let Some(signer) = ledger.signer() else { return Ok(None) };
         if link.previous_hash == before.hash
-            || !is_later(closed, before.close_time)
             || is_attested(store, validators, before.sequence)
+            || !may_be_next(closed, before.sequence, validators, store)?
             || store.holds_before(link.previous_hash, closed)?
         {
             return Ok(None);
@@ -125,7 +118,7 @@ impl Contrary {
             signers: Vec::new(),
             count: 0,
         };
-        chain.add(Some(signer), validators);
+        chain.add(ledger.signer(), validators);
         Ok(Some(chain))
     }
 
@@ -178,6 +171,22 @@ impl Contrary {
         };
         (self.origin.clone(), StoreError::Chain(broken))
     }
+}
+
+/// Returns whether a ledger that closed at `closed` can be the one after `before`: it closed later than
+/// the newest attested ledger up to there. The time of `before` itself does not count, because who has
+/// made it up has chosen that, too.
+fn may_be_next(
+    closed: CloseTime,
+    before: LedgerSeq,
+    validators: &Validators,
+    store: &Store,
+) -> Result<bool, StoreError> {
+    let ranges = store.attested(validators).into_iter().rev();
+    let mut attested = ranges.filter_map(|range| range.attested.ok());
+    let Some(attested) = attested.find(|ledger| *ledger <= before) else { return Ok(true) };
+    let row = store.ledger(attested)?;
+    Ok(row.is_none_or(|row| is_later(closed, row.close_time)))
 }
 
 /// Returns whether a ledger with this close time can follow one with the other.

@@ -37,8 +37,17 @@ fn validators() -> Arc<Validators> {
 }
 
 fn pipeline(directory: &Path, chain: &Chain, last: u32) -> (Arc<Store>, Pipeline) {
+    pipeline_trusting(validators(), directory, chain, last)
+}
+
+fn pipeline_trusting(
+    validators: Arc<Validators>,
+    directory: &Path,
+    chain: &Chain,
+    last: u32,
+) -> (Arc<Store>, Pipeline) {
     let store = Arc::new(Store::open(directory, Some(&chain.network)).unwrap());
-    let trust = Trust { validators: Some(validators()), ..Trust::default() };
+    let trust = Trust { validators: Some(validators), ..Trust::default() };
     let options = IndexOptions { raw_ledgers: true, ..IndexOptions::default() };
     let pipeline =
         Pipeline::new(Arc::clone(&store), options, Arc::new(Unobserved)).with_trust(trust);
@@ -148,6 +157,46 @@ fn two_organisations_in_one_chain_show_a_contradiction() {
 
 fn pipeline_again(directory: &Path, chain: &Chain) -> (Arc<Store>, Pipeline) {
     pipeline(directory, chain, 1)
+}
+
+/// Whoever is trusted need not have signed the very next ledger.
+#[test]
+fn a_contradiction_may_begin_with_a_ledger_that_nobody_trusted_has_signed() {
+    let chain = honest(60);
+    let lying = chain.with_lie(40, Extent::HeaderHash, &|ledger| {
+        ledger.header.header.total_coins += 1;
+    });
+    let mut organisations = validators().organisations().to_vec();
+    organisations.remove(41 % keys().len());
+    let trusted = Arc::new(Validators::new(organisations, 2).unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let (store, pipeline) = pipeline_trusting(Arc::clone(&trusted), directory.path(), &lying, 40);
+    let next = |last| (41..=last).map(|sequence| chain.xdr(sequence).to_vec()).collect();
+    let refused = deliver(&pipeline, "second", next(42)).unwrap_err();
+    assert!(matches!(refused, PipelineError::Store { .. }), "one organisation: {refused}");
+    let found = deliver(&pipeline, "second", next(43)).unwrap_err();
+    assert!(matches!(found, PipelineError::Contradicted(_)), "{found}");
+    assert!(Contradiction::of(&store, Some(&trusted)).is_some());
+}
+
+/// Who makes up the stored ledger chooses its time, too: the network's next ledgers contradict it also if
+/// they closed before.
+#[test]
+fn a_lie_with_a_later_time_is_contradicted() {
+    let chain = honest(60);
+    for attested in [Some(36), None] {
+        let lie = if attested.is_some() { 40 } else { 3 };
+        let lying = chain.with_lie(lie, Extent::Signature, &|ledger| {
+            ledger.header.header.scp_value.close_time.0 += 1_000_000;
+        });
+        let directory = tempfile::tempdir().unwrap();
+        let (store, pipeline) = pipeline(directory.path(), &lying, lie);
+        let found = store.newest_attested(&validators()).unwrap().attested.ok();
+        assert_eq!(found, attested.map(LedgerSeq));
+        let next = [lie + 1, lie + 2].map(|sequence| chain.xdr(sequence).to_vec());
+        let error = deliver(&pipeline, "second", next.to_vec()).unwrap_err();
+        assert!(matches!(error, PipelineError::Contradicted(_)), "{error}");
+    }
 }
 
 /// After a kill the service still stores nothing that is not attested, and says why.
