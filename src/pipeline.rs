@@ -184,6 +184,9 @@ impl Pipeline {
             let died = workers.into_iter().filter_map(|worker| worker.join().err()).count();
             if died == 0 { ended } else { ended.and(Err(PipelineError::Worker)) }
         });
+        if ended.is_err() {
+            gate.forget();
+        }
         if durability == Durability::Deferred {
             self.observe("commit", || self.store.flush()).map_err(PipelineError::Flush)?;
         }

@@ -83,8 +83,7 @@ impl Gate {
         for ledger in ledgers {
             self.last = Some(ledger.0.clone());
             if let Err(error) = self.add(ledger, &validators, &mut ready) {
-                (self.held, self.contrary) = (None, None);
-                self.show_waiting();
+                self.forget();
                 return (ready, Err(error));
             }
         }
@@ -99,6 +98,12 @@ impl Gate {
         let finished = admitted.and_then(|()| self.end(&validators, &mut ready));
         self.show_waiting();
         (ready, finished)
+    }
+
+    /// Gives up the ledgers that wait.
+    pub(super) fn forget(&mut self) {
+        (self.held, self.contrary) = (None, None);
+        self.show_waiting();
     }
 
     /// Returns whether only attested ledgers may be stored.
@@ -161,7 +166,6 @@ impl Gate {
         self.passed = Some(Before {
             sequence: link.sequence,
             hash: link.hash,
-            close_time: ledger.1.close_time(),
             origin: Some(ledger.0.clone()),
         });
         ready.push(ledger);
