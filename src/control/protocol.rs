@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::ControlError;
 use crate::domain::LONGEST_LEDGER;
 
-/// Version of the protocol.
-pub(super) const VERSION: u32 = 1;
+/// Version of the protocol, which increases when one side would misunderstand the other: since 2, ledgers
+/// may wait after `Stored`.
+pub(super) const VERSION: u32 = 2;
 
 /// Maximum number of ledgers that a client may send before it requests to store them.
 pub(super) const MAX_LEDGERS: usize = 256;
