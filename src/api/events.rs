@@ -6,7 +6,7 @@ use super::params::{self, Query};
 use super::route::Route;
 use super::stored::{DECODED, Stored, answer};
 use super::{ApiError, allowance, page};
-use crate::domain::{ContractId, EventId, LedgerRange, Page, TxHash};
+use crate::domain::{ContractId, EventId, LedgerRange, LedgerSeq, Page, TxHash};
 use crate::store::{EventQuery, TopicFilter};
 
 /// Typical number of events in a transaction, used to size buffers.
@@ -100,30 +100,39 @@ fn by_transaction(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, Ap
     let topics = with_address(call.query)?;
     let names = stored.names(call)?;
     let mut list = stored.list(names.as_ref(), TYPICAL_EVENTS);
+    let (mut found, mut of_events) = (0, None);
     stored.store.events_of_transaction(&hash, |event| {
+        (found, of_events) = (found + 1, Some(event.ledger));
         if topics.matches(event.topics) {
             list.event(event);
         }
     })?;
-    if list.is_empty() {
-        refuse_if_removed(stored, &hash)?;
-    }
+    refuse_if_removed(stored, &hash, found, of_events)?;
     answer(list, true, names.as_ref())
 }
 
-/// Refuses to answer as if a stored transaction had no events when retention has removed them.
-fn refuse_if_removed(stored: &Stored<'_>, hash: &TxHash) -> Result<(), ApiError> {
+/// Refuses to answer as if a transaction had no more than the `found` events when retention has removed
+/// others. `of_events` is the ledger of those that were found.
+fn refuse_if_removed(
+    stored: &Stored<'_>,
+    hash: &TxHash,
+    found: u32,
+    of_events: Option<LedgerSeq>,
+) -> Result<(), ApiError> {
     let mut of_record = None;
     stored.store.transaction(hash, |record| {
         of_record = Some((record.position.ledger, record.event_count));
     })?;
-    match of_record {
-        Some((ledger, 1..)) if !stored.store.has_all_events(ledger)? => {
-            Err(ApiError::NoEvents(format!(
-                "the events of the transaction {hash} are not stored any more: retention has removed \
-                 the events of ledger {ledger}, which retention.events decides"
-            )))
-        }
+    let ledger = match of_record {
+        Some((ledger, all)) => Some(ledger).filter(|_| found < all),
+        // Nothing tells how many there were.
+        None => of_events,
+    };
+    match ledger {
+        Some(ledger) if !stored.store.has_all_events(ledger)? => Err(ApiError::NoEvents(format!(
+            "events of the transaction {hash} are not stored any more: retention has removed \
+                 events of ledger {ledger}, which retention.events decides"
+        ))),
         _ => Ok(()),
     }
 }
