@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use orrery::decode::decode;
 use orrery::domain::Network;
 use orrery::store::{Durability, IndexOptions, PreparedLedger, Retention};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use orrery_testkit::http::{Answer, Connection};
+use orrery_testkit::model::Universe;
 use orrery_testkit::pubnet;
 use orrery_testkit::server::{Server, TempStore};
 
@@ -191,7 +194,15 @@ fn transactions_do_not_depend_on_events() {
         prune(&store, &Retention { events: Some(1), ..Retention::default() });
         let mut again = ask(&server, &questions.transactions);
         // Only its events tell that a contract is that of an asset.
-        again.retain(|asked, _| !asked.starts_with("/rest/contracts/"));
+        again.retain(|asked, (_, answer)| {
+            if answer == &transactions[asked].1 || !asked.starts_with("/rest/contracts/") {
+                return true;
+            }
+            assert_eq!(transactions[asked].1["executable"], json!({ "stellar_asset": true }));
+            let because = answer["interface_unknown_because"].as_str().unwrap();
+            assert!(because.contains("retention has removed events up to ledger"), "{because}");
+            false
+        });
         assert_eq!(assert_same(&transactions, &again, "events"), 0);
         // What is asked for alone is said to be gone; lists are shorter.
         let alone = |asked: &str| asked.contains("by-id") || asked.contains("by-tx");
@@ -202,4 +213,52 @@ fn transactions_do_not_depend_on_events() {
             }
         }
     }
+}
+
+/// Retention removes the events of a ledger in pieces. Meanwhile a transaction of which some are left is
+/// not answered as if it had no others.
+#[test]
+fn a_part_of_a_transactions_events_is_never_all_of_them() {
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let (universe, mut previous) = (Universe::random(&mut rng), [0; 32]);
+    let store = TempStore::new(&Network::from_name_or_passphrase("local"));
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for sequence in 2..7 {
+        let ledger = universe.dense_ledger(&mut rng, sequence, previous);
+        previous = ledger.hash;
+        let prepared = ledger.prepare(&IndexOptions::default());
+        store.store.commit(prepared, Durability::Deferred).unwrap();
+    }
+    store.store.flush().unwrap();
+    let server = Server::start(&store);
+    let mut connection = server.connect();
+    let authorization = format!("Bearer {}", server.token);
+    let headers = [("authorization", authorization.as_str())];
+    let mut cursor = json!(0);
+    loop {
+        let path = format!("/rest/events/by-ledger?limit=1000&order=asc&cursor={cursor}");
+        let page = server.get(&path).json();
+        let Some(last) = page.as_array().unwrap().last() else { break };
+        cursor = last["id"].clone();
+        for event in page.as_array().unwrap() {
+            *counts.entry(event["tx"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+    }
+    let retention = Retention { events: Some(1), ..Retention::default() };
+    let mut partial = 0;
+    loop {
+        for (hash, count) in &counts {
+            let path = format!("/rest/events/by-tx/{hash}");
+            let answer = connection.request("GET", &path, &headers);
+            match answer.status {
+                200 => assert_eq!(answer.json().as_array().unwrap().len(), *count, "{hash}"),
+                410 => partial += 1,
+                other => panic!("{hash}: {other}"),
+            }
+        }
+        if store.store.prune(&retention).unwrap().is_nothing() {
+            break;
+        }
+    }
+    assert!(partial > 0 && counts.len() > 100, "{partial} of {}", counts.len());
 }

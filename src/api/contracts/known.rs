@@ -12,7 +12,7 @@ use super::asset::asset;
 use crate::domain::{ContractId, Hash32, LedgerSeq};
 use crate::executables::{Instance, lookup::Ran};
 use crate::interfaces::asset_entries;
-use crate::store::{RowBounds, TransactionPosition};
+use crate::store::{Needs, RowBounds, TransactionPosition};
 
 /// What a contract runs.
 #[derive(Serialize)]
@@ -94,7 +94,21 @@ fn unknown(deps: &Deps, contract: &ContractId, ledger: LedgerSeq) -> Result<Stri
         Instance::Absent(ledger) => {
             format!("there is no such contract as of ledger {ledger}")
         }
-        _ => lookup(deps, "what the contract runs is not in the stored ledgers"),
+        _ => {
+            let missing = "what the contract runs is not in the stored ledgers";
+            // That a contract is one of an asset may be known from its events alone.
+            let removed = deps.store.removed(Needs::EVENTS)?;
+            match removed.ranges().last() {
+                None => lookup(deps, missing),
+                Some(range) => lookup(
+                    deps,
+                    &format!(
+                        "{missing}, or was, and retention has removed events up to ledger {}",
+                        range.last
+                    ),
+                ),
+            }
+        }
     })
 }
 
