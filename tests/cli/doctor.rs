@@ -1,8 +1,11 @@
 //! Findings of `orrery doctor` on healthy and broken machines.
 
 use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::thread;
 
 use serde_json::Value;
 
@@ -130,4 +133,42 @@ fn the_doctor_queries_the_running_service() {
     assert_eq!(found("clock").0, "ok", "{}", found("clock").1);
     assert_ne!(found("descriptors").0, "broken");
     drop(demo);
+}
+
+/// What a proxy answers decides: one behind which nothing answers keeps nothing from others.
+#[test]
+fn the_doctor_asks_for_the_metrics_where_others_reach_the_service() {
+    let directory = tempfile::tempdir().unwrap();
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let root = format!("http://{}", proxy.local_addr().unwrap());
+    let cases = [
+        ("200 OK", "# HELP orrery_x x\norrery_x 1\n", "broken"),
+        ("200 OK", "<html>orrery</html>", "ok"),
+        ("403 Forbidden", "", "ok"),
+        ("404 Not Found", "", "ok"),
+        ("502 Bad Gateway", "", "look"),
+        ("503 Service Unavailable", "orrery_x 1", "look"),
+    ];
+    let answering = thread::spawn(move || {
+        for (status, body, _) in cases {
+            let mut asked = proxy.accept().unwrap().0;
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                asked.read_exact(&mut byte).unwrap();
+                head.push(byte[0]);
+            }
+            assert!(head.starts_with(b"GET /metrics "), "{}", String::from_utf8_lossy(&head));
+            asked.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    for (status, _, expected) in cases {
+        let (state, said) = finding(directory.path(), &["--public-url", &root], "metrics");
+        assert_eq!(state, expected, "{status}: {said}");
+    }
+    answering.join().unwrap();
 }

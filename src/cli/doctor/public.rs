@@ -50,6 +50,13 @@ pub(super) fn metrics(root: &Url) -> Result<Finding, Failure> {
                  refuse that path, or set http.metrics = \"off\""
             ),
         ),
+        Ok((status, _)) if status.is_server_error() => finding(
+            State::Look,
+            format!(
+                "{shown} answers with {status}, so whether it keeps the metrics from others is not known: \
+                 start the service behind the proxy, and run this again"
+            ),
+        ),
         Ok(_) => finding(State::Ok, format!("{shown} keeps the metrics from others")),
     })
 }
