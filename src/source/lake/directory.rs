@@ -88,8 +88,8 @@ impl LakeFiles for Directory {
     }
 
     fn misnamed(&self) -> BoxFuture<'_, Result<Option<String>, LakeError>> {
-        async move { Ok(self.list(|root| misnamed(root, "", MISNAMED_DEPTH)).await?.flatten()) }
-            .boxed()
+        let search = |root: &Path| Ok(misnamed(root, "", MISNAMED_DEPTH));
+        async move { Ok(self.list(search).await?.flatten()) }.boxed()
     }
 
     fn below(&self, directory: &str) -> Arc<dyn LakeFiles> {
@@ -146,21 +146,18 @@ fn keys_after(root: &Path, after: &str, most: usize) -> Result<Vec<String>, Lake
     Ok(keys)
 }
 
-/// Returns the first misnamed file in or below a directory of the lake, in the order of names.
-fn misnamed(root: &Path, inside: &str, depth: u32) -> Result<Option<String>, LakeError> {
-    for name in sorted_names(&root.join(inside))?.into_iter().take(MISNAMED_NAMES) {
+/// Returns the first misnamed file in or below a directory of the lake, in the order of names. Directories
+/// that cannot be read, such as `lost+found` of a disk, have none.
+fn misnamed(root: &Path, inside: &str, depth: u32) -> Option<String> {
+    let names = sorted_names(&root.join(inside)).unwrap_or_default();
+    names.into_iter().take(MISNAMED_NAMES).find_map(|name| {
         let key = format!("{inside}{name}");
         if layout::may_be_misnamed(&key) {
-            return Ok(Some(key));
+            return Some(key);
         }
-        if depth > 0
-            && root.join(&key).is_dir()
-            && let Some(found) = misnamed(root, &format!("{key}/"), depth - 1)?
-        {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
+        let is_searched = depth > 0 && root.join(&key).is_dir();
+        is_searched.then(|| misnamed(root, &format!("{key}/"), depth - 1)).flatten()
+    })
 }
 
 fn sorted_names(directory: &Path) -> Result<Vec<String>, LakeError> {
