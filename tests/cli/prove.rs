@@ -185,4 +185,7 @@ fn stored_ledgers_are_proven_however_old_they_are() {
     run(at, &["prove", "--check", "archive.cert"]).succeeded();
     let missing = ["prove", "--contract", RECORDED, "--from", "7", "--to", "8", "--out", "b"];
     run(at, &[&missing[..], &["--data-dir", "d"]].concat()).refuses(1, &["ledger 7 is missing"]);
+    // Another service than that of the mistyped directory is not asked.
+    let mistyped = run(at, &[&missing[..], &["--data-dir", "dd"]].concat());
+    mistyped.refuses(1, &["there is no data directory dd"]);
 }

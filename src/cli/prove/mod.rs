@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use orrery::certificate::{CertificateError, Claim, Writer, check};
-use orrery::config::{Config, Settings};
+use orrery::config::{Config, Origin, Settings};
 use orrery::decode::decode;
 use orrery::domain::{ContractId, LedgerRange, LedgerSeq, Network};
 use orrery::durable::write_atomically;
@@ -163,8 +163,17 @@ impl Prove {
 /// Returns the ledgers of the data directory; `None` when another service is named, or there is no store
 /// in the directory.
 fn own_ledgers(settings: &Settings, remote: &Remote) -> Result<Option<Ledgers>, Failure> {
-    if remote.is_named() || !holds_store(&settings.config.data_dir) {
+    let data_dir = &settings.config.data_dir;
+    if remote.is_named() {
         return Ok(None);
+    }
+    if !holds_store(data_dir) {
+        let is_mistyped = matches!(data_dir.try_exists(), Ok(false));
+        return match settings.origin("data_dir") {
+            Origin::Default => Ok(None),
+            _ if is_mistyped => Err(open::nothing_in(data_dir)),
+            _ => Ok(None),
+        };
     }
     Ledgers::of_directory(open::look(settings)?).map(Some)
 }
