@@ -11,8 +11,10 @@ use super::names::{Treatment, treatment};
 use super::{ACKNOWLEDGED, BackupError, Progress, RAW, failed};
 
 /// Names of a data directory and its store until they are complete and checked. An incomplete one
-/// is not opened by accident, because its store is not at the expected path.
+/// is not opened by accident: it lies in a directory beside the one that was asked for, and its store is
+/// not at the expected path until it has been compared with the manifest.
 const UNFINISHED: &str = ".restoring";
+const UNFINISHED_DATA: &str = "unfinished";
 const UNFINISHED_RAW: &str = "raw.unfinished";
 /// A file of the backups of earlier versions.
 const CODE_KEY: &str = "secrets/compiled-code-key";
@@ -35,8 +37,8 @@ pub struct Restored {
 /// is on disk when this returns.
 ///
 /// # Errors
-/// [`BackupError`], usually with `data_dir` unchanged. When the removal of the lock file or the
-/// final sync fails, `data_dir` has been replaced.
+/// [`BackupError`], usually with `data_dir` unchanged. When the removal of what is left, or the final
+/// sync, fails, `data_dir` has been replaced.
 pub fn restore(
     backup: &Path,
     data_dir: &Path,
@@ -49,13 +51,14 @@ pub fn restore(
     let (kept, left_out) = sorted(backup, &manifest)?;
     let parent = copy::parent(data_dir).to_owned();
     copy::make_directory(&parent)?;
-    let draft = sibling(data_dir, UNFINISHED);
+    let drafts = sibling(data_dir, UNFINISHED);
+    let draft = drafts.join(UNFINISHED_DATA);
     let lock = sibling(data_dir, ".restoring.lock");
     let Some(_lock) = Lock::take(&lock)? else {
         return Err(BackupError::InUse(data_dir.to_owned()));
     };
     // Left by a restore that was killed.
-    copy::remove(&draft)?;
+    copy::remove(&drafts)?;
     let filled = fill(&draft, backup, &manifest, &kept, progress).and_then(|()| complete(&draft));
     let restored = filled.and_then(|()| {
         forget_acknowledged(&draft)?;
@@ -70,10 +73,11 @@ pub fn restore(
     });
     if let Err(error) = restored {
         // The original error matters more; otherwise the next restore removes the remainder.
-        let _ = copy::remove(&draft);
+        let _ = copy::remove(&drafts);
         let _ = fs::remove_file(&lock);
         return Err(error);
     }
+    copy::remove(&drafts)?;
     fs::remove_file(&lock).map_err(failed(&lock))?;
     copy::sync_directory(&parent)?;
     Ok(Restored { backup: backup.to_owned(), left_out, manifest })

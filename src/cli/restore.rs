@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use orrery::backup::{self, BackupError};
 use orrery::config::Config;
-use orrery::service;
+use orrery::control::BackfillOrder;
+use orrery::service::{self, OrderFile};
 
 use super::backup::{bytes_read, line};
 use super::{Common, Failure, output};
@@ -14,9 +15,9 @@ use super::{Common, Failure, output};
 ///
 /// Every file is compared with the backup's manifest while it is copied, and so are the digests of the ledgers
 /// in the copy. What validators have signed is read again from the raw ledgers in the copy; ledgers without
-/// them are shown as attested by the backup alone. The directory appears under its name only when it is complete and on disk; if this command is
-/// interrupted before, it does not exist. Derived data, such as the tables of indexing programs, is rebuilt
-/// when the service starts.
+/// them are shown as attested by the backup alone. The directory appears under its name only when it is
+/// complete and on disk; if this command is interrupted before, it does not exist. Derived data, such as the
+/// tables of indexing programs, is rebuilt when the service starts.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery restore /mnt/backups --data-dir restored
@@ -55,6 +56,28 @@ impl Restore {
                 restored.left_out.join(", ")
             ));
         }
+        if let Some(words) = order(data_dir) {
+            output::note(words);
+        }
         output::print(&format!("{}: restored\n", line(&restored.backup, &restored.manifest)))
     }
+}
+
+/// Says that a backfill was running when the backup was made: the service goes on with it, from the
+/// sources that it names, whoever has written them into the backup.
+fn order(data_dir: &Path) -> Option<String> {
+    let order = match OrderFile::of(data_dir).look() {
+        Ok(order) => order?,
+        Err(error) => return Some(error.to_string()),
+    };
+    let BackfillOrder { from, to, sources } = &order;
+    let of = match sources.len() {
+        0 => "the configured sources".to_owned(),
+        1 => "the source that it names".to_owned(),
+        many => format!("the {many} sources that it names"),
+    };
+    Some(format!(
+        "the backup holds a backfill of ledgers {from} to {to} that was not done: the service goes on with it \
+         from {of} (backfill.json); `orrery backfill --cancel` discards it"
+    ))
 }

@@ -304,8 +304,8 @@ fn a_killed_backup_or_restore_leaves_no_partial_result() {
     service.stop();
 
     let begun = || {
-        at.join("new.restoring/sandbox/journal").exists()
-            || at.join("new.restoring/raw.unfinished").exists()
+        at.join("new.restoring/unfinished/sandbox/journal").exists()
+            || at.join("new.restoring/unfinished/raw.unfinished").exists()
     };
     killed(&["restore", "backups", "--data-dir", "new"], &begun);
     assert!(!at.join("new").exists());
@@ -337,4 +337,35 @@ fn a_backup_tells_what_is_attested() {
     assert_eq!(run(at, &["restore", name, "--data-dir", "restored"]).code, 0);
     assert_eq!(covered(at, "restored"), covered(at, "d"));
     assert_eq!(covered(at, "restored")[0]["attested_ledger"], 63_092_986);
+}
+
+/// The service goes on with a backfill from sources that whoever could write the backup has named.
+#[test]
+fn a_restoration_tells_of_the_backfill_that_it_brings_along() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    import(at, &Chain::made(5, 10), 10, "d");
+    let order = at.join("d/backfill.json");
+    for (text, told) in [
+        (None, None),
+        (
+            Some(r#"{"from":3,"to":9,"sources":["rpc:http://me:word@192.0.2.1"]}"#),
+            Some(
+                "a backfill of ledgers 3 to 9 that was not done: the service goes on with it from the source",
+            ),
+        ),
+        (Some("{"), Some("it does not contain a backfill order")),
+    ] {
+        match text {
+            Some(text) => fs::write(&order, text).unwrap(),
+            None => assert!(!order.exists()),
+        }
+        let made = run(at, &["backup", "--data-dir", "d", "b"]).json();
+        let restored = run(at, &["restore", made["backup"].as_str().unwrap(), "--data-dir", "r"]);
+        restored.succeeded();
+        let said = &restored.stderr;
+        assert_eq!(said.contains("backfill"), told.is_some(), "{said}");
+        assert!(said.contains(told.unwrap_or_default()) && !said.contains("word"), "{said}");
+        fs::remove_dir_all(at.join("r")).unwrap();
+    }
 }
