@@ -102,21 +102,26 @@ impl Backfills {
     /// Resumes the interrupted order. Returns true if it cannot resume now, and may later: an order
     /// whose source is not there, such as a disk that is not mounted yet, is as good as before.
     async fn resume(&self, stop: &watch::Receiver<bool>) -> bool {
+        let before = self.current.lock().reason.clone();
         let order = match self.file.load() {
             Ok(None) => return false,
             Ok(Some(order)) => order,
             Err(error) => {
-                self.report_unresumable(None, &error);
+                self.report_unresumable(None, &error, before.as_deref());
                 return true;
             }
         };
-        tracing::info!(from = order.from, to = order.to, "the interrupted backfill resumes");
+        if before.is_none() {
+            tracing::info!(from = order.from, to = order.to, "the interrupted backfill resumes");
+        }
         let resumed = match self.begin(&order) {
             Ok(()) => self.work(&order, stop).await,
+            // Another order has just been accepted in its place.
+            Err(BackfillError::Running(_)) => return false,
             Err(error) => Err(error),
         };
         let Err(error) = resumed else { return false };
-        self.report_unresumable(Some(&order), &error);
+        self.report_unresumable(Some(&order), &error, before.as_deref());
         true
     }
 
@@ -136,10 +141,16 @@ impl Backfills {
     }
 
     /// Shows that the interrupted order cannot resume. Its file stays until it is cancelled or another
-    /// one begins: what is in the way, such as a setting, may be gone later.
-    fn report_unresumable(&self, order: Option<&BackfillOrder>, error: &BackfillError) {
+    /// one begins: what is in the way, such as a setting, may be gone later. It is logged unless it was
+    /// reported `before`.
+    fn report_unresumable(
+        &self,
+        order: Option<&BackfillOrder>,
+        error: &BackfillError,
+        before: Option<&str>,
+    ) {
         let reason = format!("the interrupted backfill cannot resume: {error}");
-        if self.current.lock().reason.as_ref() != Some(&reason) {
+        if before != Some(&*reason) {
             tracing::error!("{reason}");
         }
         job::forget(&self.node);
@@ -191,7 +202,7 @@ impl Backfills {
         };
         match worked {
             Ok(()) => {}
-            Err(error) if was_interrupted => self.report_unresumable(Some(&order), &error),
+            Err(error) if was_interrupted => self.report_unresumable(Some(&order), &error, None),
             Err(error) => {
                 tracing::error!("the backfill failed: {error}");
                 self.ended(BackfillState::Failed, Some(error.to_string()));
