@@ -1,7 +1,8 @@
 //! Finds the declaration that an event has, and what each of its values is called. Nothing of an
 //! event is lost: what the declaration does not name is the rest.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ptr;
 
 use stellar_xdr::{
     ScMapEntry, ScSpecEventDataFormat, ScSpecEventParamV0, ScSpecEventV0, ScSpecTypeDef, ScVal,
@@ -14,6 +15,9 @@ use super::interface::{Interface, MOST_COMPARED};
 /// Maximum number of topics of a prefix, and of bytes of each (SEP-48).
 const MOST_PREFIX_TOPICS: usize = 2;
 const LONGEST_PREFIX_TOPIC: usize = 32;
+
+/// Steps from which on it is kept whether a value is of a type. Fewer take no longer than looking it up.
+const COSTLY: u64 = 16;
 
 /// Name of the parameter that SEP-41 lets an event give as a single value or in a map.
 const AMOUNT: &[u8] = b"amount";
@@ -123,9 +127,9 @@ pub fn found_counted(
     data: &ScVal,
 ) -> (Option<Found>, Steps) {
     let search = Search { interface, topics, data };
-    let mut budget = Budget::of_event(topics, data);
-    let found = search.find(&mut budget).filter(|_| !budget.is_spent());
-    (found, budget.taken())
+    let mut work = Work { budget: Budget::of_event(topics, data), compared: HashMap::new() };
+    let found = search.find(&mut work).filter(|_| !work.budget.is_spent());
+    (found, work.budget.taken())
 }
 
 impl<'a> Matched<'a> {
@@ -152,10 +156,17 @@ struct Search<'a> {
     data: &'a ScVal,
 }
 
+/// What the search takes, and has found out so far.
+struct Work {
+    budget: Budget,
+    /// Whether a value is of the type with a number: declarations often have the same types.
+    compared: HashMap<(*const ScVal, usize), bool>,
+}
+
 impl<'a> Search<'a> {
     /// Returns the first declaration that fits.
-    fn find(&self, budget: &mut Budget) -> Option<Found> {
-        let candidates = self.candidates(budget);
+    fn find(&self, work: &mut Work) -> Option<Found> {
+        let candidates = self.candidates(&mut work.budget);
         for is_amount in [false, true] {
             for exact in [true, false] {
                 let mut equals: Vec<(usize, &Event)> = candidates
@@ -165,9 +176,9 @@ impl<'a> Search<'a> {
                     .filter(|(_, event)| !is_amount || is_amount_alone(event))
                     .collect();
                 // The sort is stable: the interface's order stays among equals.
-                equals.sort_by_cached_key(|(_, event)| !self.has_all_keys(event, budget));
+                equals.sort_by_cached_key(|(_, event)| !self.has_all_keys(event, &mut work.budget));
                 let mut equals = equals.into_iter();
-                if let Some((number, _)) = equals.find(|it| self.fits(it.1, is_amount, budget)) {
+                if let Some((number, _)) = equals.find(|it| self.fits(it.1, is_amount, work)) {
                     return Some(Found { number, is_amount });
                 }
             }
@@ -226,13 +237,25 @@ impl<'a> Search<'a> {
         present.iter().filter(required).count() == event.required
     }
 
-    fn fits(&self, event: &Event, is_amount: bool, budget: &mut Budget) -> bool {
+    fn fits(&self, event: &Event, is_amount: bool, work: &mut Work) -> bool {
+        let Work { budget, compared } = work;
         if !budget.take(1) {
             return false;
         }
         let params = event.declared.params.as_slice();
         let types = self.interface.types();
-        let mut fits = |value: &ScVal, at: usize| fits(value, &params[at].type_, types, budget);
+        let mut fits = |value: &ScVal, at: usize| {
+            let pair = (ptr::from_ref(value), event.kinds[at]);
+            if let Some(is_of_type) = compared.get(&pair) {
+                return *is_of_type;
+            }
+            let before = budget.taken();
+            let is_of_type = fits(value, &params[at].type_, types, budget);
+            if budget.taken().0 - before.0 >= COSTLY {
+                compared.insert(pair, is_of_type);
+            }
+            is_of_type
+        };
         let topics = &self.topics[event.declared.prefix_topics.len()..];
         if !topics.iter().zip(&event.in_topics).all(|(topic, at)| fits(topic, *at)) {
             return false;

@@ -23,6 +23,8 @@ pub(crate) struct Event {
     pub(crate) keys: HashMap<Vec<u8>, usize>,
     /// For format map: number of keys whose type is no option.
     pub(crate) required: usize,
+    /// Numbers of the parameters' types: equal ones have the same, in one interface.
+    pub(crate) kinds: Vec<usize>,
     /// Names of the parameters as columns and members.
     pub(crate) names: Vec<String>,
     /// Name of the event of which this is a form.
@@ -30,8 +32,9 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Works out what the matching of a declared event needs.
-    pub(crate) fn new(declared: ScSpecEventV0) -> Self {
+    /// Works out what the matching of a declared event needs. `kinds` has the numbers of the types of
+    /// the interface so far.
+    pub(crate) fn new(declared: ScSpecEventV0, kinds: &mut HashMap<ScSpecTypeDef, usize>) -> Self {
         let is_topic =
             |param: &ScSpecEventParamV0| param.location == ScSpecEventParamLocationV0::TopicList;
         let params = declared.params.as_slice();
@@ -48,9 +51,14 @@ impl Event {
                 }
             }
         }
+        let number = |param: &ScSpecEventParamV0| {
+            let next = kinds.len();
+            *kinds.entry(param.type_.clone()).or_insert(next)
+        };
+        let kinds = params.iter().map(number).collect();
         let names = names::parameters(params.iter().map(|param| param.name.as_slice()));
         let name = names::event(declared.name.as_slice());
-        Self { declared, topics, in_topics, data, keys, required, names, name }
+        Self { declared, topics, in_topics, data, keys, required, kinds, names, name }
     }
 }
 

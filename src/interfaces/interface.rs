@@ -78,9 +78,12 @@ impl Interface {
         let entries: Vec<ScSpecEntry> = entries.into_iter().map(joined::entry).collect();
         let bytes = entries.iter().map(weight::of_entry).sum();
         let mut interface = Self { types: Types::new(&entries), bytes, ..Self::default() };
+        let mut kinds = HashMap::new();
         for entry in entries {
             match entry {
-                ScSpecEntry::EventV0(declared) => interface.add(Event::new(declared))?,
+                ScSpecEntry::EventV0(declared) => {
+                    interface.add(Event::new(declared, &mut kinds))?
+                }
                 ScSpecEntry::FunctionV0(function) => {
                     let name = function.name.0.to_vec();
                     interface.functions.entry(name).or_insert(function);

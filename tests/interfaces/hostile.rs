@@ -1,7 +1,10 @@
 //! Interfaces that were made to cost much: each is refused with a reason, or read; and comparing an
 //! event with it takes a number of steps that the sizes of both bound.
 
+use std::time::Instant;
+
 use orrery_interfaces::{Interface, Params, Plain, ReadError, Steps, declaration_counted};
+use orrery_testkit::costly_interface::{self, ITEMS};
 use orrery_testkit::random_events::Generator;
 use orrery_testkit::size;
 use orrery_testkit::values::{fields, i128, list, map as map_of, string, symbol};
@@ -328,24 +331,41 @@ fn the_work_is_bounded_by_the_sizes() {
 }
 
 /// 61 KB with a thousand declarations of one type, which 96 results enclose, and an event of 16 KB
-/// that fits it up to its first part.
+/// that fits it up to its first part: each part is compared once, and once more with what the results
+/// enclose.
 #[test]
 fn declarations_cost_an_event_no_more_than_its_size() {
-    let inner = nested(96, |kind| result(kind, Type::Error), Type::Void);
-    let kind = structure("T", &[field("0", vec(inner))]);
-    let declared = event("e", &["e"], &[], SingleValue, &[("a", udt("T"))]);
-    let entries: Vec<_> = [kind].into_iter().chain(vec![declared; 1_000]).collect();
-    let code = module(&[&xdr(&entries)]);
+    let code = module(&[&xdr(&costly_interface::entries())]);
     assert!(code.len() < 100_000);
     let interface = Interface::from_file(&code).unwrap();
-    let items = [ScVal::U32(1)].into_iter().chain((0..3_900).map(|_| ScVal::Void));
-    let (topics, data) = ([symbol("e")], list([list(items)]));
+    let (topics, data) = costly_interface::event_that_nearly_fits();
     let (matched, steps) = declaration_counted(&[&interface], &topics, &data);
-    assert!(matched.is_none() && steps.0 <= most_steps(&topics, &data), "{steps:?}");
-    // Where it fits, each part is compared once, and once more with what the results enclose.
-    let (topics, data) = ([symbol("e")], list([list((0..3_900).map(|_| ScVal::Void))]));
+    assert!(matched.is_none() && steps.0 <= 2 * parts(&data) + 40, "{steps:?}");
+    let (topics, data) = ([symbol("e")], list([list((0..ITEMS).map(|_| ScVal::Void))]));
     let (matched, steps) = declaration_counted(&[&interface], &topics, &data);
     assert!(matched.is_some() && steps.0 <= 2 * parts(&data) + 10, "{steps:?}");
+}
+
+/// Declarations with the same types in some parameters, of which another does not fit.
+#[test]
+fn a_value_is_compared_once_with_each_type() {
+    let with = |last: usize| {
+        let last = ("z", tuple(vec![Type::Bool; last]));
+        let params = [("a", vec(Type::Val)), ("b", map(Type::Val, Type::Val)), last];
+        event("e", &["e"], &[], Map, &params)
+    };
+    let interface = Interface::from_entries((1..=12).map(with).collect()).unwrap();
+    let flat = || list((0..1_000).map(ScVal::U32));
+    let entries = map_of((0..1_000).map(|at| (ScVal::U32(at), ScVal::Void)));
+    let event = |last| fields([("a", flat()), ("b", entries.clone()), ("z", last)]);
+    for (last, is_declared) in
+        [(list([ScVal::Void]), false), (list(vec![ScVal::Bool(true); 12]), true)]
+    {
+        let (topics, data) = ([symbol("e")], event(last));
+        let (matched, steps) = declaration_counted(&[&interface], &topics, &data);
+        assert_eq!(matched.is_some(), is_declared);
+        assert!(steps.0 <= parts(&data) + 200, "{steps:?}");
+    }
 }
 
 /// Results with different errors do not join, so that each value is compared with all of them: within
@@ -386,27 +406,107 @@ fn an_event_is_compared_with_sixteen_declarations() {
     assert!(declaration_counted(&[&interface], &[symbol("e")], &ScVal::U32(1)).0.is_some());
 }
 
-/// An event of generated interfaces, with its own interface, with many others, and all together.
-///
-/// Small: 300 interfaces; full: 10,000, with as many events.
-#[test]
-fn generated_interfaces_cost_events_no_more_than_their_size() {
-    let mut most = 0.0_f64;
-    for seed in 0..size::choose(300, 10_000) {
+/// An interface that was generated, and an event of it.
+struct Generated {
+    entries: Vec<ScSpecEntry>,
+    event: (Vec<ScVal>, ScVal),
+}
+
+impl Generated {
+    fn new(seed: u64) -> Self {
         let mut generator = Generator::new(seed, false);
         let declared = generator.declared();
         let entries = generator.entries(&declared);
-        let many: Vec<_> = entries.iter().cloned().cycle().take(900.max(entries.len())).collect();
-        let Ok(interface) = Interface::from_entries(many) else { continue };
-        let own = generator.event(&declared, None).unwrap();
-        for (topics, data) in events().into_iter().step_by(7).chain([own]) {
-            let Steps(steps) = declaration_counted(&[&interface], &topics, &data).1;
-            let bound = most_steps(&topics, &data);
-            assert!(steps <= bound, "seed {seed}: {steps} steps, at most {bound}");
-            most = most.max(steps as f64 / bound as f64 * 20.0);
-        }
+        Self { entries, event: generator.event(&declared, None).unwrap() }
     }
-    println!("at most {most:.1} steps for each part of an event");
+}
+
+/// Steps of events, as parts of what each may take.
+#[derive(Default)]
+struct Taken {
+    events: u64,
+    matched: u64,
+    steps: u64,
+    parts: u64,
+    most: f64,
+}
+
+impl Taken {
+    /// Looks for the declaration of an event in these interfaces. Asserts that it takes at most twenty
+    /// steps for each of its parts with each of them.
+    fn find(&mut self, interfaces: &[&Interface], (topics, data): &(Vec<ScVal>, ScVal)) {
+        let (matched, Steps(steps)) = declaration_counted(interfaces, topics, data);
+        let parts = 1 + topics.iter().map(parts).sum::<u64>() + parts(data);
+        let bound = interfaces.len() as u64 * most_steps(topics, data);
+        assert!(steps <= bound, "{steps} steps, at most {bound}: {topics:?} {data:?}");
+        self.events += 1;
+        self.matched += u64::from(matched.is_some());
+        self.steps += steps;
+        self.parts += parts;
+        self.most = self.most.max(steps as f64 / (parts * interfaces.len() as u64) as f64);
+    }
+}
+
+/// Each generated event with each generated interface: its own, that of every other event, three of
+/// them as a contract has them that is upgraded, and very many declarations of one interface.
+///
+/// Small: 300 interfaces and 300 events; full: 10,000 of each.
+#[test]
+fn generated_interfaces_cost_events_no_more_than_their_size() {
+    let count = size::choose(300, 10_000);
+    let mut generated: Vec<_> = (0..count).map(Generated::new).collect();
+    let interface = |entries: Vec<ScSpecEntry>| Interface::from_entries(entries).unwrap();
+    let taken = |what: &str, find: &mut dyn FnMut(&mut Taken)| {
+        let (mut taken, begun) = (Taken::default(), Instant::now());
+        find(&mut taken);
+        println!(
+            "{what}: {} events, {} declared; {} steps for {} parts, at most {:.1} for each; {:.1?}",
+            taken.events,
+            taken.matched,
+            taken.steps,
+            taken.parts,
+            taken.most,
+            begun.elapsed(),
+        );
+        assert!(taken.matched > 0);
+        taken
+    };
+    let own = taken("own interface", &mut |taken| {
+        for Generated { entries, event } in &generated {
+            taken.find(&[&interface(entries.clone())], event);
+        }
+    });
+    assert_eq!(own.matched, count, "each event has a declaration");
+    taken("interfaces of others", &mut |taken| {
+        for of in &generated {
+            let of = interface(of.entries.clone());
+            generated.iter().for_each(|it| taken.find(&[&of], &it.event));
+        }
+    });
+    taken("three interfaces", &mut |taken| {
+        for three in generated.windows(3) {
+            let of: Vec<_> = three.iter().map(|it| interface(it.entries.clone())).collect();
+            for of in [[0, 1, 2], [2, 1, 0]].map(|order| order.map(|at| &of[at])) {
+                three.iter().for_each(|it| taken.find(&of, &it.event));
+            }
+        }
+    });
+    let hungry = events();
+    taken("the same declarations again and again", &mut |taken| {
+        for Generated { entries, event } in &generated {
+            let most = entries.len().max(900);
+            let of = interface(entries.iter().cloned().cycle().take(most).collect());
+            hungry.iter().step_by(7).chain([event]).for_each(|it| taken.find(&[&of], it));
+        }
+    });
+    // As many as an interface may have: two of each.
+    taken("many declarations", &mut |taken| {
+        for many in generated.chunks_mut(500) {
+            let entries = many.iter_mut().flat_map(|it| std::mem::take(&mut it.entries));
+            let of = interface(entries.collect());
+            many.iter().for_each(|it| taken.find(&[&of], &it.event));
+        }
+    });
 }
 
 fn size_of_json(value: &ScVal, interface: &Interface) -> usize {

@@ -3,6 +3,7 @@
 
 pub mod account_events;
 pub mod costly;
+pub mod costly_interface;
 pub mod data;
 pub mod event_counts;
 pub mod fixtures;
