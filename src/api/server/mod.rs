@@ -283,11 +283,14 @@ impl Connections {
     }
 
     /// Returns freed memory to the operating system after the bytes of bodies and responses have
-    /// dropped to less than half of a peak of at least [`MIN_PEAK_TO_RELEASE`].
+    /// dropped to less than half of a peak of at least [`MIN_PEAK_TO_RELEASE`], and after the last of
+    /// the requests that change programs: what they supply takes many times its size while it is read,
+    /// and what they delete may have been in memory.
     fn release_memory(&self) {
-        let bytes = &self.gate.budgets().bytes;
-        let (peak, now) = (bytes.peak(), bytes.usage().taken);
-        if peak >= MIN_PEAK_TO_RELEASE && now < peak / 2 {
+        let budgets = self.gate.budgets();
+        let (peak, now) = (budgets.bytes.peak(), budgets.bytes.usage().taken);
+        let has_changed = budgets.changes.peak() > 0 && budgets.changes.usage().taken == 0;
+        if has_changed || (peak >= MIN_PEAK_TO_RELEASE && now < peak / 2) {
             tokio::task::spawn_blocking(process::give_back_freed_memory);
         }
     }
