@@ -6,6 +6,7 @@
 //! when a floor is missed.
 
 mod amplify;
+mod attacked;
 mod backfills;
 #[path = "../baseline/mod.rs"]
 mod baseline;
@@ -42,6 +43,7 @@ mod sql;
 mod stores;
 mod streams;
 mod subscribers;
+mod supplied;
 mod swaps;
 mod upstream;
 mod variation;
@@ -69,6 +71,9 @@ struct Arguments {
     /// Events in the stores that are compared with SQLite
     #[arg(long, default_value_t = 1_000_000)]
     compared_events: u64,
+    /// Ledgers with costly events
+    #[arg(long, default_value_t = 1_000)]
+    attacked_ledgers: u64,
     /// Minutes of a network that is full
     #[arg(long, default_value_t = 1)]
     minutes: u64,
@@ -180,6 +185,12 @@ fn programs(
     }
     if arguments.wants("backfills") {
         backfills::run(public, directory, report)?;
+    }
+    if arguments.wants("attacked") {
+        attacked::run(arguments.attacked_ledgers, directory, report)?;
+    }
+    if arguments.wants("supplied") {
+        supplied::run(directory, report)?;
     }
     Ok(())
 }

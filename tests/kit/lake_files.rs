@@ -153,6 +153,13 @@ impl LakeFiles {
         fs::rename(unfinished, file).unwrap();
     }
 
+    /// Adds a ledger of another lake: the same file.
+    pub fn link(&self, from: &Self, sequence: u32) {
+        let file = self.file(sequence);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::hard_link(from.file(sequence), file).unwrap();
+    }
+
     /// Removes a ledger.
     pub fn remove(&self, sequence: u32) {
         fs::remove_file(self.file(sequence)).unwrap();
