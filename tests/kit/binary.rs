@@ -256,6 +256,19 @@ impl Service {
         kilobytes.parse::<u64>().unwrap() << 10
     }
 
+    /// Bytes that the process and its children, those that have ended too, have read or written;
+    /// `figure` is a field of `/proc/PID/io` (proc_pid_io(5)). Of a child that is confined only root
+    /// sees it, until the child has ended.
+    pub fn io(&self, figure: &str) -> u64 {
+        let of = |line: &str| line.strip_prefix(figure)?.strip_prefix(": ")?.parse().ok();
+        let io = |process: u32| {
+            // A child that has ended counts for its parent.
+            let io = std::fs::read_to_string(format!("/proc/{process}/io"));
+            io.map_or(0, |io| io.lines().find_map(of).unwrap())
+        };
+        io(self.child.id()) + children(self.child.id()).into_iter().map(io).sum::<u64>()
+    }
+
     /// A token of the service's data directory.
     pub fn token(&self) -> &str {
         self.token.get_or_init(|| issue_token(command(&self.program), &self.data_dir, "tests", &[]))
@@ -351,6 +364,17 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The child processes of a process (proc_tid_children(5)).
+fn children(process: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let of_thread = |thread: std::io::Result<std::fs::DirEntry>| {
+        // The thread may have ended: then its children are those of another.
+        std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap_or_default()
+    };
+    let all: String = threads.map(of_thread).collect();
+    all.split_whitespace().map(|id| id.parse().unwrap()).collect()
 }
 
 /// What a process has written to a file so far. The file is opened again, because its descriptor
