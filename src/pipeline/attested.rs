@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::contradiction::is_attested;
+use super::contradiction::{Contradiction, is_attested};
 use super::error::PipelineError;
 use super::held::{Held, HeldError, Holdable};
 use super::queue::Prepared;
@@ -108,7 +108,10 @@ impl Gate {
 
     /// Returns whether only attested ledgers may be stored.
     fn is_attestation_required(&self) -> bool {
-        self.trust.require_attested || self.store.contradiction().is_some()
+        // One that is recorded may be settled, where the process was killed before it forgot it.
+        let is_contradicted =
+            || Contradiction::of(&self.store, self.trust.validators.as_deref()).is_some();
+        self.trust.require_attested || is_contradicted()
     }
 
     fn show_waiting(&self) {

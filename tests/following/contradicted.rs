@@ -21,13 +21,13 @@ use stellar_xdr::ScVal;
 
 use super::lying::{AtTip, follow, honest, keys, settings, trusted, with_events};
 
-struct Unobserved;
+pub struct Unobserved;
 
 impl StepObserver for Unobserved {
     fn step(&self, _: &'static str, _: f64) {}
 }
 
-fn validators() -> Arc<Validators> {
+pub fn validators() -> Arc<Validators> {
     let organisation = |(number, key): (usize, ed25519_dalek::SigningKey)| Organisation {
         name: format!("{number}.example"),
         validators: vec![NodeId(key.verifying_key().to_bytes())],
@@ -56,14 +56,27 @@ fn pipeline_trusting(
     (store, pipeline)
 }
 
-fn deliver(pipeline: &Pipeline, name: &str, ledgers: Vec<Vec<u8>>) -> Result<(), PipelineError> {
+pub fn deliver(
+    pipeline: &Pipeline,
+    name: &str,
+    ledgers: Vec<Vec<u8>>,
+) -> Result<(), PipelineError> {
+    deliver_with(pipeline, name, ledgers, Durability::Synced)
+}
+
+pub fn deliver_with(
+    pipeline: &Pipeline,
+    name: &str,
+    ledgers: Vec<Vec<u8>>,
+    durability: Durability,
+) -> Result<(), PipelineError> {
     let ledgers = ledgers.into_iter().map(|xdr| {
         let sequence = orrery::domain::sequence_of(&xdr).unwrap();
         let origin = Origin { name: name.into(), position: None };
         Ok::<_, std::io::Error>(RawLedger { sequence, xdr, compressed: None, origin })
     });
     let stored = |_: &_| std::ops::ControlFlow::Continue(());
-    pipeline.run(ledgers, Durability::Synced, stored)
+    pipeline.run(ledgers, durability, stored)
 }
 
 /// A genuine ledger under another number, with something else changed perhaps. Its signature stays

@@ -4,11 +4,13 @@
 
 mod backfill;
 mod contradicted;
+mod contradiction_histories;
 mod disk;
 mod durable;
 mod embedded;
 mod export;
 mod export_histories;
+mod forged;
 mod held;
 mod live;
 mod lying;
