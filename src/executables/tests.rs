@@ -1,6 +1,8 @@
 //! The index beside a model: what each contract ran around each transaction, replayed from the whole
 //! metadata, against the index of stores that received the ledgers in any order and with gaps.
 
+mod known;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@ use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
 use crate::encoding::columns::{Family, Key, LedgerKey};
 use crate::encoding::error::StoreError;
+use crate::state::consumers::build::is_second;
 use crate::state::consumers::spec::Needs;
 use crate::state::consumers::states::{ConsumerStates, Update};
 use crate::state::removed::ledgers_below;
@@ -29,7 +30,8 @@ impl Floors {
 
 impl Store {
     /// Returns what may be removed now. Retention keeps ledgers that active consumers have not
-    /// processed yet, up to [`Retention::wait_for_consumers`] ledgers beyond its limits. Ledgers
+    /// processed yet, up to [`Retention::wait_for_consumers`] ledgers beyond its limits; for a rebuild it
+    /// waits until that is over, because the rows that are replaced have these ledgers. Ledgers
     /// below the floors that a consumer, active or not, has not processed are lost to it, if they are
     /// among the `covered` ones; that is durable when this returns. A prune must call this before it
     /// removes anything, and remove nothing of other ledgers. Returns `None` while there are ledgers
@@ -70,7 +72,7 @@ impl Store {
     }
 
     /// Returns the first ledger of a range that an active consumer has not processed and of which
-    /// it needs something.
+    /// it needs something. For a rebuild the range begins with the first ledger.
     fn first_awaited(
         &self,
         known: &ConsumerStates,
@@ -79,10 +81,11 @@ impl Store {
     ) -> Option<LedgerSeq> {
         let coverage = self.coverage.read();
         let waiting = known.all().filter(|(_, it)| it.active && needed(it.needs));
-        let firsts = waiting.filter_map(|(_, consumer)| {
+        let firsts = waiting.filter_map(|(name, consumer)| {
             let ranges = coverage.ranges_after(consumer.place);
+            let first = if is_second(name) { LedgerSeq(0) } else { range.first };
             let cut = |ledgers: LedgerRange| LedgerRange {
-                first: ledgers.first.max(range.first),
+                first: ledgers.first.max(first),
                 last: ledgers.last.min(range.last),
             };
             let ranges = ranges.map(cut).filter(|ledgers| !ledgers.is_empty());
