@@ -21,6 +21,7 @@ mod rest {
     mod parameters;
     mod protocol;
     mod pruned;
+    mod pruned_histories;
     mod response_cache;
     mod site;
     mod status;

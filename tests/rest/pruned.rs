@@ -96,7 +96,7 @@ impl Questions {
         let mut answers = ask(server, &self.events);
         let mut connection = server.connect();
         for call in &self.calls {
-            let mut answer = call_rpc(&mut connection, call);
+            let mut answer = call_rpc(&mut connection, "getEvents", call);
             // The range of what is stored, which pruning events moves.
             if let Some(result) = answer["result"].as_object_mut() {
                 result.retain(|name, _| !name.starts_with("oldestLedger"));
@@ -120,8 +120,9 @@ fn ask(server: &Server, questions: &[String]) -> Answers {
     questions.iter().map(&mut answer).collect()
 }
 
-fn call_rpc(connection: &mut Connection, params: &Value) -> Value {
-    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "getEvents", "params": params });
+/// Calls a method of JSON-RPC.
+pub fn call_rpc(connection: &mut Connection, method: &str, params: &Value) -> Value {
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let body = call.to_string();
     let head = format!(
         "POST /rpc HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
