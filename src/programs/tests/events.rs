@@ -1,7 +1,7 @@
 //! Random histories of projects of events: ledgers in any order, with gaps that are filled later or
-//! stay, an index of code that lags behind, contracts that are appended, writes that fail, and restarts. In
-//! the end each project has exactly the events of its contracts, and the tables of a project that
-//! read the same ledgers in the order of the chain.
+//! stay, an index of code that lags behind, contracts that are appended, retention of raw ledgers, writes
+//! that fail, restarts, and kills at any write. In the end each project has exactly the events of its
+//! contracts, and the tables of a project that read the same ledgers in the order of the chain.
 
 use std::sync::atomic::AtomicU32;
 
@@ -16,8 +16,10 @@ use super::*;
 use crate::programs::events::{OfProject, begin_reading, table_rows};
 use crate::programs::registry::Watch;
 use crate::programs::row_log::rows_after;
+use crate::store::Retention;
 use crate::tables::Row;
 use crate::tables::event_tables::{Shapes, Summarised};
+use orrery_testkit::crash::Kill;
 use orrery_testkit::histories;
 use orrery_testkit::upgraded::version;
 
@@ -82,10 +84,46 @@ impl History {
             15 => self.pause_or_resume(),
             16 => self.backfill(),
             17 => self.restart(),
+            18 => self.prune(),
             _ => {}
         }
-        self.turns();
+        if self.rng.random_bool(0.15) {
+            self.kill_amid_turns();
+        } else {
+            self.turns();
+        }
         self.check();
+    }
+
+    /// Removes raw ledgers, without which everything can still be read.
+    fn prune(&mut self) {
+        let raw_ledgers = Some(self.rng.random_range(0..30));
+        let retention = Retention { raw_ledgers, ..Retention::default() };
+        while !self.scene.store.prune(&retention).unwrap().is_nothing() {}
+    }
+
+    /// Is killed while ledgers are stored and projects have their turns. What was stored and is lost comes
+    /// again.
+    fn kill_amid_turns(&mut self) {
+        self.scene.store.flush().unwrap();
+        let at = (self.rng.random_range(0..6), self.rng.random());
+        let kill = Kill::plan(&self.scene.store, self.scene.directory.path(), at, || ());
+        let most = self.rng.random_range(0..4);
+        self.store(most);
+        for _ in 0..self.rng.random_range(0..10) {
+            self.turn();
+        }
+        let Some(files) = kill.files(&self.scene.store) else { return };
+        self.scene.parts = None;
+        self.scene.directory = files;
+        self.scene.restart();
+        for entry in self.scene.registry.all() {
+            self.scene.begin_reading(entry.id);
+        }
+        let stored = |ledger: &u32| self.scene.store.range_of(LedgerSeq(*ledger)).is_some();
+        let known = self.world.ledgers.keys().copied();
+        let lost: Vec<u32> = known.filter(|it| !stored(it) && !self.missing.contains(it)).collect();
+        self.missing.extend(lost);
     }
 
     fn store(&mut self, most: usize) {
@@ -161,14 +199,19 @@ impl History {
             Some(if rng.random() { Fault::NotWritten } else { Fault::Written })
         });
         for _ in 0..self.rng.random_range(0..10) {
-            let Some(id) = self.any_project() else { break };
-            if self.rng.random() {
-                self.scene.live.turn(id, Lane::Fast);
-            } else {
-                self.scene.backfills.turn(id);
-            }
+            self.turn();
         }
         self.scene.store.faults().clear();
+    }
+
+    /// Gives a turn to some project.
+    fn turn(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        if self.rng.random() {
+            self.scene.live.turn(id, Lane::Fast);
+        } else {
+            self.scene.backfills.turn(id);
+        }
     }
 
     /// Checks what holds at any moment: the numbers are those of the row log.
@@ -304,7 +347,7 @@ impl Parts {
     }
 
     /// Stores a project as an earlier version did, whose rule gave other names to other shapes.
-    fn lay_out_as_before(&self, id: ProgramId) {
+    pub(super) fn lay_out_as_before(&self, id: ProgramId) {
         let entry = self.registry.get(id).unwrap();
         entry.lock().reload_if_in_doubt(&self.store).unwrap();
         let manifest = self.manifest(id);

@@ -11,6 +11,7 @@ mod exported;
 mod histories;
 mod missing;
 mod panics;
+mod relayouts;
 mod removed_events;
 mod replacing;
 mod stops;
@@ -19,6 +20,7 @@ mod trials;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -140,6 +142,8 @@ struct Scene {
     network: Network,
     /// Consumers of the feed, which the test advances.
     consumers: Vec<Arc<dyn LedgerConsumer>>,
+    /// The program of the SQL workers; `None` where no table is filled.
+    worker: Option<PathBuf>,
     parts: Option<Parts>,
 }
 
@@ -148,6 +152,7 @@ struct Parts {
     registry: Arc<Registry>,
     runner: Arc<Runner>,
     live: Live,
+    feeder: Arc<Feeder>,
     backfills: Arc<Backfills>,
     replacements: Replacements,
     trouble: Arc<Trouble>,
@@ -182,7 +187,7 @@ impl Scene {
         // Use a memory file system where possible, because each write is synced.
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let (network, consumers) = (local(), Vec::new());
-        Self { directory, upstream, settings, network, consumers, parts: None }
+        Self { directory, upstream, settings, network, consumers, worker: None, parts: None }
     }
 
     /// Drops all parts and opens the store again, like a restart of the process.
@@ -208,10 +213,10 @@ impl Scene {
         });
         let tables = Tables::open(TablesSettings {
             directory: path.join("tables"),
-            worker: path.join("none"),
+            worker: self.worker.clone().unwrap_or_else(|| path.join("none")),
             limits: QueryLimits::default(),
             protections: Protections::default(),
-            allow_unconfined: false,
+            allow_unconfined: self.worker.is_some(),
             timeouts: Timeouts::default(),
         });
         let feeder = Arc::new(Feeder::new(&runner, Arc::clone(&registry), tables.unwrap()));
@@ -223,8 +228,17 @@ impl Scene {
         let replacements =
             Replacements::new(&store, &registry, &lanes, &backfills, &feeder, &trouble);
         trouble.report();
-        self.parts =
-            Some(Parts { store, registry, runner, live, backfills, replacements, trouble, health });
+        self.parts = Some(Parts {
+            store,
+            registry,
+            runner,
+            live,
+            feeder,
+            backfills,
+            replacements,
+            trouble,
+            health,
+        });
     }
 }
 

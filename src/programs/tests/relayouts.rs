@@ -1,0 +1,314 @@
+//! Random histories of projects of events and of the tables that queries see of them, filled by real
+//! workers: ledgers in any order, code that becomes known later, contracts that are appended, names by the
+//! rule of an earlier version, restarts, and kills at any moment, also of a worker that fills tables. After
+//! each step every answer counts all rows that an earlier one has counted, and all tables of a project
+//! together are all of its events. In the end all cells are those of a fresh directory.
+
+use orrery_testkit::crash::{Kill, copied};
+use orrery_testkit::histories;
+use orrery_testkit::program::example;
+use orrery_testkit::signal::{self, Signal};
+use orrery_testkit::wait::wait_until;
+use parking_lot::Mutex;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::events::owner;
+use super::events_world::{WORLDS, World};
+use super::*;
+use crate::executables::ExecutableIndex;
+use crate::programs::feeder::Reached;
+use crate::store::Retention;
+use crate::tables::query::{QueryError, QueryRequest};
+
+const STEPS: usize = 20;
+/// Longest time after which a worker is killed that fills tables.
+const LONGEST: Duration = Duration::from_millis(30);
+
+static WORKER: LazyLock<PathBuf> = LazyLock::new(|| example("sql_worker"));
+
+/// Columns and sorted rows by table, without ids, which differ between directories.
+type Cells = BTreeMap<String, (Vec<String>, Vec<String>)>;
+
+/// The contracts of a project, and whether an interface is supplied.
+type Told = (Vec<ContractId>, bool);
+
+/// Cells of projects in fresh directories.
+static FRESH: Mutex<BTreeMap<Told, Arc<Cells>>> = Mutex::new(BTreeMap::new());
+
+struct History {
+    world: &'static World,
+    rng: ChaCha8Rng,
+    scene: Scene,
+    missing: Vec<u32>,
+    id: ProgramId,
+    /// Number of events that the last answer counted.
+    least: u64,
+    answered: u64,
+}
+
+impl Scene {
+    /// A scene whose tables are filled.
+    fn with_tables(world: &World) -> Self {
+        let consumers: Vec<Arc<dyn LedgerConsumer>> = vec![Arc::new(ExecutableIndex)];
+        let (network, worker) = (world.network.clone(), Some(WORKER.clone()));
+        let closed = Self::closed(Settings::default(), None);
+        let mut scene = Self { network, consumers, worker, ..closed };
+        scene.restart();
+        scene
+    }
+}
+
+impl Parts {
+    /// The rows of an answer, as the service gives it; `None` while it is refused because the tables are
+    /// being filled.
+    fn query(&self, sql: &str) -> Result<Option<Vec<Value>>, QueryError> {
+        let request = QueryRequest { query: sql.to_owned(), ..QueryRequest::default() };
+        let ready = || self.feeder.ensure_current(&owner());
+        match self.feeder.tables().query_when(&owner(), request, ready, &|| false) {
+            Ok(answer) => Ok(Some(serde_json::from_slice(&answer.bytes).unwrap())),
+            Err(QueryError::Unavailable(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Names of the tables that queries see of a project.
+    fn shown(&self, id: ProgramId) -> Vec<String> {
+        self.feeder.tables().shown_tables(&owner()).remove(&id).unwrap_or_default()
+    }
+
+    /// Fills the tables until they have all rows.
+    fn feed_all(&self) {
+        wait_until("the tables have all rows", || {
+            matches!(self.feeder.feed(&owner(), None), Ok(Reached::End))
+        });
+    }
+
+    fn cells(&self, id: ProgramId) -> Cells {
+        let of = |table: String| {
+            let rows = |sql: &str| self.query(sql).unwrap().unwrap();
+            let columns = rows(&format!("describe {table}")).into_iter();
+            let columns = columns.map(|it| format!("{} {}", it["column_name"], it["column_type"]));
+            let sql = format!("select * exclude (_service_event_id, _event_id) from {table}");
+            let mut texts: Vec<_> = rows(&sql).iter().map(Value::to_string).collect();
+            texts.sort_unstable();
+            let name = table.strip_prefix(&format!("program_{id}_")).unwrap().to_owned();
+            (name, (columns.collect(), texts))
+        };
+        self.shown(id).into_iter().map(of).collect()
+    }
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let world = &WORLDS[0];
+        let mut missing: Vec<u32> = world.ledgers.keys().copied().collect();
+        if rng.random_bool(0.7) {
+            missing.shuffle(&mut rng);
+        } else {
+            missing.reverse();
+        }
+        let scene = Scene::with_tables(world);
+        let count = rng.random_range(1..=world.contracts.len());
+        let contracts = world.contracts.choose_multiple(&mut rng, count).copied().collect();
+        let id = scene.watch("p", contracts, rng.random_bool(0.2));
+        scene.store.flush().unwrap();
+        Self { world, rng, scene, missing, id, least: 0, answered: 0 }
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..20) {
+            0..5 => self.store(),
+            5..8 => self.scene.index(if self.rng.random() { usize::MAX } else { 1 }),
+            8 | 9 => self.append(),
+            10 => self.restart(),
+            11..14 => self.kill_amid_turns(),
+            14..16 => self.kill_worker(),
+            16 => self.prune(),
+            _ => {}
+        }
+        for _ in 0..self.rng.random_range(0..6) {
+            self.turn();
+        }
+        self.look();
+        // A part of what is missing at most.
+        let fed = self.scene.feeder.feed(&owner(), Some(Instant::now()));
+        assert!(!matches!(fed, Ok(Reached::NotAll)) || self.is_deriving(), "{:?}", fed.is_ok());
+        fed.unwrap();
+        self.look();
+    }
+
+    fn is_deriving(&self) -> bool {
+        let project = self.scene.manifest(self.id).events.unwrap();
+        project.is_deriving || project.must_derive()
+    }
+
+    fn store(&mut self) {
+        for _ in 0..self.rng.random_range(1..10) {
+            let Some(ledger) = self.missing.pop() else { return };
+            self.scene.commit(&self.world.ledgers[&ledger], self.rng.random());
+        }
+    }
+
+    fn append(&mut self) {
+        let known = self.scene.manifest(self.id).contracts;
+        let others: Vec<_> = self.world.contracts.iter().filter(|it| !known.contains(it)).collect();
+        let Some(contract) = others.choose(&mut self.rng) else { return };
+        self.scene.registry.append(&owner(), self.id, vec![**contract]).unwrap();
+        self.scene.begin_reading(self.id);
+    }
+
+    fn prune(&mut self) {
+        let raw_ledgers = Some(self.rng.random_range(0..30));
+        let retention = Retention { raw_ledgers, ..Retention::default() };
+        while !self.scene.store.prune(&retention).unwrap().is_nothing() {}
+    }
+
+    fn turn(&mut self) {
+        if self.rng.random() {
+            self.scene.live.turn(self.id, Lane::Fast);
+        } else {
+            self.scene.backfills.turn(self.id);
+        }
+    }
+
+    fn restart(&mut self) {
+        if self.rng.random_bool(0.4) {
+            self.scene.lay_out_as_before(self.id);
+        }
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
+        self.scene.restart();
+        self.scene.begin_reading(self.id);
+    }
+
+    /// Goes on with files that a kill has left. What was stored and is lost comes again.
+    fn go_on_with(&mut self, files: TempDir) {
+        self.scene.parts = None;
+        self.scene.directory = files;
+        self.go_on();
+        let stored = |ledger: &u32| self.scene.store.range_of(LedgerSeq(*ledger)).is_some();
+        let known = self.world.ledgers.keys().copied();
+        let lost: Vec<u32> = known.filter(|it| !stored(it) && !self.missing.contains(it)).collect();
+        self.missing.extend(lost);
+    }
+
+    /// The service is killed at one of its writes, while ledgers are stored and the project has its turns.
+    fn kill_amid_turns(&mut self) {
+        let at = (self.rng.random_range(0..6), self.rng.random());
+        let kill = Kill::plan(&self.scene.store, self.scene.directory.path(), at, || ());
+        if self.rng.random() {
+            self.store();
+        }
+        for _ in 0..self.rng.random_range(0..10) {
+            self.turn();
+        }
+        if let Some(files) = kill.files(&self.scene.store) {
+            self.go_on_with(files);
+        }
+    }
+
+    /// The worker is killed, mostly while it fills tables, and the service with it.
+    fn kill_worker(&mut self) {
+        let tables = self.scene.feeder.tables().clone();
+        let after = LONGEST.mul_f64(self.rng.random());
+        thread::scope(|scope| {
+            if let Some(process) = tables.process(&owner()) {
+                scope.spawn(move || {
+                    // A random moment; there is no condition to wait for.
+                    thread::sleep(after);
+                    signal::send(process, Signal::KILL);
+                });
+            }
+            let _ = self.scene.feeder.feed(&owner(), Some(Instant::now() + LONGEST));
+        });
+        if let Some(process) = tables.process(&owner()) {
+            signal::send(process, Signal::KILL);
+            wait_until("the worker is gone", || tables.process(&owner()).is_none());
+        }
+        let files = copied(self.scene.directory.path());
+        self.go_on_with(files);
+    }
+
+    /// Asks for all rows. Those that were counted before are counted again.
+    fn look(&mut self) {
+        match self.scene.query("select count(*) n from p.events") {
+            Ok(None) => return,
+            Ok(Some(rows)) => {
+                let now = rows[0]["n"].as_u64().unwrap();
+                assert!(now >= self.least, "{now} rows, after {}", self.least);
+                self.least = now;
+                self.answered += 1;
+            }
+            // There is no table before the first row.
+            Err(error) => return assert_eq!(self.least, 0, "{error}"),
+        }
+        let tables = self.scene.shown(self.id);
+        let counts: Vec<_> =
+            tables.iter().map(|table| format!("(select count(*) from {table})")).collect();
+        let sql = format!("select {} n, (select count(*) from p.events) e", counts.join(" + "));
+        if let Some(rows) = self.scene.query(&sql).unwrap() {
+            assert_eq!(rows[0]["n"], rows[0]["e"], "{sql}");
+        }
+    }
+
+    fn end(mut self) {
+        while !self.missing.is_empty() {
+            self.store();
+        }
+        self.scene.index(usize::MAX);
+        self.scene.begin_reading(self.id);
+        self.scene.run_until_settled();
+        self.scene.feed_all();
+        self.look();
+        let mut contracts = self.scene.manifest(self.id).contracts;
+        contracts.sort_unstable();
+        let of = |((_, contract), count): (&(u32, ContractId), &usize)| {
+            if contracts.contains(contract) { *count as u64 } else { 0 }
+        };
+        assert_eq!(self.least, self.world.events.iter().map(of).sum::<u64>());
+        let supplied = self.scene.manifest(self.id).events.unwrap().has_supplied;
+        let found = self.scene.cells(self.id);
+        assert_eq!(found, *fresh(self.world, contracts, supplied));
+        assert!(self.answered > 0);
+    }
+}
+
+/// The cells of a project that reads all ledgers in the order of the chain, when all code is known.
+fn fresh(world: &World, contracts: Vec<ContractId>, supplied: bool) -> Arc<Cells> {
+    let key = (contracts, supplied);
+    if let Some(known) = FRESH.lock().get(&key) {
+        return Arc::clone(known);
+    }
+    let scene = Scene::with_tables(world);
+    for raw in world.ledgers.values() {
+        scene.commit(raw, true);
+        scene.index(usize::MAX);
+    }
+    let id = scene.watch("p", key.0.clone(), supplied);
+    scene.run_until_settled();
+    scene.feed_all();
+    let cells = Arc::new(scene.cells(id));
+    FRESH.lock().insert(key, Arc::clone(&cells));
+    cells
+}
+
+/// Small: 10 histories; full: 20,000.
+#[test]
+fn queries_count_all_rows_whatever_is_laid_out_anew() {
+    LazyLock::force(&WORLDS);
+    LazyLock::force(&WORKER);
+    histories::run(10, 20_000, |seed| {
+        let mut history = History::new(seed);
+        (0..STEPS).for_each(|_| history.step());
+        history.end();
+    });
+}
