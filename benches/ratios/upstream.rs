@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orrery::domain::{LedgerSeq, Owner};
-use orrery::programs::state::{Upstream, UpstreamAnswer, UpstreamError};
+use orrery::domain::{LedgerSeq, LiveEntries, Owner};
+use orrery::programs::state::{Upstream, UpstreamError};
 use stellar_xdr::LedgerKey;
 
 use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
@@ -32,13 +32,9 @@ const DEPOSITS: usize = 2;
 struct Hangs(LedgerSeq);
 
 impl Upstream for Hangs {
-    fn look_up(
-        &self,
-        keys: &[LedgerKey],
-        within: Duration,
-    ) -> Result<UpstreamAnswer, UpstreamError> {
+    fn look_up(&self, keys: &[LedgerKey], within: Duration) -> Result<LiveEntries, UpstreamError> {
         if keys.iter().all(|key| matches!(key, LedgerKey::ConfigSetting(_))) {
-            return Ok(UpstreamAnswer { as_of: self.0, entries: vec![None; keys.len()] });
+            return Ok(LiveEntries { as_of: self.0, entries: vec![None; keys.len()] });
         }
         thread::sleep(within);
         Err(UpstreamError::Unreachable("it hangs".to_owned()))

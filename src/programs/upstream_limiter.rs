@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use stellar_xdr::LedgerKey;
 
-use super::state::{Upstream, UpstreamAnswer, UpstreamError};
+use super::state::{Upstream, UpstreamError};
 use crate::budget::{Budget, Holder, Limits, Usage};
-use crate::domain::Owner;
+use crate::domain::{LiveEntries, Owner};
 
 /// Maximum number of concurrent requests for all owners' programs, and for one owner's.
 const MAX_CONCURRENT_REQUESTS: u64 = 4;
@@ -44,11 +44,7 @@ impl UpstreamLimiter {
 }
 
 impl Upstream for OwnerUpstream<'_> {
-    fn look_up(
-        &self,
-        keys: &[LedgerKey],
-        timeout: Duration,
-    ) -> Result<UpstreamAnswer, UpstreamError> {
+    fn look_up(&self, keys: &[LedgerKey], timeout: Duration) -> Result<LiveEntries, UpstreamError> {
         let begun = Instant::now();
         // Limits the wait to a day, so that the addition cannot overflow.
         let deadline = begun + timeout.min(Duration::from_secs(24 * 60 * 60));
@@ -62,7 +58,7 @@ impl Upstream for OwnerUpstream<'_> {
 pub(super) struct RefusingUpstream;
 
 impl Upstream for RefusingUpstream {
-    fn look_up(&self, _: &[LedgerKey], _: Duration) -> Result<UpstreamAnswer, UpstreamError> {
+    fn look_up(&self, _: &[LedgerKey], _: Duration) -> Result<LiveEntries, UpstreamError> {
         Err(UpstreamError::NotNow)
     }
 }
@@ -80,9 +76,9 @@ mod tests {
     struct Slow(Barrier);
 
     impl Upstream for Slow {
-        fn look_up(&self, _: &[LedgerKey], _: Duration) -> Result<UpstreamAnswer, UpstreamError> {
+        fn look_up(&self, _: &[LedgerKey], _: Duration) -> Result<LiveEntries, UpstreamError> {
             self.0.wait();
-            Ok(UpstreamAnswer { as_of: LedgerSeq(1), entries: Vec::new() })
+            Ok(LiveEntries { as_of: LedgerSeq(1), entries: Vec::new() })
         }
     }
 

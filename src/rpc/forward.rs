@@ -83,7 +83,7 @@ impl Forwarding<'_> {
 
 async fn entries(node: &dyn Node, params: Params<'_>) -> Outcome {
     let query = with_stack(|| EntriesQuery::read(params))?;
-    let found = node.entries(&query.keys).await.map_err(RpcError::internal)?;
+    let found = node.look_up(&query.keys).await.map_err(RpcError::internal)?;
     with_stack(|| query.response(found))
 }
 

@@ -9,14 +9,14 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use stellar_xdr::{
-    DiagnosticEvent, LedgerEntry, LedgerKey, Limits, OperationBody, ReadXdr, ScVal,
-    SorobanAuthorizationEntry, SorobanTransactionData, TransactionEnvelope, TransactionResult,
-    TransactionV1Envelope, WriteXdr,
+    LedgerKey, Limits, OperationBody, ReadXdr, TransactionEnvelope, TransactionV1Envelope, WriteXdr,
 };
 
 use super::params::XdrFormat;
 use super::{CallLimits, Method, Outcome, Params, Rpc, RpcError, result};
-use crate::domain::excerpt;
+use crate::domain::{
+    AuthMode, LedgerSeq, LiveEntries, LiveEntry, LiveState, Simulation, Submission, excerpt,
+};
 
 /// Maximum number of keys per call.
 const MAX_KEYS: usize = 200;
@@ -33,18 +33,14 @@ pub(super) const METHODS: &[(&str, Method)] = &[
     ("simulateTransaction", Rpc::simulate_transaction),
 ];
 
-/// The ledger after whose close the entries were looked up, and the entry under each key.
-pub type FoundEntries = (u32, Vec<Option<LiveEntry>>);
-
 /// A network whose current state is available in process. Methods may block for a while; errors are
 /// sentences.
 pub trait LiveNetwork: Send + Sync {
-    /// Returns the entry under each key with the last ledger in which it is live (0: archived), and
-    /// the ledger after whose close this holds.
+    /// Returns the entries under `keys`.
     ///
     /// # Errors
     /// The reason why the lookup failed.
-    fn entries(&self, keys: &[LedgerKey]) -> Result<FoundEntries, String>;
+    fn entries(&self, keys: &[LedgerKey]) -> Result<LiveEntries, String>;
 
     /// Submits a transaction.
     ///
@@ -60,27 +56,15 @@ pub trait LiveNetwork: Send + Sync {
     fn simulate(
         &self,
         transaction: &TransactionV1Envelope,
-        mode: Authorisation,
+        mode: AuthMode,
         leeway: u32,
     ) -> Result<Simulation, String>;
 }
 
 /// A node that this process runs and queries over a connection. Errors are sentences.
-pub trait Node: Send + Sync {
-    /// Like [`LiveNetwork::entries`].
-    fn entries<'a>(&'a self, keys: &'a [LedgerKey]) -> BoxFuture<'a, Result<FoundEntries, String>>;
-
+pub trait Node: LiveState {
     /// Like [`LiveNetwork::send`].
     fn send(&self, transaction: TransactionEnvelope) -> BoxFuture<'_, Result<Submitted, String>>;
-}
-
-/// A current ledger entry.
-#[derive(Debug, Clone)]
-pub struct LiveEntry {
-    /// The entry itself.
-    pub entry: LedgerEntry,
-    /// Last ledger in which contract data or code is live; 0 when it is archived.
-    pub live_until: Option<u32>,
 }
 
 /// Outcome of submitting a transaction.
@@ -89,60 +73,11 @@ pub struct Submitted {
     /// Hash of the transaction.
     pub hash: [u8; 32],
     /// Whether the transaction was accepted.
-    pub status: SubmittedStatus,
+    pub status: Submission,
     /// The newest ledger.
-    pub latest_ledger: u32,
+    pub latest_ledger: LedgerSeq,
     /// Close time of the newest ledger, in UNIX seconds.
     pub latest_closed_at: u64,
-}
-
-/// Whether a transaction was accepted.
-#[derive(Debug, Clone)]
-pub enum SubmittedStatus {
-    /// Accepted: the transaction is pending.
-    Pending,
-    /// The transaction was pending already.
-    Duplicate,
-    /// Not accepted now; the client may submit it again later.
-    TryAgainLater,
-    /// The transaction is invalid.
-    Error {
-        /// The result that says why.
-        result: TransactionResult,
-        /// Diagnostic events of the contract host.
-        events: Vec<DiagnosticEvent>,
-    },
-}
-
-/// How a simulation determines the required authorisations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Authorisation {
-    /// Checks the authorisations in the transaction.
-    Enforce,
-    /// Records the authorisations that are needed.
-    Record {
-        /// Whether to allow authorisations whose root is not the transaction's own call.
-        allow_nonroot: bool,
-        /// Whether to record them in the form of protocol 27 (CAP-71).
-        upgraded: bool,
-    },
-}
-
-/// Outcome of a simulation.
-#[derive(Debug, Default)]
-pub struct Simulation {
-    /// The newest ledger.
-    pub latest_ledger: u32,
-    /// Why the transaction would fail; `None` when it would succeed.
-    pub error: Option<String>,
-    /// Resources and footprint to set in the transaction.
-    pub data: Option<SorobanTransactionData>,
-    /// Return value of the call, and the required authorisations.
-    pub result: Option<(ScVal, Vec<SorobanAuthorizationEntry>)>,
-    /// Events, including diagnostic ones.
-    pub events: Vec<DiagnosticEvent>,
-    /// Changed entries, each before and after; `None` where the entry does not exist.
-    pub changes: Vec<(Option<LedgerEntry>, Option<LedgerEntry>)>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -206,9 +141,8 @@ impl Rpc {
                 live.simulate(&envelope, mode, leeway).map_err(RpcError::internal)?
             }
             Err(why) => {
-                let (latest_ledger, _) = live.entries(&[]).map_err(RpcError::internal)?;
-                let error = Some(why.to_owned());
-                Simulation { latest_ledger, error, ..Simulation::default() }
+                let latest = live.entries(&[]).map_err(RpcError::internal)?.as_of;
+                Simulation::failed(latest, why.to_owned(), Vec::new())
             }
         };
         result(&simulation_response(&simulation, format)?)
@@ -251,7 +185,7 @@ impl EntriesQuery {
     }
 
     /// Builds the answer from the entries found.
-    pub(super) fn response(&self, (latest, found): FoundEntries) -> Outcome {
+    pub(super) fn response(&self, LiveEntries { as_of, entries: found }: LiveEntries) -> Outcome {
         let mut entries = Vec::new();
         for (key, LiveEntry { entry, live_until }) in
             self.keys.iter().zip(found).filter_map(|(key, found)| Some((key, found?)))
@@ -266,7 +200,7 @@ impl EntriesQuery {
             put(&mut object, ("extXdr", "extJson"), &entry.ext, self.format)?;
             entries.push(Value::Object(object));
         }
-        result(&json!({ "entries": entries, "latestLedger": latest }))
+        result(&json!({ "entries": entries, "latestLedger": as_of.0 }))
     }
 }
 
@@ -286,15 +220,15 @@ pub(super) fn read_transaction(
 /// Builds the answer to a submitted transaction.
 pub(super) fn submission_response(submitted: &Submitted, format: XdrFormat) -> Outcome {
     let (status, refused) = match &submitted.status {
-        SubmittedStatus::Pending => ("PENDING", None),
-        SubmittedStatus::Duplicate => ("DUPLICATE", None),
-        SubmittedStatus::TryAgainLater => ("TRY_AGAIN_LATER", None),
-        SubmittedStatus::Error { result, events } => ("ERROR", Some((result, events))),
+        Submission::Pending => ("PENDING", None),
+        Submission::Duplicate => ("DUPLICATE", None),
+        Submission::TryAgainLater => ("TRY_AGAIN_LATER", None),
+        Submission::Invalid { result, events } => ("ERROR", Some((result, events))),
     };
     let mut response = Map::new();
     response.insert("status".into(), status.into());
     response.insert("hash".into(), hex::encode(submitted.hash).into());
-    response.insert("latestLedger".into(), submitted.latest_ledger.into());
+    response.insert("latestLedger".into(), submitted.latest_ledger.0.into());
     response.insert("latestLedgerCloseTime".into(), submitted.latest_closed_at.to_string().into());
     if let Some((error, events)) = refused {
         put(&mut response, ("errorResultXdr", "errorResultJson"), error, format)?;
@@ -311,7 +245,7 @@ fn simulation_response(
     format: XdrFormat,
 ) -> Result<Map<String, Value>, RpcError> {
     let mut response = Map::new();
-    response.insert("latestLedger".into(), simulation.latest_ledger.into());
+    response.insert("latestLedger".into(), simulation.latest_ledger.0.into());
     if let Some(error) = &simulation.error {
         response.insert("error".into(), error.as_str().into());
     }
@@ -359,15 +293,15 @@ fn authorisation(
     requested: Option<&str>,
     envelope: &TransactionV1Envelope,
     upgraded: bool,
-) -> Result<Authorisation, RpcError> {
+) -> Result<AuthMode, RpcError> {
     let has_auth = envelope.tx.operations.iter().any(|operation| {
         matches!(&operation.body, OperationBody::InvokeHostFunction(call) if !call.auth.is_empty())
     });
     Ok(match requested {
-        None | Some("") if has_auth => Authorisation::Enforce,
-        Some("enforce") => Authorisation::Enforce,
-        None | Some("" | "record") => Authorisation::Record { allow_nonroot: false, upgraded },
-        Some("record_allow_nonroot") => Authorisation::Record { allow_nonroot: true, upgraded },
+        None | Some("") if has_auth => AuthMode::Enforce,
+        Some("enforce") => AuthMode::Enforce,
+        None | Some("" | "record") => AuthMode::Record { allow_nonroot: false, upgraded },
+        Some("record_allow_nonroot") => AuthMode::Record { allow_nonroot: true, upgraded },
         Some(other) => {
             let other = excerpt(other);
             return Err(RpcError::invalid_params(format!(

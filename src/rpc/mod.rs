@@ -34,10 +34,7 @@ use serde_json::value::RawValue;
 pub use error::{Code, RpcError};
 pub use forward::{Forwarding, HasRoom, LONGEST_ANSWER, Upstream};
 pub use json::Json;
-pub use live::{
-    Authorisation, FoundEntries, LiveEntry, LiveNetwork, Node, Simulation, Submitted,
-    SubmittedStatus,
-};
+pub use live::{LiveNetwork, Node, Submitted};
 pub use params::Params;
 pub use transaction_hashes::TransactionHashes;
 

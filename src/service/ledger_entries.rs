@@ -8,15 +8,14 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use stellar_xdr::{ConfigSettingId, LedgerKey, LedgerKeyConfigSetting};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::stop::stopped;
-use crate::programs::state::{Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError};
-use crate::source::entries::{FetchedEntries, FetchedEntry};
+use crate::domain::{LiveEntries, LiveState};
+use crate::programs::state::{Upstream, UpstreamError};
 
 /// Timeout of a probe. A stellar-core that lags behind what it has streamed takes two seconds of it
 /// to catch up.
@@ -26,18 +25,9 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum timeout of any request.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A server that is asked for ledger entries.
-pub trait EntriesServer: Send + Sync {
-    /// Looks entries up. The error is one sentence.
-    fn look_up<'a>(
-        &'a self,
-        keys: &'a [LedgerKey],
-    ) -> BoxFuture<'a, Result<FetchedEntries, String>>;
-}
-
 /// Blocking lookups of ledger entries from a server.
 pub struct UpstreamEntries {
-    server: Box<dyn EntriesServer>,
+    server: Box<dyn LiveState>,
     /// Set while the server is unreachable.
     unreachable: Mutex<Option<Unreachable>>,
     runtime: Handle,
@@ -53,15 +43,11 @@ struct Unreachable {
 
 impl UpstreamEntries {
     /// Creates lookups from `server` on `runtime`, until `stop` turns true. Sends no request yet.
-    pub fn new(
-        server: Box<dyn EntriesServer>,
-        runtime: Handle,
-        stop: watch::Receiver<bool>,
-    ) -> Self {
+    pub fn new(server: Box<dyn LiveState>, runtime: Handle, stop: watch::Receiver<bool>) -> Self {
         Self { server, unreachable: Mutex::default(), runtime, stop }
     }
 
-    fn request(&self, keys: &[LedgerKey], within: Duration) -> Result<FetchedEntries, String> {
+    fn request(&self, keys: &[LedgerKey], within: Duration) -> Result<LiveEntries, String> {
         let within = within.min(MAX_TIMEOUT);
         self.runtime.block_on(async {
             tokio::select! {
@@ -109,14 +95,10 @@ impl UpstreamEntries {
 
 impl Upstream for UpstreamEntries {
     /// Blocks the calling thread, which must not be a worker thread of the runtime.
-    fn look_up(
-        &self,
-        keys: &[LedgerKey],
-        within: Duration,
-    ) -> Result<UpstreamAnswer, UpstreamError> {
+    fn look_up(&self, keys: &[LedgerKey], within: Duration) -> Result<LiveEntries, UpstreamError> {
         self.check_reachable()?;
         let begun = Instant::now();
-        let held = self.request(keys, within).or_else(|why| {
+        self.request(keys, within).or_else(|why| {
             if self.probe() {
                 // The request may have failed only once.
                 self.request(keys, within.saturating_sub(begun.elapsed()))
@@ -124,10 +106,6 @@ impl Upstream for UpstreamEntries {
             } else {
                 Err(self.mark_unreachable(why))
             }
-        })?;
-        let entry =
-            |held: FetchedEntry| UpstreamEntry { entry: held.entry, live_until: held.live_until };
-        let entries = held.entries.into_iter().map(|held| held.map(entry)).collect();
-        Ok(UpstreamAnswer { as_of: held.as_of, entries })
+        })
     }
 }

@@ -51,7 +51,7 @@ pub use export_destination::{ExportRole, export_destination};
 pub use following::Following;
 pub use ingest::{Ended, Ingestion};
 pub use keys::{open_tokens, secrets};
-pub use ledger_entries::{EntriesServer, UpstreamEntries};
+pub use ledger_entries::UpstreamEntries;
 pub use node::Node;
 pub use opened::Service;
 pub use restored::check_restored;

@@ -10,13 +10,10 @@ use futures_util::future::BoxFuture;
 use stellar_xdr::{LedgerKey, TransactionEnvelope};
 use tokio::time::timeout;
 
-use super::EntriesServer;
+use crate::domain::{LedgerSeq, LiveEntries, LiveState};
 use crate::net::http::{HttpError, Timeouts};
-use crate::rpc::{FoundEntries, LiveEntry, Node, Submitted, SubmittedStatus};
-use crate::source::captive_core::{
-    CoreEntries, CoreSubmission, QueryPort, SubmissionError, SubmissionOutcome,
-};
-use crate::source::entries::{FetchedEntries, FetchedEntry};
+use crate::rpc::{Node, Submitted};
+use crate::source::captive_core::{CoreEntries, CoreSubmission, QueryPort, SubmissionError};
 use crate::store::Store;
 
 /// Timeout of a request to core.
@@ -43,44 +40,40 @@ impl RunningCore {
     /// Creates the node behind JSON-RPC.
     pub(super) fn node(&self, store: &Arc<Store>) -> Result<CoreNode, HttpError> {
         Ok(CoreNode {
-            entries: self.entries()?,
+            core: self.entries()?,
             submission: CoreSubmission::new(self.port.clone(), Timeouts::default())?,
             store: Arc::clone(store),
         })
     }
 }
 
-impl EntriesServer for CoreEntries {
-    fn look_up<'a>(
-        &'a self,
-        keys: &'a [LedgerKey],
-    ) -> BoxFuture<'a, Result<FetchedEntries, String>> {
-        async move { self.look_up(keys).await.map_err(|error| error.to_string()) }.boxed()
-    }
-}
-
 /// The stellar-core of this process as the node behind JSON-RPC.
 pub(super) struct CoreNode {
-    entries: CoreEntries,
+    core: CoreEntries,
     submission: CoreSubmission,
     store: Arc<Store>,
 }
 
 impl CoreNode {
-    async fn look_up(&self, keys: &[LedgerKey]) -> Result<FoundEntries, String> {
+    async fn entries(&self, keys: &[LedgerKey]) -> Result<LiveEntries, String> {
         // Core rejects requests without keys, and requests that repeat a key.
         let distinct: Vec<LedgerKey> =
             keys.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
         if distinct.is_empty() {
-            return Ok((self.store.status().latest().map_or(0, |ledger| ledger.0), Vec::new()));
+            let as_of = self.latest();
+            return Ok(LiveEntries { as_of, entries: Vec::new() });
         }
-        let held = timeout(ANSWER_TIMEOUT, self.entries.look_up(&distinct)).await;
+        let held = timeout(ANSWER_TIMEOUT, self.core.look_up(&distinct)).await;
         let held = held.map_err(|_| "stellar-core does not answer".to_owned())?;
         let held = held.map_err(|error| error.to_string())?;
-        let entry = |it: FetchedEntry| LiveEntry { entry: it.entry, live_until: it.live_until };
         let found: BTreeMap<_, _> = distinct.iter().zip(held.entries).collect();
-        let entries = keys.iter().map(|key| found.get(key).cloned().flatten().map(entry)).collect();
-        Ok((held.as_of.0, entries))
+        let entries = keys.iter().map(|key| found.get(key).cloned().flatten()).collect();
+        Ok(LiveEntries { as_of: held.as_of, entries })
+    }
+
+    /// Returns the newest stored ledger; 0 when nothing is stored.
+    fn latest(&self) -> LedgerSeq {
+        self.store.status().latest().unwrap_or(LedgerSeq(0))
     }
 
     async fn submit(&self, envelope: TransactionEnvelope) -> Result<Submitted, String> {
@@ -90,12 +83,7 @@ impl CoreNode {
             "could not submit transaction to stellar-core: it does not answer".to_owned()
         })?;
         let status = match answered {
-            Ok(SubmissionOutcome::Pending) => SubmittedStatus::Pending,
-            Ok(SubmissionOutcome::Duplicate) => SubmittedStatus::Duplicate,
-            Ok(SubmissionOutcome::TryAgainLater) => SubmittedStatus::TryAgainLater,
-            Ok(SubmissionOutcome::Error { result, events }) => {
-                SubmittedStatus::Error { result: *result, events }
-            }
+            Ok(status) => status,
             Err(error) => {
                 if let SubmissionError::Exception(said) | SubmissionError::Status(said) = &error {
                     tracing::warn!("stellar-core did not accept a transaction: {said}");
@@ -109,17 +97,19 @@ impl CoreNode {
         Ok(Submitted {
             hash,
             status,
-            latest_ledger: latest.map_or(0, |ledger| ledger.0),
+            latest_ledger: self.latest(),
             latest_closed_at: closed.map_or(0, |ledger| ledger.close_time.seconds()),
         })
     }
 }
 
-impl Node for CoreNode {
-    fn entries<'a>(&'a self, keys: &'a [LedgerKey]) -> BoxFuture<'a, Result<FoundEntries, String>> {
-        self.look_up(keys).boxed()
+impl LiveState for CoreNode {
+    fn look_up<'a>(&'a self, keys: &'a [LedgerKey]) -> BoxFuture<'a, Result<LiveEntries, String>> {
+        self.entries(keys).boxed()
     }
+}
 
+impl Node for CoreNode {
     fn send(&self, transaction: TransactionEnvelope) -> BoxFuture<'_, Result<Submitted, String>> {
         self.submit(transaction).boxed()
     }

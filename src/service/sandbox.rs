@@ -10,12 +10,10 @@ use tokio::time::timeout;
 
 use super::unix_now;
 use crate::api::{Friendbot, FundedTransaction, FundingError};
-use crate::rpc::{
-    Authorisation, FoundEntries, LiveEntry, LiveNetwork, Settings, Simulation, Submitted,
-    SubmittedStatus,
-};
-use crate::sandbox::network::{AuthMode, Funding, Simulated};
-use crate::sandbox::source::{FULL, LiveSandbox, NotFunded, SubmissionOutcome};
+use crate::domain::{AuthMode, LiveEntries, Simulation};
+use crate::rpc::{LiveNetwork, Settings, Submitted};
+use crate::sandbox::network::{FULL, Funding};
+use crate::sandbox::source::{LiveSandbox, NotFunded};
 
 /// How long a friendbot request may take, in addition to three times the interval between ledgers.
 const FUNDING_GRACE: Duration = Duration::from_secs(20);
@@ -42,52 +40,30 @@ impl RunningSandbox {
 }
 
 impl LiveNetwork for RunningSandbox {
-    fn entries(&self, keys: &[LedgerKey]) -> Result<FoundEntries, String> {
+    fn entries(&self, keys: &[LedgerKey]) -> Result<LiveEntries, String> {
         let newest = self.live.newest();
-        let found = keys.iter().map(|key| newest.entry(key));
-        let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
-        let entry = |(entry, live_until)| LiveEntry { entry, live_until };
-        Ok((newest.latest_ledger().0, found.into_iter().map(|found| found.map(entry)).collect()))
+        let entries = keys.iter().map(|key| newest.entry(key)).collect::<Result<_, _>>();
+        let entries = entries.map_err(|error| error.to_string())?;
+        Ok(LiveEntries { as_of: newest.latest_ledger(), entries })
     }
 
     fn send(&self, transaction: TransactionEnvelope) -> Result<Submitted, String> {
         let newest = self.live.newest();
         let sent = self.live.send(transaction, unix_now());
-        let (hash, sent) = sent.map_err(|error| error.to_string())?;
-        Ok(Submitted {
-            hash,
-            status: match sent {
-                SubmissionOutcome::Queued => SubmittedStatus::Pending,
-                SubmissionOutcome::Duplicate => SubmittedStatus::Duplicate,
-                SubmissionOutcome::TryAgainLater => SubmittedStatus::TryAgainLater,
-                SubmissionOutcome::Full => return Err(FULL.to_owned()),
-                SubmissionOutcome::Refused(result) => {
-                    SubmittedStatus::Error { result, events: Vec::new() }
-                }
-            },
-            latest_ledger: newest.latest_ledger().0,
-            latest_closed_at: newest.latest_close_time(),
-        })
+        let (hash, status) = sent.map_err(|error| error.to_string())?;
+        let (latest_ledger, latest_closed_at) =
+            (newest.latest_ledger(), newest.latest_close_time());
+        Ok(Submitted { hash, status, latest_ledger, latest_closed_at })
     }
 
     fn simulate(
         &self,
         transaction: &TransactionV1Envelope,
-        mode: Authorisation,
+        mode: AuthMode,
         leeway: u32,
     ) -> Result<Simulation, String> {
-        let mode = match mode {
-            Authorisation::Enforce => AuthMode::Enforce,
-            Authorisation::Record { allow_nonroot, upgraded } => {
-                AuthMode::Record { allow_nonroot, upgraded }
-            }
-        };
-        let newest = self.live.newest();
-        let simulated = newest.simulate(transaction, mode, leeway);
-        let Simulated { data, error, result, events, changes } =
-            simulated.map_err(|error| error.to_string())?;
-        let latest_ledger = newest.latest_ledger().0;
-        Ok(Simulation { latest_ledger, error, data, result, events, changes })
+        let simulated = self.live.newest().simulate(transaction, mode, leeway);
+        simulated.map_err(|error| error.to_string())
     }
 }
 

@@ -3,9 +3,9 @@
 #![warn(missing_docs)]
 
 pub mod captive_core;
-pub mod entries;
 pub mod files;
 pub mod follow;
 pub mod lake;
 pub mod records;
 pub mod rpc;
+mod xdr;

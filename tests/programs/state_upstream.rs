@@ -9,11 +9,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use orrery::domain::LedgerSeq;
-use orrery::programs::state::{
-    PreState, States, Upstream, UpstreamAnswer, UpstreamEntry, UpstreamError,
-};
-use orrery::service::{EntriesServer, UpstreamEntries};
+use orrery::domain::{LedgerSeq, LiveEntries, LiveEntry, LiveState};
+use orrery::programs::state::{PreState, States, Upstream, UpstreamError};
+use orrery::service::UpstreamEntries;
 use orrery::source::rpc::{RpcEntries, RpcSettings};
 use orrery::store::IndexOptions;
 use serde_json::{Value, json};
@@ -47,20 +45,20 @@ impl<'a> ModelUpstream<'a> {
     }
 }
 
-pub fn entry_as_of(timeline: &Timeline, as_of: u32, key: &LedgerKey) -> Option<UpstreamEntry> {
+pub fn entry_as_of(timeline: &Timeline, as_of: u32, key: &LedgerKey) -> Option<LiveEntry> {
     let end = (as_of + 1, 0, 0, 0);
     match timeline.truth(key, end) {
         Truth::Present(entry) => {
             let live_until = timeline.live_until(key, end);
-            Some(UpstreamEntry { entry, live_until })
+            Some(LiveEntry { entry, live_until })
         }
-        Truth::Archived(entry) => Some(UpstreamEntry { entry, live_until: Some(0) }),
+        Truth::Archived(entry) => Some(LiveEntry { entry, live_until: Some(0) }),
         Truth::Absent | Truth::Unknown => None,
     }
 }
 
 impl Upstream for ModelUpstream<'_> {
-    fn look_up(&self, keys: &[LedgerKey], _: Duration) -> Result<UpstreamAnswer, UpstreamError> {
+    fn look_up(&self, keys: &[LedgerKey], _: Duration) -> Result<LiveEntries, UpstreamError> {
         self.lookups.set(self.lookups.get() + 1);
         assert!(!keys.is_empty() && keys.len() <= 200);
         let distinct: BTreeSet<_> = keys.iter().collect();
@@ -75,7 +73,7 @@ impl Upstream for ModelUpstream<'_> {
         };
         let entries = keys.iter().map(entry).collect();
         asked.extend(keys.iter().cloned());
-        Ok(UpstreamAnswer { as_of: LedgerSeq(self.as_of), entries })
+        Ok(LiveEntries { as_of: LedgerSeq(self.as_of), entries })
     }
 }
 
@@ -185,7 +183,7 @@ pub fn rpc_answer(timeline: &Timeline, as_of: u32, request: &Request) -> Reply {
     Reply::json(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }))
 }
 
-fn asked(server: &Provider) -> Box<dyn EntriesServer> {
+fn asked(server: &Provider) -> Box<dyn LiveState> {
     let settings = RpcSettings::new(format!("http://{}/", server.address()));
     Box::new(RpcEntries::new(&settings).unwrap())
 }

@@ -16,4 +16,4 @@ mod upstream;
 pub use super::engine::{EntryState, LookupFault, PreState, StateError, UpstreamError};
 pub use ledger::{LedgerStates, StateBefore, States, applied_protocol};
 pub use lookups::LookupLimits;
-pub use upstream::{Upstream, UpstreamAnswer, UpstreamEntry, look_up_and_store};
+pub use upstream::{Upstream, look_up_and_store};

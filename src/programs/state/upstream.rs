@@ -6,7 +6,7 @@ use std::time::Duration;
 use stellar_xdr::{LedgerEntry, LedgerKey, Limits, ReadXdr, WriteXdr};
 
 use super::{StateError, UpstreamError};
-use crate::domain::LedgerSeq;
+use crate::domain::{LedgerSeq, LiveEntries, LiveEntry};
 use crate::store::{KnownEntry, Store};
 
 /// A server that holds the present state of the ledger, such as `getLedgerEntries` of stellar-rpc.
@@ -17,30 +17,7 @@ pub trait Upstream {
     /// # Errors
     /// Fails when the server does not answer; the error tells whether only this request is
     /// affected.
-    fn look_up(
-        &self,
-        keys: &[LedgerKey],
-        timeout: Duration,
-    ) -> Result<UpstreamAnswer, UpstreamError>;
-}
-
-/// The entries that a server holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UpstreamAnswer {
-    /// The ledger after whose close the entries had these values.
-    pub as_of: LedgerSeq,
-    /// One item per requested key, in the same order; `None` when there is no such entry.
-    pub entries: Vec<Option<UpstreamEntry>>,
-}
-
-/// One entry that a server holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UpstreamEntry {
-    /// The entry, including the ledger in which it was last modified.
-    pub entry: LedgerEntry,
-    /// The last ledger in which the entry is live; 0 when it is archived, `None` when it has no TTL
-    /// or the TTL is not known.
-    pub live_until: Option<u32>,
+    fn look_up(&self, keys: &[LedgerKey], timeout: Duration) -> Result<LiveEntries, UpstreamError>;
 }
 
 /// What an answer implies for one past ledger.
@@ -122,7 +99,7 @@ pub fn look_up_and_store(
 fn store_answers(
     store: &Store,
     keys: &[LedgerKey],
-    answer: UpstreamAnswer,
+    answer: LiveEntries,
 ) -> Result<Vec<(Vec<u8>, KnownEntry)>, StateError> {
     if answer.entries.len() != keys.len() {
         let (asked, got) = (keys.len(), answer.entries.len());
@@ -133,7 +110,7 @@ fn store_answers(
     for (key, found) in keys.iter().zip(answer.entries) {
         let to = answer.as_of;
         let known = match found {
-            Some(UpstreamEntry { entry, live_until }) => KnownEntry {
+            Some(LiveEntry { entry, live_until }) => KnownEntry {
                 from: LedgerSeq(entry.last_modified_ledger_seq),
                 to,
                 entry: Some(xdr(&entry)?),

@@ -11,21 +11,22 @@ use stellar_xdr::{
 };
 
 use super::*;
+use crate::domain::{LiveEntries, LiveEntry};
 use crate::programs::records;
-use crate::programs::state::{LookupLimits, UpstreamAnswer, UpstreamEntry, UpstreamError};
+use crate::programs::state::{LookupLimits, UpstreamError};
 
 /// An upstream server that fails when the closure does, and otherwise returns an old entry for
 /// every key of contract data.
 pub(super) struct Answers<F>(pub F);
 
 impl<F: Fn(&[LedgerKey]) -> Result<(), UpstreamError>> Upstream for Answers<F> {
-    fn look_up(&self, keys: &[LedgerKey], _: Duration) -> Result<UpstreamAnswer, UpstreamError> {
+    fn look_up(&self, keys: &[LedgerKey], _: Duration) -> Result<LiveEntries, UpstreamError> {
         self.0(keys)?;
-        Ok(UpstreamAnswer { as_of: LedgerSeq(1000), entries: keys.iter().map(old).collect() })
+        Ok(LiveEntries { as_of: LedgerSeq(1000), entries: keys.iter().map(old).collect() })
     }
 }
 
-fn old(key: &LedgerKey) -> Option<UpstreamEntry> {
+fn old(key: &LedgerKey) -> Option<LiveEntry> {
     let LedgerKey::ContractData(data) = key else { return None };
     let LedgerKeyContractData { contract, key, durability } = data.clone();
     let entry = LedgerEntry {
@@ -39,7 +40,7 @@ fn old(key: &LedgerKey) -> Option<UpstreamEntry> {
         }),
         ext: LedgerEntryExt::V0,
     };
-    Some(UpstreamEntry { entry, live_until: Some(5000) })
+    Some(LiveEntry { entry, live_until: Some(5000) })
 }
 
 #[test]
@@ -188,14 +189,10 @@ impl Slow {
 }
 
 impl Upstream for Slow {
-    fn look_up(
-        &self,
-        keys: &[LedgerKey],
-        within: Duration,
-    ) -> Result<UpstreamAnswer, UpstreamError> {
+    fn look_up(&self, keys: &[LedgerKey], within: Duration) -> Result<LiveEntries, UpstreamError> {
         self.0.lock().push(within);
         std::thread::sleep(Self::TAKES);
-        Ok(UpstreamAnswer { as_of: LedgerSeq(1000), entries: keys.iter().map(old).collect() })
+        Ok(LiveEntries { as_of: LedgerSeq(1000), entries: keys.iter().map(old).collect() })
     }
 }
 

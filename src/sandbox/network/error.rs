@@ -8,6 +8,10 @@ use super::config::MAX_TRANSACTIONS;
 /// Result of a step of a sandbox.
 pub type Result<T, E = SandboxError> = std::result::Result<T, E>;
 
+/// Message when the ledger has reached its size limits.
+pub const FULL: &str =
+    "this network has reached its size limit: start another with a new data directory";
+
 /// Why a sandbox cannot be made or continued.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
@@ -24,6 +28,9 @@ pub enum SandboxError {
     /// The close interval is 0, so that close times would not increase.
     #[error("a close interval of 0 seconds is not possible: give at least 1")]
     CloseInterval,
+    /// The ledger has reached its size limits.
+    #[error("{FULL}")]
+    Full,
     /// The ledger sequences are exhausted.
     #[error("ledger {0} is the last one a network can have")]
     LastLedger(u32),

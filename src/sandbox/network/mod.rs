@@ -50,7 +50,6 @@ mod wasm;
 
 pub use batch::{Batch, Closed, FIRST_BATCH_LEDGER, Funding};
 pub use config::{MAX_TRANSACTIONS, SandboxConfig};
-pub use error::SandboxError;
+pub use error::{FULL, SandboxError};
 pub use requests::Request;
 pub use sandbox::{FIRST_LEDGER, FIRST_MARKET_LEDGER, MARKET_PROGRAM, Sandbox, SandboxWallets};
-pub use simulation::{AuthMode, Simulated};

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
+use orrery_ledger::domain::{AuthMode, LiveEntry, Simulation};
 use soroban_env_host::budget::Budget;
 use soroban_env_host::e2e_invoke::RecordingInvocationAuthMode;
 use soroban_env_host::xdr::{ContractCostParamEntry, ContractCostParams, ContractCostType};
@@ -13,8 +14,7 @@ use soroban_simulation::simulation::{
     simulate_invoke_host_function_op, simulate_restore_op,
 };
 use stellar_xdr::{
-    AccountId, DiagnosticEvent, ExtensionPoint, LedgerEntry, LedgerKey, Operation, OperationBody,
-    PublicKey, ScVal, SorobanAuthorizationEntry, SorobanTransactionData, TransactionExt,
+    AccountId, ExtensionPoint, LedgerKey, Operation, OperationBody, PublicKey, TransactionExt,
     TransactionV1Envelope, Uint256,
 };
 
@@ -30,52 +30,12 @@ use super::validation::MAX_INSTRUCTIONS;
 /// Memory limit of a call in bytes, the host's default.
 const MEMORY_LIMIT: u32 = 41_943_040;
 
-/// How a simulation treats authorisation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AuthMode {
-    /// Checks the authorisation entries of the operation.
-    Enforce,
-    /// Records the authorisation entries that the operation requires.
-    Record {
-        /// Whether calls below the root invocation may require authorisation of their own (non-root
-        /// authorisation); when `false`, such a call fails.
-        allow_nonroot: bool,
-        /// Whether recorded entries have the form of protocol 27 that contains the address
-        /// (CAP-71).
-        upgraded: bool,
-    },
-}
-
-/// Result of a simulation.
-#[derive(Debug, Default)]
-pub struct Simulated {
-    /// Data for the transaction, with footprint, resources and the resource fee; `None` when the
-    /// transaction would fail.
-    pub data: Option<SorobanTransactionData>,
-    /// Why the transaction would fail; `None` when it would succeed.
-    pub error: Option<String>,
-    /// Return value of a call and the authorisation entries it requires; `None` for other
-    /// operations and on failure.
-    pub result: Option<(ScVal, Vec<SorobanAuthorizationEntry>)>,
-    /// Events, including diagnostic ones.
-    pub events: Vec<DiagnosticEvent>,
-    /// Changed entries, as pairs of the states before and after.
-    pub changes: Vec<(Option<LedgerEntry>, Option<LedgerEntry>)>,
-}
-
-impl Simulated {
-    fn failed(error: String, events: Vec<DiagnosticEvent>) -> Self {
-        Self { error: Some(error), events, ..Self::default() }
-    }
-}
-
 impl Sandbox {
-    /// Returns an entry and the last ledger in which it is live: 0 when it is archived, `None` when
-    /// it has no TTL.
+    /// Returns an entry in its current state.
     ///
     /// # Errors
     /// Only on a defect of the sandbox.
-    pub fn entry(&self, key: &LedgerKey) -> Result<Option<(LedgerEntry, Option<u32>)>> {
+    pub fn entry(&self, key: &LedgerKey) -> Result<Option<LiveEntry>> {
         let Some(entry) = self.state.get(key) else { return Ok(None) };
         let live_until = self.state.live_until(key)?;
         let is_expired = live_until.is_some_and(|last| last < self.tip.header.ledger_seq);
@@ -83,7 +43,7 @@ impl Sandbox {
             return Ok(None);
         }
         let live_until = live_until.map(|last| if is_expired { 0 } else { last });
-        Ok(Some((entry.clone(), live_until)))
+        Ok(Some(LiveEntry { entry: entry.clone(), live_until }))
     }
 
     /// Returns the number of ledger entries, and the size of contract data and code in bytes.
@@ -101,10 +61,11 @@ impl Sandbox {
         envelope: &TransactionV1Envelope,
         mode: AuthMode,
         leeway: u32,
-    ) -> Result<Simulated> {
-        let tx = &envelope.tx;
+    ) -> Result<Simulation> {
+        let (tx, latest) = (&envelope.tx, self.latest_ledger());
         let [operation] = tx.operations.as_slice() else {
-            return Ok(Simulated::failed(
+            return Ok(Simulation::failed(
+                latest,
                 "Transaction contains more than one operation".to_owned(),
                 Vec::new(),
             ));
@@ -145,12 +106,12 @@ impl Sandbox {
             other => {
                 let error =
                     format!("Transaction contains unsupported operation type: {}", other.name());
-                return Ok(Simulated::failed(error, Vec::new()));
+                return Ok(Simulation::failed(latest, error, Vec::new()));
             }
         };
         Ok(match kept {
-            Ok(data) => Simulated { data: Some(data), ..Simulated::default() },
-            Err(error) => Simulated::failed(format!("{error:#}"), Vec::new()),
+            Ok(data) => Simulation::of(latest, data),
+            Err(error) => Simulation::failed(latest, format!("{error:#}"), Vec::new()),
         })
     }
 
@@ -162,7 +123,7 @@ impl Sandbox {
         config: &NetworkConfig,
         adjustment: &SimulationAdjustmentConfig,
         info: &LedgerInfo,
-    ) -> Result<Simulated> {
+    ) -> Result<Simulation> {
         let OperationBody::InvokeHostFunction(call) = &operation.body else {
             return Err(SandboxError::Inconsistent("a call that is none".to_owned()));
         };
@@ -172,7 +133,7 @@ impl Sandbox {
                 RecordingInvocationAuthMode::recording(!allow_nonroot, upgraded)
             }
         };
-        let source = operation_source(operation, tx);
+        let (source, latest) = (operation_source(operation, tx), self.latest_ledger());
         let simulated = simulate_invoke_host_function_op(
             Rc::new(Snapshot(Arc::clone(&self.state))),
             config,
@@ -195,26 +156,25 @@ impl Sandbox {
             ..
         } = match simulated {
             Ok(simulated) => simulated,
-            Err(error) => return Ok(Simulated::failed(format!("{error:#}"), Vec::new())),
+            Err(error) => return Ok(Simulation::failed(latest, format!("{error:#}"), Vec::new())),
         };
         let (value, data) = match (invoke_result, transaction_data) {
             (Ok(value), Some(data)) => (value, data),
             (Ok(_), None) => {
                 let error = "the call cannot be simulated".to_owned();
-                return Ok(Simulated::failed(error, diagnostic_events));
+                return Ok(Simulation::failed(latest, error, diagnostic_events));
             }
             (Err(error), _) => {
-                return Ok(Simulated::failed(failure(&error), diagnostic_events));
+                return Ok(Simulation::failed(latest, failure(&error), diagnostic_events));
             }
         };
         let changes =
             modified_entries.into_iter().map(|diff| (diff.state_before, diff.state_after));
-        Ok(Simulated {
-            data: Some(data),
-            error: None,
+        Ok(Simulation {
             result: Some((value, auth)),
             events: diagnostic_events,
             changes: changes.filter(|(before, after)| before != after).collect(),
+            ..Simulation::of(latest, data)
         })
     }
 }

@@ -4,12 +4,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use orrery_ledger::domain::Submission;
 use parking_lot::Mutex;
 use stellar_xdr::{Limits, ScAddress, TransactionEnvelope, WriteXdr};
 use tokio::sync::oneshot;
 
-use super::queue::{SubmissionOutcome, Transaction, TransactionQueue, parts};
-use crate::network::{Funding, Sandbox, SandboxError};
+use super::queue::{Transaction, TransactionQueue, parts};
+use crate::network::{FULL, Funding, Sandbox, SandboxError};
 
 /// Maximum number of queued funding requests.
 const MAX_UNFUNDED: usize = 512;
@@ -41,10 +42,6 @@ pub enum NotFunded {
     #[error("too many accounts are waiting for funding: try again in a moment")]
     TooMany,
 }
-
-/// Message when the ledger has reached its size limits.
-pub const FULL: &str =
-    "this network has reached its size limit: start another with a new data directory";
 
 /// Sends the outcome of a funding request to its client; `None` when the funding was not possible.
 type FundingSender = oneshot::Sender<Option<Funding>>;
@@ -95,12 +92,13 @@ impl LiveSandbox {
     /// Returns its hash and the outcome.
     ///
     /// # Errors
-    /// When the envelope has version 0, which is obsolete, or cannot be encoded.
+    /// When the envelope has version 0, which is obsolete, or cannot be encoded, and when the ledger
+    /// has reached its size limits.
     pub fn send(
         &self,
         envelope: TransactionEnvelope,
         now: u64,
-    ) -> Result<([u8; 32], SubmissionOutcome), SandboxError> {
+    ) -> Result<([u8; 32], Submission), SandboxError> {
         let newest = self.newest();
         let hash = newest.hash(&envelope)?;
         let Some(parts) = parts(&envelope) else {
@@ -109,7 +107,7 @@ impl LiveSandbox {
         let now = now.max(newest.latest_close_time().saturating_add(1));
         let bytes = envelope.to_xdr(Limits::none())?.len();
         if self.is_full(&newest) {
-            return Ok((hash, SubmissionOutcome::Full));
+            return Err(SandboxError::Full);
         }
         // Checked without the lock, so that the next ledger does not wait for the verification of
         // signatures.

@@ -26,9 +26,8 @@ use crate::network::{Batch, FIRST_MARKET_LEDGER, Sandbox, SandboxConfig};
 use journal::Journal;
 
 pub use error::SandboxNetworkError;
-pub use live::{FULL, LiveSandbox, NotFunded};
+pub use live::{LiveSandbox, NotFunded};
 pub use maker::Maker;
-pub use queue::SubmissionOutcome;
 
 /// Function that returns the current time in UNIX milliseconds.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use orrery_ledger::domain::Submission;
 use stellar_xdr::{
     AccountId, MuxedAccount, PublicKey, TransactionEnvelope, TransactionExt, TransactionResult,
     TransactionResultExt, TransactionResultResult,
@@ -19,21 +20,6 @@ const MAX_INSTRUCTIONS: u64 = 400_000_000;
 /// How many times the fee of a waiting transaction another must bid to take its place, as nodes
 /// require it.
 const REPLACEMENT_FACTOR: i128 = 10;
-
-/// Outcome of submitting a transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SubmissionOutcome {
-    /// The transaction is queued for the next ledger.
-    Queued,
-    /// The transaction was already queued.
-    Duplicate,
-    /// Another transaction of the same account is queued and keeps its place, or the queue is full.
-    TryAgainLater,
-    /// The ledger has reached its size limits.
-    Full,
-    /// The transaction cannot be applied, for the reason in this result.
-    Refused(TransactionResult),
-}
 
 /// Transactions that wait for the next ledger.
 #[derive(Default)]
@@ -105,10 +91,10 @@ impl TransactionQueue {
         &mut self,
         transaction: Transaction,
         checked: Result<(), TransactionResult>,
-    ) -> SubmissionOutcome {
+    ) -> Submission {
         let mut all = self.transactions.iter().chain(&self.applying);
         if all.any(|other| other.hash == transaction.hash) {
-            return SubmissionOutcome::Duplicate;
+            return Submission::Duplicate;
         }
         let own = &transaction.parts;
         let is_of_account = |other: &&Transaction| is_same(&other.parts.source, &own.source);
@@ -120,14 +106,14 @@ impl TransactionQueue {
             }
         }
         if let Err(result) = checked {
-            return SubmissionOutcome::Refused(result);
+            return invalid(result);
         }
         if self.is_full_for(transaction.bytes) {
-            return SubmissionOutcome::TryAgainLater;
+            return Submission::TryAgainLater;
         }
         self.bytes += transaction.bytes;
         self.transactions.push_back(transaction);
-        SubmissionOutcome::Queued
+        Submission::Pending
     }
 
     fn is_full_for(&self, bytes: usize) -> bool {
@@ -139,32 +125,36 @@ impl TransactionQueue {
         &mut self,
         transaction: Transaction,
         checked: Result<(), TransactionResult>,
-    ) -> SubmissionOutcome {
+    ) -> Submission {
         let own = &transaction.parts;
         let mut waiting = self.transactions.iter_mut();
         let other = waiting.find(|other| is_same(&other.parts.source, &own.source));
         // One that a ledger is taking already keeps its place.
         let Some(other) = other.filter(|other| other.parts.sequence == own.sequence) else {
-            return SubmissionOutcome::TryAgainLater;
+            return Submission::TryAgainLater;
         };
         if !own.is_fee_bump {
-            return SubmissionOutcome::TryAgainLater;
+            return Submission::TryAgainLater;
         }
         let least = other.parts.replacing_bid(own.operations);
         if own.bid < least {
-            return SubmissionOutcome::Refused(TransactionResult {
+            return invalid(TransactionResult {
                 fee_charged: least,
                 result: TransactionResultResult::TxInsufficientFee,
                 ext: TransactionResultExt::V0,
             });
         }
         if let Err(result) = checked {
-            return SubmissionOutcome::Refused(result);
+            return invalid(result);
         }
         self.bytes = self.bytes - other.bytes + transaction.bytes;
         *other = transaction;
-        SubmissionOutcome::Queued
+        Submission::Pending
     }
+}
+
+fn invalid(result: TransactionResult) -> Submission {
+    Submission::Invalid { result: Box::new(result), events: Vec::new() }
 }
 
 /// Returns what decides about a transaction's place; `None` for an envelope of version 0.
@@ -205,6 +195,7 @@ fn is_same(left: &MuxedAccount, right: &MuxedAccount) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use orrery_ledger::domain::Submission;
     use stellar_xdr::{
         BumpSequenceOp, FeeBumpTransaction, FeeBumpTransactionEnvelope, FeeBumpTransactionExt,
         FeeBumpTransactionInnerTx, Memo, Operation, OperationBody, Preconditions, SequenceNumber,
@@ -256,11 +247,11 @@ mod tests {
 
     #[test]
     fn a_waiting_transaction_keeps_its_place_as_in_the_queue_of_a_node() {
-        use SubmissionOutcome::{Duplicate, Queued, Refused, TryAgainLater};
+        use Submission::{Duplicate, Invalid, Pending, TryAgainLater};
 
         let mut waiting = TransactionQueue::default();
         let bad_sequence = || Err(bad(TransactionResultResult::TxBadSeq));
-        assert_eq!(waiting.submit(transaction(8, 100, false, 0), Ok(())), Queued);
+        assert_eq!(waiting.submit(transaction(8, 100, false, 0), Ok(())), Pending);
         assert_eq!(waiting.submit(transaction(8, 100, false, 0), Ok(())), Duplicate);
         // The next sequence number, and other content under the same one, may be sent again later.
         assert_eq!(waiting.submit(transaction(9, 100, false, 0), bad_sequence()), TryAgainLater);
@@ -269,17 +260,19 @@ mod tests {
         assert_eq!(waiting.submit(transaction(9, 9_000, true, 0), bad_sequence()), TryAgainLater);
         // A used one never can be.
         let refused = bad(TransactionResultResult::TxBadSeq);
-        assert_eq!(waiting.submit(transaction(7, 100, false, 0), bad_sequence()), Refused(refused));
+        assert_eq!(waiting.submit(transaction(7, 100, false, 0), bad_sequence()), invalid(refused));
         // A fee bump replaces it if it bids ten times as much for each operation.
-        let Refused(refused) = waiting.submit(transaction(8, 1_999, true, 0), Ok(())) else {
+        let Invalid { result: refused, .. } =
+            waiting.submit(transaction(8, 1_999, true, 0), Ok(()))
+        else {
             panic!("it bids too little")
         };
         assert_eq!(refused.result, TransactionResultResult::TxInsufficientFee);
         assert_eq!(refused.fee_charged, 2_000);
         let refused = bad(TransactionResultResult::TxBadSeq);
-        let invalid = waiting.submit(transaction(8, 2_000, true, 9), bad_sequence());
-        assert_eq!(invalid, Refused(refused));
-        assert_eq!(waiting.submit(transaction(8, 2_000, true, 0), Ok(())), Queued);
+        let refusal = waiting.submit(transaction(8, 2_000, true, 9), bad_sequence());
+        assert_eq!(refusal, invalid(refused));
+        assert_eq!(waiting.submit(transaction(8, 2_000, true, 0), Ok(())), Pending);
         assert_eq!((waiting.transactions.len(), waiting.bytes), (1, 100));
         assert!(waiting.transactions[0].parts.is_fee_bump);
     }
@@ -290,11 +283,11 @@ mod tests {
         let submit = |queue: &mut TransactionQueue, sequence, memo| {
             queue.submit(transaction(sequence, 100, false, memo), Ok(()))
         };
-        assert_eq!(submit(&mut queue, 8, 0), SubmissionOutcome::Queued);
+        assert_eq!(submit(&mut queue, 8, 0), Submission::Pending);
         assert_eq!(queue.take().len(), 1);
-        assert_eq!(submit(&mut queue, 8, 0), SubmissionOutcome::Duplicate);
-        assert_eq!(submit(&mut queue, 8, 1), SubmissionOutcome::TryAgainLater);
+        assert_eq!(submit(&mut queue, 8, 0), Submission::Duplicate);
+        assert_eq!(submit(&mut queue, 8, 1), Submission::TryAgainLater);
         queue.forget_taken();
-        assert_eq!(submit(&mut queue, 9, 0), SubmissionOutcome::Queued);
+        assert_eq!(submit(&mut queue, 9, 0), Submission::Pending);
     }
 }

@@ -16,9 +16,9 @@ use futures_util::FutureExt;
 
 use super::live_position::next_live_ledger;
 use super::running_core::RunningCore;
-use super::{BackfillSources, EntriesServer, Following, Node, OpenSources, ServiceError};
+use super::{BackfillSources, Following, Node, OpenSources, ServiceError};
 use crate::config::{Config, SourceAddress, SourceKind, SourceSpec};
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSource, Network, StartPoint};
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSource, LiveState, Network, StartPoint};
 use crate::source::follow::Candidate;
 use crate::store::Store;
 
@@ -73,7 +73,7 @@ pub(super) fn entries_server(
     config: &Config,
     network: &Network,
     running: &RunningCore,
-) -> Result<Option<Box<dyn EntriesServer>>, SourcesError> {
+) -> Result<Option<Box<dyn LiveState>>, SourcesError> {
     Ok(match config.entries_source(network)? {
         Some(SourceSpec::Rpc { url, headers }) => Some(rpc::entries(url.reveal(), &headers)?),
         Some(SourceSpec::Core) => Some(Box::new(running.entries()?)),

@@ -1,14 +1,8 @@
 //! RPC servers as sources.
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use stellar_xdr::LedgerKey;
-
 use super::SourcesError;
 use crate::config::Header;
-use crate::domain::LedgerSource;
-use crate::service::EntriesServer;
-use crate::source::entries::FetchedEntries;
+use crate::domain::{LedgerSource, LiveState};
 use crate::source::rpc::{RpcEntries, RpcSettings, RpcSource};
 
 /// Opens a server as a source. Sends no request yet.
@@ -17,10 +11,7 @@ pub(super) fn open(url: &str, headers: &[Header]) -> Result<Box<dyn LedgerSource
 }
 
 /// Opens a server for ledger entries. Sends no request yet.
-pub(super) fn entries(
-    url: &str,
-    headers: &[Header],
-) -> Result<Box<dyn EntriesServer>, SourcesError> {
+pub(super) fn entries(url: &str, headers: &[Header]) -> Result<Box<dyn LiveState>, SourcesError> {
     Ok(Box::new(RpcEntries::new(&rpc_settings(url, headers))?))
 }
 
@@ -29,13 +20,4 @@ pub(in crate::service) fn rpc_settings(url: &str, headers: &[Header]) -> RpcSett
     let headers = headers.iter();
     let headers = headers.map(|header| (header.name.clone(), header.value.reveal().into()));
     RpcSettings { headers: headers.collect(), ..RpcSettings::new(url) }
-}
-
-impl EntriesServer for RpcEntries {
-    fn look_up<'a>(
-        &'a self,
-        keys: &'a [LedgerKey],
-    ) -> BoxFuture<'a, Result<FetchedEntries, String>> {
-        async move { self.look_up(keys).await.map_err(|error| error.to_string()) }.boxed()
-    }
 }

@@ -34,7 +34,7 @@ use toml::Table;
 pub use error::{CoreError, NAME};
 pub use query::{CoreEntries, QueryError, QueryPort};
 pub use settings::{CoreSettings, Limits, Mode};
-pub use submission::{CoreSubmission, SubmissionError, SubmissionOutcome};
+pub use submission::{CoreSubmission, SubmissionError};
 
 use self::queue::{End, Taken};
 use self::session::{Plan, Session};

@@ -1,36 +1,19 @@
 //! Submission of transactions to the stellar-core that this process runs, at its HTTP interface
 //! (stellar-core, `docs/software/commands.md`, "tx").
 
+use orrery_ledger::domain::Submission;
 use orrery_net::http::{self, HttpError, Timeouts};
 use orrery_net::reqwest;
 use orrery_net::reqwest::header::CONNECTION;
 use orrery_net::reqwest::{Client, StatusCode};
 use serde::Deserialize;
-use stellar_xdr::{DiagnosticEvent, Limits, TransactionEnvelope, TransactionResult, WriteXdr};
+use stellar_xdr::{Limits, TransactionEnvelope, WriteXdr};
 
 use super::query::QueryPort;
-use crate::entries::{all_from_base64, from_base64};
+use crate::xdr::{all_from_base64, from_base64};
 
 /// Maximum size of an answer in bytes: a result, and the diagnostic events of a failure.
 const MAX_BYTES: u64 = 4 << 20;
-
-/// Core's answer to a transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SubmissionOutcome {
-    /// The transaction was accepted.
-    Pending,
-    /// The transaction was submitted before.
-    Duplicate,
-    /// The transaction may be submitted again later.
-    TryAgainLater,
-    /// The transaction is invalid.
-    Error {
-        /// Result that states the reason.
-        result: Box<TransactionResult>,
-        /// Diagnostic events of the contract host.
-        events: Vec<DiagnosticEvent>,
-    },
-}
 
 /// Why a transaction could not be submitted. Each message begins as that of the reference
 /// implementation does.
@@ -85,7 +68,7 @@ impl CoreSubmission {
     pub async fn send(
         &self,
         envelope: &TransactionEnvelope,
-    ) -> Result<SubmissionOutcome, SubmissionError> {
+    ) -> Result<Submission, SubmissionError> {
         let port = self.port.http().ok_or(SubmissionError::NotRunning)?;
         let blob = envelope.to_xdr_base64(Limits::none()).map_err(SubmissionError::Xdr)?;
         let query =
@@ -102,7 +85,7 @@ impl CoreSubmission {
     }
 }
 
-fn read(body: &[u8]) -> Result<SubmissionOutcome, SubmissionError> {
+fn read(body: &[u8]) -> Result<Submission, SubmissionError> {
     let unknown = |what: String| SubmissionError::Status(what);
     let answer: Answer =
         serde_json::from_slice(body).map_err(|error| unknown(format!("no JSON: {error}")))?;
@@ -110,9 +93,9 @@ fn read(body: &[u8]) -> Result<SubmissionOutcome, SubmissionError> {
         return Err(SubmissionError::Exception(exception));
     }
     match answer.status.as_str() {
-        "PENDING" => Ok(SubmissionOutcome::Pending),
-        "DUPLICATE" => Ok(SubmissionOutcome::Duplicate),
-        "TRY_AGAIN_LATER" => Ok(SubmissionOutcome::TryAgainLater),
+        "PENDING" => Ok(Submission::Pending),
+        "DUPLICATE" => Ok(Submission::Duplicate),
+        "TRY_AGAIN_LATER" => Ok(Submission::TryAgainLater),
         "ERROR" => {
             let result = answer.error.as_deref().and_then(from_base64);
             let result = result.ok_or_else(|| unknown("ERROR without a result".to_owned()))?;
@@ -122,7 +105,7 @@ fn read(body: &[u8]) -> Result<SubmissionOutcome, SubmissionError> {
             };
             let events =
                 events.ok_or_else(|| unknown("unreadable diagnostic events".to_owned()))?;
-            Ok(SubmissionOutcome::Error { result: Box::new(result), events })
+            Ok(Submission::Invalid { result: Box::new(result), events })
         }
         other => Err(unknown(other.to_owned())),
     }

@@ -1,14 +1,16 @@
 //! Reads the current state of ledger entries from an RPC server (`getLedgerEntries`). Does not
 //! depend on how callers derive earlier states from it.
 
-use orrery_ledger::domain::{LedgerSeq, SourceError};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use orrery_ledger::domain::{LedgerSeq, LiveEntries, LiveEntry, LiveState, SourceError};
 use serde::{Deserialize, Serialize};
 use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey, Limits, WriteXdr};
 
 use super::call::{Answer, CallError, Server};
 use super::error::RpcError;
 use super::settings::{LEAST_ANSWER_BYTES, RpcSettings};
-use crate::entries::{FetchedEntries, FetchedEntry, from_base64};
+use crate::xdr::from_base64;
 
 /// Maximum number of keys in one request that stellar-rpc accepts.
 pub const MAX_KEYS: usize = 200;
@@ -58,7 +60,7 @@ impl RpcEntries {
     /// # Errors
     /// When a key cannot be encoded, the request fails, the server rejects it, or the response is
     /// not understood.
-    pub async fn look_up(&self, keys: &[LedgerKey]) -> Result<FetchedEntries, SourceError> {
+    pub async fn look_up(&self, keys: &[LedgerKey]) -> Result<LiveEntries, SourceError> {
         let encoded = keys.iter().map(|key| key.to_xdr_base64(Limits::none()));
         let keys: Vec<String> = encoded.collect::<Result<_, _>>().map_err(|error| {
             SourceError::Fatal(format!("a ledger key cannot be written as XDR ({error})"))
@@ -69,7 +71,13 @@ impl RpcEntries {
     }
 }
 
-fn read(answer: &Answer, keys: &[String]) -> Result<FetchedEntries, CallError> {
+impl LiveState for RpcEntries {
+    fn look_up<'a>(&'a self, keys: &'a [LedgerKey]) -> BoxFuture<'a, Result<LiveEntries, String>> {
+        async move { self.look_up(keys).await.map_err(|error| error.to_string()) }.boxed()
+    }
+}
+
+fn read(answer: &Answer, keys: &[String]) -> Result<LiveEntries, CallError> {
     let EntriesAnswer { entries, latest_ledger } = answer.read()?;
     let mut found = vec![None; keys.len()];
     for item in entries.unwrap_or_default() {
@@ -84,9 +92,9 @@ fn read(answer: &Answer, keys: &[String]) -> Result<FetchedEntries, CallError> {
         if names.as_ref().ok() != Some(&item.key) {
             return Err(not_understood("under another entry's key"));
         }
-        found[at] = Some(FetchedEntry { entry, live_until: item.live_until_ledger_seq });
+        found[at] = Some(LiveEntry { entry, live_until: item.live_until_ledger_seq });
     }
-    Ok(FetchedEntries { as_of: LedgerSeq(latest_ledger), entries: found })
+    Ok(LiveEntries { as_of: LedgerSeq(latest_ledger), entries: found })
 }
 
 /// Assembles the ledger entry of an item, whose parts arrive separately; `None` when one is not

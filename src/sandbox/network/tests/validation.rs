@@ -15,7 +15,8 @@ use stellar_xdr::{
 use super::*;
 use crate::network::actors::Actor;
 use crate::network::close::TOTAL_COINS;
-use crate::network::{AuthMode, Batch, FIRST_BATCH_LEDGER};
+use crate::network::{Batch, FIRST_BATCH_LEDGER};
+use orrery_ledger::domain::AuthMode;
 
 /// Number of accounts that send transactions, merge into each other and are created again.
 const ACTORS: u32 = 8;
@@ -167,7 +168,7 @@ fn a_call_restores_archived_entries() {
     sandbox.next_ledger_of(&batch).unwrap();
     let contract = sandbox.assets.relic.address();
     let instance = crate::network::plan::instance_key(contract.clone());
-    while sandbox.entry(&instance).unwrap().unwrap().1 != Some(0) {
+    while sandbox.entry(&instance).unwrap().unwrap().live_until != Some(0) {
         sandbox.next_ledger().unwrap();
     }
     let call = crate::network::plan::invocation(contract, "decimals", Vec::new()).unwrap();
@@ -219,7 +220,7 @@ fn a_call_restores_archived_entries() {
     };
     let ttl = crate::network::keys::ttl_key(&instance).unwrap();
     assert!(is_restored(&instance) && is_restored(&ttl), "{:?}", meta.operations[0].changes);
-    let live_until = after.entry(&instance).unwrap().unwrap().1.unwrap();
+    let live_until = after.entry(&instance).unwrap().unwrap().live_until.unwrap();
     assert_eq!(live_until, after.latest_ledger().0 + 2_073_600 - 1);
     let rent = match meta.soroban_meta.as_ref().unwrap().ext.clone() {
         SorobanTransactionMetaExt::V1(fees) => fees.rent_fee_charged,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use orrery_ledger::domain::{LedgerSeq, excerpt};
+use orrery_ledger::domain::{LedgerSeq, LiveEntries, LiveEntry, excerpt};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
@@ -11,7 +11,7 @@ use stellar_xdr::{
     WriteXdr,
 };
 
-use crate::entries::{FetchedEntries, FetchedEntry, from_base64};
+use crate::xdr::from_base64;
 
 /// An answer to either command. The first programs of protocol 22 call the fields `ledger` and
 /// `le`.
@@ -52,17 +52,17 @@ fn is_temporary(key: &LedgerKey) -> bool {
 
 /// Parses an answer of `getledgerentry`, which has an item for each key in the order of the
 /// request. The error describes the answer and follows "answers with".
-pub(super) fn parse_with_state(body: &[u8], keys: &[LedgerKey]) -> Result<FetchedEntries, String> {
+pub(super) fn parse_with_state(body: &[u8], keys: &[LedgerKey]) -> Result<LiveEntries, String> {
     let Answer { ledger, entries } = parse(body)?;
     let items = entries.unwrap_or_default();
     if items.len() != keys.len() {
         return Err(format!("{} entries for {} keys", items.len(), keys.len()));
     }
     let found = keys.iter().zip(items).map(|(key, item)| entry_with_state(key, &item));
-    Ok(FetchedEntries { as_of: LedgerSeq(ledger), entries: found.collect::<Result<_, _>>()? })
+    Ok(LiveEntries { as_of: LedgerSeq(ledger), entries: found.collect::<Result<_, _>>()? })
 }
 
-fn entry_with_state(key: &LedgerKey, item: &Item) -> Result<Option<FetchedEntry>, String> {
+fn entry_with_state(key: &LedgerKey, item: &Item) -> Result<Option<LiveEntry>, String> {
     let state = item.state.as_deref();
     let live_until = match (state, has_time_to_live(key), item.live_until) {
         (Some("not-found"), ..) => return Ok(None),
@@ -78,13 +78,13 @@ fn entry_with_state(key: &LedgerKey, item: &Item) -> Result<Option<FetchedEntry>
     if entry.to_key() != *key {
         return Err("another entry than was asked for".to_owned());
     }
-    Ok(Some(FetchedEntry { entry, live_until }))
+    Ok(Some(LiveEntry { entry, live_until }))
 }
 
 /// Parses an answer of `getledgerentryraw` to a request that included the keys of times to live. It
 /// contains only existing entries, in any order. The error describes the answer and follows
 /// "answers with".
-pub(super) fn parse_raw(body: &[u8], keys: &[LedgerKey]) -> Result<FetchedEntries, String> {
+pub(super) fn parse_raw(body: &[u8], keys: &[LedgerKey]) -> Result<LiveEntries, String> {
     let Answer { ledger, entries } = parse(body)?;
     let mut found = BTreeMap::new();
     for item in entries.unwrap_or_default() {
@@ -95,7 +95,7 @@ pub(super) fn parse_raw(body: &[u8], keys: &[LedgerKey]) -> Result<FetchedEntrie
     let held = held.collect::<Result<_, _>>()?;
     found.retain(|key, _| !matches!(key, LedgerKey::Ttl(_)));
     if found.is_empty() {
-        Ok(FetchedEntries { as_of: LedgerSeq(ledger), entries: held })
+        Ok(LiveEntries { as_of: LedgerSeq(ledger), entries: held })
     } else {
         Err("another entry than was asked for".to_owned())
     }
@@ -107,10 +107,10 @@ fn raw_entry(
     key: &LedgerKey,
     ledger: u32,
     found: &mut BTreeMap<LedgerKey, LedgerEntry>,
-) -> Result<Option<FetchedEntry>, String> {
+) -> Result<Option<LiveEntry>, String> {
     let Some(entry) = found.remove(key) else { return Ok(None) };
     let Some(time) = time_to_live(key) else {
-        return Ok(Some(FetchedEntry { entry, live_until: None }));
+        return Ok(Some(LiveEntry { entry, live_until: None }));
     };
     let until = match found.get(&time).map(|time| &time.data) {
         Some(LedgerEntryData::Ttl(time)) => time.live_until_ledger_seq,
@@ -118,7 +118,7 @@ fn raw_entry(
     };
     let live_until = Some(if until < ledger { 0 } else { until });
     let gone = until < ledger && is_temporary(key);
-    Ok((!gone).then_some(FetchedEntry { entry, live_until }))
+    Ok((!gone).then_some(LiveEntry { entry, live_until }))
 }
 
 fn parse(body: &[u8]) -> Result<Answer, String> {

@@ -7,7 +7,9 @@ mod answers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orrery_ledger::domain::{LedgerSeq, excerpt};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use orrery_ledger::domain::{LedgerSeq, LiveEntries, LiveState, excerpt};
 use orrery_net::http::{self, HttpError, Timeouts};
 use orrery_net::reqwest::header::{CONNECTION, CONTENT_TYPE};
 use orrery_net::reqwest::{Client, StatusCode};
@@ -16,7 +18,6 @@ use stellar_xdr::{LedgerKey, Limits, WriteXdr};
 use tokio::time::{Instant, sleep};
 
 use super::error::NAME;
-use crate::entries::FetchedEntries;
 
 /// The first protocol whose programs have a query port.
 const QUERY_PROTOCOL: u32 = 22;
@@ -222,7 +223,7 @@ impl CoreEntries {
     ///
     /// # Errors
     /// When core does not run, has no query port, returns an error, or its answer is invalid.
-    pub async fn look_up(&self, keys: &[LedgerKey]) -> Result<FetchedEntries, QueryError> {
+    pub async fn look_up(&self, keys: &[LedgerKey]) -> Result<LiveEntries, QueryError> {
         let (newest, until) = (self.port.newest(), Instant::now() + CATCH_UP_TIMEOUT);
         loop {
             let held = self.request(keys).await?;
@@ -233,7 +234,7 @@ impl CoreEntries {
         }
     }
 
-    async fn request(&self, keys: &[LedgerKey]) -> Result<FetchedEntries, QueryError> {
+    async fn request(&self, keys: &[LedgerKey]) -> Result<LiveEntries, QueryError> {
         let (port, method) = self.port.open()?;
         let (request_body, name) = (request_body(keys, method)?, method.name());
         let failed = |failure| QueryError::Http { method: name, port, failure };
@@ -256,6 +257,12 @@ impl CoreEntries {
             Method::Raw => answers::parse_raw(&body, keys),
         };
         read.map_err(|found| QueryError::NotUnderstood { method: name, found })
+    }
+}
+
+impl LiveState for CoreEntries {
+    fn look_up<'a>(&'a self, keys: &'a [LedgerKey]) -> BoxFuture<'a, Result<LiveEntries, String>> {
+        async move { self.look_up(keys).await.map_err(|error| error.to_string()) }.boxed()
     }
 }
 
