@@ -23,6 +23,7 @@ mod rest {
     mod pruned;
     mod pruned_histories;
     mod response_cache;
+    mod saturated;
     mod site;
     mod status;
     mod tokens;

@@ -114,7 +114,7 @@ pub enum ApiError {
         /// Seconds after which the client should retry.
         retry_after: u64,
     },
-    /// A token, or an address without one, has used up its own part of a shared budget.
+    /// An owner, or an address without a token, has used up its own part of a shared budget.
     #[error(
         "too many {what} at a time: wait for one of yours to end, and try again in {retry_after} s"
     )]

@@ -126,7 +126,7 @@ async fn for_each_chunk<B: Buf>(
 pub(super) struct BodyReservation {
     /// Maximum size of the body, in bytes.
     pub largest: usize,
-    /// Upload slot, which keeps the token from sending another module meanwhile; `None` for other
+    /// Upload slot, which keeps the owner from sending another module meanwhile; `None` for other
     /// bodies.
     pub _slot: Option<Share>,
 }

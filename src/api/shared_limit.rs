@@ -168,6 +168,17 @@ mod tests {
     }
 
     #[test]
+    fn several_callers_have_equal_parts() {
+        let names = ["greedy", "a", "b", "c", "d"];
+        let senders = names.map(|name| Sender { name, every: 1, at_once: 1 });
+        let limit = RateLimit::from_setting(50, 200).unwrap();
+        let all = SECONDS * 50;
+        for taken in taken(limit, &senders) {
+            assert!(50 * taken >= 9 * all, "{taken} of {all}");
+        }
+    }
+
+    #[test]
     fn the_limit_is_that_of_all_together() {
         let limit = SharedLimit::new(RateLimit::from_setting(1, 4));
         let takes = |name: &str| limit.count(Holder::of(name));

@@ -95,6 +95,13 @@ impl Connection {
         }
     }
 
+    /// Reads the bytes that have come, or waits for some; returns their number, 0 when the server has
+    /// closed its side.
+    pub fn read_bytes(&mut self) -> u64 {
+        let mut buffer = [0; 16 * 1024];
+        self.read(&mut buffer).expect("bytes, or the end") as u64
+    }
+
     /// Reads a few bytes; returns whether any arrived before the server closed its side.
     pub fn read_some(&mut self) -> bool {
         let mut buffer = [0; 1024];

@@ -24,6 +24,8 @@ use orrery_testkit::pubnet;
 use orrery_testkit::server::{BudgetUsage, Server, TempStore, now};
 use orrery_testkit::wait::wait_until;
 
+use super::saturated::store;
+
 /// Number of tokens of the owner that has many.
 pub const TOKENS: usize = 8;
 /// Number of requests that are sent at a time, more than any owner may have.
@@ -48,15 +50,25 @@ impl Door {
         let _ = is_open.wait_for(|is_open| *is_open).await;
     }
 
+    /// Like [`Self::pass`], for work that blocks its thread.
+    fn pass_blocking(&self) {
+        wait_until("the door is open", || *self.0.borrow());
+    }
+
     fn open(&self, is_open: bool) {
         self.0.send_replace(is_open);
     }
 
-    /// Makes the server that JSON-RPC calls are forwarded to, and the lookup of the names of
-    /// endpoints, wait at the door.
+    /// Makes the server that JSON-RPC calls are forwarded to, the clock of those that are answered
+    /// here, and the lookup of the names of endpoints wait at the door.
     fn install(&self, deps: &mut Deps) {
         let store = Arc::clone(&deps.store);
-        let rpc = Rpc::new(Arc::clone(&store), rpc::Settings::default(), Arc::new(now));
+        let door = self.clone();
+        let clock = move || {
+            door.pass_blocking();
+            now()
+        };
+        let rpc = Rpc::new(Arc::clone(&store), rpc::Settings::default(), Arc::new(clock));
         deps.rpc = Arc::new(rpc.with_upstream(Arc::new(self.clone())));
         deps.settings.rpc_needs_token = true;
         let door = self.clone();
@@ -99,6 +111,8 @@ impl Upstream for Door {
 enum Held {
     /// A JSON-RPC call that is forwarded.
     Call,
+    /// A JSON-RPC call that reads the store.
+    Read,
     /// A change that needs the address of a name.
     Change,
     /// An upload of which more and more comes.
@@ -116,6 +130,10 @@ impl Held {
                 let call = json!({
                     "jsonrpc": "2.0", "id": 1, "method": "getLedgerEntries", "params": params
                 });
+                ("POST /rpc", call.to_string(), None)
+            }
+            Self::Read => {
+                let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "getHealth" });
                 ("POST /rpc", call.to_string(), None)
             }
             Self::Change => {
@@ -149,7 +167,7 @@ struct Case {
     adjust: fn(&mut ApiSettings),
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     Case {
         budget: "requests",
         held: Held::Call,
@@ -174,6 +192,13 @@ const CASES: [Case; 6] = [
         part: 1 << 20,
         most: 8,
         adjust: |settings| settings.bytes_in_flight = 64 << 20,
+    },
+    Case {
+        budget: "readers",
+        held: Held::Read,
+        part: 1,
+        most: 4,
+        adjust: |settings| (settings.readers, settings.waiting_readers) = (8, 0),
     },
     Case { budget: "changes", held: Held::Change, part: 1, most: 4, adjust: |_| {} },
     Case { budget: "uploads", held: Held::Upload, part: 1, most: 1, adjust: |_| {} },
@@ -238,8 +263,8 @@ impl Scene<'_> {
 
 #[test]
 fn eight_tokens_of_an_owner_take_what_one_takes_and_leave_half_to_another() {
+    let store = store(1);
     for case in &CASES {
-        let store = TempStore::new(&pubnet::network());
         let (budgets, door) = (BudgetUsage::default(), Door(watch::Sender::new(false)));
         let server = Server::start_with(&store, |deps| {
             deps.settings.connections_per_address = 100;
