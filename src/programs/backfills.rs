@@ -206,8 +206,10 @@ impl Backfills {
             return Ok(Turn::Idle);
         };
         let Some(mut work) = self.lock_table(program)?.running(program) else {
+            let clock = TurnClock::start();
             return Ok(match self.runner.derive_if_more_is_known(&entry, &self.registry)? {
                 Looked::Nothing => Turn::Idle,
+                Looked::InPart => Turn::Worked { delayed_others: clock.delayed_others() },
                 Looked::Again(wait) => Turn::Later(wait),
                 Looked::Derived => {
                     self.feeder.notify_new_rows(&entry);

@@ -143,8 +143,10 @@ impl Live {
     /// Looks whether the code has become known of which a project has read events while it was not.
     /// Returns the turn that this was; `None` when there is nothing to do before the next wake-up.
     fn look_for_code(&self, entry: &Entry) -> Result<Option<Turn>, ProgramError> {
+        let clock = TurnClock::start();
         Ok(match self.runner.derive_if_more_is_known(entry, &self.registry)? {
             Looked::Nothing => None,
+            Looked::InPart => Some(Turn::Worked { delayed_others: clock.delayed_others() }),
             Looked::Again(wait) => Some(Turn::Later(wait)),
             Looked::Derived => {
                 self.feeder.notify_new_rows(entry);

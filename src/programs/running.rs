@@ -171,7 +171,6 @@ impl Programs {
     pub fn stop(&self) {
         let mut threads = self.threads.lock();
         threads.begin_stop();
-        self.runner.events.stop();
         self.lanes.stop();
         self.backfills.stop();
         self.replacements.stop();

@@ -2,25 +2,36 @@
 //! that a contract had, or further events of transactions that were stored before.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use super::derivation::Derivation;
 use super::looking::{Found, LOOK_AGAIN, Looked};
 use super::raw::RawEvent;
 use super::reading::Declaring;
-use super::{EventCounts, EventInterfaces, EventProject, OfProject, Summary, Unsure};
+use super::{EventInterfaces, EventProject, OfProject, Unsure};
 use crate::domain::ProgramId;
 use crate::programs::backfill::State;
 use crate::programs::backfills::stored_backfill;
+use crate::programs::lanes::SHORT_TURN;
 use crate::programs::manifest::{Manifest, Progress};
-use crate::programs::registry::{Entry, Registry};
+use crate::programs::registry::{Cell, Entry, Registry};
 use crate::programs::rows::RunRows;
 use crate::programs::runner::Runner;
 use crate::programs::storage::put_json;
 use crate::programs::{ProgramError, storage};
 use crate::store::{StoreError, TransactionPosition};
-use crate::tables::event_tables::{Layout, Summarised};
 
-/// Number of runs whose rows are written at once.
-const RUNS_PER_WRITE: usize = 512;
+/// Maximum number of runs that are read, and whose rows are written, at once.
+const RUNS_AT_ONCE: usize = if cfg!(test) { 4 } else { 512 };
+/// Number of bytes of runs after which no further ones are read with them.
+const BYTES_AT_ONCE: usize = 1 << 20;
+/// How long a turn derives rows.
+///
+/// Unit tests: one run a turn, so that whatever may happen between two turns does.
+const PART: Duration = if cfg!(test) { Duration::ZERO } else { SHORT_TURN };
+
+/// A run with its number in the row log.
+type NumberedRun = (u64, TransactionPosition, RunRows);
 
 impl EventInterfaces {
     /// Adds transactions with events of contracts whose code is not known. Returns whether that changes
@@ -40,9 +51,9 @@ impl EventInterfaces {
 }
 
 impl Runner {
-    /// Derives the rows of a project anew if something has become known that changes them, unless a
-    /// backfill still reads its events, which looks when it has ended: what it is about to write was
-    /// read before a look now.
+    /// Derives rows of a project anew if something has become known that changes them, for the time of a
+    /// turn; unless a backfill still reads its events, which looks when it has ended: what it is about to
+    /// write was read before a look now.
     pub(in crate::programs) fn derive_if_more_is_known(
         &self,
         entry: &Entry,
@@ -58,18 +69,20 @@ impl Runner {
         let Some(project) = &manifest.events else { return Ok(Looked::Nothing) };
         let is_reading =
             stored_backfill(&self.store, entry.id)?.is_some_and(|it| it.state == State::Running);
-        if is_reading {
+        // A derivation that has begun goes on: until it is done, no rows are copied to tables.
+        if is_reading && looks.derivation.is_none() {
             return Ok(Looked::Nothing);
         }
         if !project.must_derive() {
-            match self.look(entry.id, project, &mut looks)? {
+            match self.look(entry.id, project, &mut looks, SHORT_TURN)? {
                 Found::More => {}
                 Found::Nothing => return Ok(Looked::Nothing),
                 Found::NothingSoFar(wait) => return Ok(Looked::Again(wait)),
             }
         }
         if !(project.must_derive && project.is_deriving) {
-            // A derivation that does not end is begun again, because rows may have changed.
+            // One that has not ended in this process is begun again, because rows may have changed.
+            looks.derivation = None;
             let mut cell = entry.lock();
             registry.change_manifest(&mut cell, |manifest| {
                 if let Some(project) = &mut manifest.events {
@@ -77,96 +90,104 @@ impl Runner {
                 }
             })?;
         }
-        Ok(match self.derive_again(entry)? {
-            true => Looked::Derived,
-            false => Looked::Again(LOOK_AGAIN),
-        })
+        self.derive_part(entry, &mut looks.derivation)
     }
 
-    /// Derives the rows of a project anew. May take long for many events; the project's tables stay
-    /// as they were meanwhile. Returns false when events were added to earlier entries in the
-    /// meantime, so that it has to be done again.
-    fn derive_again(&self, entry: &Entry) -> Result<bool, ProgramError> {
-        let (begun, merges) = {
-            let mut cell = entry.lock();
-            cell.reload_if_in_doubt(&self.store)?;
-            (Arc::clone(&cell.manifest), cell.merges)
-        };
-        let mut summary = Summary::default();
-        let mut done = 0;
-        let declaring = self.declaring(&begun)?;
-        // Each part under the lock, because others may add events to an entry.
-        loop {
-            let Some(_cell) = entry.lock_if_same(&self.store, merges)? else { return Ok(false) };
-            // After the next start it is begun again.
-            if self.events.is_stopping() {
-                return Ok(false);
+    /// Derives further rows of a project anew, for the time of a turn; the project's tables stay as they
+    /// were meanwhile. What is in progress is in `derivation`. It is begun again when events were added
+    /// to earlier entries in the meantime, and after a failure.
+    fn derive_part(
+        &self,
+        entry: &Entry,
+        derivation: &mut Option<Derivation>,
+    ) -> Result<Looked, ProgramError> {
+        let until = Instant::now() + PART;
+        let mut now = match derivation.take() {
+            Some(begun) => begun,
+            None => {
+                let mut cell = entry.lock();
+                cell.reload_if_in_doubt(&self.store)?;
+                Derivation::new(Arc::clone(&cell.manifest), cell.merges)
             }
-            if !self.derive_some(entry.id, &declaring, &mut summary, &mut done)? {
-                break;
+        };
+        let begun = Arc::clone(&now.begun);
+        let (of, declaring) = (OfProject::of(&begun), self.declaring(&begun)?);
+        loop {
+            // Each batch under the lock, because others may add events to an entry.
+            let Some(mut cell) = entry.lock_if_same(&self.store, now.merges)? else {
+                return Ok(Looked::Again(LOOK_AGAIN));
+            };
+            if !self.derive_some(&declaring, &mut now, until)? {
+                let counting = now.counting();
+                if counting.done == now.done {
+                    declaring.names.finish()?;
+                    self.end_derivation(&mut cell, now)?;
+                    return Ok(Looked::Derived);
+                }
+                drop(cell);
+                self.count_some(&of, &mut now, until)?;
+            }
+            if Instant::now() >= until {
+                declaring.names.finish()?;
+                *derivation = Some(now);
+                return Ok(Looked::InPart);
             }
         }
-        declaring.names.finish()?;
-        let most = Summarised::from(summary.shapes.clone());
-        let most = most.layout();
-        let of = OfProject::of(&begun);
-        let counted = self.count(&of, most, 0, done)?;
-        let Some((mut counts, mut bytes)) = counted else { return Ok(false) };
-        // What was written meanwhile, in ledgers that the names did not have.
-        let declaring = self.declaring(&begun)?;
-        let Some(mut cell) = entry.lock_if_same(&self.store, merges)? else { return Ok(false) };
-        let counted = done;
-        while self.derive_some(entry.id, &declaring, &mut summary, &mut done)? {}
-        declaring.names.finish()?;
+    }
+
+    /// Writes the tables that follow from a derivation in which nothing is left to be done.
+    fn end_derivation(&self, cell: &mut Cell, ended: Derivation) -> Result<(), ProgramError> {
+        let Derivation { summary, counting, .. } = ended;
+        let Some(counting) = counting else { return Ok(()) };
         let mut manifest = Manifest::clone(&cell.manifest);
-        let Some(project) = &mut manifest.events else { return Ok(false) };
-        project.set_derived(summary, (self.clock)());
-        // What was counted with other tables is counted again.
-        project.must_derive = !most.grows_into(project.layout());
+        let Some(project) = &mut manifest.events else { return Ok(()) };
+        project.set_derived(counting.tables, summary, (self.clock)());
         manifest.schema = project.schema();
-        let rest = self.count(&of, project.layout(), counted, done)?;
-        let Some((more, more_bytes)) = rest else { return Ok(false) };
-        counts.add(&more);
-        bytes += more_bytes;
-        let progress = Progress { events: counts, row_bytes: bytes, ..cell.progress };
+        let (events, row_bytes) = (counting.counts, counting.bytes);
+        let progress = Progress { events, row_bytes, ..cell.progress };
         let stored = Arc::clone(&cell.manifest);
         cell.write(&self.store, |changes| {
             manifest.put(changes, Some(&stored))?;
-            put_json(changes, &storage::progress(entry.id), &progress)
+            put_json(changes, &storage::progress(manifest.id), &progress)
         })?;
         cell.manifest = Arc::new(manifest);
         cell.progress = progress;
-        Ok(true)
+        Ok(())
     }
 
     fn declaring<'a>(&'a self, manifest: &'a Manifest) -> Result<Declaring<'a>, ProgramError> {
         Declaring::new(&self.events, manifest, *self.store.network().id())
     }
 
-    /// Derives the next entries of the row log. Returns whether there may be more.
+    /// Derives the next entries of the row log, at least one. Returns whether there was one.
     fn derive_some(
         &self,
-        program: ProgramId,
         declaring: &Declaring<'_>,
-        summary: &mut Summary,
-        done: &mut u64,
+        now: &mut Derivation,
+        until: Instant,
     ) -> Result<bool, ProgramError> {
-        let runs = self.runs_after(program, *done)?;
-        let Some((last, ..)) = runs.last() else { return Ok(false) };
-        *done = *last;
+        let program = now.begun.id;
+        let runs = self.runs_after(program, now.done)?;
+        if runs.is_empty() {
+            return Ok(false);
+        }
         let mut changed = Vec::new();
-        for (_, position, mut rows) in runs {
+        for (number, position, mut rows) in runs {
             let mut is_changed = false;
             for emit in &mut rows.emits {
                 let mut event =
                     RawEvent::from_emit(emit).ok_or(ProgramError::Damaged("an event"))?;
-                if declaring.examine(&mut event, position, summary)? {
+                if declaring.examine(&mut event, position, &mut now.summary)? {
                     *emit = event.to_emit().ok_or(ProgramError::Damaged("an event"))?;
                     is_changed = true;
                 }
             }
             if is_changed {
                 changed.push((position, rows));
+            }
+            now.done = number;
+            if Instant::now() >= until {
+                break;
             }
         }
         if !changed.is_empty() {
@@ -180,46 +201,40 @@ impl Runner {
         Ok(true)
     }
 
-    /// Counts the events of a project in entries of the row log after `after` and up to `last`, those
-    /// of them that are in none of these tables, and the bytes of the entries. `None` when the service
-    /// stops, because a part of the numbers must not be taken for all.
-    fn count(
+    /// Counts the events of a project in the next entries of the row log that are derived, those of them
+    /// that are in none of the tables, and the bytes of the entries.
+    fn count_some(
         &self,
         of: &OfProject<'_>,
-        layout: &Layout,
-        after: u64,
-        last: u64,
-    ) -> Result<Option<(EventCounts, u64)>, ProgramError> {
-        let (mut counts, mut bytes, mut done) = (EventCounts::default(), 0, after);
-        while done < last {
-            if self.events.is_stopping() {
-                return Ok(None);
-            }
-            let runs = self.runs_after(of.program, done)?;
-            let before = done;
-            for (number, position, rows) in runs.into_iter().filter(|(number, ..)| *number <= last)
-            {
-                bytes += rows.encode().map_err(|_| damaged(of.program))?.len() as u64;
-                counts.add(&self.count_events(of, layout, position, &rows)?);
-                done = number;
-            }
-            if done == before {
+        now: &mut Derivation,
+        until: Instant,
+    ) -> Result<(), ProgramError> {
+        let derived = now.done;
+        let counting = now.counting();
+        let runs = self.runs_after(of.program, counting.done)?;
+        if runs.is_empty() {
+            counting.done = derived;
+        }
+        for (number, position, rows) in runs.into_iter().filter(|(number, ..)| *number <= derived) {
+            counting.bytes += rows.encode().map_err(|_| damaged(of.program))?.len() as u64;
+            let layout = counting.tables.layout();
+            counting.counts.add(&self.count_events(of, layout, position, &rows)?);
+            counting.done = number;
+            if Instant::now() >= until {
                 break;
             }
         }
-        Ok(Some((counts, bytes)))
+        Ok(())
     }
 
-    fn runs_after(
-        &self,
-        program: ProgramId,
-        after: u64,
-    ) -> Result<Vec<(u64, TransactionPosition, RunRows)>, ProgramError> {
-        let mut runs = Vec::new();
+    /// Returns the next runs of the row log: at least one, if there is one, and not many at once.
+    fn runs_after(&self, program: ProgramId, after: u64) -> Result<Vec<NumberedRun>, ProgramError> {
+        let (mut runs, mut bytes) = (Vec::new(), 0);
         storage::row_log_after(&self.store, program, after, |number, position, value| {
             let rows = RunRows::decode(value).map_err(|_| damaged(program))?;
+            bytes += value.len();
             runs.push((number, position, rows));
-            Ok(storage::more_if(runs.len() < RUNS_PER_WRITE))
+            Ok(storage::more_if(runs.len() < RUNS_AT_ONCE && bytes < BYTES_AT_ONCE))
         })?;
         Ok(runs)
     }

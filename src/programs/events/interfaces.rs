@@ -2,7 +2,6 @@
 
 use std::cell::OnceCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -28,7 +27,6 @@ pub struct EventInterfaces {
     pub(super) interfaces: Arc<Interfaces>,
     known: Cache<DeclaredBy, Arc<KnownInterface>, Weight>,
     supplied: Arc<SuppliedInterfaces>,
-    is_stopping: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -83,17 +81,7 @@ impl EventInterfaces {
             DefaultHashBuilder::default(),
             DefaultLifecycle::default(),
         );
-        Self { interfaces, known, supplied, is_stopping: AtomicBool::new(false) }
-    }
-
-    /// Says that what takes long is to end.
-    pub(in crate::programs) fn stop(&self) {
-        self.is_stopping.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether [`Self::stop`] was called.
-    pub(super) fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::SeqCst)
+        Self { interfaces, known, supplied }
     }
 
     /// Returns an interface; `None` when it is not stored any more, or cannot be read. One that was

@@ -12,7 +12,7 @@ use super::unsure::UnsureSpan;
 use super::{EventInterfaces, EventProject};
 use crate::domain::ProgramId;
 use crate::executables::{InterfaceReader, Interfaces, News};
-use crate::programs::lanes::{Lanes, SHORT_TURN};
+use crate::programs::lanes::Lanes;
 use crate::programs::registry::Registry;
 use crate::programs::rows::RunRows;
 use crate::programs::runner::Runner;
@@ -31,13 +31,15 @@ pub enum Looked {
     Nothing,
     /// The rows were derived anew. More may have become known meanwhile.
     Derived,
+    /// Some rows were derived anew, and the rest is to be.
+    InPart,
     /// The next look is due after this time, also without a wake-up.
     Again(Duration),
 }
 
 /// Outcome of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub enum Found {
     /// Something has become known.
     More,
     /// Nothing has.
@@ -69,35 +71,59 @@ pub(in crate::programs) fn look_when_more_is_known(
 }
 
 impl EventInterfaces {
-    /// Whether the code has become known that a contract had at one of the ends of these spans. Within
-    /// a span that was not joined, all becomes known at once.
-    fn knows_more_at_ends(
+    /// Looks whether the code has become known that a contract had at one of the ends of these spans.
+    /// Within a span that was not joined, all becomes known at once.
+    fn look_at_ends(
         &self,
-        names: &InterfaceReader<'_>,
         project: &EventProject,
-    ) -> Result<bool, ProgramError> {
-        for UnsureSpan { contract, first, last, may_be_joined } in project.unsure.spans() {
-            let is_sure = |at| names.tried_surely(&contract, at).1;
-            if is_sure(first) || (first < last && is_sure(last)) {
-                return Ok(true);
+        looks: &mut Looks,
+        names: &InterfaceReader<'_>,
+        (generation, until): (u64, Instant),
+    ) -> Result<Found, ProgramError> {
+        let begun = looks.ends.take().unwrap_or(Walk { generation, at: None });
+        let is_left =
+            |span: &UnsureSpan| begun.at.is_none_or(|at| (span.contract, span.first) > at);
+        for span in project.unsure.spans().filter(is_left) {
+            if self.is_known_at_ends(&span, names)? {
+                return Ok(Found::More);
             }
-            // The contract has turned out to refer to an entry, which was changed in between. One
-            // transaction alone says nothing: its ledger may not be indexed yet.
-            if first < last && !may_be_joined && !names.is_same_between(&contract, first, last)? {
-                return Ok(true);
+            if Instant::now() >= until {
+                looks.ends = Some(Walk { at: Some((span.contract, span.first)), ..begun });
+                return Ok(Found::NothingSoFar(Duration::ZERO));
             }
         }
-        Ok(false)
+        // More may have been stored since the walk began.
+        Ok(match begun.generation == generation {
+            true => Found::Nothing,
+            false => Found::NothingSoFar(Duration::ZERO),
+        })
+    }
+
+    fn is_known_at_ends(
+        &self,
+        span: &UnsureSpan,
+        names: &InterfaceReader<'_>,
+    ) -> Result<bool, ProgramError> {
+        let UnsureSpan { contract, first, last, may_be_joined } = *span;
+        let is_sure = |at| names.tried_surely(&contract, at).1;
+        if is_sure(first) || (first < last && is_sure(last)) {
+            return Ok(true);
+        }
+        // The contract has turned out to refer to an entry, which was changed in between. One
+        // transaction alone says nothing: its ledger may not be indexed yet.
+        Ok(first < last && !may_be_joined && !names.is_same_between(&contract, first, last)?)
     }
 }
 
 impl Runner {
-    /// Looks whether the code has become known of which a project has read events while it was not.
-    pub(super) fn look(
+    /// Looks whether the code has become known of which a project has read events while it was not: for
+    /// about `time` at the ends of spans, and if nothing was found, as long through the middles.
+    pub(in crate::programs) fn look(
         &self,
         program: ProgramId,
         project: &EventProject,
         looks: &mut Looks,
+        time: Duration,
     ) -> Result<Found, ProgramError> {
         if project.unsure.is_empty() {
             return Ok(Found::Nothing);
@@ -111,10 +137,12 @@ impl Runner {
         // What is stored from here on is followed by a wake-up.
         let generation = interfaces.generation();
         let names = interfaces.loading_reader()?;
-        let mut found = match self.events.knows_more_at_ends(&names, project)? {
-            true => Found::More,
-            false => self.look_within(program, project, looks, &names, generation)?,
-        };
+        let now = (generation, begun + time);
+        let mut found = self.events.look_at_ends(project, looks, &names, now)?;
+        if found == Found::Nothing {
+            let now = (generation, Instant::now() + time);
+            found = self.look_within(program, project, looks, &names, now)?;
+        }
         names.finish()?;
         looks.last = Some((Instant::now(), begun.elapsed()));
         if let Found::NothingSoFar(wait) = &mut found {
@@ -125,19 +153,18 @@ impl Runner {
         Ok(found)
     }
 
-    /// Looks through the middles of joined spans, for a short time.
+    /// Looks through the middles of joined spans.
     fn look_within(
         &self,
         program: ProgramId,
         project: &EventProject,
         looks: &mut Looks,
         names: &InterfaceReader<'_>,
-        generation: u64,
+        (generation, until): (u64, Instant),
     ) -> Result<Found, ProgramError> {
         if looks.walk.is_none() && looks.walked == Some(generation) {
             return Ok(Found::Nothing);
         }
-        let until = Instant::now() + SHORT_TURN;
         let mut walk = looks.walk.take().unwrap_or(Walk { generation, at: None });
         for span in project.unsure.spans().filter(|it| it.may_be_joined && it.first < it.last) {
             let after = match walk.at {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::derivation::Derivation;
 use crate::domain::ContractId;
 use crate::store::TransactionPosition;
 
@@ -14,18 +15,22 @@ const PAUSE: u32 = if cfg!(test) { 0 } else { 20 };
 pub struct Looks {
     /// When the last one ended, and how long it took.
     pub(super) last: Option<(Instant, Duration)>,
+    /// The walk over the ends of spans that is in progress.
+    pub(super) ends: Option<Walk>,
     /// The walk through the middles of joined spans that is in progress.
     pub(super) walk: Option<Walk>,
     /// What was stored when the last such walk began that found nothing.
     pub(super) walked: Option<u64>,
+    /// The derivation of rows that is in progress.
+    pub(super) derivation: Option<Derivation>,
 }
 
-/// A walk through the transactions in the middle of joined spans.
+/// A walk over the ends of spans, or through the transactions in the middle of joined ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk {
     /// What was stored when it began: see `Interfaces::generation`.
     pub generation: u64,
-    /// The last transaction that was looked at.
+    /// The last transaction that was looked at, or the first one of the last span.
     pub at: Option<(ContractId, TransactionPosition)>,
 }
 

@@ -8,6 +8,7 @@
 //! once it becomes known, the project is derived again (`deriving`).
 
 mod beginning;
+mod derivation;
 mod deriving;
 mod interfaces;
 mod known;
@@ -27,8 +28,8 @@ mod unsure;
 pub(super) use beginning::begin_reading;
 pub use interfaces::{EventInterfaces, OfProject};
 pub use known::KnownInterface;
-pub use looking::Looked;
 pub(super) use looking::look_when_more_is_known;
+pub use looking::{Found, Looked};
 pub use looks::Looks;
 pub use merging::{Merged, merged};
 pub use nameless::Nameless;

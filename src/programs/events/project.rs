@@ -118,12 +118,12 @@ impl EventProject {
         self.derivation += 1;
     }
 
-    /// Takes what its events were derived to.
-    pub(super) fn set_derived(&mut self, summary: Summary, now: u64) {
-        self.summary = summary.shapes.into();
+    /// Takes what its events were derived to. `tables` are those of the summary.
+    pub(super) fn set_derived(&mut self, tables: Summarised, summary: Summary, now: u64) {
+        self.summary = tables;
         self.unsure = summary.unsure;
         self.nameless = Some(summary.nameless);
-        self.is_deriving = false;
+        (self.must_derive, self.is_deriving) = (false, false);
         self.arrange(now);
         self.rule = Rule::default();
     }

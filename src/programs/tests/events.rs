@@ -4,6 +4,7 @@
 //! contracts, and the tables of a project that read the same ledgers in the order of the chain.
 
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -13,7 +14,7 @@ use stellar_xdr::ScVal;
 
 use super::events_world::{WORLDS, World};
 use super::*;
-use crate::programs::events::{OfProject, begin_reading, table_rows};
+use crate::programs::events::{Found, Looks, OfProject, begin_reading, table_rows};
 use crate::programs::registry::Watch;
 use crate::programs::row_log::rows_after;
 use crate::store::Retention;
@@ -484,6 +485,66 @@ fn projects_of_an_earlier_rule_are_laid_out_anew_when_they_are_opened() {
     scene.restart();
     scene.run_until_settled();
     assert_eq!(derivations(&scene), after);
+}
+
+/// A turn derives a part of the rows: programs of others have their turns in between.
+#[test]
+fn rows_are_derived_anew_in_many_turns() {
+    let world = &WORLDS[0];
+    let scene = Scene::storing(world);
+    // The index has processed no ledger.
+    let id = scene.watch("early", world.contracts.clone(), false);
+    scene.run_until_settled();
+    scene.index(usize::MAX);
+    let rows = scene.rows(id).len();
+    let must_derive = || scene.manifest(id).events.unwrap().must_derive();
+    let mut turns = 0;
+    while !must_derive() {
+        scene.live.turn(id, Lane::Fast);
+        turns += 1;
+        assert!(turns < MANY_TURNS);
+    }
+    let mut parts = 0;
+    while must_derive() {
+        // Whichever thread has the turn.
+        let turn = match parts % 2 {
+            0 => scene.live.turn(id, Lane::Fast),
+            _ => scene.backfills.turn(id),
+        };
+        let is_last = !must_derive();
+        assert_eq!(turn == Turn::Worked { delayed_others: false }, !is_last, "{turn:?}");
+        parts += 1;
+    }
+    // Each run is derived in a turn, and counted in another one.
+    assert!(rows > 20 && parts >= 2 * rows - 2, "{parts} turns for {rows} runs");
+    scene.run_until_settled();
+    let contracts = scene.manifest(id).contracts;
+    assert_eq!(scene.content(id).0, *fresh(0, contracts, false));
+}
+
+/// A look whose time is over goes on with the next span, and finds what has become known in the end.
+#[test]
+fn a_look_is_made_in_parts() {
+    let world = &WORLDS[0];
+    let scene = Scene::storing(world);
+    // The index has processed no ledger.
+    let id = scene.watch("early", world.contracts.clone(), false);
+    scene.run_until_settled();
+    let project = scene.manifest(id).events.unwrap();
+    let spans = project.unsure.spans().count();
+    let mut looks = Looks::default();
+    let mut parts_until = |found| {
+        let mut parts = 1;
+        while scene.runner.look(id, &project, &mut looks, Duration::ZERO).unwrap() != found {
+            parts += 1;
+            assert!(parts < MANY_TURNS);
+        }
+        parts
+    };
+    let parts = parts_until(Found::Nothing);
+    assert!(spans > 2 && parts > spans, "{parts} parts for {spans} spans");
+    scene.index(usize::MAX);
+    assert!(parts_until(Found::More) <= spans);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod events_wakes;
 mod events_world;
 mod exported;
 mod histories;
+mod lacking;
 mod missing;
 mod panics;
 mod relayouts;
