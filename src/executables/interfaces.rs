@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
-use stellar_xdr::{LedgerEntryData, ScSpecEntry};
+use stellar_xdr::LedgerEntryData;
 
 use super::asking::{Asking, EntrySource, RETRY_DELAY};
 use super::consumer::CONSUMER;
 use super::findings::Findings;
 use super::knowledge::{Knowledge, Lacking, News};
+use super::listing::{Listing, Listings};
 use super::rows::{self, CodeInterface};
 use super::value::{self, Executable, code_key};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
-use crate::interfaces::{Interface, entries_of, sections};
+use crate::interfaces::{Interface, sections};
 use crate::store::{EventQuery, RowBounds, Store, StoreError, TransactionPosition};
 
 /// Capacity of the cache, in bytes.
@@ -69,6 +70,8 @@ impl Weighter<Hash32, Loaded> for Weight {
 pub(super) enum Wish {
     /// The interface of a module.
     Code(Hash32),
+    /// All entries of the interface of a module.
+    Listing(Hash32),
     /// An entry that says what a contract runs: its XDR `LedgerKey`.
     Entry(Vec<u8>),
 }
@@ -84,6 +87,7 @@ struct Wishes {
 pub struct Interfaces {
     store: Arc<Store>,
     cache: Cache<Hash32, Loaded, Weight>,
+    listings: Listings,
     findings: Findings,
     wishes: Mutex<Wishes>,
     changed: Condvar,
@@ -111,6 +115,7 @@ impl Interfaces {
         let interfaces = Arc::new(Self {
             store,
             cache,
+            listings: Listings::default(),
             findings: Findings::default(),
             wishes: Mutex::default(),
             changed: Condvar::new(),
@@ -156,28 +161,6 @@ impl Interfaces {
         }
     }
 
-    /// Returns the entries of a module's interface in the order of their declaration, or why it has
-    /// none, reading them on this thread: at most 128 KiB, the network's limit on code. `None` when
-    /// the module is not stored; it is asked for then.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
-    pub fn entries(
-        &self,
-        code: &Hash32,
-    ) -> Result<Option<Result<Vec<ScSpecEntry>, String>>, StoreError> {
-        Ok(match self.stored(code)? {
-            Some(CodeInterface::Sections(sections)) => {
-                Some(entries_of(&sections).map_err(|error| error.to_string()))
-            }
-            Some(CodeInterface::None(reason)) => Some(Err(reason)),
-            None => {
-                self.wish(Wish::Code(*code));
-                None
-            }
-        })
-    }
-
     /// Returns the declarations that were found for events.
     pub fn findings(&self) -> &Findings {
         &self.findings
@@ -197,8 +180,48 @@ impl Interfaces {
     /// Whether a reader that begins now has what another one lacked, or nobody will have it soon.
     pub fn has(&self, lacking: &Lacking) -> bool {
         let is_read = |code| self.loaded(code).is_some() || self.knowledge.is_absent(code);
+        let is_listed = |code| self.has_listing(code) || self.knowledge.is_absent(code);
         lacking.place.is_none_or(|place| self.has_indexed(place))
             && lacking.codes.iter().all(is_read)
+            && lacking.listings.iter().all(is_listed)
+    }
+
+    /// Waits until a reader has what another one lacked, at most this long. Returns whether it has.
+    pub fn wait_until_has(&self, lacking: &Lacking, most: Duration) -> bool {
+        self.knowledge.wait_until(|| self.has(lacking), most)
+    }
+
+    /// Returns the entries of a module's interface, if they are in memory. Otherwise they are read on
+    /// the thread that reads interfaces, or on this one if there is none, and what lacks until then is
+    /// returned; nothing lacks when the module is not stored. It is asked for then.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub fn listing(&self, code: &Hash32) -> Result<(Option<Listing>, Lacking), StoreError> {
+        let mut lacking = Lacking::default();
+        if !self.is_working() && !self.has_listing(code) {
+            self.load_listing(code)?;
+        }
+        let listing = self.listings.get(code);
+        if listing.is_none() {
+            self.wish(Wish::Listing(*code));
+            if self.is_working() && !self.knowledge.is_absent(code) {
+                lacking.listings.insert(*code);
+            }
+        }
+        Ok((listing, lacking))
+    }
+
+    /// Whether the entries of a module's interface are in memory.
+    fn has_listing(&self, code: &Hash32) -> bool {
+        self.listings.get(code).is_some()
+    }
+
+    /// Reads the entries of a module's interface from what is stored. Returns whether the module is.
+    fn load_listing(&self, code: &Hash32) -> Result<bool, StoreError> {
+        let Some(stored) = self.stored(code)? else { return Ok(false) };
+        self.listings.keep(*code, stored);
+        Ok(true)
     }
 
     /// Ends [`Self::work`].
@@ -315,16 +338,17 @@ impl Interfaces {
 
     /// Loads what is stored, and notes the rest to be asked for.
     fn fulfil(&self, wish: Wish) -> Result<(), StoreError> {
-        let hash = match wish {
+        // What is stored while it is looked for is looked for again.
+        let generation = self.knowledge.generation();
+        let (hash, is_there) = match wish {
             Wish::Entry(key) => {
                 self.asking.note(key);
                 return Ok(());
             }
-            Wish::Code(hash) => hash,
+            Wish::Code(hash) => (hash, self.cache.get(&hash).is_some() || self.load(&hash)?),
+            Wish::Listing(hash) => (hash, self.has_listing(&hash) || self.load_listing(&hash)?),
         };
-        // What is stored while it is looked for is looked for again.
-        let generation = self.knowledge.generation();
-        if self.cache.get(&hash).is_none() && !self.load(&hash)? {
+        if !is_there {
             self.knowledge.note_absent(&hash, generation);
             code_key(&hash).into_iter().for_each(|key| self.asking.note(key));
         }

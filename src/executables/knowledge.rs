@@ -26,6 +26,8 @@ pub enum News {
 pub struct Lacking {
     /// Modules whose interfaces were not in memory.
     pub(super) codes: BTreeSet<Hash32>,
+    /// Modules of whose interfaces not all entries were in memory.
+    pub(super) listings: BTreeSet<Hash32>,
     /// Place in the feed of the last ledger that the index had not processed.
     pub(super) place: Option<u64>,
 }
@@ -33,12 +35,12 @@ pub struct Lacking {
 impl Lacking {
     /// What lacks while the index has not processed the ledgers up to this place in the feed.
     pub fn up_to(place: u64) -> Self {
-        Self { codes: BTreeSet::new(), place: Some(place) }
+        Self { place: Some(place), ..Self::default() }
     }
 
     /// Whether nothing lacks.
     pub fn is_empty(&self) -> bool {
-        self.codes.is_empty() && self.place.is_none()
+        self.codes.is_empty() && self.listings.is_empty() && self.place.is_none()
     }
 
     /// Whether the index lacks ledgers.
@@ -66,8 +68,8 @@ pub(super) struct Knowledge {
     /// Modules that are not stored, each with the generation in which that was found.
     absent: Mutex<HashMap<Hash32, u64>>,
     steps: Mutex<()>,
-    /// Notified when more is stored.
-    stored: Condvar,
+    /// Notified when more is known.
+    told: Condvar,
 }
 
 impl Knowledge {
@@ -80,10 +82,10 @@ impl Knowledge {
     pub fn tell(&self, news: News) {
         if news == News::Stored {
             self.generation.fetch_add(1, Ordering::SeqCst);
-            // A waiter that has looked before is waiting by now.
-            drop(self.steps.lock());
-            self.stored.notify_all();
         }
+        // A waiter that has looked before is waiting by now.
+        drop(self.steps.lock());
+        self.told.notify_all();
         self.listeners.lock().retain(|listener| listener(news));
     }
 
@@ -111,13 +113,13 @@ impl Knowledge {
         self.listeners.lock().push(Box::new(listener));
     }
 
-    /// Waits until something holds that may come true whenever more is stored, at most this long.
+    /// Waits until something holds that may come true whenever more is known, at most this long.
     /// Returns whether it does.
     pub fn wait_until(&self, holds: impl Fn() -> bool, most: Duration) -> bool {
         let until = Instant::now() + most;
         let mut steps = self.steps.lock();
         while !holds() {
-            if self.stored.wait_until(&mut steps, until).timed_out() {
+            if self.told.wait_until(&mut steps, until).timed_out() {
                 return holds();
             }
         }

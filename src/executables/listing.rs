@@ -7,12 +7,9 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use stellar_xdr::ScSpecEntry;
 
-use super::interfaces::{Interfaces, Wish};
-use super::knowledge::Lacking;
 use super::rows::CodeInterface;
 use crate::domain::Hash32;
 use crate::interfaces::entries_of;
-use crate::store::StoreError;
 
 /// Capacity of the cache, in bytes.
 const CAPACITY: u64 = 16 << 20;
@@ -47,6 +44,18 @@ impl Weighter<Hash32, Listing> for Weight {
 /// Listings in memory.
 pub(super) struct Listings(Cache<Hash32, Listing, Weight>);
 
+impl Listings {
+    /// Returns the listing of a module, if it is in memory.
+    pub fn get(&self, code: &Hash32) -> Option<Listing> {
+        self.0.get(code)
+    }
+
+    /// Keeps what is stored of the interface of a module.
+    pub fn keep(&self, code: Hash32, stored: CodeInterface) {
+        self.0.insert(code, Listing::read(stored));
+    }
+}
+
 impl Default for Listings {
     fn default() -> Self {
         let options = OptionsBuilder::new()
@@ -73,40 +82,5 @@ impl Listing {
             CodeInterface::None(reason) => (Err(reason), 0),
         };
         Self { entries: entries.map(Arc::from).map_err(Arc::from), bytes }
-    }
-}
-
-impl Interfaces {
-    /// Returns the entries of a module's interface, if they are in memory. Otherwise they are read on
-    /// the thread that reads interfaces, or on this one if there is none, and what lacks until then is
-    /// returned; nothing lacks when the module is not stored. It is asked for then.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
-    pub fn listing(&self, code: &Hash32) -> Result<(Option<Listing>, Lacking), StoreError> {
-        let mut lacking = Lacking::default();
-        if !self.is_working() && !self.has_listing(code) {
-            self.load_listing(code)?;
-        }
-        let listing = self.listings.0.get(code);
-        if listing.is_none() {
-            self.wish(Wish::Listing(*code));
-            if self.is_working() && !self.knowledge.is_absent(code) {
-                lacking.listings.insert(*code);
-            }
-        }
-        Ok((listing, lacking))
-    }
-
-    /// Whether the entries of a module's interface are in memory.
-    pub(super) fn has_listing(&self, code: &Hash32) -> bool {
-        self.listings.0.get(code).is_some()
-    }
-
-    /// Reads the entries of a module's interface from what is stored. Returns whether the module is.
-    pub(super) fn load_listing(&self, code: &Hash32) -> Result<bool, StoreError> {
-        let Some(stored) = self.stored(code)? else { return Ok(false) };
-        self.listings.0.insert(*code, Listing::read(stored));
-        Ok(true)
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::executables::{InterfaceReader, Interfaces, Waited};
-use crate::store::StoreError;
+use crate::executables::{InterfaceReader, Interfaces, Lacking, Waited};
+use crate::store::{RowBounds, StoreError};
 
 /// How long new deliveries wait for the index at most before they go on without it, until it has caught
 /// up: some thousand ledgers, as after a start.
@@ -27,12 +27,26 @@ impl Naming {
         let _ = self.interfaces.set(interfaces);
     }
 
-    /// Returns a reader of the interfaces.
+    /// Returns a reader of the interfaces, which reads stored ones that are not in memory on this thread.
     ///
     /// # Errors
     /// [`StoreError`] when the database fails.
     pub fn reader(&self) -> Result<Option<InterfaceReader<'_>>, StoreError> {
         self.interfaces.get().map(|interfaces| interfaces.loading_reader()).transpose()
+    }
+
+    /// Returns a reader of the interfaces that are in memory.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database fails.
+    pub fn reader_of_memory(&self) -> Result<Option<InterfaceReader<'_>>, StoreError> {
+        self.interfaces.get().map(|interfaces| interfaces.reader(RowBounds::none())).transpose()
+    }
+
+    /// Waits until the interfaces that a reader lacked have been read into memory by the thread that
+    /// does so, at most this long. Returns whether they have.
+    pub fn wait_until_read(&self, lacking: &Lacking, most: Duration) -> bool {
+        self.interfaces.get().is_none_or(|it| it.wait_until_has(lacking, most))
     }
 
     /// Waits until the events of a ledger at this place in the feed can be named.

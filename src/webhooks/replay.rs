@@ -13,9 +13,9 @@ use super::rows::{
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
 use super::{CONSUMER, WebhookError, payload};
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, Owner};
+use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
 use crate::executables::Waited;
-use crate::store::{Bounds, ConsumerEffects, EventQuery, Needs, TopicFilter};
+use crate::store::{Bounds, ConsumerEffects, EventQuery, Needs, TopicFilter, TransactionPosition};
 
 /// Maximum number of deliveries per request, not counting those of its last ledger.
 const MAX_DELIVERIES: usize = 10_000;
@@ -101,7 +101,7 @@ impl Webhooks {
             }
             if !may_lack_names {
                 let left = MAX_DURATION.saturating_sub(begun.elapsed());
-                match self.wait_for_names(ledger, left) {
+                match self.wait_for_names(&subscription, ledger, left)? {
                     Waited::Indexed => {}
                     Waited::Stuck => may_lack_names = true,
                     Waited::NotYet if has_passed => {
@@ -135,11 +135,43 @@ impl Webhooks {
         Ok(unread)
     }
 
-    /// Waits until the events of a stored ledger can be named. A body is sent once, so it is not made
-    /// while the index is about to process the ledger.
-    fn wait_for_names(&self, ledger: LedgerSeq, most: Duration) -> Waited {
+    /// Waits until the matching events of a stored ledger can be named. A body is sent once, so it is not
+    /// made while the index is about to process the ledger. The interfaces are read by the thread that
+    /// reads all of them, not by that of the request.
+    fn wait_for_names(
+        &self,
+        subscription: &Subscription,
+        ledger: LedgerSeq,
+        most: Duration,
+    ) -> Result<Waited, WebhookError> {
+        let (until, naming) = (Instant::now() + most, &self.registry.naming);
         let place = self.store.place_of(ledger);
-        place.map_or(Waited::Indexed, |place| self.registry.naming.wait(place, most))
+        let waited = place.map_or(Waited::Indexed, |place| naming.wait(place, most));
+        let Some(names) = naming.reader_of_memory()?.filter(|_| waited == Waited::Indexed) else {
+            return Ok(waited);
+        };
+        self.store.events_within(&query(subscription, ledger), Bounds::NONE, |event| {
+            if let Some(contract) = event.contract
+                && subscription.filter.matches(event.contract, event.topics)
+            {
+                let application_order = event.application_order;
+                names.tried(
+                    &ContractId(*contract),
+                    TransactionPosition { ledger, application_order },
+                );
+            }
+            match Instant::now() >= until {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        let left = until.saturating_duration_since(Instant::now());
+        let lacking = names.lacking().without_ledgers();
+        names.finish()?;
+        Ok(match naming.wait_until_read(&lacking, left) {
+            true => Waited::Indexed,
+            false => Waited::NotYet,
+        })
     }
 
     /// Collects the matching events of a ledger, and writes those collected so far whenever there
@@ -152,13 +184,7 @@ impl Webhooks {
         found: &mut Vec<FoundEvent>,
         is_abandoned: &dyn Fn() -> bool,
     ) -> Result<usize, WebhookError> {
-        let filter = &subscription.filter;
-        let (positional, address) = (filter.topics.clone(), filter.address.clone());
-        let query = EventQuery {
-            contracts: subscription.definition.contract().into_iter().collect(),
-            topics: TopicFilter { positional, address, ..TopicFilter::default() },
-            ..EventQuery::of_ledgers(LedgerRange::only(ledger))
-        };
+        let (filter, query) = (&subscription.filter, query(subscription, ledger));
         let (network, names) = (self.store.network().id(), self.registry.naming.reader()?);
         let (mut count, mut bytes) = (0, 0);
         let walked = self.store.events_within(&query, Bounds::NONE, |event| {
@@ -225,6 +251,17 @@ impl Webhooks {
         if let Some(mailbox) = self.mailbox() {
             mailbox.delivery_requested(id, class, due);
         }
+    }
+}
+
+/// Finds the events of a ledger that may match a subscription.
+fn query(subscription: &Subscription, ledger: LedgerSeq) -> EventQuery {
+    let filter = &subscription.filter;
+    let (positional, address) = (filter.topics.clone(), filter.address.clone());
+    EventQuery {
+        contracts: subscription.definition.contract().into_iter().collect(),
+        topics: TopicFilter { positional, address, ..TopicFilter::default() },
+        ..EventQuery::of_ledgers(LedgerRange::only(ledger))
     }
 }
 

@@ -115,6 +115,39 @@ fn an_answer_without_a_stored_name_comes_in_time_and_says_so() {
     assert!(named.server.get(&lists()[0]).json().as_array().unwrap().iter().any(is_pending));
 }
 
+/// What a contract declares is read by the thread that reads interfaces; a request waits for it.
+#[test]
+fn the_interface_of_a_contract_is_listed_once_it_has_been_read() {
+    let store = store_of(&local(), &UPGRADED.ledgers);
+    let paths = UPGRADED.contracts.map(|it| format!("/rest/contracts/{it}"));
+    let because = |named: &Named, path: &str| {
+        let answer = named.server.get(path).json();
+        assert!(answer["executable"]["wasm"].is_string(), "{answer}");
+        answer["interface_unknown_because"].as_str().map(str::to_owned)
+    };
+    let first: Vec<_> = {
+        let named = Named::start(&store);
+        paths.iter().map(|path| because(&named, path)).collect()
+    };
+    let is_read = |because: &Option<String>| {
+        because.as_ref().is_none_or(|because| !because.contains("is being read"))
+    };
+    assert!(first.iter().all(is_read) && first.contains(&None), "{first:?}");
+    let mut named = Named::start(&store);
+    // It fulfils no wish any more.
+    named.stop_reader();
+    for path in &paths {
+        let begun = Instant::now();
+        let because = because(&named, path).unwrap();
+        assert!(because.ends_with("is being read: ask again in a second"), "{because}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{path}: {:?}", begun.elapsed());
+    }
+    // Without such a thread, the request reads it.
+    let named = Named::without_reader(&store);
+    let read: Vec<_> = paths.iter().map(|path| because(&named, path)).collect();
+    assert_eq!(read, first);
+}
+
 #[test]
 fn a_stream_holds_events_back_until_the_index_has_their_ledgers() {
     let all = store_of(&local(), &UPGRADED.ledgers);

@@ -15,6 +15,7 @@ mod places;
 mod receiver;
 mod receivers;
 mod replays_ahead;
+mod replays_named;
 mod restarts;
 mod resumed;
 mod schedule;

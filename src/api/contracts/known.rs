@@ -1,7 +1,8 @@
 //! What a contract runs as of the newest ledger, and the entries of its interface; or why they are not
 //! known.
 
-use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use serde::Serialize;
 use stellar_xdr::ScSpecEntry;
@@ -10,7 +11,7 @@ use super::super::call::CurrentCall;
 use super::super::{ApiError, Deps};
 use super::asset::asset;
 use crate::domain::{ContractId, Hash32, LedgerSeq};
-use crate::executables::{Instance, lookup::Ran};
+use crate::executables::{Instance, Lacking, lookup::Ran};
 use crate::interfaces::asset_entries;
 use crate::store::{Needs, RowBounds, TransactionPosition};
 
@@ -24,12 +25,33 @@ pub(super) enum Executable {
     StellarAsset(bool),
 }
 
+/// Entries of an interface.
+pub(super) enum Entries {
+    /// Those of the contract of an asset.
+    Asset,
+    /// Those of a module.
+    Code(Arc<[ScSpecEntry]>),
+}
+
+impl Deref for Entries {
+    type Target = [ScSpecEntry];
+
+    fn deref(&self) -> &[ScSpecEntry] {
+        match self {
+            Self::Asset => asset_entries(),
+            Self::Code(entries) => entries,
+        }
+    }
+}
+
 /// What is known of a contract.
 pub(super) struct Known {
     /// `None` when it is not known, or nothing that has an interface.
     pub executable: Option<Executable>,
     /// The entries of its interface, or why there are none.
-    pub entries: Result<Cow<'static, [ScSpecEntry]>, String>,
+    pub entries: Result<Entries, String>,
+    /// What lacks although it is stored.
+    pub lacking: Lacking,
     /// Whether the answer stays the same as long as the store does.
     pub is_final: bool,
 }
@@ -69,22 +91,31 @@ impl Known {
 
     fn of_asset() -> Self {
         let executable = Some(Executable::StellarAsset(true));
-        Self { executable, entries: Ok(Cow::Borrowed(asset_entries())), is_final: true }
+        let lacking = Lacking::default();
+        Self { executable, entries: Ok(Entries::Asset), lacking, is_final: true }
     }
 
     fn of_code(deps: &Deps, hash: &Hash32) -> Result<Self, ApiError> {
         let executable = Some(Executable::Wasm(hash.to_string()));
-        Ok(match deps.interfaces.entries(hash)? {
-            Some(entries) => Self { executable, entries: entries.map(Cow::Owned), is_final: true },
-            None => {
-                let missing = lookup(deps, &format!("the code {hash} is not stored"));
-                Self { executable, entries: Err(missing), is_final: false }
+        let (listing, lacking) = deps.interfaces.listing(hash)?;
+        let is_final = listing.is_some();
+        let entries = match listing {
+            Some(listing) => {
+                listing.entries.map(Entries::Code).map_err(|reason| reason.to_string())
             }
-        })
+            None if lacking.is_empty() => {
+                Err(lookup(deps, &format!("the code {hash} is not stored")))
+            }
+            None => Err(format!(
+                "the interface of the code {hash} is being read: ask again in a second"
+            )),
+        };
+        Ok(Self { executable, entries, lacking, is_final })
     }
 
     fn nothing(because: String) -> Self {
-        Self { executable: None, entries: Err(because), is_final: true }
+        let lacking = Lacking::default();
+        Self { executable: None, entries: Err(because), lacking, is_final: true }
     }
 }
 

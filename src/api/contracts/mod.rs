@@ -43,7 +43,7 @@ struct Record {
 fn contract(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path.get("contract_id"))?;
     let known = Known::of(deps, call, &contract)?;
-    let Known { executable, entries, mut is_final } = known;
+    let Known { executable, entries, lacking, mut is_final } = known;
     let token = match (&executable, call.as_of) {
         (Some(executable), Some(ledger)) => {
             let (token, is_known) = token::of(deps, &contract, executable, ledger)?;
@@ -62,5 +62,5 @@ fn contract(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
         account_kinds,
         outline: Outline::of(entries.as_deref().unwrap_or_default())?,
     };
-    Ok(Answer { is_complete: is_final, ..Answer::of(&record) })
+    Ok(Answer { is_complete: is_final, lacking, ..Answer::of(&record) })
 }
