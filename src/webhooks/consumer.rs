@@ -28,7 +28,9 @@ const MAX_STEP_BYTES: usize = 4 << 20;
 
 /// Time after which the rest of a ledger is left to the next step, so that what is created so far is
 /// sent and a stop is noticed.
-const MAX_STEP_TIME: Duration = Duration::from_millis(100);
+///
+/// Unit tests: one event a step.
+const MAX_STEP_TIME: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 100 });
 
 /// Creates deliveries from the ledgers of the feed.
 pub struct WebhookConsumer {
@@ -314,5 +316,69 @@ impl Work<'_, '_> {
         // The state in memory is updated after this write, in `on_step_written`.
         self.registry.begin_doubt(subscription);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orrery_testkit::event_counts::by_contract;
+    use orrery_testkit::sandbox::{ledgers, local, sandbox};
+
+    use super::*;
+    use crate::decode::decode;
+    use crate::store::{Durability, Extensions, IndexOptions, PreparedLedger};
+    use crate::webhooks::filter::Filter;
+    use crate::webhooks::manage::{NewSubscriptions, WebhookDeps, Webhooks};
+    use crate::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
+    use crate::webhooks::time::Clocks;
+    use crate::webhooks::{Clock, Sealer, Settings};
+
+    /// A step ends when its time is over, in the middle of a ledger: what it has created is sent then, and
+    /// the next step goes on with the next event.
+    #[test]
+    fn a_step_whose_time_is_over_leaves_the_rest_of_the_ledger_to_the_next_one() {
+        let network = local();
+        let chain = ledgers(sandbox(13, 4..=4), 12);
+        let of_each = chain.iter().map(|raw| by_contract(raw, &network).1.into_iter());
+        let of_each: Vec<usize> =
+            of_each.map(|counts| counts.map(|(_, count)| count).sum()).collect();
+        let events: usize = of_each.iter().sum();
+        assert!(of_each.iter().any(|events| *events > 2), "{of_each:?}");
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Arc::<Registry>::default();
+        let consumer = WebhookConsumer::new(Arc::clone(&registry));
+        let extensions = Extensions { consumers: vec![consumer.spec()], ..Extensions::default() };
+        let store = Store::open_with(directory.path(), Some(&network), extensions).unwrap();
+        let store = Arc::new(store);
+        let clock: Clock = Arc::new(|| 1);
+        let clocks = Clocks { machine: Arc::clone(&clock), elapsed: Arc::new(|| 0) };
+        let sealer = Sealer::new(&[7; 32]).unwrap();
+        registry.open(&store, sealer, Settings::default(), &clocks).unwrap();
+        let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default());
+        let registry = Arc::clone(&registry);
+        let deps = WebhookDeps { store: Arc::clone(&store), registry, sender, clock };
+        let webhooks = Webhooks::new(deps);
+        let wanted = NewSubscriptions {
+            endpoint: "https://example.com/".parse().unwrap(),
+            contracts: Vec::new(),
+            filter: Filter::default(),
+            address: None,
+            secret: None,
+            include_backfill: true,
+        };
+        let id = webhooks.create(&Owner("ana".to_owned()), wanted).unwrap().ids[0];
+        for raw in &chain {
+            let view = decode(raw, network.id()).unwrap();
+            let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
+            store.commit(prepared, Durability::Synced).unwrap();
+        }
+        let waiting = || webhooks.registry().get(id).unwrap().waiting();
+        let (mut steps, mut before) = (0, 0);
+        while store.step(&consumer).unwrap() {
+            assert!(waiting() <= before + 1, "after {steps} steps");
+            (steps, before) = (steps + 1, waiting());
+        }
+        assert_eq!(waiting(), events as u64, "each event has one delivery");
+        assert!(steps >= events, "{steps} steps for {events} events");
     }
 }
