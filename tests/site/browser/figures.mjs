@@ -28,7 +28,10 @@ for (const name of ["home", "contract"]) {
     const made = await context(browser, notes);
     await made.addInitScript(observe);
     // The token is there already, as after a reload.
-    await made.addInitScript((token) => sessionStorage.setItem("orrery-token", token), given.token);
+    await made.addInitScript((token) => {
+      // The empty page before it has no storage.
+      if (location.protocol !== "about:") sessionStorage.setItem("orrery-token", token);
+    }, given.token);
     const page = await made.newPage();
     await page.goto(`${base}${where[name]}`);
     await page.waitForSelector("main .spacer .row");
