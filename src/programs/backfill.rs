@@ -238,8 +238,8 @@ impl Backfill {
         }
         if partial > 0 {
             sentences.push(format!(
-                "of {partial} of the ledgers that were asked for some data is not stored, because \
-                 retention has removed it or `[index] contracts` left it out: what was in them is missing"
+                "{partial} of the ledgers that were asked for are stored in part only, because retention \
+                 has removed data or `[index] contracts` left it out: what was in them is missing"
             ));
         }
         self.message = (!sentences.is_empty()).then(|| sentences.join("; "));
@@ -421,10 +421,7 @@ mod tests {
         backfill.advance_to(None);
         assert_eq!((backfill.state, backfill.unread_ledgers()), (State::Incomplete, partial));
         let message = backfill.message.unwrap();
-        assert!(
-            message.starts_with("of 2 of the ledgers") && !message.contains("fetch"),
-            "{message}"
-        );
+        assert!(message.starts_with("2 of the ledgers") && !message.contains("fetch"), "{message}");
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn what_a_backfill_could_not_read_stays_missing_until_it_is_read() {
         message.contains("5 of the ledgers that were asked for are not stored: fetch"),
         "{message}"
     );
-    let partly = format!("of {} of the ledgers that were asked for", removed.ledgers());
+    let partly = format!("{} of the ledgers that were asked for are stored in", removed.ledgers());
     assert!(message.contains(&partly), "{message}");
     assert_eq!(scene.status(id).missing, removed, "not those that may still come");
     scene.begin(id, 30, 35).unwrap();
