@@ -116,7 +116,7 @@ fn explain_works_and_errors_have_a_position() {
         ("SELEC 1", &["syntax error at or near \"SELEC\"", "(line 1, character 1)"][..]),
         ("SELECT 1,\n  2 FROM FROM", &["syntax error", "(line 2, character 10)"]),
         ("SELECT nope FROM dex_swap", &["\"nope\" not found", "LINE 1", "^"]),
-        ("SELECT * FROM nope", &["nope does not exist", "SHOW TABLES lists"]),
+        ("SELECT * FROM nope", &["nope does not exist", "SHOW TABLES lists", "LINE 1", "^"]),
         ("SELECT nope(1)", &["The function nope cannot be used here"]),
         (
             "SELECT sum(h) FROM (VALUES (170141183460469231731687303715884105727::HUGEINT), (1)) t(h)",

@@ -19,7 +19,10 @@ pub fn check(
     parameters: &[Json],
 ) -> Result<(), String> {
     let plan = plan(&reader.connection, examined)?;
-    let Some(reason) = reason(&plan) else { return rounding::check(&plan, parsed) };
+    let Some(reason) = reason(&plan) else {
+        rounding::check(&plan, parsed)?;
+        return check_arguments(reader, examined, parsed);
+    };
     if lacks_values(parsed, parameters.len()) {
         // The query cannot be executed, and that says how many values it needs.
         return Ok(());
@@ -31,9 +34,34 @@ pub fn check(
     let parsed = ast::parsed(&reader.parser, &typed).map_err(|error| error.to_string())?;
     let plan = self::plan(&reader.connection, &typed)?;
     match self::reason(&plan) {
-        None => rounding::check(&plan, &parsed),
-        Some(reason) => Err(format!("The query cannot be planned: {reason}")),
+        None => rounding::check(&plan, &parsed)?,
+        Some(reason) => return Err(format!("The query cannot be planned: {reason}")),
     }
+    check_arguments(reader, &typed, &parsed)
+}
+
+/// Checks the arguments of table functions in a text. The plan shows only what constants among them have
+/// become.
+fn check_arguments(reader: &Reader, sql: &str, parsed: &str) -> Result<(), String> {
+    let Some(tree) = Tree::read(parsed) else { return Ok(()) };
+    let number = |at, key| tree.text(at, key).and_then(|text| text.parse::<usize>().ok());
+    let arguments = |at| {
+        let begin = number(at, "query_location")?;
+        let call = sql.get(begin..begin.checked_add(number(at, "query_location_length")?)?)?;
+        Some(call.split_once('(')?.1.rsplit_once(')')?.0)
+    };
+    let functions =
+        (ROOT..tree.len()).filter(|at| tree.text(*at, "type") == Some("TABLE_FUNCTION"));
+    for arguments in functions.filter_map(arguments) {
+        let select = format!("SELECT {arguments}");
+        let parsed = ast::parsed(&reader.parser, &select).map_err(|error| error.to_string())?;
+        let plan = plan(&reader.connection, &select)?;
+        // Those that depend on tables have no plan alone, and are in that of the query.
+        if reason(&plan).is_none() {
+            rounding::check(&plan, &parsed)?;
+        }
+    }
+    Ok(())
 }
 
 fn plan(connection: &Connection, sql: &str) -> Result<String, String> {

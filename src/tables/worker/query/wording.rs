@@ -42,9 +42,11 @@ fn of_table(message: &str, table: &str, own: &BTreeSet<String>) -> String {
         true => ". Transactions are under /rest/txs and in exports, ledgers under /rest/ledgers",
         false => "",
     };
+    // The line with the name, and where it stands there.
+    let place = message.find("\n\nLINE ").map_or("", |at| &message[at..]);
     format!(
         "Catalog Error: Table with name {table} does not exist: SQL has the events and rows of your \
-         projects, and SHOW TABLES lists their tables{elsewhere}"
+         projects, and SHOW TABLES lists their tables{elsewhere}{place}"
     )
 }
 
@@ -77,6 +79,7 @@ mod tests {
             assert!(said.contains(&format!("name {table} does not exist: SQL has")), "{said}");
             assert!(!said.contains("duckdb_constraints"), "{said}");
             assert_eq!(said.contains("/rest/txs"), table == "transactions", "{said}");
+            assert!(said.ends_with("\n\nLINE 1: …"), "{said}");
         }
     }
 
