@@ -65,8 +65,10 @@ impl LedgerConsumer for WebhookConsumer {
         }
         // What a failed step created for this and later ledgers is created again.
         self.registry.created_by_step.lock().split_off(&ledger.place);
-        if !self.registry.with(SubscriptionSet::is_empty) {
-            self.registry.naming.wait_for_new(ledger.place);
+        let is_wanted = !self.registry.with(SubscriptionSet::is_empty);
+        if is_wanted && !self.registry.naming.may_be_made(ledger.place) {
+            effects.mark_unfinished();
+            return Ok(());
         }
         self.registry.with(|known| {
             if known.is_empty() {

@@ -1,9 +1,10 @@
 //! Names of the events that are sent. A body is made once and kept, so it waits for the index of names:
 //! for a bounded time, after which it is made without what is missing, and says so.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::executables::{InterfaceReader, Interfaces, Lacking, Waited};
 use crate::store::{RowBounds, StoreError};
@@ -12,12 +13,27 @@ use crate::store::{RowBounds, StoreError};
 /// up: some thousand ledgers, as after a start.
 const MOST_WAITED: Duration = Duration::from_secs(10);
 
+/// How long they wait at once. Whoever else changes deliveries waits for that.
+const WAITED_AT_ONCE: Duration = Duration::from_millis(50);
+
 /// Interfaces by which events are named.
 #[derive(Default)]
 pub(super) struct Naming {
     interfaces: OnceLock<Arc<Interfaces>>,
-    /// Whether new deliveries have waited for the index in vain, and it has not caught up since.
-    goes_on_without_index: AtomicBool,
+    index: Mutex<Index>,
+}
+
+/// What new deliveries have seen of the index.
+#[derive(Default)]
+enum Index {
+    /// It had their ledgers.
+    #[default]
+    CaughtUp,
+    /// They wait for it since the first of these times; it last advanced at the second, to this
+    /// generation.
+    Behind(Instant, Instant, u64),
+    /// They have waited in vain: those of the ledger at this place were the last that were made without.
+    TooSlow(u64),
 }
 
 impl Naming {
@@ -49,13 +65,37 @@ impl Naming {
         self.interfaces.get().is_none_or(|it| it.wait_until_has(lacking, most))
     }
 
-    /// Waits until the events of a ledger at this place in the feed can be named.
-    pub fn wait_for_new(&self, place: u64) {
-        let Some(interfaces) = self.interfaces.get() else { return };
-        let goes_on = self.goes_on_without_index.load(Ordering::Relaxed);
-        let most = if goes_on { Duration::ZERO } else { MOST_WAITED };
-        let is_indexed = interfaces.wait_while_indexing(place, most) == Waited::Indexed;
-        self.goes_on_without_index.store(!is_indexed, Ordering::Relaxed);
+    /// Whether deliveries are made now of the events of a ledger at this place in the feed: once these can
+    /// be named, or were waited for long enough. Waits for a short time; false: ask again.
+    pub fn may_be_made(&self, place: u64) -> bool {
+        let Some(interfaces) = self.interfaces.get() else { return true };
+        let mut index = self.index.lock();
+        if interfaces.has_indexed(place) {
+            *index = Index::CaughtUp;
+            return true;
+        }
+        let (now, generation) = (Instant::now(), interfaces.generation());
+        let (since, advanced) = match *index {
+            // It may have caught up, and yet lack what has only just been stored.
+            Index::TooSlow(made) if !interfaces.has_indexed(made) => {
+                *index = Index::TooSlow(place);
+                return true;
+            }
+            Index::Behind(since, advanced, before) if before == generation => (since, advanced),
+            Index::Behind(since, ..) => (since, now),
+            Index::CaughtUp | Index::TooSlow(_) => (now, now),
+        };
+        let is_stuck = now - advanced >= Interfaces::MOST_WAITED;
+        if is_stuck || now - since >= MOST_WAITED {
+            *index = Index::TooSlow(place);
+            return true;
+        }
+        *index = Index::Behind(since, advanced, generation);
+        let is_indexed = interfaces.wait_while_indexing(place, WAITED_AT_ONCE) == Waited::Indexed;
+        if is_indexed {
+            *index = Index::CaughtUp;
+        }
+        is_indexed
     }
 
     /// Waits until the events of a ledger at this place in the feed can be named, at most this long.

@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn deliveries_round_trip_and_keep_only_the_newest_attempts() {
-        let mut delivery = Delivery::new(5, Moment { due: 1_700_000_000_000, kept: 7 });
+        let mut delivery = Delivery::new(5, Moment { due: 1_700_000_000_000, kept: 7, noted: 8 });
         assert_eq!(Delivery::decode(&delivery.encode()), Some(delivery.clone()));
         for at in 0..40 {
             let error = (at % 2 == 0).then(|| "no connection".to_owned());

@@ -62,7 +62,7 @@ pub struct State {
     pub disabled_reason: Option<String>,
     /// UNIX time in milliseconds of the first failed attempt since the last success.
     pub failing_since: Option<u64>,
-    /// [`Moment::kept`] at the end of that attempt, or of the first one since that is known.
+    /// [`Moment::noted`] at the end of that attempt, or of the first one since that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_kept: Option<u64>,
     /// Why the last of the failed attempts since then failed, if it is known.
@@ -129,7 +129,7 @@ impl State {
     pub fn fail(&mut self, ended: u64, now: Moment, because: Option<String>) -> Duration {
         self.failing_because = because;
         self.failing_since.get_or_insert(ended);
-        let since = *self.failing_kept.get_or_insert(now.kept);
+        let since = *self.failing_kept.get_or_insert(now.noted);
         Duration::from_millis(now.kept.saturating_sub(since))
     }
 

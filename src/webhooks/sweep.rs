@@ -26,7 +26,7 @@ impl Webhooks {
     /// Errors of the store; what was removed before stays removed.
     pub fn sweep(&self) -> Result<u64, WebhookError> {
         let now = self.registry.now();
-        let today = now.day();
+        let today = now.day_kept();
         let delivered_days = self.registry.settings().delivered_days;
         let mut removed = 0;
         for (dead, days) in [(false, delivered_days), (true, DEAD_DAYS)] {

@@ -28,9 +28,10 @@ pub struct Clocks {
 pub struct Times {
     due: SteadyClock,
     kept: SteadyClock,
+    noted: SteadyClock,
 }
 
-/// A moment, by both clocks, which differ only after the machine's clock was wrong, or the service did
+/// A moment, by all clocks, which differ only after the machine's clock was wrong, or the service did
 /// not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Moment {
@@ -39,6 +40,9 @@ pub struct Moment {
     /// UNIX time in milliseconds by which deliveries are kept, and subscriptions fail for days. It goes
     /// on in the next process where this one ends.
     pub kept: u64,
+    /// The same for what begins now, and is compared with `kept` later: that may be behind for a day after
+    /// the service did not run, and what begins in that day must not seem to have begun before.
+    pub noted: u64,
 }
 
 impl Times {
@@ -47,18 +51,29 @@ impl Times {
     pub fn new(clocks: &Clocks, kept: Option<u64>) -> Self {
         let Clocks { machine, elapsed } = clocks;
         let clock = |hold, begin| SteadyClock::new(machine.clone(), elapsed.clone(), hold, begin);
-        Self { due: clock(DUE_HOLD, None), kept: clock(KEPT_HOLD, kept) }
+        let noted = kept.map(|kept| kept.max(machine()));
+        Self {
+            due: clock(DUE_HOLD, None),
+            kept: clock(KEPT_HOLD, kept),
+            noted: clock(KEPT_HOLD, noted),
+        }
     }
 
     /// Returns this moment.
     pub fn now(&self) -> Moment {
-        Moment { due: self.due.now(), kept: self.kept.now() }
+        let kept = self.kept.now();
+        Moment { due: self.due.now(), kept, noted: self.noted.now().max(kept) }
     }
 }
 
 impl Moment {
-    /// Returns the day under which something that is kept is stored, counted from 1970.
+    /// Returns the day under which something that is kept from now on is stored, counted from 1970.
     pub fn day(&self) -> u16 {
+        day_of(self.noted)
+    }
+
+    /// Returns the day of which those are counted back for which something was kept.
+    pub fn day_kept(&self) -> u16 {
         day_of(self.kept)
     }
 }

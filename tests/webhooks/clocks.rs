@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::schedule::{HOUR, Scene, always};
-use super::world::{Answers, BEGINNING, status};
+use super::world::{Answers, BEGINNING, Sent, status};
 
 const SECOND: u64 = 1000;
 const DAY: u64 = 24 * HOUR;
@@ -147,5 +147,53 @@ fn five_days_pass_over_restarts_and_wrong_clocks() {
             disabled.is_some_and(|half| (10..=11).contains(&half)),
             "seed {seed}: {disabled:?}"
         );
+    }
+}
+
+/// The service did not run for a long time, which it believes after a day. What begins in that day is
+/// counted from then, and not from before.
+#[test]
+fn what_begins_after_a_long_pause_is_counted_from_then() {
+    for pause in [3, 10, 60, 2_000] {
+        let mut scene = Scene::new();
+        let failing = scene.subscribe("https://example.com/failing");
+        scene.ledger_with_one_event(failing);
+        scene.world.deliver(0, always(status(200)));
+        scene.world.settle();
+        let now = BEGINNING + pause * DAY;
+        let mut scene = scene.restarted(now, 0);
+        let good = scene.subscribe("https://example.com/good");
+        let answer = Arc::new(AtomicU16::new(500));
+        let given = Arc::clone(&answer);
+        let answers = move |sent: &Sent| match sent.endpoint.contains("good") {
+            true => status(200),
+            false => status(given.load(Ordering::SeqCst)),
+        };
+        scene.world.deliver(0, Arc::new(answers));
+        scene.ledger_with_one_event(failing);
+        scene.world.run_until(now + 50 * HOUR);
+        let state = scene.world.registry.get(failing).unwrap().state();
+        assert!(state.enabled, "{pause} days: {:?}", state.disabled_reason);
+        answer.store(200, Ordering::SeqCst);
+        scene.world.run_until(now + 3 * DAY);
+        // What was delivered before the pause is removed once the service knows of it.
+        scene.world.webhooks.sweep().unwrap();
+        let states = |scene: &Scene, id| -> Vec<State> {
+            scene.world.deliveries("ana", id).iter().map(|it| it.1.state).collect()
+        };
+        let left = if pause < 4 { 2 } else { 1 };
+        assert_eq!(states(&scene, failing), vec![State::Delivered; left], "{pause} days");
+        assert_eq!(states(&scene, good), [State::Delivered], "{pause} days");
+        scene.world.set_time(now + 12 * DAY);
+        scene.world.webhooks.sweep().unwrap();
+        assert!(states(&scene, failing).is_empty() && states(&scene, good).is_empty());
+        // Five days are five days.
+        answer.store(500, Ordering::SeqCst);
+        scene.ledger_with_one_event(failing);
+        scene.world.run_until(now + 15 * DAY);
+        assert!(scene.world.registry.get(failing).unwrap().is_enabled(), "{pause} days");
+        scene.ledger_with_one_event(failing);
+        scene.world.run_until(now + 18 * DAY);
+        assert!(!scene.world.registry.get(failing).unwrap().is_enabled(), "{pause} days");
     }
 }

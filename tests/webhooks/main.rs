@@ -10,6 +10,7 @@ mod hostile;
 mod kills;
 mod matching;
 mod messages;
+mod naming;
 mod neighbours;
 mod places;
 mod receiver;

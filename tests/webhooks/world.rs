@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use orrery::domain::{ContractId, Network, Owner};
+use orrery::executables::{ExecutableIndex, Interfaces};
 use orrery::observe::health::Health;
 use orrery::observe::metrics::Metrics;
 use orrery::programs::storage;
 use orrery::store::{
-    Consumed, Durability, Extensions, IndexOptions, LedgerConsumer, Retention, Store, StoreError,
+    Consumed, ConsumerSpec, Durability, Extensions, IndexOptions, LedgerConsumer, Retention, Store,
+    StoreError,
 };
 use orrery::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads, Headers, Load, Post};
 use orrery::webhooks::filter::Filter;
@@ -140,13 +142,22 @@ impl World {
 
     /// As [`Self::open_with`], with the sender of attempts over sockets.
     pub fn open_sending(directory: &Path, settings: Settings, sender: Sender) -> Self {
-        Self::open_at((BEGINNING, 0), directory, settings, sender)
+        Self::open_at((BEGINNING, 0), directory, settings, sender, &[])
+    }
+
+    /// As [`Self::open`], with an index of names, which the test advances.
+    pub fn open_with_names(directory: &Path) -> Self {
+        let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default());
+        let index = [ExecutableIndex.spec()];
+        let world = Self::open_at((BEGINNING, 0), directory, Settings::default(), sender, &index);
+        world.registry.name_events_by(Interfaces::new(Arc::clone(&world.store), None));
+        world
     }
 
     /// As [`Self::open`], at this time, with a machine's clock that is wrong by so many milliseconds.
     pub fn open_with_clock(directory: &Path, now: u64, wrong_by: i64) -> Self {
         let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default());
-        Self::open_at((now, wrong_by), directory, Settings::default(), sender)
+        Self::open_at((now, wrong_by), directory, Settings::default(), sender, &[])
     }
 
     fn open_at(
@@ -154,6 +165,7 @@ impl World {
         directory: &Path,
         settings: Settings,
         sender: Sender,
+        others: &[ConsumerSpec],
     ) -> Self {
         let time = Arc::new(AtomicU64::new(now));
         let pace = Arc::<AtomicU64>::default();
@@ -161,7 +173,8 @@ impl World {
         let clock = clock(&time, &pace, &wrong_by);
         let registry: Arc<Registry> = Arc::default();
         let consumer = WebhookConsumer::new(Arc::clone(&registry));
-        let extensions = Extensions { consumers: vec![consumer.spec()], ..storage::extensions() };
+        let consumers = [&[consumer.spec()], others].concat();
+        let extensions = Extensions { consumers, ..storage::extensions() };
         let network = Network::from_passphrase("webhook tests");
         let store = Arc::new(Store::open_with(directory, Some(&network), extensions).unwrap());
         let passed = Arc::clone(&time);
@@ -320,16 +333,17 @@ impl World {
         self.running.as_ref().unwrap().delivering.mailbox().load().unwrap()
     }
 
-    /// Moves the clock to each time at which work is due, up to `end`, and then to `end`.
+    /// Moves the clock to each time at which work is due, up to `end`, and then to `end`. What is due by
+    /// the service's time, which may be another one where its clock was wrong when it started, is due
+    /// when as much has passed.
     pub fn run_until(&self, end: u64) {
-        while let Some(next) = self.settle().next.filter(|next| *next <= end) {
-            // The service's time is behind where its clock was wrong when it started.
-            let now = self.now();
-            match next > now {
-                true => self.set_time(next),
-                false if now < end => self.set_time(end.min(now + 1000)),
-                false => break,
+        while let Some(next) = self.settle().next {
+            let left = next.saturating_sub(self.registry.now().due);
+            let next = self.now().saturating_add(left);
+            if next > end {
+                break;
             }
+            self.set_time(next);
         }
         self.set_time(end.max(self.now()));
         self.settle();
