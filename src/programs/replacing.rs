@@ -232,8 +232,8 @@ fn loss(ledgers: &LedgerSet) -> String {
     let first = ranges.first().map_or(0, |range| range.first.0);
     let last = ranges.last().map_or(0, |range| range.last.0);
     format!(
-        "rows of {} ledgers, the first being {first} and the last {last}, would be lost, because data of \
-         these ledgers is not stored any more: give --allow-loss (allow_loss) to replace it without them",
+        "rows of at least {} ledgers, from {first} to {last}, would be lost, because data of these ledgers \
+         is not stored any more: give --allow-loss (allow_loss) to replace it without them",
         ledgers.ledgers()
     )
 }

@@ -141,9 +141,10 @@ impl Registry {
                 return Ok(TakeOver::NotYet);
             }
             if !replaced.allow_loss {
-                let lost = rows_lost(&self.store, &mut new_cell, &old_cell)?;
-                if !lost.is_empty() {
-                    return Ok(TakeOver::Loses(lost));
+                match rows_lost(&self.store, &mut new_cell, &old_cell)? {
+                    None => return Ok(TakeOver::NotYet),
+                    Some(lost) if lost.is_empty() => {}
+                    Some(lost) => return Ok(TakeOver::Loses(lost)),
                 }
             }
             if !is_copied(new_cell.progress.log) {
@@ -199,7 +200,7 @@ impl Registry {
     }
 
     /// Returns the ledgers of which the other program has rows that this one lacks so far, and cannot
-    /// make.
+    /// make, as far as they were found now.
     pub(in crate::programs) fn rows_lost(
         &self,
         new: &Entry,
@@ -209,7 +210,7 @@ impl Registry {
         let (mut old, mut new) = (old.lock(), new.lock());
         old.reload_if_in_doubt(&self.store)?;
         new.reload_if_in_doubt(&self.store)?;
-        rows_lost(&self.store, &mut new, &old)
+        Ok(rows_lost(&self.store, &mut new, &old)?.unwrap_or_default())
     }
 
     /// Returns the ledgers that are lost to the other program, and that this one has not read either.
@@ -264,39 +265,84 @@ impl Registry {
     }
 }
 
-/// Number of runs whose rows would be lost after which no more are looked for: it is known then that
-/// some are, and of which ledgers.
+/// Number of runs of the other program that are compared at once, because others wait meanwhile. A ledger
+/// is compared whole.
 ///
 /// Few in unit tests, whose programs have few runs.
-const MAX_LOST_RUNS: usize = if cfg!(test) { 64 } else { 10_000 };
+const COMPARED_AT_ONCE: usize = if cfg!(test) { 64 } else { 10_000 };
 
-/// Returns the ledgers of which the program `old` has rows that `new` lacks and cannot make: data of
-/// their transactions is not stored any more, or state that their runs need is not known.
-fn rows_lost(store: &Store, new: &mut Cell, old: &Cell) -> Result<LedgerSet, ProgramError> {
-    let (id, old_id, mut lost) = (new.manifest.id, old.manifest.id, LedgerSet::default());
+/// What was compared of a program that is to replace another: none of the other one's rows lacked.
+#[derive(Clone, Default)]
+pub struct Compared {
+    /// Ledgers that are lost to the program.
+    ledgers: LedgerSet,
+    /// Number of the other one's last run with rows of these ledgers.
+    log: u64,
+}
+
+/// Returns the ledgers of which the program `old` has rows that `new` lacks and cannot make, as far as
+/// they were found now: data of their transactions is not stored any more, or state that their runs need
+/// is not known. `None` when there is more to compare.
+fn rows_lost(store: &Store, new: &mut Cell, old: &Cell) -> Result<Option<LedgerSet>, ProgramError> {
+    let (mut lost, mut compared) = (LedgerSet::default(), new.compared.clone());
+    let is_whole = compare(store, (new, old), &mut compared, &mut lost)?;
+    if lost.is_empty() {
+        new.compared = compared;
+        return Ok(is_whole.then_some(lost));
+    }
+    Ok(Some(lost))
+}
+
+/// Compares some more. Returns whether that was all.
+fn compare(
+    store: &Store,
+    (new, old): (&Cell, &Cell),
+    compared: &mut Compared,
+    lost: &mut LedgerSet,
+) -> Result<bool, ProgramError> {
+    let (id, old_id) = (new.manifest.id, old.manifest.id);
     let has = |program, position| {
         store.shared_row(&storage::rows_of_run(program, position)).map(|row| row.is_some())
     };
-    let compared = Some((lost_to(store, id), old.progress.log));
-    if new.nothing_lacked != compared {
-        let mut runs = 0;
-        for range in compared.iter().flat_map(|(ledgers, _)| ledgers.ranges()) {
-            storage::runs_with_rows(store, old_id, *range, |position| {
-                if !has(id, position)? {
-                    lost.insert(LedgerRange::only(position.ledger));
-                    runs += 1;
-                }
-                Ok(storage::more_if(runs < MAX_LOST_RUNS))
-            })?;
+    let mut left = COMPARED_AT_ONCE;
+    if compared.ledgers.is_empty() {
+        compared.log = old.progress.log;
+    }
+    // Runs on ledgers that were compared before these runs were stored.
+    storage::row_log_after(store, old_id, compared.log, |number, position, _| {
+        if compared.ledgers.contains(position.ledger) && !has(id, position)? {
+            lost.insert(LedgerRange::only(position.ledger));
         }
-        new.nothing_lacked = compared.filter(|_| lost.is_empty());
+        compared.log = number;
+        left = left.saturating_sub(1);
+        Ok(storage::more_if(left > 0))
+    })?;
+    let mut ledgers = lost_to(store, id);
+    ledgers.remove_all(&compared.ledgers);
+    for range in ledgers.ranges() {
+        let (mut done, mut last) = (*range, None);
+        storage::runs_with_rows(store, old_id, *range, |position| {
+            if left == 0 && last != Some(position.ledger) {
+                done.last = position.ledger.previous().unwrap_or_default();
+                return Ok(storage::more_if(false));
+            }
+            if !has(id, position)? {
+                lost.insert(LedgerRange::only(position.ledger));
+            }
+            (left, last) = (left.saturating_sub(1), Some(position.ledger));
+            Ok(storage::more_if(true))
+        })?;
+        compared.ledgers.insert(done);
+        if done != *range {
+            return Ok(false);
+        }
     }
     for position in new.waiting.positions() {
         if has(old_id, position)? && !has(id, position)? {
             lost.insert(LedgerRange::only(position.ledger));
         }
     }
-    Ok(lost)
+    Ok(compared.log >= old.progress.log)
 }
 
 fn lost_to(store: &Store, program: ProgramId) -> LedgerSet {

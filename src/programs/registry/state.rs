@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::domain::{LedgerSet, Owner, ProgramId};
+use super::replacing::Compared;
+use crate::domain::{Owner, ProgramId};
 use crate::programs::engine::Module;
 use crate::programs::events::Looks;
 use crate::programs::manifest::{Manifest, Progress};
@@ -52,9 +53,8 @@ pub struct Cell {
     pub waiting: WaitingRuns,
     /// Number of writes of this process that have changed earlier entries of the row log.
     pub merges: u64,
-    /// Of a program that is to replace another: its lost ledgers, and the number of the other one's last
-    /// run with rows, when no rows of these ledgers lacked.
-    pub nothing_lacked: Option<(LedgerSet, u64)>,
+    /// Of a program that is to replace another: what was compared with the rows of that one.
+    pub compared: Compared,
     /// Whether a failed write may have reached the store; [`Self::reload_if_in_doubt`] then reads the state
     /// again before it is used.
     pub in_doubt: bool,
@@ -210,7 +210,7 @@ impl Cell {
             deleted: false,
             waiting: WaitingRuns::default(),
             merges: 0,
-            nothing_lacked: None,
+            compared: Compared::default(),
             in_doubt: false,
         }
     }

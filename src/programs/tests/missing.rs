@@ -134,16 +134,34 @@ fn every_row_is_compared_before_a_program_is_replaced() {
         changes.delete(&storage::rows_of_run(id, last))
     };
     storage::change(&scene.store, change).unwrap();
-    for _ in 0..2 {
-        let taken = scene.registry.take_over(&entry, |_| true).unwrap();
-        assert_eq!(taken, TakeOver::Loses(set([last.ledger.0])));
-    }
+    let take_over = |is_copied| {
+        let tries =
+            (0..rows.len()).map(|_| scene.registry.take_over(&entry, |_| is_copied).unwrap());
+        tries.filter(|taken| *taken != TakeOver::NotYet).collect::<Vec<_>>()
+    };
+    // It is not forgotten.
+    let lost = take_over(true);
+    assert!(lost.len() > 2 && lost.iter().all(|it| *it == TakeOver::Loses(set([last.ledger.0]))));
     let put = |changes: &mut crate::store::KindChanges<'_>| {
         changes.put(&storage::rows_of_run(id, last), &rows[&last])
     };
     storage::change(&scene.store, put).unwrap();
-    let not_copied = scene.registry.take_over(&entry, |_| false).unwrap();
-    assert_eq!(not_copied, TakeOver::NotYet);
+    assert_eq!(take_over(false), []);
+    // A row that the other one gets later, of a ledger that was compared.
+    let late = TransactionPosition { application_order: last.application_order + 1, ..last };
+    let change = |changes: &mut crate::store::KindChanges<'_>| {
+        let mut progress = scene.registry.get(old).unwrap().lock().progress;
+        progress.log += 1;
+        storage::put_rows(changes, old, late, progress.log, &rows[&last])?;
+        storage::put_json(changes, &storage::progress(old), &progress)
+    };
+    storage::change(&scene.store, change).unwrap();
+    scene.registry.get(old).unwrap().lock().in_doubt = true;
+    assert_eq!(scene.registry.take_over(&entry, |_| true).unwrap(), lost[0]);
+    let put = |changes: &mut crate::store::KindChanges<'_>| {
+        changes.put(&storage::rows_of_run(id, late), &rows[&last])
+    };
+    storage::change(&scene.store, put).unwrap();
     assert_eq!(scene.registry.take_over(&entry, |_| true).unwrap(), TakeOver::Done(old));
 }
 
