@@ -227,9 +227,13 @@ fn numbers_that_no_integer_can_be_are_refused() {
     let equal = ask(&world, &format!("SELECT u = {most} AS v, {most} AS w FROM p.trade"), &[]);
     assert_eq!(equal.unwrap(), json!([{"v": false, "w": most}]));
     let more = "340282366920938463463374607431768211456";
+    let (least, below) = (i128::MIN, "170141183460469231731687303715884105729");
+    let equal = ask(&world, &format!("SELECT i = {least} AS v FROM p.trade"), &[]);
+    assert_eq!(equal.unwrap(), json!([{"v": false}]));
     for (sql, number) in [
         (format!("SELECT u = {more} FROM p.trade"), more.to_owned()),
         (format!("SELECT -{more} AS v"), format!("-{more}")),
+        (format!("SELECT i = -{below} FROM p.trade"), format!("-{below}")),
     ] {
         let Err(QueryError::Refused(sentence)) = ask(&world, &sql, &[]) else { panic!("{sql}") };
         assert!(sentence.contains(&format!("write {number}e0")), "{sentence}");

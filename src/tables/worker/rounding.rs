@@ -69,7 +69,7 @@ pub fn check(plan: &str, parsed: &str) -> Result<(), String> {
     let parsed = Tree::read(parsed).ok_or_else(unread)?;
     if let Some(number) = too_large(&parsed) {
         return Err(format!(
-            "The number {number} is larger than any integer here: write {number}e0 if it may be rounded"
+            "The number {number} is no integer of 128 bits: write {number}e0 if it may be rounded"
         ));
     }
     let plan = Tree::read(plan).ok_or_else(unread)?;
@@ -80,14 +80,16 @@ pub fn check(plan: &str, parsed: &str) -> Result<(), String> {
     }
 }
 
-/// Returns an integer in the query that exceeds all types of integers that columns have. DuckDB cannot
-/// write it in a plan.
+/// Returns an integer in the query that exceeds all types of integers that columns have, with its sign.
+/// DuckDB cannot write it in a plan.
 fn too_large<'j>(parsed: &Tree<'j>) -> Option<&'j str> {
     let literals = (ROOT..parsed.len()).filter(|at| parsed.text(*at, "kind") == Some("INTEGER"));
     let mut numbers = literals.filter_map(|at| parsed.text(at, "text"));
     numbers.find(|number| {
-        let digits = number.replace('_', "");
-        digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.parse::<u128>().is_err()
+        let number = number.replace('_', "");
+        let digits = number.strip_prefix('-').unwrap_or(&number);
+        let is_integer = number.parse::<i128>().is_ok() || number.parse::<u128>().is_ok();
+        digits.bytes().all(|byte| byte.is_ascii_digit()) && !is_integer
     })
 }
 
