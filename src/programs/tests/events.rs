@@ -4,7 +4,6 @@
 //! contracts, and the tables of a project that read the same ledgers in the order of the chain.
 
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -14,12 +13,11 @@ use stellar_xdr::ScVal;
 
 use super::events_world::{WORLDS, World};
 use super::*;
-use crate::programs::events::{Found, Looks, OfProject, begin_reading, table_rows};
+use crate::programs::events::{OfProject, begin_reading, table_rows};
 use crate::programs::registry::Watch;
 use crate::programs::row_log::rows_after;
 use crate::store::Retention;
 use crate::tables::Row;
-use crate::tables::event_tables::{Shapes, Summarised};
 use orrery_testkit::crash::Kill;
 use orrery_testkit::histories;
 use orrery_testkit::upgraded::version;
@@ -347,35 +345,6 @@ impl Parts {
         begin_reading(&self.store, &self.registry, &self.backfills, &entry).unwrap();
     }
 
-    /// Stores a project as an earlier version did, whose rule gave other names to other shapes.
-    pub(super) fn lay_out_as_before(&self, id: ProgramId) {
-        let entry = self.registry.get(id).unwrap();
-        entry.lock().reload_if_in_doubt(&self.store).unwrap();
-        let manifest = self.manifest(id);
-        let now = manifest.events.as_ref().unwrap().summary.shapes();
-        let mut shapes = serde_json::to_value(now).unwrap();
-        for pair in shapes["shapes"].as_array_mut().unwrap() {
-            let name = pair[1]["name"].as_str().unwrap();
-            pair[1]["name"] = format!("{name}_as_before").into();
-            if let Some(name) = pair[0]["inferred"]["name"].as_str() {
-                pair[0]["inferred"]["name"] = format!("{name}_as_before").into();
-            }
-        }
-        let old: Shapes = serde_json::from_value(shapes.clone()).unwrap();
-        let mut stored = serde_json::to_value(&manifest).unwrap();
-        stored["schema"] = serde_json::to_value(Summarised::from(old).layout().schema()).unwrap();
-        let project = stored["events"].as_object_mut().unwrap();
-        project.remove("rule");
-        project.insert("shapes".to_owned(), shapes);
-        storage::change(&self.store, |changes| {
-            for (part, _) in now.rows_since(&Shapes::default()) {
-                changes.delete(&storage::summary(id, &part))?;
-            }
-            storage::put_json(changes, &storage::manifest(id), &stored)
-        })
-        .unwrap();
-    }
-
     /// As [`Self::run_until_idle`], with projects that wait for the index.
     pub(super) fn run_until_settled(&self) {
         for _ in 0..MANY_TURNS {
@@ -454,117 +423,4 @@ fn projects_of_events_do_not_depend_on_the_order_of_arrival() {
         (0..STEPS).for_each(|_| history.step());
         history.end();
     });
-}
-
-/// Also while it is paused, and before a reader of its tables gets any row by the new rule.
-#[test]
-fn projects_of_an_earlier_rule_are_laid_out_anew_when_they_are_opened() {
-    let world = &WORLDS[0];
-    let mut scene = Scene::indexing(world);
-    let ids = ["running", "paused"].map(|it| scene.watch(it, world.contracts.clone(), false));
-    scene.run_until_settled();
-    scene.registry.set_running(&owner(), ids[1], false).unwrap();
-    let fresh = ids.map(|id| scene.content(id).0);
-    let derivations = |scene: &Scene| ids.map(|id| scene.manifest(id).events.unwrap().derivation);
-    let before = derivations(&scene);
-    ids.iter().for_each(|id| scene.lay_out_as_before(*id));
-    scene.restart();
-    for id in ids {
-        let project = scene.manifest(id).events.unwrap();
-        assert!(project.must_derive() && project.arrangement().is_none());
-        assert_ne!(scene.manifest(id).schema.tables(), fresh[0].0.tables());
-    }
-    scene.run_until_settled();
-    let after = derivations(&scene);
-    assert!(after.iter().zip(before).all(|(after, before)| *after > before));
-    for (id, fresh) in ids.into_iter().zip(fresh) {
-        assert_eq!(scene.content(id).0, fresh);
-        assert!(scene.manifest(id).events.unwrap().arrangement().is_some());
-    }
-    // Once is enough.
-    scene.restart();
-    scene.run_until_settled();
-    assert_eq!(derivations(&scene), after);
-}
-
-/// A turn derives a part of the rows: programs of others have their turns in between.
-#[test]
-fn rows_are_derived_anew_in_many_turns() {
-    let world = &WORLDS[0];
-    let scene = Scene::storing(world);
-    // The index has processed no ledger.
-    let id = scene.watch("early", world.contracts.clone(), false);
-    scene.run_until_settled();
-    scene.index(usize::MAX);
-    let rows = scene.rows(id).len();
-    let must_derive = || scene.manifest(id).events.unwrap().must_derive();
-    let mut turns = 0;
-    while !must_derive() {
-        scene.live.turn(id, Lane::Fast);
-        turns += 1;
-        assert!(turns < MANY_TURNS);
-    }
-    let mut parts = 0;
-    while must_derive() {
-        // Whichever thread has the turn.
-        let turn = match parts % 2 {
-            0 => scene.live.turn(id, Lane::Fast),
-            _ => scene.backfills.turn(id),
-        };
-        let is_last = !must_derive();
-        assert_eq!(turn == Turn::Worked { delayed_others: false }, !is_last, "{turn:?}");
-        parts += 1;
-    }
-    // Each run is derived in a turn, and counted in another one.
-    assert!(rows > 20 && parts >= 2 * rows - 2, "{parts} turns for {rows} runs");
-    scene.run_until_settled();
-    let contracts = scene.manifest(id).contracts;
-    assert_eq!(scene.content(id).0, *fresh(0, contracts, false));
-}
-
-/// A look whose time is over goes on with the next span, and finds what has become known in the end.
-#[test]
-fn a_look_is_made_in_parts() {
-    let world = &WORLDS[0];
-    let scene = Scene::storing(world);
-    // The index has processed no ledger.
-    let id = scene.watch("early", world.contracts.clone(), false);
-    scene.run_until_settled();
-    let project = scene.manifest(id).events.unwrap();
-    let spans = project.unsure.spans().count();
-    let mut looks = Looks::default();
-    let mut parts_until = |found| {
-        let mut parts = 1;
-        while scene.runner.look(id, &project, &mut looks, Duration::ZERO).unwrap() != found {
-            parts += 1;
-            assert!(parts < MANY_TURNS);
-        }
-        parts
-    };
-    let parts = parts_until(Found::Nothing);
-    assert!(spans > 2 && parts > spans, "{parts} parts for {spans} spans");
-    scene.index(usize::MAX);
-    assert!(parts_until(Found::More) <= spans);
-}
-
-#[test]
-fn nothing_is_derived_anew_while_nothing_becomes_known() {
-    let world = &WORLDS[0];
-    let scene = Scene::storing(world);
-    // The index has processed no ledger.
-    let id = scene.watch("early", world.contracts.clone(), false);
-    let derivations = || scene.manifest(id).events.unwrap().derivation;
-    scene.run_until_settled();
-    let begun = derivations();
-    for _ in 0..3 {
-        scene.run_until_settled();
-        assert_eq!(derivations(), begun);
-    }
-    assert!(!scene.manifest(id).events.unwrap().unsure.is_empty());
-    scene.index(usize::MAX);
-    scene.run_until_settled();
-    let once = derivations();
-    scene.run_until_settled();
-    assert!(once > 0 && derivations() == once, "{once}, then {}", derivations());
-    assert!(scene.manifest(id).events.unwrap().unsure.is_empty());
 }

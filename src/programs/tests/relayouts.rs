@@ -24,6 +24,7 @@ use super::*;
 use crate::executables::ExecutableIndex;
 use crate::programs::feeder::Reached;
 use crate::store::Retention;
+use crate::tables::event_tables::{Shapes, Summarised};
 use crate::tables::query::{QueryError, QueryRequest};
 
 const STEPS: usize = 20;
@@ -65,6 +66,35 @@ impl Scene {
 }
 
 impl Parts {
+    /// Stores a project as an earlier version did, whose rule gave other names to other shapes.
+    pub(super) fn lay_out_as_before(&self, id: ProgramId) {
+        let entry = self.registry.get(id).unwrap();
+        entry.lock().reload_if_in_doubt(&self.store).unwrap();
+        let manifest = self.manifest(id);
+        let now = manifest.events.as_ref().unwrap().summary.shapes();
+        let mut shapes = serde_json::to_value(now).unwrap();
+        for pair in shapes["shapes"].as_array_mut().unwrap() {
+            let name = pair[1]["name"].as_str().unwrap();
+            pair[1]["name"] = format!("{name}_as_before").into();
+            if let Some(name) = pair[0]["inferred"]["name"].as_str() {
+                pair[0]["inferred"]["name"] = format!("{name}_as_before").into();
+            }
+        }
+        let old: Shapes = serde_json::from_value(shapes.clone()).unwrap();
+        let mut stored = serde_json::to_value(&manifest).unwrap();
+        stored["schema"] = serde_json::to_value(Summarised::from(old).layout().schema()).unwrap();
+        let project = stored["events"].as_object_mut().unwrap();
+        project.remove("rule");
+        project.insert("shapes".to_owned(), shapes);
+        storage::change(&self.store, |changes| {
+            for (part, _) in now.rows_since(&Shapes::default()) {
+                changes.delete(&storage::summary(id, &part))?;
+            }
+            storage::put_json(changes, &storage::manifest(id), &stored)
+        })
+        .unwrap();
+    }
+
     /// The rows of an answer, as the service gives it; `None` while it is refused because the tables are
     /// being filled.
     fn query(&self, sql: &str) -> Result<Option<Vec<Value>>, QueryError> {
@@ -311,4 +341,35 @@ fn queries_count_all_rows_whatever_is_laid_out_anew() {
         (0..STEPS).for_each(|_| history.step());
         history.end();
     });
+}
+
+/// Also while it is paused, and before a reader of its tables gets any row by the new rule.
+#[test]
+fn projects_of_an_earlier_rule_are_laid_out_anew_when_they_are_opened() {
+    let world = &WORLDS[0];
+    let mut scene = Scene::indexing(world);
+    let ids = ["running", "paused"].map(|it| scene.watch(it, world.contracts.clone(), false));
+    scene.run_until_settled();
+    scene.registry.set_running(&owner(), ids[1], false).unwrap();
+    let fresh = ids.map(|id| scene.content(id).0);
+    let derivations = |scene: &Scene| ids.map(|id| scene.manifest(id).events.unwrap().derivation);
+    let before = derivations(&scene);
+    ids.iter().for_each(|id| scene.lay_out_as_before(*id));
+    scene.restart();
+    for id in ids {
+        let project = scene.manifest(id).events.unwrap();
+        assert!(project.must_derive() && project.arrangement().is_none());
+        assert_ne!(scene.manifest(id).schema.tables(), fresh[0].0.tables());
+    }
+    scene.run_until_settled();
+    let after = derivations(&scene);
+    assert!(after.iter().zip(before).all(|(after, before)| *after > before));
+    for (id, fresh) in ids.into_iter().zip(fresh) {
+        assert_eq!(scene.content(id).0, fresh);
+        assert!(scene.manifest(id).events.unwrap().arrangement().is_some());
+    }
+    // Once is enough.
+    scene.restart();
+    scene.run_until_settled();
+    assert_eq!(derivations(&scene), after);
 }
