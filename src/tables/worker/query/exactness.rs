@@ -45,21 +45,29 @@ pub fn check(
 fn check_arguments(reader: &Reader, sql: &str, parsed: &str) -> Result<(), String> {
     let Some(tree) = Tree::read(parsed) else { return Ok(()) };
     let number = |at, key| tree.text(at, key).and_then(|text| text.parse::<usize>().ok());
-    let arguments = |at| {
+    let call = |at| {
         let begin = number(at, "query_location")?;
-        let call = sql.get(begin..begin.checked_add(number(at, "query_location_length")?)?)?;
-        Some(call.split_once('(')?.1.rsplit_once(')')?.0)
+        sql.get(begin..begin.checked_add(number(at, "query_location_length")?)?)
     };
-    let functions =
-        (ROOT..tree.len()).filter(|at| tree.text(*at, "type") == Some("TABLE_FUNCTION"));
-    for arguments in functions.filter_map(arguments) {
+    let mut calls = (ROOT..tree.len())
+        .filter(|at| tree.text(*at, "type") == Some("TABLE_FUNCTION"))
+        .filter_map(call);
+    calls.try_for_each(|call| check_call(reader, call))
+}
+
+/// Checks the arguments of a call, behind which a name with those of columns may stand: `f(1) x(v)`.
+fn check_call(reader: &Reader, call: &str) -> Result<(), String> {
+    let mut rest = call.split_once('(').map_or("", |(_, rest)| rest);
+    for _ in 0..2 {
+        let Some((arguments, _)) = rest.rsplit_once(')') else { break };
         let select = format!("SELECT {arguments}");
         let parsed = ast::parsed(&reader.parser, &select).map_err(|error| error.to_string())?;
         let plan = plan(&reader.connection, &select)?;
         // Those that depend on tables have no plan alone, and are in that of the query.
         if reason(&plan).is_none() {
-            rounding::check(&plan, &parsed)?;
+            return rounding::check(&plan, &parsed);
         }
+        rest = arguments;
     }
     Ok(())
 }
