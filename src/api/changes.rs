@@ -17,7 +17,7 @@ use super::transactions::ledger_of_removed;
 use super::{ApiError, changed_entry};
 use crate::decode::{ChangeKind, EntryChange, EntryKey, transaction_changes};
 use crate::domain::TxHash;
-use crate::store::{StoreError, TransactionRecord};
+use crate::store::{Needs, StoreError, TransactionRecord};
 
 /// Maximum number of changes in an answer.
 const MOST_CHANGES: usize = 1_000;
@@ -147,8 +147,12 @@ fn missing(stored: &Stored<'_>, hash: &TxHash) -> Result<ApiError, ApiError> {
     let mut ledger = None;
     stored.store.events_of_transaction(hash, |event| ledger = Some(event.ledger))?;
     let Some(ledger) = ledger else {
+        let removed = stored.store.removed(Needs::TRANSACTIONS)?;
+        let removed = removed.ranges().last().map_or_else(String::new, |range| {
+            format!(", or retention has removed it and its events (up to ledger {})", range.last)
+        });
         return Ok(ApiError::NoTransaction(format!(
-            "the transaction {hash} is not stored: it is in no stored ledger, or calls no contract"
+            "the transaction {hash} is not stored: it is in no stored ledger, or calls no contract{removed}"
         )));
     };
     Ok(ApiError::NoTransaction(format!(
