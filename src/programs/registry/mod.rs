@@ -1,6 +1,7 @@
 //! Registry of programs: deploys, changes and deletes them. A change is on disk before it becomes
 //! visible.
 
+mod compared;
 mod deleting;
 mod modules;
 mod readable;

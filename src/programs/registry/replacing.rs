@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
+use super::compared::Compared;
 use super::deleting::delete_with_module;
 use super::{Cell, Deploy, Entry, Plan, Registry, Replace};
 use crate::domain::{LedgerRange, LedgerSet, Owner, ProgramId};
@@ -270,15 +271,6 @@ impl Registry {
 ///
 /// Few in unit tests, whose programs have few runs.
 const COMPARED_AT_ONCE: usize = if cfg!(test) { 64 } else { 10_000 };
-
-/// What was compared of a program that is to replace another: none of the other one's rows lacked.
-#[derive(Clone, Default)]
-pub struct Compared {
-    /// Ledgers that are lost to the program.
-    ledgers: LedgerSet,
-    /// Number of the other one's last run with rows of these ledgers.
-    log: u64,
-}
 
 /// Returns the ledgers of which the program `old` has rows that `new` lacks and cannot make, as far as
 /// they were found now: data of their transactions is not stored any more, or state that their runs need

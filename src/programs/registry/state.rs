@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use super::replacing::Compared;
+use super::compared::Compared;
 use crate::domain::{Owner, ProgramId};
 use crate::programs::engine::Module;
 use crate::programs::events::Looks;
