@@ -18,7 +18,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::service::{Owner, Scene};
-use crate::service_projects::{Content, content, count, difference, wait_for_events, watch};
+use crate::service_projects::{Content, count, difference, tables, wait_for_events, watch};
 use orrery_testkit::binary::{Service, orrery};
 use orrery_testkit::client::HTTP;
 use orrery_testkit::histories;
@@ -41,8 +41,23 @@ static FRESH: LazyLock<(Content, Vec<Value>)> = LazyLock::new(|| {
     let id = watch(&ana, "p", &UPGRADED.contracts);
     let all = count(&UPGRADED.ledgers, &UPGRADED.contracts);
     settle(&ana, id, all);
-    (content(&ana, id), events(&service, &ana))
+    (cells(&ana, id), events(&service, &ana))
 });
+
+/// The tables as SQL has them, without the ids, which follow the order of arrival.
+fn cells(owner: &Owner, id: u32) -> Content {
+    let one = |table: String| {
+        let name = format!("program_{id}_{table}");
+        let columns = owner.query(&format!("describe {name}"));
+        let columns =
+            columns.iter().map(|it| format!("{} {}", it["column_name"], it["column_type"]));
+        let sql = format!("select * exclude (_service_event_id, _event_id) from {name}");
+        let mut rows: Vec<_> = owner.query(&sql).iter().map(Value::to_string).collect();
+        rows.sort_unstable();
+        (table, (columns.collect(), rows))
+    };
+    tables(owner, id).into_iter().map(one).collect()
+}
 
 fn settle(owner: &Owner, id: u32, events: u64) {
     wait_for_events(owner, id, events);
@@ -213,10 +228,10 @@ impl Life {
         }
         let all = count(&UPGRADED.ledgers, &UPGRADED.contracts);
         settle(&ana, self.id, all);
-        let (tables, named) = &*FRESH;
+        let (expected, named) = &*FRESH;
         wait_until("the tables are those of a fresh directory", || {
-            let found = content(&ana, self.id);
-            if found == *tables { Ok(()) } else { Err(difference(&found, tables)) }
+            let found = cells(&ana, self.id);
+            if found == *expected { Ok(()) } else { Err(difference(&found, expected)) }
         });
         assert!(self.seen.look(&ana));
         assert_eq!(self.seen.least, all);

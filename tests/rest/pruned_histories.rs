@@ -225,11 +225,6 @@ impl History {
         if self.rng.random_bool(0.3) && all.iter().all(|rows| !rows.is_empty()) {
             add(Ask::Export, (first, last), true);
         }
-        for row in transactions.choose_multiple(&mut self.rng, 1) {
-            let params = json!({ "hash": row["tx"] });
-            let at = ledger(row);
-            add(Ask::Rpc("getTransaction", params.to_string()), (at, at), false);
-        }
         asked
     }
 
@@ -397,7 +392,7 @@ impl History {
             let is_unknown = touches(&events, question.ledgers)
                 && touches(&transactions, question.ledgers)
                 && matches!(&question.ask, Ask::Rest(path) if !path.contains("by-id"));
-            if !after.body["error"].is_null() || after.body["result"]["status"] == "NOT_FOUND" {
+            if !after.body["error"].is_null() {
                 // JSON-RPC has the words of the reference implementation.
                 let said = after.body["error"].as_str().unwrap_or_default();
                 let is_said = is_unknown && said.contains("or retention has removed it");

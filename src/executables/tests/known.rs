@@ -147,6 +147,8 @@ impl History {
             }
         }
         self.store = Some(open(self.directory.path(), &self.told.network));
+        // What it passed without writing anything it passes again, and knows no more until then.
+        while self.store().step(&ExecutableIndex as &dyn LedgerConsumer).unwrap() {}
     }
 
     fn kill_amid(&mut self) {

@@ -331,12 +331,12 @@ fn fresh(world: &World, contracts: Vec<ContractId>, supplied: bool) -> Arc<Cells
     cells
 }
 
-/// Small: 10 histories; full: 20,000.
+/// Small: 6 histories; full: 20,000.
 #[test]
 fn queries_count_all_rows_whatever_is_laid_out_anew() {
     LazyLock::force(&WORLDS);
     LazyLock::force(&WORKER);
-    histories::run(10, 20_000, |seed| {
+    histories::run(6, 20_000, |seed| {
         let mut history = History::new(seed);
         (0..STEPS).for_each(|_| history.step());
         history.end();
