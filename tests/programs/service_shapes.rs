@@ -17,9 +17,11 @@ use orrery_testkit::wasm_text::{Data, env_call, env_imports};
 /// Keys of each event.
 const KEYS: usize = 100;
 /// Calls in a ledger, and events of each.
-const CALLS: u64 = 5;
-const EVENTS: u64 = 20;
+const CALLS: u64 = 10;
+const EVENTS: u64 = 10;
 const TOPIC: &str = "shape";
+/// Bytes that a project's tables take whatever is in them, in a small test: a hundred of as many columns.
+const OF_TABLES: u64 = 4 << 20;
 /// Requests that change a project, and nothing of its events.
 const REQUESTS: usize = 40;
 
@@ -47,9 +49,10 @@ fn emitting_each() -> Vec<u8> {
     ))
 }
 
-/// The data of an event: a map with keys that no other has.
+/// The data of an event of some 4.5 KB: a map with keys that no other has.
 fn data(number: u64) -> ScVal {
-    let keys: Vec<_> = (0..KEYS).map(|key| format!("key_{number}_{key}")).collect();
+    let keys: Vec<_> =
+        (0..KEYS).map(|key| format!("a_key_that_no_other_has_{number}_{key}")).collect();
     fields(keys.iter().map(|key| (key.as_str(), ScVal::U32(7))))
 }
 
@@ -147,6 +150,7 @@ fn shapes_of_events_cost_no_more_writes_than_their_bytes() {
         per_byte(without.on_disk),
         with.requests,
     );
-    assert!(of_project <= 4 * shaped.bytes, "{of_project} bytes for {}", shaped.bytes);
+    let most = 4 * shaped.bytes + size::choose(OF_TABLES, 0);
+    assert!(of_project <= most, "{of_project} bytes, at most {most}");
     assert!(with.requests < 1 << 20, "{} bytes for {REQUESTS} requests", with.requests);
 }
