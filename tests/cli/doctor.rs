@@ -135,9 +135,9 @@ fn the_doctor_queries_the_running_service() {
     drop(demo);
 }
 
-/// What a proxy answers decides: one behind which nothing answers keeps nothing from others.
+/// One behind which nothing answers is not known to keep anything from others.
 #[test]
-fn the_doctor_asks_for_the_metrics_where_others_reach_the_service() {
+fn the_answer_of_a_proxy_decides_whether_it_keeps_the_metrics() {
     let directory = tempfile::tempdir().unwrap();
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     let root = format!("http://{}", proxy.local_addr().unwrap());
