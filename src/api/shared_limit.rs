@@ -16,6 +16,9 @@ use crate::budget::Holder;
 
 /// Number of parts at least, so that there is always one for another caller.
 const FEWEST_PARTS: usize = 2;
+/// How long a caller that has asked has a part, although it may have taken nothing of it: without one,
+/// the parts of the others would be all there is.
+const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// Rate limit that all callers share.
 pub(super) struct SharedLimit(Option<Mutex<Shares>>);
@@ -23,8 +26,15 @@ pub(super) struct SharedLimit(Option<Mutex<Shares>>);
 struct Shares {
     speed: Speed,
     all: Bucket,
-    /// What is left of their parts to callers that have used them lately.
-    parts: HashMap<Holder, Bucket>,
+    /// The parts of callers that have asked lately, or have not all of their parts again.
+    parts: HashMap<Holder, Part>,
+}
+
+/// The part of a caller.
+struct Part {
+    left: Bucket,
+    /// When the caller asked last.
+    asked: Instant,
 }
 
 /// How fast a bucket fills up, in requests per second, and how many it holds.
@@ -93,11 +103,23 @@ impl Shares {
     fn take(&mut self, caller: Holder, now: Instant) -> Result<(), Duration> {
         let part = self.speed.part(self.parts.len().max(FEWEST_PARTS));
         // A caller whose part is whole again is as one that has never come.
-        self.parts.retain(|_, own| own.filled(part, now).left < part.burst);
+        self.parts.retain(|_, own| {
+            let asks = now.saturating_duration_since(own.asked) < REMEMBERED;
+            asks || own.left.filled(part, now).left < part.burst
+        });
         let others = self.parts.len() - usize::from(self.parts.contains_key(&caller));
         let part = self.speed.part((others + 1).max(FEWEST_PARTS));
         let whole = Bucket { left: part.burst, at: now };
-        let own = self.parts.get(&caller).map_or(whole, |own| own.filled(part, now));
+        let own = self.parts.get(&caller).map_or(whole, |own| own.left.filled(part, now));
+        let taken = self.take_of(own, part, now);
+        let left = if taken.is_ok() { own.without_one() } else { own };
+        self.parts.insert(caller, Part { left, asked: now });
+        taken
+    }
+
+    /// Takes a request of a caller with so much left of its part, or returns how long it must wait at
+    /// least.
+    fn take_of(&mut self, own: Bucket, part: Speed, now: Instant) -> Result<(), Duration> {
         let all = self.all.filled(self.speed, now);
         if all.left < 1.0 {
             return Err(self.speed.time_for(1.0 - all.left));
@@ -109,7 +131,6 @@ impl Shares {
             return Err(part.time_for(1.0 - own.left).min(until_spare));
         }
         self.all = all.without_one();
-        self.parts.insert(caller, own.without_one());
         Ok(())
     }
 }
