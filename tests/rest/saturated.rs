@@ -103,6 +103,7 @@ fn streams(server: &Server, token: &str, go_on: &dyn Fn(u64) -> bool) {
              authorization: Bearer {token}\r\n\r\n"
         );
         connection.send(head.as_bytes()).unwrap();
+        assert_eq!(connection.answer(true).status, 200);
         let mut bytes = 0;
         while bytes < 4 << 20 {
             let more = connection.read_bytes();
@@ -145,6 +146,8 @@ fn pages_and_streams_of_another_owner_are_read_beside_one_with_many_tokens() {
         deps.settings.readers = 2;
         deps.settings.requests_in_flight = 100;
         deps.settings.connections_per_address = 200;
+        // Those that are closed count until the server writes to them again.
+        (deps.settings.streams, deps.settings.streams_per_owner) = (1000, 500);
     });
     assert_fair(&server, "pages", pages, 400);
     assert_fair(&server, "bytes", streams, 24 << 20);
