@@ -41,18 +41,28 @@ static FRESH: LazyLock<(Content, Vec<Value>)> = LazyLock::new(|| {
     let id = watch(&ana, "p", &UPGRADED.contracts);
     let all = count(&UPGRADED.ledgers, &UPGRADED.contracts);
     settle(&ana, id, all);
-    (cells(&ana, id), events(&service, &ana))
+    let tables = wait_until("all rows are in the tables", || {
+        let tables = cells(&ana, id);
+        let rows: usize = tables.values().map(|(_, rows)| rows.len()).sum();
+        (rows as u64 == all).then_some(tables)
+    });
+    (tables, events(&service, &ana))
 });
 
 /// The tables as SQL has them, without the ids, which follow the order of arrival.
 fn cells(owner: &Owner, id: u32) -> Content {
     let one = |table: String| {
         let name = format!("program_{id}_{table}");
-        let columns = owner.query(&format!("describe {name}"));
+        let columns = match owner.try_query(&format!("describe {name}")) {
+            Ok(columns) => columns,
+            // The table will be there with the next rows.
+            Err((status, body)) => return (table, (vec![format!("{status} {body}")], Vec::new())),
+        };
         let columns =
             columns.iter().map(|it| format!("{} {}", it["column_name"], it["column_type"]));
         let sql = format!("select * exclude (_service_event_id, _event_id) from {name}");
-        let mut rows: Vec<_> = owner.query(&sql).iter().map(Value::to_string).collect();
+        let rows = owner.try_query(&sql).unwrap_or_default();
+        let mut rows: Vec<_> = rows.iter().map(Value::to_string).collect();
         rows.sort_unstable();
         (table, (columns.collect(), rows))
     };
