@@ -32,31 +32,38 @@ impl Others {
     /// # Errors
     /// [`LakeError::OtherFiles`] when there is such a file.
     pub async fn probe(&mut self, lake: &Lake, ledger: LedgerSeq) -> Result<(), LakeError> {
+        match self.find(lake, ledger).await? {
+            Some(key) => Err(lake.other_files(&key)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the key of `ledger` in the first of the next few other layouts in which it is there.
+    async fn find(&mut self, lake: &Lake, ledger: LedgerSeq) -> Result<Option<String>, LakeError> {
         let mut tried = 0;
         for other in lake.layout.others().skip(self.tried).take(OTHERS_AT_ONCE) {
             let key = other.key_of(ledger);
             tried += 1;
             if lake.has_other(&key).await? {
                 self.found = Some(other);
-                return Err(lake.other_files(&key));
+                return Ok(Some(key));
             }
         }
         self.tried = if tried < OTHERS_AT_ONCE { 0 } else { self.tried + tried };
-        Ok(())
+        Ok(None)
     }
 
     /// Looks whether a lake that cannot be listed and does not grow goes on in another layout after
-    /// `known`.
-    pub async fn check_layout(&mut self, lake: &Lake, known: LedgerSeq) -> Result<(), LakeError> {
+    /// `known`; [`check_known`](Self::check_known) tells what becomes of it.
+    pub async fn look_after(&mut self, lake: &Lake, known: LedgerSeq) -> Result<(), LakeError> {
         let Some(next) = known.next() else { return Ok(()) };
-        if let Some(other) = lake.other_manifest().await? {
-            let key = other.key_of(next);
-            if lake.has_other(&key).await? {
+        match lake.other_manifest().await? {
+            Some(other) if lake.has_other(&other.key_of(next)).await? => {
                 self.found = Some(other);
-                return Err(lake.other_files(&key));
+                Ok(())
             }
+            _ => self.find(lake, next).await.map(drop),
         }
-        self.probe(lake, next).await
     }
 
     /// Looks whether the layout that probing found last still follows after `newest`.
@@ -67,7 +74,7 @@ impl Others {
         wanted: Option<LedgerSeq>,
     ) -> Result<(), LakeError> {
         let Some(next) = newest.next() else { return Ok(()) };
-        let is_other = |other: &&Layout| !other.has_sizes_of(&lake.layout);
+        let is_other = |other: &&Layout| other.key_of(next) != lake.layout.key_of(next);
         let Some(layout) = self.found.as_ref().filter(is_other) else { return Ok(()) };
         let key = layout.key_of(next);
         if !lake.has_other(&key).await? {

@@ -327,7 +327,7 @@ impl Ends {
             }
         }
         if looks_for_others {
-            self.others.check_layout(lake, known).await?;
+            self.others.look_after(lake, known).await?;
         }
         Ok(known)
     }
