@@ -99,7 +99,6 @@ fn integers_are_not_rounded_without_a_word() {
         "FROM unnest([9007199254740993::UHUGEINT, 1::HUGEINT])",
         "SELECT n FROM p.trade, unnest([9007199254740993::UHUGEINT, 1::HUGEINT]) x(v)",
         "FROM repeat(9007199254740993::UHUGEINT - 1::HUGEINT, 3)",
-        "SELECT (SELECT max(v) FROM repeat('()' || (1::UHUGEINT - 1::HUGEINT), 1) x(v)) FROM p.trade",
         // Arithmetic and functions.
         "SELECT u - i FROM p.trade",
         "SELECT u + b FROM p.trade",
@@ -191,7 +190,7 @@ fn other_queries_are_answered() {
         "FROM unnest([9007199254740993::UHUGEINT, 1::UHUGEINT])",
         "FROM unnest([9007199254740993::DOUBLE, 1::HUGEINT])",
         "SELECT x FROM p.trade, unnest(li) x(v), range(1, n::BIGINT) y(w), repeat(')', 2) z(t)",
-        "FROM unnest([[1, 2], [3]], recursive := true)",
+        "SELECT unnest([[1, 2], [3]], recursive := true)",
     ] {
         ask(&world, sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
