@@ -71,8 +71,8 @@ pub fn check(plan: &str, parsed: &str) -> Result<(), String> {
     }
 }
 
-/// Examines the integers in the text of a query, of which this is the syntax tree. DuckDB makes no plan
-/// of those that exceed 128 bits.
+/// Examines the integers in the text of a query, of which this is the syntax tree. DuckDB does not
+/// prepare, or makes no plan of, those that exceed 128 bits.
 ///
 /// # Errors
 /// The sentence for the user that names such an integer.

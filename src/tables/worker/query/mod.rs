@@ -18,6 +18,7 @@ use super::change::Names;
 use super::database::{Reader, is_damage};
 use super::gate::Gate;
 use super::query_text::{Text, costs_too_much};
+use super::rounding;
 use super::timer::{Timed, Timer};
 use crate::answer::{Answer, AnswerError, Style, described};
 use crate::ffi::{Kind, StatementInspector};
@@ -171,6 +172,9 @@ fn check_and_prepare<'r>(
     let text = Text::of(&query.sql);
     let gate = examiner.gate.as_ref();
     let passed = gate.map(|gate| gate.check(&reader.parser, text, names)).transpose()?;
+    if let Some(passed) = &passed {
+        rounding::check_numbers(&passed.parsed).map_err(|sentence| failure(&sentence, timed))?;
+    }
     let executed = text.executed();
     if examiner.lock {
         check_single_statement(&reader.inspector, &executed, timed)?;
