@@ -22,6 +22,8 @@ pub(crate) const UNUSED_FROM_ROW: &[u8] = b"unused_event_ids";
 const IDS_PER_MS: u64 = 1 << 10;
 /// The time of id 0, UNIX: 2026-01-01. A JSON number holds the ids of the 278 years after it.
 const BEGINNING: Duration = Duration::from_secs(1_767_225_600);
+/// Longest wait for the clock: twice the time in which the ids that are reserved at once become free.
+const LONGEST_WAIT: Duration = Duration::from_millis(512);
 /// Ids are divided into parts of this many. With a clock that is wrong, the next id is in the part after
 /// that of the last one.
 const PART: u64 = 1 << 32;
@@ -63,6 +65,19 @@ fn first_unused(last: EventId, now: Duration) -> EventId {
 pub(crate) fn skip(database: &Database, last: EventId) -> Result<(), StoreError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     skip_to(database, first_unused(last, now))
+}
+
+/// Waits until the clock has reached an id, if that is soon: a restored store, whose ids follow the clock,
+/// goes on after a kill at the end of what was reserved. Were that ahead of the clock, another
+/// restoration of the same backup could give out the same ids.
+pub(crate) fn wait_for_clock(id: EventId) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time = BEGINNING + Duration::from_millis(id.0.div_ceil(IDS_PER_MS));
+    let ahead = time.saturating_sub(now);
+    // A store that is further ahead has met a wrong clock.
+    if ahead <= LONGEST_WAIT {
+        std::thread::sleep(ahead);
+    }
 }
 
 /// Records that all ids before `first`, at which ids may begin anew, may have been given out.

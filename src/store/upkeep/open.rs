@@ -202,6 +202,7 @@ fn load_coverage(
     // A crash may have lost events with reserved ids.
     let reserved = last_write.unwrap_or_default().reserved;
     if reserved > coverage.next_event() {
+        unused_ids::wait_for_clock(reserved);
         unused_ids::skip_to(database, reserved)?;
         return Coverage::load(database);
     }
