@@ -18,7 +18,7 @@ const LOGGED_WRITE_WINDOW: Duration = Duration::from_secs(1);
 
 /// Ids are reserved in steps of this many, the number that an import gives out in about a second, so
 /// that it seldom waits for the fsync. A crash during an import skips at most as many.
-const RESERVED_IDS: u64 = 1 << 18;
+pub(crate) const RESERVED_IDS: u64 = 1 << 18;
 
 /// One write: a batch, or a flush of earlier writes (then the batch is empty).
 pub(crate) struct Write {

@@ -7,11 +7,13 @@
 //! number is unknown, also because the same backup may have been restored before. So the next id
 //! follows from the time: more ids become free in a millisecond than can be given out.
 
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use orrery_ledger::domain::EventId;
 
 use crate::db::database::Database;
+use crate::db::writes::RESERVED_IDS;
 use crate::encoding::bytes::{Malformed, Reader, put_varint};
 use crate::encoding::columns::Family;
 use crate::encoding::error::{StoreError, corrupt};
@@ -23,7 +25,7 @@ const IDS_PER_MS: u64 = 1 << 10;
 /// The time of id 0, UNIX: 2026-01-01. A JSON number holds the ids of the 278 years after it.
 const BEGINNING: Duration = Duration::from_secs(1_767_225_600);
 /// Longest wait for the clock: twice the time in which the ids that are reserved at once become free.
-const LONGEST_WAIT: Duration = Duration::from_millis(512);
+const LONGEST_WAIT: Duration = Duration::from_millis(2 * RESERVED_IDS / IDS_PER_MS);
 /// Ids are divided into parts of this many. With a clock that is wrong, the next id is in the part after
 /// that of the last one.
 const PART: u64 = 1 << 32;
@@ -72,12 +74,14 @@ pub(crate) fn skip(database: &Database, last: EventId) -> Result<(), StoreError>
 /// restoration of the same backup could give out the same ids.
 pub(crate) fn wait_for_clock(id: EventId) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    thread::sleep(wait_until(id, now));
+}
+
+/// Returns the time until the clock has reached an id; nothing for a store that is far ahead, because it
+/// has met a wrong clock.
+fn wait_until(id: EventId, now: Duration) -> Duration {
     let time = BEGINNING + Duration::from_millis(id.0.div_ceil(IDS_PER_MS));
-    let ahead = time.saturating_sub(now);
-    // A store that is further ahead has met a wrong clock.
-    if ahead <= LONGEST_WAIT {
-        std::thread::sleep(ahead);
-    }
+    Some(time.saturating_sub(now)).filter(|ahead| *ahead <= LONGEST_WAIT).unwrap_or_default()
 }
 
 /// Records that all ids before `first`, at which ids may begin anew, may have been given out.
@@ -131,6 +135,24 @@ mod tests {
                     [now, now + later].map(|now| first_unused(EventId(last), now));
                 assert!(earlier.0 > last && later.0 > last && earlier != later);
             }
+        }
+    }
+
+    /// Restored, killed, and restored again at any time after that: what was given out at the end of what
+    /// was reserved lies before the ids of the second restoration.
+    #[test]
+    fn a_killed_store_is_not_ahead_of_the_clock() {
+        let restored_at = BEGINNING + Duration::from_secs(7_919 * 3600);
+        let reserved = EventId(first_unused(EventId(0), restored_at).0 + RESERVED_IDS);
+        for killed_after in [0, 1, 100, 255, 256, 257, 10_000].map(Duration::from_millis) {
+            let killed_at = restored_at + killed_after;
+            let opened_at = killed_at + wait_until(reserved, killed_at);
+            let again = first_unused(EventId(0), opened_at + Duration::from_millis(1));
+            assert!(again > reserved, "{killed_after:?}: {again}, {reserved}");
+        }
+        // A store whose ids are dense does not wait, nor one that is far ahead.
+        for id in [EventId(1 << 20), EventId(1 << 52)] {
+            assert_eq!(wait_until(id, restored_at), Duration::ZERO);
         }
     }
 }
