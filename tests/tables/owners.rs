@@ -64,6 +64,22 @@ fn each_owner_has_its_own_file_and_process() {
     }
 }
 
+/// The names of tables are known before the first query can come.
+#[test]
+fn the_first_query_after_a_start_finds_all_tables() {
+    let (world, alice) = (World::new(), owner("alice"));
+    for id in 1..=40 {
+        let mut program = Program::new(id, &format!("p{id}"));
+        program.run(vec![emit("t", [("n", ScVal::U32(id))])]).unwrap();
+        program.feed(&world.tables, &alice, 1);
+    }
+    for round in 0..40 {
+        world.tables.close();
+        let rows = world.try_rows(&alice, "SELECT n FROM p40.t");
+        assert_eq!(rows.unwrap(), json!([{"n": 40}]), "start {round}");
+    }
+}
+
 #[test]
 fn a_public_program_never_shadows_an_owned_one() {
     let (world, alice) = (World::new(), owner("alice"));

@@ -279,7 +279,15 @@ impl History {
                 self.answered += 1;
             }
             // There is no table before the first row.
-            Err(error) => return assert_eq!(self.least, 0, "{error}"),
+            Err(error) => {
+                let feeder = &self.scene.feeder;
+                let (skipped, tables) = (feeder.skip_reason(&owner(), self.id), feeder.tables());
+                let watermarks = tables.watermarks(&owner());
+                let is_whole = !tables.is_incomplete(&owner());
+                let log = self.scene.registry.get(self.id).unwrap().snapshot().log;
+                let told = format!("{skipped:?}, {watermarks:?} of {log}, whole: {is_whole}");
+                return assert_eq!(self.least, 0, "{error}: {told}");
+            }
         }
         let tables = self.scene.shown(self.id);
         let counts: Vec<_> =

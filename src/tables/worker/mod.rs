@@ -179,6 +179,8 @@ fn serve(
         let run = move || {
             or_kill_self(|| {
                 let changer = Changer::new(&writer, programs, fillings, names);
+                // Queries come from now on, and find the names of all tables.
+                replies.send(id, &opened, &[]);
                 change(changer, &writer, &change_receiver, &replies);
             });
         };
@@ -195,7 +197,6 @@ fn serve(
     }
     let times = Arc::clone(&timer);
     thread::Builder::new().spawn(move || or_kill_self(|| times.run()))?;
-    replies.send(id, &opened, &[]);
     if !dispatch_requests(&mut requests, &change_sender, &query_sender, &timer) {
         kill_self();
     }
