@@ -29,4 +29,5 @@ pub mod pipeline;
 pub mod programs;
 pub mod rpc;
 pub mod service;
+pub mod site;
 pub mod webhooks;

@@ -72,6 +72,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("rpc", &["decode", "domain", "store"]),
+    ("site", &["observe"]),
     (
         "api",
         &[
@@ -88,6 +89,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "process",
             "programs",
             "rpc",
+            "site",
             "store",
             "supervision",
             "tables",

@@ -1,15 +1,11 @@
 //! `/rest/health` and the two probes, from the state of the components and the extent of the store.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
-
 use super::access::Access;
 use super::answer::Answer;
 use super::route::{MemoryHandler, Route, Work};
 use super::{ApiError, Deps};
 use crate::domain::EventId;
-use crate::observe::health::Component;
+use crate::observe::health::{Component, Record};
 
 const fn route(template: &'static str, handler: MemoryHandler) -> Route {
     Route::new("GET", template, Work::memory(Access::Probe, handler)).ignoring_parameters()
@@ -25,51 +21,6 @@ pub(super) static ROUTES: [Route; 3] = [
 /// Largest row id that fits the documented 32-bit type.
 const LAST_I32_ID: EventId = EventId(i32::MAX as u64);
 
-/// Health record. Fields after the third are additions to the original interface; absent fields are
-/// unknown.
-#[derive(Serialize)]
-pub(super) struct Record<'a> {
-    pub service: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub service_latest_ledger: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub network_latest_ledger: Option<u32>,
-    /// Null while no ledger of the newest range is attested; the component `attestation` says why.
-    pub attested_ledger: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attested_by: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub oldest_ledger: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lag_ledgers: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lag_seconds: Option<u64>,
-    pub components: BTreeMap<&'static str, State>,
-    pub version: &'static str,
-    pub network: &'static str,
-    pub network_passphrase: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warning: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-pub(super) struct State {
-    pub status: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-}
-
-impl From<Component> for State {
-    fn from(component: Component) -> Self {
-        match component {
-            Component::Up(detail) => Self { status: "up", reason: None, detail },
-            Component::Down(reason) => Self { status: "down", reason: Some(reason), detail: None },
-        }
-    }
-}
-
 fn health(deps: &Deps) -> Result<Answer, ApiError> {
     Ok(Answer::of(&record(deps)))
 }
@@ -80,10 +31,9 @@ pub(super) fn record(deps: &Deps) -> Record<'_> {
     let latest = ends.latest.map(|ledger| ledger.0);
     let network_latest = deps.health.network_latest().map(|ledger| ledger.0);
     let attested = deps.attestation.report(&deps.store, &deps.health);
-    let components: BTreeMap<_, State> =
-        deps.health.components().into_iter().map(|(name, state)| (name, state.into())).collect();
+    let components = deps.health.components();
     let lag = deps.health.lag((deps.clock)(), ends.latest, ends.latest_close_time);
-    let all_up = components.values().all(|state| state.reason.is_none());
+    let all_up = components.values().all(|state| matches!(state, Component::Up { .. }));
     Record {
         service: if all_up { "up" } else { "down" },
         service_latest_ledger: latest,

@@ -92,7 +92,7 @@ impl Following {
     /// Reason why a component is down; `None` when it is not.
     pub fn down(&self, component: &'static str) -> Option<String> {
         match self.health.components().remove(component) {
-            Some(Component::Down(reason)) => Some(reason),
+            Some(Component::Down { reason }) => Some(reason),
             _ => None,
         }
     }

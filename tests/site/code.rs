@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// All files of the site that browsers get.
 fn files() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api/site")];
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/site")];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -16,7 +16,7 @@ fn value_of(modules: &[&str], expression: &str, given: &[String]) -> Option<Valu
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     std::fs::write(at.join("package.json"), r#"{"type":"module"}"#).unwrap();
-    let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api/site");
+    let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/site");
     let mut script = String::from("const given = process.argv.slice(2);\n");
     for name in modules {
         std::fs::copy(site.join(name), at.join(name)).unwrap();

@@ -131,7 +131,7 @@ fn a_server_that_lags_delays_only_programs_that_query_it() {
         assert!(turns < MANY_TURNS);
     }
     match scene.health("programs") {
-        Some(Component::Up(Some(detail))) => {
+        Some(Component::Up { detail: Some(detail) }) => {
             assert_eq!(detail, "1 of 2 programs wait: see the status of each");
         }
         other => panic!("{other:?}"),
@@ -139,7 +139,7 @@ fn a_server_that_lags_delays_only_programs_that_query_it() {
     let message = scene.status(id).last_error_message.unwrap();
     assert!(message.starts_with("it waits, and is tried again: the server"), "{message}");
     scene.delete("ana", id).unwrap();
-    assert_eq!(scene.health("programs"), Some(Component::Up(None)));
+    assert_eq!(scene.health("programs"), Some(Component::Up { detail: None }));
 }
 
 /// Returns the code of a program that looks up a thousand entries that are not stored. The keys are

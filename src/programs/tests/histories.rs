@@ -252,7 +252,7 @@ impl History {
             let component = if is_live { "programs" } else { "program backfill" };
             if matches!(turn, Turn::Failed(_)) {
                 let health = self.scene.health(component);
-                assert!(matches!(health, Some(Component::Down(_))), "{health:?}");
+                assert!(matches!(health, Some(Component::Down { .. })), "{health:?}");
             }
         }
     }

@@ -15,11 +15,11 @@ fn disturb(health: &Health, names: &[&str], component: &str, wake: impl Fn()) {
     wait_until(&format!("one of {names:?} panics"), || {
         wake();
         let state = health.components().remove(component);
-        matches!(state, Some(Component::Down(reason)) if reason.starts_with("it has panicked"))
+        matches!(state, Some(Component::Down { reason }) if reason.starts_with("it has panicked"))
     });
     wait_until(&format!("{names:?} run again"), || {
         let state = health.components().remove(component);
-        !matches!(state, Some(Component::Down(_)))
+        !matches!(state, Some(Component::Down { .. }))
     });
 }
 

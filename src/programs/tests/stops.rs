@@ -69,7 +69,7 @@ fn store_failures_are_reported_and_reported_progress_is_durable() {
         assert!(turns < MANY_TURNS);
     }
     let reason = match scene.health("program backfill") {
-        Some(Component::Down(reason)) => reason,
+        Some(Component::Down { reason }) => reason,
         other => panic!("{other:?}"),
     };
     assert!(reason.contains("the store fails for 1 of 1 programs"), "{reason}");
@@ -133,7 +133,7 @@ fn repeated_failures_in_a_backfill_stop_only_the_backfill() {
         "{backfill:?}"
     );
     assert!(scene.manifest(id).running);
-    assert_eq!(scene.health("programs"), Some(Component::Up(None)));
+    assert_eq!(scene.health("programs"), Some(Component::Up { detail: None }));
     scene.add_all(80..=LAST);
     scene.run_until_idle();
     assert_eq!(scene.rows(id), expected);
@@ -176,7 +176,7 @@ fn successful_backfills_do_not_reset_the_failure_count_of_a_program() {
     assert!(scene.status(id).last_error_message.unwrap().starts_with("stopped after 100"));
     assert!(scene.manifest(bobs).running);
     match scene.health("programs") {
-        Some(Component::Up(Some(detail))) => {
+        Some(Component::Up { detail: Some(detail) }) => {
             assert_eq!(detail, "1 of 2 programs are stopped: see the status of each");
         }
         other => panic!("{other:?}"),
@@ -199,7 +199,7 @@ fn waiting_runs_are_made_once_the_earlier_ledgers_are_stored() {
     };
     assert!(waiting > 10 && waiting == of(60, 80), "{waiting}");
     match scene.health("programs") {
-        Some(Component::Up(Some(detail))) => {
+        Some(Component::Up { detail: Some(detail) }) => {
             assert!(detail.contains(&format!("{waiting} runs wait for ledgers")), "{detail}");
         }
         other => panic!("{other:?}"),
@@ -223,7 +223,7 @@ fn waiting_runs_are_made_once_the_earlier_ledgers_are_stored() {
     scene.run_until_idle();
     assert_eq!(scene.rows(id), expected);
     assert_eq!(scene.status(id).runs_waiting, 0);
-    assert_eq!(scene.health("programs"), Some(Component::Up(None)));
+    assert_eq!(scene.health("programs"), Some(Component::Up { detail: None }));
     assert_eq!(storage::waiting_runs(&scene.store, id).unwrap(), []);
 }
 

@@ -7,17 +7,66 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use orrery_ledger::domain::LedgerSeq;
 use parking_lot::RwLock;
+use serde::Serialize;
 
 use super::history::{History, Lag, Sample};
 use crate::supervision::injected::Injected;
 
 /// The state of one component.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
 pub enum Component {
-    /// The component works; some components add a detail.
-    Up(Option<String>),
-    /// The component does not work; the reason is one sentence for the operator.
-    Down(String),
+    /// The component works.
+    Up {
+        /// What some components add.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
+    },
+    /// The component does not work.
+    Down {
+        /// One sentence for the operator.
+        reason: String,
+    },
+}
+
+/// What the service says of itself as a whole, as `/rest/health` answers it. Fields after the third are
+/// additions to the original interface; absent fields are unknown.
+#[derive(Debug, Serialize)]
+pub struct Record<'a> {
+    /// `up` if all components are, otherwise `down`.
+    pub service: &'static str,
+    /// Newest stored ledger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_latest_ledger: Option<u32>,
+    /// Newest ledger of the network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_latest_ledger: Option<u32>,
+    /// Newest attested ledger. Null while no ledger of the newest range is attested; the component
+    /// `attestation` says why.
+    pub attested_ledger: Option<u32>,
+    /// Whose word that is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attested_by: Option<&'static str>,
+    /// Oldest stored ledger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_ledger: Option<u32>,
+    /// Ledgers that the store is behind the network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag_ledgers: Option<u32>,
+    /// Seconds since the newest stored ledger closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag_seconds: Option<u64>,
+    /// The components by their names.
+    pub components: BTreeMap<&'static str, Component>,
+    /// Version of the service.
+    pub version: &'static str,
+    /// Name of the network; `custom` for one that is not public.
+    pub network: &'static str,
+    /// Its passphrase.
+    pub network_passphrase: &'a str,
+    /// What clients should know now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<&'static str>,
 }
 
 /// Health of the process, shared by all its parts.
@@ -61,22 +110,22 @@ impl Health {
 
     /// Reports a component as working.
     pub fn up(&self, name: &'static str) {
-        self.components.write().insert(name, Component::Up(None));
+        self.components.write().insert(name, Component::Up { detail: None });
     }
 
     /// Reports a component as working, unless it already has a state.
     pub fn up_by_default(&self, name: &'static str) {
-        self.components.write().entry(name).or_insert(Component::Up(None));
+        self.components.write().entry(name).or_insert(Component::Up { detail: None });
     }
 
     /// Reports a component as working, with a detail.
     pub fn up_with(&self, name: &'static str, detail: impl Into<String>) {
-        self.components.write().insert(name, Component::Up(Some(detail.into())));
+        self.components.write().insert(name, Component::Up { detail: Some(detail.into()) });
     }
 
     /// Reports a component as not working, with the reason.
     pub fn down(&self, name: &'static str, reason: impl Into<String>) {
-        self.components.write().insert(name, Component::Down(reason.into()));
+        self.components.write().insert(name, Component::Down { reason: reason.into() });
     }
 
     /// Removes the state of a component that no longer exists.
@@ -143,7 +192,7 @@ impl Health {
     pub fn components(&self) -> BTreeMap<&'static str, Component> {
         let mut components = self.components.read().clone();
         for ((name, _), reason) in self.outages.read().iter() {
-            components.insert(*name, Component::Down(reason.clone()));
+            components.insert(*name, Component::Down { reason: reason.clone() });
         }
         components
     }
@@ -151,13 +200,13 @@ impl Health {
     /// Returns the first component that is down, in the order of names, with its reason.
     pub fn first_down(&self) -> Option<(&'static str, String)> {
         self.components().into_iter().find_map(|(name, state)| match state {
-            Component::Down(reason) => Some((name, reason)),
-            Component::Up(_) => None,
+            Component::Down { reason } => Some((name, reason)),
+            Component::Up { .. } => None,
         })
     }
 
     /// Returns whether a component itself reports that it does not work.
     pub fn is_down(&self, name: &str) -> bool {
-        matches!(self.components.read().get(name), Some(Component::Down(_)))
+        matches!(self.components.read().get(name), Some(Component::Down { .. }))
     }
 }

@@ -169,7 +169,7 @@ mod tests {
             assert_eq!(reasons, [panicked, ended]);
         });
         assert_eq!(*seen.lock().unwrap(), [true; 3], "it is up when it runs");
-        assert_eq!(health.components()["part"], Component::Up(None));
+        assert_eq!(health.components()["part"], Component::Up { detail: None });
     }
 
     #[test]

@@ -311,7 +311,7 @@ fn stored_callback(
 pub(super) fn stall_reason(health: &Health) -> Option<String> {
     let mut components = health.components();
     [STORING, SOURCE].into_iter().find_map(|name| match components.remove(name) {
-        Some(Component::Down(reason)) => Some(reason),
+        Some(Component::Down { reason }) => Some(reason),
         _ => None,
     })
 }

@@ -138,7 +138,7 @@ async fn run_from(next: Option<u32>, range: Option<(u32, u32)>, steps: Vec<Step>
 
 fn is_down(health: &Health) -> Option<String> {
     match health.components().remove(COMPONENT) {
-        Some(Component::Down(reason)) => Some(reason),
+        Some(Component::Down { reason }) => Some(reason),
         _ => None,
     }
 }

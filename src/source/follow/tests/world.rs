@@ -276,7 +276,7 @@ impl World {
     /// Returns why the source is down; `None` when it is up.
     pub fn down(&self) -> Option<String> {
         match self.source() {
-            Some(Component::Down(reason)) => Some(reason),
+            Some(Component::Down { reason }) => Some(reason),
             _ => None,
         }
     }
@@ -284,7 +284,7 @@ impl World {
     /// Returns which source is in use, and why.
     pub fn detail(&self) -> String {
         match self.source() {
-            Some(Component::Up(Some(detail))) => detail,
+            Some(Component::Up { detail: Some(detail) }) => detail,
             other => panic!("the source is {other:?}"),
         }
     }
