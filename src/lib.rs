@@ -12,7 +12,8 @@ pub use orrery_runtime::{
 };
 pub use {
     orrery_interfaces as interfaces, orrery_net as net, orrery_sandbox as sandbox,
-    orrery_source as source, orrery_store as store, orrery_tables as tables,
+    orrery_settings as settings, orrery_source as source, orrery_store as store,
+    orrery_tables as tables,
 };
 
 pub mod accounts;

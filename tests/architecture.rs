@@ -37,7 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "supervision",
         ],
     ),
-    ("config", &["auth", "domain", "observe", "validators", "verify"]),
+    ("config", &["auth", "domain", "settings", "validators"]),
     ("control", &["domain"]),
     (
         "programs",
@@ -117,6 +117,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "programs",
             "rpc",
             "sandbox",
+            "settings",
             "source",
             "steady",
             "store",

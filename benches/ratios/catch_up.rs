@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use orrery::config::{SourceKind, Start};
 use orrery::control::{BackfillOrder, BackfillRequest, BackfillState, Client};
 use orrery::domain::{LedgerSeq, Network, StartPoint, sequence_of};
+use orrery::settings::{SourceKind, Start};
 use tempfile::TempDir;
 
 use crate::measure::{REPETITIONS, Sample, Sides, alternate};

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orrery::auth::{IssueRequest, Tokens};
-use orrery::config::{Config, SourceKind};
+use orrery::config::Config;
 use orrery::domain::{LedgerSeq, Network, RawLedger};
 use orrery::service::{self, Node, sources};
+use orrery::settings::SourceKind;
 use orrery::store::{Durability, Store};
 use orrery::webhooks::CONSUMER;
 use tempfile::TempDir;

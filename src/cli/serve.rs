@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
-use orrery::config::{Settings, SourceAddress, SourceKind};
+use orrery::config::Settings;
 use orrery::service::{self, Following, Node, sources};
+use orrery::settings::{SourceAddress, SourceKind};
 use orrery::store::StoreError;
 use rustix::io::Errno;
 use tokio::signal::unix::{SignalKind, signal};

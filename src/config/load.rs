@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use super::section::{Describe, Description};
 use super::{Config, ConfigError, check_together, did_you_mean};
 use crate::domain::without_seeds;
+use crate::settings::section::{Describe, Description};
 
 /// Prefix of environment variables that are settings.
 const ENVIRONMENT_PREFIX: &str = "ORRERY_";

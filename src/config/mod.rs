@@ -1,49 +1,24 @@
-//! Settings: the only module that reads them from files, environment, flags and defaults.
+//! All settings together: the only module that reads them from files, environment and flags. Their
+//! sections are those of [`crate::settings`], and `[auth]`.
 //!
 //! A setting is looked up in the configuration file, then in the environment
 //! (`ORRERY_SECTION_KEY`), then in the flags; the last one found wins. The origin of each value is
 //! recorded. `schema/config.reference.toml` documents every key.
 
-mod disk;
-mod export;
-mod indexers;
-mod limits;
+mod auth;
 mod load;
-mod programs;
-mod rpc;
-mod section;
-mod source_kinds;
-mod source_spec;
-mod sources;
 mod trust;
-mod values;
-mod webhooks;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-pub use disk::Disk;
-pub use export::Export;
-pub use indexers::Indexers;
-pub use limits::Limits;
+pub use auth::{Auth, PublicKeyFile};
 pub use load::{Layers, Origin, Settings};
-pub use programs::{Programs, Queries};
-pub use rpc::Rpc;
-use section::{nonzero, section};
-pub use source_kinds::{Source, SourceAddress, SourceKind};
-pub use source_spec::{LakeCredentials, LakeSpec, SourceSpec};
-pub use sources::SourcePlan;
-pub use trust::{RewrittenEvents, Trust, TrustError, TrustedValidators, UnboundEvents};
-pub use values::{
-    CorsOrigin, Header, MetricsReaders, NetworkName, Proxies, PublicKeyFile, Secret, SecretUrl,
-    Start, UnknownParameters,
-};
-pub use webhooks::Webhooks;
 
-use crate::auth::Plan;
-use crate::domain::{ContractId, Network};
-use crate::observe::logs::{LogFormat, LogLevel};
+use crate::domain::Network;
+use crate::settings::{
+    Core, Disk, Export, Http, Index, Indexers, Limits, Log, NetworkName, Programs, Queries,
+    Retention, Rpc, Source, Status, Trust, Webhooks, section,
+};
 
 section! {
     /// All settings. [`Config::default`] holds the defaults.
@@ -89,120 +64,6 @@ section! {
         pub auth: Auth = Auth::default();
         /// Logging.
         pub log: Log = Log::default();
-    }
-}
-
-section! {
-    /// `[http]`
-    pub struct Http {
-        /// Address and port to listen on.
-        pub listen: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8484);
-        /// Origins whose web pages may use routes that need a token (CORS).
-        pub cors_origins: Vec<CorsOrigin> = Vec::new();
-        /// Proxies whose `X-Forwarded-For` is trusted for the client's address.
-        pub trusted_proxies: Vec<Proxies> = Vec::new();
-        /// Maximum number of concurrent connections.
-        pub connections: NonZeroU32 = nonzero!(1024);
-        /// Clients that may read `/metrics`.
-        pub metrics: MetricsReaders = MetricsReaders::default();
-        /// What becomes of a request with a parameter that its route does not have.
-        pub unknown_parameters: UnknownParameters = UnknownParameters::default();
-    }
-}
-
-section! {
-    /// `[index]`
-    pub struct Index {
-        /// Whether events of classic operations are indexed (CAP-67).
-        pub classic_events: bool = false;
-        /// Whether fee events are indexed.
-        pub fee_events: bool = false;
-        /// Contracts whose events are indexed; empty for all.
-        #[serde(with = "values::as_text")]
-        pub contracts: Vec<ContractId> = Vec::new();
-    }
-}
-
-section! {
-    /// `[retention]`. All values are numbers of ledgers.
-    pub struct Retention {
-        /// Number of newest raw ledgers to keep; 0 keeps none.
-        // One week of the public network, as RPC nodes keep.
-        pub raw_ledgers: u32 = 120_960, "a number of ledgers from 0 (keep none) to 4294967295";
-        /// Number of newest ledgers whose events are kept; 0 keeps all.
-        pub events: u32 = 0, "a number of ledgers from 0 (keep all) to 4294967295";
-        /// Number of newest ledgers whose transactions are kept; 0 keeps all.
-        pub transactions: u32 = 0, "a number of ledgers from 0 (keep all) to 4294967295";
-        /// Maximum number of additional ledgers kept for active consumers, such as programs, that
-        /// have not processed them yet.
-        // One day.
-        pub wait_for_consumers: u32 = 17_280,
-            "a number of ledgers from 0 (do not wait) to 4294967295";
-    }
-}
-
-section! {
-    /// `[core]`
-    pub struct Core {
-        /// The stellar-core program: a path, or a name that is looked up in `PATH`.
-        pub binary: PathBuf = PathBuf::from("stellar-core"),
-            "a program, such as \"stellar-core\" or \"/usr/bin/stellar-core\"";
-        /// Directory used only by stellar-core; empty for one in the data directory.
-        pub storage: PathBuf = PathBuf::new(), "a directory, such as \"/var/lib/orrery/core\"";
-        /// Path of the operator's own stellar-core configuration file; empty for none.
-        pub config: PathBuf = PathBuf::new(), "a file, such as \"/etc/orrery/stellar-core.toml\"";
-        /// Port of core's HTTP interface. 0 uses the port in `config`, else 11626 for a standalone
-        /// network and a free port for others.
-        pub http_port: u16 = 0,
-            "a port from 1 to 65535, or 0 for the one in 'core.config' or the default";
-    }
-}
-
-section! {
-    /// `[status]`: targets of messages about changes of the service's state. Each is empty for
-    /// none.
-    pub struct Status {
-        /// Address of a Discord webhook.
-        pub discord_webhook: SecretUrl = SecretUrl::default();
-        /// Address of a Slack webhook.
-        pub slack_webhook: SecretUrl = SecretUrl::default();
-        /// Token of a Telegram bot, a colon, and the number or `@name` of a chat.
-        pub telegram_bot: Secret = Secret::default(),
-            "the token of a bot, a colon, and the number or @name of a chat";
-        /// Address to which messages are sent as JSON.
-        pub generic_url: SecretUrl = SecretUrl::default();
-    }
-}
-
-impl Status {
-    /// Returns an error message when the target of a Telegram bot is incomplete.
-    fn validation_error(&self) -> Option<String> {
-        let bot = self.telegram_bot.as_option()?;
-        (bot.split(':').filter(|part| !part.is_empty()).count() < 3).then(|| {
-            "status.telegram_bot is incomplete: give the token of a bot, which itself contains a colon, \
-             then a colon and the number or @name of a chat"
-                .to_owned()
-        })
-    }
-}
-
-section! {
-    /// `[auth]`
-    pub struct Auth {
-        /// Plan of a token that is issued without one.
-        pub default_plan: Plan = Plan::Pro;
-        /// Public keys of other issuers whose tokens are accepted.
-        pub public_keys: Vec<PublicKeyFile> = Vec::new();
-    }
-}
-
-section! {
-    /// `[log]`
-    pub struct Log {
-        /// Format of log lines.
-        pub format: LogFormat = LogFormat::Auto;
-        /// Lowest level of the log lines that are written.
-        pub level: LogLevel = LogLevel::Info;
     }
 }
 
@@ -284,7 +145,7 @@ pub enum ConfigError {
         /// What is wrong with the text.
         reason: &'static str,
     },
-    /// Settings contradict each other, or name no usable source; the text is the error message.
+    /// Settings contradict each other; the text is the error message.
     #[error("{0}")]
     Contradiction(String),
 }

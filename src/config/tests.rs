@@ -1,9 +1,10 @@
 use std::path::Path;
 
 use super::load::default_values;
-use super::section::Describe;
 use super::*;
 use crate::domain::{LedgerSeq, StartPoint};
+use crate::settings::section::Describe;
+use crate::settings::{SourceAddress, SourceKind};
 
 pub(super) fn load_text(text: &str) -> Result<Settings, ConfigError> {
     let directory = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::config::Disk;
+use crate::settings::Disk;
 
 /// How long a measurement of the disk stays valid. Even a full second of the fastest import writes
 /// far less than the reserve of any disk on which it would be run.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use super::unix_now;
-use crate::config::{Config, Export};
+use crate::config::Config;
 use crate::export::{Destination, ExportError, ExporterIdentity, Interrupt};
 use crate::net::buckets::{AccessKey, BucketSettings, Patience, S3Credentials};
 use crate::net::http::Timeouts;
+use crate::settings::Export;
 
 /// Idle timeout of requests to a bucket: a whole object must be sent, and its response begin,
 /// within this time.

@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::api::{ApiSettings, MetricsFor, RateLimit, ScanLimits, UnknownParameters};
-use crate::config::{self, Config, MetricsReaders};
+use crate::config::Config;
+use crate::settings::{self, MetricsReaders};
 
 /// Returns the HTTP interface's settings that `config` describes.
 pub(super) fn of(config: &Config) -> ApiSettings {
@@ -19,8 +20,8 @@ pub(super) fn of(config: &Config) -> ApiSettings {
         cors_origins: http.cors_origins.iter().cloned().map(String::from).collect(),
         trusted_proxies: http.trusted_proxies.iter().map(|proxies| proxies.0).collect(),
         unknown_parameters: match http.unknown_parameters {
-            config::UnknownParameters::Refuse => UnknownParameters::Refuse,
-            config::UnknownParameters::Ignore => UnknownParameters::Ignore,
+            settings::UnknownParameters::Refuse => UnknownParameters::Refuse,
+            settings::UnknownParameters::Ignore => UnknownParameters::Ignore,
         },
         metrics_for: match http.metrics {
             MetricsReaders::Loopback => MetricsFor::Loopback,

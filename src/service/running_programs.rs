@@ -14,11 +14,12 @@ use super::running_core::RunningCore;
 use super::stop::stopped;
 use super::{Node, ServiceError, UpstreamEntries, node as data, sources, unix_now_ms};
 use crate::auth;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::executables::Interfaces;
 use crate::observe::health::Health;
 use crate::programs::state::{LookupLimits, Upstream};
 use crate::programs::{self, ProgramDeps, ProgramError, Programs, engine};
+use crate::settings;
 use crate::steady::Milliseconds;
 use crate::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
 
@@ -150,7 +151,7 @@ fn size(number: std::num::NonZeroU32) -> usize {
     usize::try_from(number.get()).unwrap_or(usize::MAX)
 }
 
-fn settings(config: &config::Programs) -> programs::Settings {
+fn settings(config: &settings::Programs) -> programs::Settings {
     programs::Settings {
         limits: engine::Limits {
             fuel: u64::from(config.fuel_millions.get()) * 1_000_000,
@@ -172,7 +173,7 @@ fn settings(config: &config::Programs) -> programs::Settings {
     }
 }
 
-fn query_limits(config: &config::Queries) -> QueryLimits {
+fn query_limits(config: &settings::Queries) -> QueryLimits {
     QueryLimits {
         time: Duration::from_millis(config.query_ms.get().into()),
         memory: u64::from(config.memory_mib.get()) << 20,
@@ -192,11 +193,12 @@ mod tests {
 
     #[test]
     fn default_settings_equal_those_of_programs_and_queries() {
-        let (own, given) = (settings(&config::Programs::default()), programs::Settings::default());
+        let (own, given) =
+            (settings(&settings::Programs::default()), programs::Settings::default());
         assert_eq!(own.limits, given.limits);
         assert_eq!((own.owner_bytes, own.lookups), (given.owner_bytes, given.lookups));
         assert_eq!(own.owner_programs, given.owner_programs);
         assert_eq!(own.owner_subscriptions, given.owner_subscriptions);
-        assert_eq!(query_limits(&config::Queries::default()), QueryLimits::default());
+        assert_eq!(query_limits(&settings::Queries::default()), QueryLimits::default());
     }
 }

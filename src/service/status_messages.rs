@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::{Node, ServiceError, unix_now};
-use crate::config::Status;
 use crate::notify::{self, Lag, Observation, Target, TargetError};
+use crate::settings::Status;
 
 /// Returns the configured destinations.
 ///

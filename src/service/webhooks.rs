@@ -13,7 +13,8 @@ use super::clock::elapsed_ms;
 use super::stop::stopped;
 use super::{Node, ServiceError, secrets, unix_now_ms};
 use crate::auth;
-use crate::config::{self, Config};
+use crate::config::Config;
+use crate::settings;
 use crate::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads};
 use crate::webhooks::manage::{WebhookDeps, Webhooks};
 use crate::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
@@ -81,7 +82,7 @@ pub(super) async fn sweep_regularly(webhooks: Arc<Webhooks>, stop: watch::Receiv
     }
 }
 
-fn settings(config: &config::Webhooks) -> Settings {
+fn settings(config: &settings::Webhooks) -> Settings {
     let size = |number: std::num::NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
     Settings {
         owner_subscriptions: size(config.owner_subscriptions),
@@ -99,6 +100,6 @@ mod tests {
 
     #[test]
     fn default_settings_equal_those_of_webhooks() {
-        assert_eq!(settings(&config::Webhooks::default()), Settings::default());
+        assert_eq!(settings(&settings::Webhooks::default()), Settings::default());
     }
 }

@@ -8,10 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orrery::auth::IssueRequest;
-use orrery::config::{Config, SecretUrl, SourceKind, Start};
+use orrery::config::Config;
 use orrery::control::{BackfillOrder, BackfillRequest, BackfillState, Client};
 use orrery::domain::{LedgerSeq, StartPoint};
 use orrery::service::{self, Node, sources};
+use orrery::settings::{SecretUrl, SourceKind, Start};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;

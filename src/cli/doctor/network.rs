@@ -67,7 +67,7 @@ pub(super) fn of_source(config: &Config, node: &Node) -> Result<Vec<Finding>, Fa
         let text = format!("{error}: check [source] and the network connection to it");
         Ok(vec![Finding::new("source", State::Broken, text)])
     };
-    let live = match config.source_plan(node.store().network()) {
+    let live = match config.source.plan(node.store().network()) {
         Ok(plan) => plan.live,
         Err(error) => return broken(error.to_string()),
     };

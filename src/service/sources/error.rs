@@ -1,8 +1,8 @@
 //! Why a source cannot be used.
 
-use crate::config::ConfigError;
 use crate::net::http::HttpError;
 use crate::sandbox::source::SandboxNetworkError;
+use crate::settings::SourceError;
 use crate::source::captive_core::CoreError;
 use crate::source::lake::LakeError;
 use crate::source::rpc::RpcError;
@@ -11,9 +11,9 @@ use crate::store::StoreError;
 /// Why a source cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SourcesError {
-    /// The settings are invalid.
+    /// The settings name no usable source.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Settings(#[from] SourceError),
     /// A lake cannot be opened.
     #[error(transparent)]
     Lake(#[from] LakeError),

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::stored::StoredLedgers;
 use super::{Context, SourcesError};
-use crate::config::{LakeCredentials, LakeSpec};
 use crate::domain::LedgerSource;
 use crate::net::buckets::{AccessKey, BucketSettings, S3Credentials};
+use crate::settings::{LakeCredentials, LakeSpec};
 use crate::source::lake::{GivenLayout, Lake, LakeSettings, LakeSource};
 
 /// Opens a lake, or the data directory at its address. A directory is checked now, because a wrong

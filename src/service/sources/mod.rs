@@ -17,8 +17,9 @@ use futures_util::FutureExt;
 use super::live_position::next_live_ledger;
 use super::running_core::RunningCore;
 use super::{BackfillSources, Following, Node, OpenSources, ServiceError};
-use crate::config::{Config, SourceAddress, SourceKind, SourceSpec};
+use crate::config::Config;
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSource, LiveState, Network, StartPoint};
+use crate::settings::{SourceAddress, SourceKind, SourceSpec};
 use crate::source::follow::Candidate;
 use crate::store::Store;
 
@@ -74,7 +75,7 @@ pub(super) fn entries_server(
     network: &Network,
     running: &RunningCore,
 ) -> Result<Option<Box<dyn LiveState>>, SourcesError> {
-    Ok(match config.entries_source(network)? {
+    Ok(match config.programs.entries_source(&config.source, network)? {
         Some(SourceSpec::Rpc { url, headers }) => Some(rpc::entries(url.reveal(), &headers)?),
         Some(SourceSpec::Core) => Some(Box::new(running.entries()?)),
         _ => None,
@@ -99,7 +100,7 @@ pub fn prepared(config: &Config, node: Node) -> Result<Node, ServiceError> {
 /// When settings are invalid, or something on this machine does not match them. A remote source
 /// that is unreachable now is not an error, because it may recover.
 pub async fn following(config: &Config, node: &Node) -> Result<Option<Following>, SourcesError> {
-    let plan = config.source_plan(node.store().network())?;
+    let plan = config.source.plan(node.store().network())?;
     let Some(live) = plan.live else { return Ok(None) };
     let next = next_live_ledger(node.store(), plan.start)?;
     let next = next.or(match plan.start {
@@ -132,7 +133,7 @@ async fn open_older(
     range: LedgerRange,
 ) -> Result<BackfillSources, String> {
     let named: Result<Vec<_>, _> = names.iter().cloned().map(SourceAddress::try_from).collect();
-    let specs = config.backfill_sources(node.store().network(), &named?);
+    let specs = config.source.backfill_sources(node.store().network(), &named?);
     let specs = specs.map_err(|error| error.to_string())?;
     let in_one_piece = specs.iter().all(|spec| spec.kind().replays());
     let need = Need { first: Some(range.first), last: Some(range.last) };

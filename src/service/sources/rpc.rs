@@ -1,8 +1,8 @@
 //! RPC servers as sources.
 
 use super::SourcesError;
-use crate::config::Header;
 use crate::domain::{LedgerSource, LiveState};
+use crate::settings::Header;
 use crate::source::rpc::{RpcEntries, RpcSettings, RpcSource};
 
 /// Opens a server as a source. Sends no request yet.

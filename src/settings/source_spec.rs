@@ -1,7 +1,8 @@
 //! Sources with everything that is needed to open them.
 
-use super::values::{Header, Secret};
-use crate::domain::StartPoint;
+use orrery_ledger::domain::StartPoint;
+
+use crate::values::{Header, Secret};
 
 /// Region of the public bucket on AWS.
 const PUBLIC_REGION: &str = "us-east-2";
@@ -27,7 +28,7 @@ pub enum SourceSpec {
 impl SourceSpec {
     /// Returns the default start of an empty data directory: the newest ledger of a remote source,
     /// the oldest of a local one.
-    pub(super) fn default_start(&self) -> StartPoint {
+    pub(crate) fn default_start(&self) -> StartPoint {
         match self {
             Self::Sandbox | Self::Core => StartPoint::Oldest,
             Self::Lake(lake) if lake.is_directory() => StartPoint::Oldest,
@@ -78,7 +79,7 @@ impl LakeSpec {
     }
 
     /// Returns a public lake, which is read without credentials.
-    pub(super) fn public(address: &str) -> Self {
+    pub(crate) fn public(address: &str) -> Self {
         let region = address.starts_with("s3://").then(|| PUBLIC_REGION.to_owned());
         let address = address.to_owned();
         Self { address, region, credentials: LakeCredentials::Anonymous, ..Self::default() }

@@ -4,8 +4,7 @@ use std::num::NonZeroU32;
 
 use ipnet::IpNet;
 
-use super::section::{nonzero, section};
-use super::values;
+use crate::{nonzero, section, values};
 
 section! {
     /// Section `[webhooks]`: where deliveries may go, and limits on their number. All limits are
@@ -35,7 +34,7 @@ section! {
 impl Webhooks {
     /// Returns a sentence about a setting that is out of range. `delivered_days` is at most 30,
     /// because payloads are kept for 45 days and a delivery may be retried for more than ten.
-    pub(super) fn validation_error(&self) -> Option<String> {
+    pub fn validation_error(&self) -> Option<String> {
         (self.delivered_days.get() > 30).then(|| {
             format!(
                 "webhooks.delivered_days is {}: give a number from 1 to 30",

@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
 
 use ipnet::IpNet;
+use orrery_ledger::domain::{Network, ParseError, StartPoint};
 use serde::{Deserialize, Serialize};
 
-use super::section::Setting;
-use crate::auth::PublicKeyAlgorithm;
-use crate::domain::{Network, ParseError, StartPoint};
+use crate::section::{ListItem, Setting};
 
 /// How [`Network::name`] calls a network without a short name.
 const CUSTOM: &str = "custom";
@@ -83,7 +81,7 @@ impl From<SecretUrl> for String {
 }
 
 /// Returns why a text is no `http://` or `https://` URL.
-pub(super) fn check_http(text: &str) -> Result<(), String> {
+pub(crate) fn check_http(text: &str) -> Result<(), String> {
     if is_http(text) {
         Ok(())
     } else {
@@ -92,7 +90,7 @@ pub(super) fn check_http(text: &str) -> Result<(), String> {
 }
 
 /// Whether a text is an `http://` or `https://` URL.
-pub(super) fn is_http(text: &str) -> bool {
+pub(crate) fn is_http(text: &str) -> bool {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     host.is_some_and(|host| !host.is_empty() && host.bytes().all(|c| c.is_ascii_graphic()))
 }
@@ -107,7 +105,7 @@ pub struct Header {
     pub value: Secret,
 }
 
-impl Setting for Vec<Header> {
+impl ListItem for Header {
     const EXPECTED: &'static str = "a list of headers, such as [\"Authorization: Bearer …\"]";
     const IS_SECRET: bool = true;
 }
@@ -249,7 +247,7 @@ impl From<NetworkName> for String {
 #[serde(try_from = "String", into = "String")]
 pub struct Proxies(pub IpNet);
 
-impl Setting for Vec<Proxies> {
+impl ListItem for Proxies {
     const EXPECTED: &'static str =
         "a list of IP addresses and subnets, such as [\"10.0.0.1\", \"10.1.0.0/16\"]";
 }
@@ -284,7 +282,7 @@ impl CorsOrigin {
     }
 }
 
-impl Setting for Vec<CorsOrigin> {
+impl ListItem for CorsOrigin {
     const EXPECTED: &'static str = "a list of origins, each a scheme and a whole host without a path, such as \
         [\"https://app.example.org\", \"http://localhost:*\"], or [\"*\"]";
 }
@@ -314,70 +312,8 @@ impl From<CorsOrigin> for String {
     }
 }
 
-/// A public key in a PEM file, restricted to one algorithm: `KID:EdDSA:FILE` or `KID:RS256:FILE`. A
-/// further colon may introduce the prefix that the `sub` of its tokens must have; without it, any
-/// owner is accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct PublicKeyFile {
-    /// Value of the `kid` header of tokens that this key verifies.
-    pub kid: String,
-    /// The only algorithm that tokens of this key may use.
-    pub algorithm: PublicKeyAlgorithm,
-    /// Path of the PEM file, which must not contain a colon.
-    pub path: PathBuf,
-    /// Prefix that the `sub` of its tokens must have; empty when any owner is accepted.
-    pub sub_prefix: String,
-}
-
-impl Setting for Vec<PublicKeyFile> {
-    const EXPECTED: &'static str = "a list of KID:EdDSA:FILE or KID:RS256:FILE, each a public \
-        key in PEM form, optionally followed by a colon and a prefix that the owners of its tokens \
-        must have";
-}
-
-impl TryFrom<String> for PublicKeyFile {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let mut parts = text.splitn(4, ':');
-        let (kid, algorithm, path) = (parts.next(), parts.next(), parts.next());
-        let sub_prefix = parts.next();
-        let algorithm = match algorithm {
-            Some("EdDSA") => PublicKeyAlgorithm::EdDsa,
-            Some("RS256") => PublicKeyAlgorithm::Rs256,
-            _ => return Err(format!("'{text}' names neither EdDSA nor RS256")),
-        };
-        if sub_prefix.is_some_and(|prefix| prefix.is_empty() || prefix.contains(['/', '\\'])) {
-            return Err(format!(
-                "'{text}' has a colon in its file name, or nothing after the last colon"
-            ));
-        }
-        match (kid, path) {
-            (Some(kid), Some(path)) if !kid.is_empty() && !path.is_empty() => Ok(Self {
-                kid: kid.to_owned(),
-                algorithm,
-                path: PathBuf::from(path),
-                sub_prefix: sub_prefix.unwrap_or_default().to_owned(),
-            }),
-            _ => Err(format!("'{text}' lacks the key's id or its file")),
-        }
-    }
-}
-
-impl From<PublicKeyFile> for String {
-    fn from(key: PublicKeyFile) -> Self {
-        let algorithm = match key.algorithm {
-            PublicKeyAlgorithm::EdDsa => "EdDSA",
-            PublicKeyAlgorithm::Rs256 => "RS256",
-        };
-        let colon = if key.sub_prefix.is_empty() { "" } else { ":" };
-        format!("{}:{algorithm}:{}{colon}{}", key.kid, key.path.display(), key.sub_prefix)
-    }
-}
-
 /// Serialises lists of values as lists of texts, through `Display` and `FromStr`.
-pub(super) mod as_text {
+pub(crate) mod as_text {
     use std::fmt::Display;
     use std::str::FromStr;
 

@@ -3,10 +3,12 @@
 
 use std::num::NonZeroU32;
 
-use super::section::{nonzero, section};
-use super::source_kinds::Entries;
-use super::{Config, ConfigError, SourceAddress, SourceKind, SourceSpec};
-use crate::domain::Network;
+use orrery_ledger::domain::Network;
+
+use crate::source_kinds::{Entries, Source, SourceAddress, SourceKind};
+use crate::source_spec::SourceSpec;
+use crate::sources::SourceError;
+use crate::{nonzero, section};
 
 /// Maximum of `memory_mib`: the memory that a module with 32-bit addresses can use.
 const MAX_MEMORY_MIB: u32 = 4096;
@@ -75,7 +77,7 @@ section! {
 impl Programs {
     /// Returns an error message when a value is too large, or `rpc` names a source that is not an
     /// RPC server.
-    pub(super) fn validation_error(&self) -> Option<String> {
+    pub fn validation_error(&self) -> Option<String> {
         let too_much = |key: &str, value: NonZeroU32, most: u32| {
             (value.get() > most)
                 .then(|| format!("programs.{key} is {value}: give a number from 1 to {most}"))
@@ -91,21 +93,23 @@ impl Programs {
             .or_else(|| too_much("memory_mib", self.memory_mib, MAX_MEMORY_MIB))
             .or_else(|| too_much("depth", self.depth, MAX_DEPTH))
     }
-}
 
-impl Config {
     /// Returns the server to ask for ledger entries that are not stored: an RPC server, or the
     /// stellar-core that this process follows ([`SourceSpec::Core`]); `None` when there is none.
     ///
     /// # Errors
-    /// As [`Config::source_plan`].
-    pub fn entries_source(&self, network: &Network) -> Result<Option<SourceSpec>, ConfigError> {
+    /// As [`Source::plan`].
+    pub fn entries_source(
+        &self,
+        source: &Source,
+        network: &Network,
+    ) -> Result<Option<SourceSpec>, SourceError> {
         let is_server = |source: &SourceSpec| source.kind().entries() == Entries::Always;
-        if self.programs.rpc != SourceAddress::Kind(SourceKind::Auto) {
-            let named = self.sources_of(&self.programs.rpc, network)?;
+        if self.rpc != SourceAddress::Kind(SourceKind::Auto) {
+            let named = source.named(&self.rpc, network)?;
             return Ok(named.into_iter().find(is_server));
         }
-        let plan = self.source_plan(network)?;
+        let plan = source.plan(network)?;
         let followed =
             plan.live.clone().filter(|source| source.kind().entries() == Entries::WhileFollowed);
         Ok(plan.live.into_iter().chain(plan.gaps).find(is_server).or(followed))
@@ -116,11 +120,11 @@ impl Config {
 mod tests {
     use super::*;
 
-    fn asked(network: &str, change: impl FnOnce(&mut Config)) -> Option<String> {
-        let mut config = Config::default();
-        change(&mut config);
+    fn asked(network: &str, change: impl FnOnce(&mut Programs, &mut Source)) -> Option<String> {
+        let (mut programs, mut source) = (Programs::default(), Source::default());
+        change(&mut programs, &mut source);
         let network = Network::from_name_or_passphrase(network);
-        match config.entries_source(&network).unwrap() {
+        match programs.entries_source(&source, &network).unwrap() {
             Some(SourceSpec::Rpc { url, .. }) => Some(url.reveal().to_owned()),
             other => other.map(|other| other.kind().to_string()),
         }
@@ -133,37 +137,37 @@ mod tests {
     #[test]
     fn entries_are_requested_from_the_followed_or_the_configured_server() {
         let testnet = Some("https://soroban-testnet.stellar.org".to_owned());
-        assert_eq!(asked("testnet", |_| {}), testnet);
-        assert_eq!(asked("mainnet", |_| {}), None);
-        assert_eq!(asked("local", |_| {}), None);
-        assert_eq!(asked("testnet", |config| config.programs.rpc = address("none")), None);
+        assert_eq!(asked("testnet", |_, _| {}), testnet);
+        assert_eq!(asked("mainnet", |_, _| {}), None);
+        assert_eq!(asked("local", |_, _| {}), None);
+        assert_eq!(asked("testnet", |programs, _| programs.rpc = address("none")), None);
         let own = Some("https://rpc.example.org/key".to_owned());
-        let name = |config: &mut Config| {
-            config.programs.rpc = address("rpc:https://rpc.example.org/key");
+        let name = |programs: &mut Programs, _: &mut Source| {
+            programs.rpc = address("rpc:https://rpc.example.org/key");
         };
         assert_eq!(asked("mainnet", name), own);
-        let follow = |config: &mut Config| {
-            config.source.kind = SourceKind::Rpc;
-            config.source.rpc_url = "https://rpc.example.org/key".to_owned().try_into().unwrap();
+        let follow = |_: &mut Programs, source: &mut Source| {
+            source.kind = SourceKind::Rpc;
+            source.rpc_url = "https://rpc.example.org/key".to_owned().try_into().unwrap();
         };
         assert_eq!(asked("mainnet", follow), own);
-        let sandbox = |config: &mut Config| config.source.kind = SourceKind::Sandbox;
+        let sandbox = |_: &mut Programs, source: &mut Source| source.kind = SourceKind::Sandbox;
         assert_eq!(asked("testnet", sandbox), None);
-        let core = |config: &mut Config| config.source.kind = SourceKind::Core;
+        let core = |_: &mut Programs, source: &mut Source| source.kind = SourceKind::Core;
         assert_eq!(asked("mainnet", core), Some("core".to_owned()));
-        let beside = |config: &mut Config| {
-            core(config);
-            config.source.gaps = vec![address("rpc:https://rpc.example.org/key")];
+        let beside = |programs: &mut Programs, source: &mut Source| {
+            core(programs, source);
+            source.gaps = vec![address("rpc:https://rpc.example.org/key")];
         };
         assert_eq!(asked("mainnet", beside), own);
-        let nobody = |config: &mut Config| {
-            core(config);
-            config.programs.rpc = address("none");
+        let nobody = |programs: &mut Programs, source: &mut Source| {
+            core(programs, source);
+            programs.rpc = address("none");
         };
         assert_eq!(asked("mainnet", nobody), None);
-        let in_gaps = |config: &mut Config| {
-            config.source.kind = SourceKind::Lake;
-            config.source.gaps = vec![address("core")];
+        let in_gaps = |_: &mut Programs, source: &mut Source| {
+            source.kind = SourceKind::Lake;
+            source.gaps = vec![address("core")];
         };
         assert_eq!(asked("mainnet", in_gaps), None);
     }

@@ -5,9 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::section::{Setting, section};
-use super::source_spec::{LakeCredentials, LakeSpec, SourceSpec};
-use super::values::{Header, Secret, SecretUrl, Start, check_http, is_http};
+use crate::section;
+use crate::section::{ListItem, Setting};
+use crate::source_spec::{LakeCredentials, LakeSpec, SourceSpec};
+use crate::values::{Header, Secret, SecretUrl, Start, check_http, is_http};
 
 section! {
     /// `[source]`
@@ -45,7 +46,7 @@ section! {
 }
 
 /// What the settings know of a kind of source.
-pub(super) struct KindOfSource {
+pub(crate) struct KindOfSource {
     /// How one is named.
     pub place: Place,
     /// Rank among the sources of older ledgers, the lowest first; `None` when it cannot produce
@@ -61,7 +62,7 @@ pub(super) struct KindOfSource {
 }
 
 /// How a source of a kind is named.
-pub(super) enum Place {
+pub(crate) enum Place {
     /// There is one, without an address.
     Own(SourceSpec),
     /// By an address.
@@ -69,7 +70,7 @@ pub(super) enum Place {
 }
 
 /// The setting with the address of a source, and the sources that are known without it.
-pub(super) struct AddressSetting {
+pub(crate) struct AddressSetting {
     /// Key of the setting, and the word for its value.
     pub key: &'static str,
     pub noun: &'static str,
@@ -92,7 +93,7 @@ pub(super) struct AddressSetting {
 
 /// Whether a kind of source is asked for ledger entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Entries {
+pub(crate) enum Entries {
     Never,
     Always,
     /// Only the followed one, because one that only fills gaps does not run most of the time.
@@ -111,7 +112,7 @@ macro_rules! kinds {
         }
 
         impl SourceKind {
-            pub(super) const ALL: &[Self] = &[$(Self::$Kind),*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$Kind),*];
             const ALL_WORDS: &[&str] = &[$($word),*];
 
             /// Returns the kind as it is written in settings.
@@ -123,7 +124,7 @@ macro_rules! kinds {
 
             /// Returns what the settings know of the kind; `None` for one that is no source of its
             /// own.
-            pub(super) fn source(self) -> Option<&'static KindOfSource> {
+            pub(crate) fn source(self) -> Option<&'static KindOfSource> {
                 match self {
                     $(Self::$Kind => {
                         static SOURCE: Option<KindOfSource> = $source;
@@ -216,7 +217,7 @@ impl Setting for SourceKind {
     const WORDS: &'static [&'static str] = Self::ALL_WORDS;
 }
 
-impl Setting for Vec<SourceAddress> {
+impl ListItem for SourceAddress {
     const EXPECTED: &'static str = "a list of auto, none, lake, rpc, core, lake:ADDRESS, \
         rpc:ADDRESS, s3://BUCKET/PREFIX or directories with a slash in them";
 }
@@ -239,12 +240,12 @@ impl SourceKind {
     }
 
     /// Returns whether sources of this kind are asked for ledger entries.
-    pub(super) fn entries(self) -> Entries {
+    pub(crate) fn entries(self) -> Entries {
         self.source().map_or(Entries::Never, |source| source.entries)
     }
 
     /// Returns the setting with the address of a source of this kind, if it has one.
-    pub(super) fn address(self) -> Option<&'static AddressSetting> {
+    pub(crate) fn address(self) -> Option<&'static AddressSetting> {
         match &self.source()?.place {
             Place::At(setting) => Some(setting),
             Place::Own(_) => None,
@@ -381,7 +382,7 @@ fn rpc(source: &Source, url: &str) -> SourceSpec {
 
 impl Source {
     /// Returns an error message when settings contradict each other.
-    pub(super) fn validation_error(&self) -> Option<String> {
+    pub fn validation_error(&self) -> Option<String> {
         self.unused_address().or_else(|| self.gaps_error()).or_else(|| self.incomplete_pair())
     }
 

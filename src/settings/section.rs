@@ -7,13 +7,11 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-
-use crate::auth::Plan;
-use crate::domain::ContractId;
-use crate::observe::logs::{LogFormat, LogLevel};
+use orrery_ledger::domain::ContractId;
+use orrery_runtime::observe::logs::{LogFormat, LogLevel};
 
 /// A type of single values.
-pub(super) trait Setting {
+pub trait Setting {
     /// Description of the valid values; it follows "give" in an error message.
     const EXPECTED: &'static str;
     /// Words among the valid values, of which one may be meant by a word that is none.
@@ -22,9 +20,22 @@ pub(super) trait Setting {
     const IS_SECRET: bool = false;
 }
 
+/// A type of the values in a list.
+pub trait ListItem {
+    /// As [`Setting::EXPECTED`], of the list.
+    const EXPECTED: &'static str;
+    /// Whether the list is never shown, because it is or may contain a secret.
+    const IS_SECRET: bool = false;
+}
+
+impl<T: ListItem> Setting for Vec<T> {
+    const EXPECTED: &'static str = T::EXPECTED;
+    const IS_SECRET: bool = T::IS_SECRET;
+}
+
 /// What is known of a setting besides its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Description {
+pub struct Description {
     /// As [`Setting::EXPECTED`].
     pub expected: &'static str,
     /// As [`Setting::WORDS`].
@@ -41,7 +52,7 @@ impl Description {
 }
 
 /// A single value, or a section of settings.
-pub(super) trait Describe {
+pub trait Describe {
     /// Returns the description of the setting with the key `below` in this section, or of this
     /// value when there is no such key.
     fn describe(below: Option<&str>) -> Option<Description>;
@@ -56,7 +67,8 @@ impl<S: Setting> Describe for S {
 }
 
 /// Defines a section. Each setting has a type, a default and, if the values are not those of
-/// [`Setting::EXPECTED`], a description of the valid ones.
+/// [`Setting::EXPECTED`](crate::section::Setting::EXPECTED), a description of the valid ones.
+#[macro_export]
 macro_rules! section {
     (
         $(#[$attribute:meta])*
@@ -76,9 +88,9 @@ macro_rules! section {
             }
         }
 
-        impl $crate::config::section::Describe for $Section {
-            fn describe(below: Option<&str>) -> Option<$crate::config::section::Description> {
-                use $crate::config::section::Describe;
+        impl $crate::section::Describe for $Section {
+            fn describe(below: Option<&str>) -> Option<$crate::section::Description> {
+                use $crate::section::Describe;
                 let (key, below) = match below?.split_once('.') {
                     Some((key, below)) => (key, Some(below)),
                     None => (below?, None),
@@ -95,13 +107,12 @@ macro_rules! section {
 }
 
 /// A number other than zero, which the compiler checks.
+#[macro_export]
 macro_rules! nonzero {
     ($number:expr) => {
         const { std::num::NonZeroU32::new($number).unwrap() }
     };
 }
-
-pub(super) use {nonzero, section};
 
 macro_rules! settings {
     ($($Type:ty: $expected:literal $(, $words:expr)?;)*) => {
@@ -122,9 +133,15 @@ settings! {
     String: "a text";
     PathBuf: "a path";
     SocketAddr: "an IP address and a port, such as \"127.0.0.1:8484\"";
-    Vec<IpNet>: "a list of subnets, such as [\"10.0.0.0/8\", \"fd00::/8\"]";
-    Vec<ContractId>: "a list of contract IDs, strkeys of 56 characters that start with C";
-    Plan: "dev, builder, pro or protocol", ["dev", "builder", "pro", "protocol"];
     LogFormat: "auto, human or json", ["auto", "human", "json"];
     LogLevel: "error, warn, info, debug or trace", ["error", "warn", "info", "debug", "trace"];
+}
+
+impl ListItem for IpNet {
+    const EXPECTED: &'static str = "a list of subnets, such as [\"10.0.0.0/8\", \"fd00::/8\"]";
+}
+
+impl ListItem for ContractId {
+    const EXPECTED: &'static str =
+        "a list of contract IDs, strkeys of 56 characters that start with C";
 }

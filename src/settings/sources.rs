@@ -1,10 +1,10 @@
 //! Derives the sources from the settings and the network: what is followed, what fills gaps, and
 //! where an empty data directory begins.
 
-use super::source_kinds::{AddressSetting, Place, SourceAddress, SourceKind};
-use super::source_spec::SourceSpec;
-use super::{Config, ConfigError};
-use crate::domain::{Network, StartPoint};
+use orrery_ledger::domain::{Network, StartPoint};
+
+use crate::source_kinds::{AddressSetting, Place, Source, SourceAddress, SourceKind};
+use crate::source_spec::SourceSpec;
 
 /// Sources of ledgers of a running service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,50 +17,55 @@ pub struct SourcePlan {
     pub start: StartPoint,
 }
 
-impl Config {
+/// The settings name no usable source; the text is the error message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SourceError(String);
+
+impl Source {
     /// Returns the sources of a network's ledgers for a running service.
     ///
     /// # Errors
     /// When a source is named without its address, and the network has no public one.
-    pub fn source_plan(&self, network: &Network) -> Result<SourcePlan, ConfigError> {
-        let kind = self.source.kind;
-        let mut sources = self.sources_of(&SourceAddress::Kind(kind), network)?.into_iter();
+    pub fn plan(&self, network: &Network) -> Result<SourcePlan, SourceError> {
+        let kind = self.kind;
+        let mut sources = self.named(&SourceAddress::Kind(kind), network)?.into_iter();
         let live = sources.next();
         let mut gaps = match kind {
-            SourceKind::Auto if self.source.gaps.is_empty() => sources.collect(),
+            SourceKind::Auto if self.gaps.is_empty() => sources.collect(),
             _ => Vec::new(),
         };
-        for address in &self.source.gaps {
-            gaps.extend(self.sources_of(address, network)?);
+        for address in &self.gaps {
+            gaps.extend(self.named(address, network)?);
         }
         gaps.retain(|gap| Some(gap) != live.as_ref());
         let usual = live.as_ref().map_or(StartPoint::Oldest, SourceSpec::default_start);
-        Ok(SourcePlan { live, gaps, start: self.source.start.0.unwrap_or(usual) })
+        Ok(SourcePlan { live, gaps, start: self.start.0.unwrap_or(usual) })
     }
 
     /// Returns the sources of older ledgers of a network: the named ones, or else the followed
     /// source and those that fill gaps, lakes first, then RPC servers, then core.
     ///
     /// # Errors
-    /// As [`Self::source_plan`], or when there is none.
+    /// As [`Self::plan`], or when there is none.
     pub fn backfill_sources(
         &self,
         network: &Network,
         named: &[SourceAddress],
-    ) -> Result<Vec<SourceSpec>, ConfigError> {
+    ) -> Result<Vec<SourceSpec>, SourceError> {
         let mut sources = Vec::new();
         if named.is_empty() {
-            let plan = self.source_plan(network)?;
+            let plan = self.plan(network)?;
             sources.extend(plan.live.into_iter().chain(plan.gaps));
             sources.sort_by_key(backfill_rank);
         }
         for address in named {
-            sources.extend(self.sources_of(address, network)?);
+            sources.extend(self.named(address, network)?);
         }
         // A sandbox cannot produce its past ledgers again.
         sources.retain(|source| backfill_rank(source).is_some());
         if sources.is_empty() {
-            return Err(ConfigError::Contradiction(format!(
+            return Err(SourceError(format!(
                 "there is no source of older ledgers of {network}: name one, such as a directory with \
                  a ledger lake"
             )));
@@ -69,16 +74,15 @@ impl Config {
     }
 
     /// Returns the sources that an address stands for.
-    pub(super) fn sources_of(
+    pub(crate) fn named(
         &self,
         address: &SourceAddress,
         network: &Network,
-    ) -> Result<Vec<SourceSpec>, ConfigError> {
-        let source = &self.source;
+    ) -> Result<Vec<SourceSpec>, SourceError> {
         let kind = match address {
             SourceAddress::Kind(kind) => *kind,
             SourceAddress::At(kind, address) => {
-                let at = kind.address().map(|setting| (setting.at)(source, address.reveal()));
+                let at = kind.address().map(|setting| (setting.at)(self, address.reveal()));
                 return Ok(at.into_iter().collect());
             }
         };
@@ -89,17 +93,17 @@ impl Config {
             return Ok(settings.flat_map(|setting| public(setting, network)).collect());
         };
         let setting = match &known.place {
-            Place::Own(source) => return Ok(vec![source.clone()]),
+            Place::Own(own) => return Ok(vec![own.clone()]),
             Place::At(setting) => setting,
         };
-        let configured = (setting.configured)(source);
+        let configured = (setting.configured)(self);
         if !configured.is_empty() {
-            return Ok(vec![(setting.at)(source, configured)]);
+            return Ok(vec![(setting.at)(self, configured)]);
         }
         let public = public(setting, network);
         if public.is_empty() {
             let AddressSetting { what, key, .. } = setting;
-            return Err(ConfigError::Contradiction(format!(
+            return Err(SourceError(format!(
                 "{network} has no public {what}: give the address of one in {key}"
             )));
         }
@@ -120,18 +124,18 @@ fn public(setting: &AddressSetting, network: &Network) -> Vec<SourceSpec> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source_spec::LakeCredentials;
-    use super::super::values::{Header, SecretUrl};
     use super::*;
+    use crate::source_spec::LakeCredentials;
+    use crate::values::{Header, SecretUrl};
 
     fn network(name: &str) -> Network {
         Network::from_name_or_passphrase(name)
     }
 
-    fn plan(name: &str, change: impl FnOnce(&mut Config)) -> Result<SourcePlan, ConfigError> {
-        let mut config = Config::default();
-        change(&mut config);
-        config.source_plan(&network(name))
+    fn plan(name: &str, change: impl FnOnce(&mut Source)) -> Result<SourcePlan, SourceError> {
+        let mut source = Source::default();
+        change(&mut source);
+        source.plan(&network(name))
     }
 
     fn shown(specs: &[SourceSpec]) -> Vec<String> {
@@ -175,22 +179,21 @@ mod tests {
 
     #[test]
     fn only_configured_sources_are_used() {
-        let own = plan("testnet", |config| {
-            config.source.kind = SourceKind::Lake;
-            config.source.path = "/srv/lake".to_owned();
+        let own = plan("testnet", |source| {
+            source.kind = SourceKind::Lake;
+            source.path = "/srv/lake".to_owned();
         })
         .unwrap();
         assert_eq!(shown(own.live.as_slice()), ["lake /srv/lake"]);
         assert_eq!((own.gaps, own.start), (Vec::new(), StartPoint::Oldest));
 
-        let own = plan("testnet", |config| {
-            config.source.kind = SourceKind::Rpc;
-            config.source.rpc_url =
-                SecretUrl::try_from("http://localhost:8000".to_owned()).unwrap();
-            config.source.rpc_headers =
+        let own = plan("testnet", |source| {
+            source.kind = SourceKind::Rpc;
+            source.rpc_url = SecretUrl::try_from("http://localhost:8000".to_owned()).unwrap();
+            source.rpc_headers =
                 vec![Header::try_from("Authorization: Bearer x".to_owned()).unwrap()];
-            config.source.gaps = vec![address("s3://mine/lake"), address("auto"), address("core")];
-            config.source.s3_region = "eu-west-1".to_owned();
+            source.gaps = vec![address("s3://mine/lake"), address("auto"), address("core")];
+            source.s3_region = "eu-west-1".to_owned();
         })
         .unwrap();
         assert_eq!(
@@ -209,30 +212,30 @@ mod tests {
         let SourceSpec::Lake(lake) = &own.gaps[0] else { panic!("a lake") };
         assert_eq!(lake.region.as_deref(), Some("eu-west-1"));
 
-        let none = plan("testnet", |config| config.source.gaps = vec![address("none")]).unwrap();
+        let none = plan("testnet", |source| source.gaps = vec![address("none")]).unwrap();
         assert!(none.live.is_some() && none.gaps.is_empty());
-        let error = plan("mainnet", |config| config.source.kind = SourceKind::Rpc).unwrap_err();
+        let error = plan("mainnet", |source| source.kind = SourceKind::Rpc).unwrap_err();
         assert!(error.to_string().contains("give the address of one in source.rpc_url"), "{error}");
-        let error = plan("local", |config| config.source.gaps = vec![address("lake")]).unwrap_err();
+        let error = plan("local", |source| source.gaps = vec![address("lake")]).unwrap_err();
         assert!(error.to_string().contains("local has no public lake"), "{error}");
     }
 
     #[test]
     fn backfills_prefer_lakes() {
-        let mut config = Config::default();
-        let of = |config: &Config, name: &str, named: &[&str]| {
+        let mut source = Source::default();
+        let of = |source: &Source, name: &str, named: &[&str]| {
             let named: Vec<_> = named.iter().map(|text| address(text)).collect();
-            config.backfill_sources(&network(name), &named).map(|specs| shown(&specs))
+            source.backfill_sources(&network(name), &named).map(|specs| shown(&specs))
         };
         assert_eq!(
-            of(&config, "testnet", &[]).unwrap(),
+            of(&source, "testnet", &[]).unwrap(),
             [format!("{AWS}/testnet"), "rpc https://soroban-testnet.stellar.org".to_owned()]
         );
-        assert_eq!(of(&config, "mainnet", &[]).unwrap()[0], format!("{AWS}/pubnet"));
-        assert_eq!(of(&config, "local", &["./lake"]).unwrap(), ["lake ./lake"]);
-        config.source.kind = SourceKind::Sandbox;
+        assert_eq!(of(&source, "mainnet", &[]).unwrap()[0], format!("{AWS}/pubnet"));
+        assert_eq!(of(&source, "local", &["./lake"]).unwrap(), ["lake ./lake"]);
+        source.kind = SourceKind::Sandbox;
         for named in [&[][..], &["sandbox"]] {
-            let error = of(&config, "local", named).unwrap_err().to_string();
+            let error = of(&source, "local", named).unwrap_err().to_string();
             assert!(error.contains("no source of older ledgers of local"), "{error}");
         }
     }

@@ -2,8 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use super::section::{nonzero, section};
-use super::{Retention, Secret};
+use crate::data::Retention;
+use crate::values::Secret;
+use crate::{nonzero, section};
 
 section! {
     /// `[export]`
@@ -33,7 +34,7 @@ impl Export {
     }
 
     /// Returns an error message when settings contradict each other.
-    pub(super) fn validation_error(&self, retention: &Retention) -> Option<String> {
+    pub fn validation_error(&self, retention: &Retention) -> Option<String> {
         if self.s3_access_key_id.is_empty() != self.s3_secret_access_key.as_option().is_none() {
             return Some(
                 "export.s3_access_key_id and export.s3_secret_access_key belong together: give both \

@@ -1,8 +1,29 @@
-//! Settings of the limits on clients' requests.
+//! Settings of the HTTP interface: where it listens, the limits on clients' requests, and the lookups
+//! of accounts.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 
-use super::section::{nonzero, section};
+use crate::values::{CorsOrigin, MetricsReaders, Proxies, UnknownParameters};
+use crate::{nonzero, section};
+
+section! {
+    /// `[http]`
+    pub struct Http {
+        /// Address and port to listen on.
+        pub listen: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8484);
+        /// Origins whose web pages may use routes that need a token (CORS).
+        pub cors_origins: Vec<CorsOrigin> = Vec::new();
+        /// Proxies whose `X-Forwarded-For` is trusted for the client's address.
+        pub trusted_proxies: Vec<Proxies> = Vec::new();
+        /// Maximum number of concurrent connections.
+        pub connections: NonZeroU32 = nonzero!(1024);
+        /// Clients that may read `/metrics`.
+        pub metrics: MetricsReaders = MetricsReaders::default();
+        /// What becomes of a request with a parameter that its route does not have.
+        pub unknown_parameters: UnknownParameters = UnknownParameters::default();
+    }
+}
 
 section! {
     /// `[limits]`: limits for one client, and for all clients together. A client is an owner with all
@@ -47,7 +68,7 @@ section! {
 impl Limits {
     /// Returns an error message when limits contradict each other. A response of `answer_mib` must
     /// fit into one client's memory limit together with its request.
-    pub(super) fn validation_error(&self, answer_mib: NonZeroU32) -> Option<String> {
+    pub fn validation_error(&self, answer_mib: NonZeroU32) -> Option<String> {
         let (all, one) = (self.bytes_in_flight_mib, self.bytes_in_flight_per_token_mib);
         if one > all {
             return Some(format!(
@@ -61,6 +82,21 @@ impl Limits {
                  query would be answered"
             )
         })
+    }
+}
+
+section! {
+    /// `[indexers]`
+    pub struct Indexers {
+        /// Maximum number of accounts in the response of a lookup.
+        // Clients accept responses of at most 1 MiB, which more than 3000 accounts may exceed.
+        pub most_accounts: NonZeroU32 = nonzero!(3000);
+        /// UNIX time in seconds against which expirations of signers are compared; 0 uses the
+        /// clock.
+        pub fixed_clock: u64 = 0, "UNIX seconds, or 0 for the clock";
+        /// Ledger sequence against which expirations of signers are compared; 0 uses the newest
+        /// known ledger.
+        pub fixed_network_ledger: u32 = 0, "a ledger up to 4294967295, or 0 for the network's";
     }
 }
 

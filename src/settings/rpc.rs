@@ -1,7 +1,7 @@
 //! Settings of the JSON-RPC interface.
 
-use super::section::section;
-use super::values::{Header, SecretUrl};
+use crate::section;
+use crate::values::{Header, SecretUrl};
 
 /// Length in bytes from which a part of an address's path looks like a key.
 const KEY_LENGTH: usize = 16;
@@ -44,7 +44,7 @@ impl Rpc {
     }
 
     /// Returns an error message when there are headers for a server that is not given.
-    pub(super) fn validation_error(&self) -> Option<String> {
+    pub fn validation_error(&self) -> Option<String> {
         (!self.upstream_headers.is_empty() && self.upstream.as_option().is_none())
             .then(|| "rpc.upstream_headers are set without rpc.upstream".to_owned())
     }

@@ -1,0 +1,35 @@
+//! The sections of the configuration: each setting is one line of a section, with its type, its
+//! default and, where the type does not say enough, what it accepts. Types of values say their units.
+//! Parts of the product take the sections that they need as they are; files, environment and flags are
+//! read elsewhere.
+#![warn(missing_docs)]
+
+mod data;
+mod export;
+mod http;
+mod process;
+mod programs;
+mod rpc;
+pub mod section;
+mod source_kinds;
+mod source_spec;
+mod sources;
+mod trust;
+mod values;
+mod webhooks;
+
+pub use data::{Disk, Index, Retention};
+pub use export::Export;
+pub use http::{Http, Indexers, Limits};
+pub use process::{Core, Log, Status};
+pub use programs::{Programs, Queries};
+pub use rpc::Rpc;
+pub use source_kinds::{Source, SourceAddress, SourceKind};
+pub use source_spec::{LakeCredentials, LakeSpec, SourceSpec};
+pub use sources::{SourceError, SourcePlan};
+pub use trust::{RewrittenEvents, Trust, TrustError, TrustedValidators, UnboundEvents};
+pub use values::{
+    CorsOrigin, Header, MetricsReaders, NetworkName, Proxies, Secret, SecretUrl, Start,
+    UnknownParameters,
+};
+pub use webhooks::Webhooks;

@@ -1,0 +1,144 @@
+//! Settings of what is checked of ledgers, and of the validators that attest them.
+
+use std::collections::BTreeMap;
+
+use orrery_ledger::domain::{Network, NodeId, ParseError};
+use orrery_ledger::validators::{Organisation, Validators, ValidatorsError, two_thirds};
+use orrery_ledger::verify::{Events, Policy, Rewritten};
+use serde::{Deserialize, Serialize};
+
+use crate::section;
+use crate::section::Setting;
+
+section! {
+    /// `[trust]`
+    pub struct Trust {
+        /// What becomes of a ledger whose transactions, results or events its header does not bind.
+        pub events: UnboundEvents = UnboundEvents::default();
+        /// What becomes of a ledger with rewritten events whose earlier form is not found (CAP-67).
+        pub rewritten: RewrittenEvents = RewrittenEvents::default();
+        /// Organisations with the keys of their validators; empty for those of the network, if it
+        /// is a public one.
+        pub validators: TrustedValidators = TrustedValidators::default();
+        /// Number of the organisations in `validators` that must have signed; 0 for two thirds of
+        /// them, rounded up.
+        pub threshold: u32 = 0,
+            "a number of organisations from 1, or 0 for two thirds of them";
+        /// Whether ledgers are stored only once they are attested.
+        pub require_attested: bool = false;
+    }
+}
+
+/// What becomes of a ledger whose transactions, results or events its header does not bind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UnboundEvents {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// It is stored and reported.
+    Report,
+}
+
+impl Setting for UnboundEvents {
+    const EXPECTED: &'static str = "refuse or report";
+    const WORDS: &'static [&'static str] = &["refuse", "report"];
+}
+
+/// What becomes of a ledger with rewritten events whose earlier form is not found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RewrittenEvents {
+    /// It is stored and counted.
+    #[default]
+    Store,
+    /// It is refused.
+    Refuse,
+}
+
+impl Setting for RewrittenEvents {
+    const EXPECTED: &'static str = "store or refuse";
+    const WORDS: &'static [&'static str] = &["store", "refuse"];
+}
+
+/// Organisations by their names, each with the keys of its validators. The keys are checked
+/// together with the other settings, so that an error names the wrong one.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TrustedValidators(pub BTreeMap<String, Vec<String>>);
+
+impl Setting for TrustedValidators {
+    const EXPECTED: &'static str = "a table of organisations, each with a list of the keys of its \
+        validators, such as { \"example.org\" = [\"G…\"] }";
+}
+
+/// Why no validators can be trusted as the settings say.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TrustError {
+    /// A key is none.
+    #[error("trust.validators, organisation '{organisation}': {error}")]
+    Key {
+        /// The organisation that names it.
+        organisation: String,
+        /// What is wrong with it.
+        error: ParseError,
+    },
+    /// The organisations, or the threshold, cannot be used.
+    #[error("trust.validators, trust.threshold: {0}")]
+    Validators(#[from] ValidatorsError),
+    /// A threshold without validators.
+    #[error(
+        "trust.threshold is set without trust.validators: name the organisations of which so many \
+         must have signed"
+    )]
+    Threshold,
+    /// Attestation is required, and no validators are known.
+    #[error(
+        "trust.require_attested is set, and {0} has no known validators: name them in \
+         trust.validators"
+    )]
+    Required(Network),
+}
+
+impl Trust {
+    /// Returns what is done about ledgers that are not as their headers say.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            events: match self.events {
+                UnboundEvents::Refuse => Events::Refuse,
+                UnboundEvents::Report => Events::Report,
+            },
+            rewritten: match self.rewritten {
+                RewrittenEvents::Store => Rewritten::Store,
+                RewrittenEvents::Refuse => Rewritten::Refuse,
+            },
+            ..Policy::default()
+        }
+    }
+
+    /// Returns the validators that are named in the settings; `None` when none are.
+    ///
+    /// # Errors
+    /// When a key is invalid, or the organisations and the threshold cannot be used.
+    pub fn named(&self) -> Result<Option<Validators>, TrustError> {
+        let TrustedValidators(organisations) = &self.validators;
+        if organisations.is_empty() {
+            return if self.threshold == 0 { Ok(None) } else { Err(TrustError::Threshold) };
+        }
+        let organisations: Vec<_> =
+            organisations.iter().map(organisation).collect::<Result<_, _>>()?;
+        let threshold = match self.threshold {
+            0 => two_thirds(organisations.len()),
+            some => usize::try_from(some).unwrap_or(usize::MAX),
+        };
+        Ok(Some(Validators::new(organisations, threshold)?))
+    }
+}
+
+fn organisation((name, keys): (&String, &Vec<String>)) -> Result<Organisation, TrustError> {
+    let of_key = |key: &String| key.trim().parse::<NodeId>();
+    let validators = keys.iter().map(of_key).collect::<Result<_, _>>();
+    let organisation = name.clone();
+    let validators = validators.map_err(|error| TrustError::Key { organisation, error })?;
+    Ok(Organisation { name: name.clone(), validators })
+}
