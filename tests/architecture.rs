@@ -90,6 +90,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "programs",
             "rpc",
             "site",
+            "settings",
             "store",
             "supervision",
             "tables",

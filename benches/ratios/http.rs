@@ -21,6 +21,7 @@ use orrery::executables::Interfaces;
 use orrery::observe::health::Health;
 use orrery::programs::Programs;
 use orrery::rpc::{self, Rpc};
+use orrery::settings::Limits;
 use orrery::store::Store;
 use orrery::webhooks::manage::{WebhookDeps, Webhooks};
 use orrery::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
@@ -147,7 +148,10 @@ impl Server {
             friendbot: None,
             webhooks: Arc::new(webhooks),
             contract_sizes: tokio::sync::watch::channel(None).1,
-            settings: ApiSettings { rate_limit: None, ..ApiSettings::default() },
+            settings: ApiSettings {
+                limits: Limits { requests_per_second: 0, ..Limits::default() },
+                ..ApiSettings::default()
+            },
             clock: Arc::new(now),
             metrics: Arc::new(|_| String::new()),
             on_request: Arc::new(move |request| {

@@ -3,48 +3,21 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::ApiError;
 use super::client::{Client, Waiting};
 use crate::budget::{Refusal, Share};
+use crate::settings::Limits;
 use crate::store::{Bounds, Interrupted, RowBounds, WalkOutcome};
 
 /// Bytes by which the share reserved for a response grows at a time.
 pub(super) const GROWTH_STEP: u64 = 1 << 20;
 
-/// Limits of one store query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScanLimits {
-    /// Maximum number of event blocks or transaction records to read.
-    pub records: u64,
-    /// Maximum number of index rows to examine.
-    pub index_rows: u64,
-    /// Maximum duration.
-    pub time: Duration,
-    /// Size in bytes after which a page ends, even with fewer rows than its limit.
-    pub page_bytes: u64,
-    /// Maximum number of rows that `offset` may skip.
-    pub offset: u64,
-}
-
-impl Default for ScanLimits {
-    fn default() -> Self {
-        Self {
-            records: 20_000,
-            index_rows: 200_000,
-            time: Duration::from_secs(2),
-            page_bytes: 8 << 20,
-            offset: 10_000,
-        }
-    }
-}
-
 /// Remaining cost limits of one request.
 pub(super) struct Allowance<'a> {
-    pub limits: &'a ScanLimits,
+    pub limits: &'a Limits,
     waiting: Waiting<'a>,
     /// Share of the byte budget that is reserved for the response.
     share: Mutex<&'a mut Share>,
@@ -55,7 +28,7 @@ pub(super) struct Allowance<'a> {
 impl<'a> Allowance<'a> {
     /// Creates the allowance of a request whose processing begins now and whose response has this
     /// share of the byte budget.
-    pub(super) fn new(limits: &'a ScanLimits, client: &'a Client, share: &'a mut Share) -> Self {
+    pub(super) fn new(limits: &'a Limits, client: &'a Client, share: &'a mut Share) -> Self {
         Self {
             limits,
             waiting: Waiting::of(client),
@@ -75,15 +48,22 @@ impl<'a> Allowance<'a> {
         reserve_one(*self.share.lock(), bytes)
     }
 
+    /// Limits of a walk through the store, which ends when it is `interrupted`.
+    pub(super) fn bounds<'i>(&self, interrupted: &'i dyn Fn() -> bool) -> Bounds<'i> {
+        let Limits { scan_records, scan_index_rows, .. } = self.limits;
+        let (records, index_rows) = (scan_records.get().into(), scan_index_rows.get().into());
+        Bounds { records, index_rows, interrupted }
+    }
+
     /// Limits of what the request reads of a consumer's rows.
     pub(super) fn row_bounds(&self, bytes: u64) -> RowBounds<'_> {
         let interrupted = Box::new(|| self.is_over());
-        RowBounds { rows: self.limits.records, bytes, interrupted }
+        RowBounds { rows: u64::from(self.limits.scan_records.get()), bytes, interrupted }
     }
 
     /// Whether the time of the request is over or its client has gone.
     pub(super) fn is_over(&self) -> bool {
-        self.waiting.elapsed() >= self.limits.time || self.waiting.is_abandoned()
+        self.waiting.elapsed() >= self.limits.scan_ms.duration() || self.waiting.is_abandoned()
     }
 
     /// Fails when the client has gone, so that what ended for that reason is not cached.
@@ -97,7 +77,7 @@ impl<'a> Allowance<'a> {
         let bytes = bytes as u64;
         let mut share = self.share.lock();
         let has_share = bytes < share.amount() || share.grow_to(bytes + GROWTH_STEP).is_ok();
-        if bytes < self.limits.page_bytes && has_share {
+        if bytes < self.limits.page_mib.bytes() && has_share {
             return ControlFlow::Continue(());
         }
         self.was_truncated.store(true, Ordering::Relaxed);
@@ -148,14 +128,12 @@ pub(super) fn walk<C: Into<serde_json::Value>>(
         &dyn Fn(usize) -> ControlFlow<()>,
     ) -> Result<(WalkOutcome<C>, bool), ApiError>,
 ) -> Result<bool, ApiError> {
-    let Allowance { limits, waiting, .. } = allowance;
     let is_over = || allowance.is_over();
-    let bounds =
-        Bounds { records: limits.records, index_rows: limits.index_rows, interrupted: &is_over };
-    let (walked, has_rows) = rows(bounds, &|bytes| allowance.may_continue(bytes))?;
+    let (walked, has_rows) =
+        rows(allowance.bounds(&is_over), &|bytes| allowance.may_continue(bytes))?;
     match walked.interrupted {
         None => Ok(!allowance.was_truncated.load(Ordering::Relaxed)),
-        Some(_) if waiting.is_abandoned() => Err(ApiError::HungUp),
+        Some(_) if allowance.waiting.is_abandoned() => Err(ApiError::HungUp),
         Some(_) if has_rows => Ok(false),
         Some(Interrupted { cursor, skipped }) => {
             Err(ApiError::TooExpensive { cursor: cursor.into(), skipped, offset })
@@ -165,11 +143,14 @@ pub(super) fn walk<C: Into<serde_json::Value>>(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::net::{TcpListener, TcpStream};
 
     use super::super::client::Pace;
     use super::*;
-    use crate::budget::{Budget, Holder, Limits};
+    use crate::budget::{self, Budget, Holder};
+    use crate::settings::{Mib, Millis, nonzero};
     use crate::store::QueryCost;
 
     const HOUR: Duration = Duration::from_secs(3600);
@@ -197,14 +178,14 @@ mod tests {
     }
 
     fn share() -> Share {
-        let budget = Budget::new("tests", Limits::without_waiting(16 << 20, 16 << 20));
+        let budget = Budget::new("tests", budget::Limits::without_waiting(16 << 20, 16 << 20));
         budget.take_now(Holder::of("somebody"), GROWTH_STEP).unwrap()
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn work_ends_when_its_client_disconnects() {
         let (near, client) = connected().await;
-        let limits = ScanLimits { time: HOUR, ..ScanLimits::default() };
+        let limits = Limits { scan_ms: Millis::exactly(HOUR), ..Limits::default() };
         let work = tokio::task::spawn_blocking(move || {
             let mut share = share();
             let allowance = Allowance::new(&limits, &client, &mut share);
@@ -217,7 +198,7 @@ mod tests {
     #[tokio::test]
     async fn a_scan_stops_when_its_time_is_up_and_keeps_its_rows() {
         let (_near, client) = connected().await;
-        let limits = ScanLimits { time: Duration::from_millis(1), ..ScanLimits::default() };
+        let limits = Limits { scan_ms: Millis::new(nonzero!(1)), ..Limits::default() };
         let mut share = share();
         let allowance = Allowance::new(&limits, &client, &mut share);
         let nothing = walk(&allowance, 0, |bounds, _| Ok((endless(bounds), false)));
@@ -229,12 +210,12 @@ mod tests {
     #[tokio::test]
     async fn a_page_ends_at_its_byte_limit_or_the_memory_budget() {
         let (_near, client) = connected().await;
-        let limits = ScanLimits { page_bytes: 4 << 20, ..ScanLimits::default() };
+        let limits = Limits { page_mib: Mib::new(nonzero!(4)), ..Limits::default() };
         let mut share = share();
         let allowance = Allowance::new(&limits, &client, &mut share);
         assert!(allowance.may_continue((4 << 20) - 1).is_continue());
         assert!(allowance.may_continue(4 << 20).is_break());
-        let budget = Budget::new("tests", Limits::without_waiting(16 << 20, 2 << 20));
+        let budget = Budget::new("tests", budget::Limits::without_waiting(16 << 20, 2 << 20));
         let mut share = budget.take_now(Holder::of("somebody"), GROWTH_STEP).unwrap();
         let allowance = Allowance::new(&limits, &client, &mut share);
         assert!(allowance.may_continue(1 << 20).is_continue());

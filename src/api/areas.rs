@@ -31,7 +31,7 @@ pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [R
         &webhooks::ROUTES,
         &accounts::smart::ROUTES,
         &accounts::passkey::ROUTES,
-        if settings.rpc_needs_token { &rpc::WITH_TOKEN } else { &rpc::ROUTES },
+        if settings.rpc.require_token { &rpc::WITH_TOKEN } else { &rpc::ROUTES },
         if has_friendbot { &friendbot::ROUTES } else { &[] },
     ]
 }

@@ -95,8 +95,8 @@ impl<'de> Deserialize<'de> for Object {
 mod tests {
     use bytes::Bytes;
 
-    use super::super::params::UnknownParameters;
     use super::*;
+    use crate::settings::UnknownParameters;
 
     const KNOWN: Parameters = Parameters::Known(&["contracts", "limit", "combine"]);
 

@@ -46,45 +46,48 @@ pub(super) struct Budgets {
 
 impl Budgets {
     pub(super) fn new(settings: &ApiSettings) -> Self {
+        let ApiSettings { limits, queries, tunables, .. } = settings;
+        let all_bytes = limits.bytes_in_flight_mib.bytes();
+        let one_client = limits.bytes_in_flight_per_token_mib.bytes();
         let slots = |name, slots: usize, one: usize| {
             let (all, one) = (slots.max(1) as u64, one.max(1) as u64);
-            let waiting = settings.waiting_readers;
+            let waiting = tunables.waiting_readers;
             let one_with_waiting = one + waiting as u64 / 4;
             Budget::new(name, Limits { all, one, waiting, one_with_waiting })
         };
         let slow = |name, one| {
             // A holder at its limit is refused instead of queued, because such requests take
             // seconds.
-            let (all, waiting) = (settings.slow_requests.max(1) as u64, settings.waiting_readers);
+            let (all, waiting) = (tunables.slow_requests.max(1) as u64, tunables.waiting_readers);
             Budget::new(name, Limits { all, one, waiting, one_with_waiting: one })
         };
-        let part = quarter(settings.slow_requests);
+        let part = quarter(tunables.slow_requests);
         // Bytes reserved for query responses must leave room for the holder's other requests.
-        let answers = settings.bytes_in_flight_per_client / settings.largest_answer.max(1);
-        let queries = part.min(answers.saturating_sub(1)).max(1);
+        let answers = one_client / queries.answer_mib.bytes().max(1);
+        let query_slots = part.min(answers.saturating_sub(1)).max(1);
         let instant = |name, all, one| Budget::new(name, Limits::without_waiting(all, one));
         Self {
             // The total number of connections is not limited here: the server closes an idle one
             // instead of refusing a new one.
-            connections: instant("connections", u64::MAX, settings.connections_per_address),
+            connections: instant(
+                "connections",
+                u64::MAX,
+                limits.connections_per_address.get().into(),
+            ),
             rejection_notices: instant("farewells", MAX_REJECTION_NOTICES, MAX_REJECTION_NOTICES),
-            requests: instant("requests", u64::MAX, settings.requests_in_flight),
-            bytes: instant("bytes", settings.bytes_in_flight, settings.bytes_in_flight_per_client),
-            strangers_bytes: instant(
-                "strangers_bytes",
-                settings.bytes_in_flight / 2,
-                settings.bytes_in_flight_per_client,
-            ),
-            forwarded_bytes: instant(
-                "forwarded_bytes",
-                settings.bytes_in_flight / 4,
-                settings.bytes_in_flight / 8,
-            ),
-            readers: slots("readers", settings.readers, settings.readers / 2),
-            queries: slow("queries", queries),
+            requests: instant("requests", u64::MAX, limits.requests_in_flight.get().into()),
+            bytes: instant("bytes", all_bytes, one_client),
+            strangers_bytes: instant("strangers_bytes", all_bytes / 2, one_client),
+            forwarded_bytes: instant("forwarded_bytes", all_bytes / 4, all_bytes / 8),
+            readers: slots("readers", tunables.readers, tunables.readers / 2),
+            queries: slow("queries", query_slots),
             changes: slow("changes", part),
-            uploads: instant("uploads", settings.slow_requests.max(1) as u64, 1),
-            streams: instant("streams", settings.streams, settings.streams_per_owner),
+            uploads: instant("uploads", tunables.slow_requests.max(1) as u64, 1),
+            streams: instant(
+                "streams",
+                limits.streams.get().into(),
+                limits.streams_per_token.get().into(),
+            ),
         }
     }
 
@@ -232,12 +235,18 @@ mod tests {
     use futures_util::FutureExt;
     use tokio::net::{TcpListener, TcpStream};
 
+    use super::super::Tunables;
     use super::super::client::Pace;
     use super::*;
+    use crate::settings::{Mib, nonzero};
+
+    fn with(tunables: Tunables) -> ApiSettings {
+        ApiSettings { tunables, ..ApiSettings::default() }
+    }
 
     #[tokio::test]
     async fn a_queued_request_is_removed_when_its_client_disconnects() {
-        let settings = ApiSettings { readers: 1, ..ApiSettings::default() };
+        let settings = with(Tunables { readers: 1, ..Tunables::default() });
         let readers = Budgets::new(&settings).readers;
         let _taken = readers.take_now(Holder::of("another"), 1).unwrap();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -256,12 +265,10 @@ mod tests {
 
     #[test]
     fn an_owner_gets_at_most_a_quarter_of_the_query_slots() {
-        let budgets = Budgets::new(&ApiSettings {
-            slow_requests: 16,
-            bytes_in_flight_per_client: 100,
-            largest_answer: 20,
-            ..ApiSettings::default()
-        });
+        let mut settings = with(Tunables { slow_requests: 16, ..Tunables::default() });
+        settings.limits.bytes_in_flight_per_token_mib = Mib::exactly(100);
+        settings.queries.answer_mib = Mib::exactly(20);
+        let budgets = Budgets::new(&settings);
         let of = |owner: &str| Holder::of(&("owner", owner));
         let mut taken = Vec::new();
         for owner in ["a", "b", "c", "d"] {
@@ -282,7 +289,7 @@ mod tests {
             std::iter::from_fn(|| budget.take_now(holder, unit).ok()).collect()
         };
         for cores in [1, 2, 3, 4, 6, 8, 16, 64] {
-            let settings = ApiSettings { readers: 2 * cores, ..ApiSettings::default() };
+            let settings = with(Tunables { readers: 2 * cores, ..Tunables::default() });
             let all = |budgets: &Budgets| {
                 let Budgets { requests, bytes, forwarded_bytes, readers, queries, .. } = budgets;
                 let Budgets { changes, uploads, streams, .. } = budgets;
@@ -327,19 +334,22 @@ mod tests {
 
     #[test]
     fn query_responses_leave_bytes_for_other_requests_of_the_owner() {
+        let mut small = ApiSettings::default();
+        small.limits.bytes_in_flight_per_token_mib = Mib::new(nonzero!(40));
         for settings in [
             ApiSettings::default(),
-            ApiSettings { bytes_in_flight_per_client: 40 << 20, ..ApiSettings::default() },
-            ApiSettings { slow_requests: 1000, ..ApiSettings::default() },
+            small,
+            with(Tunables { slow_requests: 1000, ..Tunables::default() }),
         ] {
+            let largest = settings.queries.answer_mib.bytes();
             let (budgets, owner) = (Budgets::new(&settings), Holder::of("an owner"));
             let mut taken = Vec::new();
             while let Ok(place) = budgets.queries.take_now(owner, 1) {
-                let bytes = budgets.bytes.take_now(owner, settings.largest_answer);
+                let bytes = budgets.bytes.take_now(owner, largest);
                 taken.push((place, bytes.unwrap()));
             }
             assert!(!taken.is_empty());
-            assert!(budgets.bytes.take_now(owner, settings.largest_answer / 2).is_ok());
+            assert!(budgets.bytes.take_now(owner, largest / 2).is_ok());
         }
     }
 }

@@ -5,10 +5,11 @@ use bytes::Bytes;
 use super::allowance::Allowance;
 use super::client::Waiting;
 use super::consumer_wait::ConsumerWait;
-use super::params::{Query, UnknownParameters};
+use super::params::Query;
 use super::reading::Reading;
 use super::streams::context::Opening;
 use crate::domain::{LedgerSeq, Owner};
+use crate::settings::UnknownParameters;
 
 /// A request that is answered from the store.
 pub(super) struct ReadCall<'a> {

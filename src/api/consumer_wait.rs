@@ -54,7 +54,8 @@ impl ConsumerWait {
         let (store, wanted) = (&deps.store, Wanted::of(&deps.store));
         registered(store, consumers)?;
         let has_passed = |name: &str| store.has_passed(name, wanted.place) == Some(true);
-        match self.wait_until(consumers, has_passed, deps.settings.scan.time).await {
+        match self.wait_until(consumers, has_passed, deps.settings.limits.scan_ms.duration()).await
+        {
             Ok(()) => Ok(wanted.processed(consumers)),
             Err(name) => Err(not_ready(store, name)),
         }
@@ -72,7 +73,8 @@ impl ConsumerWait {
         deps: &Deps,
         consumers: &[&'static str],
     ) -> Result<Processed, ApiError> {
-        let (store, wanted, time) = (&deps.store, Wanted::of(&deps.store), deps.settings.scan.time);
+        let (store, wanted, time) =
+            (&deps.store, Wanted::of(&deps.store), deps.settings.limits.scan_ms.duration());
         registered(store, consumers)?;
         let has_taken = |name: &str| store.has_taken(name, wanted.place) == Some(true);
         let for_older = OLDER_WAIT.min(time);

@@ -8,6 +8,7 @@ use warp::http::header::{
 use warp::http::{HeaderMap, HeaderValue};
 
 use super::host::{is_near, is_same_host};
+use crate::settings::CorsOrigin;
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
 
@@ -26,7 +27,7 @@ pub(super) enum Origins {
 pub(super) fn allow(
     answer: &mut HeaderMap,
     origins: Origins,
-    configured: &[String],
+    configured: &[CorsOrigin],
     request: &HeaderMap,
 ) {
     let depends = match origins {
@@ -47,7 +48,7 @@ pub(super) fn allow(
 /// Returns the origin that the response allows; `None` when the request's origin may not read it.
 pub(super) fn allowed(
     origins: Origins,
-    configured: &[String],
+    configured: &[CorsOrigin],
     request: &HeaderMap,
 ) -> Option<HeaderValue> {
     if origins == Origins::Any {
@@ -59,7 +60,7 @@ pub(super) fn allowed(
     };
     let text = origin.to_str().ok()?;
     let is_near = || origins == Origins::Near && (is_near(text) || is_same_host(text, request));
-    let is_listed = configured.iter().any(|allowed| is_origin(allowed, text.as_bytes()));
+    let is_listed = configured.iter().any(|allowed| is_origin(allowed.as_str(), text.as_bytes()));
     (is_listed || is_near()).then(|| origin.clone())
 }
 

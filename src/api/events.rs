@@ -191,7 +191,7 @@ fn page_of(
     topics: TopicFilter,
 ) -> Result<Answer, ApiError> {
     let cursor = |query: &Query<'_>| Ok(query.number("cursor", u64::MAX)?.map(EventId));
-    let page = page::page(call.query, call.allowance.limits.offset, cursor)?;
+    let page = page::page(call.query, call.allowance.limits.offset.into(), cursor)?;
     let names = stored.names(call)?;
     let mut list = stored.list(names.as_ref(), page.limit);
     let mut is_complete = true;
@@ -210,8 +210,9 @@ fn page_of(
 
 #[cfg(test)]
 mod tests {
-    use super::super::params::{Parameters, UnknownParameters};
+    use super::super::params::Parameters;
     use super::*;
+    use crate::settings::UnknownParameters;
 
     const TRANSFER: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
 

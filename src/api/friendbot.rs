@@ -15,10 +15,11 @@ use super::answer::Answer;
 use super::budgets::{self, RETRY_AFTER};
 use super::call::{AsyncCall, Body};
 use super::funding::{FundedTransaction, FundingError};
-use super::params::{Parameters, UnknownParameters};
+use super::params::Parameters;
 use super::route::{Route, Work};
 use super::{ApiError, Deps, body_parameters};
 use crate::domain::excerpt;
+use crate::settings::UnknownParameters;
 
 /// Maximum size of a request body, in bytes.
 const LARGEST_BODY: usize = 4096;

@@ -12,10 +12,11 @@ use super::head::Head;
 use super::host::is_asked_by_address;
 use super::limits::{Caller, Limits};
 use super::tickets::{TICKET, Tickets};
-use super::{ApiError, Deps, MetricsFor};
+use super::{ApiError, Deps};
 use crate::auth::{Claims, Right, decide};
 use crate::budget::Holder;
 use crate::domain::Owner;
+use crate::settings::MetricsReaders;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -135,11 +136,11 @@ pub(super) fn authorize_owner<'a>(
 
 /// Whether the caller may read the metrics.
 fn may_read_metrics(deps: &Deps, head: &Head) -> Result<bool, ApiError> {
-    match deps.settings.metrics_for {
-        MetricsFor::All => Ok(true),
-        MetricsFor::Off => Err(ApiError::unknown_route(&head.path)),
+    match deps.settings.http.metrics {
+        MetricsReaders::All => Ok(true),
+        MetricsReaders::Off => Err(ApiError::unknown_route(&head.path)),
         // A forwarded request from an untrusted peer may come from anywhere.
-        MetricsFor::Loopback => {
+        MetricsReaders::Loopback => {
             let is_direct = is_forwarded_by_trusted(deps, head) || !is_forwarded(&head.headers);
             let is_local = client_address(deps, head).is_loopback();
             Ok(is_local && is_direct && is_asked_by_address(&head.headers))
@@ -154,7 +155,7 @@ pub(super) fn is_forwarded(headers: &HeaderMap) -> bool {
 
 /// Whether a trusted proxy forwarded a request.
 pub(super) fn is_forwarded_by_trusted(deps: &Deps, head: &Head) -> bool {
-    deps.settings.is_trusted_proxy(head.client.address.ip().to_canonical())
+    deps.settings.http.is_trusted_proxy(head.client.address.ip().to_canonical())
         && head.headers.contains_key(FORWARDED_FOR)
 }
 
@@ -194,13 +195,13 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
 /// in `X-Forwarded-For` that does not belong to a trusted proxy.
 fn client_address(deps: &Deps, head: &Head) -> IpAddr {
     let peer = head.client.address.ip().to_canonical();
-    if !deps.settings.is_trusted_proxy(peer) {
+    if !deps.settings.http.is_trusted_proxy(peer) {
         return peer;
     }
     let lists = head.headers.get_all(FORWARDED_FOR).iter().rev();
     let hops = lists.filter_map(|value| value.to_str().ok()).flat_map(|list| list.rsplit(','));
     hops.map_while(forwarded_address)
-        .find(|hop| !deps.settings.is_trusted_proxy(*hop))
+        .find(|hop| !deps.settings.http.is_trusted_proxy(*hop))
         .unwrap_or(peer)
 }
 

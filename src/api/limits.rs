@@ -18,7 +18,7 @@ const SWEEP_EVERY: u32 = 4096;
 
 /// Request rate limit of one owner, or of one client address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RateLimit {
+pub(super) struct RateLimit {
     /// Sustained requests per second.
     pub per_second: NonZeroU32,
     /// Maximum number of requests at once after a pause.
@@ -26,23 +26,15 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// Creates the limit from configuration values; `None` when either is 0, which turns the limit
+    /// Creates the limit from settings; `None` when either is 0, which turns the limit
     /// off.
-    pub fn from_setting(per_second: u32, burst: u32) -> Option<Self> {
+    pub(super) fn from_setting(per_second: u32, burst: u32) -> Option<Self> {
         let per_second = NonZeroU32::new(per_second)?;
         Some(Self { per_second, burst: NonZeroU32::new(burst)? })
     }
 
     fn quota(self) -> Quota {
         Quota::per_second(self.per_second).allow_burst(self.burst)
-    }
-}
-
-impl Default for RateLimit {
-    fn default() -> Self {
-        const PER_SECOND: NonZeroU32 = NonZeroU32::new(50).unwrap();
-        const BURST: NonZeroU32 = NonZeroU32::new(200).unwrap();
-        Self { per_second: PER_SECOND, burst: BURST }
     }
 }
 

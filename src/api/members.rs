@@ -16,9 +16,10 @@ use tokio::runtime::Handle;
 
 use super::ApiError;
 use super::call::Body;
-use super::params::{UnknownParameters, find_name};
+use super::params::find_name;
 use super::request_body::LARGEST_FORM;
 use crate::domain::{excerpt, shortened};
+use crate::settings::UnknownParameters;
 
 /// Maximum number of characters of a form parser's error that are shown to the client.
 const LONGEST_REASON: usize = 200;

@@ -71,18 +71,15 @@ mod webhooks;
 mod wire;
 
 pub use access::Access;
-pub use allowance::ScanLimits;
 pub use areas::routes;
 pub use deps::{Deps, MetricsText, RequestObserver, RequestSummary};
 pub use error::ApiError;
 pub use funding::{Friendbot, FundedTransaction, FundingError};
 pub use head::LONGEST_URI;
 pub use json::List as EventList;
-pub use limits::RateLimit;
-pub use params::UnknownParameters;
 pub use request_body::LARGEST_BODY;
 #[doc(hidden)]
 pub use retroshade::{read_deploy, read_trial};
 pub use route::Route;
 pub use server::serve;
-pub use settings::{ApiSettings, MetricsFor};
+pub use settings::{ApiSettings, Tunables};

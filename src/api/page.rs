@@ -54,8 +54,9 @@ fn limit(query: &Query<'_>) -> Result<usize, ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::params::{Parameters, UnknownParameters};
+    use super::super::params::Parameters;
     use super::*;
+    use crate::settings::UnknownParameters;
 
     fn parse(raw: &str) -> Result<Page<u64>, String> {
         let known = Parameters::Known(&IN_LEDGERS);

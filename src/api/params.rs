@@ -7,6 +7,7 @@ use percent_encoding::percent_decode_str;
 
 use super::ApiError;
 use crate::domain::{ContractId, LedgerRange, TxHash, address_xdr, excerpt, scval_from_text};
+use crate::settings::UnknownParameters;
 
 /// Maximum number of contracts in one request.
 pub(super) const MAX_CONTRACTS: usize = 200;
@@ -55,16 +56,6 @@ pub(super) fn find_name(
         (None, UnknownParameters::Refuse) => Err(unknown_name(name, known)),
         (found, _) => Ok(found),
     }
-}
-
-/// What becomes of a request with a parameter that its route does not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum UnknownParameters {
-    /// It is refused, because a mistyped filter would silently select everything.
-    #[default]
-    Refuse,
-    /// It is answered as if the parameter were not there.
-    Ignore,
 }
 
 /// Parameters of a query that its route has.

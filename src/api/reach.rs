@@ -14,6 +14,7 @@ use super::host::{host_of_origin, is_of_this_machine, name_of};
 use super::identity::{is_forwarded, is_forwarded_by_trusted};
 use super::{ApiError, Deps};
 use crate::domain::excerpt;
+use crate::settings::CorsOrigin;
 
 /// What browsers say about where a request comes from (the W3C's Fetch Metadata). Pages cannot set it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -40,9 +41,12 @@ impl Reach {
         if access == Access::Operator || !self.is_local || is_published(deps, head) {
             return Ok(());
         }
-        let configured = &deps.settings.cors_origins;
+        let configured = &deps.settings.http.cors_origins;
         let is_listed = |name: &str| {
-            let of_origin = |origin: &String| origin == "*" || host_of_origin(origin) == name;
+            let of_origin = |origin: &CorsOrigin| {
+                let origin = origin.as_str();
+                origin == "*" || host_of_origin(origin) == name
+            };
             configured.iter().any(of_origin)
         };
         for value in head.headers.get_all(HOST) {
@@ -68,7 +72,9 @@ impl Reach {
     ) -> Result<(), ApiError> {
         let origins = self.origins(deps, head, access);
         let is_allowed = match head.headers.get(ORIGIN) {
-            Some(_) => cors::allowed(origins, &deps.settings.cors_origins, &head.headers).is_some(),
+            Some(_) => {
+                cors::allowed(origins, &deps.settings.http.cors_origins, &head.headers).is_some()
+            }
             // An image or a link; a page's own requests have an origin.
             None => {
                 let site = head.headers.get(FETCH_SITE);
@@ -80,7 +86,7 @@ impl Reach {
 
     /// Returns the pages that may read the responses of a route.
     pub(super) fn origins(self, deps: &Deps, head: &Head, access: Access) -> Origins {
-        if deps.settings.cors_origins.iter().any(|origin| origin == "*") {
+        if deps.settings.http.cors_origins.iter().any(|origin| origin.as_str() == "*") {
             return Origins::Any;
         }
         match access {

@@ -3,18 +3,19 @@
 use parking_lot::Mutex;
 
 use super::ApiError;
-use super::allowance::{Allowance, GROWTH_STEP, ReserveError, ScanLimits, reserve, reserve_one};
+use super::allowance::{Allowance, GROWTH_STEP, ReserveError, reserve, reserve_one};
 use super::blocking::Watch;
 use super::budgets::{Budgets, acquire_slot, refused};
 use super::client::Client;
 use super::shared_limit::SharedLimit;
 use crate::budget::{Holder, Share};
+use crate::settings::Limits;
 
 /// Access to the store for one request of an asynchronous handler.
 pub(super) struct Reading<'a> {
     pub budgets: &'a Budgets,
     pub watch: &'a Watch,
-    pub limits: &'a ScanLimits,
+    pub limits: &'a Limits,
     pub client: &'a Client,
     pub holder: Holder,
     /// Share of the byte budget that covers the request and its response.

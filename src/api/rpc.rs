@@ -19,7 +19,6 @@ use super::{ApiError, Deps, error};
 use crate::auth::{Area, Right, Scope};
 use crate::rpc::envelope::{Call, Reply, Request, error_without_id};
 use crate::rpc::{CallLimits, Forwarding, Params, RpcError};
-use crate::store::Bounds;
 
 /// Maximum size of a request body in bytes, as in Stellar RPC.
 const LARGEST_BODY: usize = 512 << 10;
@@ -172,7 +171,8 @@ impl Calls<'_> {
                 None => match self.native(method, *params).await? {
                     // A batch waits for as long as a single call, whatever the number of its calls.
                     Reply::Error(RpcError { consumer_behind: Some(consumer), .. })
-                        if self.http.waiting.elapsed() < self.deps.settings.scan.time =>
+                        if self.http.waiting.elapsed()
+                            < self.deps.settings.limits.scan_ms.duration() =>
                     {
                         self.native_once_current(method, *params, consumer).await?
                     }
@@ -237,18 +237,11 @@ impl Calls<'_> {
         let (so_far, waiting) = (self.answers.len(), self.http.waiting);
         let answered = self.http.reading.read(|allowance| {
             let begun = Instant::now();
-            let limits = allowance.limits;
-            let whole = limits.time.saturating_mul(BATCH_TIMES);
-            let is_over = || {
-                begun.elapsed() >= limits.time
-                    || waiting.elapsed() >= whole
-                    || waiting.is_abandoned()
-            };
-            let bounds = Bounds {
-                records: limits.records,
-                index_rows: limits.index_rows,
-                interrupted: &is_over,
-            };
+            let time = allowance.limits.scan_ms.duration();
+            let whole = time.saturating_mul(BATCH_TIMES);
+            let is_over =
+                || begun.elapsed() >= time || waiting.elapsed() >= whole || waiting.is_abandoned();
+            let bounds = allowance.bounds(&is_over);
             let may_grow_to = |bytes: usize| allowance.may_continue(so_far + bytes);
             let reserve = |bytes: usize| allowance.reserve(so_far + bytes).map_err(no_room);
             let reserve_one = |bytes: usize| match so_far {

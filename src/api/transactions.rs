@@ -84,7 +84,8 @@ fn page_of(
     contracts: Vec<ContractId>,
 ) -> Result<Answer, ApiError> {
     let store = stored.store;
-    let page = page::page(call.query, call.allowance.limits.offset, |query| cursor(store, query))?;
+    let page =
+        page::page(call.query, call.allowance.limits.offset.into(), |query| cursor(store, query))?;
     let names = stored.names(call)?;
     let mut list = stored.list(names.as_ref(), page.limit);
     let mut is_complete = true;

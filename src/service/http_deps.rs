@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Node, Service, ServiceError, attested, consumers, http_settings, node, rpc, unix_now};
-use crate::api::{ApiSettings, Deps, Friendbot, MetricsText, RequestObserver};
+use super::{Node, Service, ServiceError, attested, consumers, node, rpc, unix_now};
+use crate::api::{ApiSettings, Deps, Friendbot, MetricsText, RequestObserver, Tunables};
 use crate::auth::Tokens;
 use crate::config::Config;
 use crate::store::ContractSizes;
@@ -30,7 +30,15 @@ pub(super) async fn of(
         health: Arc::clone(node.health()),
         attestation: Arc::clone(node.attestation()),
         network: node.store().network().clone(),
-        settings: ApiSettings { indexed_as: node::indexed_as(config), ..http_settings::of(config) },
+        settings: ApiSettings {
+            http: config.http.clone(),
+            limits: config.limits.clone(),
+            queries: config.queries.clone(),
+            rpc: config.rpc.clone(),
+            indexers: config.indexers.clone(),
+            indexed_as: node::indexed_as(config),
+            tunables: Tunables::default(),
+        },
         clock: Arc::new(unix_now),
         programs: Arc::clone(programs),
         interfaces: Arc::clone(&interfaces.interfaces),

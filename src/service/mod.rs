@@ -14,7 +14,6 @@ mod exporting;
 mod extensions;
 mod following;
 mod http_deps;
-mod http_settings;
 mod importing;
 mod ingest;
 mod interfaces;

@@ -155,18 +155,15 @@ fn settings(config: &settings::Programs) -> programs::Settings {
     programs::Settings {
         limits: engine::Limits {
             fuel: u64::from(config.fuel_millions.get()) * 1_000_000,
-            wall: Duration::from_millis(config.run_ms.get().into()),
-            memory: size(config.memory_mib) << 20,
+            wall: config.run_ms.duration(),
+            memory: config.memory_mib.bytes() as usize,
             emits: config.emits.get(),
-            emitted_bytes: size(config.emitted_kib) << 10,
+            emitted_bytes: config.emitted_kib.bytes() as usize,
             columns: size(config.columns),
             depth: size(config.depth),
         },
-        lookups: LookupLimits {
-            entries: config.lookups.get(),
-            time: Duration::from_millis(config.lookup_ms.get().into()),
-        },
-        owner_bytes: u64::from(config.owner_mib.get()) << 20,
+        lookups: LookupLimits { entries: config.lookups.get(), time: config.lookup_ms.duration() },
+        owner_bytes: config.owner_mib.bytes(),
         owner_programs: size(config.owner_programs),
         owner_subscriptions: size(config.owner_subscriptions),
         indexed: None,
@@ -175,14 +172,14 @@ fn settings(config: &settings::Programs) -> programs::Settings {
 
 fn query_limits(config: &settings::Queries) -> QueryLimits {
     QueryLimits {
-        time: Duration::from_millis(config.query_ms.get().into()),
-        memory: u64::from(config.memory_mib.get()) << 20,
+        time: config.query_ms.duration(),
+        memory: config.memory_mib.bytes(),
         rows: size(config.rows),
-        bytes: size(config.answer_mib) << 20,
-        text: size(config.text_kib) << 10,
+        bytes: config.answer_mib.bytes() as usize,
+        text: config.text_kib.bytes() as usize,
         at_a_time: size(config.at_a_time),
         workers: size(config.workers),
-        wait: Duration::from_millis(config.wait_ms.get().into()),
+        wait: config.wait_ms.duration(),
         ..QueryLimits::default()
     }
 }

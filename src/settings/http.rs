@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 
+use crate::units::{Kib, Mib, Millis, Seconds};
 use crate::values::{CorsOrigin, MetricsReaders, Proxies, UnknownParameters};
 use crate::{nonzero, section};
 
@@ -25,6 +26,19 @@ section! {
     }
 }
 
+impl Http {
+    /// Whether an address, in its canonical form, belongs to a trusted proxy.
+    pub fn is_trusted_proxy(&self, address: IpAddr) -> bool {
+        // The operator may have written an IPv4 address as an IPv6 socket shows it.
+        let mapped = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().into(),
+            address => address,
+        };
+        let has = |Proxies(subnet): &Proxies| subnet.contains(&address) || subnet.contains(&mapped);
+        self.trusted_proxies.iter().any(has)
+    }
+}
+
 section! {
     /// `[limits]`: limits for one client, and for all clients together. A client is an owner with all
     /// its tokens, or an address without a token.
@@ -38,15 +52,15 @@ section! {
         /// Maximum number of concurrent connections of one address (of one /64 network for IPv6).
         pub connections_per_address: NonZeroU32 = nonzero!(64);
         /// Maximum size of request and response bodies in memory, of all requests, in MiB.
-        pub bytes_in_flight_mib: NonZeroU32 = nonzero!(256);
+        pub bytes_in_flight_mib: Mib = Mib::new(nonzero!(256));
         /// Maximum size of request and response bodies in memory, of one client, in MiB. All tokens of
         /// an owner have this together, whatever the name of the setting says.
-        pub bytes_in_flight_per_token_mib: NonZeroU32 = nonzero!(64);
+        pub bytes_in_flight_per_token_mib: Mib = Mib::new(nonzero!(64));
         /// Seconds within which a client must have read a response, in addition to those for its
         /// length.
-        pub answer_seconds: NonZeroU32 = nonzero!(10);
+        pub answer_seconds: Seconds = Seconds::new(nonzero!(10));
         /// Length of a response in KiB that gives the client one more second.
-        pub answer_kib_per_second: NonZeroU32 = nonzero!(64);
+        pub answer_kib_per_second: Kib = Kib::new(nonzero!(64));
         /// Maximum number of concurrent event streams of all clients. Each occupies a connection.
         pub streams: NonZeroU32 = nonzero!(512);
         /// Maximum number of concurrent event streams of one owner. All tokens of an owner have this
@@ -59,16 +73,16 @@ section! {
         /// Maximum number of index rows that one request may examine.
         pub scan_index_rows: NonZeroU32 = nonzero!(200_000);
         /// Maximum time that one request may search for rows, in milliseconds.
-        pub scan_ms: NonZeroU32 = nonzero!(2000);
+        pub scan_ms: Millis = Millis::new(nonzero!(2000));
         /// Size in MiB at which a page ends, even if it has fewer rows than requested.
-        pub page_mib: NonZeroU32 = nonzero!(8);
+        pub page_mib: Mib = Mib::new(nonzero!(8));
     }
 }
 
 impl Limits {
     /// Returns an error message when limits contradict each other. A response of `answer_mib` must
     /// fit into one client's memory limit together with its request.
-    pub fn validation_error(&self, answer_mib: NonZeroU32) -> Option<String> {
+    pub fn validation_error(&self, answer_mib: Mib) -> Option<String> {
         let (all, one) = (self.bytes_in_flight_mib, self.bytes_in_flight_per_token_mib);
         if one > all {
             return Some(format!(
@@ -100,6 +114,20 @@ section! {
     }
 }
 
+impl Indexers {
+    /// Returns the fixed UNIX time in seconds against which expirations of signers are compared;
+    /// `None` for the current time.
+    pub fn clock(&self) -> Option<u64> {
+        Some(self.fixed_clock).filter(|seconds| *seconds > 0)
+    }
+
+    /// Returns the fixed ledger sequence against which expirations of signers are compared; `None`
+    /// for the newest known ledger.
+    pub fn network_ledger(&self) -> Option<u32> {
+        Some(self.fixed_network_ledger).filter(|ledger| *ledger > 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,13 +135,12 @@ mod tests {
     #[test]
     fn the_response_limit_must_fit_into_the_limit_per_token() {
         let limits = Limits::default();
-        assert_eq!(limits.validation_error(nonzero!(16)), None);
-        assert_eq!(limits.validation_error(nonzero!(63)), None);
+        let mib = |number: u32| Mib::new(number.try_into().unwrap());
+        assert_eq!(limits.validation_error(mib(16)), None);
+        assert_eq!(limits.validation_error(mib(63)), None);
         // The request takes some bytes as well.
-        assert!(
-            limits.validation_error(nonzero!(64)).unwrap().contains("queries.answer_mib is 64")
-        );
-        let upside_down = Limits { bytes_in_flight_mib: nonzero!(63), ..limits };
-        assert!(upside_down.validation_error(nonzero!(16)).unwrap().contains("more than all"));
+        assert!(limits.validation_error(mib(64)).unwrap().contains("queries.answer_mib is 64"));
+        let upside_down = Limits { bytes_in_flight_mib: mib(63), ..limits };
+        assert!(upside_down.validation_error(mib(16)).unwrap().contains("more than all"));
     }
 }

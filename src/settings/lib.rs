@@ -15,6 +15,7 @@ mod source_kinds;
 mod source_spec;
 mod sources;
 mod trust;
+mod units;
 mod values;
 mod webhooks;
 
@@ -28,6 +29,7 @@ pub use source_kinds::{Source, SourceAddress, SourceKind};
 pub use source_spec::{LakeCredentials, LakeSpec, SourceSpec};
 pub use sources::{SourceError, SourcePlan};
 pub use trust::{RewrittenEvents, Trust, TrustError, TrustedValidators, UnboundEvents};
+pub use units::{Kib, Mib, Millis, Seconds};
 pub use values::{
     CorsOrigin, Header, MetricsReaders, NetworkName, Proxies, Secret, SecretUrl, Start,
     UnknownParameters,

@@ -8,6 +8,7 @@ use orrery_ledger::domain::Network;
 use crate::source_kinds::{Entries, Source, SourceAddress, SourceKind};
 use crate::source_spec::SourceSpec;
 use crate::sources::SourceError;
+use crate::units::{Kib, Mib, Millis};
 use crate::{nonzero, section};
 
 /// Maximum of `memory_mib`: the memory that a module with 32-bit addresses can use.
@@ -24,13 +25,13 @@ section! {
         /// Number of program instructions in one run, in millions.
         pub fuel_millions: NonZeroU32 = nonzero!(1000);
         /// Duration of one run in milliseconds, without the time of state lookups.
-        pub run_ms: NonZeroU32 = nonzero!(2000);
+        pub run_ms: Millis = Millis::new(nonzero!(2000));
         /// Linear memory in one run, in MiB.
-        pub memory_mib: NonZeroU32 = nonzero!(64), "a whole number from 1 to 4096";
+        pub memory_mib: Mib = Mib::new(nonzero!(64)), "a whole number from 1 to 4096";
         /// Number of emits in one run.
         pub emits: NonZeroU32 = nonzero!(1000);
         /// Size of the values emitted in one run, as XDR, in KiB.
-        pub emitted_kib: NonZeroU32 = nonzero!(1024);
+        pub emitted_kib: Kib = Kib::new(nonzero!(1024));
         /// Number of fields in one struct.
         pub columns: NonZeroU32 = nonzero!(100);
         /// Nesting depth of an emitted value; the struct itself is level 1.
@@ -40,9 +41,9 @@ section! {
         pub lookups: NonZeroU32 = nonzero!(64);
         /// Total time of requests for such entries in one run, including declared ones, in
         /// milliseconds.
-        pub lookup_ms: NonZeroU32 = nonzero!(5000);
+        pub lookup_ms: Millis = Millis::new(nonzero!(5000));
         /// Size of one owner's rows, in MiB.
-        pub owner_mib: NonZeroU32 = nonzero!(10 << 10);
+        pub owner_mib: Mib = Mib::new(nonzero!(10 << 10));
         /// Number of programs of one owner.
         pub owner_programs: NonZeroU32 = nonzero!(20);
         /// Number of other owners' programs that one owner may subscribe to.
@@ -54,21 +55,21 @@ section! {
     /// `[queries]`: limits of SQL queries. All limits are inclusive.
     pub struct Queries {
         /// Duration of one query, in milliseconds.
-        pub query_ms: NonZeroU32 = nonzero!(10_000);
+        pub query_ms: Millis = Millis::new(nonzero!(10_000));
         /// Memory for the queries of one owner, in MiB.
-        pub memory_mib: NonZeroU32 = nonzero!(512);
+        pub memory_mib: Mib = Mib::new(nonzero!(512));
         /// Number of rows in one response.
         pub rows: NonZeroU32 = nonzero!(10_000);
         /// Size of one response, in MiB.
-        pub answer_mib: NonZeroU32 = nonzero!(16);
+        pub answer_mib: Mib = Mib::new(nonzero!(16));
         /// Length of the text of one query, in KiB.
-        pub text_kib: NonZeroU32 = nonzero!(64);
+        pub text_kib: Kib = Kib::new(nonzero!(64));
         /// Number of concurrent queries of one owner.
         pub at_a_time: NonZeroU32 = nonzero!(4);
         /// Number of concurrent worker processes; each serves the queries of one owner.
         pub workers: NonZeroU32 = nonzero!(8);
         /// Time that a query waits for a free worker process when all are in use, in milliseconds.
-        pub wait_ms: NonZeroU32 = nonzero!(15_000);
+        pub wait_ms: Millis = Millis::new(nonzero!(15_000));
         /// Whether queries are answered on a kernel that cannot confine the worker processes.
         pub allow_unconfined: bool = false;
     }
@@ -78,8 +79,8 @@ impl Programs {
     /// Returns an error message when a value is too large, or `rpc` names a source that is not an
     /// RPC server.
     pub fn validation_error(&self) -> Option<String> {
-        let too_much = |key: &str, value: NonZeroU32, most: u32| {
-            (value.get() > most)
+        let too_much = |key: &str, value: u32, most: u32| {
+            (value > most)
                 .then(|| format!("programs.{key} is {value}: give a number from 1 to {most}"))
         };
         let is_server = match &self.rpc {
@@ -90,8 +91,8 @@ impl Programs {
             "programs.rpc names no RPC server: give auto, none, rpc or rpc:ADDRESS".to_owned()
         });
         source
-            .or_else(|| too_much("memory_mib", self.memory_mib, MAX_MEMORY_MIB))
-            .or_else(|| too_much("depth", self.depth, MAX_DEPTH))
+            .or_else(|| too_much("memory_mib", self.memory_mib.into(), MAX_MEMORY_MIB))
+            .or_else(|| too_much("depth", self.depth.get(), MAX_DEPTH))
     }
 
     /// Returns the server to ask for ledger entries that are not stored: an RPC server, or the
@@ -184,7 +185,7 @@ mod tests {
             "programs.rpc names no RPC server: give auto, none, rpc or rpc:ADDRESS"
         );
         assert_eq!(
-            refused(|programs| programs.memory_mib = nonzero!(4097)),
+            refused(|programs| programs.memory_mib = Mib::new(nonzero!(4097))),
             "programs.memory_mib is 4097: give a number from 1 to 4096"
         );
         assert_eq!(

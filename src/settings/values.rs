@@ -151,7 +151,7 @@ impl Setting for MetricsReaders {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UnknownParameters {
-    /// It is refused.
+    /// It is refused, because a mistyped filter would silently select everything.
     #[default]
     Refuse,
     /// It is answered as if the parameter were not there.

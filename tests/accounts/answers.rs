@@ -10,6 +10,7 @@ use orrery::accounts::smart::SmartAccounts;
 use orrery::config::Config;
 use orrery::control::RebuildRequest;
 use orrery::service::Node;
+use orrery::settings::{Millis, nonzero};
 use orrery::store::{Durability, IndexOptions, RowBounds, Store};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
@@ -388,7 +389,7 @@ fn signers_are_valid_up_to_and_including_their_expiration() {
         assert_eq!(statuses, expected, "at {clock} and {tip}");
     }
     // Without a fixed ledger, the newest one of the network counts, or the newest stored one.
-    let world = World::with(|settings| settings.fixed_clock = Some(1));
+    let world = World::with(|settings| settings.indexers.fixed_clock = 1);
     world.add(700, &by(1, made));
     assert_eq!(signers(&world, 1)[1]["status"], "live");
     world.server.health.set_network_latest(701.into());
@@ -432,7 +433,7 @@ fn responses_say_whether_they_are_complete() {
 
 #[test]
 fn responses_include_every_ledger_stored_before_the_request() {
-    let world = World::with(|settings| settings.scan.time = Duration::from_secs(20));
+    let world = World::with(|settings| settings.limits.scan_ms = Millis::new(nonzero!(20_000)));
     let key = ed25519(1);
     let lookup = format!("{PASSKEY}/api/lookup/address/{}", account(1));
     for sequence in 10..20 {
@@ -449,7 +450,7 @@ fn responses_include_every_ledger_stored_before_the_request() {
             assert_eq!(answer["as_of_ledger"], sequence);
         });
     }
-    let world = World::with(|settings| settings.scan.time = Duration::from_millis(20));
+    let world = World::with(|settings| settings.limits.scan_ms = Millis::new(nonzero!(20)));
     world.store(10, &by(1, [added(&key, unlimited(&key), storage("Persistent"))]));
     let answer = world.ask(&lookup);
     assert_eq!(answer.status, 503);

@@ -101,8 +101,8 @@ fn cached_answers_equal_those_of_a_new_server() {
             let first = answers(&world.server, &targets);
             assert!(first == answers(&world.server, &targets));
             let new = Server::start_with(&world.temp, |deps| {
-                deps.settings.fixed_clock = Some(1_700_000_000);
-                deps.settings.fixed_network_ledger = Some(1_000);
+                deps.settings.indexers.fixed_clock = 1_700_000_000;
+                deps.settings.indexers.fixed_network_ledger = 1_000;
             });
             for ((target, cached), computed) in
                 targets.iter().zip(&first).zip(answers(&new, &targets))

@@ -1,5 +1,6 @@
 //! Lists of accounts: their order, their pages, and what a summary lists of an account.
 
+use orrery::settings::nonzero;
 use serde_json::json;
 
 use crate::answers::{by, get, id};
@@ -15,7 +16,7 @@ use orrery_testkit::account_events::smart::{delegated, empty, event, rule_inline
 /// after its signer is known. The cursor leads to all of them.
 #[test]
 fn accounts_are_listed_in_the_order_in_which_they_added_the_signer() {
-    let world = World::with(|settings| settings.most_accounts = 4);
+    let world = World::with(|settings| settings.indexers.most_accounts = nonzero!(4));
     let (other, signer) = (ed25519(9), delegated(&account(1)));
     let key = secp256r1(&[0xee]);
     // Contracts that emit events of accounts and wallets before anybody has the signer.

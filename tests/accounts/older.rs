@@ -1,9 +1,8 @@
 //! Lookups while older ledgers are indexed: they answer, and say that they are not complete.
 
-use std::time::Duration;
-
 use orrery::accounts::AccountConsumer;
 use orrery::accounts::smart::SmartAccounts;
+use orrery::settings::{Millis, nonzero};
 use orrery::store::LedgerConsumer;
 use orrery_testkit::account_events::smart::{delegated, external, passkey, rule_inline};
 use orrery_testkit::account_events::{account, contract, contract_id};
@@ -23,7 +22,7 @@ fn other() -> Transaction {
 /// A store with both accounts, all indexed.
 fn indexed() -> World {
     // A request that waits for ledgers would fail.
-    let world = World::with(|settings| settings.scan.time = Duration::from_millis(500));
+    let world = World::with(|settings| settings.limits.scan_ms = Millis::new(nonzero!(500)));
     world.store(FIRST, &[growing(FIRST), other()]);
     for sequence in FIRST + 1..FIRST + LEDGERS {
         world.store(sequence, &[growing(sequence)]);

@@ -119,8 +119,8 @@ impl World {
     /// Creates a world in which expirations of signers are evaluated at this UNIX time and ledger.
     pub fn at(second: u64, ledger: u32) -> Self {
         Self::with(|settings| {
-            settings.fixed_clock = Some(second);
-            settings.fixed_network_ledger = Some(ledger);
+            settings.indexers.fixed_clock = second;
+            settings.indexers.fixed_network_ledger = ledger;
         })
     }
 

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use orrery::api::{self, ApiError, ApiSettings, Deps};
+use orrery::api::{self, ApiError, ApiSettings, Deps, Tunables};
 use orrery::attestation::Attestation;
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::executables::{self, ExecutableIndex, Interfaces};
 use orrery::programs::{self, ProgramDeps, Programs, storage};
 use orrery::rpc::{self, Rpc};
+use orrery::settings::Limits;
 use orrery::webhooks::manage::{WebhookDeps, Webhooks};
 use orrery::webhooks::target::{Policy, Sender, Timeouts as AttemptTimeouts, system_lookup};
 use orrery_ledger::domain::Network;
@@ -100,8 +101,8 @@ fn idle_deps(store: &TempStore) -> Deps {
         attestation: Arc::new(Attestation::new(validators)),
         network,
         settings: ApiSettings {
-            rate_limit: None,
-            stop_timeout: Duration::from_millis(100),
+            limits: Limits { requests_per_second: 0, ..Limits::default() },
+            tunables: Tunables { stop_timeout: Duration::from_millis(100), ..Tunables::default() },
             ..ApiSettings::default()
         },
         clock: Arc::new(now),

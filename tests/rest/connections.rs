@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use orrery::api::{LONGEST_URI, MetricsFor};
+use orrery::api::LONGEST_URI;
 use orrery::budget::Usage;
+use orrery::settings::{Kib, MetricsReaders, Proxies, Seconds, nonzero};
 
 use orrery_testkit::http::Connection;
 use orrery_testkit::pubnet;
@@ -22,7 +23,9 @@ fn live(connection: &mut Connection) -> u16 {
 #[test]
 fn connections_per_address_are_limited() {
     let store = TempStore::new(&pubnet::network());
-    let server = Server::start_with(&store, |deps| deps.settings.connections_per_address = 2);
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.limits.connections_per_address = nonzero!(2)
+    });
     let (mut first, mut second) = (server.connect(), server.connect());
     assert_eq!((live(&mut first), live(&mut second)), (200, 200));
     let mut third = server.connect();
@@ -43,8 +46,8 @@ fn connections_per_address_are_limited() {
 fn trusted_proxies_are_exempt_from_the_connection_limit() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.connections_per_address = 1;
-        deps.settings.trusted_proxies = vec!["::ffff:127.0.0.1/128".parse().unwrap()];
+        deps.settings.limits.connections_per_address = nonzero!(1);
+        deps.settings.http.trusted_proxies = vec![Proxies("::ffff:127.0.0.1/128".parse().unwrap())];
     });
     let mut connections: Vec<_> = (0..8).map(|_| server.connect()).collect();
     assert!(connections.iter_mut().all(|connection| live(connection) == 200));
@@ -54,10 +57,10 @@ fn trusted_proxies_are_exempt_from_the_connection_limit() {
 fn the_longest_idle_connection_is_closed_at_the_limit() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.connections = 3;
+        deps.settings.http.connections = nonzero!(3);
         // No timeout closes a connection while the test waits.
-        deps.settings.first_request_timeout = 10 * TIMEOUT;
-        deps.settings.idle_timeout = 10 * TIMEOUT;
+        deps.settings.tunables.first_request_timeout = 10 * TIMEOUT;
+        deps.settings.tunables.idle_timeout = 10 * TIMEOUT;
     });
     let mut silent = server.connect();
     let mut asked = server.connect();
@@ -80,7 +83,7 @@ fn the_longest_idle_connection_is_closed_at_the_limit() {
 fn a_connection_without_a_request_is_closed_early() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.first_request_timeout = Duration::from_millis(100);
+        deps.settings.tunables.first_request_timeout = Duration::from_millis(100);
     });
     let mut silent = server.connect();
     let mut slow = server.connect();
@@ -114,10 +117,10 @@ fn responses_read_too_slowly_for_their_length_are_aborted() {
     let store = TempStore::new(&pubnet::network());
     let text = "x".repeat(64 << 20);
     let server = Server::start_with(&store, |deps| {
-        deps.settings.answer_timeout = Duration::from_millis(300);
-        deps.settings.answer_bytes_per_second = 1 << 30;
-        deps.settings.connections = 1;
-        deps.settings.idle_timeout = TIMEOUT;
+        deps.settings.limits.answer_seconds = Seconds::exactly(Duration::from_millis(300));
+        deps.settings.limits.answer_kib_per_second = Kib::new(nonzero!(1 << 20));
+        deps.settings.http.connections = nonzero!(1);
+        deps.settings.tunables.idle_timeout = TIMEOUT;
         deps.metrics = Arc::new(move |_: &[Usage]| text.clone());
     });
     let mut slow = server.connect();
@@ -137,13 +140,13 @@ fn responses_read_too_slowly_for_their_length_are_aborted() {
 }
 
 /// Starts a server that serves metrics; the counter counts how often they were rendered.
-fn with_metrics(metrics_for: MetricsFor) -> (Server, TempStore, Arc<Mutex<u32>>) {
+fn with_metrics(readers: MetricsReaders) -> (Server, TempStore, Arc<Mutex<u32>>) {
     let store = TempStore::new(&pubnet::network());
     let made = Arc::new(Mutex::new(0));
     let count = Arc::clone(&made);
     let server = Server::start_with(&store, |deps| {
-        deps.settings.metrics_for = metrics_for;
-        deps.settings.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
+        deps.settings.http.metrics = readers;
+        deps.settings.http.trusted_proxies = vec![Proxies("127.0.0.1/32".parse().unwrap())];
         deps.metrics = Arc::new(move |usages: &[Usage]| {
             *count.lock().unwrap() += 1;
             usages.iter().map(|usage| format!("{} {}\n", usage.name, usage.taken)).collect()
@@ -158,7 +161,7 @@ fn metrics_are_served_only_to_configured_clients() {
         let headers = [("x-forwarded-for", address)];
         server.connect().request("GET", "/metrics", &headers).status
     };
-    let (server, _store, _) = with_metrics(MetricsFor::Loopback);
+    let (server, _store, _) = with_metrics(MetricsReaders::Loopback);
     assert_eq!(server.get_public("/metrics").status, 200);
     assert_eq!(forwarded(&server, "192.0.2.1"), 403);
     assert_eq!(forwarded(&server, "127.0.0.2:4711"), 200);
@@ -183,16 +186,16 @@ fn metrics_are_served_only_to_configured_clients() {
     ] {
         assert_eq!(by_host(&server, host), status, "{host}");
     }
-    let (server, _store, _) = with_metrics(MetricsFor::All);
+    let (server, _store, _) = with_metrics(MetricsReaders::All);
     assert_eq!(by_host(&server, "any.example"), 200);
     assert_eq!(forwarded(&server, "192.0.2.1"), 200);
-    let (server, _store, _) = with_metrics(MetricsFor::Off);
+    let (server, _store, _) = with_metrics(MetricsReaders::Off);
     server.get_public("/metrics").error(404, "not_found");
 }
 
 #[test]
 fn metrics_are_rendered_at_most_once_per_second() {
-    let (server, _store, made) = with_metrics(MetricsFor::Loopback);
+    let (server, _store, made) = with_metrics(MetricsReaders::Loopback);
     let began = Instant::now();
     let answers: Vec<_> = (0..50).map(|_| server.get_public("/metrics").body).collect();
     let most = began.elapsed().as_secs() as u32 + 1;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use orrery::api::{Friendbot, FundedTransaction, FundingError, LARGEST_BODY, RateLimit};
+use orrery::api::{Friendbot, FundedTransaction, FundingError, LARGEST_BODY};
 use orrery::auth::{IssueRequest, PublicKey, PublicKeyAlgorithm, Tokens};
+use orrery::settings::{Mib, Proxies, nonzero};
 use serde_json::{Value, json};
 use stellar_xdr::ScAddress;
 
@@ -59,8 +60,8 @@ fn an_expensive_query_returns_a_cursor_and_loses_no_rows() {
     let whole = Server::start(&store);
     let model = pubnet::Model::of(&ledgers);
     let bounded = Server::start_with(&store, |deps| {
-        deps.settings.scan.records = 3;
-        deps.settings.scan.index_rows = 20;
+        deps.settings.limits.scan_records = nonzero!(3);
+        deps.settings.limits.scan_index_rows = nonzero!(20);
     });
     let [topic, elsewhere] = ["topic1", "topic4"].map(|name| {
         let value = model.events.iter().find_map(|event| event["topic1"].as_str()).unwrap();
@@ -91,7 +92,7 @@ fn an_expensive_query_returns_a_cursor_and_loses_no_rows() {
 fn rows_skipped_by_an_offset_are_reported_when_the_scan_limit_ends_it() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
-    let server = Server::start_with(&store, |deps| deps.settings.scan.records = 5);
+    let server = Server::start_with(&store, |deps| deps.settings.limits.scan_records = nonzero!(5));
     let answer = server.get("/rest/txs/by-ledger?offset=9&limit=2");
     let sentence = answer.error(422, "query_too_expensive");
     let body = answer.json();
@@ -125,7 +126,8 @@ fn offsets_over_the_limit_are_refused_with_a_hint_to_use_cursors() {
 fn pages_are_limited_in_bytes_and_continue_by_cursor() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
-    let server = Server::start_with(&store, |deps| deps.settings.scan.page_bytes = 64 << 10);
+    let server =
+        Server::start_with(&store, |deps| deps.settings.limits.page_mib = Mib::exactly(64 << 10));
     let page = server.get("/rest/txs/by-ledger?limit=1000");
     let rows = page.json().as_array().unwrap().len();
     let largest = page.json().as_array().unwrap().iter().map(|row| row.to_string().len()).max();
@@ -140,7 +142,7 @@ fn concurrent_requests_per_owner_are_limited() {
     let store = TempStore::new(&pubnet::network());
     let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| {
-        deps.settings.requests_in_flight = 3;
+        deps.settings.limits.requests_in_flight = nonzero!(3);
         budgets.watch(deps);
     });
     let lines = "content-length: 100\r\n";
@@ -182,8 +184,8 @@ fn as_many_requests_may_wait_for_an_answer_as_a_client_may_send() {
     const AT_ONCE: usize = 200;
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.requests_in_flight = AT_ONCE as u64;
-        deps.settings.connections_per_address = AT_ONCE as u64;
+        deps.settings.limits.requests_in_flight = nonzero!(AT_ONCE as u32);
+        deps.settings.limits.connections_per_address = nonzero!(AT_ONCE as u32);
         deps.friendbot = Some(Arc::new(WaitingFriendbot(tokio::sync::Barrier::new(AT_ONCE))));
     });
     let account =
@@ -262,8 +264,8 @@ fn unread_responses_count_against_their_byte_budget() {
     let budgets = BudgetUsage::default();
     const SHARE: u64 = 6 << 20;
     let server = Server::start_with(&store, |deps| {
-        deps.settings.bytes_in_flight = 2 * SHARE;
-        deps.settings.bytes_in_flight_per_client = SHARE;
+        deps.settings.limits.bytes_in_flight_mib = Mib::exactly(2 * SHARE);
+        deps.settings.limits.bytes_in_flight_per_token_mib = Mib::exactly(SHARE);
         budgets.watch(deps);
     });
     let mut unread = Vec::new();
@@ -293,7 +295,7 @@ fn unmatched_requests_count_against_the_rate_limit_of_their_address() {
         ("GET", "/rest/openapi.json"),
     ] {
         let server = Server::start_with(&store, |deps| {
-            deps.settings.rate_limit = RateLimit::from_setting(1, 3);
+            (deps.settings.limits.requests_per_second, deps.settings.limits.burst) = (1, 3);
         });
         let mut connection = server.connect();
         for _ in 0..3 {
@@ -329,7 +331,7 @@ fn signatures_are_not_verified_for_addresses_over_their_limit() {
     let tokens = Arc::new(tokens);
     let server = Server::start_with(&store, |deps| {
         deps.tokens = Arc::clone(&tokens);
-        deps.settings.rate_limit = RateLimit::from_setting(1, 3);
+        (deps.settings.limits.requests_per_second, deps.settings.limits.burst) = (1, 3);
     });
     let key = EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap();
     let header = Header { kid: Some("partner".into()), ..Header::new(Algorithm::EdDSA) };
@@ -363,9 +365,10 @@ fn signatures_are_not_verified_for_addresses_over_their_limit() {
 fn forwarded_addresses_are_rate_limited_regardless_of_their_port() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.rate_limit = RateLimit::from_setting(1, 2);
-        deps.settings.trusted_proxies =
-            vec!["127.0.0.1/32".parse().unwrap(), "10.0.0.0/24".parse().unwrap()];
+        (deps.settings.limits.requests_per_second, deps.settings.limits.burst) = (1, 2);
+        let subnets = ["127.0.0.1/32", "10.0.0.0/24"];
+        let proxies = subnets.map(|it| Proxies(it.parse().unwrap()));
+        deps.settings.http.trusted_proxies = proxies.into();
     });
     let ask = |from: &str| {
         let headers = [("x-forwarded-for", from)];

@@ -3,6 +3,7 @@
 
 use orrery::decode::{Placement, decode};
 use orrery::domain::{Network, NodeId};
+use orrery::settings::Mib;
 use orrery::store::{Durability, IndexOptions, PreparedLedger, Retention};
 use orrery::validators::{Organisation, Validators};
 use serde_json::{Value, json};
@@ -158,7 +159,7 @@ fn json_rpc_answers_with_a_ledger_that_is_larger_than_what_a_client_may_have() {
         store.store.commit(prepared, Durability::Deferred).unwrap();
     }
     let server = Server::start_with(&store, |deps| {
-        deps.settings.bytes_in_flight_per_client = MOST as u64;
+        deps.settings.limits.bytes_in_flight_per_token_mib = Mib::exactly(MOST as u64);
     });
     let ask = |params: Value| {
         let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "getLedgers", "params": params });

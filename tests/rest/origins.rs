@@ -6,6 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use orrery::api::{Access, ApiSettings, Friendbot, FundedTransaction, FundingError};
 use orrery::domain::Network;
+use orrery::settings::{CorsOrigin, Proxies};
 use orrery_testkit::http::Answer;
 use orrery_testkit::pubnet;
 use orrery_testkit::server::{Server, TempStore};
@@ -33,8 +34,10 @@ fn server(network: &Network, origins: &[&str], proxies: &[&str]) -> (Server, Tem
     let store = TempStore::new(network);
     let server = Server::start_with(&store, |deps| {
         deps.friendbot = Some(Arc::new(Poor));
-        deps.settings.cors_origins = origins.iter().map(|&origin| origin.to_owned()).collect();
-        deps.settings.trusted_proxies = proxies.iter().map(|it| it.parse().unwrap()).collect();
+        let origin = |&origin: &&str| CorsOrigin::try_from(origin.to_owned()).unwrap();
+        deps.settings.http.cors_origins = origins.iter().map(origin).collect();
+        let subnet = |it: &&str| Proxies(it.parse().unwrap());
+        deps.settings.http.trusted_proxies = proxies.iter().map(subnet).collect();
     });
     (server, store)
 }

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use orrery::api::{ApiSettings, Deps, RateLimit};
+use orrery::api::{ApiSettings, Deps};
 use orrery::auth::IssueRequest;
 use orrery::domain::ContractId;
 use orrery::rpc::envelope::Reply;
 use orrery::rpc::{self, HasRoom, Rpc, RpcError, Upstream};
+use orrery::settings::{Mib, nonzero};
 use orrery::webhooks::manage::{WebhookDeps, Webhooks};
 use orrery::webhooks::target::{Policy, Sender, Timeouts};
 use serde_json::json;
@@ -70,7 +71,7 @@ impl Door {
         };
         let rpc = Rpc::new(Arc::clone(&store), rpc::Settings::default(), Arc::new(clock));
         deps.rpc = Arc::new(rpc.with_upstream(Arc::new(self.clone())));
-        deps.settings.rpc_needs_token = true;
+        deps.settings.rpc.require_token = true;
         let door = self.clone();
         let lookup = move |_| {
             let door = door.clone();
@@ -173,7 +174,7 @@ const CASES: [Case; 7] = [
         held: Held::Call,
         part: 1,
         most: 5,
-        adjust: |settings| settings.requests_in_flight = 5,
+        adjust: |settings| settings.limits.requests_in_flight = nonzero!(5),
     },
     Case {
         budget: "bytes",
@@ -181,9 +182,9 @@ const CASES: [Case; 7] = [
         part: 1 << 20,
         most: 8,
         adjust: |settings| {
-            settings.slow_requests = 128;
-            settings.bytes_in_flight = 16 * CHANGE_BYTES;
-            settings.bytes_in_flight_per_client = 8 * CHANGE_BYTES;
+            settings.tunables.slow_requests = 128;
+            settings.limits.bytes_in_flight_mib = Mib::exactly(16 * CHANGE_BYTES);
+            settings.limits.bytes_in_flight_per_token_mib = Mib::exactly(8 * CHANGE_BYTES);
         },
     },
     Case {
@@ -191,14 +192,16 @@ const CASES: [Case; 7] = [
         held: Held::Call,
         part: 1 << 20,
         most: 8,
-        adjust: |settings| settings.bytes_in_flight = 64 << 20,
+        adjust: |settings| settings.limits.bytes_in_flight_mib = Mib::new(nonzero!(64)),
     },
     Case {
         budget: "readers",
         held: Held::Read,
         part: 1,
         most: 4,
-        adjust: |settings| (settings.readers, settings.waiting_readers) = (8, 0),
+        adjust: |settings| {
+            (settings.tunables.readers, settings.tunables.waiting_readers) = (8, 0);
+        },
     },
     Case { budget: "changes", held: Held::Change, part: 1, most: 4, adjust: |_| {} },
     Case { budget: "uploads", held: Held::Upload, part: 1, most: 1, adjust: |_| {} },
@@ -207,7 +210,10 @@ const CASES: [Case; 7] = [
         held: Held::Stream,
         part: 1,
         most: 4,
-        adjust: |settings| (settings.streams, settings.streams_per_owner) = (8, 4),
+        adjust: |settings| {
+            (settings.limits.streams, settings.limits.streams_per_token) =
+                (nonzero!(8), nonzero!(4));
+        },
     },
 ];
 
@@ -267,7 +273,7 @@ fn eight_tokens_of_an_owner_take_what_one_takes_and_leave_half_to_another() {
     for case in &CASES {
         let (budgets, door) = (BudgetUsage::default(), Door(watch::Sender::new(false)));
         let server = Server::start_with(&store, |deps| {
-            deps.settings.connections_per_address = 100;
+            deps.settings.limits.connections_per_address = nonzero!(100);
             (case.adjust)(&mut deps.settings);
             door.install(deps);
             budgets.watch(deps);
@@ -303,7 +309,7 @@ fn eight_tokens_of_an_owner_have_the_rate_of_one() {
     const BURST: usize = 10;
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.rate_limit = RateLimit::from_setting(1, BURST as u32);
+        (deps.settings.limits.requests_per_second, deps.settings.limits.burst) = (1, BURST as u32);
     });
     for (owner, count) in [("one", 1), ("many", TOKENS), ("other", 1)] {
         let (answered, more) = answered(&tokens(&server, owner, count), |token| {
@@ -322,7 +328,8 @@ fn eight_tokens_of_an_owner_leave_half_of_the_forwarded_calls_to_another() {
         let door = Door(watch::Sender::new(true));
         let server = Server::start_with(&store, |deps| {
             door.install(deps);
-            deps.settings.forwarding_limit = RateLimit::from_setting(1, BURST);
+            deps.settings.rpc.upstream_requests_per_second = 1;
+            deps.settings.tunables.forwarding_burst = BURST;
         });
         let of = |&(owner, count): &(&str, usize)| {
             answered(&tokens(&server, owner, count), |token| {

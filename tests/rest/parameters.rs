@@ -1,7 +1,8 @@
 //! Invalid values for every parameter of every route: each is answered with a 400 that names the
 //! parameter.
 
-use orrery::api::{Access, ApiSettings, UnknownParameters};
+use orrery::api::{Access, ApiSettings};
+use orrery::settings::UnknownParameters;
 use orrery_testkit::http::Answer;
 use orrery_testkit::pubnet;
 use orrery_testkit::server::{Server, TempStore};
@@ -234,7 +235,7 @@ fn mistyped_filters_are_answered_with_the_nearest_name() {
 fn unknown_parameters_can_be_ignored() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.unknown_parameters = UnknownParameters::Ignore;
+        deps.settings.http.unknown_parameters = UnknownParameters::Ignore;
     });
     let target = "/rest/events/by-ledger?limit=1&unknown=%FF&unknown=2&LIMIT=x&topics=x&=&&";
     assert_eq!(server.get(target).status, 200);
@@ -293,7 +294,7 @@ fn unknown_members_of_a_body_are_refused_by_every_route() {
 fn unknown_members_of_a_body_can_be_ignored() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.unknown_parameters = UnknownParameters::Ignore;
+        deps.settings.http.unknown_parameters = UnknownParameters::Ignore;
     });
     let sentence = post(&server, "/rest/retroshade/subscribe", r#"{"projects":"p"}"#)
         .error(400, "bad_request");

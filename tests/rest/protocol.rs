@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
-use orrery::api::{LARGEST_BODY, LONGEST_URI, MetricsFor};
+use orrery::api::{LARGEST_BODY, LONGEST_URI};
+use orrery::settings::{MetricsReaders, nonzero};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -33,7 +34,8 @@ fn assert_alive(connection: &mut Connection) {
 #[test]
 fn unknown_routes_return_404_with_or_without_a_token() {
     let store = TempStore::new(&pubnet::network());
-    let server = Server::start_with(&store, |deps| deps.settings.metrics_for = MetricsFor::Off);
+    let server =
+        Server::start_with(&store, |deps| deps.settings.http.metrics = MetricsReaders::Off);
     for path in [
         "/index.html",
         "/site",
@@ -127,7 +129,7 @@ fn options_return_204_and_allow_any_origin_on_public_routes_only() {
 fn configured_origins_may_read_protected_routes() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.cors_origins = vec!["https://a.example".into()];
+        deps.settings.http.cors_origins = vec!["https://a.example".to_owned().try_into().unwrap()];
     });
     let ask = |origin| server.connect().request("OPTIONS", PROTECTED, &[("origin", origin)]);
     let (good, bad) = (ask("https://a.example"), ask("https://b.example"));
@@ -357,9 +359,9 @@ fn http_1_0_pipelined_and_bytewise_requests_are_served() {
 fn slow_clients_are_timed_out() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.header_timeout = Duration::from_millis(200);
-        deps.settings.idle_timeout = Duration::from_millis(400);
-        deps.settings.body_timeout = Duration::from_millis(200);
+        deps.settings.tunables.header_timeout = Duration::from_millis(200);
+        deps.settings.tunables.idle_timeout = Duration::from_millis(400);
+        deps.settings.tunables.body_timeout = Duration::from_millis(200);
     });
     let mut slow_head = server.connect();
     slow_head.send(b"GET /rest/health HTTP/1.1\r\nhost").unwrap();
@@ -403,7 +405,7 @@ fn bodies_that_trickle_are_ended() {
 fn an_idle_connection_outlasts_slow_heads() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.header_timeout = Duration::from_millis(100);
+        deps.settings.tunables.header_timeout = Duration::from_millis(100);
     });
     let mut idle = server.connect();
     assert_alive(&mut idle);
@@ -423,8 +425,8 @@ fn a_client_that_does_not_read_is_disconnected() {
     let text = "x".repeat(64 << 20);
     let (signal, answered) = channel();
     let server = Server::start_with(&store, |deps| {
-        deps.settings.write_timeout = Duration::from_millis(200);
-        deps.settings.connections = 1;
+        deps.settings.tunables.write_timeout = Duration::from_millis(200);
+        deps.settings.http.connections = nonzero!(1);
         deps.metrics = Arc::new(move |_| {
             signal.send(()).unwrap();
             text.clone()
@@ -477,8 +479,8 @@ fn a_full_queue_returns_503_while_sockets_stay_responsive() {
     let Some(ledgers) = pubnet::ledgers() else { return };
     let store = pubnet::store(&ledgers);
     let server = Server::start_with(&store, |deps| {
-        deps.settings.readers = 1;
-        deps.settings.waiting_readers = 0;
+        deps.settings.tunables.readers = 1;
+        deps.settings.tunables.waiting_readers = 0;
     });
     let refused = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -541,8 +543,8 @@ fn shutdown_is_bounded_by_its_timeout() {
     let store = TempStore::new(&pubnet::network());
     let (signal, started) = channel();
     let mut server = Server::start_with(&store, |deps| {
-        deps.settings.stop_timeout = Duration::from_millis(100);
-        deps.settings.readers = 1;
+        deps.settings.tunables.stop_timeout = Duration::from_millis(100);
+        deps.settings.tunables.readers = 1;
         deps.metrics = Arc::new(move |_| {
             signal.send(()).unwrap();
             std::thread::park_timeout(Duration::from_secs(3));

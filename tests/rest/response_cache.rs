@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flate2::read::GzDecoder;
-use orrery::api::RateLimit;
 use orrery::domain::{ContractId, LedgerRange, Network, Page, TxHash};
 use orrery::store::{
     Durability, EventQuery, IndexOptions, Retention, Store, TopicFilter, TransactionQuery,
@@ -136,7 +135,7 @@ fn errors_and_responses_other_than_lists_are_not_cached() {
 fn cached_responses_still_require_a_token_and_count_as_requests() {
     let (store, _) = some_ledgers();
     let server = Server::start_with(&store, |deps| {
-        deps.settings.rate_limit = RateLimit::from_setting(1, 3);
+        (deps.settings.limits.requests_per_second, deps.settings.limits.burst) = (1, 3);
     });
     for _ in 0..3 {
         assert_eq!(server.get(LIST).status, 200);

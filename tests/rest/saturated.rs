@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use orrery::settings::nonzero;
 use orrery::store::{Durability, IndexOptions};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -143,11 +144,12 @@ fn queries(server: &Server, token: &str, go_on: &dyn Fn(u64) -> bool) {
 fn pages_and_streams_of_another_owner_are_read_beside_one_with_many_tokens() {
     let store = store(LEDGERS);
     let server = Server::start_with(&store, |deps| {
-        deps.settings.readers = 2;
-        deps.settings.requests_in_flight = 100;
-        deps.settings.connections_per_address = 200;
+        deps.settings.tunables.readers = 2;
+        deps.settings.limits.requests_in_flight = nonzero!(100);
+        deps.settings.limits.connections_per_address = nonzero!(200);
         // Those that are closed count until the server writes to them again.
-        (deps.settings.streams, deps.settings.streams_per_owner) = (1000, 500);
+        (deps.settings.limits.streams, deps.settings.limits.streams_per_token) =
+            (nonzero!(1000), nonzero!(500));
     });
     assert_fair(&server, "pages", pages, 400);
     assert_fair(&server, "bytes", streams, 24 << 20);
@@ -157,8 +159,8 @@ fn pages_and_streams_of_another_owner_are_read_beside_one_with_many_tokens() {
 fn queries_of_another_owner_are_answered_beside_one_with_many_tokens() {
     let store = TempStore::new(&local());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.requests_in_flight = 100;
-        deps.settings.connections_per_address = 200;
+        deps.settings.limits.requests_in_flight = nonzero!(100);
+        deps.settings.limits.connections_per_address = nonzero!(200);
     });
     assert_fair(&server, "queries", queries, 200);
 }

@@ -2,9 +2,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use orrery::api::RateLimit;
 use orrery::auth::{IssueRequest, Plan, Scope, Tokens};
 use orrery::domain::Network;
+use orrery::settings::Proxies;
 use serde_json::{Value, json};
 
 use orrery_testkit::http::Answer;
@@ -220,8 +220,13 @@ fn an_unreadable_revocation_list_refuses_all_tokens() {
 
 fn limited(per_second: u32, burst: u32) -> (Server, TempStore) {
     let store = TempStore::new(&pubnet::network());
-    let limit = RateLimit::from_setting(per_second, burst);
-    (Server::start_with(&store, |deps| deps.settings.rate_limit = limit), store)
+    (
+        Server::start_with(&store, |deps| {
+            (deps.settings.limits.requests_per_second, deps.settings.limits.burst) =
+                (per_second, burst);
+        }),
+        store,
+    )
 }
 
 fn assert_limited(answer: &Answer) {
@@ -264,8 +269,8 @@ fn invalid_tokens_and_public_routes_but_not_probes_count_per_address() {
 fn rate_limits_use_the_address_forwarded_by_a_trusted_proxy() {
     let store = TempStore::new(&pubnet::network());
     let server = Server::start_with(&store, |deps| {
-        deps.settings.rate_limit = RateLimit::from_setting(1, 1);
-        deps.settings.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()];
+        (deps.settings.limits.requests_per_second, deps.settings.limits.burst) = (1, 1);
+        deps.settings.http.trusted_proxies = vec![Proxies("127.0.0.1/32".parse().unwrap())];
     });
     let ask = |forwarded: &str| {
         let headers = [("x-forwarded-for", forwarded)];

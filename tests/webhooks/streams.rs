@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use orrery::auth::IssueRequest;
 use orrery::decode::decode;
+use orrery::settings::{Kib, Mib, Seconds, nonzero};
 use orrery::store::{Durability, IndexOptions, PreparedLedger, Retention};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -274,7 +275,7 @@ fn older_ledgers_that_are_stored_after_a_prune_are_sent() {
 fn events_are_streamed_only_once_they_are_durable() {
     let store = store(2..=20);
     let server = Server::start_with(&store, |deps| {
-        deps.settings.stream_heartbeat = Duration::from_millis(50);
+        deps.settings.tunables.stream_heartbeat = Duration::from_millis(50);
     });
     let durable = stored(&server).len();
     let mut reader = open(&server, "", Some("0"));
@@ -296,7 +297,7 @@ fn events_are_streamed_only_once_they_are_durable() {
 fn a_stream_without_matches_reports_its_position() {
     let store = store(2..=20);
     let server = Server::start_with(&store, |deps| {
-        deps.settings.stream_heartbeat = Duration::from_millis(30);
+        deps.settings.tunables.stream_heartbeat = Duration::from_millis(30);
     });
     // ScVal::Symbol("no_such_event"), which no event of the sandbox has.
     let query = "topic1=AAAADwAAAA1ub19zdWNoX2V2ZW50AAAA";
@@ -411,12 +412,12 @@ fn streams_have_their_own_limits_and_release_their_slots() {
     let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| {
         budgets.watch(deps);
-        deps.settings.streams = 6;
-        deps.settings.streams_per_owner = 3;
+        deps.settings.limits.streams = nonzero!(6);
+        deps.settings.limits.streams_per_token = nonzero!(3);
         // Streams use up neither of these.
-        deps.settings.requests_in_flight = 2;
-        deps.settings.readers = 1;
-        deps.settings.stream_heartbeat = Duration::from_millis(50);
+        deps.settings.limits.requests_in_flight = nonzero!(2);
+        deps.settings.tunables.readers = 1;
+        deps.settings.tunables.stream_heartbeat = Duration::from_millis(50);
     });
     let mut readers: Vec<_> = (0..3).map(|_| open(&server, "", None)).collect();
     let refused = Reader::open(server.address, &server.token, "", None).err().unwrap();
@@ -489,8 +490,8 @@ fn a_stalled_reader_is_disconnected_and_can_resume() {
     let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| {
         budgets.watch(deps);
-        deps.settings.answer_timeout = Duration::from_secs(1);
-        deps.settings.answer_bytes_per_second = 1 << 20;
+        deps.settings.limits.answer_seconds = Seconds::new(nonzero!(1));
+        deps.settings.limits.answer_kib_per_second = Kib::new(nonzero!(1 << 10));
     });
     let mut slow = open(&server, "", Some("0"));
     let mut seen = slow.events(3);
@@ -528,11 +529,12 @@ fn many_concurrent_streams_are_all_complete() {
     let budgets = BudgetUsage::default();
     let server = Server::start_with(&store, |deps| {
         budgets.watch(deps);
-        deps.settings.connections = 3000;
-        deps.settings.connections_per_address = 3000;
-        deps.settings.streams = 2 * streams as u64;
-        deps.settings.streams_per_owner = streams as u64;
-        deps.settings.bytes_in_flight_per_client = 200 << 20;
+        deps.settings.http.connections = nonzero!(3000);
+        deps.settings.limits.connections_per_address = nonzero!(3000);
+        deps.settings.limits.streams = u32::try_from(2 * streams).unwrap().try_into().unwrap();
+        deps.settings.limits.streams_per_token =
+            u32::try_from(streams).unwrap().try_into().unwrap();
+        deps.settings.limits.bytes_in_flight_per_token_mib = Mib::new(nonzero!(200));
     });
     let before = stored(&server);
     let mut rng = ChaCha8Rng::seed_from_u64(9);

@@ -191,7 +191,7 @@ impl Accounts {
         Self {
             out: format!("{{\"{name}\":{looked_up},\"{list}\":[").into_bytes(),
             count: 0,
-            most: usize::try_from(deps.settings.most_accounts).unwrap_or(usize::MAX),
+            most: deps.settings.indexers.most_accounts.get() as usize,
             is_complete: true,
             is_truncated: false,
             last: None,

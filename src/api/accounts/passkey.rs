@@ -164,8 +164,8 @@ impl Now {
         let stored = index.as_of.unwrap_or_default();
         let newest = deps.health.network_latest().unwrap_or_default().max(stored);
         Self {
-            seconds: deps.settings.fixed_clock.unwrap_or_else(|| (deps.clock)()),
-            ledger: deps.settings.fixed_network_ledger.unwrap_or(newest.0),
+            seconds: deps.settings.indexers.clock().unwrap_or_else(|| (deps.clock)()),
+            ledger: deps.settings.indexers.network_ledger().unwrap_or(newest.0),
         }
     }
 

@@ -115,7 +115,7 @@ fn answer_read(
 ) -> Result<Outcome, ApiError> {
     let (deps, head, path) = (&resources.deps, request.head, request.path);
     let share = reserve_response(resources, request, shares)?;
-    let allowance = &Allowance::new(&deps.settings.scan, &head.client, share);
+    let allowance = &Allowance::new(&deps.settings.limits, &head.client, share);
     let call = ReadCall { path, query, allowance };
     let answer = || match handler {
         ReadHandler::Store(handler) => {
@@ -148,7 +148,7 @@ async fn answer_async(
     let reading = Reading {
         budgets,
         watch,
-        limits: &deps.settings.scan,
+        limits: &deps.settings.limits,
         client: &head.client,
         holder: request.identity.holder,
         share,

@@ -93,7 +93,7 @@ impl Gate {
             Ok(Some(request)) => reserve(resources, request, shares),
             _ => Ok(None),
         };
-        let limit = resources.deps.settings.body_timeout;
+        let limit = resources.deps.settings.tunables.body_timeout;
         let received = receive(&head.headers, body, &reserved, shares, limit).await;
         if received.is_err() {
             *body_state = BodyState::Abandoned;
@@ -102,7 +102,7 @@ impl Gate {
         let Some(request) = admitted? else { return Ok(None) };
         let _upload = reserved?;
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let unknown = resources.deps.settings.unknown_parameters;
+        let unknown = resources.deps.settings.http.unknown_parameters;
         let body = Body { bytes: &received?, content_type, unknown };
         self.work(&request, body, shares).await.map(Some)
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use crate::api::blocking::Watch;
 use crate::api::budgets::Budgets;
 use crate::api::consumer_wait::ConsumerWait;
-use crate::api::limits::Limits;
+use crate::api::limits::{Limits, RateLimit};
 use crate::api::metrics::MetricsCache;
 use crate::api::names_wait::NamesWait;
 use crate::api::reach::Reach;
 use crate::api::response_cache::ResponseCache;
 use crate::api::shared_limit::SharedLimit;
 use crate::api::streams::context::Streams;
-use crate::api::{ApiError, Deps};
+use crate::api::{ApiError, ApiSettings, Deps};
 
 /// What all requests share.
 pub(super) struct Resources {
@@ -33,9 +33,10 @@ impl Resources {
     pub(super) fn new(deps: Deps, reach: Reach) -> Result<Self, ApiError> {
         let (budgets, watch) = (Arc::new(Budgets::new(&deps.settings)), Arc::default());
         let names_wait = Arc::new(NamesWait::of(&deps.interfaces));
+        let (own, forwarded) = rate_limits(&deps.settings);
         Ok(Self {
-            limits: Limits::new(deps.settings.rate_limit),
-            forwarding: SharedLimit::new(deps.settings.forwarding_limit),
+            limits: Limits::new(own),
+            forwarding: SharedLimit::new(forwarded),
             consumer_wait: ConsumerWait::of(&deps.store),
             streams: Streams::new(&deps, &budgets, &watch, &names_wait)?,
             names_wait,
@@ -47,4 +48,14 @@ impl Resources {
             metrics: MetricsCache::default(),
         })
     }
+}
+
+/// Returns the rate limits of one client, and of the calls of all clients that are forwarded.
+fn rate_limits(settings: &ApiSettings) -> (Option<RateLimit>, Option<RateLimit>) {
+    let ApiSettings { limits, rpc, tunables, .. } = settings;
+    let forwarded = rpc.upstream_requests_per_second;
+    (
+        RateLimit::from_setting(limits.requests_per_second, limits.burst),
+        RateLimit::from_setting(forwarded, forwarded.saturating_mul(tunables.forwarding_burst)),
+    )
 }

@@ -78,7 +78,7 @@ fn with_headers(
     let headers = reply.headers_mut();
     headers.insert(REQUEST_ID, id);
     if let Some(route) = found.route() {
-        let configured = &resources.deps.settings.cors_origins;
+        let configured = &resources.deps.settings.http.cors_origins;
         let origins = resources.reach.origins(&resources.deps, head, route.access());
         cors::allow(headers, origins, configured, &head.headers);
         for (name, value) in route.headers {

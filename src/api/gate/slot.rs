@@ -40,7 +40,7 @@ pub(super) fn reserve_response<'s>(
     shares: &'s mut RequestShares,
 ) -> Result<&'s mut Share, ApiError> {
     let bytes = match request.route.work.class {
-        Class::Query | Class::Upload => resources.deps.settings.largest_answer,
+        Class::Query | Class::Upload => resources.deps.settings.queries.answer_mib.bytes(),
         // Reserved by the handler once it has the answer, for which it may wait long.
         Class::Async => FIRST_BYTES,
         // Enlarged while a scan or a JSON-RPC answer grows. The responses of changes, and those about

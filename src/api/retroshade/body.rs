@@ -182,8 +182,8 @@ mod tests {
     use bytes::Bytes;
     use serde_json::json;
 
-    use super::super::super::params::UnknownParameters;
     use super::*;
+    use crate::settings::UnknownParameters;
 
     fn sentence<T>(read: impl Fn(Body<'_>) -> Result<T, ApiError>, body: &str) -> String {
         let body = Bytes::copy_from_slice(body.as_bytes());

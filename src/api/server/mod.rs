@@ -34,7 +34,7 @@ use super::identity::holder_of_address;
 use super::reach::Reach;
 use super::router::Router;
 use super::wire::{Wire, complete_response};
-use super::{ApiError, ApiSettings, Deps, description, streamed_body};
+use super::{ApiError, ApiSettings, Deps, Tunables, description, streamed_body};
 use crate::observe::health::Health;
 use crate::priority::PromptRuntime;
 use crate::process;
@@ -78,7 +78,7 @@ type Answer = Arc<dyn Fn(Request) -> Answering + Send + Sync>;
 struct ConnectionClient(Arc<Client>);
 
 /// Serves the API on `listener` until `shutdown` completes, then lets requests in flight finish
-/// within [`ApiSettings::stop_timeout`].
+/// within [`Tunables::stop_timeout`].
 ///
 /// # Errors
 /// When it cannot begin, and at once when connections are no longer accepted.
@@ -100,12 +100,12 @@ async fn serve_routes(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ApiError> {
     let settings = deps.settings.clone();
-    let scan_time = settings.scan.time;
+    let scan_time = settings.limits.scan_ms.duration();
     let health = Arc::clone(&deps.health);
     let reach = Reach { is_local: listener.local_addr().is_ok_and(|it| it.ip().is_loopback()) };
     let gate = Arc::new(Gate::new(deps, router, reach)?);
     // These threads serve connections and read the store; see [`super::blocking`].
-    let threads = PromptRuntime::start("api", settings.readers.max(1) + SPARE_THREADS)
+    let threads = PromptRuntime::start("api", settings.tunables.readers.max(1) + SPARE_THREADS)
         .map_err(|error| ApiError::Start(format!("its threads cannot be created ({error})")))?;
     let runtime = threads.handle().clone();
     // A Tokio socket belongs to the runtime on which it was created, so it is created anew there.
@@ -183,7 +183,7 @@ async fn accept(
     drop(listener);
     let Connections { settings, mut tasks, .. } = open;
     let finish = async { while tasks.join_next().await.is_some() {} };
-    if timeout(settings.stop_timeout, finish).await.is_err() {
+    if timeout(settings.tunables.stop_timeout, finish).await.is_err() {
         tracing::warn!(connections = tasks.len(), "requests were cut off when the service stopped");
     }
     Ok(())
@@ -200,17 +200,21 @@ struct Connections {
 }
 
 impl Connections {
+    /// Returns how many may be open.
+    fn most(&self) -> usize {
+        self.settings.http.connections.get() as usize
+    }
+
     /// Whether another connection may be accepted: a slot is free, or an idle connection can be
     /// evicted.
     fn has_capacity(&self) -> bool {
         let taken = self.clients.len();
-        taken < self.settings.connections
-            || (taken == self.settings.connections && self.idle_longest().is_some())
+        taken < self.most() || (taken == self.most() && self.idle_longest().is_some())
     }
 
     /// Evicts the connection that has been idle longest, if there are more than allowed.
     fn evict_if_over_limit(&self) {
-        if self.clients.len() > self.settings.connections
+        if self.clients.len() > self.most()
             && let Some(client) = self.idle_longest()
         {
             client.evict();
@@ -226,7 +230,7 @@ impl Connections {
     fn admit(&mut self, stream: TcpStream, address: SocketAddr, stopping: &watch::Receiver<bool>) {
         let budgets = self.gate.budgets();
         let ip = address.ip().to_canonical();
-        let slot = if self.settings.is_trusted_proxy(ip) {
+        let slot = if self.settings.http.is_trusted_proxy(ip) {
             None
         } else {
             match budgets.connections.take_now(holder_of_address(ip), 1) {
@@ -235,20 +239,20 @@ impl Connections {
             }
         };
         let pace = Pace {
-            grace: self.settings.answer_timeout,
-            bytes_per_second: self.settings.answer_bytes_per_second,
+            grace: self.settings.limits.answer_seconds.duration(),
+            bytes_per_second: self.settings.limits.answer_kib_per_second.bytes(),
         };
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY cannot be set, so small responses may be delayed");
         }
         let (client, write) = Client::new(stream, address, pace, &self.became_idle);
-        let (answer, settings) = (Arc::clone(&self.answer), self.settings.clone());
+        let (answer, tunables) = (Arc::clone(&self.answer), self.settings.tunables);
         let (serve, stopping) = (Arc::clone(&client), stopping.clone());
         let task = self.tasks.spawn(async move {
             let _slot = slot;
-            connection(serve, write, answer, settings, stopping).await;
+            connection(serve, write, answer, tunables, stopping).await;
         });
-        if self.clients.len() >= self.settings.connections
+        if self.clients.len() >= self.most()
             && let Some(idle) = self.idle_longest()
         {
             idle.evict();
@@ -263,7 +267,7 @@ impl Connections {
         let Ok(notice) = budgets.rejection_notices.take_now(holder_of_address(address), 1) else {
             return;
         };
-        let most = self.settings.connections_per_address;
+        let most = self.settings.limits.connections_per_address;
         let sentence =
             format!("your address has {most} connections already: use those, or close one first");
         let answer = complete_response("429 Too Many Requests", "too_many_requests", &sentence);
@@ -331,10 +335,10 @@ async fn connection(
     client: Arc<Client>,
     write: OwnedWriteHalf,
     answer: Answer,
-    settings: ApiSettings,
+    tunables: Tunables,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let wire = TokioIo::new(Wire::new(Arc::clone(&client), write, settings.write_timeout));
+    let wire = TokioIo::new(Wire::new(Arc::clone(&client), write, tunables.write_timeout));
     let of = ConnectionClient(Arc::clone(&client));
     let service = service_fn(move |mut request: Request| {
         request.extensions_mut().insert(of.clone());
@@ -342,16 +346,16 @@ async fn connection(
     });
     let mut http = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(settings.idle_timeout)
+        .header_read_timeout(tunables.idle_timeout)
         .max_buf_size(LARGEST_HEAD)
         .max_headers(MAX_HEADERS)
         // A client may close its sending side and still wait for the response.
         .half_close(true)
         .serve_connection(wire, service);
     let mut is_stopping = false;
-    let mut first_request = pin!(sleep(settings.first_request_timeout));
+    let mut first_request = pin!(sleep(tunables.first_request_timeout));
     let mut awaits_first = true;
-    let mut head_checks = interval(settings.header_timeout / HEAD_CHECKS);
+    let mut head_checks = interval(tunables.header_timeout / HEAD_CHECKS);
     head_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let ended = loop {
         tokio::select! {
@@ -366,7 +370,7 @@ async fn connection(
                     break Err(ConnectionError::TooSlow);
                 }
             }
-            _ = head_checks.tick() => if client.is_head_overdue(settings.header_timeout) {
+            _ = head_checks.tick() => if client.is_head_overdue(tunables.header_timeout) {
                 break Err(ConnectionError::TooSlow);
             },
             // The client may have begun a request since it was chosen for eviction.

@@ -13,11 +13,11 @@ use tempfile::TempDir;
 use tokio::sync::{Barrier, Semaphore, oneshot};
 use warp::http::StatusCode;
 
-use super::super::ApiSettings;
 use super::super::access::Access;
 use super::super::answer::Answer;
 use super::super::call::{AsyncCall, OwnerCall, ReadCall};
 use super::super::route::{Route, Work};
+use super::super::{ApiSettings, Tunables};
 use super::*;
 use crate::auth::{Area, IssueRequest, Right, Scope, Tokens};
 use crate::domain::Network;
@@ -26,6 +26,7 @@ use crate::net::http::{Timeouts, local_client};
 use crate::net::reqwest;
 use crate::programs::{self, ProgramDeps, Programs, storage};
 use crate::rpc::{self, Rpc};
+use crate::settings;
 use crate::store::Store;
 use crate::tables::{self, Protections, QueryLimits, Tables, TablesSettings};
 use crate::webhooks::manage::{WebhookDeps, Webhooks};
@@ -191,9 +192,12 @@ impl Serving {
             attestation: Arc::default(),
             network,
             settings: ApiSettings {
-                rate_limit: None,
-                readers: 1,
-                stop_timeout: STOP_TIMEOUT,
+                limits: settings::Limits { requests_per_second: 0, ..Default::default() },
+                tunables: Tunables {
+                    readers: 1,
+                    stop_timeout: STOP_TIMEOUT,
+                    ..Tunables::default()
+                },
                 ..ApiSettings::default()
             },
             clock: Arc::new(now),

@@ -64,7 +64,7 @@ impl Streams {
             clock: Arc::clone(&deps.clock),
             budgets: Arc::clone(budgets),
             watch: Arc::clone(watch),
-            heartbeat: deps.settings.stream_heartbeat,
+            heartbeat: deps.settings.tunables.stream_heartbeat,
         };
         let hub = Hub::start(&deps.store, &budgets.bytes, &deps.health)?;
         Ok(Self { context: Arc::new(context), hub, tickets: Tickets::default() })
