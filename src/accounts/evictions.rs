@@ -17,21 +17,19 @@ use stellar_xdr::{
 };
 
 use super::passkey::event::key as passkey_key;
-use super::rows::{Rows, damaged, read};
 use super::value;
 use crate::decode::{EntryKind, LedgerView};
-use crate::domain::ContractId;
+use crate::domain::{ContractId, LedgerSeq};
 use crate::store::{
-    ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, StartPosition, Store,
-    StoreError,
+    ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, RowCodec, Rows,
+    StartPosition, Store, StoreError, Table, row_codec,
 };
 
 /// Name of the feed consumer.
 pub const CONSUMER: &str = "evictions";
 
-const ENTRIES: &str = "entries";
-/// Column families of this consumer.
-pub const FAMILIES: &[&str] = &[ENTRIES];
+const ENTRIES: Table<Key, (LedgerSeq, EntryStatus)> = Table::new("entries");
+type Key = (ContractId, Entry);
 
 /// Last change of an entry that happened without an event. `Evicted` is greater than `Restored`, so
 /// within one ledger it wins.
@@ -43,7 +41,11 @@ pub enum EntryStatus {
     Evicted,
 }
 
+row_codec!(enum EntryStatus);
+
 impl EntryStatus {
+    const ALL: [Self; 2] = [Self::Restored, Self::Evicted];
+
     /// Returns the name used in API responses.
     pub fn name(self) -> &'static str {
         match self {
@@ -56,6 +58,8 @@ impl EntryStatus {
 /// Identifies an entry of a contract: the SHA-256 of its XDR `LedgerKey`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry([u8; 32]);
+
+row_codec!(Entry { 0 });
 
 impl Entry {
     /// Returns the identifier of a contract's instance entry.
@@ -85,26 +89,12 @@ pub fn status(
     contract: &ContractId,
     entry: Entry,
 ) -> Result<Option<(EntryStatus, u32)>, StoreError> {
-    let found = read(rows, ENTRIES, &[contract.0, entry.0].concat(), decode)?;
-    Ok(found.map(|(ledger, status)| (status, ledger)))
+    let found = ENTRIES.get(rows, &(*contract, entry))?;
+    Ok(found.map(|(LedgerSeq(ledger), status)| (status, ledger)))
 }
 
-fn decode(row: &[u8]) -> Option<(u32, EntryStatus)> {
-    let (ledger, status) = row.split_first_chunk()?;
-    let status = match status {
-        [0] => EntryStatus::Restored,
-        [1] => EntryStatus::Evicted,
-        _ => return None,
-    };
-    Some((u32::from_be_bytes(*ledger), status))
-}
-
-/// Fates of a ledger's entries, in order: for each its key in the family, followed by one byte for
-/// the [`EntryStatus`].
+/// Fates of a ledger's entries, in order: for each its key in the family, and the [`EntryStatus`].
 const STATUSES: Gathers = Gathers { consumer: CONSUMER, from: statuses };
-
-/// Bytes of a key: 32 for the contract and 32 for the entry.
-const KEY: usize = 64;
 
 /// Feed consumer that records evictions and restorations.
 #[derive(Debug, Clone, Copy, Default)]
@@ -114,7 +104,7 @@ impl LedgerConsumer for Evictions {
     fn spec(&self) -> ConsumerSpec {
         ConsumerSpec {
             name: CONSUMER,
-            families: FAMILIES,
+            families: &[ENTRIES.family],
             // It uses whatever is available: retention does not wait for this consumer and does not
             // record what it missed.
             needs: Needs::default(),
@@ -134,9 +124,13 @@ impl LedgerConsumer for Evictions {
     ) -> Result<(), StoreError> {
         // Without the raw form of a ledger, its evictions and restorations are unknown.
         let Some(statuses) = store.gathered(&STATUSES, ledger.ledger)? else { return Ok(()) };
-        for status in statuses.chunks_exact(KEY + 1) {
-            let (key, status) = status.split_at(KEY);
-            put_if_newer(effects, key, [&ledger.ledger.0.to_be_bytes(), status].concat())?;
+        let mut statuses = statuses.as_slice();
+        while let Some((key, status)) = <(Key, EntryStatus)>::read(&mut statuses) {
+            let status = (ledger.ledger, status);
+            // Unless a later status is already stored.
+            if ENTRIES.get(effects, &key)? < Some(status) {
+                ENTRIES.put(effects, &key, &status)?;
+            }
         }
         Ok(())
     }
@@ -156,25 +150,10 @@ fn statuses(ledger: &LedgerView<'_>) -> Vec<u8> {
     {
         let xdr = key.to_ledger_key();
         if let Some(contract) = account_of(&xdr) {
-            statuses.extend_from_slice(&contract.0);
-            statuses.extend_from_slice(&Entry::of(&xdr).0);
-            statuses.push(status as u8);
+            ((contract, Entry::of(&xdr)), status).write(&mut statuses);
         }
     }
     statuses
-}
-
-/// Stores the row of an entry, unless a later status is already stored.
-fn put_if_newer(
-    effects: &mut ConsumerEffects<'_>,
-    key: &[u8],
-    row: Vec<u8>,
-) -> Result<(), StoreError> {
-    let status = decode(&row).ok_or_else(|| damaged(ENTRIES, key))?;
-    if read(effects, ENTRIES, key, decode)? >= Some(status) {
-        return Ok(());
-    }
-    effects.put(ENTRIES, key, row)
 }
 
 /// Returns the contract of an entry whose key has the form of an account entry.
@@ -189,4 +168,22 @@ fn account_of(ledger_key: &[u8]) -> Option<ContractId> {
         key => passkey_key(key).is_some(),
     };
     is_of_account.then_some(ContractId(contract.0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stores of earlier versions have these bytes.
+    #[test]
+    fn stored_bytes_are_as_ever() {
+        let key: Key = (ContractId([1; 32]), Entry([2; 32]));
+        assert_eq!(key.encode(), [[1; 32], [2; 32]].concat());
+        for (status, byte) in [(EntryStatus::Restored, 0), (EntryStatus::Evicted, 1)] {
+            let row = (LedgerSeq(258), status);
+            assert_eq!(row.encode(), [0, 0, 1, 2, byte]);
+            assert_eq!(RowCodec::decode(&[0, 0, 1, 2, byte]), Some(row));
+        }
+        assert_eq!(<(LedgerSeq, EntryStatus)>::decode(&[0, 0, 1, 2, 2]), None);
+    }
 }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::position::Position;
-use super::rows::{Rows, RowsMut, Tag, contract_in, damaged, scan_under};
+use super::tag::Tag;
 use crate::domain::ContractId;
-use crate::store::StoreError;
+use crate::store::{Rows, RowsMut, StoreError, Table};
 
 /// A recognised event, with its emitting contract and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,12 +30,10 @@ pub trait AccountIndex: Send + Sync + 'static {
     const CONSUMER: &'static str;
     /// Column families of the index.
     const FAMILIES: &'static [&'static str];
-    /// Family of the summaries, by contract.
-    const ACCOUNTS: &'static str;
-    /// Family with a row for each active signer of an account: its key is the signer's [`Tag`] and
+    /// Table with a row for each active signer of an account: its key is the signer's [`Tag`] and
     /// the position of the event that first added it, its value the account's contract. A signer is
     /// unknown to others before that event, so nobody can get in front of its account.
-    const ACTIVE_SIGNERS: &'static str;
+    const ACTIVE_SIGNERS: Table<(Tag, Position), ContractId>;
     /// Whether the totals include numbers of signers.
     const COUNTS_SIGNERS: bool;
 
@@ -80,6 +78,9 @@ pub trait AccountIndex: Send + Sync + 'static {
     /// [`StoreError`] when the database fails or a row is damaged.
     fn summary(rows: &dyn Rows, contract: &ContractId)
     -> Result<Option<Self::Summary>, StoreError>;
+
+    /// Returns the error for an account that a row refers to and that is not known as one.
+    fn missing(contract: &ContractId) -> StoreError;
 }
 
 /// Visits the accounts with an active signer that has this tag, until `visit` breaks, each with the
@@ -96,19 +97,14 @@ pub fn with_signer<I: AccountIndex>(
 ) -> Result<(), StoreError> {
     // A wallet may have the same address both as a public key and as a policy.
     let mut visited = HashSet::new();
-    let from = after.map(Position::encode);
-    let from = from.as_ref().map_or(&[][..], |from| from);
-    scan_under(rows, I::ACTIVE_SIGNERS, &tag.0, from, |position, value| {
-        let (position, contract) = (Position::decode(position)?, contract_in(value)?);
-        if Some(position) == after || !visited.insert(contract) {
-            return Some(ControlFlow::Continue(()));
-        }
-        let summary = I::summary(rows, &contract)
-            .and_then(|summary| summary.ok_or_else(|| damaged(I::ACCOUNTS, &contract.0)));
-        Some(match summary {
-            Ok(summary) => visit(position, contract, summary).map_break(Ok),
-            Err(error) => ControlFlow::Break(Err(error)),
+    let from = after.map(|at| (tag, at));
+    I::ACTIVE_SIGNERS
+        .scan(rows, &tag, from.as_ref(), |(_, position), contract| {
+            if Some(position) == after || !visited.insert(contract) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let summary = I::summary(rows, &contract)?;
+            Ok(visit(position, contract, summary.ok_or_else(|| I::missing(&contract))?))
         })
-    })
-    .map(drop)
+        .map(drop)
 }

@@ -14,13 +14,13 @@ pub mod evictions;
 mod index;
 pub mod passkey;
 mod position;
-mod rows;
 pub mod smart;
 mod stats;
+mod tag;
 mod value;
 
 pub use consumer::AccountConsumer;
 pub use index::{AccountIndex, Emitted, with_signer};
 pub use position::{NotAPosition, Position};
-pub use rows::{RowFlow, Rows, RowsMut, Tag};
 pub use stats::Stats;
+pub use tag::Tag;

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::store::row_codec;
+
 /// Position of an event on the chain. Neither its row id nor its transaction's hash can replace it:
 /// ledgers may be stored in any order, and one ledger may remove a signer and add it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,31 +19,17 @@ pub struct Position {
 }
 
 impl Position {
-    /// Number of bytes that [`Self::encode`] returns.
-    pub const LEN: usize = 12;
+    /// Stands for no position where one is stored: no event has ledger sequence 0.
+    pub(super) const NONE: Self = Self { ledger: 0, application_order: 0, event_index: 0 };
 
-    /// Encodes the position for keys: byte order equals chain order.
-    pub fn encode(self) -> [u8; Self::LEN] {
-        let mut out = [0; Self::LEN];
-        let parts = [self.ledger, self.application_order, self.event_index];
-        for (place, part) in out.chunks_exact_mut(4).zip(parts) {
-            place.copy_from_slice(&part.to_be_bytes());
-        }
-        out
-    }
-
-    /// Decodes a position; `None` unless there are exactly [`Self::LEN`] bytes.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (parts, []) = bytes.as_chunks::<4>() else { return None };
-        let [ledger, application_order, event_index] = parts else { return None };
-        let number = |part: &[u8; 4]| u32::from_be_bytes(*part);
-        Some(Self {
-            ledger: number(ledger),
-            application_order: number(application_order),
-            event_index: number(event_index),
-        })
+    /// Returns the position, unless it is [`Self::NONE`].
+    pub(super) fn known(self) -> Option<Self> {
+        (self.ledger > 0).then_some(self)
     }
 }
+
+// Byte order equals chain order.
+row_codec!(Position { ledger, application_order, event_index });
 
 /// The three numbers, joined by `-`.
 impl fmt::Display for Position {
@@ -72,6 +60,7 @@ impl FromStr for Position {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::RowCodec;
 
     #[test]
     fn encoded_positions_sort_in_chain_order() {
@@ -81,7 +70,7 @@ mod tests {
             event_index,
         };
         let ordered = [at(0, 0, 0), at(1, 2, 300), at(1, 3, 0), at(256, 1, 1), at(u32::MAX, 1, 0)];
-        assert!(ordered.is_sorted() && ordered.map(Position::encode).is_sorted());
+        assert!(ordered.is_sorted() && ordered.map(|at| at.encode()).is_sorted());
         for position in ordered {
             assert_eq!(Position::decode(&position.encode()), Some(position));
         }
@@ -91,6 +80,7 @@ mod tests {
         for text in ["", "1", "1-2", "1-2-", "1-2-+3", "1-2-3-4", "a-2-3", "1-2-4294967296"] {
             assert_eq!(text.parse::<Position>(), Err(NotAPosition), "{text}");
         }
+        assert_eq!(at(1, 2, 300).encode(), [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 1, 44]);
         assert_eq!(Position::decode(&[0; 11]), None);
         assert_eq!(Position::decode(&[0; 13]), None);
     }

@@ -1,11 +1,10 @@
-//! Totals of an account index, which share one row of the family [`STATS`] under the empty key.
+//! Totals of an account index, which share one row of [`STATS`] under the empty key.
 
 use super::AccountIndex;
-use super::rows::{self, Rows, RowsMut};
-use crate::store::StoreError;
+use crate::store::{RowCodec, Rows, RowsMut, StoreError, Table};
 
-/// Family of the totals.
-pub(super) const STATS: &str = "stats";
+/// The totals, as [`Stats::encode`] returns them.
+pub(super) const STATS: Table<(), Vec<u8>> = Table::new("stats");
 
 /// Totals of an index.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,21 +45,22 @@ impl Stats {
     /// # Errors
     /// [`StoreError`] when the database fails or the row is damaged.
     pub fn read<I: AccountIndex>(rows: &dyn Rows) -> Result<Self, StoreError> {
-        let stats = rows::read(rows, STATS, &[], Self::decode::<I>)?;
-        Ok(stats.unwrap_or_else(|| Self { kinds: vec![0; I::kinds().len()], ..Self::default() }))
+        match STATS.get(rows, &())? {
+            Some(row) => Self::decode::<I>(&row).ok_or_else(|| STATS.damaged(&())),
+            None => Ok(Self { kinds: vec![0; I::kinds().len()], ..Self::default() }),
+        }
     }
 
-    fn decode<I: AccountIndex>(row: &[u8]) -> Option<Self> {
-        let (numbers, []) = row.as_chunks::<8>() else { return None };
-        let mut numbers = numbers.iter().map(|number| u64::from_be_bytes(*number));
-        let [events, accounts, credentials] = [numbers.next()?, numbers.next()?, numbers.next()?];
+    fn decode<I: AccountIndex>(mut row: &[u8]) -> Option<Self> {
+        let mut number = || u64::read(&mut row);
+        let [events, accounts, credentials] = [number()?, number()?, number()?];
         let [signers, active] = match I::COUNTS_SIGNERS {
-            true => [numbers.next()?, numbers.next()?],
+            true => [number()?, number()?],
             false => [0; 2],
         };
-        let [first_ledger, last_ledger] = [numbers.next()?, numbers.next()?];
-        let kinds: Vec<u64> = numbers.collect();
-        (kinds.len() == I::kinds().len()).then_some(Self {
+        let [first_ledger, last_ledger] = [number()?, number()?];
+        let kinds = I::kinds().map(|_| number()).collect::<Option<_>>()?;
+        row.is_empty().then_some(Self {
             events,
             accounts,
             credentials,
@@ -72,12 +72,16 @@ impl Stats {
         })
     }
 
-    /// Writes the totals.
-    pub(super) fn write<I: AccountIndex>(&self, rows: &mut dyn RowsMut) -> Result<(), StoreError> {
+    fn encode<I: AccountIndex>(&self) -> Vec<u8> {
         let signers: &[u64] = if I::COUNTS_SIGNERS { &[self.signers, self.active] } else { &[] };
         let first = [self.events, self.accounts, self.credentials];
         let numbers =
             [&first, signers, &[self.first_ledger, self.last_ledger], &self.kinds].concat();
-        rows.put(STATS, Vec::new(), numbers.into_iter().flat_map(u64::to_be_bytes).collect())
+        numbers.into_iter().flat_map(u64::to_be_bytes).collect()
+    }
+
+    /// Writes the totals.
+    pub(super) fn write<I: AccountIndex>(&self, rows: &mut dyn RowsMut) -> Result<(), StoreError> {
+        STATS.put(rows, &(), &self.encode::<I>())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::facts::{self, Facts, Said};
-use super::rows::{self, Change, CodeInterface, FAMILIES};
+use super::rows::{self, CHANGES, CODE, Change, CodeInterface, Inverted};
 use super::value::{Before, id_of, instance_key};
 use crate::decode::XdrError;
 use crate::domain::{ContractId, LedgerRange, LedgerSeq};
@@ -27,7 +27,7 @@ impl LedgerConsumer for ExecutableIndex {
     fn spec(&self) -> ConsumerSpec {
         ConsumerSpec {
             name: CONSUMER,
-            families: FAMILIES,
+            families: &[CHANGES.family, CODE.family],
             needs: Needs::TRANSACTIONS,
             start: StartPosition::FirstLedger,
         }
@@ -161,16 +161,14 @@ fn put(
         if is_same && known_before(store, effects, contract, id, position)?.is_some() {
             continue;
         }
-        let (family, key, value) = rows::change_row(id, position, change);
-        effects.put(family, key, value)?;
+        CHANGES.put(effects, &(*id, Inverted(position)), change)?;
     }
     for (hash, code) in &facts.code {
         let interface = match sections(code) {
             Ok(sections) => CodeInterface::Sections(sections),
             Err(error) => CodeInterface::None(error.to_string()),
         };
-        let (family, key, value) = rows::code_row(hash, &interface);
-        effects.put(family, key, value)?;
+        CODE.put(effects, hash, &interface)?;
     }
     Ok(())
 }

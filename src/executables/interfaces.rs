@@ -17,7 +17,7 @@ use super::consumer::CONSUMER;
 use super::findings::Findings;
 use super::knowledge::{Knowledge, Lacking, News};
 use super::listing::{Listing, Listings};
-use super::rows::{self, CodeInterface};
+use super::rows::{CODE, CodeInterface};
 use super::value::{self, Executable, code_key};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
 use crate::interfaces::{Interface, sections};
@@ -376,7 +376,7 @@ impl Interfaces {
     /// Returns what is stored of a module's interface; `None` when the module is not.
     fn stored(&self, hash: &Hash32) -> Result<Option<CodeInterface>, StoreError> {
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
-        match rows::code_interface(&view, hash)? {
+        match CODE.get(&view, hash)? {
             Some(stored) => Ok(Some(stored)),
             None => self.known_code(hash),
         }

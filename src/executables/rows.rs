@@ -11,15 +11,12 @@ use std::ops::ControlFlow;
 
 use super::value::{Before, Executable};
 use crate::domain::{Hash32, LedgerSeq};
-use crate::store::{
-    ConsumerView, RowFlow, Rows, StoreError, TransactionPosition, malformed_row, read_row,
-    scan_rows,
-};
+use crate::store::{ConsumerView, RowCodec, RowFlow, Rows, StoreError, Table, TransactionPosition};
 
-const CHANGES: &str = "changes";
-const CODE: &str = "code";
-/// Column families of the consumer.
-pub const FAMILIES: &[&str] = &[CHANGES, CODE];
+/// What transactions said about entries, by the SHA-256 of the entry's key.
+pub const CHANGES: Table<([u8; 32], Inverted), Change> = Table::new("changes");
+/// Interfaces of modules.
+pub const CODE: Table<Hash32, CodeInterface> = Table::new("code");
 
 /// What a transaction said about an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,85 +45,73 @@ const UNKNOWN: u8 = 0;
 const ABSENT: u8 = 1;
 const HELD: u8 = 2;
 
-impl Change {
-    fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(80);
+impl RowCodec for Change {
+    fn write(&self, to: &mut Vec<u8>) {
         match &self.before {
-            Before::Unknown => out.push(UNKNOWN),
-            Before::Absent => out.push(ABSENT),
+            Before::Unknown => to.push(UNKNOWN),
+            Before::Absent => to.push(ABSENT),
             Before::Held { executable, since } => {
-                out.push(HELD);
-                out.extend_from_slice(&since.to_be_bytes());
-                let mut value = Vec::new();
-                executable.encode(&mut value);
+                let value = executable.encode();
                 // Keys of entries have at most some hundred bytes.
-                out.extend_from_slice(&(value.len() as u32).to_be_bytes());
-                out.extend_from_slice(&value);
+                (HELD, (*since, value.len() as u32)).write(to);
+                to.extend(value);
             }
         }
         if let Some(after) = &self.after {
-            after.encode(&mut out);
+            after.write(to);
         }
-        out
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let (kind, rest) = bytes.split_first()?;
-        let (before, rest) = match *kind {
-            UNKNOWN => (Before::Unknown, rest),
-            ABSENT => (Before::Absent, rest),
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let before = match u8::read(bytes)? {
+            UNKNOWN => Before::Unknown,
+            ABSENT => Before::Absent,
             HELD => {
-                let (since, rest) = rest.split_first_chunk()?;
-                let (length, rest) = rest.split_first_chunk()?;
-                let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
-                let (value, rest) = rest.split_at_checked(length)?;
-                let since = u32::from_be_bytes(*since);
-                (Before::Held { executable: Executable::decode(value)?, since }, rest)
+                let (since, length) = <(u32, u32)>::read(bytes)?;
+                let value = bytes.split_off(..usize::try_from(length).ok()?)?;
+                Before::Held { executable: Executable::decode(value)?, since }
             }
             _ => return None,
         };
-        let after = if rest.is_empty() { None } else { Some(Executable::decode(rest)?) };
+        let after = if bytes.is_empty() { None } else { Some(Executable::read(bytes)?) };
         Some(Self { before, after })
     }
 }
 
-impl CodeInterface {
-    fn encode(&self) -> Vec<u8> {
-        match self {
-            Self::Sections(sections) => [&[SECTIONS], sections.as_slice()].concat(),
-            Self::None(reason) => [&[NO_SECTIONS], reason.as_bytes()].concat(),
-        }
+impl RowCodec for CodeInterface {
+    fn write(&self, to: &mut Vec<u8>) {
+        let (kind, content) = match self {
+            Self::Sections(sections) => (SECTIONS, sections.as_slice()),
+            Self::None(reason) => (NO_SECTIONS, reason.as_bytes()),
+        };
+        to.push(kind);
+        to.extend_from_slice(content);
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        match bytes.split_first()? {
-            (&SECTIONS, sections) => Some(Self::Sections(sections.to_vec())),
-            (&NO_SECTIONS, reason) => Some(Self::None(String::from_utf8(reason.to_vec()).ok()?)),
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        match <(u8, Vec<u8>)>::read(bytes)? {
+            (SECTIONS, sections) => Some(Self::Sections(sections)),
+            (NO_SECTIONS, reason) => String::from_utf8(reason).ok().map(Self::None),
             _ => None,
         }
     }
 }
 
-/// Returns the key and the value of a change.
-pub fn change_row(
-    id: &[u8; 32],
-    at: TransactionPosition,
-    change: &Change,
-) -> (&'static str, Vec<u8>, Vec<u8>) {
-    (CHANGES, [id.as_slice(), &inverted(at)].concat(), change.encode())
-}
+/// A position of which the later has the smaller encoding, so that a walk goes back in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inverted(pub TransactionPosition);
 
-/// Returns the key and the value of a module's interface.
-pub fn code_row(hash: &Hash32, interface: &CodeInterface) -> (&'static str, Vec<u8>, Vec<u8>) {
-    (CODE, hash.as_bytes().to_vec(), interface.encode())
-}
+impl RowCodec for Inverted {
+    fn write(&self, to: &mut Vec<u8>) {
+        let TransactionPosition { ledger, application_order } = self.0;
+        (!ledger.0, !application_order).write(to);
+    }
 
-/// Returns what is stored of a module's interface.
-///
-/// # Errors
-/// [`StoreError`] when the database fails, or the row is malformed.
-pub fn code_interface(rows: &dyn Rows, hash: &Hash32) -> Result<Option<CodeInterface>, StoreError> {
-    read_row(rows, CODE, hash.as_bytes(), CodeInterface::decode)
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let (ledger, application_order) = <(u32, u32)>::read(bytes)?;
+        let (ledger, application_order) = (LedgerSeq(!ledger), !application_order);
+        Some(Self(TransactionPosition { ledger, application_order }))
+    }
 }
 
 /// Returns the change of an entry at a position or the last one before it.
@@ -139,9 +124,9 @@ pub fn at_or_before(
     at: TransactionPosition,
 ) -> Result<Option<(TransactionPosition, Change)>, StoreError> {
     let mut found = None;
-    scan_rows(rows, CHANGES, id, &inverted(at), |rest, value| {
-        found = Some((position(rest)?, Change::decode(value)?));
-        Some(RowFlow::Break(Ok(())))
+    CHANGES.scan(rows, id, Some(&(*id, Inverted(at))), |(_, Inverted(at)), change| {
+        found = Some((at, change));
+        Ok(ControlFlow::Break(()))
     })?;
     Ok(found)
 }
@@ -155,28 +140,20 @@ pub fn after(
     id: &[u8; 32],
     at: TransactionPosition,
 ) -> Result<Option<(TransactionPosition, Change)>, StoreError> {
-    let start = [id.as_slice(), &inverted(at)].concat();
-    let flow = view.scan_back(CHANGES, &start, |key, value| {
-        if *key == start {
-            return ControlFlow::Continue(());
-        }
-        let row = |rest: &[u8]| Some((position(rest)?, Change::decode(value)?));
-        let own = key.strip_prefix(id.as_slice());
-        ControlFlow::Break(own.map(|rest| row(rest).ok_or_else(|| malformed_row(CHANGES, key))))
-    })?;
-    flow.break_value().flatten().transpose()
-}
-
-/// Encodes a position for keys: the later, the smaller.
-fn inverted(at: TransactionPosition) -> [u8; 8] {
-    let number = u64::from(at.ledger.0) << 32 | u64::from(at.application_order);
-    (!number).to_be_bytes()
-}
-
-fn position(rest: &[u8]) -> Option<TransactionPosition> {
-    let number = !u64::from_be_bytes(rest.try_into().ok()?);
-    let [ledger, application_order] = [(number >> 32) as u32, number as u32];
-    Some(TransactionPosition { ledger: LedgerSeq(ledger), application_order })
+    let mut found = None;
+    CHANGES.scan_back(
+        view,
+        id,
+        &(*id, Inverted(at)),
+        |(_, Inverted(next)), change| -> RowFlow {
+            if next == at {
+                return Ok(ControlFlow::Continue(()));
+            }
+            found = Some((next, change));
+            Ok(ControlFlow::Break(()))
+        },
+    )?;
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -207,12 +184,41 @@ mod tests {
         };
         let ordered = [at(1, 2), at(1, 3), at(2, 1), at(u32::MAX, u32::MAX)];
         for two in ordered.windows(2) {
-            assert!(inverted(two[0]) > inverted(two[1]));
+            assert!(Inverted(two[0]).encode() > Inverted(two[1]).encode());
         }
         for at in ordered {
-            assert_eq!(position(&inverted(at)), Some(at));
-            let change = Change { before: Before::Absent, after: None };
-            assert_eq!(change_row(&[1; 32], at, &change).1.len(), 40);
+            assert_eq!(Inverted::decode(&Inverted(at).encode()), Some(Inverted(at)));
         }
+    }
+
+    /// Stores of earlier versions have these bytes.
+    #[test]
+    fn stored_bytes_are_as_ever() {
+        let at = TransactionPosition { ledger: LedgerSeq(258), application_order: 3 };
+        let key = format!("{}fffffefdfffffffc", "01".repeat(32));
+        assert_eq!(hex::encode(([1u8; 32], Inverted(at)).encode()), key);
+        let hash = "02".repeat(32);
+        let code = || Executable::Code(Hash32([2; 32]));
+        let held = |executable| Before::Held { executable, since: 77 };
+        for (before, after, expected) in [
+            (Before::Unknown, None, "00".to_owned()),
+            (Before::Absent, Some(Executable::Asset), "0102".to_owned()),
+            (held(code()), Some(Executable::Other), format!("020000004d0000002101{hash}04")),
+            (
+                held(Executable::Reference(vec![9, 8])),
+                Some(code()),
+                format!("020000004d0000000303090801{hash}"),
+            ),
+        ] {
+            assert_eq!(hex::encode(Change { before, after }.encode()), expected);
+        }
+        for (interface, expected) in [
+            (CodeInterface::Sections(vec![9, 8]), vec![1, 9, 8]),
+            (CodeInterface::None("no".to_owned()), vec![0, b'n', b'o']),
+        ] {
+            assert_eq!(interface.encode(), expected);
+            assert_eq!(CodeInterface::decode(&expected), Some(interface));
+        }
+        assert_eq!((CodeInterface::decode(&[2]), CodeInterface::decode(&[0, 0xff])), (None, None));
     }
 }

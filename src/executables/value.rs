@@ -8,6 +8,7 @@ use stellar_xdr::{
 };
 
 use crate::domain::{ContractId, Hash32};
+use crate::store::RowCodec;
 
 /// Limits for decoding entries: the nesting that the contract host allows, and some levels around it.
 const LIMITS: Limits = Limits { depth: 600, len: 16 << 20 };
@@ -68,31 +69,28 @@ impl Executable {
             _ => None,
         }
     }
+}
 
-    /// Appends the stored form.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+/// A key of an entry reaches to the end of the bytes.
+impl RowCodec for Executable {
+    fn write(&self, to: &mut Vec<u8>) {
         match self {
-            Self::Code(hash) => {
-                out.push(CODE);
-                out.extend_from_slice(hash.as_bytes());
-            }
-            Self::Asset => out.push(ASSET),
+            Self::Code(hash) => (CODE, *hash).write(to),
+            Self::Asset => to.push(ASSET),
             Self::Reference(key) => {
-                out.push(REFERENCE);
-                out.extend_from_slice(key);
+                to.push(REFERENCE);
+                to.extend_from_slice(key);
             }
-            Self::Other => out.push(OTHER),
+            Self::Other => to.push(OTHER),
         }
     }
 
-    /// Decodes the stored form; `None` when it is malformed.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (kind, rest) = bytes.split_first()?;
-        Some(match *kind {
-            CODE => Self::Code(Hash32(rest.try_into().ok()?)),
-            ASSET if rest.is_empty() => Self::Asset,
-            REFERENCE if !rest.is_empty() => Self::Reference(rest.to_vec()),
-            OTHER if rest.is_empty() => Self::Other,
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        Some(match u8::read(bytes)? {
+            CODE => Self::Code(Hash32::read(bytes)?),
+            ASSET => Self::Asset,
+            REFERENCE if !bytes.is_empty() => Self::Reference(Vec::read(bytes)?),
+            OTHER => Self::Other,
             _ => return None,
         })
     }

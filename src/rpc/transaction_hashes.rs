@@ -14,20 +14,19 @@ use crate::decode::LedgerView;
 use crate::domain::{LedgerSeq, TxHash};
 use crate::store::{
     ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, RowBounds,
-    StartPosition, Store, StoreError,
+    StartPosition, Store, StoreError, Table,
 };
 
 /// Name of the consumer in the feed.
 pub const CONSUMER: &str = "transaction_hashes";
 
-const HASHES: &str = "hashes";
-const LEDGERS: &str = "ledgers";
-/// Column families of the consumer.
-pub const FAMILIES: &[&str] = &[HASHES, LEDGERS];
+const HASHES: Table<(HashPrefix, LedgerSeq), ()> = Table::new("hashes").skip_damaged();
+const LEDGERS: Table<LedgerSeq, Vec<u8>> = Table::new("ledgers").skip_damaged();
 
 /// Length of the hash prefix in a key, in bytes. Hashes that share a prefix are told apart by
 /// reading their ledgers.
 const PREFIX_BYTES: usize = 8;
+type HashPrefix = [u8; PREFIX_BYTES];
 /// Maximum number of newest ledgers that are searched for a transaction while they are not indexed.
 const MAX_UNINDEXED_LEDGERS: u64 = 16;
 /// Number of old ledgers whose rows are removed per new ledger: more than one, so that removal
@@ -45,7 +44,7 @@ impl LedgerConsumer for TransactionHashes {
     fn spec(&self) -> ConsumerSpec {
         ConsumerSpec {
             name: CONSUMER,
-            families: FAMILIES,
+            families: &[HASHES.family, LEDGERS.family],
             // Needs nothing: a transaction whose raw ledger is missing could not be returned
             // either.
             needs: Needs::default(),
@@ -67,11 +66,10 @@ impl LedgerConsumer for TransactionHashes {
         let Some(hash_prefixes) = store.gathered(&HASH_PREFIXES, ledger.ledger)? else {
             return Ok(());
         };
-        let number = ledger.ledger.0.to_be_bytes();
-        for prefix in hash_prefixes.chunks_exact(PREFIX_BYTES) {
-            effects.put(HASHES, [prefix, &number].concat(), [])?;
+        for prefix in hash_prefixes.as_chunks().0 {
+            HASHES.put(effects, &(*prefix, ledger.ledger), &())?;
         }
-        effects.put(LEDGERS, number, hash_prefixes)
+        LEDGERS.put(effects, &ledger.ledger, &hash_prefixes)
     }
 
     fn cannot_be_rebuilt(&self) -> Option<&'static str> {
@@ -93,20 +91,19 @@ fn hash_prefixes(ledger: &LedgerView<'_>) -> Vec<u8> {
 fn remove_old(store: &Store, effects: &mut ConsumerEffects<'_>) -> Result<(), StoreError> {
     let first = store.first_raw()?;
     let mut old = Vec::new();
-    let _ = effects.scan_prefix(LEDGERS, &[], &[], |key, hash_prefixes| {
-        let ledger = key.try_into().map(u32::from_be_bytes).ok();
-        let is_old = ledger.is_some_and(|ledger| first.is_none_or(|first| ledger < first.0));
+    LEDGERS.scan_all(effects, None, |ledger, hash_prefixes| {
+        let is_old = first.is_none_or(|first| ledger < first);
         if !is_old || old.len() == REMOVED_AT_ONCE {
-            return ControlFlow::Break(());
+            return Ok(ControlFlow::Break(()));
         }
-        old.push((key.to_vec(), hash_prefixes.to_vec()));
-        ControlFlow::Continue(())
+        old.push((ledger, hash_prefixes));
+        Ok(ControlFlow::Continue(()))
     })?;
     for (ledger, hash_prefixes) in old {
-        for prefix in hash_prefixes.chunks_exact(PREFIX_BYTES) {
-            effects.delete(HASHES, [prefix, &ledger].concat())?;
+        for prefix in hash_prefixes.as_chunks().0 {
+            HASHES.delete(effects, &(*prefix, ledger))?;
         }
-        effects.delete(LEDGERS, ledger)?;
+        LEDGERS.delete(effects, &ledger)?;
     }
     Ok(())
 }
@@ -137,12 +134,12 @@ impl Rpc {
         let mut ledgers: Vec<_> = unseen.into_iter().rev().map(|fed| fed.ledger).collect();
         if seen.is_some() {
             let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
-            let prefix = &hash.as_bytes()[..PREFIX_BYTES];
-            let _ = view.scan_prefix(HASHES, prefix, &[], |ledger, _| {
-                let ledger = ledger.try_into().map(u32::from_be_bytes);
-                ledgers.extend(ledger.map(LedgerSeq));
-                ControlFlow::<()>::Continue(())
-            })?;
+            if let Some((prefix, _)) = hash.as_bytes().split_first_chunk::<PREFIX_BYTES>() {
+                HASHES.scan(&view, prefix, None, |(_, ledger), ()| {
+                    ledgers.push(ledger);
+                    Ok(ControlFlow::Continue(()))
+                })?;
+            }
         }
         let unindexed = seen.map_or(0, |seen| searched_from.saturating_sub(seen));
         Ok(Candidates { ledgers, unindexed })
@@ -161,7 +158,7 @@ mod tests {
     use crate::decode::decode;
     use crate::domain::Network;
     use crate::rpc::{CallLimits, Params, Settings};
-    use crate::store::{Durability, Extensions, IndexOptions};
+    use crate::store::{Durability, Extensions, IndexOptions, RowCodec};
 
     /// Each ledger that may hold a transaction is decoded, which takes milliseconds.
     #[test]
@@ -211,5 +208,12 @@ mod tests {
                 assert_eq!(ledgers(other), expected);
             }
         }
+    }
+
+    /// Stores of earlier versions have these bytes.
+    #[test]
+    fn stored_bytes_are_as_ever() {
+        let key: (HashPrefix, _) = ([1, 2, 3, 4, 5, 6, 7, 8], LedgerSeq(258));
+        assert_eq!(key.encode(), [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 1, 2]);
     }
 }

@@ -49,13 +49,13 @@ pub use read::query::{
     Bounds, EventQuery, Interrupted, QueryCost, TopicFilter, TransactionQuery, WalkOutcome,
 };
 pub use read::status::{StoreEnds, StoreStatus};
-pub use state::consumers::row_access::{
-    RowFlow, Rows, RowsMut, malformed_row, read_row, scan_rows,
-};
+pub use state::consumers::row_access::{RowFlow, Rows, RowsMut};
+pub use state::consumers::row_codec::{KeyPrefix, Mark, RowCodec};
 pub use state::consumers::rows::{ConsumerEffects, ConsumerView, RowBounds};
 pub use state::consumers::spec::{
     ConsumerKind, ConsumerSpec, ConsumerStatus, Needs, RebuildProgress, StartPosition,
 };
+pub use state::consumers::table::Table;
 pub use state::extracts::Gathers;
 pub use state::fed_ledger::{Arrival, FedLedger};
 pub use state::generation::Generation;

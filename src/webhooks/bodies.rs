@@ -24,7 +24,7 @@ impl Webhooks {
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let (mut bodies, mut bytes) = (Vec::new(), 0);
         for (number, delivery) in deliveries {
-            let stored = view.get(PAYLOADS, &payload_key(delivery.day, id, *number))?;
+            let stored = PAYLOADS.get(&view, &payload_key(delivery.day, id, *number))?;
             bytes += stored.as_ref().map_or(0, Vec::len);
             if bytes > most && !bodies.is_empty() {
                 break;

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::delivery::new_deliveries::{Content, Created};
-use super::registry::{CreatedDeliveries, Doubt, PROGRESS_KEY, Registry, SubscriptionSet};
+use super::registry::{CreatedDeliveries, Doubt, Registry, SubscriptionSet};
 use super::rows::{
-    DELIVERIES, Delivery, FAMILIES, Number, PAYLOADS, QUEUE, Queued, SUBSCRIPTIONS, delivery_key,
-    payload_key,
+    Delivery, ENCODED_DELIVERIES, FAMILIES, Number, PAYLOADS, PROGRESS, QUEUE, Queued, payload_key,
 };
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
@@ -20,7 +19,7 @@ use crate::domain::{EventId, LedgerRange, NetworkId, Owner, Page};
 use crate::executables::InterfaceReader;
 use crate::store::{
     Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger, LedgerConsumer,
-    Needs, StartPosition, Store, StoreError,
+    Mark, Needs, RowCodec, StartPosition, Store, StoreError,
 };
 
 /// Bytes of rows after which the rest of a ledger is left to the next step.
@@ -214,17 +213,12 @@ impl Work<'_, '_> {
 
     /// Returns the last event of this ledger that an earlier step has processed.
     fn last_processed_event(&self) -> Result<Option<EventId>, StoreError> {
-        let Some(row) = self.effects.get(SUBSCRIPTIONS, PROGRESS_KEY)? else { return Ok(None) };
-        let number = |bytes: Option<&[u8]>| {
-            bytes.and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes)
-        };
-        let place = number(row.get(..8));
-        Ok(number(row.get(8..)).filter(|_| place == Some(self.fed.place)).map(EventId))
+        let progress = PROGRESS.get(self.effects, &Mark)?;
+        Ok(progress.filter(|(place, _)| *place == self.fed.place).map(|(_, event)| event))
     }
 
     fn save_progress(&mut self, event: EventId) -> Result<(), StoreError> {
-        let row = [self.fed.place.to_be_bytes(), event.0.to_be_bytes()].concat();
-        self.effects.put(SUBSCRIPTIONS, PROGRESS_KEY, row)?;
+        PROGRESS.put(self.effects, &Mark, &(self.fed.place, event))?;
         self.effects.mark_unfinished();
         Ok(())
     }
@@ -244,20 +238,19 @@ impl Work<'_, '_> {
                 continue;
             }
             let id = subscription.id;
-            let key = delivery_key(id, number);
             // A replay was ahead of this consumer: the delivery is queued, or has ended already.
-            if self.effects.get(DELIVERIES, &key)?.is_some() {
+            if ENCODED_DELIVERIES.has(self.effects, &(id, number))? {
                 continue;
             }
             let row = row.get_or_insert_with(|| delivery.encode());
-            self.effects.put(DELIVERIES, key, row.clone())?;
-            self.effects.put(QUEUE, Queued::first(id, number).key(), [])?;
+            ENCODED_DELIVERIES.put(self.effects, &(id, number), row)?;
+            QUEUE.put(self.effects, &Queued::first(id, number), &())?;
             self.count(known, subscription, number)?;
         }
         if row.is_some() {
             let key = payload_key(delivery.day, 0, number);
             let body = payload::of_event(event, &self.network, self.names.as_ref());
-            self.effects.put(PAYLOADS, key, body.clone())?;
+            PAYLOADS.put(self.effects, &key, &body)?;
             self.contents.push((number, Content { delivery, body: body.into() }));
         }
         Ok(())

@@ -6,19 +6,20 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rand::RngCore;
+use sha2::{Digest, Sha256};
 
 use super::delivery::{DeliveryDeps, DeliveryThreads, Mailbox, Post};
 use super::filter::Filter;
-use super::registry::{NEXT_KEY, Registry, decode_number, fingerprint_key, owner_key};
+use super::registry::Registry;
 use super::rows::{
-    self, Class, DELIVERIES, Delivery, Number, PAYLOADS, QUEUE, SUBSCRIPTIONS, delivery_key,
-    delivery_of, payload_key, subscription_range,
+    self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, IDENTICAL, LAST_TESTS, NEXT, Number,
+    OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, payload_key, subscription_range,
 };
 use super::subscription::{Definition, Row, State, Subscription, encode_topic};
 use super::target::{Endpoint, EndpointError, Sender};
 use super::{CONSUMER, Clock, Secret, WebhookError, payload};
 use crate::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
-use crate::store::{ConsumerEffects, RowBounds, Store, StoreError};
+use crate::store::{ConsumerEffects, Mark, RowBounds, RowCodec, Store, StoreError};
 
 /// Bytes of a subscription's tag.
 const TAG_BYTES: usize = 8;
@@ -282,14 +283,10 @@ impl Webhooks {
         let Some(last) = last else { return Ok(page) };
         let mut rows_read = 0;
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
-        let flow = view.scan_back(DELIVERIES, &delivery_key(id, last), |key, row| {
-            let Some((of, number)) = delivery_of(key).filter(|(of, _)| *of == id) else {
-                return ControlFlow::Break(Ok(()));
-            };
-            let Some(delivery) = Delivery::decode(row) else {
-                tracing::error!(subscription = of, number = number.0, "a delivery is damaged");
-                let what = format!("a delivery of subscription {id}");
-                return ControlFlow::Break(Err(WebhookError::Damaged(what)));
+        ENCODED_DELIVERIES.scan_back(&view, &id, &(id, last), |(_, number), row| {
+            let Some(delivery) = Delivery::decode(&row) else {
+                tracing::error!(subscription = id, number = number.0, "a delivery is damaged");
+                return Err(WebhookError::Damaged(format!("a delivery of subscription {id}")));
             };
             if state.is_none_or(|state| delivery.state == state) {
                 page.deliveries.push((number, delivery));
@@ -299,12 +296,11 @@ impl Webhooks {
             if rows_read >= MAX_ROWS_READ && !is_full {
                 page.ended_at = Some(number);
             }
-            match is_full || rows_read >= MAX_ROWS_READ {
-                true => ControlFlow::Break(Ok(())),
+            Ok(match is_full || rows_read >= MAX_ROWS_READ {
+                true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
-            }
+            })
         })?;
-        flow.break_value().transpose()?;
         Ok(page)
     }
 
@@ -321,10 +317,8 @@ impl Webhooks {
     ) -> Result<Option<(Number, Delivery)>, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
         let number = self.number(&subscription, delivery)?;
-        let row = self
-            .store
-            .consumer_view(CONSUMER, RowBounds::none())?
-            .get(DELIVERIES, &delivery_key(id, number))?;
+        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
+        let row = ENCODED_DELIVERIES.get(&view, &(id, number))?;
         let damaged = || WebhookError::Damaged(format!("a delivery of subscription {id}"));
         row.map(|row| Delivery::decode(&row).map(|it| (number, it)).ok_or_else(damaged)).transpose()
     }
@@ -344,15 +338,15 @@ impl Webhooks {
             if Row::of(effects, id)?.is_none() {
                 return Err(WebhookError::Unknown(id));
             }
-            let number = next_test(effects, id, ends.last_event_id)?;
+            let number = put_next_test(effects, id, ends.last_event_id)?;
             let delivery = Delivery { due: Some(now.due), ..Delivery::new(ledger, now) };
             let event = ends.last_event_id.0;
             let body = payload::of_test(contract.as_ref(), event, ledger, closed);
-            effects.put(PAYLOADS, payload_key(delivery.day, id, number), body)?;
+            PAYLOADS.put(effects, &payload_key(delivery.day, id, number), &body)?;
             if let Some(queued) = delivery.queued(id, number) {
-                effects.put(QUEUE, queued.key(), [])?;
+                QUEUE.put(effects, &queued, &())?;
             }
-            effects.put(DELIVERIES, delivery_key(id, number), delivery.encode())?;
+            DELIVERIES.put(effects, &(id, number), &delivery)?;
             Ok(number)
         })?;
         subscription.add_waiting(1);
@@ -387,14 +381,14 @@ fn insert(
     owner: &Owner,
     definitions: Vec<Definition>,
 ) -> Result<Vec<Arc<Subscription>>, WebhookError> {
-    let own_key = owner_key(owner);
-    let have = decode_number(effects.get(SUBSCRIPTIONS, &own_key)?).unwrap_or(0);
+    let own = (Mark, Sha256::digest(&owner.0).into());
+    let have = OWNED.get(effects, &own)?.unwrap_or(0);
     let more = u32::try_from(definitions.len()).unwrap_or(u32::MAX);
     let (total, most) = (have.saturating_add(more), registry.settings().owner_subscriptions);
     if total as usize > most {
         return Err(WebhookError::TooMany { have: have as usize, most });
     }
-    let mut next = decode_number(effects.get(SUBSCRIPTIONS, NEXT_KEY)?).unwrap_or(1);
+    let mut next = NEXT.get(effects, &Mark)?.unwrap_or(1);
     let state = State {
         enabled: true,
         disabled_reason: None,
@@ -406,20 +400,20 @@ fn insert(
     };
     let mut made = Vec::with_capacity(definitions.len());
     for definition in definitions {
-        let same = fingerprint_key(&definition.fingerprint());
-        if let Some(other) = decode_number(effects.get(SUBSCRIPTIONS, &same)?) {
+        let same = (Mark, definition.fingerprint());
+        if let Some(other) = IDENTICAL.get(effects, &same)? {
             return Err(WebhookError::Duplicate(other));
         }
         let id = next;
         let all_given = || WebhookError::Damaged("the number of the next subscription".to_owned());
         next = next.checked_add(1).ok_or_else(all_given)?;
         let row = Row { definition, state: state.clone() };
-        effects.put(SUBSCRIPTIONS, same, id.to_be_bytes())?;
+        IDENTICAL.put(effects, &same, &id)?;
         row.put(effects, id)?;
         made.push(Arc::new(Subscription::new(id, row, registry.sealer()?)?));
     }
-    effects.put(SUBSCRIPTIONS, NEXT_KEY, next.to_be_bytes())?;
-    effects.put(SUBSCRIPTIONS, own_key, total.to_be_bytes())?;
+    NEXT.put(effects, &Mark, &next)?;
+    OWNED.put(effects, &own, &total)?;
     Ok(made)
 }
 
@@ -430,35 +424,28 @@ fn remove(
     id: u32,
     definition: &Definition,
 ) -> Result<(), StoreError> {
-    let own_key = owner_key(&definition.owner);
-    let have = decode_number(effects.get(SUBSCRIPTIONS, &own_key)?).unwrap_or(0);
-    match have.saturating_sub(1) {
-        0 => effects.delete(SUBSCRIPTIONS, own_key)?,
-        remaining => effects.put(SUBSCRIPTIONS, own_key, remaining.to_be_bytes())?,
+    let own = (Mark, Sha256::digest(&definition.owner.0).into());
+    match OWNED.get(effects, &own)?.unwrap_or(0).saturating_sub(1) {
+        0 => OWNED.delete(effects, &own)?,
+        remaining => OWNED.put(effects, &own, &remaining)?,
     }
-    effects.delete(SUBSCRIPTIONS, fingerprint_key(&definition.fingerprint()))?;
-    effects.delete(SUBSCRIPTIONS, rows::subscription_key(id))?;
-    effects.delete(SUBSCRIPTIONS, test_key(id))?;
+    IDENTICAL.delete(effects, &(Mark, definition.fingerprint()))?;
+    SUBSCRIPTIONS.delete(effects, &(Mark, id))?;
+    LAST_TESTS.delete(effects, &(Mark, id))?;
     let (from, to) = subscription_range(id);
-    for family in [DELIVERIES, QUEUE] {
+    for family in [DELIVERIES.family, QUEUE.family] {
         effects.delete_range(family, &from, &to)?;
     }
     Ok(())
 }
 
-/// Returns the key of the number of a subscription's last test.
-fn test_key(id: u32) -> Vec<u8> {
-    [b"t".as_slice(), &id.to_be_bytes()].concat()
-}
-
-/// Returns the number of a subscription's next test, and stores it.
-fn next_test(
+/// Stores the number of a subscription's next test, and returns it.
+fn put_next_test(
     effects: &mut ConsumerEffects<'_>,
     id: u32,
     newest: crate::domain::EventId,
 ) -> Result<Number, WebhookError> {
-    let row = effects.get(SUBSCRIPTIONS, &test_key(id))?;
-    let last = row.and_then(|row| Some(Number(u64::from_be_bytes(row.try_into().ok()?))));
+    let last = LAST_TESTS.get(effects, &(Mark, id))?;
     // After a restore, the newest event may be older than the last test: test numbers never
     // decrease.
     let (event, count) = match last {
@@ -471,6 +458,6 @@ fn next_test(
     });
     let too_many = || WebhookError::Damaged("the number of a test".to_owned());
     let number = number.ok_or_else(too_many)?;
-    effects.put(SUBSCRIPTIONS, test_key(id), number.0.to_be_bytes())?;
+    LAST_TESTS.put(effects, &(Mark, id), &number)?;
     Ok(number)
 }

@@ -12,13 +12,13 @@ use super::delivery::Mailbox;
 use super::delivery::new_deliveries::Content;
 use super::filter::{Filter, TOPICS};
 use super::naming::Naming;
-use super::rows::{KEPT_KEY, Number, SUBSCRIPTIONS};
+use super::rows::{KEPT, Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::time::{Clocks, Moment, Times};
 use super::{CONSUMER, Sealer, Settings, WebhookError};
 use crate::domain::{ContractId, Owner};
 use crate::executables::Interfaces;
-use crate::store::{ConsumerEffects, RowBounds, Store, StoreError};
+use crate::store::{ConsumerEffects, Mark, RowBounds, Store, StoreError};
 
 /// Number of contracts above which all events of a ledger are read to find those that match.
 const MAX_CONTRACTS_LOOKED_UP: usize = 16;
@@ -227,15 +227,13 @@ impl Registry {
     ) -> Result<(), WebhookError> {
         let mut rows = Vec::new();
         let view = store.consumer_view(CONSUMER, RowBounds::none())?;
-        let kept = view.get(SUBSCRIPTIONS, KEPT_KEY)?;
-        let kept = kept.and_then(|row| Some(u64::from_be_bytes(row.try_into().ok()?)));
+        let kept = KEPT.get(&view, &Mark)?;
         // The network's time, if an earlier version has kept none.
         let closed = || store.ends().latest_close_time.map(|seconds| seconds.saturating_mul(1000));
         let times = Times::new(clocks, kept.or_else(closed));
-        let _ = view.scan_prefix(SUBSCRIPTIONS, b"s", &[], |id, row| {
-            let Ok(id) = id.try_into() else { return ControlFlow::Break(()) };
-            rows.push((u32::from_be_bytes(id), row.to_vec()));
-            ControlFlow::Continue(())
+        SUBSCRIPTIONS.scan(&view, &Mark, None, |(_, id), row| {
+            rows.push((id, row));
+            Ok(ControlFlow::Continue(()))
         })?;
         let mut known = self.known.write();
         for (id, row) in rows {
@@ -293,7 +291,7 @@ impl Registry {
         now: Moment,
     ) -> Result<(), StoreError> {
         if self.is_open() {
-            effects.put(SUBSCRIPTIONS, KEPT_KEY, now.kept.to_be_bytes())?;
+            KEPT.put(effects, &Mark, &now.kept)?;
         }
         Ok(())
     }
@@ -381,28 +379,6 @@ impl Registry {
     pub(super) fn in_doubt(&self) -> Vec<(Arc<Subscription>, Doubt)> {
         self.in_doubt.lock().subscriptions.values().cloned().collect()
     }
-}
-
-/// Returns the key of the number of subscriptions that an owner has.
-pub(super) fn owner_key(owner: &Owner) -> Vec<u8> {
-    use sha2::{Digest, Sha256};
-    [b"o".as_slice(), &Sha256::digest(&owner.0)].concat()
-}
-
-/// Returns the key under which an identical subscription is found.
-pub(super) fn fingerprint_key(fingerprint: &[u8; 32]) -> Vec<u8> {
-    [b"d".as_slice(), fingerprint].concat()
-}
-
-/// Key of the next subscription number.
-pub(super) const NEXT_KEY: &[u8] = b"n";
-
-/// Key of the progress within a ledger that is processed in several steps.
-pub(super) const PROGRESS_KEY: &[u8] = b"p";
-
-/// Decodes the number in a row.
-pub(super) fn decode_number(row: Option<Vec<u8>>) -> Option<u32> {
-    Some(u32::from_be_bytes(row?.try_into().ok()?))
 }
 
 #[cfg(test)]

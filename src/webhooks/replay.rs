@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::manage::Webhooks;
 use super::rows::{
-    Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, delivery_key,
-    payload_key,
+    Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, payload_key,
 };
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
@@ -55,9 +54,8 @@ impl Webhooks {
         let given = crate::domain::excerpt(delivery);
         let more = self.store.change_consumer_rows(CONSUMER, move |effects| {
             check_enabled(effects, id)?;
-            let row = effects.get(DELIVERIES, &delivery_key(id, number))?;
             let unknown = || WebhookError::UnknownDelivery { subscription: id, delivery: given };
-            let found = row.and_then(|row| Delivery::decode(&row)).ok_or_else(unknown)?;
+            let found = DELIVERIES.get(effects, &(id, number))?.ok_or_else(unknown)?;
             requeue(effects, id, number, found, now)
         })?;
         subscription.add_waiting(more);
@@ -228,9 +226,8 @@ impl Webhooks {
             check_enabled(effects, id)?;
             let mut more = 0;
             for FoundEvent { number, ledger, body } in found {
-                let row = effects.get(DELIVERIES, &delivery_key(id, number))?;
-                effects.put(PAYLOADS, payload_key(now.day(), id, number), body)?;
-                more += match row.and_then(|row| Delivery::decode(&row)) {
+                PAYLOADS.put(effects, &payload_key(now.day(), id, number), &body)?;
+                more += match DELIVERIES.get(effects, &(id, number))? {
                     Some(delivery) => requeue(effects, id, number, delivery, now)?,
                     None => {
                         let delivery =
@@ -287,17 +284,17 @@ fn requeue(
         return Ok(0);
     }
     if let Some(queued) = queued {
-        effects.delete(QUEUE, queued.key())?;
+        QUEUE.delete(effects, &queued)?;
     }
     if let Some(finished) = before.finished(id, number) {
-        effects.delete(FINISHED, finished.key())?;
+        FINISHED.delete(effects, &finished)?;
     }
     // The payload is kept as long as that of a delivery created today.
     let today = now.day();
     if before.day != today
-        && let Some(body) = effects.get(PAYLOADS, &payload_key(before.day, id, number))?
+        && let Some(body) = PAYLOADS.get(effects, &payload_key(before.day, id, number))?
     {
-        effects.put(PAYLOADS, payload_key(today, id, number), body)?;
+        PAYLOADS.put(effects, &payload_key(today, id, number), &body)?;
     }
     let delivery = Delivery {
         state: State::Pending,
@@ -321,8 +318,7 @@ fn enqueue(
     delivery: &Delivery,
 ) -> Result<(), WebhookError> {
     if let Some(queued) = delivery.queued(id, number) {
-        effects.put(QUEUE, queued.key(), [])?;
+        QUEUE.put(effects, &queued, &())?;
     }
-    effects.put(DELIVERIES, delivery_key(id, number), delivery.encode())?;
-    Ok(())
+    Ok(DELIVERIES.put(effects, &(id, number), delivery)?)
 }

@@ -18,23 +18,40 @@ use super::schedule::is_prompt;
 use super::target::AttemptResult;
 use super::time::{Moment, day_of};
 use crate::domain::EventId;
+use crate::store::{KeyPrefix, Mark, RowCodec, Table, row_codec};
 
-/// Family of subscriptions.
-pub const SUBSCRIPTIONS: &str = "subscriptions";
-/// Family of deliveries.
-pub const DELIVERIES: &str = "deliveries";
-/// Family of payloads, the bodies to send.
-pub const PAYLOADS: &str = "payloads";
-/// Family of deliveries to send.
-pub const QUEUE: &str = "queue";
-/// Family of deliveries that have ended, by day.
-pub const FINISHED: &str = "finished";
-
-/// Key of the last known [`Moment::kept`] in the family of subscriptions.
-pub const KEPT_KEY: &[u8] = b"c";
+/// Subscriptions, as [`super::subscription::Row`] encodes them.
+pub const SUBSCRIPTIONS: Table<(Mark<b's'>, u32), Vec<u8>> = in_subscriptions();
+/// Number of the next subscription.
+pub const NEXT: Table<Mark<b'n'>, u32> = in_subscriptions();
+/// Number of an owner's subscriptions.
+pub const OWNED: Table<(Mark<b'o'>, [u8; 32]), u32> = in_subscriptions();
+/// The subscription with a fingerprint.
+pub const IDENTICAL: Table<(Mark<b'd'>, [u8; 32]), u32> = in_subscriptions();
+/// Number of a subscription's last test delivery.
+pub const LAST_TESTS: Table<(Mark<b't'>, u32), Number> = in_subscriptions();
+/// Place in the feed of a ledger that is processed in several steps, and its last processed event.
+pub const PROGRESS: Table<Mark<b'p'>, (u64, EventId)> = in_subscriptions();
+/// The last known [`Moment::kept`].
+pub const KEPT: Table<Mark<b'c'>, u64> = in_subscriptions();
+/// Deliveries, by subscription.
+pub const DELIVERIES: Table<(u32, Number), Delivery> = Table::new("deliveries").skip_damaged();
+/// [`DELIVERIES`] with their rows as they are.
+pub const ENCODED_DELIVERIES: Table<(u32, Number), Vec<u8>> = Table::new(DELIVERIES.family);
+/// Bodies to send, by [`payload_key`].
+pub const PAYLOADS: Table<(u16, PayloadOf), Vec<u8>> = Table::new("payloads").skip_damaged();
+/// Deliveries to send.
+pub const QUEUE: Table<Queued, ()> = Table::new("queue").skip_damaged();
+/// Deliveries that have ended, by day.
+pub const FINISHED: Table<Finished, ()> = Table::new("finished").skip_damaged();
 
 /// All families.
-pub const FAMILIES: &[&str] = &[SUBSCRIPTIONS, DELIVERIES, PAYLOADS, QUEUE, FINISHED];
+pub const FAMILIES: &[&str] =
+    &[SUBSCRIPTIONS.family, DELIVERIES.family, PAYLOADS.family, QUEUE.family, FINISHED.family];
+
+const fn in_subscriptions<K, V>() -> Table<K, V> {
+    Table::new("subscriptions").skip_damaged()
+}
 
 /// Number of bits below the event id in a delivery's number.
 const TEST_BITS: u32 = 16;
@@ -45,6 +62,8 @@ const MAX_RECORDED_ATTEMPTS: usize = 32;
 /// Number of a delivery within its subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(pub u64);
+
+row_codec!(Number { 0 });
 
 impl Number {
     /// Returns the number of an event's delivery.
@@ -108,22 +127,15 @@ pub enum Class {
     Requested,
 }
 
+row_codec!(enum Class);
+
 impl Class {
-    /// All of them.
+    /// All of them; the index of each equals its discriminant.
     pub const ALL: [Self; 4] = [Self::First, Self::Soon, Self::Later, Self::Requested];
 
     /// Returns the class of a delivery that somebody requested.
     pub fn of_request(number: Number) -> Self {
         if number.test().is_some() { Self::Soon } else { Self::Requested }
-    }
-
-    fn byte(self) -> u8 {
-        match self {
-            Self::First => 0,
-            Self::Soon => 1,
-            Self::Later => 2,
-            Self::Requested => 3,
-        }
     }
 }
 
@@ -140,57 +152,15 @@ pub struct Queued {
     pub number: Number,
 }
 
+row_codec!(Queued { subscription, class, due, number });
+
+impl KeyPrefix<Queued> for (u32, Class) {}
+
 impl Queued {
     /// Returns the position of a first attempt.
     pub fn first(subscription: u32, number: Number) -> Self {
         Self { subscription, class: Class::First, due: 0, number }
     }
-
-    /// Returns the key of the queue row.
-    pub fn key(&self) -> [u8; 21] {
-        let mut key = [0; 21];
-        key[..4].copy_from_slice(&self.subscription.to_be_bytes());
-        key[4] = self.class.byte();
-        key[5..13].copy_from_slice(&self.due.to_be_bytes());
-        key[13..].copy_from_slice(&self.number.0.to_be_bytes());
-        key
-    }
-
-    /// Number of bytes at the beginning of a key that are the same for all deliveries of one
-    /// subscription and class.
-    pub const PART_BYTES: usize = 5;
-
-    /// Parses a key; `None` when it is not a key of this family.
-    pub fn read(key: &[u8]) -> Option<Self> {
-        let key: &[u8; 21] = key.try_into().ok()?;
-        let class = Class::ALL.into_iter().find(|class| class.byte() == key[4])?;
-        Some(Self {
-            subscription: u32::from_be_bytes(key[..4].try_into().ok()?),
-            class,
-            due: u64::from_be_bytes(key[5..13].try_into().ok()?),
-            number: Number(u64::from_be_bytes(key[13..].try_into().ok()?)),
-        })
-    }
-}
-
-/// Returns the key of a subscription.
-pub fn subscription_key(subscription: u32) -> [u8; 5] {
-    let [a, b, c, d] = subscription.to_be_bytes();
-    [b's', a, b, c, d]
-}
-
-/// Returns the key of a delivery.
-pub fn delivery_key(subscription: u32, number: Number) -> [u8; 12] {
-    let mut key = [0; 12];
-    key[..4].copy_from_slice(&subscription.to_be_bytes());
-    key[4..].copy_from_slice(&number.0.to_be_bytes());
-    key
-}
-
-/// Returns the subscription and the number in a delivery's key.
-pub fn delivery_of(key: &[u8]) -> Option<(u32, Number)> {
-    let (subscription, number) = key.split_first_chunk()?;
-    Some((u32::from_be_bytes(*subscription), Number(u64::from_be_bytes(number.try_into().ok()?))))
 }
 
 /// Returns the first key of a subscription's rows, and the key before which they end, in the
@@ -203,21 +173,38 @@ pub fn subscription_range(subscription: u32) -> ([u8; 4], Vec<u8>) {
     (subscription.to_be_bytes(), end)
 }
 
-/// Returns the key of a payload. Subscriptions share the payload of an event; every test has its
-/// own.
-pub fn payload_key(day: u16, subscription: u32, number: Number) -> Vec<u8> {
-    let mut key = day.to_be_bytes().to_vec();
-    match number.test() {
-        None => {
-            key.push(b'e');
-            key.extend_from_slice(&number.event().0.to_be_bytes());
-        }
-        Some(_) => {
-            key.push(b't');
-            key.extend_from_slice(&delivery_key(subscription, number));
+/// What a payload was made of: an event, for all subscriptions, or a test of one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PayloadOf {
+    /// The event.
+    Event(EventId),
+    /// The subscription, and number of the test delivery.
+    Test(u32, Number),
+}
+
+impl RowCodec for PayloadOf {
+    fn write(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Event(event) => (b'e', *event).write(to),
+            Self::Test(subscription, number) => (b't', (*subscription, *number)).write(to),
         }
     }
-    key
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        match u8::read(bytes)? {
+            b'e' => EventId::read(bytes).map(Self::Event),
+            b't' => Some(Self::Test(u32::read(bytes)?, Number::read(bytes)?)),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the key of a delivery's payload.
+pub fn payload_key(day: u16, subscription: u32, number: Number) -> (u16, PayloadOf) {
+    match number.test() {
+        None => (day, PayloadOf::Event(number.event())),
+        Some(_) => (day, PayloadOf::Test(subscription, number)),
+    }
 }
 
 /// Row of a delivery that ended on a day, and is to be removed after its retention period.
@@ -233,24 +220,9 @@ pub struct Finished {
     pub number: Number,
 }
 
-impl Finished {
-    /// Returns the key of the row.
-    pub fn key(&self) -> [u8; 15] {
-        let mut key = [0; 15];
-        key[..2].copy_from_slice(&self.day.to_be_bytes());
-        key[2] = u8::from(self.dead);
-        key[3..].copy_from_slice(&delivery_key(self.subscription, self.number));
-        key
-    }
+row_codec!(Finished { day, dead, subscription, number });
 
-    /// Parses a key; `None` when it is not a key of this family.
-    pub fn read(key: &[u8]) -> Option<Self> {
-        let key: &[u8; 15] = key.try_into().ok()?;
-        let (subscription, number) = delivery_of(&key[3..])?;
-        let day = u16::from_be_bytes([key[0], key[1]]);
-        Some(Self { day, dead: key[2] != 0, subscription, number })
-    }
-}
+impl KeyPrefix<Finished> for (u16, bool) {}
 
 /// Progress of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -347,20 +319,21 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+/// JSON.
+impl RowCodec for Delivery {
+    fn write(&self, to: &mut Vec<u8>) {
+        serde_json::to_writer(to, self).expect("numbers and texts serialize");
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        serde_json::from_slice(std::mem::take(bytes)).ok()
+    }
+}
+
 impl Delivery {
     /// Returns a delivery that has not been attempted.
     pub fn new(ledger: u32, now: Moment) -> Self {
         Self { ledger, made: now.due, day: now.day(), ..Self::default() }
-    }
-
-    /// Encodes the row.
-    pub fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("numbers and texts serialize")
-    }
-
-    /// Decodes a row; `None` when it is damaged.
-    pub fn decode(row: &[u8]) -> Option<Self> {
-        serde_json::from_slice(row).ok()
     }
 
     /// Adds an attempt. Only the newest attempts are kept.
@@ -419,20 +392,40 @@ mod tests {
         }
     }
 
+    fn assert_bytes<T: RowCodec + PartialEq + std::fmt::Debug>(value: T, hexadecimal: &str) {
+        assert_eq!(hex::encode(value.encode()), hexadecimal, "{value:?}");
+        assert_eq!(T::decode(&hex::decode(hexadecimal).unwrap()), Some(value));
+    }
+
+    /// Stores of earlier versions have these bytes.
     #[test]
-    fn keys_round_trip_and_sort_by_due_time() {
-        let number = Number::of_event(EventId(7));
-        for class in Class::ALL {
+    fn stored_bytes_are_as_ever() {
+        let (event, number) = (EventId(7), Number::of_event(EventId(7)));
+        let test = Number::of_test(event, 3).unwrap();
+        for (class, byte) in Class::ALL.into_iter().zip(["00", "01", "02", "03"]) {
             let queued = Queued { subscription: 9, class, due: 1 << 40, number };
-            assert_eq!(Queued::read(&queued.key()), Some(queued));
-            assert_eq!(Queued::read(&queued.key()[1..]), None);
+            assert_bytes(queued, &format!("00000009{byte}00000100000000000000000000070000"));
             let later = Queued { due: (1 << 40) + 1, number: Number(0), ..queued };
-            assert!(queued.key() < later.key());
+            assert!(queued.encode() < later.encode());
+            assert_eq!(Queued::decode(&queued.encode()[1..]), None);
         }
-        let finished = Finished { day: 20_000, dead: true, subscription: 1, number };
-        assert_eq!(Finished::read(&finished.key()), Some(finished));
-        assert_eq!(delivery_of(&delivery_key(5, number)), Some((5, number)));
-        assert_eq!(delivery_of(&[1, 2, 3]), None);
+        assert_eq!(
+            Queued::decode(&hex::decode("000000090400000100000000000000000000070000").unwrap()),
+            None
+        );
+        let finished = Finished { day: 20_000, dead: true, subscription: 258, number };
+        assert_bytes(finished, "4e2001000001020000000000070000");
+        assert_bytes(payload_key(20_000, 258, number), "4e20650000000000000007");
+        assert_bytes(payload_key(20_000, 258, test), "4e2074000001020000000000070003");
+        assert_bytes((258u32, number), "000001020000000000070000");
+        assert_bytes((Mark::<b's'>, 258u32), "7300000102");
+        assert_bytes(Mark::<b'n'>, "6e");
+        assert_bytes((Mark::<b'o'>, [1; 32]), &["6f", &"01".repeat(32)].concat());
+        assert_bytes((5u64, event), "00000000000000050000000000000007");
+        let delivery = Delivery::new(5, Moment { due: 1_700_000_000_000, kept: 7, noted: 8 });
+        let row = br#"{"state":"pending","ledger":5,"made":1700000000000,"day":0}"#;
+        assert_bytes(delivery, &hex::encode(row));
+        assert_eq!(<(u32, Number)>::decode(&[1, 2, 3]), None);
     }
 
     #[test]

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::filter::{Filter, TOPICS};
-use super::rows::{self, SUBSCRIPTIONS};
+use super::rows::SUBSCRIPTIONS;
 use super::target::Endpoint;
 use super::time::Moment;
 use super::{Sealer, Secret, WebhookError};
 use crate::domain::{ContractId, Owner};
-use crate::store::{ConsumerEffects, FedLedger, StoreError};
+use crate::store::{ConsumerEffects, FedLedger, Mark, StoreError};
 
 /// A subscription as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl Row {
     /// # Errors
     /// Errors of the store, and [`WebhookError::Damaged`].
     pub fn of(effects: &ConsumerEffects<'_>, id: u32) -> Result<Option<Self>, WebhookError> {
-        let row = effects.get(SUBSCRIPTIONS, &rows::subscription_key(id))?;
+        let row = SUBSCRIPTIONS.get(effects, &(Mark, id))?;
         row.map(|row| Self::decode(id, &row)).transpose()
     }
 
@@ -109,7 +109,7 @@ impl Row {
     /// # Errors
     /// Errors of the store.
     pub fn put(&self, effects: &mut ConsumerEffects<'_>, id: u32) -> Result<(), StoreError> {
-        effects.put(SUBSCRIPTIONS, rows::subscription_key(id), self.encode())
+        SUBSCRIPTIONS.put(effects, &(Mark, id), &self.encode())
     }
 }
 

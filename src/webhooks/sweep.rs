@@ -4,9 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::manage::Webhooks;
-use super::rows::{
-    DELIVERIES, Delivery, FINISHED, Finished, PAYLOADS, QUEUE, Queued, delivery_key,
-};
+use super::rows::{DELIVERIES, FINISHED, Finished, Number, PAYLOADS, QUEUE};
 use super::schedule::DEAD_DAYS;
 use super::{CONSUMER, WebhookError};
 use crate::store::RowBounds;
@@ -42,7 +40,7 @@ impl Webhooks {
         let registry = Arc::clone(&self.registry);
         self.store.change_consumer_rows(CONSUMER, move |effects| {
             registry.put_kept(effects, now)?;
-            effects.delete_range(PAYLOADS, &[], &first_kept.to_be_bytes())
+            effects.delete_range(PAYLOADS.family, &[], &first_kept.to_be_bytes())
         })?;
         Ok(removed)
     }
@@ -52,29 +50,18 @@ impl Webhooks {
     /// run, and it seems so when the clock is far ahead for a moment.
     fn first_kept_payloads(&self, expired: u16) -> Result<u16, WebhookError> {
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
-        let oldest = view.scan_prefix(PAYLOADS, &[], &[], |key, _| {
-            ControlFlow::Break(key.first_chunk().map(|day| u16::from_be_bytes(*day)))
-        })?;
-        let oldest = oldest.break_value().flatten().unwrap_or(u16::MAX);
+        let oldest = PAYLOADS.first(&view, None)?.map_or(u16::MAX, |((day, _), _)| day);
         if oldest >= expired {
             return Ok(expired);
         }
         let mut first_kept = expired;
-        let scanned = view.scan_prefix(QUEUE, &[], &[], |key, _| {
-            let Some(queued) = Queued::read(key) else { return ControlFlow::Continue(()) };
-            match view.get(DELIVERIES, &delivery_key(queued.subscription, queued.number)) {
-                Ok(row) => {
-                    let day = row.and_then(|row| Delivery::decode(&row)).map(|it| it.day);
-                    first_kept = first_kept.min(day.unwrap_or(u16::MAX));
-                }
-                Err(error) => return ControlFlow::Break(Some(error)),
-            }
-            if first_kept <= oldest { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
+        QUEUE.scan_all(&view, None, |queued, ()| {
+            let delivery = DELIVERIES.get(&view, &(queued.subscription, queued.number))?;
+            first_kept = first_kept.min(delivery.map_or(u16::MAX, |it| it.day));
+            let is_found = first_kept <= oldest;
+            Ok(if is_found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        match scanned.break_value().flatten() {
-            Some(error) => Err(error.into()),
-            None => Ok(first_kept),
-        }
+        Ok(first_kept)
     }
 
     /// Returns the first day, beginning with `from`, on which delivered or dead deliveries ended.
@@ -82,11 +69,9 @@ impl Webhooks {
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let mut from = from;
         loop {
-            let key = [&from.to_be_bytes()[..], &[u8::from(dead)]].concat();
-            let first = view.scan_prefix(FINISHED, &[], &key, |key, _| {
-                ControlFlow::Break(Finished::read(key))
-            })?;
-            match first.break_value().flatten() {
+            let begin = Finished { day: from, dead, subscription: 0, number: Number(0) };
+            let first = FINISHED.first(&view, Some(&begin))?;
+            match first.map(|(found, ())| found) {
                 None => return Ok(None),
                 Some(found) if found.dead == dead => return Ok(Some(found.day)),
                 // A row of the other kind: continue with the next day if it is of this day,
@@ -103,35 +88,30 @@ impl Webhooks {
     /// Removes the deliveries that ended on a day.
     fn remove_day(&self, day: u16, dead: bool) -> Result<u64, WebhookError> {
         let mut removed = 0;
-        let part = [&day.to_be_bytes()[..], &[u8::from(dead)]].concat();
         // The rows before are deleted already, and reading over them takes time.
-        let mut from = Vec::new();
+        let mut from = None;
         loop {
             let mut page = Vec::new();
             let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
-            let _ = view.scan_prefix(FINISHED, &part, &from, |rest, _| {
-                match Finished::read(&[&part, rest].concat()) {
-                    Some(found) if page.len() < MAX_BATCH_DELIVERIES => page.push(found),
-                    _ => return ControlFlow::Break(()),
-                }
-                ControlFlow::Continue(())
+            FINISHED.scan(&view, &(day, dead), from.as_ref(), |found, ()| {
+                page.push(found);
+                let is_full = page.len() == MAX_BATCH_DELIVERIES;
+                Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
             let Some(last) = page.last() else { return Ok(removed) };
-            from = last.key()[part.len()..].to_vec();
+            from = Some(*last);
             let page = Arc::new(page);
             removed += self.store.change_consumer_rows(CONSUMER, move |effects| {
                 let mut removed = 0;
                 for found in page.iter() {
-                    let key = delivery_key(found.subscription, found.number);
-                    let row = effects.get(DELIVERIES, &key)?;
-                    let delivery = row.and_then(|row| Delivery::decode(&row));
+                    let (id, number) = (found.subscription, found.number);
+                    let delivery = DELIVERIES.get(effects, &(id, number))?;
                     // A replay may have queued it again, and it may have ended on another day.
-                    let ends = |it: Delivery| it.finished(found.subscription, found.number);
-                    if delivery.and_then(ends) == Some(*found) {
-                        effects.delete(DELIVERIES, key)?;
+                    if delivery.and_then(|it| it.finished(id, number)) == Some(*found) {
+                        DELIVERIES.delete(effects, &(id, number))?;
                         removed += 1;
                     }
-                    effects.delete(FINISHED, found.key())?;
+                    FINISHED.delete(effects, found)?;
                 }
                 Ok::<_, WebhookError>(removed)
             })?;

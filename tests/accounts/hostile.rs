@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use orrery::accounts::passkey::PasskeyWallets;
 use orrery::accounts::smart::SmartAccounts;
-use orrery::accounts::{AccountIndex, Emitted, Position, RowFlow, Rows, RowsMut};
+use orrery::accounts::{AccountIndex, Emitted, Position};
 use orrery::api::{self, Access, ApiSettings};
-use orrery::store::StoreError;
+use orrery::store::{RowFlow, Rows, RowsMut, StoreError};
 use orrery_testkit::account_events::passkey::{added, removed, secp256r1, storage, unlimited};
 use orrery_testkit::account_events::smart::{
     delegated, empty, event, external, passkey, rule_by_ids, rule_inline,
@@ -55,7 +55,7 @@ impl Rows for Counted {
         prefix: &[u8],
         from: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> RowFlow,
-    ) -> Result<RowFlow, StoreError> {
+    ) -> RowFlow {
         self.count();
         self.rows.scan_prefix(family, prefix, from, &mut |key, value| {
             self.count();

@@ -1,9 +1,9 @@
 //! In-memory rows, in place of a consumer's rows in the store.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
-use orrery::accounts::{RowFlow, Rows, RowsMut};
-use orrery::store::StoreError;
+use orrery::store::{RowFlow, Rows, RowsMut, StoreError};
 
 /// Values by column family and key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,15 +20,15 @@ impl Rows for Memory {
         prefix: &[u8],
         from: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> RowFlow,
-    ) -> Result<RowFlow, StoreError> {
+    ) -> RowFlow {
         let rows = self.0.range((family.to_owned(), [prefix, from].concat())..);
         for ((_, key), value) in rows.take_while(|((of, _), _)| of == family) {
             let Some(rest) = key.strip_prefix(prefix) else { break };
-            if let broken @ RowFlow::Break(_) = visit(rest, value) {
-                return Ok(broken);
+            if visit(rest, value)?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(RowFlow::Continue(()))
+        Ok(ControlFlow::Continue(()))
     }
 }
 

@@ -11,8 +11,8 @@ use orrery_ledger::decode::decode;
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery_store::{
     Committed, Consumed, ConsumerKind, ConsumerSpec, Durability, EventQuery, Extensions, Fault,
-    IndexOptions, Needs, PreparedLedger, Retention, RowBounds, SharedFamily, StartPosition, Store,
-    StoreError, TopicFilter, TransactionQuery, WriteKind, audit,
+    IndexOptions, Needs, PreparedLedger, Retention, RowBounds, Rows, RowsMut, SharedFamily,
+    StartPosition, Store, StoreError, TopicFilter, TransactionQuery, WriteKind, audit,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -240,7 +240,7 @@ impl World {
             handed.push(fed.ledger.0);
             let key = fed.ledger.0.to_be_bytes();
             assert_eq!(effects.get("seen", &key)?, None, "{fed:?} was handed over before");
-            effects.put("seen", key, fed.place.to_be_bytes())
+            effects.put("seen", key.to_vec(), fed.place.to_be_bytes().to_vec())
         });
         if let Err(error) = &done {
             assert_planned(error);

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use orrery_store::{
-    Consumed, ConsumerEffects, Durability, Fault, RowBounds, Store, StoreError, WriteKind,
+    Consumed, ConsumerEffects, Durability, Fault, RowBounds, Rows, RowsMut, Store, StoreError,
+    WriteKind,
 };
 
 use orrery_testkit::scratch::scratch;
@@ -22,7 +23,7 @@ fn number(effects: &ConsumerEffects<'_>, key: &[u8]) -> Result<u64, StoreError> 
 
 fn add_one(effects: &mut ConsumerEffects<'_>) -> Result<u64, StoreError> {
     let next = number(effects, KEY)? + 1;
-    effects.put("order", KEY, next.to_be_bytes())?;
+    effects.put("order", KEY.to_vec(), next.to_be_bytes().to_vec())?;
     Ok(next)
 }
 
@@ -68,7 +69,9 @@ fn concurrent_changes_and_steps_lose_no_updates() {
     });
     let total = threads * changes + u64::from(LEDGERS);
     assert_eq!(stored(&store, KEY), Some(total.to_be_bytes().to_vec()));
-    store.change_consumer_rows(WITNESS.name, |effects| effects.delete("order", KEY)).unwrap();
+    store
+        .change_consumer_rows(WITNESS.name, |effects| effects.delete("order", KEY.to_vec()))
+        .unwrap();
     assert_all_once(&store);
     drop(store);
     assert_all_once(&open(directory.path(), &[WITNESS]));
@@ -111,8 +114,8 @@ fn a_failed_change_has_no_effect_and_fails_no_other() {
     let store = open(directory.path(), &[WITNESS]);
     let change = |key: u8, fails: bool| {
         store.change_consumer_rows(WITNESS.name, move |effects| {
-            effects.put("order", [key], [key])?;
-            effects.put("times", [key], [key])?;
+            effects.put("order", vec![key], vec![key])?;
+            effects.put("times", vec![key], vec![key])?;
             match fails {
                 true => Err(StoreError::UnknownConsumer("me".to_owned())),
                 false => Ok(key),
@@ -128,7 +131,7 @@ fn a_failed_change_has_no_effect_and_fails_no_other() {
     store.faults().clear();
     assert_eq!(stored(&store, &[3]), None);
     assert_eq!(change(3, false).unwrap(), 3);
-    let foreign = store.change_consumer_rows(WITNESS.name, |it| it.put("others", [1], [1]));
+    let foreign = store.change_consumer_rows(WITNESS.name, |it| it.put("others", vec![1], vec![1]));
     assert!(matches!(foreign, Err(StoreError::UnknownFamily(_))));
     let unknown = store.change_consumer_rows("nobody", |_| Ok::<_, StoreError>(()));
     assert!(matches!(unknown, Err(StoreError::UnknownConsumer(_))));
@@ -142,7 +145,8 @@ fn a_failed_change_has_no_effect_and_fails_no_other() {
 fn range_deletes_include_rows_put_earlier_in_the_same_change() {
     let directory = scratch();
     let store = open(directory.path(), &[WITNESS]);
-    let put = |effects: &mut ConsumerEffects<'_>, key: u8| effects.put("order", [key], [key]);
+    let put =
+        |effects: &mut ConsumerEffects<'_>, key: u8| effects.put("order", vec![key], vec![key]);
     store
         .change_consumer_rows(WITNESS.name, move |it| (0..9).try_for_each(|key| put(it, key)))
         .unwrap();
@@ -161,11 +165,11 @@ fn range_deletes_include_rows_put_earlier_in_the_same_change() {
         .unwrap();
     let mut keys = Vec::new();
     let view = store.consumer_view(WITNESS.name, RowBounds::none()).unwrap();
-    let flow = view.scan_back("order", &[6], |key, _| {
+    view.scan_back("order", &[6], |key, _| {
         keys.push(key[0]);
-        ControlFlow::<()>::Continue(())
-    });
-    assert!(flow.unwrap().is_continue());
+        Ok::<_, StoreError>(ControlFlow::Continue(()))
+    })
+    .unwrap();
     assert_eq!(keys, [6, 1, 0]);
     view.scan("times", |_, _| panic!("the other family is as it was")).unwrap();
 }
@@ -181,7 +185,7 @@ fn a_ledger_may_be_processed_in_parts() {
         store.consume(WITNESS.name, 2, |fed, effects| {
             let key = [fed.ledger.0 as u8];
             let parts = number(effects, &key)? + 1;
-            effects.put("order", key, parts.to_be_bytes())?;
+            effects.put("order", key.to_vec(), parts.to_be_bytes().to_vec())?;
             if fed.ledger.0 == FIRST + 1 && parts < 3 {
                 effects.mark_unfinished();
             }
@@ -234,7 +238,7 @@ fn a_step_reads_rows_in_order_including_its_own_changes() {
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+    type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
     fn key(rng: &mut ChaCha8Rng) -> Vec<u8> {
         let length = *[0, 1, 2, 3, 31, 32, 33, 34].choose(rng).unwrap();
@@ -242,7 +246,7 @@ fn a_step_reads_rows_in_order_including_its_own_changes() {
     }
 
     /// Returns the rows under a prefix, each with the rest of its key.
-    fn under(rows: &Rows, prefix: &[u8], from: &[u8], most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn under(rows: &Model, prefix: &[u8], from: &[u8], most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         let rows = rows.range([prefix, from].concat()..);
         let rest = rows
             .map_while(|(key, value)| Some((key.strip_prefix(prefix)?.to_vec(), value.clone())));
@@ -256,13 +260,13 @@ fn a_step_reads_rows_in_order_including_its_own_changes() {
     let directory = scratch();
     let mut store = open(directory.path(), &[WITNESS]);
     let mut rng = ChaCha8Rng::seed_from_u64(9);
-    let mut model = Rows::new();
+    let mut model = Model::new();
     for round in 0..90 {
         let (mut changed, mut own) = (model.clone(), rng.clone());
         // Buffered changes of all families are in one map: this row of `times` must not appear in
         // scans of `order`.
         let after = store.change_consumer_rows(WITNESS.name, move |effects| {
-            effects.put("times", [0], [1])?;
+            effects.put("times", vec![0], vec![1])?;
             for _ in 0..own.random_range(0..30) {
                 let changing = key(&mut own);
                 match own.random_range(0..5) {
@@ -286,9 +290,9 @@ fn a_step_reads_rows_in_order_including_its_own_changes() {
                 let most = own.random_range(1..20);
                 for (prefix, from) in [(&[][..], &[][..]), (&prefix, from)] {
                     let mut found = Vec::new();
-                    let flow = effects.scan_prefix("order", prefix, from, |rest, value| {
+                    let flow = effects.scan_prefix("order", prefix, from, &mut |rest, value| {
                         found.push((rest.to_vec(), value.to_vec()));
-                        until(found.len() == most)
+                        Ok(until(found.len() == most))
                     })?;
                     assert_eq!(found, under(&changed, prefix, from, most));
                     assert_eq!(flow, until(found.len() == most));
@@ -310,18 +314,18 @@ fn a_step_reads_rows_in_order_including_its_own_changes() {
         for _ in 0..10 {
             let (prefix, most) = (key(&mut rng), rng.random_range(1..20));
             let mut found = Vec::new();
-            let visit = |rest: &[u8], value: &[u8]| {
+            let mut visit = |rest: &[u8], value: &[u8]| {
                 found.push((rest.to_vec(), value.to_vec()));
-                until(found.len() == most)
+                Ok(until(found.len() == most))
             };
-            let flow = view.scan_prefix("order", &prefix, &[], visit).unwrap();
+            let flow = view.scan_prefix("order", &prefix, &[], &mut visit).unwrap();
             assert_eq!(found, under(&model, &prefix, &[], most));
             assert_eq!(flow, until(found.len() == most));
         }
     }
     assert!(!model.is_empty());
     let unknown = store.change_consumer_rows(WITNESS.name, |effects| {
-        effects.scan_prefix("others", &[], &[], |_, _| ControlFlow::Break(()))
+        effects.scan_prefix("others", &[], &[], &mut |_, _| Ok(ControlFlow::Break(())))
     });
     assert!(matches!(unknown, Err(StoreError::UnknownFamily(_))));
 }

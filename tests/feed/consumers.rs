@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use orrery_ledger::domain::{LedgerRange, LedgerSeq};
 use orrery_store::{
     Consumed, ConsumerEffects, ConsumerSpec, Durability, FedLedger, LedgerConsumer, Losses,
-    Retention, StartPosition, Store, StoreError, audit,
+    Retention, Rows, RowsMut, StartPosition, Store, StoreError, audit,
 };
 use orrery_testkit::scratch::scratch;
 use orrery_testkit::witness::{
@@ -69,7 +69,7 @@ fn rows_of_a_step_are_written_atomically_with_the_cursor() {
     });
     assert!(failed.is_err());
     assert!(witnessed(&store).order.is_empty());
-    let foreign = store.consume("witness", 8, |_, effects| effects.put("others", [1], [2]));
+    let foreign = store.consume("witness", 8, |_, effects| effects.put("others", vec![1], vec![2]));
     assert!(matches!(foreign, Err(StoreError::UnknownFamily(_))));
     // Reads within one step see the writes of that step.
     store
@@ -77,7 +77,7 @@ fn rows_of_a_step_are_written_atomically_with_the_cursor() {
             witness(fed, effects)?;
             let key = fed.ledger.0.to_be_bytes();
             assert!(effects.get("times", &key)?.is_some());
-            if fed.ledger.0 == 5 { effects.delete("times", key) } else { Ok(()) }
+            if fed.ledger.0 == 5 { effects.delete("times", key.to_vec()) } else { Ok(()) }
         })
         .unwrap();
     let Witnessed { order, times } = witnessed(&store);
@@ -206,7 +206,7 @@ fn rows_of_another_layout_are_made_again() {
     let store = open(directory.path(), &[BEFORE]);
     add(&store, FIRST..=20, Durability::Synced);
     let before = |fed: &FedLedger, effects: &mut ConsumerEffects<'_>| {
-        effects.put("times", fed.ledger.0.to_be_bytes(), [9, 9, 9])
+        effects.put("times", fed.ledger.0.to_be_bytes().to_vec(), vec![9, 9, 9])
     };
     while store.consume("witness", 64, before).unwrap() != Consumed::CaughtUp {}
     store.begin_rebuild("witness", Losses::Refused).unwrap();

@@ -8,7 +8,8 @@ use orrery_ledger::decode::{LedgerView, decode};
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::{
     ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger, Gathers, IndexOptions,
-    LedgerConsumer, Needs, PreparedLedger, Retention, RowBounds, StartPosition, Store, StoreError,
+    LedgerConsumer, Needs, PreparedLedger, Retention, RowBounds, RowsMut, StartPosition, Store,
+    StoreError,
 };
 
 use orrery_testkit::sandbox::local;
@@ -51,7 +52,7 @@ impl LedgerConsumer for Gatherer {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
         let Some(hashes) = store.gathered(&GATHERS, ledger.ledger)? else { return Ok(()) };
-        effects.put(HASHES, ledger.ledger.0.to_be_bytes(), hashes)
+        effects.put(HASHES, ledger.ledger.0.to_be_bytes().to_vec(), hashes)
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery_store::{
     Consumed, ConsumerSpec, Durability, EventQuery, FedLedger, IndexOptions, Losses, Needs,
-    Retention, RowBounds, StartPosition, Store, StoreError, TopicFilter, TransactionQuery,
+    Retention, RowBounds, RowsMut, StartPosition, Store, StoreError, TopicFilter, TransactionQuery,
 };
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -113,7 +113,7 @@ impl History {
         let consumed = store.consume(spec.name, most, |fed, effects| {
             handed.push(fed.ledger.0);
             assert_is_whole(store, fed, spec.needs);
-            effects.put("seen", fed.ledger.0.to_be_bytes(), [])
+            effects.put("seen", fed.ledger.0.to_be_bytes().to_vec(), Vec::new())
         });
         let model = &mut self.models[one];
         let next = &self.stored[model.passed..self.stored.len().min(model.passed + most)];
@@ -242,7 +242,7 @@ fn a_ledger_pruned_while_it_is_read_counts_as_lost() {
         handed += 1;
         // Retention runs during the step.
         while !store.prune(&retention).unwrap().is_nothing() {}
-        effects.put("seen", fed.ledger.0.to_be_bytes(), [])
+        effects.put("seen", fed.ledger.0.to_be_bytes().to_vec(), Vec::new())
     });
     assert_eq!((consumed.unwrap(), handed), (Consumed::Retry, 1));
     let passed = store.consume::<StoreError>("events", 1, |fed, _| panic!("{fed:?} is lost"));

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 use orrery_ledger::decode::decode;
 use orrery_store::{
     Arrival, ConsumerEffects, ConsumerSpec, Durability, Extensions, FedLedger, IndexOptions,
-    LedgerConsumer, Needs, PreparedLedger, RowBounds, StartPosition, Store, StoreError,
+    LedgerConsumer, Needs, PreparedLedger, RowBounds, Rows, RowsMut, StartPosition, Store,
+    StoreError,
 };
 
 use super::sandbox::{ledgers, local, sandbox};
@@ -54,8 +55,8 @@ pub fn open(directory: &Path, consumers: &[ConsumerSpec]) -> Store {
 pub fn witness(fed: &FedLedger, effects: &mut ConsumerEffects<'_>) -> Result<(), StoreError> {
     let key = fed.ledger.0.to_be_bytes();
     let times = effects.get("times", &key)?.map_or(0, |value| value[0]);
-    effects.put("times", key, [times + 1, u8::from(fed.arrival == Arrival::Live)])?;
-    effects.put("order", fed.place.to_be_bytes(), key)
+    effects.put("times", key.to_vec(), vec![times + 1, u8::from(fed.arrival == Arrival::Live)])?;
+    effects.put("order", fed.place.to_be_bytes().to_vec(), key.to_vec())
 }
 
 /// Ledgers that the witness was given: by place, and by ledger how often and whether it arrived

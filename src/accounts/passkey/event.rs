@@ -9,6 +9,7 @@
 use stellar_xdr::{ScAddress, ScMapEntry, ScVal};
 
 use crate::accounts::value;
+use crate::store::row_codec;
 
 /// Maximum length of a credential id, in bytes (Web Authentication, level 2, section 4: "at most
 /// 1023 bytes").
@@ -25,6 +26,8 @@ pub enum Generation {
     /// Contracts from binver 1.0.0 on.
     V1,
 }
+
+row_codec!(enum Generation);
 
 impl Generation {
     /// All generations; the index of each equals its discriminant.
@@ -58,6 +61,8 @@ pub enum Kind {
     /// `upgraded`
     Upgraded,
 }
+
+row_codec!(enum Kind);
 
 impl Kind {
     /// All kinds; the index of each equals its discriminant.
@@ -128,6 +133,8 @@ pub enum Storage {
     /// The entry is deleted when its time to live is over.
     Temporary,
 }
+
+row_codec!(enum Storage);
 
 impl Storage {
     /// All durabilities; the index of each equals its discriminant.

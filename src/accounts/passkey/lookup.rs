@@ -3,10 +3,9 @@
 use std::ops::ControlFlow;
 
 use super::event::{Key, Signer};
-use super::rows::{self, ORDER, SIGNERS, key_of};
-use crate::accounts::rows::{Rows, damaged, read, scan_under};
+use super::tables::{self, ORDER, SIGNERS};
 use crate::domain::ContractId;
-use crate::store::StoreError;
+use crate::store::{Rows, StoreError};
 
 /// A signer that a wallet has or had.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,29 +30,19 @@ pub fn signers(
     contract: &ContractId,
     mut visit: impl FnMut(ListedSigner) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
-    scan_under(rows, ORDER, &contract.0, &[], |_, row_key| {
-        let key = key_of(row_key)?;
-        match signer(rows, contract, row_key, key) {
-            Ok(signer) => Some(visit(signer).map_break(Ok)),
-            Err(error) => Some(ControlFlow::Break(Err(error))),
-        }
-    })
-    .map(drop)
+    ORDER
+        .scan(rows, contract, None, |_, key| {
+            let row_key = (*contract, key);
+            let entry = SIGNERS.get(rows, &row_key)?;
+            let signer = entry.and_then(|entry| listed(&row_key.1, &entry));
+            Ok(visit(signer.ok_or_else(|| SIGNERS.damaged(&row_key))?))
+        })
+        .map(drop)
 }
 
-fn signer(
-    rows: &dyn Rows,
-    contract: &ContractId,
-    row_key: &[u8],
-    key: Key,
-) -> Result<ListedSigner, StoreError> {
-    let row_key = [&contract.0, row_key].concat();
-    let found = read(rows, SIGNERS, &row_key, |row| {
-        let entry = rows::Signer::decode(row)?;
-        let signer = entry.read(&key)?;
-        let last_put = entry.put.as_ref()?.last.ledger;
-        let is_removed = !entry.is_active();
-        Some(ListedSigner { key, signer, is_removed, last_put })
-    })?;
-    found.ok_or_else(|| damaged(SIGNERS, &row_key))
+/// `None` when the entry is not one of a signer that was put.
+fn listed(key: &Key, entry: &tables::Signer) -> Option<ListedSigner> {
+    let signer = entry.properties(key)?;
+    let last_put = entry.put.as_ref()?.last.ledger;
+    Some(ListedSigner { key: key.clone(), signer, is_removed: !entry.is_active(), last_put })
 }

@@ -5,5 +5,6 @@ pub mod event;
 pub mod fold;
 pub mod lookup;
 mod rows;
+mod tables;
 
 pub use rows::{PasskeyWallets, Summary};

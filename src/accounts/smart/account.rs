@@ -1,8 +1,38 @@
-//! What the index stores of a smart account as a whole: totals, and how far its events are folded.
+//! What the index stores of a smart account as a whole: its events, totals, and how far the events
+//! are folded.
 
-use super::event::Variant;
-use crate::accounts::Position;
-use crate::accounts::rows::{numbers, put_numbers};
+use super::event::{Event, Kind, Variant};
+use crate::accounts::{Position, value};
+use crate::store::RowCodec;
+
+/// An event with the log row that is stored for it: its kind, its id, and its data as XDR.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logged {
+    pub(super) event: Event,
+    pub(super) row: Vec<u8>,
+}
+
+impl Logged {
+    pub(super) fn new(event: Event, data: &[u8]) -> Self {
+        let mut row = (event.kind, event.id).encode();
+        row.extend_from_slice(data);
+        Self { event, row }
+    }
+}
+
+impl RowCodec for Logged {
+    fn write(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.row);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let mut data = std::mem::take(bytes);
+        let row = data.to_vec();
+        let (kind, id) = <(Kind, u32)>::read(&mut data)?;
+        let event = Event::with(kind, id, &value::parse(data)?)?;
+        Some(Self { event, row })
+    }
+}
 
 /// Stored properties of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -63,47 +93,29 @@ impl Stored {
         let Self { first_seen, last_seen, .. } = *self;
         *self = Self { first_seen, last_seen, progress: Progress::Clearing, ..Self::default() };
     }
+}
 
-    pub fn encode(&self) -> Vec<u8> {
+impl RowCodec for Stored {
+    fn write(&self, to: &mut Vec<u8>) {
         let Self { first_seen, last_seen, pairs, rules, log_bytes, is_cut, progress, folded } =
             self;
-        // All zeros stand for `None`: no event has ledger sequence 0.
-        let folded = folded.map_or([0; 3], |at| [at.ledger, at.application_order, at.event_index]);
         let flags = [u32::from(*is_cut), *progress as u32];
-        let seen = [*first_seen, *last_seen];
-        put_numbers(
-            seen.into_iter().chain(*pairs).chain([*rules, *log_bytes]).chain(flags).chain(folded),
-        )
+        let numbers = [*first_seen, *last_seen].into_iter().chain(*pairs);
+        numbers.chain([*rules, *log_bytes]).chain(flags).for_each(|number| number.write(to));
+        folded.unwrap_or(Position::NONE).write(to);
     }
 
-    pub fn decode(row: &[u8]) -> Option<Self> {
-        let [
-            first_seen,
-            last_seen,
-            delegated,
-            external,
-            native,
-            rules,
-            log_bytes,
-            is_cut,
-            progress,
-            ledger,
-            application_order,
-            event_index,
-        ] = numbers(row)?[..]
-        else {
-            return None;
-        };
-        let folded = Position { ledger, application_order, event_index };
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let mut number = || u32::read(bytes);
         Some(Self {
-            first_seen,
-            last_seen,
-            pairs: [delegated, external, native],
-            rules,
-            log_bytes,
-            is_cut: is_cut != 0,
-            progress: *Progress::ALL.get(usize::try_from(progress).ok()?)?,
-            folded: Some(folded).filter(|at| at.ledger > 0),
+            first_seen: number()?,
+            last_seen: number()?,
+            pairs: [number()?, number()?, number()?],
+            rules: number()?,
+            log_bytes: number()?,
+            is_cut: number()? != 0,
+            progress: *Progress::ALL.get(usize::try_from(number()?).ok()?)?,
+            folded: Position::read(bytes)?.known(),
         })
     }
 }

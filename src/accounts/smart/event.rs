@@ -10,6 +10,7 @@
 use stellar_xdr::{ScAddress, ScMapEntry, ScVal};
 
 use crate::accounts::value;
+use crate::store::row_codec;
 
 /// Bytes of an uncompressed secp256r1 public key, `04 || x || y`. In an external signer's key, the
 /// credential id follows it.
@@ -44,6 +45,8 @@ pub enum Kind {
     /// `signer_removed`
     SignerRemoved,
 }
+
+row_codec!(enum Kind);
 
 impl Kind {
     /// All kinds; the index of each equals its discriminant.

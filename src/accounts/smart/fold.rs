@@ -11,13 +11,11 @@ use stellar_xdr::{ScAddress, ScVal};
 
 use super::account::Stored;
 use super::event::{Change, Event, Reference, RuleMeta, Signer};
-use super::keys::{STATE, put_signer, registry_key, rule_id_key, rule_key, tags_of};
 use super::state::{Member, Named, Registered, Rule};
-use crate::accounts::Position;
-use crate::accounts::rows::{Rows, RowsMut, read};
-use crate::accounts::value;
+use super::tables::{RULE_IDS, RULES, put_signer, registry, tags_of};
+use crate::accounts::{Position, value};
 use crate::domain::ContractId;
-use crate::store::StoreError;
+use crate::store::{Mark, RowCodec, Rows, RowsMut, StoreError, Table};
 
 /// Maximum number of signers of a rule, and of its policies. The contracts allow 15 and 5.
 const MAX_MEMBERS: usize = 32;
@@ -139,7 +137,7 @@ impl Fold<'_> {
             self.push(&mut rule, policy, None, &mut room)?;
         }
         self.account.rules += 1;
-        self.put(rule_id_key(self.contract, Some(id)), Vec::new())?;
+        self.put(&RULE_IDS, &((*self.contract, Mark), id), &())?;
         self.put_rule(id, &rule)
     }
 
@@ -151,8 +149,8 @@ impl Fold<'_> {
         }
         self.account.rules -= 1;
         self.work += 2;
-        self.rows.delete(STATE, rule_id_key(self.contract, Some(id)))?;
-        self.rows.delete(STATE, rule_key(self.contract, Some(id)))
+        RULE_IDS.delete(self.rows, &((*self.contract, Mark), id))?;
+        RULES.delete(self.rows, &((*self.contract, Mark), id))
     }
 
     /// Adds a signer or policy to a rule, unless the rule has an equal one.
@@ -281,18 +279,18 @@ impl Fold<'_> {
         *pairs = pairs.saturating_add_signed(by);
         for tag in tags_of(signer) {
             self.work += 3;
-            put_signer(self.rows, self.contract, &tag, self.at, by)?;
+            put_signer(self.rows, *self.contract, tag, self.at, by)?;
         }
         Ok(())
     }
 
     fn rule(&mut self, id: u32) -> Result<Option<Rule>, StoreError> {
         self.work += 1;
-        read(self.rows, STATE, &rule_key(self.contract, Some(id)), Rule::decode)
+        RULES.get(self.rows, &((*self.contract, Mark), id))
     }
 
     fn put_rule(&mut self, id: u32, rule: &Rule) -> Result<(), StoreError> {
-        self.put(rule_key(self.contract, Some(id)), rule.encode())
+        self.put(&RULES, &((*self.contract, Mark), id), rule)
     }
 
     fn registered<T: Named>(&mut self, id: u32) -> Result<Registered<T>, StoreError> {
@@ -305,12 +303,17 @@ impl Fold<'_> {
         id: u32,
         registered: &Registered<T>,
     ) -> Result<(), StoreError> {
-        self.put(registry_key::<T>(self.contract, id), registered.encode())
+        self.put(&registry(), &((*self.contract, T::REGISTRY), id), registered)
     }
 
-    fn put(&mut self, key: Vec<u8>, row: Vec<u8>) -> Result<(), StoreError> {
+    fn put<K: RowCodec, V: RowCodec>(
+        &mut self,
+        table: &Table<K, V>,
+        key: &K,
+        value: &V,
+    ) -> Result<(), StoreError> {
         self.work += 1;
-        self.rows.put(STATE, key, row)
+        table.put(self.rows, key, value)
     }
 }
 
@@ -327,6 +330,5 @@ pub(super) fn registered<T: Named>(
     contract: &ContractId,
     id: u32,
 ) -> Result<Registered<T>, StoreError> {
-    let found = read(rows, STATE, &registry_key::<T>(contract, id), Registered::decode)?;
-    Ok(found.unwrap_or_default())
+    Ok(registry().get(rows, &((*contract, T::REGISTRY), id))?.unwrap_or_default())
 }

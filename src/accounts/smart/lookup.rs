@@ -7,13 +7,12 @@ use stellar_xdr::{ScAddress, ScVal};
 
 use super::event::{Reference, Signer, Variant};
 use super::fold::registered;
-use super::keys::{STATE, rule_key};
 use super::rows::{SmartAccounts, Summary};
 use super::state::{Member, Named, Registered, Rule};
-use crate::accounts::rows::scan_under;
-use crate::accounts::{AccountIndex, Rows};
+use super::tables::RULES;
+use crate::accounts::AccountIndex;
 use crate::domain::ContractId;
-use crate::store::StoreError;
+use crate::store::{Mark, Rows, StoreError};
 
 /// Rules of an account, and what is registered under the ids that they refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,18 +40,14 @@ pub fn account(
     let Some(summary) = summary.filter(|summary| summary.rule_count > 0) else { return Ok(None) };
     let (mut signers, mut policies) = (Registry::new(), Registry::new());
     let mut rules = Vec::new();
-    let is_cut = scan_under(rows, STATE, &rule_key(contract, None), &[], |id, row| {
+    let is_cut = RULES.scan(rows, &(*contract, Mark), None, |(_, id), rule| {
         if rules.len() == most {
-            return Some(ControlFlow::Break(Ok(())));
+            return Ok(ControlFlow::Break(()));
         }
-        let rule = Rule::decode(row)?;
-        let loaded = load(rows, contract, &rule.signers, &mut signers)
-            .and_then(|()| load(rows, contract, &rule.policies, &mut policies));
-        if let Err(error) = loaded {
-            return Some(ControlFlow::Break(Err(error)));
-        }
-        rules.push((u32::from_be_bytes(id.try_into().ok()?), rule));
-        Some(ControlFlow::Continue(()))
+        load(rows, contract, &rule.signers, &mut signers)?;
+        load(rows, contract, &rule.policies, &mut policies)?;
+        rules.push((id, rule));
+        Ok(ControlFlow::Continue(()))
     })?;
     Ok(Some((summary, Account { rules, signers, policies, has_all_rules: !is_cut })))
 }

@@ -5,10 +5,11 @@
 mod account;
 pub mod event;
 mod fold;
-mod keys;
 pub mod lookup;
 mod rows;
 mod state;
+mod tables;
 
-pub use rows::{Logged, MAX_RULE_IDS, SmartAccounts, Summary};
+pub use account::Logged;
+pub use rows::{MAX_RULE_IDS, SmartAccounts, Summary};
 pub use state::Rule;

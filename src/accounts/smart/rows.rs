@@ -1,14 +1,4 @@
-//! Rows of the smart account index, and how events change them.
-//!
-//! | Family | Key → value |
-//! |---|---|
-//! | `log` | contract, position → number of the event's kind, id, XDR of its data |
-//! | `accounts` | contract → [`Stored`] |
-//! | `state` | contract, [`super::keys::rule_key`] and others → rules, registered signers and policies, tags |
-//! | `signers` | tag, position of the event that added the signer → contract |
-//! | `behind` | contract → empty; accounts whose log is not folded completely |
-//! | `credentials` | tag → empty; credential ids that were seen |
-//! | `stats` | empty → [`Stats`] |
+//! How events change the rows of the smart account index.
 //!
 //! An event that comes after all earlier ones of its account is applied to the state at once, for
 //! the same cost whatever the account has. Which effect an event has depends on those before it: an
@@ -20,20 +10,13 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::account::{Progress, Stored};
-use super::event::{Change, Event, Kind, Reference, Signer, recognise};
+use super::account::{Logged, Progress, Stored};
+use super::event::{Change, Kind, Reference, Signer, recognise};
 use super::fold::Fold;
-use super::keys::{SIGNERS, STATE, TAG, rule_id_key, signer_key, tag_row};
-use crate::accounts::rows::{Rows, RowsMut, Tag, contract_in, put_new, read, scan_under};
-use crate::accounts::stats::STATS;
-use crate::accounts::{AccountIndex, Emitted, Position, Stats, value};
+use super::tables::{ACCOUNTS, BEHIND, CREDENTIALS, FAMILIES, LOG, RULE_IDS, SIGNERS, STATE, TAG};
+use crate::accounts::{AccountIndex, Emitted, Position, Stats, Tag};
 use crate::domain::ContractId;
-use crate::store::StoreError;
-
-const LOG: &str = "log";
-const ACCOUNTS: &str = "accounts";
-const BEHIND: &str = "behind";
-const CREDENTIALS: &str = "credentials";
+use crate::store::{Mark, RowCodec, Rows, RowsMut, StoreError, Table};
 
 /// Maximum size of the part of an account's log that counts, in bytes: the events after it change
 /// nothing but the totals of the index and the ledger of the account's last event. It holds some
@@ -72,23 +55,6 @@ pub struct Summary {
     pub rules: Vec<u32>,
 }
 
-/// An event with the log row that is stored for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Logged {
-    event: Event,
-    row: Vec<u8>,
-}
-
-impl Logged {
-    fn read(row: &[u8]) -> Option<Self> {
-        let (kind, rest) = row.split_first()?;
-        let kind = *Kind::ALL.get(usize::from(*kind))?;
-        let (id, data) = rest.split_first_chunk()?;
-        let event = Event::with(kind, u32::from_be_bytes(*id), &value::parse(data)?)?;
-        Some(Self { event, row: row.to_vec() })
-    }
-}
-
 /// Index of smart accounts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SmartAccounts;
@@ -98,10 +64,8 @@ impl AccountIndex for SmartAccounts {
     type Summary = Summary;
 
     const CONSUMER: &'static str = "smart_accounts";
-    const FAMILIES: &'static [&'static str] =
-        &[LOG, ACCOUNTS, STATE, SIGNERS, BEHIND, CREDENTIALS, STATS];
-    const ACCOUNTS: &'static str = ACCOUNTS;
-    const ACTIVE_SIGNERS: &'static str = SIGNERS;
+    const FAMILIES: &'static [&'static str] = FAMILIES;
+    const ACTIVE_SIGNERS: Table<(Tag, Position), ContractId> = SIGNERS;
     const COUNTS_SIGNERS: bool = false;
 
     fn kinds() -> impl ExactSizeIterator<Item = (Option<&'static str>, &'static str)> {
@@ -109,25 +73,19 @@ impl AccountIndex for SmartAccounts {
     }
 
     fn recognise(topics: &[&[u8]], data: &[u8]) -> Option<Logged> {
-        let event = recognise(topics, data)?;
-        let mut row = vec![event.kind as u8];
-        row.extend_from_slice(&event.id.to_be_bytes());
-        row.extend_from_slice(data);
-        Some(Logged { event, row })
+        Some(Logged::new(recognise(topics, data)?, data))
     }
 
     fn apply_events(rows: &mut dyn RowsMut, events: &[Emitted<Logged>]) -> Result<(), StoreError> {
         let mut stats = Stats::read::<Self>(rows)?;
         let mut new: BTreeMap<ContractId, Vec<(Position, &Logged)>> = BTreeMap::new();
         for Emitted { contract, position, event: logged } in events {
-            let key = [&contract.0[..], &position.encode()].concat();
-            if !put_new(rows, LOG, key, logged.row.clone())? {
+            if !LOG.put_new(rows, &(*contract, *position), logged)? {
                 continue;
             }
             stats.count(logged.event.kind as usize, position.ledger);
             for tag in credentials(&logged.event.change) {
-                stats.credentials +=
-                    u64::from(put_new(rows, CREDENTIALS, tag.0.to_vec(), Vec::new())?);
+                stats.credentials += u64::from(CREDENTIALS.put_new(rows, &tag, &())?);
             }
             new.entry(*contract).or_default().push((*position, logged));
         }
@@ -136,9 +94,9 @@ impl AccountIndex for SmartAccounts {
         }
         for (contract, mut events) in new {
             events.sort_by_key(|(position, _)| *position);
-            let known = read(rows, ACCOUNTS, &contract.0, Stored::decode)?;
+            let known = ACCOUNTS.get(rows, &contract)?;
             stats.accounts += u64::from(known.is_none());
-            take(rows, &contract, known.unwrap_or_default(), &events)?;
+            apply_to_account(rows, &contract, known.unwrap_or_default(), &events)?;
         }
         stats.write::<Self>(rows)
     }
@@ -149,10 +107,9 @@ impl AccountIndex for SmartAccounts {
             if left == 0 {
                 return Ok(true);
             }
-            let account = read(rows, ACCOUNTS, &contract.0, Stored::decode)?;
-            let mut account = account.unwrap_or_default();
+            let mut account = ACCOUNTS.get(rows, &contract)?.unwrap_or_default();
             refold(rows, &contract, &mut account, &mut left)?;
-            rows.put(ACCOUNTS, contract.0.to_vec(), account.encode())?;
+            ACCOUNTS.put(rows, &contract, &account)?;
         }
         Ok(false)
     }
@@ -163,18 +120,22 @@ impl AccountIndex for SmartAccounts {
 
     /// `None` when the contract has emitted nothing.
     fn summary(rows: &dyn Rows, contract: &ContractId) -> Result<Option<Summary>, StoreError> {
-        let stored = read(rows, ACCOUNTS, &contract.0, Stored::decode)?;
+        let stored = ACCOUNTS.get(rows, contract)?;
         stored.map(|stored| summary(rows, contract, &stored)).transpose()
+    }
+
+    fn missing(contract: &ContractId) -> StoreError {
+        ACCOUNTS.damaged(contract)
     }
 }
 
 fn summary(rows: &dyn Rows, contract: &ContractId, stored: &Stored) -> Result<Summary, StoreError> {
     let mut rules = Vec::new();
     if stored.rules > 0 {
-        scan_under(rows, STATE, &rule_id_key(contract, None), &[], |id, _| {
-            rules.push(u32::from_be_bytes(id.try_into().ok()?));
+        RULE_IDS.scan(rows, &(*contract, Mark), None, |(_, id), ()| {
+            rules.push(id);
             let is_full = rules.len() == MAX_RULE_IDS;
-            Some(if is_full { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) })
+            Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
     }
     let [delegated, external, native] = stored.pairs;
@@ -208,8 +169,8 @@ fn credentials(change: &Change) -> Vec<Tag> {
     signers.into_iter().filter_map(|it| it.credential().map(Tag::of_credential)).collect()
 }
 
-/// Takes new events of an account, in order, which are in its log already.
-fn take(
+/// Applies new events of an account, in order, which are in its log already.
+fn apply_to_account(
     rows: &mut dyn RowsMut,
     contract: &ContractId,
     mut account: Stored,
@@ -224,7 +185,7 @@ fn take(
             }
             (Progress::Current | Progress::Refolding, false) => {
                 account.begin_again();
-                rows.put(BEHIND, contract.0.to_vec(), Vec::new())?;
+                BEHIND.put(rows, contract, &())?;
             }
             // It will be read from the log.
             (Progress::Refolding, true) | (Progress::Clearing, _) => {}
@@ -233,7 +194,7 @@ fn take(
     if account.progress != Progress::Current {
         refold(rows, contract, &mut account, &mut { PIECE })?;
     }
-    rows.put(ACCOUNTS, contract.0.to_vec(), account.encode())
+    ACCOUNTS.put(rows, contract, &account)
 }
 
 /// Applies the event that follows those that were folded, unless the log's limit is exceeded. Returns
@@ -280,7 +241,7 @@ fn refold(
         let next = unfolded(rows, contract, account)?;
         if next.is_empty() || account.log_bytes > MAX_LOG {
             account.progress = Progress::Current;
-            return rows.delete(BEHIND, contract.0.to_vec());
+            return BEHIND.delete(rows, contract);
         }
         for (at, logged) in &next {
             let work = 1 + fold(rows, contract, account, *at, logged)?;
@@ -298,16 +259,14 @@ fn unfolded(
     contract: &ContractId,
     account: &Stored,
 ) -> Result<Vec<(Position, Logged)>, StoreError> {
-    let from = account.folded.map(Position::encode);
-    let from = from.as_ref().map_or(&[][..], |from| from);
+    let from = account.folded.map(|at| (*contract, at));
     let mut found = Vec::new();
-    scan_under(rows, LOG, &contract.0, from, |at, row| {
-        let at = Position::decode(at)?;
+    LOG.scan(rows, contract, from.as_ref(), |(_, at), logged| {
         if Some(at) != account.folded {
-            found.push((at, Logged::read(row)?));
+            found.push((at, logged));
         }
         let is_full = found.len() == MAX_EVENTS_READ;
-        Some(if is_full { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) })
+        Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     Ok(found)
 }
@@ -319,34 +278,27 @@ fn delete_state(
     contract: &ContractId,
     most: usize,
 ) -> Result<usize, StoreError> {
-    let mut found: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
-    scan_under(rows, STATE, &contract.0, &[], |rest, row| {
+    let mut found = Vec::new();
+    STATE.scan(rows, contract, None, |key, row| {
         if found.len() == most {
-            return Some(ControlFlow::Break(Ok(())));
+            return Ok(ControlFlow::Break(()));
         }
-        let signer = match rest.split_first()? {
-            (&TAG, tag) => {
-                let (members, first) = tag_row(row)?;
-                (members > 0).then(|| signer_key(tag, first))
-            }
-            _ => None,
-        };
-        found.push(([&contract.0, rest].concat(), signer));
-        Some(ControlFlow::Continue(()))
+        let mut signer = None;
+        if let Some(tag) = key.1.strip_prefix(&[TAG]) {
+            let parts = Tag::decode(tag).zip(<(u32, Position)>::decode(&row));
+            let (tag, (members, first)) = parts.ok_or_else(|| STATE.damaged(&key))?;
+            signer = (members > 0).then_some((tag, first));
+        }
+        found.push((key, signer));
+        Ok(ControlFlow::Continue(()))
     })?;
-    let deleted = found.len();
-    for (key, signer) in found {
-        rows.delete(STATE, key)?;
-        signer.map_or(Ok(()), |signer| rows.delete(SIGNERS, signer))?;
+    for (key, signer) in &found {
+        STATE.delete(rows, key)?;
+        signer.as_ref().map_or(Ok(()), |signer| SIGNERS.delete(rows, signer))?;
     }
-    Ok(deleted)
+    Ok(found.len())
 }
 
 fn first_behind(rows: &dyn Rows) -> Result<Option<ContractId>, StoreError> {
-    let mut first = None;
-    scan_under(rows, BEHIND, &[], &[], |contract, _| {
-        first = Some(contract_in(contract)?);
-        Some(ControlFlow::Break(Ok(())))
-    })?;
-    Ok(first)
+    Ok(BEHIND.first(rows, None)?.map(|(contract, ())| contract))
 }

@@ -5,6 +5,7 @@ use stellar_xdr::{ScAddress, ScVal};
 
 use super::event::{self, Reference, RuleMeta, Signer};
 use crate::accounts::{Position, value};
+use crate::store::RowCodec;
 
 /// A rule. Its signers and policies are in the order in which they were added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,20 +103,20 @@ impl Named for ScAddress {
     }
 }
 
-impl Rule {
-    pub(super) fn encode(&self) -> Vec<u8> {
+impl RowCodec for Rule {
+    fn write(&self, to: &mut Vec<u8>) {
         let Self { meta: RuleMeta { context_type, name, valid_until }, signers, policies } = self;
-        value::xdr(&value::of_list([
+        to.extend(value::xdr(&value::of_list([
             context_type.clone().unwrap_or(ScVal::Void),
             value::of_bytes(name),
             valid_until.map_or(ScVal::Void, ScVal::U32),
             value::of_list(signers.iter().map(Member::to_value)),
             value::of_list(policies.iter().map(Member::to_value)),
-        ]))
+        ])));
     }
 
-    pub(super) fn decode(row: &[u8]) -> Option<Self> {
-        let row = value::parse_row(row)?;
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let row = value::parse_row(std::mem::take(bytes))?;
         let [context_type, name, valid_until, signers, policies] = value::list(&row)? else {
             return None;
         };
@@ -154,18 +155,18 @@ impl<T: Named> Member<T> {
     }
 }
 
-impl<T: Named> Registered<T> {
-    pub fn encode(&self) -> Vec<u8> {
+impl<T: Named> RowCodec for Registered<T> {
+    fn write(&self, to: &mut Vec<u8>) {
         let Self { value, deregistered, members } = self;
-        value::xdr(&value::of_list([
+        to.extend(value::xdr(&value::of_list([
             value.as_ref().map_or(ScVal::Void, Named::to_value),
             deregistered.map_or(ScVal::Void, |at| value::of_bytes(&at.encode())),
             ScVal::U32(*members),
-        ]))
+        ])));
     }
 
-    pub fn decode(row: &[u8]) -> Option<Self> {
-        let row = value::parse_row(row)?;
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let row = value::parse_row(std::mem::take(bytes))?;
         let [named, deregistered, members] = value::list(&row)? else { return None };
         let value = match named {
             ScVal::Void => None,

@@ -13,7 +13,7 @@ use super::outcome::{Note, Outcome, Written};
 use crate::observe::health::Health;
 use crate::store::{ConsumerEffects, Store};
 use crate::webhooks::registry::{Doubt, Registry};
-use crate::webhooks::rows::{DELIVERIES, Delivery, FINISHED, QUEUE, State, delivery_key};
+use crate::webhooks::rows::{DELIVERIES, Delivery, FINISHED, QUEUE, State};
 use crate::webhooks::schedule::MAX_FAILING_TIME;
 use crate::webhooks::subscription::{Row, State as SubscriptionState, Subscription};
 use crate::webhooks::time::Moment;
@@ -160,11 +160,11 @@ fn note_one(
     let Some(Some(KnownState { state, has_changed, .. })) = states.get_mut(&id) else {
         return Ok(written);
     };
-    let key = delivery_key(id, queued.number);
-    let delivery = effects.get(DELIVERIES, &key)?.and_then(|row| Delivery::decode(&row));
+    let key = (id, queued.number);
+    let delivery = DELIVERIES.get(effects, &key)?;
     let claimed = delivery.as_ref().and_then(|it| it.queued(id, queued.number));
     if claimed != Some(*queued) || !matches!(note.outcome, Outcome::Stray) {
-        effects.delete(QUEUE, queued.key())?;
+        QUEUE.delete(effects, queued)?;
     }
     let Some(mut delivery) = delivery else {
         written.is_finished = true;
@@ -175,7 +175,7 @@ fn note_one(
     }
     // A replay has queued the delivery again in a newer round, or the queue row was stray.
     if delivery.round != note.round || claimed != Some(*queued) {
-        effects.put(DELIVERIES, key, delivery.encode())?;
+        DELIVERIES.put(effects, &key, &delivery)?;
         return Ok(written);
     }
     let before = state.clone();
@@ -185,13 +185,13 @@ fn note_one(
     written.is_disabled = before.enabled && !state.enabled;
     written.next = delivery.queued(id, queued.number);
     if let Some(next) = &written.next {
-        effects.put(QUEUE, next.key(), [])?;
+        QUEUE.put(effects, next, &())?;
     }
     if let Some(finished) = delivery.finished(id, queued.number) {
         written.is_finished = true;
-        effects.put(FINISHED, finished.key(), [])?;
+        FINISHED.put(effects, &finished, &())?;
     }
-    effects.put(DELIVERIES, key, delivery.encode())?;
+    DELIVERIES.put(effects, &key, &delivery)?;
     Ok(written)
 }
 
@@ -272,9 +272,9 @@ mod tests {
             let queued = Queued::first(ID, Number::of_event(EventId(1)));
             let written = store.change_consumer_rows(CONSUMER, move |effects| {
                 row.put(effects, ID)?;
-                let delivery = Delivery::new(1, Moment::default()).encode();
-                effects.put(DELIVERIES, delivery_key(ID, queued.number), delivery)?;
-                effects.put(QUEUE, queued.key(), [])?;
+                let delivery = Delivery::new(1, Moment::default());
+                DELIVERIES.put(effects, &(ID, queued.number), &delivery)?;
+                QUEUE.put(effects, &queued, &())?;
                 Ok::<_, WebhookError>(())
             });
             written.unwrap();

@@ -227,18 +227,15 @@ impl SubscriptionQueue {
 impl Part {
     fn read(&mut self, id: u32, class: Class, view: &mut LazyView<'_>) -> Result<(), StoreError> {
         let (due, number) = self.from;
-        let from = Queued { subscription: id, class, due, number: Number(number) }.key();
-        let (part, from) = from.split_at(Queued::PART_BYTES);
+        let from = Queued { subscription: id, class, due, number: Number(number) };
         let mut first = None;
-        let _ = view.get()?.scan_prefix(QUEUE, part, from, |rest, _| {
-            let Some(queued) = Queued::read(&[part, rest].concat()) else {
-                return ControlFlow::Break(());
-            };
+        QUEUE.scan(view.get()?, &(id, class), Some(&from), |queued, ()| {
             first.get_or_insert(queued);
             if !self.busy.contains(&(queued.due, queued.number)) {
                 self.page.push_back(queued);
             }
-            if self.page.len() < PAGE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            let is_full = self.page.len() >= PAGE;
+            Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         if let Some(first) = first {
             self.from = (first.due, first.number.0);
@@ -297,10 +294,10 @@ mod tests {
         fn change(&self, put: Vec<Queued>, delete: Vec<Queued>) {
             let changed = self.store.change_consumer_rows(CONSUMER, move |effects| {
                 for queued in &put {
-                    effects.put(QUEUE, queued.key(), [])?;
+                    QUEUE.put(effects, queued, &())?;
                 }
                 for queued in &delete {
-                    effects.delete(QUEUE, queued.key())?;
+                    QUEUE.delete(effects, queued)?;
                 }
                 Ok::<_, WebhookError>(())
             });

@@ -6,6 +6,7 @@ use std::ops::{Bound, ControlFlow};
 
 use super::build;
 use super::consumer::Consumer;
+use super::row_access::{RowFlow, Rows, RowsMut};
 use super::spec::ConsumerSpec;
 use crate::db::database::{Batch, Database};
 use crate::db::snapshot::Snapshot;
@@ -112,16 +113,6 @@ impl<'a> ConsumerView<'a> {
         !read.is_cut.get()
     }
 
-    /// Returns the value of a key.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`], and errors of the database.
-    pub fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let row = self.snapshot.get_consumer_row(&self.family(family), &self.key(key))?;
-        self.count(row.as_ref().map_or(0, |row| row.len()));
-        Ok(row.map(|row| row.to_vec()))
-    }
-
     /// Visits all rows of a family in key order.
     ///
     /// # Errors
@@ -131,52 +122,23 @@ impl<'a> ConsumerView<'a> {
         family: &str,
         mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), StoreError> {
-        let visit_all = |key: &[u8], value: &[u8]| {
+        self.scan_prefix(family, &[], &[], &mut |key, value| {
             visit(key, value);
-            ControlFlow::<()>::Continue(())
-        };
-        self.scan_prefix(family, &[], &[], visit_all).map(drop)
-    }
-
-    /// Visits the rows whose keys begin with `prefix` in key order, beginning at the one that
-    /// continues with `from`, until `visit` breaks. `visit` receives the rest of each key. Files
-    /// without such rows are not searched if the prefix is a hash or an address.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`], and errors of the database.
-    pub fn scan_prefix<B>(
-        &self,
-        family: &str,
-        prefix: &[u8],
-        from: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>, StoreError> {
-        let prefix = self.key(prefix);
-        let mut rows = self.snapshot.consumer_rows_under(&self.family(family), &prefix)?;
-        rows.seek([&prefix, from].concat());
-        while let Some((key, value)) = rows.item() {
-            let Some(rest) = key.strip_prefix(prefix.as_slice()) else { break };
-            if !self.count(key.len() + value.len()) {
-                break;
-            }
-            if let broken @ ControlFlow::Break(_) = visit(rest, value) {
-                return Ok(broken);
-            }
-            rows.next();
-        }
-        Ok(rows.status().map(ControlFlow::Continue)?)
+            Ok(ControlFlow::Continue(()))
+        })
+        .map(drop)
     }
 
     /// Visits rows in reverse key order, beginning at a key (included), until `visit` breaks.
     ///
     /// # Errors
-    /// [`StoreError::UnknownFamily`], and errors of the database.
-    pub fn scan_back<B>(
+    /// [`StoreError::UnknownFamily`], errors of the database and of `visit`.
+    pub fn scan_back<E: From<StoreError>>(
         &self,
         family: &str,
         from: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>, StoreError> {
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, E>,
+    ) -> Result<(), E> {
         let build = self.build.to_be_bytes();
         let mut rows = self.snapshot.consumer_rows(&self.family(family))?;
         rows.seek_for_prev(self.key(from));
@@ -185,12 +147,12 @@ impl<'a> ConsumerView<'a> {
             if !self.count(key.len() + value.len()) {
                 break;
             }
-            if let broken @ ControlFlow::Break(_) = visit(key, value) {
-                return Ok(broken);
+            if visit(key, value)?.is_break() {
+                break;
             }
             rows.prev();
         }
-        Ok(rows.status().map(ControlFlow::Continue)?)
+        Ok(rows.status().map_err(StoreError::from)?)
     }
 
     /// Build of the rows.
@@ -204,6 +166,37 @@ impl<'a> ConsumerView<'a> {
 
     fn key(&self, key: &[u8]) -> Vec<u8> {
         [&self.build.to_be_bytes(), key].concat()
+    }
+}
+
+impl Rows for ConsumerView<'_> {
+    fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let row = self.snapshot.get_consumer_row(&self.family(family), &self.key(key))?;
+        self.count(row.as_ref().map_or(0, |row| row.len()));
+        Ok(row.map(|row| row.to_vec()))
+    }
+
+    fn scan_prefix(
+        &self,
+        family: &str,
+        prefix: &[u8],
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> RowFlow,
+    ) -> RowFlow {
+        let prefix = self.key(prefix);
+        let mut rows = self.snapshot.consumer_rows_under(&self.family(family), &prefix)?;
+        rows.seek([&prefix, from].concat());
+        while let Some((key, value)) = rows.item() {
+            let Some(rest) = key.strip_prefix(prefix.as_slice()) else { break };
+            if !self.count(key.len() + value.len()) {
+                break;
+            }
+            if visit(rest, value)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            rows.next();
+        }
+        Ok(rows.status().map(ControlFlow::Continue)?)
     }
 }
 
@@ -263,92 +256,9 @@ impl<'a> ConsumerEffects<'a> {
         Self { view, families, batch, saved, open, bytes: 0, is_unfinished: false, is_taken: false }
     }
 
-    /// Returns the value of a key, including buffered changes.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`], and errors of the database.
-    pub fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let own = self.own(family)?;
-        match self.open.get(own, key).or_else(|| self.saved.get(own, key)) {
-            Some(changed) => Ok(changed),
-            None => self.view.get(family, key),
-        }
-    }
-
-    /// Like [`ConsumerView::scan_prefix`], including buffered changes.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`], and errors of the database.
-    pub fn scan_prefix<B>(
-        &self,
-        family: &str,
-        prefix: &[u8],
-        from: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<B>,
-    ) -> Result<ControlFlow<B>, StoreError> {
-        let (own, view) = (self.own(family)?, &self.view);
-        let mut stored = view.snapshot.consumer_rows_under(&view.family(own), &view.key(prefix))?;
-        let from = &[prefix, from].concat();
-        let build = view.build.to_be_bytes();
-        stored.seek(view.key(from));
-        let (mut open, mut saved) =
-            (self.open.keys(own, from).peekable(), self.saved.keys(own, from).peekable());
-        loop {
-            let here =
-                stored.item().and_then(|(key, value)| Some((key.strip_prefix(&build)?, value)));
-            let candidates =
-                [here.map(|(key, _)| key), open.peek().copied(), saved.peek().copied()];
-            let Some(next) = candidates.into_iter().flatten().min() else { break };
-            let is_stored = candidates[0] == Some(next);
-            let changed = self.open.get(own, next).or_else(|| self.saved.get(own, next));
-            let Some(rest) = next.strip_prefix(prefix) else { break };
-            let flow = match (&changed, here) {
-                (Some(Some(value)), _) => visit(rest, value),
-                (None, Some((_, value))) => visit(rest, value),
-                (Some(None), _) | (None, None) => ControlFlow::Continue(()),
-            };
-            if flow.is_break() {
-                return Ok(flow);
-            }
-            open.next_if_eq(&next);
-            saved.next_if_eq(&next);
-            if is_stored {
-                stored.next();
-            }
-        }
-        Ok(stored.status().map(ControlFlow::Continue)?)
-    }
-
     /// Returns the rows without buffered changes.
     pub fn without_changes(&self) -> &ConsumerView<'a> {
         &self.view
-    }
-
-    /// Sets the value of a key.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`]
-    pub fn put(
-        &mut self,
-        family: &str,
-        key: impl Into<Vec<u8>>,
-        value: impl Into<Vec<u8>>,
-    ) -> Result<(), StoreError> {
-        let (own, key, value) = (self.own(family)?, key.into(), value.into());
-        self.bytes += key.len() + value.len();
-        self.open.rows.insert((own, key), Some(value));
-        Ok(())
-    }
-
-    /// Deletes a key.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`]
-    pub fn delete(&mut self, family: &str, key: impl Into<Vec<u8>>) -> Result<(), StoreError> {
-        let (own, key) = (self.own(family)?, key.into());
-        self.bytes += key.len();
-        self.open.rows.insert((own, key), None);
-        Ok(())
     }
 
     /// Deletes all keys from `from` (included) to `to` (excluded) with one range deletion.
@@ -426,6 +336,73 @@ impl<'a> ConsumerEffects<'a> {
     fn own(&self, family: &str) -> Result<&'static str, StoreError> {
         let own = self.families.iter().copied().find(|own| *own == family);
         own.ok_or_else(|| StoreError::UnknownFamily(self.view.family(family)))
+    }
+}
+
+/// With the buffered changes.
+impl Rows for ConsumerEffects<'_> {
+    fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let own = self.own(family)?;
+        match self.open.get(own, key).or_else(|| self.saved.get(own, key)) {
+            Some(changed) => Ok(changed),
+            None => self.view.get(family, key),
+        }
+    }
+
+    fn scan_prefix(
+        &self,
+        family: &str,
+        prefix: &[u8],
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> RowFlow,
+    ) -> RowFlow {
+        let (own, view) = (self.own(family)?, &self.view);
+        let mut stored = view.snapshot.consumer_rows_under(&view.family(own), &view.key(prefix))?;
+        let from = &[prefix, from].concat();
+        let build = view.build.to_be_bytes();
+        stored.seek(view.key(from));
+        let (mut open, mut saved) =
+            (self.open.keys(own, from).peekable(), self.saved.keys(own, from).peekable());
+        loop {
+            let here =
+                stored.item().and_then(|(key, value)| Some((key.strip_prefix(&build)?, value)));
+            let candidates =
+                [here.map(|(key, _)| key), open.peek().copied(), saved.peek().copied()];
+            let Some(next) = candidates.into_iter().flatten().min() else { break };
+            let is_stored = candidates[0] == Some(next);
+            let changed = self.open.get(own, next).or_else(|| self.saved.get(own, next));
+            let Some(rest) = next.strip_prefix(prefix) else { break };
+            let flow = match (&changed, here) {
+                (Some(Some(value)), _) => visit(rest, value)?,
+                (None, Some((_, value))) => visit(rest, value)?,
+                (Some(None), _) | (None, None) => ControlFlow::Continue(()),
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+            open.next_if_eq(&next);
+            saved.next_if_eq(&next);
+            if is_stored {
+                stored.next();
+            }
+        }
+        Ok(stored.status().map(ControlFlow::Continue)?)
+    }
+}
+
+impl RowsMut for ConsumerEffects<'_> {
+    fn put(&mut self, family: &str, key: Vec<u8>, value: Vec<u8>) -> Result<(), StoreError> {
+        let own = self.own(family)?;
+        self.bytes += key.len() + value.len();
+        self.open.rows.insert((own, key), Some(value));
+        Ok(())
+    }
+
+    fn delete(&mut self, family: &str, key: Vec<u8>) -> Result<(), StoreError> {
+        let own = self.own(family)?;
+        self.bytes += key.len();
+        self.open.rows.insert((own, key), None);
+        Ok(())
     }
 }
 

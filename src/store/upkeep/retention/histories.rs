@@ -27,6 +27,7 @@ use crate::ingest::prepare::{IndexOptions, PreparedLedger};
 use crate::read::query::{EventQuery, TransactionQuery};
 use crate::sample_ledgers::{chain, everything};
 use crate::state::consumers::build::second;
+use crate::state::consumers::row_access::RowsMut;
 use crate::state::consumers::rows::RowBounds;
 use crate::state::consumers::spec::{ConsumerSpec, Needs, StartPosition};
 use crate::upkeep::audit::audit;
@@ -194,7 +195,7 @@ impl History {
             let raw_ledgers = needs.raw_ledgers && !self.without_raw.contains(&fed.ledger.0);
             let needs = Needs { raw_ledgers, ..needs };
             is_whole &= !Counted::of(store, fed.ledger).lacks(needs);
-            effects.put("seen", fed.ledger.0.to_be_bytes(), [])
+            effects.put("seen", fed.ledger.0.to_be_bytes().to_vec(), Vec::new())
         });
         let consumed = consumed.unwrap();
         assert!(is_whole || consumed == Consumed::Retry, "{name} was given an incomplete ledger");

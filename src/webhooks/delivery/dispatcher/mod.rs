@@ -8,6 +8,7 @@ mod sending;
 mod slot_queue;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ use super::subscription_queue::{LazyView, SubscriptionQueue};
 use crate::budget::Budget;
 use crate::store::{RowBounds, StoreError};
 use crate::webhooks::CONSUMER;
-use crate::webhooks::rows::{Class, QUEUE, Queued};
+use crate::webhooks::rows::{Class, PayloadOf, QUEUE, Queued};
 use crate::webhooks::schedule;
 
 /// Maximum interval between two reads of the clock, which may be adjusted in between.
@@ -73,7 +74,7 @@ pub struct Dispatcher {
     /// have ended.
     pending_deletions: HashMap<u32, (usize, SyncSender<()>)>,
     unwritten: usize,
-    payloads: Cache<Vec<u8>, Bytes>,
+    payloads: Cache<(u16, PayloadOf), Bytes>,
     new_contents: Contents,
     stop_by: Option<Instant>,
 }
@@ -126,8 +127,8 @@ impl Dispatcher {
     /// Adds to `found` the first delivery of each subscription and class in the queue, and their
     /// number.
     fn read_queue(&self, found: &mut Vec<(Queued, i64)>) -> Result<(), StoreError> {
-        self.deps.store.consumer_view(CONSUMER, RowBounds::none())?.scan(QUEUE, |key, _| {
-            let Some(queued) = Queued::read(key) else { return };
+        let view = self.deps.store.consumer_view(CONSUMER, RowBounds::none())?;
+        QUEUE.scan_all(&view, None, |queued, ()| {
             match found.last_mut() {
                 Some((last, count))
                     if (last.subscription, last.class) == (queued.subscription, queued.class) =>
@@ -136,7 +137,9 @@ impl Dispatcher {
                 }
                 _ => found.push((queued, 1)),
             }
-        })
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(())
     }
 
     fn report_unread(&self, error: &StoreError) {

@@ -16,9 +16,7 @@ use super::{Dispatcher, Timer};
 use crate::budget::Share;
 use crate::store::{ConsumerView, StoreError};
 use crate::webhooks::Secret;
-use crate::webhooks::rows::{
-    Class, DELIVERIES, Delivery, PAYLOADS, Queued, delivery_key, payload_key,
-};
+use crate::webhooks::rows::{Class, DELIVERIES, Delivery, PAYLOADS, Queued, payload_key};
 use crate::webhooks::subscription::Subscription;
 
 /// Delay before a failed store read is retried, in milliseconds.
@@ -213,10 +211,7 @@ impl Dispatcher {
         };
         Ok(match new {
             Some(Content { delivery, body }) => (Some(delivery), Some(body)),
-            None => {
-                let row = view.get()?.get(DELIVERIES, &delivery_key(id, queued.number))?;
-                (row.and_then(|row| Delivery::decode(&row)), None)
-            }
+            None => (DELIVERIES.get(view.get()?, &(id, queued.number))?, None),
         })
     }
 
@@ -231,7 +226,7 @@ impl Dispatcher {
         if let Some(body) = self.payloads.get(&key) {
             return Ok(Some(body.clone()));
         }
-        let body = view.get(PAYLOADS, &key)?.map(Bytes::from);
+        let body = PAYLOADS.get(view, &key)?.map(Bytes::from);
         if let Some(body) = &body {
             self.payloads.insert(key, body.clone());
         }
