@@ -7,7 +7,7 @@ use stellar_strkey::Contract;
 
 use super::ParseError;
 
-/// Id of a contract; displayed as a strkey that starts with `C` (SEP-23).
+/// Id of a contract; displayed and serialised as a strkey that starts with `C` (SEP-23).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContractId(pub [u8; 32]);
 
@@ -39,6 +39,8 @@ impl FromStr for ContractId {
             .map_err(|_| ParseError::of_strkey(text, &['C'], ParseError::Contract))
     }
 }
+
+serialised_as_text!(ContractId);
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{ParseError, excerpt};
 
-/// A SHA-256 digest, displayed as 64 lowercase hexadecimal digits.
+/// A SHA-256 digest, displayed and serialised as 64 lowercase hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Hash32(pub [u8; 32]);
 
@@ -53,6 +53,8 @@ impl FromStr for Hash32 {
         Ok(Self(bytes))
     }
 }
+
+serialised_as_text!(Hash32);
 
 impl From<[u8; 32]> for Hash32 {
     fn from(bytes: [u8; 32]) -> Self {

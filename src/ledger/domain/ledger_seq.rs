@@ -2,8 +2,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Sequence number of a ledger. Genesis is 1; the first ledger that any source yields is 2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct LedgerSeq(pub u32);
 
 impl LedgerSeq {
@@ -33,8 +37,10 @@ impl From<u32> for LedgerSeq {
     }
 }
 
-/// Ledgers from `first` to `last`, both included; empty when `first` is after `last`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Ledgers from `first` to `last`, both included; empty when `first` is after `last`. Serialised as a
+/// list of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "(LedgerSeq, LedgerSeq)", into = "(LedgerSeq, LedgerSeq)")]
 pub struct LedgerRange {
     /// First ledger of the range.
     pub first: LedgerSeq,
@@ -67,6 +73,18 @@ impl LedgerRange {
     /// Returns the number of ledgers in the range.
     pub fn len(&self) -> u64 {
         if self.is_empty() { 0 } else { u64::from(self.last.0) - u64::from(self.first.0) + 1 }
+    }
+}
+
+impl From<(LedgerSeq, LedgerSeq)> for LedgerRange {
+    fn from((first, last): (LedgerSeq, LedgerSeq)) -> Self {
+        Self { first, last }
+    }
+}
+
+impl From<LedgerRange> for (LedgerSeq, LedgerSeq) {
+    fn from(range: LedgerRange) -> Self {
+        (range.first, range.last)
     }
 }
 

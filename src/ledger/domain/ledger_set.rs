@@ -1,9 +1,12 @@
 //! Sets of ledgers.
 
+use serde::{Deserialize, Serialize};
+
 use super::{LedgerRange, LedgerSeq};
 
-/// A set of ledgers, stored as ascending ranges that neither overlap nor touch.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// A set of ledgers, stored and serialised as ascending ranges that neither overlap nor touch.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<LedgerRange>")]
 pub struct LedgerSet(Vec<LedgerRange>);
 
 impl LedgerSet {
@@ -93,6 +96,12 @@ impl FromIterator<LedgerRange> for LedgerSet {
         let mut set = Self::default();
         ranges.into_iter().for_each(|range| set.insert(range));
         set
+    }
+}
+
+impl From<Vec<LedgerRange>> for LedgerSet {
+    fn from(ranges: Vec<LedgerRange>) -> Self {
+        ranges.into_iter().collect()
     }
 }
 

@@ -1,10 +1,15 @@
 //! Basic types of the project: sequences, hashes, ids, networks and pages, and how each is parsed,
-//! displayed and ordered. Does no I/O.
+//! displayed, ordered and serialised. Does no I/O.
+
+#[macro_use]
+mod serial;
 
 mod asset;
 mod close_time;
 mod compressed_ledger;
 mod contract_id;
+mod covered_ledgers;
+mod digest;
 mod emit;
 mod event_id;
 mod hash;
@@ -27,6 +32,8 @@ pub use asset::{asset_contract_id, asset_text, parse_asset};
 pub use close_time::CloseTime;
 pub use compressed_ledger::CompressedLedger;
 pub use contract_id::ContractId;
+pub use covered_ledgers::{CoveredLedgers, SummedLedgers, range_ends};
+pub use digest::Digest;
 pub use emit::Emit;
 pub use event_id::{EventId, RpcEventId};
 pub use hash::{Hash32, LedgerHash, TxHash};
@@ -34,7 +41,9 @@ pub use ledger_seq::{LedgerRange, LedgerSeq};
 pub use ledger_set::LedgerSet;
 pub use ledger_source::{Fetched, LedgerSource, SourceError};
 pub use network::{Network, NetworkId};
-pub use node::{AuthMode, LiveEntries, LiveEntry, LiveState, Simulation, Submission};
+pub use node::{
+    AuthMode, Funding, LiveEntries, LiveEntry, LiveState, NotFunded, Simulation, Submission,
+};
 pub use node_id::NodeId;
 pub use page::{Direction, Page};
 pub use program::{Owner, ProgramId};

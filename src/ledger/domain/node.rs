@@ -1,11 +1,11 @@
 //! What a node tells of the present state of its network: current ledger entries, whether it accepts
-//! a transaction, and what a transaction would do. Those who ask a node and those who are one use
+//! a transaction, what a transaction would do, and what its friendbot sends. Those who ask a node and those who are one use
 //! the same types.
 
 use futures_util::future::BoxFuture;
 use stellar_xdr::{
     DiagnosticEvent, LedgerEntry, LedgerKey, ScVal, SorobanAuthorizationEntry,
-    SorobanTransactionData, TransactionResult,
+    SorobanTransactionData, TransactionEnvelope, TransactionMeta, TransactionResult,
 };
 
 use super::LedgerSeq;
@@ -54,6 +54,28 @@ pub enum Submission {
         /// Diagnostic events of the contract host.
         events: Vec<DiagnosticEvent>,
     },
+}
+
+/// A transaction that has funded accounts or a contract.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Funding {
+    /// Hash of the transaction.
+    pub hash: [u8; 32],
+    /// Signed envelope of the transaction.
+    pub envelope: TransactionEnvelope,
+    /// Metadata of the transaction: the changes that it made.
+    pub meta: TransactionMeta,
+}
+
+/// Why an account or contract is not funded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotFunded {
+    /// The account already exists.
+    Exists,
+    /// Too many requests are waiting, or the transaction was not applied in time.
+    Busy,
+    /// The request cannot be met. Contains the sentence for the client.
+    Refused(&'static str),
 }
 
 /// How a simulation treats authorisation.

@@ -7,7 +7,8 @@ use stellar_strkey::ed25519::PublicKey;
 
 use super::ParseError;
 
-/// Public key (ed25519) of a validator; displayed as a strkey that starts with `G` (SEP-23).
+/// Public key (ed25519) of a validator; displayed and serialised as a strkey that starts
+/// with `G` (SEP-23).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub [u8; 32]);
 
@@ -39,6 +40,8 @@ impl FromStr for NodeId {
             .map_err(|_| ParseError::of_strkey(text, &['G'], ParseError::Validator))
     }
 }
+
+serialised_as_text!(NodeId);
 
 #[cfg(test)]
 mod tests {
