@@ -252,31 +252,14 @@ impl Attestation {
     /// Returns what is attested of each covered range, in ascending order.
     pub fn ranges(&self, store: &Store) -> Vec<Attested> {
         let marks = store.marks();
-        match &self.validators {
-            Some(validators) => {
-                let ranges = store.attested(validators);
-                ranges.iter().map(|range| self.of(range.ledgers, &range.signed, &marks)).collect()
-            }
-            None => {
-                let ranges = store.status().ranges.into_iter();
-                ranges.map(|range| self.of(range, &Signed::default(), &marks)).collect()
-            }
-        }
+        store.signed().iter().map(|(range, signed)| self.of(*range, signed, &marks)).collect()
     }
 
     /// Returns what is attested of the newest covered range; `None` when nothing is stored.
     pub fn newest(&self, store: &Store) -> Option<Attested> {
         let marks = store.marks();
-        match &self.validators {
-            Some(validators) => {
-                let range = store.newest_attested(validators)?;
-                Some(self.of(range.ledgers, &range.signed, &marks))
-            }
-            None => {
-                let newest = store.range_of(store.ends().latest?)?;
-                Some(self.of(newest, &Signed::default(), &marks))
-            }
-        }
+        let (range, signed) = store.newest_signed()?;
+        Some(self.of(range, &signed, &marks))
     }
 
     /// Returns all stored ledgers that are attested, without those of which only a backup says so.

@@ -228,10 +228,10 @@ fn imported_ledgers_are_attested() {
     import(at, "mainnet", &[data::folder().unwrap().join("ledgers/lake-pubnet")]);
     let network = Network::from_name_or_passphrase("mainnet");
     let validators = Validators::of_network(&network).unwrap();
-    let attested = || Store::open(at, None).unwrap().attested(&validators);
-    let recorded = attested();
-    let [range] = recorded.as_slice() else { panic!("{recorded:?}") };
-    let newest = range.attested.unwrap();
+    let of_store = || Store::open(at, None).unwrap().signed();
+    let recorded = of_store();
+    let [(range, signed)] = recorded.as_slice() else { panic!("{recorded:?}") };
+    let newest = validators.attested(*range, signed).unwrap();
     assert!((63_092_982..63_092_993).contains(&newest.0), "{newest}");
     let rebuild = |settings: &[(&str, &str)]| {
         let mut command = orrery();
@@ -241,12 +241,12 @@ fn imported_ledgers_are_attested() {
         assert!(output.status.success(), "{message}");
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
-    let one = range.signed.iter().next().unwrap().0;
+    let one = signed.iter().next().unwrap().0;
     let report = rebuild(&[("ORRERY_TRUST_VALIDATORS", &format!("{{ a = ['{one}'] }}"))]);
     assert_eq!(report["running"], false);
-    assert_eq!(attested()[0].signed.iter().len(), 1, "others are not trusted");
+    assert_eq!(of_store()[0].1.iter().len(), 1, "others are not trusted");
     assert_eq!(rebuild(&[])["done"], 12, "not all have signed");
-    assert_eq!(attested(), recorded);
+    assert_eq!(of_store(), recorded);
 }
 
 /// The bundle whose ledgers a load generator has merged from several.

@@ -11,8 +11,8 @@ use super::call::ReadCall;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use crate::attestation::Attestation;
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, NodeId};
-use crate::store::{CoveredLedgers, IndexedAs, Marks, Needs, Store};
+use crate::domain::{CoveredLedgers, LedgerRange, LedgerSeq, LedgerSet, NodeId, range_ends};
+use crate::store::{IndexedAs, Marks, Needs, Store, StoredLedgers};
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] =
@@ -86,23 +86,18 @@ struct Marked {
 
 impl From<&LedgerSet> for Marked {
     fn from(set: &LedgerSet) -> Self {
-        let ranges = set.ranges().iter().take(MOST_MARKED).copied().map(Gap::from).collect();
+        let ranges = set.ranges().iter().take(MOST_MARKED).copied().map(Gap).collect();
         Self { ledgers: set.ledgers(), ranges }
     }
 }
 
 #[derive(Serialize)]
 struct Range {
-    first_ledger: u32,
-    last_ledger: u32,
-    first_hash: String,
-    last_hash: String,
-    previous_hash: String,
-    events: u64,
-    digest: String,
+    #[serde(flatten)]
+    covered: CoveredLedgers,
     indexed_as: Vec<Settings>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    attested_ledger: Option<u32>,
+    attested_ledger: Option<LedgerSeq>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attested_by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,16 +114,14 @@ struct Range {
 /// The newest ledger of a range that a trusted validator has signed.
 #[derive(Serialize)]
 struct SignedBy {
-    validator: String,
+    validator: NodeId,
     organisation: String,
-    ledger: u32,
+    ledger: LedgerSeq,
 }
 
+/// Consecutive ledgers.
 #[derive(Serialize)]
-struct Gap {
-    first_ledger: u32,
-    last_ledger: u32,
-}
+struct Gap(#[serde(with = "range_ends")] LedgerRange);
 
 impl From<&IndexedAs> for Settings {
     fn from(indexed: &IndexedAs) -> Self {
@@ -141,18 +134,12 @@ impl From<&IndexedAs> for Settings {
 }
 
 impl Range {
-    fn of(range: &CoveredLedgers, attestation: &Attestation, marks: &Marks) -> Self {
-        let attested = attestation.of(range.ledgers, &range.signed, marks);
+    fn of(range: &StoredLedgers, attestation: &Attestation, marks: &Marks) -> Self {
+        let attested = attestation.of(range.covered.ledgers, &range.signed, marks);
         Self {
-            first_ledger: range.ledgers.first.0,
-            last_ledger: range.ledgers.last.0,
-            first_hash: range.first_hash.to_string(),
-            last_hash: range.last_hash.to_string(),
-            previous_hash: range.previous_hash.to_string(),
-            events: range.events,
-            digest: range.digest.to_string(),
+            covered: range.covered,
             indexed_as: range.indexed_as.iter().map(Settings::from).collect(),
-            attested_ledger: attested.ledger().map(|ledger| ledger.0),
+            attested_ledger: attested.ledger(),
             attested_by: attested.by(),
             unattested_because: attested.reason(),
             signed: signed(range, attestation),
@@ -164,31 +151,25 @@ impl Range {
 }
 
 /// Returns what trusted validators have signed in a range, the newest ledger first.
-fn signed(range: &CoveredLedgers, attestation: &Attestation) -> Vec<SignedBy> {
+fn signed(range: &StoredLedgers, attestation: &Attestation) -> Vec<SignedBy> {
     let Some(validators) = attestation.validators() else { return Vec::new() };
     // Others were trusted once: their rows stay until signatures are read again.
     let signed_by = |(validator, ledger): (NodeId, LedgerSeq)| {
         let organisation = validators.organisation_of(&validator)?.to_owned();
-        Some(SignedBy { validator: validator.to_string(), organisation, ledger: ledger.0 })
+        Some(SignedBy { validator, organisation, ledger })
     };
     let mut signed: Vec<_> = range.signed.iter().filter_map(signed_by).collect();
     signed.sort_by_key(|signed| Reverse(signed.ledger));
     signed
 }
 
-impl From<LedgerRange> for Gap {
-    fn from(gap: LedgerRange) -> Self {
-        Self { first_ledger: gap.first.0, last_ledger: gap.last.0 }
-    }
-}
-
 impl Removed {
     /// Returns what is removed of the ledgers in these ranges.
-    fn of(ranges: &[CoveredLedgers], store: &Store) -> Result<Self, ApiError> {
+    fn of(ranges: &[StoredLedgers], store: &Store) -> Result<Self, ApiError> {
         let within = |needs| -> Result<Vec<Gap>, ApiError> {
             let removed = store.removed(needs)?;
-            let parts = ranges.iter().map(|range| removed.within(range.ledgers));
-            Ok(parts.flat_map(|part| part.ranges().to_vec()).map(Gap::from).collect())
+            let parts = ranges.iter().map(|range| removed.within(range.covered.ledgers));
+            Ok(parts.flat_map(|part| part.ranges().to_vec()).map(Gap).collect())
         };
         Ok(Self {
             raw_ledgers: within(Needs::RAW_LEDGERS)?,
@@ -213,7 +194,7 @@ fn completeness(deps: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
         complete: ranges.len() == 1 && !removed.has_records(),
         settings: Settings::from(&deps.settings.indexed_as),
         bound: Bound::of(&marks),
-        gaps: CoveredLedgers::gaps(&ranges).into_iter().map(Gap::from).collect(),
+        gaps: StoredLedgers::gaps(&ranges).into_iter().map(Gap).collect(),
         ranges: ranges.iter().map(|range| Range::of(range, &deps.attestation, &marks)).collect(),
         removed,
     };

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{BackupError, failed};
-use crate::domain::{LedgerRange, LedgerSet};
+use crate::domain::{Digest, LedgerRange, LedgerSeq, LedgerSet, SummedLedgers};
 use crate::durable::write_atomically;
-use crate::store::{Digest, DirectoryContents};
+use crate::store::DirectoryContents;
 
 /// Name of the manifest's file.
 pub(super) const FILE: &str = "manifest.json";
@@ -33,27 +33,22 @@ pub struct Manifest {
     pub network_passphrase: String,
     /// Covered ledger ranges in ascending order.
     pub ranges: Vec<Range>,
-    /// Sum of the digests of all ranges, in hexadecimal.
-    pub digest: String,
+    /// Sum of the digests of all ranges.
+    pub digest: Digest,
     /// All files, ordered by path.
     pub files: Vec<File>,
 }
 
-/// A range of consecutive ledgers.
+/// A range of consecutive ledgers, and what was attested of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
-    /// First ledger.
-    pub first_ledger: u32,
-    /// Last ledger.
-    pub last_ledger: u32,
-    /// Number of events that were stored, including those that retention has removed.
-    pub events: u64,
-    /// Sum of the ledgers' digests, in hexadecimal.
-    pub digest: String,
+    /// The ledgers.
+    #[serde(flatten)]
+    pub summed: SummedLedgers,
     /// Newest ledger that validators, or a followed stellar-core, attest; `None` when none was
     /// attested when the backup was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attested_ledger: Option<u32>,
+    pub attested_ledger: Option<LedgerSeq>,
 }
 
 /// A file of a backup.
@@ -77,8 +72,8 @@ struct Sealed {
 impl Range {
     /// Whether it has ledgers, and the attested one is one of them.
     fn is_sound(&self) -> bool {
-        let ledgers = self.first_ledger..=self.last_ledger;
-        !ledgers.is_empty() && self.attested_ledger.is_none_or(|ledger| ledgers.contains(&ledger))
+        let ledgers = self.summed.ledgers;
+        !ledgers.is_empty() && self.attested_ledger.is_none_or(|ledger| ledgers.contains(ledger))
     }
 }
 
@@ -91,10 +86,7 @@ impl Manifest {
     ) -> Self {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let ranges = contents.ranges.iter().map(|range| Range {
-            first_ledger: range.ledgers.first.0,
-            last_ledger: range.ledgers.last.0,
-            events: range.events,
-            digest: range.digest.to_string(),
+            summed: *range,
             attested_ledger: newest_within(attested, range.ledgers),
         });
         Self {
@@ -104,7 +96,7 @@ impl Manifest {
             network: contents.network.name().to_owned(),
             network_passphrase: contents.network.passphrase().to_owned(),
             ranges: ranges.collect(),
-            digest: contents.ranges.iter().map(|range| range.digest).sum::<Digest>().to_string(),
+            digest: sum(&contents.ranges),
             files,
         }
     }
@@ -112,13 +104,9 @@ impl Manifest {
     /// Whether the manifest describes these ledgers of this network. Which of them are attested is not
     /// compared: that depends on the validators that were trusted.
     pub(super) fn matches(&self, contents: &DirectoryContents) -> bool {
-        let ranges = self.ranges.iter();
-        let attested = ranges.filter_map(|it| Some((it.first_ledger, it.attested_ledger?)));
-        let attested = attested.map(|(first, last)| LedgerRange::new(first, last)).collect();
-        let expected = Self::new(&self.taken, contents, &attested, Vec::new());
-        expected.network_passphrase == self.network_passphrase
-            && expected.ranges == self.ranges
-            && expected.digest == self.digest
+        contents.network.passphrase() == self.network_passphrase
+            && self.ranges.iter().map(|range| &range.summed).eq(&contents.ranges)
+            && self.digest == sum(&contents.ranges)
     }
 
     /// Returns the size of all files in bytes.
@@ -128,8 +116,7 @@ impl Manifest {
 
     /// Returns the number of ledgers in all ranges.
     pub fn ledgers(&self) -> u64 {
-        let of = |range: &Range| u64::from(range.last_ledger) + 1 - u64::from(range.first_ledger);
-        self.ranges.iter().map(of).sum()
+        self.ranges.iter().map(|range| range.summed.ledgers.len()).sum()
     }
 
     /// Writes the manifest into a backup, whose other files must be on disk already.
@@ -170,10 +157,14 @@ impl Manifest {
 }
 
 /// Returns the newest ledger of a range up to which all are attested.
-fn newest_within(attested: &LedgerSet, range: LedgerRange) -> Option<u32> {
+fn newest_within(attested: &LedgerSet, range: LedgerRange) -> Option<LedgerSeq> {
     let attested = attested.within(range);
     let first = attested.ranges().first().filter(|part| part.first == range.first)?;
-    Some(first.last.0)
+    Some(first.last)
+}
+
+fn sum(ranges: &[SummedLedgers]) -> Digest {
+    ranges.iter().map(|range| range.digest).sum()
 }
 
 /// Whether a relative path stays below the directory that it is joined to.
@@ -187,15 +178,10 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        let digest = "0".repeat(64);
-        let range = Range {
-            first_ledger: 2,
-            last_ledger: 9,
-            events: 7,
-            digest: digest.clone(),
-            attested_ledger: None,
-        };
-        let file = File { path: "raw/000001.sst".to_owned(), size: 3, sha256: digest.clone() };
+        let (ledgers, digest) = (LedgerRange::new(2, 9), Digest::default());
+        let range =
+            Range { summed: SummedLedgers { ledgers, events: 7, digest }, attested_ledger: None };
+        let file = File { path: "raw/000001.sst".to_owned(), size: 3, sha256: "0".repeat(64) };
         Manifest {
             format: FORMAT,
             version: "0.1.0".to_owned(),
@@ -232,7 +218,7 @@ mod tests {
             (set(&[(11, 15)]), None),
             (set(&[(1, 9), (10, 12), (25, 30)]), Some(12)),
         ] {
-            assert_eq!(newest_within(&attested, range), newest, "{attested:?}");
+            assert_eq!(newest_within(&attested, range), newest.map(LedgerSeq), "{attested:?}");
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::ProgressBar;
 use orrery::backup::{self, BackupError, Made, Manifest};
+use orrery::domain::Digest;
 use orrery::priority::Priority;
 use serde::Serialize;
 
@@ -57,7 +58,7 @@ struct Report<'a> {
     /// Time to create the checkpoint, in milliseconds.
     checkpoint_ms: u64,
     removed: usize,
-    digest: &'a str,
+    digest: Digest,
     ranges: &'a [backup::Range],
 }
 
@@ -97,8 +98,7 @@ impl Backup {
                 let checkpoint = || {
                     let report = client.borrow_mut().checkpoint().map_err(|error| ended(&error))?;
                     checkpoint_ms = report.milliseconds;
-                    let attested = report.attested();
-                    Ok((data_dir.join(report.directory), attested))
+                    Ok((data_dir.join(report.directory), report.attested))
                 };
                 let mut last_keep_alive = Instant::now();
                 let mut progress = |bytes| {
@@ -128,7 +128,7 @@ impl Backup {
                 shared_bytes: made.shared_bytes,
                 checkpoint_ms,
                 removed: made.removed.len(),
-                digest: &manifest.digest,
+                digest: manifest.digest,
                 ranges: &manifest.ranges,
             });
         }

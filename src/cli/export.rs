@@ -110,7 +110,7 @@ impl Export {
             }
             Opened::Running(mut client) => {
                 let report = client.checkpoint()?;
-                let attested = Attestations::Ledgers(report.attested());
+                let attested = Attestations::Ledgers(report.attested);
                 let checkpoint = settings.config.data_dir.join(report.directory);
                 // The service removes the checkpoint when the control connection closes, so
                 // `client` keeps it open.
@@ -193,7 +193,7 @@ impl Export {
             new_events: added.events,
             new_transactions: added.transactions,
             new_rows: rows.rows,
-            left_out: if is_whole { left_out(store, &manifest.exported()) } else { 0 },
+            left_out: if is_whole { left_out(store, &manifest.ledgers) } else { 0 },
             files: manifest.files().count(),
         };
         if self.json { output::print_json(&summary) } else { output::print(&summary.to_string()) }?;

@@ -76,7 +76,7 @@ impl Rebuild {
             text.push_str(&format!("digest {digest}\n"));
         }
         if !report.lost.is_empty() {
-            text.push_str(&format!("without ledgers {}\n", lost_ranges(&report.lost)));
+            text.push_str(&format!("without ledgers {}\n", lost_ranges(report.lost.ranges())));
         }
         output::print(&text)
     }

@@ -6,6 +6,7 @@ use clap::Args;
 use orrery::control::{
     AttestationReport, ConsumerReport, CoveredRange, MarkedLedgers, StatusReport,
 };
+use orrery::domain::{CoveredLedgers, LedgerRange};
 use orrery::service::{lost_ranges, unix_now};
 
 use super::open::{self, Opened};
@@ -83,7 +84,7 @@ fn table(report: &StatusReport, now: u64) -> String {
     }
     if let Some(attestation) = &report.attestation {
         row("attested", attested(attestation, report.latest_ledger));
-        for (first, last) in &attestation.waiting {
+        for LedgerRange { first, last } in &attestation.waiting {
             row("waiting", format!("{first} to {last}, until validators attest them"));
         }
     }
@@ -107,8 +108,9 @@ fn add_ranges(report: &StatusReport, mut row: impl FnMut(&str, String)) {
     }
     for (number, range) in report.covered.iter().take(MAX_RANGES).enumerate() {
         let name = if number == 0 { "ledgers" } else { "" };
-        let events = output::count(range.events);
-        row(name, format!("{}, {events} events, digest {}", range.ledgers(), range.digest));
+        let CoveredLedgers { ledgers, events, digest, .. } = &range.covered;
+        let events = output::count(*events);
+        row(name, format!("{ledgers}, {events} events, digest {digest}"));
     }
     if let Some(more @ 1..) = report.covered.len().checked_sub(MAX_RANGES) {
         row("", format!("and {more} more ranges, which --json shows"));
@@ -136,8 +138,7 @@ fn marked(
 /// Lists marked ledgers, and says if there are more.
 fn listed(marked: &MarkedLedgers) -> String {
     let shown = marked.ranges.get(..MAX_RANGES).unwrap_or(&marked.ranges);
-    let count = |range: &(u32, u32)| u64::from(range.1 - range.0) + 1;
-    let more = marked.ledgers.saturating_sub(shown.iter().map(count).sum());
+    let more = marked.ledgers.saturating_sub(shown.iter().map(LedgerRange::len).sum());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{more}", lost_ranges(shown))
 }
@@ -172,7 +173,7 @@ fn describe(consumer: &ConsumerReport) -> String {
         (false, _) => format!("{name} is not active, {} ledgers behind", output::count(*lag)),
     };
     if !lost.is_empty() {
-        text.push_str(&format!(", missed {}", lost_ranges(lost)));
+        text.push_str(&format!(", missed {}", lost_ranges(lost.ranges())));
     }
     if let Some((done, of)) = rebuild {
         let (done, of) = (output::count(*done), output::count(*of));
@@ -183,11 +184,26 @@ fn describe(consumer: &ConsumerReport) -> String {
 
 #[cfg(test)]
 mod tests {
+    use orrery::domain::{Digest, LedgerHash};
+
     use super::*;
 
     fn covered(first_ledger: u32, last_ledger: u32) -> CoveredRange {
-        let digest = "1e240".to_owned();
-        CoveredRange { first_ledger, last_ledger, events: 1200, digest, ..CoveredRange::default() }
+        CoveredRange {
+            covered: CoveredLedgers {
+                ledgers: LedgerRange::new(first_ledger, last_ledger),
+                first_hash: LedgerHash::default(),
+                last_hash: LedgerHash::default(),
+                previous_hash: LedgerHash::default(),
+                events: 1200,
+                digest: Digest::from([0x1e; 32]),
+            },
+            attested_ledger: None,
+            unattested_because: None,
+            reported: MarkedLedgers::default(),
+            unproven: MarkedLedgers::default(),
+            from_backup: MarkedLedgers::default(),
+        }
     }
 
     #[test]
@@ -215,18 +231,21 @@ mod tests {
                 ConsumerReport {
                     name: "programs/7".to_owned(),
                     lag: 1_200,
-                    lost: vec![(10, 10), (12, 40)],
+                    lost: [LedgerRange::new(10, 10), LedgerRange::new(12, 40)]
+                        .into_iter()
+                        .collect(),
                     ..ConsumerReport::default()
                 },
             ],
             ..StatusReport::default()
         };
         let table = table(&report, 1_060);
+        let digest = "1e".repeat(32);
         for line in [
             "network        testnet",
             "service        runs, http://127.0.0.1:8484/rest",
-            "ledgers        10–11, 1,200 events, digest 1e240",
-            "               997–999, 1,200 events, digest 1e240",
+            &format!("ledgers        10–11, 1,200 events, digest {digest}"),
+            &format!("               997–999, 1,200 events, digest {digest}"),
             "latest         999, closed 1970-01-01T00:16:40Z (60 s ago)",
             "attested       992, 7 ledgers before the latest, by 6 of 7 organisations (5 needed)",
             "network tip    1001",

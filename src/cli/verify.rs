@@ -5,10 +5,10 @@ use std::path::Path;
 use clap::Args;
 use indicatif::ProgressBar;
 use orrery::auth;
-use orrery::domain::{LedgerRange, LedgerSet};
+use orrery::domain::{LedgerRange, LedgerSet, SummedLedgers};
 use orrery::programs::storage::extensions;
 use orrery::service::{self, lost_ranges};
-use orrery::store::{Audit, AuditProgress, AuditedRange, Marks, StoreError, audit_with};
+use orrery::store::{Audit, AuditProgress, Marks, StoreError, audit_with};
 
 use super::{Common, Failure, open, output, progress};
 
@@ -88,7 +88,7 @@ fn verdict(directory: &Path, problems: usize, more: bool) -> String {
 
 fn summary(audit: &Audit) -> String {
     let mut text = String::new();
-    for AuditedRange { ledgers, events, digest } in &audit.ranges {
+    for SummedLedgers { ledgers, events, digest } in &audit.ranges {
         let (count, events) = (output::count(ledgers.len()), output::count(*events));
         text += &format!("ledgers {ledgers} ({count}), {events} events, digest {digest}\n");
     }
@@ -127,10 +127,11 @@ fn summary(audit: &Audit) -> String {
 
 /// Lists the first ranges of a set of ledgers.
 fn listed(set: &LedgerSet) -> String {
-    let shown = set.ranges().iter().take(MAX_SENTENCES).map(|range| (range.first.0, range.last.0));
-    let more = set.ranges().len().saturating_sub(MAX_SENTENCES);
+    let ranges = set.ranges();
+    let shown = ranges.get(..MAX_SENTENCES).unwrap_or(ranges);
+    let more = ranges.len().saturating_sub(MAX_SENTENCES);
     let more = if more > 0 { format!(" and {more} more ranges") } else { String::new() };
-    format!("{}{more}", lost_ranges(&shown.collect::<Vec<_>>()))
+    format!("{}{more}", lost_ranges(shown))
 }
 
 fn show(bar: &ProgressBar, progress: AuditProgress) {
@@ -141,14 +142,13 @@ fn show(bar: &ProgressBar, progress: AuditProgress) {
 
 #[cfg(test)]
 mod tests {
-    use orrery::domain::Network;
-    use orrery::store::Digest;
+    use orrery::domain::{Digest, Network};
 
     use super::*;
 
     #[test]
     fn a_sound_directory_is_reported_with_one_line_per_range() {
-        let range = |first, last| AuditedRange {
+        let range = |first, last| SummedLedgers {
             ledgers: LedgerRange::new(first, last),
             events: 1234,
             digest: Digest::default(),

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use client::Client;
 pub use server::Listener;
 
-use crate::domain::{LedgerRange, LedgerSet};
+use crate::domain::{CoveredLedgers, LedgerRange, LedgerSeq, LedgerSet};
 
 /// Operations of the service that the socket gives access to.
 pub trait Service: Send + Sync + 'static {
@@ -66,16 +66,9 @@ pub struct CheckpointReport {
     pub directory: PathBuf,
     /// Time that creating the checkpoint took, in milliseconds.
     pub milliseconds: u64,
-    /// First and last ledger of every range of ledgers in it that are attested.
+    /// Ledgers in it that are attested.
     #[serde(default)]
-    pub attested: Vec<(u32, u32)>,
-}
-
-impl CheckpointReport {
-    /// Returns the ledgers in the checkpoint that are attested.
-    pub fn attested(&self) -> LedgerSet {
-        self.attested.iter().map(|(first, last)| LedgerRange::new(*first, *last)).collect()
-    }
+    pub attested: LedgerSet,
 }
 
 /// Request to rebuild a consumer's rows, or for the progress of a rebuild.
@@ -99,8 +92,8 @@ pub struct RebuildReport {
     pub done: u64,
     /// Number of ledgers that the consumer has processed, which the rebuild has to process again.
     pub of: u64,
-    /// First and last ledger of every range that is missing from the rows that are read now.
-    pub lost: Vec<(u32, u32)>,
+    /// Ledgers that are missing from the rows that are read now.
+    pub lost: LedgerSet,
     /// Digest of the consumer's rows, for comparison with another build of them. `None` while a
     /// rebuild is under way, when the request started one, and for indexing programs.
     pub digest: Option<String>,
@@ -115,10 +108,9 @@ pub struct ConsumerReport {
     pub active: bool,
     /// Number of stored ledgers that the consumer has yet to process.
     pub lag: u64,
-    /// First and last ledger of every range that the consumer did not see completely, because
-    /// retention removed the ledgers first or they were stored without data that the consumer
-    /// needs.
-    pub lost: Vec<(u32, u32)>,
+    /// Ledgers that the consumer did not see completely, because retention removed them first or they
+    /// were stored without data that the consumer needs.
+    pub lost: LedgerSet,
     /// Number of processed ledgers and number of ledgers in total while the consumer's rows are
     /// being rebuilt; otherwise `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -282,8 +274,8 @@ pub struct StatusReport {
     pub network: String,
     /// Passphrase of the network.
     pub network_passphrase: String,
-    /// First and last ledger of every covered range, ascending.
-    pub ranges: Vec<(u32, u32)>,
+    /// Every covered range, ascending.
+    pub ranges: Vec<LedgerRange>,
     /// The same ranges, with hashes and digests for comparison with another installation.
     pub covered: Vec<CoveredRange>,
     /// Newest stored ledger; `None` in an empty store.
@@ -328,31 +320,20 @@ pub struct AttestationReport {
     pub of: usize,
     /// Number of organisations that must have signed.
     pub needed: usize,
-    /// First and last ledger of those that wait until validators attest them.
+    /// Ledgers that wait until validators attest them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub waiting: Vec<(u32, u32)>,
+    pub waiting: Vec<LedgerRange>,
 }
 
-/// A range of consecutive stored ledgers. Hashes and digests are in hexadecimal.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// A range of consecutive stored ledgers, and what is attested of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoveredRange {
-    /// First ledger of the range.
-    pub first_ledger: u32,
-    /// Last ledger of the range.
-    pub last_ledger: u32,
-    /// Hash of the first ledger.
-    pub first_hash: String,
-    /// Hash of the last ledger.
-    pub last_hash: String,
-    /// Hash of the ledger before the first.
-    pub previous_hash: String,
-    /// Number of events that were stored, including events that retention has removed.
-    pub events: u64,
-    /// Sum of the ledgers' digests.
-    pub digest: String,
+    /// The ledgers.
+    #[serde(flatten)]
+    pub covered: CoveredLedgers,
     /// Newest attested ledger of the range; `None` when none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attested_ledger: Option<u32>,
+    pub attested_ledger: Option<LedgerSeq>,
     /// Why no ledger is attested, in one sentence; `None` when some are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unattested_because: Option<String>,
@@ -372,8 +353,8 @@ pub struct CoveredRange {
 pub struct MarkedLedgers {
     /// Their number.
     pub ledgers: u64,
-    /// First and last ledger of the first ranges of them, at most [`MOST_MARKED`].
-    pub ranges: Vec<(u32, u32)>,
+    /// The first ranges of them, at most [`MOST_MARKED`].
+    pub ranges: Vec<LedgerRange>,
 }
 
 /// Maximum number of ranges of ledgers that are listed of each range.
@@ -388,16 +369,8 @@ impl MarkedLedgers {
 
 impl From<&LedgerSet> for MarkedLedgers {
     fn from(set: &LedgerSet) -> Self {
-        let ranges = set.ranges().iter().take(MOST_MARKED);
-        let ranges = ranges.map(|range| (range.first.0, range.last.0)).collect();
+        let ranges = set.ranges().iter().take(MOST_MARKED).copied().collect();
         Self { ledgers: set.ledgers(), ranges }
-    }
-}
-
-impl CoveredRange {
-    /// Returns the range from the first to the last ledger.
-    pub fn ledgers(&self) -> LedgerRange {
-        LedgerRange::new(self.first_ledger, self.last_ledger)
     }
 }
 

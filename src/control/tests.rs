@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::*;
+use crate::domain::{Digest, LedgerHash};
 
 /// Records stored ledgers, and refuses the ledger `bad`.
 #[derive(Default)]
@@ -207,7 +208,10 @@ impl Service for Unread {
     }
 
     fn status(&self) -> Result<StatusReport, String> {
-        Ok(StatusReport { ranges: vec![(1, 2); 500_000], ..StatusReport::default() })
+        Ok(StatusReport {
+            ranges: vec![LedgerRange::new(1, 2); 500_000],
+            ..StatusReport::default()
+        })
     }
 
     fn backfill(&self, _: BackfillRequest) -> Result<BackfillReport, String> {
@@ -238,4 +242,34 @@ fn a_rebuild_can_be_started_and_queried() {
         let refused = client.rebuild(&request("others", true)).unwrap_err();
         assert_eq!(refused.to_string(), "there is no consumer 'others'");
     });
+}
+
+/// The bytes are those that every version has sent.
+#[test]
+fn a_covered_range_is_one_flat_object() {
+    let hash = |byte| LedgerHash::from([byte; 32]);
+    let range = CoveredRange {
+        covered: CoveredLedgers {
+            ledgers: LedgerRange::new(2, 9),
+            first_hash: hash(0x1a),
+            last_hash: hash(0x2b),
+            previous_hash: hash(0x3c),
+            events: 7,
+            digest: Digest::from([0x4d; 32]),
+        },
+        attested_ledger: Some(LedgerSeq(8)),
+        unattested_because: None,
+        reported: MarkedLedgers::from(&LedgerSet::from(LedgerRange::new(3, 4))),
+        unproven: MarkedLedgers::default(),
+        from_backup: MarkedLedgers::default(),
+    };
+    let text = serde_json::to_string(&range).unwrap();
+    let [first, last, previous, digest] = ["1a", "2b", "3c", "4d"].map(|byte| byte.repeat(32));
+    let expected = format!(
+        r#"{{"first_ledger":2,"last_ledger":9,"first_hash":"{first}","last_hash":"{last}",
+        "previous_hash":"{previous}","events":7,"digest":"{digest}","attested_ledger":8,
+        "reported":{{"ledgers":2,"ranges":[[3,4]]}}}}"#
+    );
+    assert_eq!(text, expected.replace(char::is_whitespace, ""));
+    assert_eq!(serde_json::from_str::<CoveredRange>(&text).unwrap(), range);
 }

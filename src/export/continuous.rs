@@ -239,7 +239,7 @@ impl Continuous {
         self.record_manifest(Some(export.manifest()))?;
         let interrupt = self.interrupt.clone();
         let added = export.add(&store, wanted, self.scope.portion, |manifest, _| {
-            self.exported = Some(manifest.exported());
+            self.exported = Some(manifest.ledgers.clone());
             self.report_to_store();
             portion(self.progress());
             if interrupt.is_raised() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -267,7 +267,7 @@ impl Continuous {
         if let Some(manifest) = manifest {
             self.record_programs(manifest);
         }
-        self.exported = Some(manifest.map(Manifest::exported).unwrap_or_default());
+        self.exported = Some(manifest.map(|it| it.ledgers.clone()).unwrap_or_default());
         self.report_to_store();
         Ok(())
     }

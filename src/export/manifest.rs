@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use serde::{Deserialize, Serialize};
 
 use super::error::{ExportError, Result};
-use crate::domain::{LedgerRange, LedgerSet};
+use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
 pub(super) const NAME: &str = "manifest.json";
 const FORMAT: u32 = 1;
@@ -21,8 +21,8 @@ pub struct Manifest {
     /// in a directory. Readers can ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writer: Option<Writer>,
-    /// First and last ledger of every exported range, ascending.
-    pub ledgers: Vec<(u32, u32)>,
+    /// The exported ledgers.
+    pub ledgers: LedgerSet,
     /// First ledger, and newest attested ledger, of every range of exported ledgers that validators or
     /// a followed stellar-core attest, ascending. An export that was written before this was recorded
     /// has none. What is attested later is added when the manifest is written again.
@@ -39,9 +39,9 @@ pub struct Manifest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttestedLedgers {
     /// First ledger.
-    pub first_ledger: u32,
+    pub first_ledger: LedgerSeq,
     /// Newest attested ledger.
-    pub attested_ledger: u32,
+    pub attested_ledger: LedgerSeq,
 }
 
 /// A program, as far as its tables are exported.
@@ -138,7 +138,7 @@ impl Manifest {
             format: FORMAT,
             network_passphrase: passphrase.to_owned(),
             writer: None,
-            ledgers: Vec::new(),
+            ledgers: LedgerSet::default(),
             attested: Vec::new(),
             tables: Tables::default(),
             programs: Vec::new(),
@@ -184,11 +184,6 @@ impl Manifest {
         })
     }
 
-    /// Returns the exported ledgers.
-    pub fn exported(&self) -> LedgerSet {
-        self.ledgers.iter().map(|(first, last)| LedgerRange::new(*first, *last)).collect()
-    }
-
     /// Returns the exported ledgers that are attested.
     pub fn attested(&self) -> LedgerSet {
         let range = |it: &AttestedLedgers| LedgerRange::new(it.first_ledger, it.attested_ledger);
@@ -198,12 +193,12 @@ impl Manifest {
     /// Adds what is attested of the exported ledgers.
     pub(super) fn attest(&mut self, attested: &LedgerSet) {
         let mut all = self.attested();
-        for range in self.exported().ranges() {
+        for range in self.ledgers.ranges() {
             all.insert_all(&attested.within(*range));
         }
         let of = |range: &LedgerRange| AttestedLedgers {
-            first_ledger: range.first.0,
-            attested_ledger: range.last.0,
+            first_ledger: range.first,
+            attested_ledger: range.last,
         };
         self.attested = all.ranges().iter().map(of).collect();
     }
@@ -226,10 +221,7 @@ impl Manifest {
         events: Vec<DataFile>,
         transactions: Vec<DataFile>,
     ) {
-        let mut exported = self.exported();
-        exported.insert(ledgers);
-        self.ledgers =
-            exported.ranges().iter().map(|range| (range.first.0, range.last.0)).collect();
+        self.ledgers.insert(ledgers);
         self.tables.events.extend(events);
         self.tables.transactions.extend(transactions);
     }
@@ -260,7 +252,7 @@ mod tests {
         let attest = |manifest: &mut Manifest, first: u32, last: u32| {
             manifest.attest(&LedgerRange::new(first, last).into());
             let attested = manifest.attested.iter();
-            attested.map(|it| (it.first_ledger, it.attested_ledger)).collect::<Vec<_>>()
+            attested.map(|it| (it.first_ledger.0, it.attested_ledger.0)).collect::<Vec<_>>()
         };
         assert_eq!(attest(&mut manifest, 5, 14), [(10, 14)]);
         assert_eq!(attest(&mut manifest, 12, 33), [(10, 19), (30, 33)]);

@@ -141,7 +141,7 @@ impl Export {
         mut report: impl FnMut(&Manifest, LedgerSeq) -> ControlFlow<()>,
     ) -> Result<Added> {
         let mut left = wanted.clone();
-        left.remove_all(&self.manifest.exported());
+        left.remove_all(&self.manifest.ledgers);
         let mut missing = left.clone();
         missing.remove_all(&store.status().ranges.into_iter().collect());
         if let Some(range) = missing.ranges().first() {

@@ -85,9 +85,10 @@ impl Contradiction {
 
 /// Returns whether a stored ledger is attested.
 pub(super) fn is_attested(store: &Store, validators: &Validators, ledger: LedgerSeq) -> bool {
-    let mut ranges = store.attested(validators).into_iter();
-    let range = ranges.find(|range| range.ledgers.contains(ledger));
-    range.is_some_and(|range| range.attested.is_ok_and(|attested| attested >= ledger))
+    let mut ranges = store.signed().into_iter();
+    let range = ranges.find(|(range, _)| range.contains(ledger));
+    let attested = range.and_then(|(range, signed)| validators.attested(range, &signed).ok());
+    attested >= Some(ledger)
 }
 
 impl fmt::Display for Contradiction {

@@ -147,8 +147,9 @@ impl Contrary {
         let before = &self.before;
         let of_stored = || suspicion.source_of(before.sequence);
         let name = before.origin.as_ref().map(|origin| origin.name.to_string());
-        let ranges = store.attested(validators).into_iter();
-        let range = ranges.rev().find(|range| range.ledgers.contains(before.sequence));
+        let mut ranges = store.signed().into_iter();
+        let range = ranges.find(|(range, _)| range.contains(before.sequence));
+        let attested = range.and_then(|(range, signed)| validators.attested(range, &signed).ok());
         Some(Contradiction {
             first: self.first.0,
             last: last.0,
@@ -157,7 +158,7 @@ impl Contrary {
             signed: self.signed.to_string(),
             stored: before.hash.to_string(),
             delivered: name.or_else(of_stored),
-            attested: range.and_then(|range| range.attested.ok()).map(|ledger| ledger.0),
+            attested: attested.map(|ledger| ledger.0),
         })
     }
 
@@ -182,8 +183,9 @@ fn may_be_next(
     validators: &Validators,
     store: &Store,
 ) -> Result<bool, StoreError> {
-    let ranges = store.attested(validators).into_iter().rev();
-    let mut attested = ranges.filter_map(|range| range.attested.ok());
+    let ranges = store.signed().into_iter().rev();
+    let mut attested =
+        ranges.filter_map(|(range, signed)| validators.attested(range, &signed).ok());
     let Some(attested) = attested.find(|ledger| *ledger <= before) else { return Ok(true) };
     let row = store.ledger(attested)?;
     Ok(row.is_none_or(|row| is_later(closed, row.close_time)))

@@ -4,7 +4,7 @@ use crate::attestation::{Attestation, AttestedBy};
 use crate::control::{AttestationReport, CoveredRange, MarkedLedgers};
 use crate::observe::health::{Component, Health};
 use crate::observe::metrics::Metrics;
-use crate::store::{CoveredLedgers, Marks, Store};
+use crate::store::{Marks, Store, StoredLedgers};
 use crate::validators::Validators;
 
 /// Returns what is attested of the newest covered range, and reports it to health; `None` when
@@ -27,31 +27,20 @@ pub(super) fn report(
         organisations,
         of,
         needed: validators.map_or(0, Validators::threshold),
-        waiting: attestation
-            .waiting()
-            .ranges()
-            .iter()
-            .map(|range| (range.first.0, range.last.0))
-            .collect(),
+        waiting: attestation.waiting().ranges(),
     })
 }
 
 /// Describes a covered range, and what is attested of it.
 pub(super) fn describe(
     attestation: &Attestation,
-    range: &CoveredLedgers,
+    range: &StoredLedgers,
     marks: &Marks,
 ) -> CoveredRange {
-    let attested = attestation.of(range.ledgers, &range.signed, marks);
+    let attested = attestation.of(range.covered.ledgers, &range.signed, marks);
     CoveredRange {
-        first_ledger: range.ledgers.first.0,
-        last_ledger: range.ledgers.last.0,
-        first_hash: range.first_hash.to_string(),
-        last_hash: range.last_hash.to_string(),
-        previous_hash: range.previous_hash.to_string(),
-        events: range.events,
-        digest: range.digest.to_string(),
-        attested_ledger: attested.ledger().map(|ledger| ledger.0),
+        covered: range.covered,
+        attested_ledger: attested.ledger(),
         unattested_because: attested.reason(),
         reported: MarkedLedgers::from(&attested.marks.reported),
         unproven: MarkedLedgers::from(&attested.marks.unproven),

@@ -52,8 +52,6 @@ impl Service for Controlled {
         let store = self.node.store();
         // Before the checkpoint, so that it holds all of them.
         let attested = self.node.attestation().ledgers(store);
-        let attested = attested.ranges().iter().map(|range| (range.first.0, range.last.0));
-        let attested = attested.collect();
         let held = store.checkpoint().map_err(|error| error.to_string())?;
         let below = held.directory().strip_prefix(store.directory());
         let directory = below.map_err(|error| error.to_string())?.to_owned();

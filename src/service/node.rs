@@ -310,7 +310,6 @@ impl Node {
     pub fn report(&self) -> Result<StatusReport, StoreError> {
         let (network, status) = (self.store().network(), self.store().status());
         let covered = self.store().completeness()?;
-        let ranges = covered.iter().map(|range| (range.ledgers.first.0, range.ledgers.last.0));
         let marks = self.store().marks();
         // Before `down`, because it reports to health.
         let attestation = attested::report(&self.attestation, self.store(), &self.health);
@@ -322,7 +321,7 @@ impl Node {
             listen: self.listening.get().map(SocketAddr::to_string),
             network: network.name().to_owned(),
             network_passphrase: network.passphrase().to_owned(),
-            ranges: ranges.collect(),
+            ranges: covered.iter().map(|range| range.covered.ledgers).collect(),
             covered: covered
                 .iter()
                 .map(|range| attested::describe(&self.attestation, range, &marks))

@@ -98,12 +98,11 @@ impl SignatureRebuild {
             return Err(error);
         }
         let State { running, progress, .. } = &*state;
-        let without = progress.without_raw.ranges().iter();
         Ok(RebuildReport {
             running: *running,
             done: progress.read,
             of: progress.of,
-            lost: without.map(|range| (range.first.0, range.last.0)).collect(),
+            lost: progress.without_raw.clone(),
             digest: None,
         })
     }

@@ -238,8 +238,10 @@ fn the_manifest_tells_what_is_attested() {
         export(at, "x", &range).json()
     };
     up_to(FIRST + 1);
-    let attested =
-        |first_ledger, attested_ledger| AttestedLedgers { first_ledger, attested_ledger };
+    let attested = |first: u32, attested: u32| AttestedLedgers {
+        first_ledger: first.into(),
+        attested_ledger: attested.into(),
+    };
     assert_eq!(manifest("x").attested, [attested(FIRST, FIRST + 1)]);
     // An earlier version wrote no such member.
     let path = at.join("x/manifest.json");

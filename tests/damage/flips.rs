@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use orrery::auth::{self, Revocation, Tokens};
 use orrery::domain::Network;
 use orrery::programs::storage;
-use orrery::store::{Audit, CoveredLedgers, Store, StoreError, audit_with};
+use orrery::store::{Audit, Store, StoreError, StoredLedgers, audit_with};
 use orrery::verify::Policy;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -43,7 +43,7 @@ struct Specimen {
     directory: PathBuf,
     network: Network,
     contents: Contents,
-    covered: Vec<CoveredLedgers>,
+    covered: Vec<StoredLedgers>,
     token: String,
 }
 
@@ -57,7 +57,8 @@ impl Specimen {
         copy(&directory, &opened);
         let store = open(&opened, network).unwrap();
         let (contents, covered) = (Contents::of(&store), store.completeness().unwrap());
-        let ranges: Vec<_> = covered.iter().map(|range| (range.ledgers, range.digest)).collect();
+        let ranges: Vec<_> =
+            covered.iter().map(|range| (range.covered.ledgers, range.covered.digest)).collect();
         let audited: Vec<_> =
             sound.ranges.iter().map(|range| (range.ledgers, range.digest)).collect();
         assert_eq!(audited, ranges);

@@ -21,7 +21,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use super::contradicted::{Unobserved, deliver_with, validators};
+use super::contradicted::{Unobserved, deliver_with, newest_attested, validators};
 use super::lying::{drop_event, honest, keys, with_events};
 
 const FIRST: u32 = 2;
@@ -347,7 +347,7 @@ impl World {
             assert_eq!(row.hash.0, known.hash, "ledger {sequence}");
         }
         assert_eq!(shown(store), self.model.contradiction, "{:?}", self.model);
-        let attested = store.newest_attested(&validators()).and_then(|range| range.attested.ok());
+        let attested = latest.and_then(|_| newest_attested(store).ok());
         assert_eq!(attested.map_or(0, |it| it.0), self.model.attested(&[]));
     }
 }

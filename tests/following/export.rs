@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use orrery::domain::{LedgerSet, Network};
+use orrery::domain::{LedgerRange, LedgerSet, Network};
 use orrery::export::{Destination, Export, ExportError, ExporterIdentity, Interrupt};
 use orrery::net::buckets::BucketSettings;
 use orrery::programs::storage;
@@ -80,7 +80,7 @@ impl Scene {
         transactions.sort_by_key(|row| (row["ledger"].as_u64(), row["application_order"].as_u64()));
         assert!(events.len() > 10 && transactions.len() > 10);
         let manifest = exported::manifest(directory).unwrap();
-        assert_eq!(manifest.ledgers, [(first, last)]);
+        assert_eq!(manifest.ledgers, LedgerRange::new(first, last).into());
         assert!(exported::events(directory) == events, "events of {first} to {last}");
         assert!(exported::transactions(directory) == transactions);
         exported::assert_no_strays(directory);
@@ -127,7 +127,7 @@ fn live_ledgers_are_exported_once_through_kills() {
             // Every file that the manifest names must be complete at any moment.
             let events = exported::events(&scene.at().join("x"));
             assert!(events.windows(2).all(|pair| pair[0]["id"] != pair[1]["id"]));
-            assert!(manifest.ledgers.len() <= 1, "{:?}", manifest.ledgers);
+            assert!(manifest.ledgers.ranges().len() <= 1, "{:?}", manifest.ledgers);
         }
     }
     let service = scene.start();
@@ -385,7 +385,7 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     let mut slow = Export::open(&place(|| 0), &store, Interrupt::default()).unwrap();
     slow.add(&store, &first, PORTION, |_, _| std::ops::ControlFlow::Continue(())).unwrap();
     let before = exported::manifest(&lake_of(&server)).unwrap();
-    assert_eq!(before.ledgers, [(2, 9)]);
+    assert_eq!(before.ledgers, LedgerRange::new(2, 9).into());
     drop(store);
     let summary = run(scene.at(), &[&export[..], &[&to, "--json"]].concat()).json();
     assert_eq!(summary["new_ledgers"], 21, "{summary}");
@@ -400,7 +400,10 @@ fn two_exports_into_a_bucket_exclude_each_other() {
         exported::events(&lake_of(&server)).iter().map(|row| row["id"].clone()).collect();
     let served = service.rows("/rest/events/by-ledger?limit=1000", "id");
     assert_eq!(ids.len(), served.len());
-    assert_eq!(exported::manifest(&lake_of(&server)).unwrap().ledgers, [(2, 30)]);
+    assert_eq!(
+        exported::manifest(&lake_of(&server)).unwrap().ledgers,
+        LedgerRange::new(2, 30).into()
+    );
     service.stop();
 }
 

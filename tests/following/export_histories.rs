@@ -178,7 +178,7 @@ impl History {
         for row in exported::transactions(&self.place()) {
             *transactions.entry(row["ledger"].as_u64().unwrap() as u32).or_default() += 1;
         }
-        let exported = manifest.exported();
+        let exported = &manifest.ledgers;
         for (ledger, (ids, count)) in &self.stored {
             let has = exported.contains(LedgerSeq(*ledger));
             let expected = if has { (&ids[..], *count) } else { (&[][..], 0) };
@@ -215,8 +215,7 @@ impl History {
         }
         self.check();
         let status = self.store().consumer(export::CONSUMER).unwrap();
-        let exported =
-            exported::manifest(&self.place()).map(|it| it.exported()).unwrap_or_default();
+        let exported = exported::manifest(&self.place()).map(|it| it.ledgers).unwrap_or_default();
         assert_eq!(self.open.as_ref().unwrap().1.progress().ledgers, exported.ledgers());
         let newest = self.stored.last_key_value().map_or(0, |(newest, _)| *newest);
         let mut waiting = 0;
@@ -259,7 +258,7 @@ fn ledgers_pruned_during_their_export_count_as_lost() {
         });
         assert!(added.is_ok(), "{added:?}");
     }
-    let exported = exported::manifest(&directory.path().join("x")).unwrap().exported();
+    let exported = exported::manifest(&directory.path().join("x")).unwrap().ledgers;
     let status = store.consumer(export::CONSUMER).unwrap();
     assert!(portions > 1 && status.lost.ledgers() > 10, "{portions} {:?}", status.lost);
     for ledger in (FIRST..LAST / 5 * 5).map(LedgerSeq) {
@@ -331,7 +330,7 @@ fn older_ledgers_that_are_stored_after_a_prune_are_exported() {
         prune_all(&store, &retention);
         export.step(Instant::now() + LONG * times, |_| {}).unwrap();
     }
-    let exported = exported::manifest(&directory.path().join("x")).unwrap().exported();
+    let exported = exported::manifest(&directory.path().join("x")).unwrap().ledgers;
     assert!((FIRST..=9).all(|it| exported.contains(LedgerSeq(it))), "{exported:?}");
     assert_eq!(store.consumer(export::CONSUMER).unwrap().lost.ledgers(), 0);
 }
@@ -351,5 +350,5 @@ fn ledgers_without_their_transactions_are_not_exported() {
     };
     assert!(matches!(add(FIRST, LAST), Err(ExportError::Pruned(_))));
     assert_eq!(add(LAST - 9, LAST).unwrap().ledgers, 10);
-    assert_eq!(export.manifest().exported().ledgers(), 10);
+    assert_eq!(export.manifest().ledgers.ledgers(), 10);
 }

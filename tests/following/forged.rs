@@ -21,7 +21,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
-use super::contradicted::{Unobserved, deliver, validators};
+use super::contradicted::{Unobserved, deliver, newest_attested, validators};
 use super::lying::honest;
 
 /// Newest ledger of the honest chain, and the newest that is stored before the forger is asked.
@@ -101,7 +101,7 @@ impl Scene {
     }
 
     fn attested(&self) -> LedgerSeq {
-        self.store().newest_attested(&validators()).unwrap().attested.unwrap()
+        newest_attested(self.store()).unwrap()
     }
 
     /// The first ledger of a forger and those with which it goes on, and what it did.

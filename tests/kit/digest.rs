@@ -2,7 +2,7 @@
 //! `src/store/encoding/digest.rs`.
 
 use orrery_ledger::decode::{EventType, Placement};
-use orrery_store::Digest;
+use orrery_ledger::domain::Digest;
 use sha2::{Digest as _, Sha256};
 
 use super::full;

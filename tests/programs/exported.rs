@@ -155,7 +155,7 @@ fn program_tables_are_exported_with_every_row_once() {
     tables.iter().for_each(|table| assert_same(&ana, &lake.directory, 2, table));
     assert_no_strays(&lake.directory);
     // Without programs on request, and whenever only some ledgers are exported.
-    let first = after.ledgers[0].0.to_string();
+    let first = after.ledgers.ranges()[0].first.to_string();
     for (arguments, into) in [(&["--no-programs"][..], "none"), (&["--from", &first], "some")] {
         let lake = Lake::directory(scene.path().join(into));
         assert_eq!(export(&scene, &lake, arguments)["new_rows"], 0);

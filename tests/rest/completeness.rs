@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use orrery::attestation::Attestation;
 use orrery::decode::{Placement, decode};
-use orrery::domain::{LedgerSeq, Network};
+use orrery::domain::{Digest, LedgerSeq, Network};
 use orrery::sandbox::network::Sandbox;
-use orrery::store::{Digest, Durability, IndexOptions, IndexedAs, PreparedLedger, Retention};
+use orrery::store::{Durability, IndexOptions, IndexedAs, PreparedLedger, Retention};
 use orrery::validators::{Organisation, Validators};
 use orrery::verify::{Policy, verify};
 use rand::seq::SliceRandom;

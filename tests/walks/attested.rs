@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use orrery_ledger::decode::decode;
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, NodeId};
-use orrery_ledger::validators::{Organisation, Unattested, Validators};
+use orrery_ledger::validators::{Organisation, Signed, Unattested, Validators};
 use orrery_ledger::verify::{Policy, verify};
-use orrery_store::{AttestedRange, Committed, Durability, PreparedLedger, Retention, Store};
+use orrery_store::{Committed, Durability, PreparedLedger, Retention, Store};
 use orrery_testkit::crash::copied;
 use orrery_testkit::forged::{Extent, Ledger, forgers_key};
 use orrery_testkit::histories;
@@ -138,8 +138,8 @@ impl Model {
 /// A range, the newest ledger that each validator has signed in it, and the newest attested one.
 type Found = (LedgerRange, BTreeMap<NodeId, LedgerSeq>, Result<LedgerSeq, Unattested>);
 
-fn found(range: AttestedRange) -> Found {
-    (range.ledgers, range.signed.iter().collect(), range.attested)
+fn found((range, signed): (LedgerRange, Signed), validators: &Validators) -> Found {
+    (range, signed.iter().collect(), validators.attested(range, &signed))
 }
 
 struct World {
@@ -278,7 +278,8 @@ impl World {
         drop(self.store.take());
         self.directory = copy;
         let store = Store::open(self.directory.path(), Some(&local())).unwrap();
-        let left: Vec<Found> = store.attested(&self.validators).into_iter().map(found).collect();
+        let signed = store.signed().into_iter();
+        let left: Vec<Found> = signed.map(|range| found(range, &self.validators)).collect();
         let is_left = |state: &Model| state.expected(&self.validators) == left;
         let at = (self.durable..self.states.len()).rev().find(|at| is_left(&self.states[*at]));
         let at = at.unwrap_or_else(|| panic!("no state after {} is {left:?}", self.durable));
@@ -294,10 +295,10 @@ impl World {
         let other = Validators::new(organisations, threshold).unwrap();
         for validators in [&self.validators, &other] {
             let expected = self.state().expected(validators);
-            let newest = self.store().newest_attested(validators).map(found);
+            let newest = self.store().newest_signed().map(|range| found(range, validators));
             assert_eq!(newest.as_ref(), expected.last());
-            let all: Vec<Found> =
-                self.store().attested(validators).into_iter().map(found).collect();
+            let signed = self.store().signed().into_iter();
+            let all: Vec<Found> = signed.map(|range| found(range, validators)).collect();
             assert_eq!(all, expected, "{:?}", self.state());
         }
     }
@@ -313,8 +314,8 @@ fn what_is_attested_follows_from_all_signatures_of_a_range() {
         for _ in 0..STEPS {
             world.step();
         }
-        for range in world.store().attested(&world.validators) {
-            let kind = match range.attested {
+        for (range, signed) in world.store().signed() {
+            let kind = match world.validators.attested(range, &signed) {
                 Ok(_) => 0,
                 Err(Unattested::TooFew { .. }) => 1,
                 Err(Unattested::OnlyEarlier) => 2,

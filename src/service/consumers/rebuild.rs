@@ -46,7 +46,6 @@ impl Node {
         }
         let consumer = self.store().consumer(name);
         let consumer = consumer.ok_or_else(|| StoreError::UnknownConsumer(name.clone()))?;
-        let ranges = consumer.lost.ranges().iter();
         let running = consumer.rebuild.is_some();
         let digest = if known.is_some() && !begin && !running {
             Some(self.store().consumer_digest(name)?)
@@ -58,7 +57,7 @@ impl Node {
             digest,
             done: consumer.rebuild.map_or(consumer.place, |progress| progress.done),
             of: consumer.rebuild.map_or(consumer.place, |progress| progress.target),
-            lost: ranges.map(|range| (range.first.0, range.last.0)).collect(),
+            lost: consumer.lost,
         })
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::control::ConsumerReport;
+use crate::domain::LedgerRange;
 use crate::export;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
@@ -46,9 +47,8 @@ pub(in crate::service) fn report(store: &Store, metrics: &Metrics, health: &Heal
 
 /// Returns the status of a consumer for the control socket.
 pub(in crate::service) fn describe(consumer: ConsumerStatus) -> ConsumerReport {
-    let ranges = consumer.lost.ranges().iter();
     ConsumerReport {
-        lost: ranges.map(|range| (range.first.0, range.last.0)).collect(),
+        lost: consumer.lost,
         rebuild: consumer.rebuild.map(|progress| (progress.done, progress.target)),
         name: consumer.name,
         active: consumer.active,
@@ -57,8 +57,8 @@ pub(in crate::service) fn describe(consumer: ConsumerStatus) -> ConsumerReport {
 }
 
 /// Formats lost ranges as text: at most five of them, and the number of the others.
-pub fn lost_ranges(lost: &[(u32, u32)]) -> String {
-    let shown = lost.iter().take(MAX_RANGES).map(|(first, last)| {
+pub fn lost_ranges(lost: &[LedgerRange]) -> String {
+    let shown = lost.iter().take(MAX_RANGES).map(|LedgerRange { first, last }| {
         if first == last { first.to_string() } else { format!("{first}–{last}") }
     });
     let mut text = shown.collect::<Vec<_>>().join(", ");

@@ -1,9 +1,8 @@
 //! Row that is kept for every ledger permanently: its hashes, counts and digest.
 
-use orrery_ledger::domain::{CloseTime, EventId, LedgerHash};
+use orrery_ledger::domain::{CloseTime, Digest, EventId, LedgerHash};
 
 use super::bytes::{Malformed, Reader, put_varint};
-use super::digest::Digest;
 use super::indexed_as::IndexedAs;
 
 /// Value of the family `ledgers`.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use orrery_ledger::decode::{EventView, LedgerView, Placement, TransactionView};
 use orrery_ledger::domain::{
-    CloseTime, CompressedLedger, ContractId, EventId, LedgerRange, LedgerSeq, LedgerSet, NodeId,
+    CloseTime, CompressedLedger, ContractId, Digest, EventId, LedgerRange, LedgerSeq, LedgerSet,
+    NodeId,
 };
 use orrery_ledger::verify::Link;
 
 use crate::encoding::block::PreparedBlock;
 use crate::encoding::compression::Content;
-use crate::encoding::digest::{Digest, LedgerHasher};
+use crate::encoding::digest::LedgerHasher;
 use crate::encoding::error::StoreError;
 use crate::encoding::indexed_as::{IndexedAs, Settings};
 use crate::encoding::ledgers::{LedgerCounts, LedgerRow};

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq, LedgerSet, NodeId};
+use orrery_ledger::domain::{
+    Digest, Direction, EventId, LedgerRange, LedgerSeq, LedgerSet, NodeId,
+};
 use orrery_ledger::validators::Signed;
 
 use super::contract_filters::{ContractFilter, ContractFilters};
@@ -16,7 +18,6 @@ use super::unused_ids;
 use crate::db::database::Database;
 use crate::encoding::bytes::{Malformed, Reader, put_varint};
 use crate::encoding::columns::{Family, Key, LedgerKey, RunKey};
-use crate::encoding::digest::Digest;
 use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::indexed_as::Settings;
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use orrery_ledger::domain::{LedgerRange, Network};
+use orrery_ledger::domain::{Network, SummedLedgers};
 use rocksdb::checkpoint::Checkpoint as RocksCheckpoint;
 
 use super::format;
@@ -20,7 +20,6 @@ use crate::db::privacy::PRIVATE;
 use crate::db::{acknowledged, log_files};
 use crate::encoding::bytes::Malformed;
 use crate::encoding::columns::{Family, Key, LedgerKey};
-use crate::encoding::digest::Digest;
 use crate::encoding::error::{StoreError, corrupt};
 use crate::state::coverage::CoveredRange;
 use crate::state::store::Store;
@@ -111,18 +110,7 @@ pub struct DirectoryContents {
     /// Network of the ledgers.
     pub network: Network,
     /// Covered ranges in ascending order.
-    pub ranges: Vec<StoredRange>,
-}
-
-/// Consecutive covered ledgers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoredRange {
-    /// First and last ledger.
-    pub ledgers: LedgerRange,
-    /// Number of events that were stored, including those that retention has removed since.
-    pub events: u64,
-    /// Sum of the ledgers' digests.
-    pub digest: Digest,
+    pub ranges: Vec<SummedLedgers>,
 }
 
 /// Reads what a data directory holds, and checks that everything acknowledged is there. No other
@@ -151,7 +139,7 @@ pub fn read_contents(directory: &Path) -> Result<DirectoryContents, StoreError> 
             let first = LedgerKey::decode(key).ok_or(Malformed);
             let range = first.and_then(|first| CoveredRange::decode(first.0, value));
             let CoveredRange { ledgers, sums, .. } = range.map_err(corrupt(Family::Ranges, key))?;
-            ranges.push(StoredRange { ledgers, events: sums.events, digest: sums.digest });
+            ranges.push(SummedLedgers { ledgers, events: sums.events, digest: sums.digest });
             Ok(())
         })?;
         Ok(DirectoryContents { network, ranges })

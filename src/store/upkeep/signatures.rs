@@ -216,7 +216,8 @@ mod tests {
         let store = store_of(directory.path(), stored, &everything());
         let own = trusting(&[Sandbox::validator(SEED)]);
         let attested = |store: &Store, validators: &Validators| -> Vec<_> {
-            store.attested(validators).into_iter().map(|range| range.attested.ok()).collect()
+            let ranges = store.signed().into_iter();
+            ranges.map(|(range, signed)| validators.attested(range, &signed).ok()).collect()
         };
         assert_eq!(attested(&store, &own), [None, None]);
         assert_eq!(recompute(&store, &own), 2, "the newest of each range is enough");
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(read, 22, "a validator that never signed is looked for everywhere");
         assert_eq!(attested(&store, &both), expected);
         recompute(&store, &trusting(&[NodeId([1; 32])]));
-        assert!(store.attested(&own).iter().all(|range| range.signed.iter().len() == 0));
+        assert!(store.signed().iter().all(|(_, signed)| signed.iter().len() == 0));
     }
 
     /// What a backup claims is forgotten where raw ledgers can be read, and marked where they cannot.
@@ -257,7 +258,7 @@ mod tests {
         drop(store);
         let store = Store::open(directory.path(), Some(&local())).unwrap();
         let signed: Vec<Vec<_>> =
-            store.attested(&validators).iter().map(|range| range.signed.iter().collect()).collect();
+            store.signed().iter().map(|(_, signed)| signed.iter().collect()).collect();
         assert_eq!(signed, [vec![(own, LedgerSeq(11))], vec![(forger, LedgerSeq(31))]]);
         let from_backup = store.marks().from_backup;
         assert_eq!(from_backup.ranges(), [LedgerRange::new(20, 31)]);
@@ -276,14 +277,14 @@ mod tests {
             let prepared = store.prepare(&view, None, &everything()).unwrap();
             let outcome = store.commit(prepared.signed_by(Some(key)), Durability::Synced);
             assert_eq!(outcome.unwrap(), Committed::AlreadyStored);
-            store.attested(&trusting(&[key]))[0].signed.newest(&key)
+            store.signed()[0].1.newest(&key)
         };
         assert_eq!(again(2), Some(LedgerSeq(4)));
         assert_eq!(again(1), Some(LedgerSeq(4)));
         assert_eq!(again(5), Some(LedgerSeq(7)));
         drop(store);
         let store = Store::open(directory.path(), Some(&local())).unwrap();
-        let newest = store.newest_attested(&trusting(&[key])).unwrap();
-        assert_eq!(newest.attested, Ok(LedgerSeq(6)));
+        let (newest, signed) = store.newest_signed().unwrap();
+        assert_eq!(trusting(&[key]).attested(newest, &signed), Ok(LedgerSeq(6)));
     }
 }

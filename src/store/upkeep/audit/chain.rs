@@ -1,10 +1,10 @@
 //! Checks that ranges, runs and ledger rows agree with one another, and that ledger hashes link.
 
-use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq};
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, SummedLedgers};
 use orrery_ledger::verify::{Link, verify_link};
 
 use super::problems;
-use super::subject::{AuditedRange, Subject};
+use super::subject::Subject;
 use crate::encoding::bytes::Malformed;
 use crate::encoding::columns::{Family, Key, LedgerKey, RunKey};
 use crate::encoding::error::{StoreError, corrupt};
@@ -27,7 +27,7 @@ use crate::upkeep::network::PASSPHRASE_ROW;
 
 /// Runs all checks of this module for the wanted ledgers, and returns the audited part of each
 /// covered range.
-pub(super) fn check(subject: &Subject<'_>) -> Result<Vec<AuditedRange>, StoreError> {
+pub(super) fn check(subject: &Subject<'_>) -> Result<Vec<SummedLedgers>, StoreError> {
     check_meta(subject)?;
     check_known_entries(subject)?;
     check_consumers(subject)?;
@@ -56,7 +56,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Result<Vec<AuditedRange>, StoreErr
             let what = format!("it is not the sum of ledgers {ledgers}");
             subject.problems.add(place, what);
         }
-        audited.push(AuditedRange { ledgers, events: sums.events, digest: sums.digest });
+        audited.push(SummedLedgers { ledgers, events: sums.events, digest: sums.digest });
     }
     walk.end();
     Ok(audited)

@@ -32,11 +32,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use contents::{Contents, Counted};
-use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, Network};
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, Network, SummedLedgers};
 use orrery_ledger::verify::Policy;
 use parking_lot::Mutex;
 use problems::{Problem, Problems};
-use subject::{AuditedRange, Subject};
+use subject::Subject;
 use tally::Tally;
 
 use super::extensions::Extensions;
@@ -65,7 +65,7 @@ pub struct Audit {
     /// Network whose ledgers the store holds.
     pub network: Network,
     /// Covered ranges, restricted to the requested ledgers, in ascending order.
-    pub ranges: Vec<AuditedRange>,
+    pub ranges: Vec<SummedLedgers>,
     /// Problems found, without duplicates and sorted by place, at most 1000; empty when the store
     /// is sound.
     pub problems: Vec<Problem>,

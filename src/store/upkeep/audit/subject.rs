@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use super::problems::Problems;
 use crate::db::database::Database;
 use crate::encoding::columns::{Family, Key, LedgerKey};
-use crate::encoding::digest::Digest;
 use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::ledgers::LedgerRow;
 use crate::indexes::registry::Indexes;
@@ -15,17 +14,6 @@ use crate::state::coverage::Coverage;
 use crate::state::marks::Marks;
 use crate::state::removed::Removed;
 use crate::state::totals::Totals;
-
-/// Consecutive ledgers, as found on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AuditedRange {
-    /// First and last ledger.
-    pub ledgers: LedgerRange,
-    /// Number of events that were stored, including those that retention has removed since.
-    pub events: u64,
-    /// Sum of the ledgers' digests.
-    pub digest: Digest,
-}
 
 /// The database under audit, and what was loaded from it.
 pub(super) struct Subject<'a> {
