@@ -38,7 +38,7 @@ struct Record {
     reported: bool,
     /// Whether it has rewritten events (CAP-67) that are not proven.
     unproven: bool,
-    range: [u32; 2],
+    range: LedgerRange,
 }
 
 fn ledger(deps: &Deps, call: &ReadCall<'_>) -> Result<Answer, ApiError> {
@@ -76,7 +76,7 @@ fn record(
         attested_by,
         reported: marks.reported.contains(ledger),
         unproven: marks.unproven.contains(ledger),
-        range: [range.first.0, range.last.0],
+        range,
     })
 }
 

@@ -43,10 +43,8 @@ pub struct Backfill {
     /// Number of the program.
     pub program: ProgramId,
     /// Requested ledgers, up to the newest one that was stored at the time of the request.
-    #[serde(with = "range")]
     pub ledgers: LedgerRange,
     /// First ledger that has not been examined; the last ledger after all have been.
-    #[serde(with = "sequence")]
     pub next: LedgerSeq,
     /// Current state.
     pub state: State,
@@ -54,11 +52,10 @@ pub struct Backfill {
     /// stored or are newer than all that were stored at the time of the request, ledgers of which
     /// retention has removed transactions, and ledgers that were stored without the transactions of
     /// the program's contracts.
-    #[serde(with = "ranges")]
     pub missing_ledgers: LedgerSet,
     /// Those of them that are stored, but not in full, or no longer. They count as lost to the program
     /// until they are read.
-    #[serde(default, skip_serializing_if = "LedgerSet::is_empty", with = "ranges")]
+    #[serde(default, skip_serializing_if = "LedgerSet::is_empty")]
     pub partial_ledgers: LedgerSet,
     /// Number of runs.
     pub executions: u64,
@@ -69,10 +66,10 @@ pub struct Backfill {
     /// Number of failed runs since the last successful one.
     pub errors_in_a_row: u32,
     /// The only ledgers to be processed; all of `ledgers` when `None`.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_ranges")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<LedgerSet>,
     /// Ledgers that earlier backfills of the program have processed.
-    #[serde(default, skip_serializing_if = "LedgerSet::is_empty", with = "ranges")]
+    #[serde(default, skip_serializing_if = "LedgerSet::is_empty")]
     pub earlier: LedgerSet,
     /// Application order of the first unprocessed transaction of `next`, when the transactions
     /// before it are done.
@@ -243,72 +240,6 @@ impl Backfill {
             ));
         }
         self.message = (!sentences.is_empty()).then(|| sentences.join("; "));
-    }
-}
-
-mod sequence {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use crate::domain::LedgerSeq;
-
-    pub(super) fn serialize<S: Serializer>(ledger: &LedgerSeq, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u32(ledger.0)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<LedgerSeq, D::Error> {
-        u32::deserialize(from).map(LedgerSeq)
-    }
-}
-
-mod ranges {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use crate::domain::{LedgerRange, LedgerSet};
-
-    pub(super) fn serialize<S: Serializer>(set: &LedgerSet, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(set.ranges().iter().map(|range| [range.first.0, range.last.0]))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<LedgerSet, D::Error> {
-        let ranges = Vec::<[u32; 2]>::deserialize(from)?;
-        Ok(ranges.into_iter().map(|[first, last]| LedgerRange::new(first, last)).collect())
-    }
-}
-
-mod optional_ranges {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::domain::LedgerSet;
-
-    #[derive(Serialize, Deserialize)]
-    struct Ranges(#[serde(with = "super::ranges")] LedgerSet);
-
-    pub(super) fn serialize<S: Serializer>(
-        set: &Option<LedgerSet>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        set.clone().map(Ranges).serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<LedgerSet>, D::Error> {
-        Ok(Option::<Ranges>::deserialize(from)?.map(|Ranges(set)| set))
-    }
-}
-
-mod range {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::domain::LedgerRange;
-
-    pub(super) fn serialize<S: Serializer>(range: &LedgerRange, to: S) -> Result<S::Ok, S::Error> {
-        [range.first.0, range.last.0].serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<LedgerRange, D::Error> {
-        let [first, last] = <[u32; 2]>::deserialize(from)?;
-        Ok(LedgerRange::new(first, last))
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::events::{EventCounts, EventProject};
 use super::storage::put_json;
 use super::{ProgramError, storage};
-use crate::domain::{ContractId, Owner, ProgramId};
+use crate::domain::{ContractId, Hash32, Owner, ProgramId};
 use crate::store::{KindChanges, SharedRows, StoreError};
 use crate::tables::schema::ProgramSchema;
 
@@ -24,11 +24,9 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<Replaced>,
     /// Contracts whose transactions the program is run on, in the order of registration.
-    #[serde(with = "strkeys")]
     pub contracts: Vec<ContractId>,
     /// SHA-256 of the module; of a project of events, of the supplied interface, if there is one.
-    #[serde(with = "hexadecimal")]
-    pub module: [u8; 32],
+    pub module: Hash32,
     /// Whether other owners may subscribe to the tables.
     pub public: bool,
     /// Whether the program is run on new ledgers.
@@ -145,38 +143,4 @@ pub struct Part {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
-}
-
-/// Serialises a digest as hexadecimal digits.
-mod hexadecimal {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(digest: &[u8; 32], to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&hex::encode(digest))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u8; 32], D::Error> {
-        let text = String::deserialize(from)?;
-        let mut digest = [0; 32];
-        hex::decode_to_slice(&text, &mut digest).map_err(D::Error::custom)?;
-        Ok(digest)
-    }
-}
-
-/// Serialises contract ids as strkeys.
-mod strkeys {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use crate::domain::ContractId;
-
-    pub(super) fn serialize<S: Serializer>(ids: &[ContractId], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(ids.iter().map(ToString::to_string))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Vec<ContractId>, D::Error> {
-        let texts = Vec::<String>::deserialize(from)?;
-        texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
-    }
 }

@@ -98,6 +98,11 @@ fn shortened(mut sentence: String) -> String {
     sentence
 }
 
+/// Converts microseconds to milliseconds, rounded half up.
+pub fn milliseconds(micros: u64) -> u64 {
+    micros.saturating_add(500) / 1000
+}
+
 /// One run of a program on a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
@@ -304,6 +309,15 @@ pub(super) fn prune_stats(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn milliseconds_are_rounded_half_up() {
+        let cases =
+            [(0, 0), (499, 0), (500, 1), (1_499, 1), (1_500, 2), (u64::MAX, u64::MAX / 1000)];
+        for (micros, expected) in cases {
+            assert_eq!(milliseconds(micros), expected, "{micros}");
+        }
+    }
 
     #[test]
     fn error_messages_are_truncated_at_a_character_boundary() {

@@ -1,62 +1,93 @@
 //! Computes the status of a program from its progress and the stored records of its runs.
 
+use serde::Serialize;
+
 use super::backfill::State;
-use super::events::EventCounts;
+use super::events::{EventCounts, WithoutInterface};
 use super::manifest::Manifest;
-use super::records::{self, MAX_EXECUTIONS};
+use super::records::{self, MAX_EXECUTIONS, milliseconds};
 use super::registry::Entry;
 use super::{ProgramError, storage};
-use crate::domain::{ContractId, LedgerSeq, LedgerSet, ProgramId};
+use crate::domain::{LedgerSeq, LedgerSet, ProgramId};
 use crate::store::Store;
 
-/// Status of a program.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Status of a program, as `GET /retroshade/{id}/status` answers it: the documented members first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProgramStatus {
     /// Id of the program.
+    #[serde(rename = "program_id")]
     pub id: ProgramId,
     /// Name of the program's project.
     pub project_name: String,
     /// The project whose name the program is to take.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub replaces: Option<String>,
     /// Why the last program that was to replace this one did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement_failed: Option<String>,
     /// Whether the program is run on new ledgers.
     pub running: bool,
     /// Ledger of the newest successful run among those recorded.
+    #[serde(rename = "last_success_ledger")]
     pub last_success: Option<u32>,
     /// Ledger of the newest failed run among those recorded.
+    #[serde(rename = "last_error_ledger")]
     pub last_error: Option<u32>,
     /// Why the program was stopped; or else what it waits for, or why its rows are not in its
     /// tables; or else why the newest failed run failed.
     pub last_error_message: Option<String>,
     /// Number of recorded runs: only the newest `MAX_EXECUTIONS` records are kept.
+    #[serde(rename = "total_executions")]
     pub executions: u64,
     /// Number of recorded runs that failed.
+    #[serde(rename = "total_errors")]
     pub errors: u64,
-    /// Mean duration of the recorded runs, in microseconds.
-    pub average_micros: u64,
+    /// Mean duration of the recorded runs, in milliseconds.
+    #[serde(rename = "avg_execution_ms")]
+    pub average_ms: u64,
     /// Newest ledger that the program has processed since it was deployed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_ledger: Option<LedgerSeq>,
     /// Number of stored ledgers that the program has yet to process.
+    #[serde(rename = "lag_ledgers")]
     pub lag: u64,
-    /// Ledgers that only a backfill can still process: retention removed them before the program
-    /// did, or they were not stored in full.
-    pub missing: LedgerSet,
-    /// Numbers of events of a project of events; `None` for a program.
-    pub events: Option<EventCounts>,
-    /// Contracts of a project of events that have no interface, with the reason.
-    pub without_interface: Vec<(ContractId, String)>,
-    /// State of its backfill; `None` if none was ever requested.
-    pub backfill: Option<State>,
     /// Size of the program's rows, in bytes.
     pub row_bytes: u64,
     /// Whether all of these rows are in the tables of the program's owner.
+    #[serde(rename = "rows_in_tables")]
     pub in_tables: bool,
+    /// Numbers of events of a project of events; `None` for a program.
+    #[serde(flatten)]
+    pub events: Option<EventNumbers>,
+    /// Contracts of a project of events that have no interface.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without_interface: Vec<WithoutInterface>,
+    /// State of its backfill; `None` if none was ever requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backfill: Option<State>,
     /// Number of runs for which state was missing and which are repeated once earlier ledgers are
     /// stored.
     pub runs_waiting: u64,
     /// Number of such runs that exceeded the limit of waiting runs: only a backfill repeats them.
     pub runs_given_up: u64,
+    /// Ledgers that only a backfill can still process: retention removed them before the program
+    /// did, or they were not stored in full.
+    #[serde(rename = "missing_ledgers")]
+    pub missing: LedgerSet,
+}
+
+/// Number of the events of a project of events, of their rows, and of those in the table `undeclared`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct EventNumbers {
+    events: u64,
+    rows: u64,
+    undeclared: u64,
+}
+
+impl From<EventCounts> for EventNumbers {
+    fn from(EventCounts { events, undeclared }: EventCounts) -> Self {
+        Self { events, rows: events - undeclared.min(events), undeclared }
+    }
 }
 
 /// Returns the status of a program. `wait_reason` says what it waits for, if anything; `is_copied`,
@@ -98,11 +129,11 @@ pub(super) fn of(
         project_name: manifest.project_name,
         executions,
         errors: failed().count() as u64,
-        average_micros: micros.checked_div(executions).unwrap_or(0),
+        average_ms: milliseconds(micros.checked_div(executions).unwrap_or(0)),
         last_ledger,
         lag: store.last_place().saturating_sub(progress.place),
         missing,
-        events: manifest.events.is_some().then_some(progress.events),
+        events: manifest.events.is_some().then(|| progress.events.into()),
         without_interface: Vec::new(),
         backfill: None,
         row_bytes: progress.row_bytes,

@@ -118,7 +118,7 @@ pub(super) fn run(
         project_name: deploy.project_name,
         replaces: None,
         contracts,
-        module: *facts.sha256.as_bytes(),
+        module: facts.sha256,
         public: false,
         running: false,
         stopped_because: None,

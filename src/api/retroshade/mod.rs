@@ -149,7 +149,7 @@ fn list(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 
 fn status(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let status = deps.programs.status(call.owner, program_id(call)?)?;
-    Ok(Answer::of(&records::Status::from(status)))
+    Ok(Answer::of(&status))
 }
 
 fn executions(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
@@ -283,7 +283,7 @@ fn progress(backfill: &Backfill) -> serde_json::Value {
         "ledgers_done": backfill.done(),
         "ledgers": backfill.wanted(),
         "ledgers_missing": backfill.missing(),
-        "missing_ledgers": records::ranges(&backfill.missing_ledgers),
+        "missing_ledgers": backfill.missing_ledgers,
         "executions": backfill.executions,
         "errors": backfill.errors,
         "rows_written": backfill.rows,

@@ -3,108 +3,11 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::domain::{CloseTime, LedgerSet, ProgramId};
-use crate::programs::events::EventCounts;
-use crate::programs::records::{Execution, LedgerStats, Likeness, RunSource, RunStatus};
-use crate::programs::{ProgramStatus, ReadTable, TrialResult, TrialRun, TrialTransaction};
-
-/// Response to `GET /retroshade/{id}/status`.
-#[derive(Serialize)]
-pub(super) struct Status {
-    program_id: ProgramId,
-    project_name: String,
-    /// Project whose name the program is to take.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replaces: Option<String>,
-    /// Why the last program that was to replace this one did not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replacement_failed: Option<String>,
-    running: bool,
-    last_success_ledger: Option<u32>,
-    last_error_ledger: Option<u32>,
-    last_error_message: Option<String>,
-    total_executions: u64,
-    total_errors: u64,
-    avg_execution_ms: u64,
-    /// Newest ledger that the program has processed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_ledger: Option<u32>,
-    /// Number of stored ledgers that the program has yet to process.
-    lag_ledgers: u64,
-    row_bytes: u64,
-    /// Whether all rows are in the owner's tables.
-    rows_in_tables: bool,
-    /// Of a project of events: the number of its events, of their rows, and of those in the table
-    /// `undeclared`.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    events: Option<EventNumbers>,
-    /// Contracts of a project of events that have no interface, with the reason.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    without_interface: Vec<WithoutInterface>,
-    /// State of its backfill.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    backfill: Option<&'static str>,
-    /// Number of runs that wait for earlier ledgers.
-    runs_waiting: u64,
-    /// Number of such runs beyond the limit of waiting runs; only a backfill repeats them.
-    runs_given_up: u64,
-    /// First and last ledger of each range that only a backfill can still process.
-    missing_ledgers: Vec<[u32; 2]>,
-}
-
-impl From<ProgramStatus> for Status {
-    fn from(status: ProgramStatus) -> Self {
-        Self {
-            program_id: status.id,
-            project_name: status.project_name,
-            replaces: status.replaces,
-            replacement_failed: status.replacement_failed,
-            running: status.running,
-            last_success_ledger: status.last_success,
-            last_error_ledger: status.last_error,
-            last_error_message: status.last_error_message,
-            total_executions: status.executions,
-            total_errors: status.errors,
-            avg_execution_ms: milliseconds(status.average_micros),
-            last_ledger: status.last_ledger.map(|ledger| ledger.0),
-            lag_ledgers: status.lag,
-            row_bytes: status.row_bytes,
-            rows_in_tables: status.in_tables,
-            events: status.events.map(EventNumbers::from),
-            backfill: status.backfill.map(|state| state.name()),
-            without_interface: status
-                .without_interface
-                .into_iter()
-                .map(|(contract, reason)| WithoutInterface {
-                    contract: contract.to_string(),
-                    reason,
-                })
-                .collect(),
-            runs_waiting: status.runs_waiting,
-            runs_given_up: status.runs_given_up,
-            missing_ledgers: ranges(&status.missing),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct WithoutInterface {
-    contract: String,
-    reason: String,
-}
-
-#[derive(Serialize)]
-struct EventNumbers {
-    events: u64,
-    rows: u64,
-    undeclared: u64,
-}
-
-impl From<EventCounts> for EventNumbers {
-    fn from(EventCounts { events, undeclared }: EventCounts) -> Self {
-        Self { events, rows: events - undeclared.min(events), undeclared }
-    }
-}
+use crate::domain::{CloseTime, LedgerSet};
+use crate::programs::records::{
+    Execution, LedgerStats, Likeness, RunSource, RunStatus, milliseconds,
+};
+use crate::programs::{ReadTable, TrialResult, TrialRun, TrialTransaction};
 
 /// Item of `GET /retroshade/tables`. Fields after the second are additive.
 #[derive(Serialize)]
@@ -194,7 +97,7 @@ impl From<&LedgerStats> for StatsRecord {
 pub(super) struct TrialRecord {
     tables: serde_json::Value,
     transactions: Vec<TriedRecord>,
-    missing_ledgers: Vec<[u32; 2]>,
+    missing_ledgers: LedgerSet,
 }
 
 /// Outcome of a transaction in a trial.
@@ -224,8 +127,7 @@ struct TriedRecord {
 impl From<TrialResult> for TrialRecord {
     fn from(tried: TrialResult) -> Self {
         let transactions = tried.transactions.into_iter().map(TriedRecord::from).collect();
-        let missing_ledgers = ranges(&tried.missing);
-        Self { tables: tried.tables, transactions, missing_ledgers }
+        Self { tables: tried.tables, transactions, missing_ledgers: tried.missing }
     }
 }
 
@@ -276,16 +178,6 @@ fn likeness(likeness: &Likeness) -> (&'static str, Option<&str>) {
     }
 }
 
-/// Returns the first and last ledger of each range.
-pub(super) fn ranges(ledgers: &LedgerSet) -> Vec<[u32; 2]> {
-    ledgers.ranges().iter().map(|range| [range.first.0, range.last.0]).collect()
-}
-
-/// Converts microseconds to milliseconds, rounded half up.
-fn milliseconds(micros: u64) -> u64 {
-    micros.saturating_add(500) / 1000
-}
-
 /// Formats UNIX milliseconds as ISO 8601, always with three fractional digits, so that the texts
 /// sort in the order of time.
 fn iso8601(milliseconds: u64) -> String {
@@ -295,15 +187,6 @@ fn iso8601(milliseconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn milliseconds_are_rounded_half_up() {
-        let cases =
-            [(0, 0), (499, 0), (500, 1), (1_499, 1), (1_500, 2), (u64::MAX, u64::MAX / 1000)];
-        for (micros, expected) in cases {
-            assert_eq!(milliseconds(micros), expected, "{micros}");
-        }
-    }
 
     #[test]
     fn times_are_iso_8601_in_utc() {

@@ -73,7 +73,7 @@ fn create(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 fn list(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let webhooks = &deps.webhooks;
     let own = webhooks.registry().list(call.owner);
-    let listed = own.iter().map(|it| records::Listed::of(it, &webhooks.missing(it)));
+    let listed = own.iter().map(|it| records::Listed::of(it, webhooks.missing(it)));
     Ok(Answer::of(&listed.collect::<Vec<_>>()))
 }
 
@@ -141,7 +141,7 @@ fn enable(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     Members::none(call.body)?;
     let webhooks = &deps.webhooks;
     let subscription = webhooks.enable(call.owner, id(call)?)?;
-    Ok(Answer::of(&records::Listed::of(&subscription, &webhooks.missing(&subscription))))
+    Ok(Answer::of(&records::Listed::of(&subscription, webhooks.missing(&subscription))))
 }
 
 fn id(call: &OwnerCall<'_>) -> Result<u32, ApiError> {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::domain::{CloseTime, LedgerSet};
+use crate::domain::{CloseTime, LedgerSeq, LedgerSet};
 use crate::webhooks::replay::Replayed as Done;
 use crate::webhooks::rows::{Attempt, Delivery, Number, State};
 use crate::webhooks::subscription::Subscription;
@@ -10,11 +10,6 @@ use crate::webhooks::subscription::Subscription;
 /// Formats a time in UNIX milliseconds.
 fn time(milliseconds: u64) -> String {
     CloseTime::Milliseconds(milliseconds).to_string()
-}
-
-/// Returns the first and last ledger of each range.
-fn ranges(ledgers: &LedgerSet) -> Vec<[u32; 2]> {
-    ledgers.ranges().iter().map(|range| [range.first.0, range.last.0]).collect()
 }
 
 /// Item of `GET /webhooks/list`. Fields after `topic4` are additive.
@@ -34,14 +29,14 @@ pub(super) struct Listed<'a> {
     failing_since: Option<String>,
     failing_reason: Option<String>,
     deliveries_waiting: u64,
-    missing_ledgers: Vec<[u32; 2]>,
+    missing_ledgers: LedgerSet,
     created_at: String,
 }
 
 impl<'a> Listed<'a> {
     /// Creates the record of a subscription; `missing` are the ledgers whose events it will never
     /// receive.
-    pub(super) fn of(subscription: &'a Subscription, missing: &LedgerSet) -> Self {
+    pub(super) fn of(subscription: &'a Subscription, missing: LedgerSet) -> Self {
         let definition = &subscription.definition;
         let state = subscription.state();
         let [topic1, topic2, topic3, topic4] = definition.topics.each_ref().map(Option::as_deref);
@@ -60,7 +55,7 @@ impl<'a> Listed<'a> {
             failing_since: state.failing_since.map(time),
             failing_reason: state.failing_because,
             deliveries_waiting: subscription.waiting(),
-            missing_ledgers: ranges(missing),
+            missing_ledgers: missing,
             created_at: time(definition.made),
         }
     }
@@ -136,19 +131,15 @@ impl<'a> Tried<'a> {
 
 /// Response to a replay of ledgers.
 #[derive(Serialize)]
-pub(super) struct Replayed {
+pub(super) struct Replayed<'a> {
     deliveries: u64,
     /// Ledger to continue from; `None` when the whole range was replayed.
-    next: Option<u32>,
-    missing_ledgers: Vec<[u32; 2]>,
+    next: Option<LedgerSeq>,
+    missing_ledgers: &'a LedgerSet,
 }
 
-impl Replayed {
-    pub(super) fn of(done: &Done) -> Self {
-        Self {
-            deliveries: done.deliveries,
-            next: done.next.map(|ledger| ledger.0),
-            missing_ledgers: ranges(&done.missing),
-        }
+impl<'a> Replayed<'a> {
+    pub(super) fn of(done: &'a Done) -> Self {
+        Self { deliveries: done.deliveries, next: done.next, missing_ledgers: &done.missing }
     }
 }

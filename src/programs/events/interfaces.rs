@@ -153,7 +153,7 @@ impl EventInterfaces {
             return Ok(Some(known));
         }
         let store = self.interfaces.store();
-        let Some(content) = store.shared_row(&storage::module(hash.as_bytes()))? else {
+        let Some(content) = store.shared_row(&storage::module(&hash))? else {
             return Ok(None);
         };
         let Ok(known) = KnownInterface::supplied(&content) else { return Ok(None) };

@@ -1,5 +1,7 @@
 //! Which contracts of a project have no interface, and why: for its status.
 
+use serde::Serialize;
+
 use super::EventInterfaces;
 use crate::domain::ContractId;
 use crate::executables::lookup::{Lookup, Ran, Side};
@@ -10,6 +12,15 @@ use crate::store::{RowBounds, TransactionPosition};
 /// Reason why events of a contract have no declaration.
 const UNKNOWN: &str = "its code at the time of some of its events is not known yet";
 
+/// A contract of a project of events that has no interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WithoutInterface {
+    /// The contract.
+    pub contract: ContractId,
+    /// Why it has none.
+    pub reason: String,
+}
+
 impl EventInterfaces {
     /// Returns the contracts of a project that have no interface now, or had none that is known, each
     /// with the reason; without those whose events the supplied interface declares.
@@ -19,7 +30,7 @@ impl EventInterfaces {
     pub(in crate::programs) fn lacking(
         &self,
         manifest: &Manifest,
-    ) -> Result<Vec<(ContractId, String)>, ProgramError> {
+    ) -> Result<Vec<WithoutInterface>, ProgramError> {
         let (Some(project), Some(ledger)) =
             (&manifest.events, self.interfaces.store().ends().latest)
         else {
@@ -36,7 +47,7 @@ impl EventInterfaces {
             };
             let is_unsure = project.unsure.has(contract);
             let reason = reason.or_else(|| is_unsure.then(|| UNKNOWN.to_owned()));
-            lacking.extend(reason.map(|reason| (*contract, reason)));
+            lacking.extend(reason.map(|reason| WithoutInterface { contract: *contract, reason }));
         }
         Ok(lacking)
     }

@@ -28,6 +28,7 @@ mod unsure;
 pub(super) use beginning::begin_reading;
 pub use interfaces::{EventInterfaces, OfProject};
 pub use known::KnownInterface;
+pub use lacking::WithoutInterface;
 pub(super) use looking::look_when_more_is_known;
 pub use looking::{Found, Looked};
 pub use looks::Looks;

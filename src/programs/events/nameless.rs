@@ -1,24 +1,16 @@
 //! Contracts of a project with events that no interface declares.
 
 use std::collections::BTreeSet;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::ContractId;
 
-/// Contracts with events that no interface declares; there are no more than the project has.
+/// Contracts with events that no interface declares; there are no more than the project has. Stored in
+/// the order of the strkeys, which is not that of the ids.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "BTreeSet<String>", into = "BTreeSet<String>")]
+#[serde(into = "BTreeSet<String>")]
 pub struct Nameless(BTreeSet<ContractId>);
-
-impl TryFrom<BTreeSet<String>> for Nameless {
-    type Error = <ContractId as FromStr>::Err;
-
-    fn try_from(stored: BTreeSet<String>) -> Result<Self, Self::Error> {
-        stored.iter().map(|contract| contract.parse()).collect::<Result<_, _>>().map(Self)
-    }
-}
 
 impl From<Nameless> for BTreeSet<String> {
     fn from(nameless: Nameless) -> Self {

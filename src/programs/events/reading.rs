@@ -47,7 +47,7 @@ impl<'a> Declaring<'a> {
     ) -> Result<Self, ProgramError> {
         let names = interfaces.interfaces.loading_reader()?;
         let project = manifest.events.as_ref();
-        let supplied = project.filter(|it| it.has_supplied).map(|_| Hash32(manifest.module));
+        let supplied = project.filter(|it| it.has_supplied).map(|_| manifest.module);
         Ok(Self { interfaces, names, network, project: OfProject::of(manifest), supplied })
     }
 

@@ -3,7 +3,6 @@
 //! when to look again.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,23 +17,11 @@ const MOST_SPANS: usize = if cfg!(test) { 4 } else { 64 };
 
 /// Transactions with events of contracts whose code at the time is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "Stored", into = "Stored")]
+#[serde(into = "Stored")]
 pub struct Unsure(BTreeMap<ContractId, Vec<Span>>);
 
-/// Stored form: contracts as strkeys.
+/// Stored form: in the order of the strkeys, which is not that of the ids.
 type Stored = BTreeMap<String, Vec<Span>>;
-
-impl TryFrom<Stored> for Unsure {
-    type Error = <ContractId as FromStr>::Err;
-
-    fn try_from(stored: Stored) -> Result<Self, Self::Error> {
-        let spans = stored.into_iter();
-        spans
-            .map(|(contract, spans)| Ok((contract.parse()?, spans)))
-            .collect::<Result<_, _>>()
-            .map(Self)
-    }
-}
 
 impl From<Unsure> for Stored {
     fn from(unsure: Unsure) -> Self {

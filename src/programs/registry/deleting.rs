@@ -56,14 +56,14 @@ impl Registry {
     }
 
     /// Returns whether no other program has the module of this one.
-    pub(super) fn is_unshared(&self, module: &[u8; 32], id: ProgramId) -> bool {
+    pub(super) fn is_unshared(&self, module: &Hash32, id: ProgramId) -> bool {
         let others = self.all();
         let mut others = others.iter().filter(|other| other.id != id);
         !others.any(|other| other.snapshot().manifest.module == *module)
     }
 
-    pub(super) fn remove_compiled(&self, id: ProgramId, module: [u8; 32]) {
-        if let Err(error) = self.engine.remove_cached(Hash32(module)) {
+    pub(super) fn remove_compiled(&self, id: ProgramId, module: Hash32) {
+        if let Err(error) = self.engine.remove_cached(module) {
             tracing::warn!(program = %id, "its compiled module could not be deleted: {error}");
         }
     }
@@ -73,7 +73,7 @@ impl Registry {
 pub(super) fn delete_with_module(
     changes: &mut KindChanges<'_>,
     id: ProgramId,
-    module: Option<&[u8; 32]>,
+    module: Option<&Hash32>,
 ) -> Result<(), StoreError> {
     storage::delete_program(changes, id)?;
     module.map_or(Ok(()), |module| changes.delete(&storage::module(module)))

@@ -74,7 +74,7 @@ struct Plan {
 struct New<'a> {
     plan: Plan,
     /// SHA-256 of the content; zeros without one.
-    sha256: [u8; 32],
+    sha256: Hash32,
     /// Its module, or the supplied interface; empty without one.
     content: &'a [u8],
     schema: ProgramSchema,
@@ -118,7 +118,7 @@ impl Registry {
             }
             entries.insert(id, Arc::new(entry));
         }
-        let modules = entries.values().map(|entry| Hash32(entry.snapshot().manifest.module));
+        let modules = entries.values().map(|entry| entry.snapshot().manifest.module);
         if let Err(error) = engine.remove_cached_except(&modules.collect()) {
             tracing::warn!("unused compiled modules could not be deleted: {error}");
         }
@@ -223,7 +223,7 @@ impl Registry {
         let _one_at_a_time = self.deploying.lock();
         let new = New {
             plan: self.plan(owner, &deploy)?,
-            sha256: *facts.sha256.as_bytes(),
+            sha256: facts.sha256,
             content: &deploy.code,
             schema,
             events: None,

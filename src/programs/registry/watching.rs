@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::{Deploy, New, Registry, Replace};
-use crate::domain::{ContractId, LedgerSeq, Owner};
+use crate::domain::{ContractId, Hash32, LedgerSeq, Owner};
 use crate::programs::events::{EventProject, KnownInterface};
 use crate::programs::manifest::Manifest;
 use crate::programs::{ProgramError, names};
@@ -43,7 +43,11 @@ impl Registry {
         // Here and not when its first event is read: what it costs is the owner's.
         let interface = supplied.as_deref().map(KnownInterface::supplied).transpose()?;
         let events = EventProject::new(supplied.is_some(), from);
-        let sha256 = if supplied.is_some() { Sha256::digest(content).into() } else { [0; 32] };
+        let sha256 = if supplied.is_some() {
+            Hash32(Sha256::digest(content).into())
+        } else {
+            Hash32::default()
+        };
         let schema = events.schema();
         let deploy = Deploy { code: Vec::new(), project_name, contracts, public, replace };
         let _one_at_a_time = self.deploying.lock();

@@ -22,7 +22,7 @@ use keys::{SUMMARY, WAITING, key};
 use serde::Serialize;
 
 use super::ProgramError;
-use crate::domain::{Direction, LedgerRange, LedgerSeq, ProgramId};
+use crate::domain::{Direction, Hash32, LedgerRange, LedgerSeq, ProgramId};
 use crate::store::{
     ConsumerKind, Extensions, KindChanges, Needs, SharedFamily, SharedRow, SharedRows, Store,
     StoreError, TransactionPosition,
@@ -86,8 +86,8 @@ pub fn manifest(program: ProgramId) -> SharedRow {
 }
 
 /// Names the row with the module that has this SHA-256.
-pub fn module(sha256: &[u8; 32]) -> SharedRow {
-    WASM.row(*sha256)
+pub fn module(sha256: &Hash32) -> SharedRow {
+    WASM.row(sha256.0)
 }
 
 /// Names the row with the progress of a program.

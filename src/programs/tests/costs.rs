@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::events_world::WORLDS;
 use super::*;
-use crate::domain::Hash32;
 use crate::programs::events::{DeclaredBy, OfProject};
 use crate::programs::registry::Watch;
 use crate::store::SharedRow;
@@ -106,7 +105,7 @@ fn projects_of_one_owner_do_not_make_each_other_read_interfaces_again() {
     });
     let of = ids.map(|id| OfProject::new(id, &owner));
     let get = |at: usize| {
-        let by = DeclaredBy::Supplied(Hash32(scene.manifest(ids[at]).module));
+        let by = DeclaredBy::Supplied(scene.manifest(ids[at]).module);
         scene.runner.events.get(by, &of[at]).unwrap().unwrap()
     };
     let first = [get(0), get(1)];

@@ -37,7 +37,7 @@ fn a_contract_whose_events_are_all_declared_by_a_supplied_interface_lacks_none()
         scene.begin_reading(id);
         scene.run_until_settled();
         let lacking = scene.runner.events.lacking(&scene.manifest(id)).unwrap();
-        lacking.into_iter().map(|(contract, _)| contract).collect::<BTreeSet<_>>()
+        lacking.into_iter().map(|it| it.contract).collect::<BTreeSet<_>>()
     };
     let upgraded = BTreeSet::from(Upgraded::made().contracts);
     let without = lacking("without", None);

@@ -46,7 +46,9 @@ use super::state::Upstream;
 use super::upstream_limiter::UpstreamLimiter;
 use super::{ProgramError, Settings, status, storage};
 use crate::decode::decode;
-use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Network, Owner, ProgramId};
+use crate::domain::{
+    ContractId, Hash32, LedgerRange, LedgerSeq, LedgerSet, Network, Owner, ProgramId,
+};
 use crate::executables::Interfaces;
 use crate::observe::health::{Component, Health};
 use crate::programs::events::EventInterfaces;

@@ -94,7 +94,7 @@ fn a_program_takes_the_place_of_another_when_it_has_processed_the_same_ledgers()
         assert_eq!(scene.named("seen"), [id]);
         assert_eq!(scene.status(id).replaces, None);
         assert!(scene.registry.get(old).is_none() && scene.rows(old).is_empty());
-        let old_module = Sha256::digest(version()).into();
+        let old_module = Hash32(Sha256::digest(version()).into());
         assert_eq!(scene.store.shared_row(&storage::module(&old_module)).unwrap(), None);
         scene.restart();
     }

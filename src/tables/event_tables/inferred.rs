@@ -2,11 +2,10 @@
 //! and columns, inferred from the event alone.
 
 use orrery_interfaces::names;
+use orrery_ledger::domain::Hash32;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{ScMap, ScVal};
-
-use super::serial::hexadecimal;
 
 /// Largest number of items of a vector that have columns of their own.
 const MOST_ITEMS: usize = 16;
@@ -16,7 +15,7 @@ const MOST_ITEMS: usize = 16;
 #[serde(rename_all = "snake_case")]
 pub(super) enum DataShape {
     /// A map with symbols for keys: SHA-256 over the keys.
-    Keys(#[serde(with = "hexadecimal")] [u8; 32]),
+    Keys(Hash32),
     /// A vector with this number of items.
     Items(u32),
     /// Anything else.
@@ -98,13 +97,13 @@ fn fields(map: &ScMap) -> Option<Vec<(Vec<u8>, &ScVal)>> {
     map.iter().map(|entry| Some((field(entry)?, &entry.val))).collect()
 }
 
-fn digest(parts: &[(Vec<u8>, &ScVal)]) -> [u8; 32] {
+fn digest(parts: &[(Vec<u8>, &ScVal)]) -> Hash32 {
     let mut digest = Sha256::new();
     for (name, _) in parts {
         digest.update((name.len() as u64).to_be_bytes());
         digest.update(name);
     }
-    digest.finalize().into()
+    Hash32(digest.finalize().into())
 }
 
 fn text(value: &ScVal) -> Option<&[u8]> {

@@ -10,7 +10,6 @@ mod inferred;
 mod layout;
 mod naming;
 mod rows;
-mod serial;
 mod shape;
 mod shapes;
 mod stored;

@@ -1,13 +1,13 @@
 //! What tells the shapes of events apart, and what is kept of each.
 
 use orrery_interfaces::Origin;
+use orrery_ledger::domain::Hash32;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::columns::{MOST_COLUMNS, joined, observed};
 use super::declarations::{Declarations, Form};
 use super::inferred::{DataShape, Inferred};
-use super::serial::hexadecimal;
 use super::{Declared, Event, Place, inferred};
 use crate::types::{ColumnType, Field};
 
@@ -18,8 +18,7 @@ pub(super) enum ShapeKey {
     /// A form of a declared event.
     Declared {
         /// Id of the interface that declares it.
-        #[serde(with = "hexadecimal")]
-        interface: [u8; 32],
+        interface: Hash32,
         /// Where the interface comes from.
         origin: Origin,
         /// Number of the form's first declaration.
@@ -73,7 +72,7 @@ impl<'a> Shaped<'a> {
     pub fn key(&self, topics: usize) -> ShapeKey {
         match self {
             Self::Declared(declarations, form) => ShapeKey::Declared {
-                interface: declarations.id().0,
+                interface: declarations.id(),
                 origin: declarations.origin(),
                 number: form.number,
             },

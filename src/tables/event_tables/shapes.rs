@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::columns::bytes_of;
 use super::declarations::Declarations;
-use super::serial::pairs;
 use super::shape::{Shape, ShapeKey, Shaped};
 use super::{Declared, Event, Place};
 use crate::types::ColumnType;
@@ -264,5 +263,28 @@ impl ShapeKey {
             Self::Declared { origin: Origin::Supplied, .. } => "supplied",
             Self::Inferred { .. } => "inferred",
         }
+    }
+}
+
+/// A map as a list of pairs, because keys of JSON objects are texts.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer, K: Serialize, V: Serialize>(
+        map: &BTreeMap<K, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, D, K, V>(from: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        D: Deserializer<'de>,
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(from)?.into_iter().collect())
     }
 }
