@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+use stellar_xdr::ScAddress;
 use tokio::sync::watch;
 
 use super::ApiSettings;
-use super::funding::Friendbot;
 use crate::attestation::Attestation;
 use crate::auth::Tokens;
 use crate::budget::Usage;
-use crate::domain::Network;
+use crate::domain::{Funding, Network, NotFunded};
 use crate::executables::Interfaces;
 use crate::observe::health::Health;
 use crate::programs::Programs;
@@ -41,7 +42,7 @@ pub struct Deps {
     /// JSON-RPC service.
     pub rpc: Arc<Rpc>,
     /// Friendbot of a network that this service runs itself; without one, its routes do not exist.
-    pub friendbot: Option<Arc<dyn Friendbot>>,
+    pub friendbot: Option<Friendbot>,
     /// Webhooks.
     pub webhooks: Arc<Webhooks>,
     /// Latest estimate of the disk space of each contract; `None` before the first estimate.
@@ -51,6 +52,11 @@ pub struct Deps {
     /// Called for every answered request.
     pub on_request: RequestObserver,
 }
+
+/// Creates an account with coins, or sends coins to a contract. Completes when the transaction was
+/// applied.
+pub type Friendbot =
+    Arc<dyn Fn(ScAddress) -> BoxFuture<'static, Result<Funding, NotFunded>> + Send + Sync>;
 
 /// Function that produces the text of `/metrics`.
 pub type MetricsText = Arc<dyn Fn(&[Usage]) -> String + Send + Sync>;

@@ -14,11 +14,10 @@ use super::allowance::ReserveError;
 use super::answer::Answer;
 use super::budgets::{self, RETRY_AFTER};
 use super::call::{AsyncCall, Body};
-use super::funding::{FundedTransaction, FundingError};
 use super::params::Parameters;
 use super::route::{Route, Work};
 use super::{ApiError, Deps, body_parameters};
-use crate::domain::excerpt;
+use crate::domain::{Funding, NotFunded, excerpt};
 use crate::settings::UnknownParameters;
 
 /// Maximum size of a request body, in bytes.
@@ -42,7 +41,7 @@ const PATH: &str = "/friendbot";
 
 fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answer, ApiError>> {
     async move {
-        let friendbot = deps.friendbot.as_deref().ok_or_else(|| ApiError::unknown_route(PATH))?;
+        let friendbot = deps.friendbot.as_ref().ok_or_else(|| ApiError::unknown_route(PATH))?;
         let mut query = call.query.clone();
         // Public friendbots read forms, and ignore all other bodies.
         if body_parameters::is_form(call.body) {
@@ -61,17 +60,17 @@ fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answe
             );
             return Err(ApiError::parameter(ADDRESS, problem));
         };
-        match friendbot.fund(address).await {
+        match friendbot(address).await {
             Ok(given) => {
                 let answer = success_response(&given)?;
                 call.reading.reserve(answer.body.len()).map_err(no_room)?;
                 Ok(answer)
             }
-            Err(FundingError::Exists) => {
+            Err(NotFunded::Exists) => {
                 Ok(refused("the account exists already: createAccountAlreadyExist"))
             }
-            Err(FundingError::Refused(reason)) => Ok(refused(reason)),
-            Err(FundingError::Busy) => Err(ApiError::Busy { retry_after: 1 }),
+            Err(NotFunded::Refused(reason)) => Ok(refused(reason)),
+            Err(NotFunded::Busy) => Err(ApiError::Busy { retry_after: 1 }),
         }
     }
     .boxed()
@@ -85,7 +84,7 @@ fn no_room(error: ReserveError) -> ApiError {
     }
 }
 
-fn success_response(given: &FundedTransaction) -> Result<Answer, ApiError> {
+fn success_response(given: &Funding) -> Result<Answer, ApiError> {
     let serialization_failed = |error: stellar_xdr::Error| {
         tracing::error!(%error, "a friendbot transaction cannot be encoded as XDR");
         ApiError::Encoding

@@ -33,7 +33,6 @@ mod description;
 mod error;
 mod events;
 mod friendbot;
-mod funding;
 mod gate;
 mod head;
 mod health;
@@ -72,9 +71,8 @@ mod wire;
 
 pub use access::Access;
 pub use areas::routes;
-pub use deps::{Deps, MetricsText, RequestObserver, RequestSummary};
+pub use deps::{Deps, Friendbot, MetricsText, RequestObserver, RequestSummary};
 pub use error::ApiError;
-pub use funding::{Friendbot, FundedTransaction, FundingError};
 pub use head::LONGEST_URI;
 pub use json::List as EventList;
 pub use request_body::LARGEST_BODY;

@@ -21,32 +21,26 @@ const MAX_REMEMBERED: usize = 1 << 16;
 /// Time after which the other server is asked again when it did not answer.
 pub(super) const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Another server that is asked for entries of the ledger.
-pub trait EntrySource: Send + Sync {
-    /// Asks for the entries under these keys, each an XDR `LedgerKey`, and stores the answers among
-    /// the store's known entries. The error is one sentence.
-    ///
-    /// # Errors
-    /// When the server does not answer.
-    fn ask(&self, keys: &[Vec<u8>]) -> Result<(), String>;
-}
+/// Asks another server for the entries under these keys, each an XDR `LedgerKey`, and stores the answers
+/// among the store's known entries. The error is one sentence: the server does not answer.
+pub type AskEntries = Box<dyn Fn(&[Vec<u8>]) -> Result<(), String> + Send + Sync>;
 
 /// Questions to the other server, if there is one.
 pub(super) struct Asking {
-    source: Option<Box<dyn EntrySource>>,
+    ask: Option<AskEntries>,
     questions: Mutex<Questions>,
     /// Notified when there is more to ask.
     has_questions: Condvar,
 }
 
 impl Asking {
-    pub fn new(source: Option<Box<dyn EntrySource>>) -> Self {
-        Self { source, questions: Mutex::default(), has_questions: Condvar::new() }
+    pub fn new(ask: Option<AskEntries>) -> Self {
+        Self { ask, questions: Mutex::default(), has_questions: Condvar::new() }
     }
 
     /// Whether there is another server to ask.
     pub fn has_source(&self) -> bool {
-        self.source.is_some()
+        self.ask.is_some()
     }
 
     /// Notes an entry to be asked of the other server, if there is one.
@@ -87,8 +81,8 @@ impl Asking {
 
     /// Puts a question. Returns whether it was answered; if not, its keys are noted again.
     pub fn put(&self, keys: &[Vec<u8>]) -> bool {
-        let Some(source) = &self.source else { return false };
-        let outcome = source.ask(keys);
+        let Some(ask) = &self.ask else { return false };
+        let outcome = ask(keys);
         if let Err(reason) = &outcome {
             tracing::debug!("entries of contracts cannot be looked up now: {reason}");
             self.questions.lock().failed(keys.to_vec());

@@ -12,7 +12,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use stellar_xdr::LedgerEntryData;
 
-use super::asking::{Asking, EntrySource, RETRY_DELAY};
+use super::asking::{AskEntries, Asking, RETRY_DELAY};
 use super::consumer::CONSUMER;
 use super::findings::Findings;
 use super::knowledge::{Knowledge, Lacking, News};
@@ -99,8 +99,8 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// Creates the cache. Without a `source`, only what is stored is known.
-    pub fn new(store: Arc<Store>, source: Option<Box<dyn EntrySource>>) -> Arc<Self> {
+    /// Creates the cache. Without another server to `ask`, only what is stored is known.
+    pub fn new(store: Arc<Store>, ask: Option<AskEntries>) -> Arc<Self> {
         let options = OptionsBuilder::new()
             .estimated_items_capacity((CAPACITY / TYPICAL_BYTES) as usize)
             .weight_capacity(CAPACITY)
@@ -120,7 +120,7 @@ impl Interfaces {
             wishes: Mutex::default(),
             changed: Condvar::new(),
             is_working: AtomicBool::new(false),
-            asking: Asking::new(source),
+            asking: Asking::new(ask),
             knowledge: Knowledge::default(),
         });
         let weak = Arc::downgrade(&interfaces);

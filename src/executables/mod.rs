@@ -24,7 +24,7 @@ mod rows;
 mod tests;
 mod value;
 
-pub use asking::EntrySource;
+pub use asking::AskEntries;
 pub use consumer::{CONSUMER, ExecutableIndex};
 pub use declared::DeclaredEvent;
 pub use findings::Findings;

@@ -19,7 +19,7 @@ use stellar_xdr::{
 
 use super::interfaces::Wish;
 use super::lookup::{Lookup, Ran, Side};
-use super::{EntrySource, ExecutableIndex, Interfaces, News};
+use super::{AskEntries, ExecutableIndex, Interfaces, News};
 use crate::decode::decode;
 use crate::domain::{ContractId, Hash32, LedgerSeq, Network};
 use crate::store::{
@@ -336,17 +336,6 @@ fn stored_interfaces_are_read_on_another_thread() {
     assert_ne!(LedgerSeq(0), newest.repointed);
 }
 
-/// A server that does not answer before the test says so.
-struct Silent(std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
-
-impl EntrySource for Silent {
-    fn ask(&self, _: &[Vec<u8>]) -> Result<(), String> {
-        // The test has ended when it fails.
-        let _ = self.0.lock().unwrap().recv();
-        Err("it is too late".to_owned())
-    }
-}
-
 /// A question that is not answered delays nothing that is stored, and what is read is told.
 #[test]
 fn stored_interfaces_do_not_wait_for_another_server() {
@@ -355,9 +344,15 @@ fn stored_interfaces_do_not_wait_for_another_server() {
     let world = World::new(&newest.network);
     newest.ledgers.iter().for_each(|raw| world.commit(raw, true));
     world.step();
-    let (answer, answers) = std::sync::mpsc::channel();
-    let source: Box<dyn EntrySource> = Box::new(Silent(std::sync::Mutex::new(answers)));
-    let interfaces = Interfaces::new(Arc::clone(&world.store), Some(source));
+    let (answer, answers) = std::sync::mpsc::channel::<()>();
+    let answers = std::sync::Mutex::new(answers);
+    // A server that does not answer before the test says so.
+    let silent: AskEntries = Box::new(move |_| {
+        // The test has ended when it fails.
+        let _ = answers.lock().unwrap().recv();
+        Err("it is too late".to_owned())
+    });
+    let interfaces = Interfaces::new(Arc::clone(&world.store), Some(silent));
     let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let own = Arc::clone(&told);
     interfaces.listen(move |news| {

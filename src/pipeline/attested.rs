@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::contradiction::{Contradiction, is_attested};
 use super::error::PipelineError;
-use super::held::{Held, HeldError, Holdable};
+use super::held::{Held, HeldError};
 use super::queue::Prepared;
 use super::suspicion::{Before, Contrary, Suspicion};
 use super::trust::Trust;
 use super::waiting::{Place, WaitingLedgers};
-use crate::domain::{LedgerSeq, NodeId, Origin};
+use crate::domain::{LedgerSeq, Origin};
 use crate::store::{Store, StoreError};
 use crate::validators::Validators;
 use crate::verify::Link;
@@ -32,20 +32,6 @@ pub struct Gate {
     last: Option<Origin>,
     /// The last ledger that was let pass, which may not be stored yet.
     passed: Option<Before>,
-}
-
-impl Holdable for Prepared {
-    fn link(&self) -> Link {
-        self.1.link()
-    }
-
-    fn signer(&self) -> Option<NodeId> {
-        self.1.signer()
-    }
-
-    fn bytes(&self) -> usize {
-        self.1.memory()
-    }
 }
 
 impl Gate {
@@ -124,13 +110,17 @@ impl Gate {
         validators: &Arc<Validators>,
         ready: &mut Vec<Prepared>,
     ) -> Result<(), PipelineError> {
-        let sequence = ledger.1.sequence();
+        let (link, signer) = (ledger.1.link(), ledger.1.signer());
+        let sequence = link.sequence;
         let is_stored = self.store.range_of(sequence).is_some();
         let continues = self.held.as_ref().is_none_or(|held| held.continues_with(sequence));
         if is_stored && !continues {
             // It is only compared with the stored one, in its turn.
             match &mut self.held {
-                Some(held) => ready.extend(held.push_beside(ledger)),
+                Some(held) => {
+                    let bytes = ledger.1.memory();
+                    ready.extend(held.push_beside(ledger, bytes));
+                }
                 None => ready.push(ledger),
             }
             return Ok(());
@@ -149,12 +139,13 @@ impl Gate {
                 return Ok(());
             }
         } else if let Some(contrary) = &mut self.contrary
-            && self.held.as_ref().is_some_and(|held| held.fits(&ledger))
+            && self.held.as_ref().is_some_and(|held| held.fits(&link))
         {
-            contrary.add(ledger.1.signer(), validators);
+            contrary.add(signer, validators);
         }
         let held = self.held.get_or_insert_with(|| Held::new(Arc::clone(validators)));
-        let pushed = held.push(ledger);
+        let bytes = ledger.1.memory();
+        let pushed = held.push(ledger, link, signer, bytes);
         self.raise_if_shown(sequence, validators)?;
         let attested = pushed.map_err(|error| self.error(error))?;
         attested.into_iter().for_each(|ledger| self.pass(ledger, ready));

@@ -56,21 +56,13 @@ pub enum HeldError {
     },
 }
 
-/// A ledger that may wait.
-pub trait Holdable {
-    /// Its place in the chain.
-    fn link(&self) -> Link;
-    /// The trusted validator that has signed it.
-    fn signer(&self) -> Option<NodeId>;
-    /// Memory that it takes, in bytes.
-    fn bytes(&self) -> usize;
-}
-
 /// A ledger that waits.
 struct Waiting<T> {
     ledger: T,
-    /// Whether it waits only for its turn.
-    beside: bool,
+    /// Memory that it takes, in bytes.
+    bytes: usize,
+    /// Its sequence; `None` when it waits only for its turn.
+    in_chain: Option<LedgerSeq>,
 }
 
 /// A chain of ledgers that wait.
@@ -84,31 +76,36 @@ pub struct Held<T> {
     signed: Signed,
 }
 
-impl<T: Holdable> Held<T> {
+impl<T> Held<T> {
     /// Creates an empty chain.
     pub fn new(validators: Arc<Validators>) -> Self {
         let (ledgers, signed) = (VecDeque::new(), Signed::default());
         Self { validators, ledgers, chain: None, bytes: 0, signed }
     }
 
-    /// Adds the next ledger, and returns the ledgers that it attests.
+    /// Adds the next ledger, with its place in the chain, the trusted validator that has signed it and the
+    /// memory that it takes, in bytes. Returns the ledgers that it attests.
     ///
     /// # Errors
     /// When it does not follow the last one, or too much waits. The chain is to be dropped then.
-    pub fn push(&mut self, ledger: T) -> Result<Vec<T>, HeldError> {
-        let link = ledger.link();
+    pub fn push(
+        &mut self,
+        ledger: T,
+        link: Link,
+        signer: Option<NodeId>,
+        bytes: usize,
+    ) -> Result<Vec<T>, HeldError> {
         if let Some((_, last)) = &self.chain {
-            let is_signed = ledger.signer().is_some();
-            let wrong = if is_signed { last.sequence } else { link.sequence };
+            let wrong = if signer.is_some() { last.sequence } else { link.sequence };
             verify_link(last, &link).map_err(|source| HeldError::Chain { wrong, source })?;
         }
-        if let Some(signer) = ledger.signer() {
+        if let Some(signer) = signer {
             self.signed.add(signer, link.sequence);
         }
         let first = self.chain.map_or(link.sequence, |(first, _)| first);
         self.chain = Some((first, link));
-        self.bytes += ledger.bytes();
-        self.ledgers.push_back(Waiting { ledger, beside: false });
+        self.bytes += bytes;
+        self.ledgers.push_back(Waiting { ledger, bytes, in_chain: Some(link.sequence) });
         let range = LedgerRange { first, last: link.sequence };
         match self.validators.attested(range, &self.signed) {
             Ok(attested) => Ok(self.take_up_to(attested)),
@@ -122,9 +119,9 @@ impl<T: Holdable> Held<T> {
 
     /// Adds a ledger that need not be attested and is not part of the chain. It comes out after those
     /// before it, at once if there are none.
-    pub fn push_beside(&mut self, ledger: T) -> Vec<T> {
-        self.bytes += ledger.bytes();
-        self.ledgers.push_back(Waiting { ledger, beside: true });
+    pub fn push_beside(&mut self, ledger: T, bytes: usize) -> Vec<T> {
+        self.bytes += bytes;
+        self.ledgers.push_back(Waiting { ledger, bytes, in_chain: None });
         self.take_beside()
     }
 
@@ -139,8 +136,8 @@ impl<T: Holdable> Held<T> {
     }
 
     /// Returns whether a ledger links to the last one that waits, or none waits.
-    pub fn fits(&self, ledger: &T) -> bool {
-        self.chain.is_none_or(|(_, last)| verify_link(&last, &ledger.link()).is_ok())
+    pub fn fits(&self, link: &Link) -> bool {
+        self.chain.is_none_or(|(_, last)| verify_link(&last, link).is_ok())
     }
 
     /// Returns whether a ledger follows the last one that waits, or none waits.
@@ -176,17 +173,14 @@ impl<T: Holdable> Held<T> {
 
     fn take_up_to(&mut self, attested: LedgerSeq) -> Vec<T> {
         let mut taken = Vec::new();
-        while self
-            .ledgers
-            .front()
-            .is_some_and(|waiting| waiting.beside || waiting.ledger.link().sequence <= attested)
+        // Those beside the chain have no sequence, which is less than any.
+        while let Some(Waiting { ledger, bytes, .. }) =
+            self.ledgers.pop_front_if(|waiting| waiting.in_chain <= Some(attested))
         {
-            let Some(Waiting { ledger, .. }) = self.ledgers.pop_front() else { break };
-            self.bytes = self.bytes.saturating_sub(ledger.bytes());
+            self.bytes = self.bytes.saturating_sub(bytes);
             taken.push(ledger);
         }
-        let next = self.ledgers.iter().find(|waiting| !waiting.beside);
-        let next = next.map(|waiting| waiting.ledger.link().sequence);
+        let next = self.ledgers.iter().find_map(|waiting| waiting.in_chain);
         self.chain = self.chain.and_then(|(_, last)| Some((next?, last)));
         taken
     }
@@ -212,8 +206,8 @@ mod tests {
         key: u8,
     }
 
-    impl Holdable for Made {
-        fn link(&self) -> Link {
+    impl Made {
+        fn link(self) -> Link {
             let hash = |sequence: u32| Hash32([sequence as u8; 32]);
             Link {
                 sequence: LedgerSeq(self.sequence),
@@ -222,12 +216,8 @@ mod tests {
             }
         }
 
-        fn signer(&self) -> Option<NodeId> {
-            (self.key > 0).then_some(NodeId([self.key; 32]))
-        }
-
-        fn bytes(&self) -> usize {
-            1000
+        fn push_to(self, held: &mut Held<Self>) -> Result<Vec<Self>, HeldError> {
+            held.push(self, self.link(), (self.key > 0).then_some(NodeId([self.key; 32])), 1000)
         }
     }
 
@@ -259,7 +249,7 @@ mod tests {
                 .collect();
             let mut out = Vec::new();
             for (at, ledger) in chain.iter().enumerate() {
-                out.extend(held.push(*ledger).unwrap());
+                out.extend(ledger.push_to(&mut held).unwrap());
                 let is_attested = |ledger: &Made| {
                     let mut after: Vec<u8> = chain[..=at]
                         .iter()
@@ -286,10 +276,10 @@ mod tests {
     fn what_is_never_attested_is_given_up() {
         let mut held = Held::new(validators(3, 2));
         for sequence in 10..10 + MOST_LEDGERS as u32 {
-            assert_eq!(held.push(Made { sequence, key: 1 }), Ok(Vec::new()));
+            assert_eq!(Made { sequence, key: 1 }.push_to(&mut held), Ok(Vec::new()));
         }
         let last = 10 + MOST_LEDGERS as u32;
-        let error = held.push(Made { sequence: last, key: 1 }).unwrap_err();
+        let error = Made { sequence: last, key: 1 }.push_to(&mut held).unwrap_err();
         assert!(matches!(error, HeldError::NeverAttested { .. }), "{error}");
     }
 
@@ -297,23 +287,26 @@ mod tests {
     fn ledgers_beside_the_chain_keep_their_turn() {
         let mut held = Held::new(validators(3, 2));
         let repeat = Made { sequence: 4, key: 0 };
-        assert_eq!(held.push_beside(repeat), [repeat]);
+        assert_eq!(held.push_beside(repeat, 1000), [repeat]);
         let chain: Vec<Made> =
             (10..14).map(|sequence| Made { sequence, key: (sequence % 3 + 1) as u8 }).collect();
-        assert_eq!(held.push(chain[0]), Ok(Vec::new()));
-        assert_eq!(held.push_beside(repeat), Vec::new());
-        assert_eq!(held.push(chain[1]), Ok(Vec::new()));
-        assert_eq!(held.push(chain[2]), Ok(vec![chain[0], repeat]));
+        assert_eq!(chain[0].push_to(&mut held), Ok(Vec::new()));
+        assert_eq!(held.push_beside(repeat, 1000), Vec::new());
+        assert_eq!(chain[1].push_to(&mut held), Ok(Vec::new()));
+        assert_eq!(chain[2].push_to(&mut held), Ok(vec![chain[0], repeat]));
         assert_eq!(held.next(), Some(LedgerSeq(13)));
-        assert_eq!(held.push(chain[3]), Ok(vec![chain[1]]));
+        assert_eq!(chain[3].push_to(&mut held), Ok(vec![chain[1]]));
     }
 
     #[test]
     fn breaks_in_the_chain_and_ends_without_signatures_are_refused() {
         let mut held = Held::new(validators(3, 2));
-        held.push(Made { sequence: 10, key: 1 }).unwrap();
+        Made { sequence: 10, key: 1 }.push_to(&mut held).unwrap();
         assert!(held.continues_with(LedgerSeq(11)) && !held.continues_with(LedgerSeq(12)));
-        assert!(matches!(held.push(Made { sequence: 12, key: 2 }), Err(HeldError::Chain { .. })));
+        assert!(matches!(
+            Made { sequence: 12, key: 2 }.push_to(&mut held),
+            Err(HeldError::Chain { .. })
+        ));
         let error = held.finish(None).unwrap_err();
         assert_eq!(error, HeldError::End { first: LedgerSeq(10), last: LedgerSeq(10) });
         let foreign =

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Node, Service, ServiceError, attested, consumers, node, rpc, unix_now};
-use crate::api::{ApiSettings, Deps, Friendbot, MetricsText, RequestObserver, Tunables};
+use super::{
+    Node, RunningSandbox, Service, ServiceError, attested, consumers, node, rpc, unix_now,
+};
+use crate::api::{ApiSettings, Deps, MetricsText, RequestObserver, Tunables};
 use crate::auth::Tokens;
 use crate::config::Config;
 use crate::store::ContractSizes;
@@ -43,7 +45,7 @@ pub(super) async fn of(
         programs: Arc::clone(programs),
         interfaces: Arc::clone(&interfaces.interfaces),
         rpc: rpc::start(node, config, sandbox.clone(), running.as_ref(), address).await?,
-        friendbot: sandbox.clone().map(|sandbox| sandbox as Arc<dyn Friendbot>),
+        friendbot: sandbox.clone().map(RunningSandbox::friendbot),
         webhooks: Arc::clone(&webhooks.management),
         contract_sizes,
         metrics: metrics_text(node),

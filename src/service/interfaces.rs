@@ -8,7 +8,7 @@ use std::time::Duration;
 use stellar_xdr::{LedgerKey, Limits, ReadXdr};
 
 use super::{Node, ServiceError};
-use crate::executables::{EntrySource, Interfaces};
+use crate::executables::{AskEntries, Interfaces};
 use crate::priority::Priority;
 use crate::programs::state::{Upstream, look_up_and_store};
 use crate::store::Store;
@@ -28,19 +28,13 @@ pub(super) struct RunningInterfaces {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// The server that programs ask for entries.
-struct Asked {
-    store: Arc<Store>,
-    upstream: Arc<dyn Upstream + Send + Sync>,
-}
-
-impl EntrySource for Asked {
-    fn ask(&self, keys: &[Vec<u8>]) -> Result<(), String> {
+/// Asks the server that programs ask for entries.
+fn asking(store: Arc<Store>, upstream: Arc<dyn Upstream + Send + Sync>) -> AskEntries {
+    Box::new(move |keys| {
         let keys = keys.iter().map(|key| LedgerKey::from_xdr(key, LIMITS));
         let keys = keys.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-        look_up_and_store(&*self.upstream, &self.store, &keys, TIMEOUT)
-            .map_err(|error| error.to_string())
-    }
+        look_up_and_store(&*upstream, &store, &keys, TIMEOUT).map_err(|error| error.to_string())
+    })
 }
 
 /// Starts the threads that read interfaces and ask for them.
@@ -52,10 +46,8 @@ pub(super) fn start(
     upstream: Option<Arc<dyn Upstream + Send + Sync>>,
 ) -> Result<RunningInterfaces, ServiceError> {
     let store = node.store();
-    let source = upstream.map(|upstream| {
-        Box::new(Asked { store: Arc::clone(store), upstream }) as Box<dyn EntrySource>
-    });
-    let interfaces = Interfaces::new(Arc::clone(store), source);
+    let ask = upstream.map(|upstream| asking(Arc::clone(store), upstream));
+    let interfaces = Interfaces::new(Arc::clone(store), ask);
     let mut running = RunningInterfaces { interfaces, threads: Vec::new() };
     running.spawn(INTERFACES, node, Interfaces::work)?;
     if running.interfaces.has_source() {

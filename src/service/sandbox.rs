@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use stellar_xdr::{LedgerKey, ScAddress, TransactionEnvelope, TransactionV1Envelope};
 use tokio::time::timeout;
 
 use super::unix_now;
-use crate::api::{Friendbot, FundedTransaction, FundingError};
-use crate::domain::{AuthMode, LiveEntries, Simulation};
+use crate::api::Friendbot;
+use crate::domain::{AuthMode, Funding, LiveEntries, NotFunded, Simulation};
 use crate::rpc::{LiveNetwork, Settings, Submitted};
-use crate::sandbox::network::{FULL, Funding};
-use crate::sandbox::source::{LiveSandbox, NotFunded};
+use crate::sandbox::source::LiveSandbox;
 
 /// How long a friendbot request may take, in addition to three times the interval between ledgers.
 const FUNDING_GRACE: Duration = Duration::from_secs(20);
@@ -36,6 +34,23 @@ impl RunningSandbox {
     /// ledgers, and at least half a minute.
     pub(super) fn old_after(&self) -> u64 {
         self.close_time.as_secs().saturating_mul(3).max(Settings::default().max_ledger_latency)
+    }
+
+    /// Returns the network's friendbot.
+    pub(super) fn friendbot(self: Arc<Self>) -> Friendbot {
+        Arc::new(move |address| {
+            let sandbox = Arc::clone(&self);
+            async move { sandbox.fund(address).await }.boxed()
+        })
+    }
+
+    async fn fund(&self, address: ScAddress) -> Result<Funding, NotFunded> {
+        let funding = self.live.fund(address)?;
+        match timeout(self.close_time.saturating_mul(3) + FUNDING_GRACE, funding).await {
+            Ok(Ok(Some(funding))) => Ok(funding),
+            Ok(Ok(None)) => Err(NotFunded::Refused("the transaction failed: try again")),
+            Ok(Err(_)) | Err(_) => Err(NotFunded::Busy),
+        }
     }
 }
 
@@ -64,26 +79,5 @@ impl LiveNetwork for RunningSandbox {
     ) -> Result<Simulation, String> {
         let simulated = self.live.newest().simulate(transaction, mode, leeway);
         simulated.map_err(|error| error.to_string())
-    }
-}
-
-impl Friendbot for RunningSandbox {
-    fn fund(&self, address: ScAddress) -> BoxFuture<'_, Result<FundedTransaction, FundingError>> {
-        async move {
-            let funding = self.live.fund(address).map_err(|error| match error {
-                NotFunded::Exists => FundingError::Exists,
-                NotFunded::Full => FundingError::Refused(FULL),
-                NotFunded::TooMany => FundingError::Busy,
-            })?;
-            let given = timeout(self.close_time.saturating_mul(3) + FUNDING_GRACE, funding).await;
-            match given {
-                Ok(Ok(Some(Funding { hash, envelope, meta, succeeded: true }))) => {
-                    Ok(FundedTransaction { hash, envelope, meta })
-                }
-                Ok(Ok(_)) => Err(FundingError::Refused("the transaction failed: try again")),
-                Ok(Err(_)) | Err(_) => Err(FundingError::Busy),
-            }
-        }
-        .boxed()
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use orrery::domain::{ContractId, LedgerSeq};
-use orrery::executables::{EntrySource, Interfaces};
+use orrery::executables::Interfaces;
 use orrery::sandbox::network::FIRST_MARKET_LEDGER;
-use orrery::store::{KnownEntry, Store};
+use orrery::store::KnownEntry;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -270,28 +270,6 @@ fn unknown_contracts_are_explained() {
     server.get(&format!("/rest/contracts/{id}?decoded=true")).error(400, "unknown_parameter");
 }
 
-/// A server that has one contract, and counts the questions.
-struct Elsewhere {
-    store: Arc<Store>,
-    entries: Vec<(Vec<u8>, LedgerEntry)>,
-    asked: Arc<Mutex<Vec<Vec<u8>>>>,
-    as_of: LedgerSeq,
-}
-
-impl EntrySource for Elsewhere {
-    fn ask(&self, keys: &[Vec<u8>]) -> Result<(), String> {
-        self.asked.lock().extend_from_slice(keys);
-        let answers = keys.iter().map(|key| {
-            let entry = self.entries.iter().find(|(of, _)| of == key);
-            let entry = entry.map(|(_, entry)| entry.to_xdr(Limits::none()).unwrap());
-            let from = LedgerSeq(if entry.is_some() { 2 } else { self.as_of.0 });
-            (key.clone(), KnownEntry { from, to: self.as_of, entry, live_until: None })
-        });
-        let answers: Vec<_> = answers.collect();
-        self.store.put_known_entries(&answers).map_err(|error| error.to_string())
-    }
-}
-
 /// A contract that no stored transaction shows is looked up, in steps: its instance, then its code.
 /// What the chain calls things is text, whatever it holds.
 #[test]
@@ -304,9 +282,20 @@ fn a_contract_that_is_older_than_the_store_is_looked_up() {
     let as_of = store.store.ends().latest.unwrap();
     let asked = Arc::new(Mutex::new(Vec::new()));
     let entries = entries(id, &code, hostile);
-    let source =
-        Elsewhere { store: Arc::clone(&store.store), entries, asked: Arc::clone(&asked), as_of };
-    let interfaces = Interfaces::new(Arc::clone(&store.store), Some(Box::new(source)));
+    let (own, all) = (Arc::clone(&store.store), Arc::clone(&asked));
+    // A server that has one contract.
+    let ask = move |keys: &[Vec<u8>]| {
+        all.lock().extend_from_slice(keys);
+        let answers = keys.iter().map(|key| {
+            let entry = entries.iter().find(|(of, _)| of == key);
+            let entry = entry.map(|(_, entry)| entry.to_xdr(Limits::none()).unwrap());
+            let from = LedgerSeq(if entry.is_some() { 2 } else { as_of.0 });
+            (key.clone(), KnownEntry { from, to: as_of, entry, live_until: None })
+        });
+        let answers: Vec<_> = answers.collect();
+        own.put_known_entries(&answers).map_err(|error| error.to_string())
+    };
+    let interfaces = Interfaces::new(Arc::clone(&store.store), Some(Box::new(ask)));
     let threads = [Interfaces::work, Interfaces::ask].map(|run| {
         let interfaces = Arc::clone(&interfaces);
         std::thread::spawn(move || run(&interfaces))

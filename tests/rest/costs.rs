@@ -2,13 +2,13 @@
 //! hold, and the response when it exceeds them.
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
+use futures_util::FutureExt;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use orrery::api::{Friendbot, FundedTransaction, FundingError, LARGEST_BODY};
+use orrery::api::LARGEST_BODY;
 use orrery::auth::{IssueRequest, PublicKey, PublicKeyAlgorithm, Tokens};
+use orrery::domain::NotFunded;
 use orrery::settings::{Mib, Proxies, nonzero};
 use serde_json::{Value, json};
-use stellar_xdr::ScAddress;
 
 use orrery_testkit::http::Connection;
 use orrery_testkit::pubnet;
@@ -166,18 +166,6 @@ fn concurrent_requests_per_owner_are_limited() {
     assert_eq!(server.get("/rest/events/by-ledger").status, 200);
 }
 
-/// A friendbot that answers once so many requests wait for it.
-struct WaitingFriendbot(tokio::sync::Barrier);
-
-impl Friendbot for WaitingFriendbot {
-    fn fund(&self, _: ScAddress) -> BoxFuture<'_, Result<FundedTransaction, FundingError>> {
-        Box::pin(async {
-            self.0.wait().await;
-            Err(FundingError::Exists)
-        })
-    }
-}
-
 /// Requests that wait for an answer hold few of the bytes that their client may have.
 #[test]
 fn as_many_requests_may_wait_for_an_answer_as_a_client_may_send() {
@@ -186,7 +174,16 @@ fn as_many_requests_may_wait_for_an_answer_as_a_client_may_send() {
     let server = Server::start_with(&store, |deps| {
         deps.settings.limits.requests_in_flight = nonzero!(AT_ONCE as u32);
         deps.settings.limits.connections_per_address = nonzero!(AT_ONCE as u32);
-        deps.friendbot = Some(Arc::new(WaitingFriendbot(tokio::sync::Barrier::new(AT_ONCE))));
+        // It answers once so many requests wait for it.
+        let barrier = Arc::new(tokio::sync::Barrier::new(AT_ONCE));
+        deps.friendbot = Some(Arc::new(move |_| {
+            let barrier = Arc::clone(&barrier);
+            async move {
+                barrier.wait().await;
+                Err(NotFunded::Exists)
+            }
+            .boxed()
+        }));
     });
     let account =
         stellar_xdr::AccountId(stellar_xdr::PublicKey::PublicKeyTypeEd25519([1; 32].into()));

@@ -3,27 +3,17 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use orrery::api::{Access, ApiSettings, Friendbot, FundedTransaction, FundingError};
-use orrery::domain::Network;
+use orrery::api::{Access, ApiSettings};
+use orrery::domain::{Network, NotFunded};
 use orrery::settings::{CorsOrigin, Proxies};
 use orrery_testkit::http::Answer;
 use orrery_testkit::pubnet;
 use orrery_testkit::server::{Server, TempStore};
-use stellar_xdr::ScAddress;
 
 const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
 
 /// What the network's JavaScript client sends besides the headers that every page may.
 const OF_CLIENT: &str = "x-client-name,x-client-version";
-
-struct Poor;
-
-impl Friendbot for Poor {
-    fn fund(&self, _: ScAddress) -> BoxFuture<'_, Result<FundedTransaction, FundingError>> {
-        async { Err(FundingError::Refused("there are no coins")) }.boxed()
-    }
-}
 
 fn private() -> Network {
     Network::from_name_or_passphrase("local")
@@ -33,7 +23,8 @@ fn private() -> Network {
 fn server(network: &Network, origins: &[&str], proxies: &[&str]) -> (Server, TempStore) {
     let store = TempStore::new(network);
     let server = Server::start_with(&store, |deps| {
-        deps.friendbot = Some(Arc::new(Poor));
+        let refused = |_| async { Err(NotFunded::Refused("there are no coins")) }.boxed();
+        deps.friendbot = Some(Arc::new(refused));
         let origin = |&origin: &&str| CorsOrigin::try_from(origin.to_owned()).unwrap();
         deps.settings.http.cors_origins = origins.iter().map(origin).collect();
         let subnet = |it: &&str| Proxies(it.parse().unwrap());

@@ -1,10 +1,10 @@
 //! Ledgers with input from outside: their close time, the submitted transactions they include, and
 //! the addresses they fund.
 
-use orrery_ledger::domain::LedgerSeq;
+use orrery_ledger::domain::{Funding, LedgerSeq};
 use stellar_xdr::{
     CreateAccountOp, LedgerCloseMeta, Limits, Memo, OperationBody, ScAddress, ScVal,
-    StellarValueExt, TransactionEnvelope, TransactionMeta, TransactionResultResult, WriteXdr,
+    StellarValueExt, TransactionEnvelope, TransactionResultResult, WriteXdr,
 };
 
 use super::bootstrap;
@@ -41,21 +41,8 @@ pub struct Batch {
 pub struct Closed {
     /// The ledger's `LedgerCloseMeta`, as XDR.
     pub xdr: Vec<u8>,
-    /// Transaction that funded addresses; `None` when no transaction could.
+    /// Transaction that funded addresses; `None` when there is none that succeeded.
     pub funding: Option<Funding>,
-}
-
-/// A transaction that funds addresses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Funding {
-    /// Hash of the transaction.
-    pub hash: [u8; 32],
-    /// Signed envelope of the transaction.
-    pub envelope: TransactionEnvelope,
-    /// Metadata of the transaction.
-    pub meta: TransactionMeta,
-    /// Whether the transaction succeeded.
-    pub succeeded: bool,
 }
 
 /// Returns the close time of a ledger in UNIX milliseconds; the last millisecond of its second when
@@ -128,7 +115,7 @@ fn fund(planner: &mut Planner<'_>, funded: &[ScAddress]) -> Result<Option<[u8; 3
     Ok(planner.latest_hash().filter(|_| is_sent))
 }
 
-/// Returns the transaction with this hash from a ledger's metadata.
+/// Returns the transaction with this hash from a ledger's metadata; `None` if it failed.
 fn find(meta: &LedgerCloseMeta, hash: [u8; 32], envelope: TransactionEnvelope) -> Option<Funding> {
     let LedgerCloseMeta::V2(ledger) = meta else { return None };
     let transaction =
@@ -138,7 +125,7 @@ fn find(meta: &LedgerCloseMeta, hash: [u8; 32], envelope: TransactionEnvelope) -
         TransactionResultResult::TxSuccess(_) | TransactionResultResult::TxFeeBumpInnerSuccess(_)
     );
     let meta = transaction.tx_apply_processing.clone();
-    Some(Funding { hash, envelope, meta, succeeded })
+    succeeded.then_some(Funding { hash, envelope, meta })
 }
 
 /// Combines a ledger's metadata with its funding transaction.

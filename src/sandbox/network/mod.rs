@@ -48,7 +48,7 @@ mod validation;
 mod wallets;
 mod wasm;
 
-pub use batch::{Batch, Closed, FIRST_BATCH_LEDGER, Funding};
+pub use batch::{Batch, Closed, FIRST_BATCH_LEDGER};
 pub use config::{MAX_TRANSACTIONS, SandboxConfig};
 pub use error::{FULL, SandboxError};
 pub use requests::Request;

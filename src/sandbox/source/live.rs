@@ -4,13 +4,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use orrery_ledger::domain::Submission;
+use orrery_ledger::domain::{Funding, NotFunded, Submission};
 use parking_lot::Mutex;
 use stellar_xdr::{Limits, ScAddress, TransactionEnvelope, WriteXdr};
 use tokio::sync::oneshot;
 
 use super::queue::{Transaction, TransactionQueue, parts};
-use crate::network::{FULL, Funding, Sandbox, SandboxError};
+use crate::network::{FULL, Sandbox, SandboxError};
 
 /// Maximum number of queued funding requests.
 const MAX_UNFUNDED: usize = 512;
@@ -28,20 +28,6 @@ struct SizeLimits {
 
 /// Size limits of every network.
 const SIZE_LIMITS: SizeLimits = SizeLimits { entries: 50_000, bytes: 256 << 20 };
-
-/// Why an account or contract is not funded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotFunded {
-    /// The account already exists: `createAccountAlreadyExist`.
-    #[error("the account exists already")]
-    Exists,
-    /// The ledger has reached its size limits.
-    #[error("{FULL}")]
-    Full,
-    /// The queue is full.
-    #[error("too many accounts are waiting for funding: try again in a moment")]
-    TooMany,
-}
 
 /// Sends the outcome of a funding request to its client; `None` when the funding was not possible.
 type FundingSender = oneshot::Sender<Option<Funding>>;
@@ -118,7 +104,7 @@ impl LiveSandbox {
     }
 
     /// Queues a request to create an account with coins, or to send coins to a contract, with the
-    /// next ledger. The receiver gets the transaction then, or `None` when there was none.
+    /// next ledger. The receiver gets the transaction then, or `None` when there is none that succeeded.
     ///
     /// # Errors
     /// When the account exists, the ledger has reached its size limits, or the queue is full.
@@ -131,11 +117,11 @@ impl LiveSandbox {
             return Err(NotFunded::Exists);
         }
         if self.is_full(&newest) {
-            return Err(NotFunded::Full);
+            return Err(NotFunded::Refused(FULL));
         }
         let mut waiting = self.waiting.lock();
         if waiting.unfunded.len() >= MAX_UNFUNDED {
-            return Err(NotFunded::TooMany);
+            return Err(NotFunded::Busy);
         }
         let (sender, receiver) = oneshot::channel();
         waiting.unfunded.push_back((address, sender));
@@ -202,7 +188,7 @@ mod tests {
             asked += 1;
             match live.fund(account(asked)) {
                 Ok(receiver) => waits.push(receiver),
-                Err(NotFunded::TooMany) => {
+                Err(NotFunded::Busy) => {
                     assert_eq!(waits.len(), MAX_UNFUNDED);
                     while !waits.is_empty() {
                         let input = live.take();
@@ -216,7 +202,7 @@ mod tests {
                 Err(refused) => break refused,
             }
         };
-        assert_eq!(refused, NotFunded::Full);
+        assert_eq!(refused, NotFunded::Refused(FULL));
         assert!(sandbox.size().0 >= live.size_limits.entries);
         assert!(sandbox.size().0 < live.size_limits.entries + MAX_UNFUNDED + 20);
     }
