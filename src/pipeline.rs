@@ -79,7 +79,7 @@ pub struct Pipeline {
     waiting: Arc<WaitingLedgers>,
 }
 
-/// Observes the steps of the pipeline.
+/// Observes the steps of the pipeline, which does not depend on metrics: benchmarks sum up the steps.
 pub trait StepObserver: Send + Sync {
     /// Called after each step with the step's name and its duration in seconds.
     fn step(&self, name: &'static str, seconds: f64);

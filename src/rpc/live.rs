@@ -33,8 +33,10 @@ pub(super) const METHODS: &[(&str, Method)] = &[
     ("simulateTransaction", Rpc::simulate_transaction),
 ];
 
-/// A network whose current state is available in process. Methods may block for a while; errors are
-/// sentences.
+/// A network whose current state is available in process. Errors are sentences.
+///
+/// Its methods compute, and may block for a while: they run like those that read the store, within the
+/// limits of a call. A [`Node`] is waited for instead. This module knows neither of the two.
 pub trait LiveNetwork: Send + Sync {
     /// Returns the entries under `keys`.
     ///
@@ -61,7 +63,8 @@ pub trait LiveNetwork: Send + Sync {
     ) -> Result<Simulation, String>;
 }
 
-/// A node that this process runs and queries over a connection. Errors are sentences.
+/// A node that this process runs and queries over a connection, which its methods wait for. Errors are
+/// sentences.
 pub trait Node: LiveState {
     /// Like [`LiveNetwork::send`].
     fn send(&self, transaction: TransactionEnvelope) -> BoxFuture<'_, Result<Submitted, String>>;
