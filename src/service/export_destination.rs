@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::unix_now;
 use crate::config::Config;
 use crate::export::{Destination, ExportError, ExporterIdentity, Interrupt};
-use crate::net::buckets::{AccessKey, BucketSettings, Patience, S3Credentials};
+use crate::net::buckets::{BucketSettings, Patience};
 use crate::net::http::Timeouts;
 use crate::settings::Export;
 
@@ -33,28 +33,19 @@ pub fn export_destination(
     role: ExportRole,
     interrupt: Interrupt,
 ) -> Result<Destination, ExportError> {
-    let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let Export { s3_region, s3_endpoint, s3_access_key_id, s3_secret_access_key, .. } =
         &config.export;
-    let is_s3 = to.contains("://");
+    let (region, endpoint) =
+        if to.contains("://") { (&**s3_region, &**s3_endpoint) } else { ("", "") };
+    let key = s3_secret_access_key.as_option().map(|secret| (&**s3_access_key_id, secret));
     let settings = BucketSettings {
-        region: given(s3_region).filter(|_| is_s3),
-        endpoint: given(s3_endpoint).filter(|_| is_s3),
-        credentials: match s3_secret_access_key.as_option() {
-            None => S3Credentials::Environment,
-            Some(secret) => S3Credentials::Key(AccessKey {
-                id: s3_access_key_id.clone(),
-                secret: secret.to_owned(),
-                session_token: None,
-            }),
-        },
         patience: match role {
             // The service repeats what has failed, and says so meanwhile.
             ExportRole::Service => Patience::SHORT,
             ExportRole::Manual => Patience::LONG,
         },
         timeouts: Timeouts { idle: UPLOAD_TIMEOUT, ..Timeouts::default() },
-        ..BucketSettings::at(to)
+        ..BucketSettings::configured(to, region, endpoint, key)
     };
     let identity = ExporterIdentity { id: id(config, role), clock: unix_now, random: rand::random };
     Destination::of(&settings, identity, interrupt)

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use crate::data::Retention;
-use crate::values::Secret;
+use crate::values::{Secret, half_a_key};
 use crate::{nonzero, section};
 
 section! {
@@ -35,12 +35,9 @@ impl Export {
 
     /// Returns an error message when settings contradict each other.
     pub fn validation_error(&self, retention: &Retention) -> Option<String> {
-        if self.s3_access_key_id.is_empty() != self.s3_secret_access_key.as_option().is_none() {
-            return Some(
-                "export.s3_access_key_id and export.s3_secret_access_key belong together: give both \
-                 or none"
-                    .to_owned(),
-            );
+        let half = half_a_key("export", &self.s3_access_key_id, &self.s3_secret_access_key);
+        if half.is_some() {
+            return half;
         }
         self.destination()?;
         let kept = [("events", retention.events), ("transactions", retention.transactions)];

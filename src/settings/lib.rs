@@ -26,7 +26,7 @@ pub use process::{Core, Log, Status};
 pub use programs::{Programs, Queries};
 pub use rpc::Rpc;
 pub use source_kinds::{Source, SourceAddress, SourceKind};
-pub use source_spec::{LakeCredentials, LakeSpec, SourceSpec};
+pub use source_spec::{SourceSpec, is_directory};
 pub use sources::{SourceError, SourcePlan};
 pub use trust::{RewrittenEvents, Trust, TrustError, TrustedValidators, UnboundEvents};
 pub use units::{Kib, Mib, Millis, Seconds};

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::section;
 use crate::section::{ListItem, Setting};
-use crate::source_spec::{LakeCredentials, LakeSpec, SourceSpec};
-use crate::values::{Header, Secret, SecretUrl, Start, check_http, is_http};
+use crate::source_spec::SourceSpec;
+use crate::values::{Header, Secret, SecretUrl, Start, check_http, half_a_key, is_http};
 
 section! {
     /// `[source]`
@@ -209,7 +209,7 @@ const LAKE_ADDRESS: AddressSetting = AddressSetting {
         ("mainnet", "https://galexie.lightsail.network/v1"),
         ("testnet", "s3://aws-public-blockchain/v1.1/stellar/ledgers/testnet"),
     ],
-    public_at: |address| SourceSpec::Lake(LakeSpec::public(address)),
+    public_at: |address| SourceSpec::Lake { address: address.to_owned(), is_public: true },
 };
 
 impl Setting for SourceKind {
@@ -348,28 +348,15 @@ impl SourceSpec {
     pub fn kind(&self) -> SourceKind {
         match self {
             Self::Sandbox => SourceKind::Sandbox,
-            Self::Lake(_) => SourceKind::Lake,
+            Self::Lake { .. } => SourceKind::Lake,
             Self::Rpc { .. } => SourceKind::Rpc,
             Self::Core => SourceKind::Core,
         }
     }
 }
 
-fn lake(source: &Source, address: &str) -> SourceSpec {
-    let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-    let number = |number: u32| Some(number).filter(|number| *number > 0);
-    let is_s3 = address.starts_with("s3://");
-    SourceSpec::Lake(LakeSpec {
-        address: address.to_owned(),
-        region: given(&source.s3_region).filter(|_| is_s3),
-        endpoint: given(&source.s3_endpoint).filter(|_| is_s3),
-        credentials: match (&source.s3_access_key_id, source.s3_secret_access_key.as_option()) {
-            (id, Some(secret)) => LakeCredentials::Key { id: id.clone(), secret: secret.into() },
-            _ => LakeCredentials::Environment,
-        },
-        ledgers_per_batch: number(source.lake_ledgers_per_batch),
-        batches_per_partition: number(source.lake_batches_per_partition),
-    })
+fn lake(_: &Source, address: &str) -> SourceSpec {
+    SourceSpec::Lake { address: address.to_owned(), is_public: false }
 }
 
 fn rpc(source: &Source, url: &str) -> SourceSpec {
@@ -421,12 +408,9 @@ impl Source {
 
     /// Returns an error message when one of two settings that belong together is missing.
     fn incomplete_pair(&self) -> Option<String> {
-        if self.s3_access_key_id.is_empty() != self.s3_secret_access_key.as_option().is_none() {
-            return Some(
-                "source.s3_access_key_id and source.s3_secret_access_key belong together: give \
-                 both or none"
-                    .to_owned(),
-            );
+        let half = half_a_key("source", &self.s3_access_key_id, &self.s3_secret_access_key);
+        if half.is_some() {
+            return half;
         }
         ((self.lake_ledgers_per_batch == 0) != (self.lake_batches_per_partition == 0)).then(|| {
             "source.lake_ledgers_per_batch and source.lake_batches_per_partition belong together: \

@@ -46,6 +46,16 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Returns an error message when one half of an access key for S3 is given without the other.
+pub(crate) fn half_a_key(section: &str, id: &str, secret: &Secret) -> Option<String> {
+    (id.is_empty() != secret.as_option().is_none()).then(|| {
+        format!(
+            "{section}.s3_access_key_id and {section}.s3_secret_access_key belong together: give both \
+             or none"
+        )
+    })
+}
+
 /// An `http://` or `https://` URL that may contain a password; may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

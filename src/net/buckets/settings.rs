@@ -94,6 +94,28 @@ impl BucketSettings {
         Self { address: address.into(), ..Self::default() }
     }
 
+    /// Creates settings for an address as an operator configures them: an empty region or endpoint, and
+    /// no key, stand for what the environment says.
+    pub fn configured(
+        address: &str,
+        region: &str,
+        endpoint: &str,
+        key: Option<(&str, &str)>,
+    ) -> Self {
+        let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let key = key.map(|(id, secret)| AccessKey {
+            id: id.to_owned(),
+            secret: secret.to_owned(),
+            session_token: None,
+        });
+        Self {
+            region: given(region),
+            endpoint: given(endpoint),
+            credentials: key.map_or(S3Credentials::Environment, S3Credentials::Key),
+            ..Self::at(address)
+        }
+    }
+
     /// Returns the key that signs requests to S3; `None` when requests are not signed.
     pub(super) fn key_of_s3(
         &self,

@@ -58,7 +58,9 @@ impl From<Box<dyn LedgerSource>> for Opened {
 async fn open(spec: &SourceSpec, context: &Context<'_>) -> Result<Opened, SourcesError> {
     Ok(match spec {
         SourceSpec::Sandbox => sandbox::open(context)?.into(),
-        SourceSpec::Lake(lake) => lake::open(lake, context).await?.into(),
+        SourceSpec::Lake { address, is_public } => {
+            lake::open(address, *is_public, context).await?.into()
+        }
         SourceSpec::Rpc { url, headers } => rpc::open(url.reveal(), headers)?.into(),
         SourceSpec::Core => core::open(context).await?,
     })
