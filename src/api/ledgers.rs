@@ -8,7 +8,7 @@ use super::call::ReadCall;
 use super::params::path_number;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
-use crate::domain::{LedgerRange, LedgerSeq};
+use crate::domain::{LedgerHash, LedgerRange, LedgerSeq};
 use crate::store::LedgerRow;
 
 /// Routes of this area.
@@ -17,9 +17,9 @@ pub(super) static ROUTES: [Route; 1] =
 
 #[derive(Serialize)]
 struct Record {
-    ledger: u32,
-    hash: String,
-    previous_hash: String,
+    ledger: LedgerSeq,
+    hash: LedgerHash,
+    previous_hash: LedgerHash,
     closed_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     closed_at_ms: Option<u64>,
@@ -61,9 +61,9 @@ fn record(
     let attested_by = attested_by(deps, ledger);
     let marks = deps.store.marks();
     Ok(Record {
-        ledger: ledger.0,
-        hash: row.hash.to_string(),
-        previous_hash: row.previous_hash.to_string(),
+        ledger,
+        hash: row.hash,
+        previous_hash: row.previous_hash,
         closed_at: row.close_time.to_string(),
         closed_at_ms: row.close_time.milliseconds(),
         protocol_version: row.protocol,

@@ -11,7 +11,7 @@ use super::answer::Answer;
 use super::call::ReadCall;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
-use crate::domain::{CloseTime, LedgerSeq};
+use crate::domain::{CloseTime, ContractId, LedgerSeq};
 use crate::store::{ConsumerStatus, ContractSizes, FORMAT, LedgerRow, Store};
 
 /// Routes of this area.
@@ -65,7 +65,7 @@ struct Contracts {
 
 #[derive(Serialize)]
 struct Contract {
-    contract_id: String,
+    contract_id: ContractId,
     share: f64,
     bytes: u64,
 }
@@ -127,7 +127,7 @@ fn status(deps: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
 impl From<&ContractSizes> for Contracts {
     fn from(sizes: &ContractSizes) -> Self {
         let largest = sizes.largest.iter().map(|size| Contract {
-            contract_id: size.contract.to_string(),
+            contract_id: size.contract,
             // More digits would suggest a precision that the estimate does not have.
             share: (size.share * 1e4).round() / 1e4,
             bytes: size.bytes,

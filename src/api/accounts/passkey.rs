@@ -57,7 +57,7 @@ impl ServedIndex for PasskeyWallets {
     ) -> ControlFlow<()> {
         let Summary { generation, signers, first_seen, last_seen } = *summary;
         let record = SummaryRecord {
-            contract_id: contract.to_string(),
+            contract_id: *contract,
             generation: generation.name(),
             signer_count: signers,
             first_seen_ledger: first_seen,
@@ -98,7 +98,7 @@ impl ServedIndex for PasskeyWallets {
         is_all &= !index.rows.is_cut();
         let is_complete = is_all && index.is_complete_for(&contract, wallet.first_seen);
         let answer = Answer::of(&Detail {
-            contract_id: contract.to_string(),
+            contract_id: contract,
             generation: wallet.generation.name(),
             first_seen_ledger: wallet.first_seen,
             last_seen_ledger: wallet.last_seen,
@@ -112,7 +112,7 @@ impl ServedIndex for PasskeyWallets {
 
 #[derive(Serialize)]
 struct SummaryRecord {
-    contract_id: String,
+    contract_id: ContractId,
     generation: &'static str,
     signer_count: u32,
     first_seen_ledger: u32,
@@ -122,7 +122,7 @@ struct SummaryRecord {
 #[derive(Serialize)]
 struct Detail {
     #[serde(rename = "contractId")]
-    contract_id: String,
+    contract_id: ContractId,
     generation: &'static str,
     first_seen_ledger: u32,
     last_seen_ledger: u32,

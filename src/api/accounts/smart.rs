@@ -70,7 +70,7 @@ impl ServedIndex for SmartAccounts {
         let is_complete =
             is_all && summary.is_complete && index.is_complete_for(&contract, summary.first_seen);
         let answer = Answer::of(&Detail {
-            contract_id: contract.to_string(),
+            contract_id: contract,
             summary: SummaryRecord::of(&contract, &summary),
             instance: Entries::of(deps, call, &contract)?.instance()?,
             context_rules: account
@@ -85,7 +85,7 @@ impl ServedIndex for SmartAccounts {
 
 #[derive(Serialize)]
 struct SummaryRecord<'a> {
-    contract_id: String,
+    contract_id: ContractId,
     context_rule_count: u32,
     external_signer_count: u32,
     delegated_signer_count: u32,
@@ -98,7 +98,7 @@ struct SummaryRecord<'a> {
 impl<'a> SummaryRecord<'a> {
     fn of(contract: &ContractId, summary: &'a Summary) -> Self {
         Self {
-            contract_id: contract.to_string(),
+            contract_id: *contract,
             context_rule_count: summary.rule_count,
             external_signer_count: summary.external,
             delegated_signer_count: summary.delegated,
@@ -113,7 +113,7 @@ impl<'a> SummaryRecord<'a> {
 #[derive(Serialize)]
 struct Detail<'a> {
     #[serde(rename = "contractId")]
-    contract_id: String,
+    contract_id: ContractId,
     summary: SummaryRecord<'a>,
     #[serde(rename = "contextRules")]
     context_rules: Vec<RuleRecord<'a>>,

@@ -15,6 +15,7 @@ use super::call::CurrentCall;
 use super::route::{Route, Work};
 use super::{ApiError, Deps, params};
 use crate::auth::{Area, Right, Scope};
+use crate::domain::ContractId;
 use crate::executables::CONSUMER;
 use known::{Executable, Known};
 use outline::Outline;
@@ -31,7 +32,7 @@ pub(super) static ROUTES: [Route; 1] = [Route::new(
 
 #[derive(Serialize)]
 struct Record {
-    contract_id: String,
+    contract_id: ContractId,
     executable: Option<Executable>,
     interface_unknown_because: Option<String>,
     token: Option<Token>,
@@ -55,7 +56,7 @@ fn contract(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     let (account_kinds, are_all) = accounts::kinds(deps, call, &contract)?;
     is_final &= are_all;
     let record = Record {
-        contract_id: contract.to_string(),
+        contract_id: contract,
         executable,
         interface_unknown_because: entries.as_ref().err().cloned(),
         token,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::domain::{CloseTime, LedgerSet};
+use crate::domain::{CloseTime, LedgerSeq, LedgerSet, TxHash};
 use crate::programs::records::{
     Execution, LedgerStats, Likeness, RunSource, RunStatus, milliseconds,
 };
@@ -112,8 +112,8 @@ enum TriedStatus {
 
 #[derive(Serialize)]
 struct TriedRecord {
-    tx_hash: String,
-    ledger_sequence: u32,
+    tx_hash: TxHash,
+    ledger_sequence: LedgerSeq,
     status: TriedStatus,
     error_message: Option<String>,
     rows: Box<RawValue>,
@@ -133,8 +133,7 @@ impl From<TrialResult> for TrialRecord {
 
 impl From<TrialTransaction> for TriedRecord {
     fn from(tried: TrialTransaction) -> Self {
-        let tx_hash = tried.hash.to_string();
-        let ledger_sequence = tried.ledger.0;
+        let (tx_hash, ledger_sequence) = (tried.hash, tried.ledger);
         match tried.run {
             Ok(TrialRun { execution, rows, fuel }) => {
                 let (fidelity, difference) = likeness(&execution.likeness);
