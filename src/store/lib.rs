@@ -28,6 +28,7 @@ pub use encoding::format_version::FormatVersion;
 pub use encoding::indexed_as::IndexedAs;
 pub use encoding::ledgers::{LedgerCounts, LedgerRow};
 pub use encoding::records::{EventRecord, TransactionPosition, TransactionRecord};
+pub use encoding::row_codec::{KeyPrefix, Mark, RowCodec};
 pub use feed::consume::Consumed;
 pub use feed::kinds::{KindChanges, SharedRows};
 pub use feed::rebuild::Losses;
@@ -49,7 +50,6 @@ pub use read::query::{
 };
 pub use read::status::{StoreEnds, StoreStatus};
 pub use state::consumers::row_access::{RowFlow, Rows, RowsMut};
-pub use state::consumers::row_codec::{KeyPrefix, Mark, RowCodec};
 pub use state::consumers::rows::{ConsumerEffects, ConsumerView, RowBounds};
 pub use state::consumers::spec::{
     ConsumerKind, ConsumerSpec, ConsumerStatus, Needs, RebuildProgress, StartPosition,

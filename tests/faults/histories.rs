@@ -202,7 +202,7 @@ impl World {
         match &note {
             Some((place, text)) => {
                 changes.put_cursor(1, *place);
-                changes.put(&NOTES.row("1"), text).unwrap();
+                changes.put(&NOTES.row([b'1']), text).unwrap();
             }
             None => {
                 changes.delete_consumer(1);
@@ -226,7 +226,7 @@ impl World {
 
     /// Returns the place and the row of a consumer of the kind [`NOTE`], which has both or neither.
     fn note(&self) -> Option<(u64, Vec<u8>)> {
-        let row = self.store().shared_row(&NOTES.row("1")).unwrap();
+        let row = self.store().shared_row(&NOTES.row([b'1'])).unwrap();
         let place = self.store().cursor(&NOTE.consumer(1)).unwrap();
         assert_eq!(row.is_some(), place.is_some());
         place.zip(row)

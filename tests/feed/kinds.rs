@@ -52,7 +52,7 @@ fn create(store: &Store, id: u8) -> Result<(), StoreError> {
 /// Returns the numbers of a reader's pages, from one on.
 fn pages(store: &Store, id: u8, from: u8, direction: Direction) -> Vec<u8> {
     let mut found = Vec::new();
-    let visit = |rest: &[u8], page: &[u8]| {
+    let visit = |rest: Vec<u8>, page: &[u8]| {
         assert_eq!(rest, page);
         found.push(page[0]);
         Ok::<_, StoreError>(ControlFlow::Continue(()))
@@ -76,11 +76,11 @@ fn consumers_of_a_kind_are_created_changed_and_deleted() {
     assert_eq!(pages(&store, 2, 2, NewestFirst), [2, 1, 0]);
     assert_eq!(pages(&store, 2, u8::MAX, NewestFirst), [3, 2, 1, 0]);
     let mut seen = 0;
-    let one = |_: &[u8], _: &[u8]| {
+    let one = |_: Vec<u8>, _: &[u8]| {
         seen += 1;
         Ok::<_, StoreError>(ControlFlow::Break(()))
     };
-    store.shared_rows().scan(PAGES, OldestFirst, &[], &[], one).unwrap();
+    store.shared_rows().scan(PAGES, OldestFirst, &(), &(), one).unwrap();
     assert_eq!(seen, 1);
 
     add(&store, 10..=12, Durability::Synced);

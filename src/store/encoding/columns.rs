@@ -7,6 +7,7 @@
 use orrery_ledger::domain::{ContractId, EventId, LedgerSeq};
 
 use super::records::TransactionPosition;
+use super::row_codec::RowCodec;
 
 /// Column families of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,8 +61,8 @@ pub struct SharedFamily {
 
 impl SharedFamily {
     /// Names a row of the family.
-    pub fn row(self, key: impl Into<Vec<u8>>) -> SharedRow {
-        SharedRow { family: self, key: key.into() }
+    pub fn row(self, key: impl RowCodec) -> SharedRow {
+        SharedRow { family: self, key: key.encode() }
     }
 }
 

@@ -208,5 +208,10 @@ pub(crate) fn corrupt(
     family: Family,
     key: impl AsRef<[u8]>,
 ) -> impl FnOnce(Malformed) -> StoreError {
-    move |Malformed| StoreError::Corrupt { family: family.name(), key: hex::encode(key) }
+    move |Malformed| damaged_row(family.name(), key.as_ref())
+}
+
+/// Returns the error for a row that is damaged.
+pub(crate) fn damaged_row(family: &'static str, key: &[u8]) -> StoreError {
+    StoreError::Corrupt { family, key: hex::encode(key) }
 }

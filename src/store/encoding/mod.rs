@@ -14,6 +14,7 @@ pub(crate) mod ledgers;
 pub(crate) mod positions;
 pub(crate) mod raw_form;
 pub(crate) mod records;
+pub(crate) mod row_codec;
 pub(crate) mod stored_time;
 pub(crate) mod transaction_block;
 pub(crate) mod transaction_record;

@@ -65,14 +65,14 @@ pub struct TransactionPosition {
 impl TransactionPosition {
     /// Encodes the position in bytes that sort in chain order: the ledger in 4, the application order
     /// in 3 (SEP-35 gives it 20 bits).
-    pub fn to_bytes(self) -> [u8; 7] {
+    pub(crate) fn to_bytes(self) -> [u8; 7] {
         let [a, b, c, d] = self.ledger.0.to_be_bytes();
         let [_, e, f, g] = self.application_order.to_be_bytes();
         [a, b, c, d, e, f, g]
     }
 
     /// Decodes a position from [`Self::to_bytes`]; `None` for another number of bytes.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let &[a, b, c, d, e, f, g] = bytes else { return None };
         let (ledger, application_order) = ([a, b, c, d], [0, e, f, g]);
         Some(Self {

@@ -10,7 +10,8 @@ use orrery_ledger::domain::{Direction, LedgerSet};
 use crate::db::database::Batch;
 use crate::db::snapshot::Snapshot;
 use crate::encoding::columns::{Family, SharedFamily, SharedRow};
-use crate::encoding::error::StoreError;
+use crate::encoding::error::{StoreError, damaged_row};
+use crate::encoding::row_codec::RowCodec;
 use crate::state::consumers::consumer::Consumer;
 use crate::state::consumers::spec::{ConsumerKind, Needs};
 use crate::state::consumers::states::{ConsumerStates, Update};
@@ -153,6 +154,13 @@ fn updates(
     changed.collect()
 }
 
+impl SharedRow {
+    /// Returns the error for the row when it is damaged.
+    pub fn damaged(&self) -> StoreError {
+        damaged_row(self.family.name, &self.key)
+    }
+}
+
 impl SharedRows<'_> {
     /// Returns the value of a row.
     ///
@@ -170,24 +178,29 @@ impl SharedRows<'_> {
     /// rest of each key.
     ///
     /// # Errors
-    /// [`StoreError::UnknownFamily`], errors of the database and of `visit`.
-    pub fn scan<E: From<StoreError>>(
+    /// [`StoreError::UnknownFamily`], errors of the database and of `visit`, and that a key is
+    /// damaged.
+    pub fn scan<Rest: RowCodec, E: From<StoreError>>(
         &self,
         family: SharedFamily,
         direction: Direction,
-        prefix: &[u8],
-        from: &[u8],
-        mut visit: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, E>,
+        prefix: &impl RowCodec,
+        from: &impl RowCodec,
+        mut visit: impl FnMut(Rest, &[u8]) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
+        let (prefix, from) = (prefix.encode(), from.encode());
         let mut rows = self.0.rows(Family::Shared(family))?;
         match direction {
-            Direction::OldestFirst => rows.seek([prefix, from].concat()),
-            Direction::NewestFirst => rows.seek_for_prev([prefix, from].concat()),
+            Direction::OldestFirst => rows.seek([&*prefix, &from].concat()),
+            Direction::NewestFirst => rows.seek_for_prev([&*prefix, &from].concat()),
         }
         while let Some((key, value)) = rows.item()
-            && let Some(rest) = key.strip_prefix(prefix)
-            && visit(rest, value)?.is_continue()
+            && let Some(rest) = key.strip_prefix(prefix.as_slice())
         {
+            let rest = Rest::decode(rest).ok_or_else(|| damaged_row(family.name, key))?;
+            if visit(rest, value)?.is_break() {
+                break;
+            }
             match direction {
                 Direction::OldestFirst => rows.next(),
                 Direction::NewestFirst => rows.prev(),

@@ -5,7 +5,6 @@ pub(crate) mod build;
 pub(crate) mod consumer;
 pub(crate) mod lock;
 pub(crate) mod row_access;
-pub(crate) mod row_codec;
 pub(crate) mod rows;
 pub(crate) mod spec;
 pub(crate) mod states;

@@ -4,9 +4,9 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use super::row_access::{RowFlow, Rows, RowsMut};
-use super::row_codec::{KeyPrefix, RowCodec};
 use super::rows::ConsumerView;
-use crate::encoding::error::StoreError;
+use crate::encoding::error::{StoreError, damaged_row};
+use crate::encoding::row_codec::{KeyPrefix, RowCodec};
 
 /// A family of a consumer's rows, or the rows of a family whose keys have one form, with the types of
 /// their keys and values.
@@ -173,8 +173,4 @@ impl<K: RowCodec, V: RowCodec> Table<K, V> {
     pub fn damaged(&self, key: &K) -> StoreError {
         damaged_row(self.family, &key.encode())
     }
-}
-
-fn damaged_row(family: &'static str, key: &[u8]) -> StoreError {
-    StoreError::Corrupt { family, key: hex::encode(key) }
 }

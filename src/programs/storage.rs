@@ -14,18 +14,15 @@
 //! | `executions` | program, number → record of a run; only the newest are kept |
 //! | `program_stats` | program, ledger, source → sums over the runs of a ledger |
 
-mod keys;
-
 use std::ops::ControlFlow;
 
-use keys::{SUMMARY, WAITING, key};
 use serde::Serialize;
 
 use super::ProgramError;
 use crate::domain::{Direction, Hash32, LedgerRange, LedgerSeq, ProgramId};
 use crate::store::{
-    ConsumerKind, Extensions, KindChanges, Needs, SharedFamily, SharedRow, SharedRows, Store,
-    StoreError, TransactionPosition,
+    ConsumerKind, Extensions, KindChanges, Mark, Needs, RowCodec, SharedFamily, SharedRow,
+    SharedRows, Store, StoreError, TransactionPosition,
 };
 
 const PROGRAMS: SharedFamily = family("programs", false);
@@ -82,7 +79,7 @@ pub fn change(
 
 /// Names the row with the manifest of a program.
 pub fn manifest(program: ProgramId) -> SharedRow {
-    PROGRAMS.row(key(program, []))
+    PROGRAMS.row(program)
 }
 
 /// Names the row with the module that has this SHA-256.
@@ -92,47 +89,52 @@ pub fn module(sha256: &Hash32) -> SharedRow {
 
 /// Names the row with the progress of a program.
 pub fn progress(program: ProgramId) -> SharedRow {
-    PROGRESS.row(key(program, []))
+    PROGRESS.row(program)
 }
 
 /// Names the row with the backfill that was requested of a program.
 pub fn backfill(program: ProgramId) -> SharedRow {
-    PROGRESS.row(key(program, "b"))
+    PROGRESS.row((program, Mark::<b'b'>))
 }
 
 /// Names the row with a part of the summary of a project of events.
 pub fn summary(program: ProgramId, part: &[u8]) -> SharedRow {
-    PROGRESS.row([&*key(program, SUMMARY), part].concat())
+    PROGRESS.row(((program, Mark::<b'f'>), part.to_vec()))
 }
 
 /// Names the row that says why the program that was to replace this one did not.
 pub fn replacement_failure(program: ProgramId) -> SharedRow {
-    PROGRESS.row(key(program, "r"))
+    PROGRESS.row((program, Mark::<b'r'>))
 }
 
 /// Names the row with the subscribers of a program.
 pub fn subscribers(program: ProgramId) -> SharedRow {
-    PROGRESS.row(key(program, "s"))
+    PROGRESS.row((program, Mark::<b's'>))
 }
 
 /// Names the row of a run that is to be repeated.
 pub fn waiting(program: ProgramId, position: TransactionPosition) -> SharedRow {
-    PROGRESS.row([&*key(program, WAITING), &position.to_bytes()].concat())
+    PROGRESS.row(((program, Mark::<b'w'>), position))
 }
 
 /// Names the row with the rows that a program's run on a transaction emitted.
 pub fn rows_of_run(program: ProgramId, position: TransactionPosition) -> SharedRow {
-    ROWS.row(key(program, position.to_bytes()))
+    ROWS.row((program, position))
+}
+
+/// Names the row with the position of the run that was stored with this number in the row log.
+fn logged(program: ProgramId, number: u64) -> SharedRow {
+    ROW_LOG.row((program, number))
 }
 
 /// Names the row with the record of a run.
 pub fn execution(program: ProgramId, number: u64) -> SharedRow {
-    EXECUTIONS.row(key(program, number.to_be_bytes()))
+    EXECUTIONS.row((program, number))
 }
 
 /// Names the row with the sums over a program's runs on a ledger, from one source.
 pub fn sums(program: ProgramId, ledger: LedgerSeq, source: u8) -> SharedRow {
-    STATS.row(key(program, keys::sums(ledger, source)))
+    STATS.row((program, (ledger, source)))
 }
 
 /// Returns all manifests, ordered by program id.
@@ -141,9 +143,8 @@ pub fn sums(program: ProgramId, ledger: LedgerSeq, source: u8) -> SharedRow {
 /// [`StoreError`] when the database fails or a key is damaged.
 pub fn manifests(store: &Store) -> Result<Vec<(ProgramId, Vec<u8>)>, StoreError> {
     let mut found = Vec::new();
-    store.shared_rows().scan(PROGRAMS, Direction::OldestFirst, &[], &[], |key, manifest| {
-        let id = key.try_into().map_err(|_| damaged(PROGRAMS, key))?;
-        found.push((ProgramId(u32::from_be_bytes(id)), manifest.to_vec()));
+    store.shared_rows().scan(PROGRAMS, Direction::OldestFirst, &(), &(), |id, manifest| {
+        found.push((id, manifest.to_vec()));
         Ok::<_, StoreError>(ControlFlow::Continue(()))
     })?;
     Ok(found)
@@ -158,8 +159,9 @@ pub fn summary_parts(
     program: ProgramId,
     mut visit: impl FnMut(&[u8], &[u8]),
 ) -> Result<(), StoreError> {
-    rows.scan(PROGRESS, Direction::OldestFirst, &key(program, SUMMARY), &[], |part, value| {
-        visit(part, value);
+    let prefix = (program, Mark::<b'f'>);
+    rows.scan(PROGRESS, Direction::OldestFirst, &prefix, &(), |part: Vec<u8>, value| {
+        visit(&part, value);
         Ok::<_, StoreError>(ControlFlow::Continue(()))
     })
 }
@@ -169,14 +171,20 @@ pub fn summary_parts(
 /// # Errors
 /// [`StoreError`] when the database fails or a row is damaged.
 pub fn waiting_runs(store: &Store, program: ProgramId) -> Result<Vec<WaitingRun>, StoreError> {
-    let prefix = key(program, WAITING);
+    let prefix = (program, Mark::<b'w'>);
     let mut found = Vec::new();
-    store.shared_rows().scan(PROGRESS, Direction::OldestFirst, &prefix, &[], |rest, value| {
-        let run = TransactionPosition::from_bytes(rest).zip(keys::parse_ledger(value));
-        let run = run.map(|(position, from)| WaitingRun { position, from });
-        found.push(run.ok_or_else(|| damaged(PROGRESS, &[&prefix, rest].concat()))?);
-        Ok::<_, StoreError>(ControlFlow::Continue(()))
-    })?;
+    store.shared_rows().scan(
+        PROGRESS,
+        Direction::OldestFirst,
+        &prefix,
+        &(),
+        |position, value| {
+            let from =
+                LedgerSeq::decode(value).ok_or_else(|| waiting(program, position).damaged())?;
+            found.push(WaitingRun { position, from });
+            Ok::<_, StoreError>(ControlFlow::Continue(()))
+        },
+    )?;
     Ok(found)
 }
 
@@ -191,11 +199,8 @@ pub fn runs_with_rows(
     ledgers: LedgerRange,
     mut visit: impl FnMut(TransactionPosition) -> Result<ControlFlow<()>, StoreError>,
 ) -> Result<(), StoreError> {
-    let (rows, prefix) = (store.shared_rows(), key(program, []));
-    let from = keys::ledger(ledgers.first);
-    rows.scan(ROWS, Direction::OldestFirst, &prefix, &from, |rest, _| {
-        let position = TransactionPosition::from_bytes(rest);
-        let position = position.ok_or_else(|| damaged(ROWS, &key(program, rest)))?;
+    let (rows, from) = (store.shared_rows(), ledgers.first);
+    rows.scan(ROWS, Direction::OldestFirst, &program, &from, |position: TransactionPosition, _| {
         if ledgers.contains(position.ledger) { visit(position) } else { Ok(ControlFlow::Break(())) }
     })
 }
@@ -212,11 +217,10 @@ pub fn row_log_after(
     mut visit: impl FnMut(u64, TransactionPosition, &[u8]) -> Result<ControlFlow<()>, StoreError>,
 ) -> Result<(), StoreError> {
     let rows = store.shared_rows();
-    let from = number.saturating_add(1).to_be_bytes();
-    rows.scan(ROW_LOG, Direction::OldestFirst, &key(program, []), &from, |rest, value| {
-        let damaged = || damaged(ROW_LOG, &key(program, rest));
-        let entry = keys::parse_number(rest).zip(TransactionPosition::from_bytes(value));
-        let (number, position) = entry.ok_or_else(damaged)?;
+    let from = number.saturating_add(1);
+    rows.scan(ROW_LOG, Direction::OldestFirst, &program, &from, |number, value| {
+        let damaged = || logged(program, number).damaged();
+        let position = TransactionPosition::decode(value).ok_or_else(damaged)?;
         let emitted = rows.get(&rows_of_run(program, position))?;
         visit(number, position, &emitted.ok_or_else(damaged)?)
     })
@@ -233,13 +237,8 @@ pub fn rows_after(
     after: TransactionPosition,
     mut visit: impl FnMut(TransactionPosition, &[u8]) -> Result<ControlFlow<()>, StoreError>,
 ) -> Result<(), StoreError> {
-    let (prefix, from) = (key(program, []), after.to_bytes());
-    store.shared_rows().scan(ROWS, Direction::OldestFirst, &prefix, &from, |rest, rows| {
-        let position = TransactionPosition::from_bytes(rest);
-        match position.ok_or_else(|| damaged(ROWS, &key(program, rest)))? {
-            position if position <= after => Ok(ControlFlow::Continue(())),
-            position => visit(position, rows),
-        }
+    store.shared_rows().scan(ROWS, Direction::OldestFirst, &program, &after, |position, rows| {
+        if position <= after { Ok(ControlFlow::Continue(())) } else { visit(position, rows) }
     })
 }
 
@@ -250,13 +249,9 @@ pub fn rows_after(
 pub fn executions(
     store: &Store,
     program: ProgramId,
-    mut visit: impl FnMut(u64, &[u8]) -> Result<ControlFlow<()>, ProgramError>,
+    visit: impl FnMut(u64, &[u8]) -> Result<ControlFlow<()>, ProgramError>,
 ) -> Result<(), ProgramError> {
-    let (rows, newest) = (store.shared_rows(), u64::MAX.to_be_bytes());
-    rows.scan(EXECUTIONS, Direction::NewestFirst, &key(program, []), &newest, |rest, record| {
-        let number = keys::parse_number(rest);
-        visit(number.ok_or_else(|| damaged(EXECUTIONS, &key(program, rest)))?, record)
-    })
+    store.shared_rows().scan(EXECUTIONS, Direction::NewestFirst, &program, &u64::MAX, visit)
 }
 
 /// Visits the sums of a program's ledgers in a range until `visit` breaks. Sums of one ledger from
@@ -271,29 +266,21 @@ pub fn stats(
     direction: Direction,
     mut visit: impl FnMut(LedgerSeq, u8, &[u8]) -> Result<ControlFlow<()>, ProgramError>,
 ) -> Result<(), ProgramError> {
-    let (rows, prefix) = (store.shared_rows(), key(program, []));
-    let visit = |rest: &[u8], sums: &[u8]| {
-        let parts = keys::parse_sums(rest);
-        let (ledger, source) = parts.ok_or_else(|| damaged(STATS, &key(program, rest)))?;
+    let from = match direction {
+        Direction::OldestFirst => (ledgers.first, 0),
+        Direction::NewestFirst => (ledgers.last, u8::MAX),
+    };
+    store.shared_rows().scan(STATS, direction, &program, &from, |(ledger, source), sums| {
         match ledgers.contains(ledger) {
             true => visit(ledger, source, sums),
             false => Ok(ControlFlow::Break(())),
         }
-    };
-    let from = match direction {
-        Direction::OldestFirst => keys::sums(ledgers.first, 0),
-        Direction::NewestFirst => keys::sums(ledgers.last, u8::MAX),
-    };
-    rows.scan(STATS, direction, &prefix, &from, visit)
+    })
 }
 
 /// Returns whether a visit goes on.
 pub fn more_if(more: bool) -> ControlFlow<()> {
     if more { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-}
-
-fn damaged(family: SharedFamily, key: &[u8]) -> StoreError {
-    StoreError::Corrupt { family: family.name, key: hex::encode(key) }
 }
 
 /// Puts a value as JSON. It consists of numbers and texts, whose serialisation cannot fail.
@@ -311,7 +298,7 @@ pub fn put_waiting_run(
     program: ProgramId,
     run: WaitingRun,
 ) -> Result<(), StoreError> {
-    changes.put(&waiting(program, run.position), keys::ledger(run.from))
+    changes.put(&waiting(program, run.position), run.from.encode())
 }
 
 /// Puts the rows of a run, and the entry with this number in the row log.
@@ -323,7 +310,7 @@ pub fn put_rows(
     rows: &[u8],
 ) -> Result<(), StoreError> {
     changes.put(&rows_of_run(program, position), rows)?;
-    changes.put(&ROW_LOG.row(key(program, number.to_be_bytes())), position.to_bytes())
+    changes.put(&logged(program, number), position.encode())
 }
 
 /// Deletes a program with its progress, rows and records. Keeps its module, which another program
@@ -331,9 +318,38 @@ pub fn put_rows(
 pub fn delete_program(changes: &mut KindChanges<'_>, id: ProgramId) -> Result<(), StoreError> {
     changes.delete_consumer(id);
     changes.delete(&manifest(id))?;
-    let end = id.0.checked_add(1).map(|next| key(ProgramId(next), []));
-    let end = end.unwrap_or_else(|| vec![u8::MAX; 16]);
+    let end = id.0.checked_add(1).map_or(vec![u8::MAX; 16], |next| next.encode());
     [PROGRESS, ROWS, ROW_LOG, EXECUTIONS, STATS]
         .into_iter()
-        .try_for_each(|family| changes.delete_range(family, &key(id, []), &end))
+        .try_for_each(|family| changes.delete_range(family, &id.encode(), &end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stores of earlier versions have these bytes.
+    #[test]
+    fn stored_keys_are_as_ever() {
+        let program = ProgramId(3);
+        let position = TransactionPosition { ledger: LedgerSeq(258), application_order: 772 };
+        for (row, family, key) in [
+            (manifest(program), "programs", "00000003".to_owned()),
+            (module(&[7; 32]), "wasm", "07".repeat(32)),
+            (progress(program), "program_progress", "00000003".to_owned()),
+            (backfill(program), "program_progress", "0000000362".to_owned()),
+            (summary(program, &[9, 8]), "program_progress", "00000003660908".to_owned()),
+            (replacement_failure(program), "program_progress", "0000000372".to_owned()),
+            (subscribers(program), "program_progress", "0000000373".to_owned()),
+            (waiting(program, position), "program_progress", "000000037700000102000304".to_owned()),
+            (rows_of_run(program, position), "rows", "0000000300000102000304".to_owned()),
+            (logged(program, 9), "row_log", "000000030000000000000009".to_owned()),
+            (execution(program, 9), "executions", "000000030000000000000009".to_owned()),
+            (sums(program, LedgerSeq(258), 1), "program_stats", "000000030000010201".to_owned()),
+        ] {
+            assert_eq!((row.family.name, hex::encode(row.key)), (family, key));
+        }
+        assert_eq!(TransactionPosition::decode(&position.encode()), Some(position));
+        assert_eq!(TransactionPosition::decode(&[0; 6]), None);
+    }
 }

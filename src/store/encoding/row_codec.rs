@@ -3,6 +3,8 @@
 
 use orrery_ledger::domain::{ContractId, EventId, Hash32, LedgerSeq, ProgramId};
 
+use super::records::TransactionPosition;
+
 /// A key or a value of a row, or a part of one.
 pub trait RowCodec: Sized {
     /// Appends the encoded form.
@@ -97,6 +99,16 @@ impl<const N: usize> RowCodec for [u8; N] {
 
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         bytes.split_off(..N)?.try_into().ok()
+    }
+}
+
+impl RowCodec for TransactionPosition {
+    fn write(&self, to: &mut Vec<u8>) {
+        self.to_bytes().write(to);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        Self::from_bytes(&<[u8; 7]>::read(bytes)?)
     }
 }
 
