@@ -39,7 +39,7 @@ impl<I: AccountIndex> LedgerConsumer for AccountConsumer<I> {
         Some(Self::ANY)
     }
 
-    fn ledger(
+    fn process_ledger(
         &self,
         store: &Store,
         ledger: &FedLedger,

@@ -116,7 +116,7 @@ impl LedgerConsumer for Evictions {
         Some(STATUSES)
     }
 
-    fn ledger(
+    fn process_ledger(
         &self,
         store: &Store,
         ledger: &FedLedger,

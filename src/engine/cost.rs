@@ -224,7 +224,7 @@ impl Shape {
                 Operator::Else => found.branches += 1,
                 Operator::Return => {
                     let whole = open.len().saturating_sub(1);
-                    found.branch(&mut open, whole, None);
+                    found.count_branch(&mut open, whole, None);
                 }
                 Operator::End => {
                     if let Some(block) = open.pop() {
@@ -236,17 +236,17 @@ impl Shape {
                     }
                 }
                 Operator::Br { relative_depth } => {
-                    found.branch(&mut open, relative_depth as usize, None);
+                    found.count_branch(&mut open, relative_depth as usize, None);
                 }
                 Operator::BrIf { relative_depth } => {
-                    found.branch(&mut open, relative_depth as usize, None);
+                    found.count_branch(&mut open, relative_depth as usize, None);
                     found.branches += 1;
                 }
                 Operator::BrTable { targets } => {
                     tables += 1;
-                    found.branch(&mut open, targets.default() as usize, Some(tables));
+                    found.count_branch(&mut open, targets.default() as usize, Some(tables));
                     for target in targets.targets() {
-                        found.branch(&mut open, target? as usize, Some(tables));
+                        found.count_branch(&mut open, target? as usize, Some(tables));
                     }
                 }
                 // Table elements are initialised on first use, which adds branches.
@@ -274,7 +274,7 @@ impl Shape {
 
     /// Counts a branch out of `out_of` blocks, as part of branch table `table` if it is in one. A
     /// branch out of all blocks ends the function.
-    fn branch(&mut self, open: &mut [Open], out_of: usize, table: Option<usize>) {
+    fn count_branch(&mut self, open: &mut [Open], out_of: usize, table: Option<usize>) {
         self.branches += 1;
         let at = open.len().checked_sub(1 + out_of);
         if let Some(block) = at.and_then(|at| open.get_mut(at)) {

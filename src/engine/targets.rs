@@ -36,7 +36,7 @@ impl Targets {
             match payload? {
                 Payload::CodeSectionEntry(body) => {
                     for operator in body.get_operators_reader()? {
-                        found.constant(&operator?);
+                        found.add_constant(&operator?);
                     }
                 }
                 Payload::DataSection(segments) => {
@@ -66,7 +66,7 @@ impl Targets {
         Ok(found)
     }
 
-    fn constant(&mut self, operator: &Operator<'_>) {
+    fn add_constant(&mut self, operator: &Operator<'_>) {
         match operator {
             Operator::I32Const { value } => drop(self.addresses.insert(value.cast_unsigned())),
             Operator::I64Const { value } if value.cast_unsigned() & TAG == SMALL_SYMBOL => {

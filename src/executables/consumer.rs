@@ -37,7 +37,7 @@ impl LedgerConsumer for ExecutableIndex {
         Some(MENTIONS)
     }
 
-    fn ledger(
+    fn process_ledger(
         &self,
         store: &Store,
         ledger: &FedLedger,

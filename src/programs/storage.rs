@@ -84,7 +84,7 @@ pub fn manifest(program: ProgramId) -> SharedRow {
 
 /// Names the row with the module that has this SHA-256.
 pub fn module(sha256: &Hash32) -> SharedRow {
-    WASM.row(sha256.0)
+    WASM.row(*sha256)
 }
 
 /// Names the row with the progress of a program.
@@ -335,7 +335,7 @@ mod tests {
         let position = TransactionPosition { ledger: LedgerSeq(258), application_order: 772 };
         for (row, family, key) in [
             (manifest(program), "programs", "00000003".to_owned()),
-            (module(&[7; 32]), "wasm", "07".repeat(32)),
+            (module(&Hash32([7; 32])), "wasm", "07".repeat(32)),
             (progress(program), "program_progress", "00000003".to_owned()),
             (backfill(program), "program_progress", "0000000362".to_owned()),
             (summary(program, &[9, 8]), "program_progress", "00000003660908".to_owned()),

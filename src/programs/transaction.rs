@@ -236,14 +236,14 @@ fn called(
 ) -> Result<Called, stellar_xdr::Error> {
     let mut named = NamedContracts { network, contracts: BTreeSet::new() };
     match &call.host_function {
-        HostFunction::InvokeContract(args) => named.address(&args.contract_address),
-        HostFunction::CreateContract(args) => named.created(&args.contract_id_preimage)?,
-        HostFunction::CreateContractV2(args) => named.created(&args.contract_id_preimage)?,
+        HostFunction::InvokeContract(args) => named.add_address(&args.contract_address),
+        HostFunction::CreateContract(args) => named.add_created(&args.contract_id_preimage)?,
+        HostFunction::CreateContractV2(args) => named.add_created(&args.contract_id_preimage)?,
         HostFunction::UploadContractWasm(_) => {}
     }
     for entry in call.auth.iter() {
-        named.credentials(&entry.credentials);
-        named.invocation(&entry.root_invocation)?;
+        named.add_credentials(&entry.credentials);
+        named.add_invocation(&entry.root_invocation)?;
     }
     let emitters = events.iter().filter_map(|event| event.contract_id.as_ref());
     named.contracts.extend(emitters.map(|id| ContractId(id.0.0)));
@@ -266,12 +266,12 @@ struct NamedContracts<'n> {
 }
 
 impl NamedContracts<'_> {
-    fn address(&mut self, address: &ScAddress) {
+    fn add_address(&mut self, address: &ScAddress) {
         self.contracts.extend(contract(address));
     }
 
     /// Adds the id of a contract that is created: the SHA-256 of a `HashIDPreimage`.
-    fn created(&mut self, preimage: &ContractIdPreimage) -> Result<(), stellar_xdr::Error> {
+    fn add_created(&mut self, preimage: &ContractIdPreimage) -> Result<(), stellar_xdr::Error> {
         let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
             network_id: Hash(*self.network.as_bytes()),
             contract_id_preimage: preimage.clone(),
@@ -281,38 +281,38 @@ impl NamedContracts<'_> {
         Ok(())
     }
 
-    fn credentials(&mut self, credentials: &SorobanCredentials) {
+    fn add_credentials(&mut self, credentials: &SorobanCredentials) {
         match credentials {
             SorobanCredentials::SourceAccount => {}
             SorobanCredentials::Address(one) | SorobanCredentials::AddressV2(one) => {
-                self.address(&one.address);
+                self.add_address(&one.address);
             }
             SorobanCredentials::AddressWithDelegates(one) => {
-                self.address(&one.address_credentials.address);
-                one.delegates.iter().for_each(|delegate| self.delegate(delegate));
+                self.add_address(&one.address_credentials.address);
+                one.delegates.iter().for_each(|delegate| self.add_delegate(delegate));
             }
         }
     }
 
-    fn delegate(&mut self, delegate: &SorobanDelegateSignature) {
-        self.address(&delegate.address);
-        delegate.nested_delegates.iter().for_each(|nested| self.delegate(nested));
+    fn add_delegate(&mut self, delegate: &SorobanDelegateSignature) {
+        self.add_address(&delegate.address);
+        delegate.nested_delegates.iter().for_each(|nested| self.add_delegate(nested));
     }
 
-    fn invocation(
+    fn add_invocation(
         &mut self,
         invocation: &SorobanAuthorizedInvocation,
     ) -> Result<(), stellar_xdr::Error> {
         match &invocation.function {
-            SorobanAuthorizedFunction::ContractFn(args) => self.address(&args.contract_address),
+            SorobanAuthorizedFunction::ContractFn(args) => self.add_address(&args.contract_address),
             SorobanAuthorizedFunction::CreateContractHostFn(args) => {
-                self.created(&args.contract_id_preimage)?;
+                self.add_created(&args.contract_id_preimage)?;
             }
             SorobanAuthorizedFunction::CreateContractV2HostFn(args) => {
-                self.created(&args.contract_id_preimage)?;
+                self.add_created(&args.contract_id_preimage)?;
             }
         }
-        invocation.sub_invocations.iter().try_for_each(|sub| self.invocation(sub))
+        invocation.sub_invocations.iter().try_for_each(|sub| self.add_invocation(sub))
     }
 }
 

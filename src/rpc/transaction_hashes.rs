@@ -56,7 +56,7 @@ impl LedgerConsumer for TransactionHashes {
         Some(HASH_PREFIXES)
     }
 
-    fn ledger(
+    fn process_ledger(
         &self,
         store: &Store,
         ledger: &FedLedger,

@@ -99,7 +99,7 @@ impl Sender<'_> {
                 }
                 Change::Rename { program, project } => self.rename(program, project)?,
                 Change::Rows { program, after, up_to, rows } => {
-                    self.rows(program, after, up_to, &rows)?;
+                    self.apply_rows(program, after, up_to, &rows)?;
                 }
                 Change::Drop { program } => self.drop(program)?,
             }
@@ -235,7 +235,7 @@ impl Sender<'_> {
         self.define(Definition { project, ..known.clone() })
     }
 
-    fn rows(
+    fn apply_rows(
         &mut self,
         program: ProgramId,
         after: u64,

@@ -53,7 +53,7 @@ impl LedgerConsumer for WebhookConsumer {
         }
     }
 
-    fn ledger(
+    fn process_ledger(
         &self,
         store: &Store,
         ledger: &FedLedger,
@@ -84,7 +84,7 @@ impl LedgerConsumer for WebhookConsumer {
                 network: *store.network().id(),
                 names: self.registry.naming.reader()?,
             };
-            work.ledger(store, known)
+            work.process_ledger(store, known)
         })
     }
 
@@ -175,7 +175,7 @@ struct OwnerDeliveries {
 }
 
 impl Work<'_, '_> {
-    fn ledger(&mut self, store: &Store, known: &SubscriptionSet) -> Result<(), StoreError> {
+    fn process_ledger(&mut self, store: &Store, known: &SubscriptionSet) -> Result<(), StoreError> {
         if !known.all().any(|it| it.is_in_doubt() || it.concerns(self.fed)) {
             return Ok(());
         }
@@ -186,14 +186,15 @@ impl Work<'_, '_> {
             ..EventQuery::of_ledgers(LedgerRange::only(ledger))
         };
         let begun = Instant::now();
-        let walked =
-            store.events_within(&query, Bounds::NONE, |event| match self.event(known, event) {
+        let walked = store.events_within(&query, Bounds::NONE, |event| {
+            match self.create_deliveries(known, event) {
                 Ok(()) if self.has_room() && begun.elapsed() < MAX_STEP_TIME => {
                     ControlFlow::Continue(())
                 }
                 Ok(()) => ControlFlow::Break(self.save_progress(event.id)),
                 Err(error) => ControlFlow::Break(Err(error)),
-            })?;
+            }
+        })?;
         let created = CreatedDeliveries {
             by_subscription: std::mem::take(&mut self.created).into_values().collect(),
             contents: std::mem::take(&mut self.contents),
@@ -223,7 +224,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    fn event(
+    fn create_deliveries(
         &mut self,
         known: &SubscriptionSet,
         event: &EventRecord<'_>,

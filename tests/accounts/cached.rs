@@ -57,8 +57,8 @@ fn rebuild(world: &World, consumer: &dyn LedgerConsumer) {
     let (store, name) = (&world.temp.store, consumer.spec().name);
     let second = store.begin_rebuild(name, Losses::Accepted).unwrap();
     loop {
-        let taken =
-            store.consume(&second, 8, |ledger, effects| consumer.ledger(store, ledger, effects));
+        let taken = store
+            .consume(&second, 8, |ledger, effects| consumer.process_ledger(store, ledger, effects));
         if !matches!(taken.unwrap(), Consumed::Ledgers(_)) {
             break;
         }

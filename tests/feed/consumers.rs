@@ -164,7 +164,7 @@ impl LedgerConsumer for Slow {
         WITNESS
     }
 
-    fn ledger(
+    fn process_ledger(
         &self,
         _: &Store,
         ledger: &FedLedger,

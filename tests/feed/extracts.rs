@@ -45,7 +45,7 @@ impl LedgerConsumer for Gatherer {
         Some(GATHERS)
     }
 
-    fn ledger(
+    fn process_ledger(
         &self,
         store: &Store,
         ledger: &FedLedger,

@@ -102,7 +102,7 @@ impl LedgerConsumer for Witness {
         WITNESS
     }
 
-    fn ledger(
+    fn process_ledger(
         &self,
         _: &Store,
         ledger: &FedLedger,

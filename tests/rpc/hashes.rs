@@ -50,7 +50,7 @@ impl Found {
     fn index_next(&self, ledgers: usize) -> Consumed {
         let name = TransactionHashes.spec().name;
         let seen = self.store.consume(name, ledgers, |ledger, effects| {
-            TransactionHashes.ledger(&self.store, ledger, effects)
+            TransactionHashes.process_ledger(&self.store, ledger, effects)
         });
         seen.unwrap()
     }

@@ -305,7 +305,7 @@ impl World {
     /// Runs one step of the consumer on one ledger. Returns whether there was one.
     pub fn step_of_one_ledger(&self) -> bool {
         let done = self.store.consume(self.consumer.spec().name, 1, |ledger, effects| {
-            self.consumer.ledger(&self.store, ledger, effects)
+            self.consumer.process_ledger(&self.store, ledger, effects)
         });
         let is_done = matches!(done.unwrap(), Consumed::Ledgers(_));
         if is_done {

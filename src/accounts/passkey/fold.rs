@@ -82,7 +82,7 @@ impl Wallet {
     }
 
     /// Applies a signer event at `at`.
-    pub fn signer_event(&mut self, at: Position, generation: Generation) {
+    pub fn apply_signer_event(&mut self, at: Position, generation: Generation) {
         self.first = self.first.min(at);
         self.record_event(at, generation);
     }
@@ -94,7 +94,7 @@ impl Wallet {
     }
 
     /// Applies an upgrade that counts.
-    pub fn upgraded(&mut self, at: Position) {
+    pub fn apply_upgrade(&mut self, at: Position) {
         self.record_event(at, Generation::V1);
     }
 

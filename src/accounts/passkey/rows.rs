@@ -120,7 +120,7 @@ fn mark_upgraded(
 ) -> Result<(), StoreError> {
     let Some(mut stored) = WALLETS.get(rows, contract)? else { return Ok(()) };
     if stored.wallet.counts_upgrade(position) {
-        stored.wallet.upgraded(position);
+        stored.wallet.apply_upgrade(position);
         stats.count(Kind::Upgraded as usize, position.ledger);
         WALLETS.put(rows, contract, &stored)?;
     }
@@ -138,14 +138,14 @@ fn put_signer(
     let known = WALLETS.get(rows, contract)?;
     let new = || Stored { wallet: Wallet::begin(*position, generation), signers: 0, active: 0 };
     let mut stored = known.unwrap_or_else(new);
-    stored.wallet.signer_event(*position, generation);
+    stored.wallet.apply_signer_event(*position, generation);
     stats.count(event.kind as usize, position.ledger);
     // When the wallet now begins earlier, logged upgrades between its new and its old beginning
     // start to count.
     let begins_later = known.map(|known| known.wallet.first);
     if begins_later.is_none_or(|later| *position < later) {
         for at in upgrades(rows, contract, *position, begins_later)? {
-            stored.wallet.upgraded(at);
+            stored.wallet.apply_upgrade(at);
             stats.count(Kind::Upgraded as usize, at.ledger);
         }
     }

@@ -44,7 +44,7 @@ pub fn check<'a>(
     };
     let at = |ledger| move |wrong| CertificateError::Ledger { ledger, wrong };
     for ledger in (claim.range.first.0..=claim.range.last.0).map(LedgerSeq) {
-        checker.ledger_of_range(ledger).map_err(at(ledger))?;
+        checker.check_ledger(ledger).map_err(at(ledger))?;
     }
     let mut last = claim.range.last;
     let mut ended = false;
@@ -67,7 +67,7 @@ struct Checker<'a, 'v> {
 
 impl<'a> Checker<'a, '_> {
     /// Checks a ledger of the range.
-    fn ledger_of_range(&mut self, ledger: LedgerSeq) -> Result<(), Wrong> {
+    fn check_ledger(&mut self, ledger: LedgerSeq) -> Result<(), Wrong> {
         let value = self.header(ledger)?;
         let results = read_block(&mut self.cursor, "results")?;
         if sha256(&[results]) != *value.results {

@@ -68,7 +68,7 @@ impl<'a> Events<'a> {
     }
 
     /// Adds an event of the current operation.
-    fn operation_event(&mut self, xdr: &'a [u8]) -> Result<(), XdrError> {
+    fn add_operation_event(&mut self, xdr: &'a [u8]) -> Result<(), XdrError> {
         let operation = self.operations.operations;
         let event_index = number(&mut self.next.in_operations);
         let placement = Placement::Operation { operation, event_index };
@@ -78,7 +78,7 @@ impl<'a> Events<'a> {
     }
 
     /// Adds a `TransactionEvent`.
-    fn staged_event(&mut self, xdr: &'a [u8]) -> Result<(), XdrError> {
+    fn add_staged_event(&mut self, xdr: &'a [u8]) -> Result<(), XdrError> {
         use TransactionEventStage as Stage;
 
         let (stage, event) = xdr.split_first_chunk().ok_or(XdrError::UnexpectedEnd)?;
@@ -147,13 +147,13 @@ impl<'a> Visit<'a> for Events<'a> {
         match part {
             Part::Topic => self.topics.push(xdr),
             Part::EventData => self.data = xdr,
-            Part::OperationEvent => self.operation_event(xdr)?,
+            Part::OperationEvent => self.add_operation_event(xdr)?,
             Part::OperationEvents => {
                 self.operations.operations += 1;
                 self.operations.events.end = self.of_transactions.len();
                 self.next.in_operation = 0;
             }
-            Part::StagedEvent => self.staged_event(xdr)?,
+            Part::StagedEvent => self.add_staged_event(xdr)?,
             _ => {}
         }
         Ok(())

@@ -36,7 +36,7 @@ impl LedgerHasher {
     }
 
     /// Adds the next event in chain order.
-    pub(crate) fn event(&mut self, event: &EventRecord<'_>) {
+    pub(crate) fn add_event(&mut self, event: &EventRecord<'_>) {
         let mut head = Head::default();
         head.put(&event.application_order.to_be_bytes());
         head.option(event.op_index().map(u32::to_be_bytes).as_ref());
@@ -129,9 +129,9 @@ mod tests {
     #[test]
     fn the_digest_is_computed_as_documented() {
         let mut hasher = LedgerHasher::new(LedgerSeq(5), &hash(), 2);
-        hasher.event(&event(&[b"one", b"three"], Some(&[4; 32])));
+        hasher.add_event(&event(&[b"one", b"three"], Some(&[4; 32])));
         let fee = EventRecord { placement: Placement::BeforeAllTransactions, ..event(&[], None) };
-        hasher.event(&EventRecord { event_type: EventType::Contract, ..fee });
+        hasher.add_event(&EventRecord { event_type: EventType::Contract, ..fee });
         let mut expected = b"orrery ledger digest 1\n".to_vec();
         expected.extend([0, 0, 0, 5]);
         expected.extend([9; 32]);
@@ -151,7 +151,7 @@ mod tests {
     fn the_digest_does_not_depend_on_row_ids() {
         let digest = |id| {
             let mut hasher = LedgerHasher::new(LedgerSeq(5), &hash(), 1);
-            hasher.event(&EventRecord { id: EventId(id), ..event(&[b"one"], None) });
+            hasher.add_event(&EventRecord { id: EventId(id), ..event(&[b"one"], None) });
             hasher.finish()
         };
         assert_eq!(digest(1), digest(u64::MAX));

@@ -34,7 +34,7 @@ pub trait LedgerConsumer: Send + Sync {
     ///
     /// # Errors
     /// Any [`StoreError`]; nothing of the step is written, and the ledger is handed over again.
-    fn ledger(
+    fn process_ledger(
         &self,
         store: &Store,
         ledger: &FedLedger,
@@ -79,7 +79,7 @@ impl Store {
             let begun = Instant::now();
             let is_over = || stop() || begun.elapsed() >= MAX_STEP_TIME;
             self.consume_until(name, MAX_LEDGERS_PER_STEP, is_over, |ledger, effects| {
-                consumer.ledger(self, ledger, effects)
+                consumer.process_ledger(self, ledger, effects)
             })
         };
         let fed = feed(name);

@@ -58,7 +58,7 @@ impl Rows {
     }
 
     /// Adds the rows derived from an event.
-    pub(crate) fn event(&mut self, number: u32, event: &EventRecord<'_>) {
+    pub(crate) fn add_event(&mut self, number: u32, event: &EventRecord<'_>) {
         for of in &mut self.of {
             if let RowsOf::Event(rows_of) = of.index.rows_of {
                 rows_of(event, &mut Tags { number, occurrences: &mut of.occurrences });
@@ -67,17 +67,17 @@ impl Rows {
     }
 
     /// Adds the rows derived from the events of a stored block, whose first event has the number 0.
-    pub(crate) fn block(&mut self, block: &Block<'_>) -> Result<(), Malformed> {
+    pub(crate) fn add_block(&mut self, block: &Block<'_>) -> Result<(), Malformed> {
         let mut topics = Vec::new();
         for position in 0..block.len() {
             let event = block.event(position, &mut topics)?;
-            self.event(position as u32, &EventRecord { id: EventId(0), ..event });
+            self.add_event(position as u32, &EventRecord { id: EventId(0), ..event });
         }
         Ok(())
     }
 
     /// Adds the rows derived from a smart-contract transaction.
-    pub(crate) fn transaction(&mut self, transaction: &IndexedTransaction<'_>) {
+    pub(crate) fn add_transaction(&mut self, transaction: &IndexedTransaction<'_>) {
         for of in &mut self.of {
             if let RowsOf::Transaction(rows_of) = of.index.rows_of {
                 rows_of(transaction, &mut of.values_of(transaction.position.application_order));
@@ -86,12 +86,12 @@ impl Rows {
     }
 
     /// Adds the rows derived from a stored smart-contract transaction.
-    pub(crate) fn record(&mut self, record: &TransactionRecord<'_>) -> Result<(), Malformed> {
+    pub(crate) fn add_record(&mut self, record: &TransactionRecord<'_>) -> Result<(), Malformed> {
         let changed = match record.successful {
             true => changed_entries(record.meta).map_err(|_| Malformed)?,
             false => Vec::new(),
         };
-        self.transaction(&IndexedTransaction::of_record(record, &changed));
+        self.add_transaction(&IndexedTransaction::of_record(record, &changed));
         Ok(())
     }
 
@@ -264,7 +264,7 @@ mod tests {
                 topics: &[],
                 data,
             };
-            rows.event(number, &event);
+            rows.add_event(number, &event);
         };
         for (number, data) in [(64, &[2][..]), (130, &[1]), (0, &[2]), (3, &[1, 1]), (127, &[2])] {
             add(&mut rows, number, data);

@@ -133,7 +133,7 @@ impl PreparedLedger {
         for (number, event) in wanted.iter().enumerate() {
             let by_operation = matches!(event.placement, Placement::Operation { .. });
             of_transaction[event.transaction].add(number as u64, by_operation);
-            rows.event(number as u32, &as_record(ledger, event));
+            rows.add_event(number as u32, &as_record(ledger, event));
         }
         let mut counts = count(ledger, &wanted);
         let mut stored_transactions = Vec::new();
@@ -145,7 +145,7 @@ impl PreparedLedger {
                 counts.stored_transactions += 1;
                 packer.add(transaction, header.closed_at(), events.count() as u32)?;
                 stored_transactions.push(application_order);
-                rows.transaction(&IndexedTransaction::of_view(header.sequence, transaction));
+                rows.add_transaction(&IndexedTransaction::of_view(header.sequence, transaction));
             }
             if stored || events.count() > 0 {
                 rows.locate(application_order, transaction.hash, transaction.inner_hash, events);
@@ -292,7 +292,7 @@ pub(crate) fn wanted<'v>(
 pub(crate) fn digest(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Digest {
     let header = &ledger.header;
     let mut hasher = LedgerHasher::new(header.sequence, &header.hash, events.len() as u64);
-    events.iter().for_each(|event| hasher.event(&as_record(ledger, event)));
+    events.iter().for_each(|event| hasher.add_event(&as_record(ledger, event)));
     hasher.finish()
 }
 

@@ -306,14 +306,18 @@ impl<B, V: FnMut(&EventRecord<'_>) -> ControlFlow<B>> PageWalk<'_, V, B> {
         let end = position_of(interval.last).saturating_add(1).min(block.len());
         let start = position_of(interval.first).min(end);
         let wanted = candidates.intersection(Positions::range(start, end));
-        self.positions(&block, wanted).map_err(corrupt(Family::Events, key))?;
+        self.visit_positions(&block, wanted).map_err(corrupt(Family::Events, key))?;
         Ok(match self.query.page.direction {
             Direction::NewestFirst => number <= interval.first,
             Direction::OldestFirst => number.saturating_add(block.len() as u64) > interval.last,
         })
     }
 
-    fn positions(&mut self, block: &Block<'_>, mut wanted: Positions) -> Result<(), Malformed> {
+    fn visit_positions(
+        &mut self,
+        block: &Block<'_>,
+        mut wanted: Positions,
+    ) -> Result<(), Malformed> {
         let mut topics = Vec::with_capacity(8);
         while self.remaining > 0 {
             let next = match self.query.page.direction {

@@ -100,7 +100,7 @@ pub(crate) fn fill(
             let id = BlockKey::decode(key).ok_or(Malformed).map_err(damaged)?.0;
             let bytes = compression::decompress(Content::Events, row)?;
             let block = Block::open(id, &bytes).map_err(damaged)?;
-            filling.rows.block(&block).map_err(damaged)?;
+            filling.rows.add_block(&block).map_err(damaged)?;
             progress.at(block.ledger());
             filling.put(block.ledger(), id)
         })?;
@@ -115,7 +115,7 @@ pub(crate) fn fill(
         let block = TransactionBlock::open(first, compressed)?;
         for (position, record) in block.records() {
             let record = transaction_record::decode(position, record, &mut contracts);
-            record.and_then(|record| filling.rows.record(&record)).map_err(damaged)?;
+            record.and_then(|record| filling.rows.add_record(&record)).map_err(damaged)?;
         }
         progress.at(first.ledger);
         filling.put(first.ledger, EventId(0))

@@ -70,9 +70,9 @@ pub(super) fn plan(planner: &mut Planner<'_>) -> Result<()> {
         }
         keep_alive(planner, &account, CODE, |key| !is_temporary(key))?;
         match kind {
-            Kind::Smart => smart(planner, account)?,
-            Kind::Legacy => legacy(planner, account)?,
-            Kind::V1 => v1(planner, account)?,
+            Kind::Smart => plan_smart(planner, account)?,
+            Kind::Legacy => plan_legacy(planner, account)?,
+            Kind::V1 => plan_v1(planner, account)?,
         }
     }
     Ok(())
@@ -120,7 +120,7 @@ fn has_entry(
 
 /// Plans the smart account's next step: registers a passkey, adds a rule, registers an account as a
 /// second signer, then adds and removes that signer in alternate rounds.
-fn smart(planner: &mut Planner<'_>, account: ScAddress) -> Result<()> {
+fn plan_smart(planner: &mut Planner<'_>, account: ScAddress) -> Result<()> {
     let registered = |id: u32| list(vec![symbol("Signer")?, ScVal::U32(id)]);
     let rule = list(vec![symbol("Rule")?, ScVal::U32(0)])?;
     let has = |key: &ScVal| has_entry(planner, &account, key, ContractDataDurability::Persistent);
@@ -160,7 +160,7 @@ fn smart(planner: &mut Planner<'_>, account: ScAddress) -> Result<()> {
 }
 
 /// Plans the v1 wallet's next step: adds its passkey, then a session key in each round.
-fn v1(planner: &mut Planner<'_>, account: ScAddress) -> Result<()> {
+fn plan_v1(planner: &mut Planner<'_>, account: ScAddress) -> Result<()> {
     let passkey = list(vec![symbol("Secp256r1")?, byte_string(&CREDENTIAL)?])?;
     if !has_entry(planner, &account, &passkey, ContractDataDurability::Persistent) {
         let val = vec![
@@ -197,7 +197,7 @@ fn v1(planner: &mut Planner<'_>, account: ScAddress) -> Result<()> {
 
 /// Plans the legacy wallet's next step: as that of the v1 wallet, with the events of the legacy
 /// generation.
-fn legacy(planner: &mut Planner<'_>, account: ScAddress) -> Result<()> {
+fn plan_legacy(planner: &mut Planner<'_>, account: ScAddress) -> Result<()> {
     let tagged = |action: &str, key: &ScVal| {
         Ok::<_, SandboxError>(vec![symbol("sw_v1")?, symbol(action)?, key.clone()])
     };

@@ -267,7 +267,7 @@ impl<'a> Contents<'a> {
         let mut hasher = LedgerHasher::new(sequence, &row.hash, row.counts.events());
         let (mut fees, mut of_contracts, mut wrong_times) = (0, 0, 0);
         visit(&ledger.blocks, |event| {
-            hasher.event(event);
+            hasher.add_event(event);
             self.counted.events += 1;
             wrong_times += u64::from(event.closed_at != row.close_time);
             let (tx, of) = of_transactions.entry(event.application_order).or_default();
@@ -282,7 +282,7 @@ impl<'a> Contents<'a> {
         })?;
         for (id, bytes) in &ledger.blocks {
             let damaged = |malformed| corrupt(Family::Events, BlockKey(*id).encode())(malformed);
-            self.rows.block(&Block::open(*id, bytes).map_err(damaged)?).map_err(damaged)?;
+            self.rows.add_block(&Block::open(*id, bytes).map_err(damaged)?).map_err(damaged)?;
             self.emit_expected_rows(sequence, *id, sink)?;
         }
         if wrong_times > 0 {
@@ -341,7 +341,7 @@ impl<'a> Contents<'a> {
             } else {
                 self.check_roles(position, &tx, inner)?;
             }
-            self.rows.record(&record).map_err(corrupt(Family::Transactions, key))?;
+            self.rows.add_record(&record).map_err(corrupt(Family::Transactions, key))?;
         }
         // For a transaction without a record, only the index entry holds the inner hash; if it
         // holds one, the rows of both hashes must exist.
@@ -362,7 +362,7 @@ impl<'a> Contents<'a> {
         sink: &mut impl Sink,
     ) -> Result<(), StoreError> {
         self.rows.drain(ledger, first_event, |index, _, key, value| {
-            sink.row(Side::Expected, index, key, value);
+            sink.add_row(Side::Expected, index, key, value);
             Ok(())
         })
     }

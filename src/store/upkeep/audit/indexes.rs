@@ -30,7 +30,7 @@ pub(super) fn scan(
     rows.seek_to_first();
     while let Some((key, value)) = rows.item() {
         match filter.includes(index, key) {
-            Ok(true) => sink.row(Side::Found, number, key, value),
+            Ok(true) => sink.add_row(Side::Found, number, key, value),
             Ok(false) => {}
             Err(malformed) => {
                 readable = false;
@@ -87,7 +87,7 @@ struct Rows<'a> {
 }
 
 impl Sink for Rows<'_> {
-    fn row(&mut self, side: Side, index: usize, key: &[u8], value: &[u8]) {
+    fn add_row(&mut self, side: Side, index: usize, key: &[u8], value: &[u8]) {
         if self.compared.contains(&Bucket::of(index, key)) {
             let rows = match side {
                 Side::Expected => &mut self.expected,

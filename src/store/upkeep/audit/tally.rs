@@ -15,8 +15,8 @@ pub(super) enum Side {
 
 /// Receives index rows.
 pub(super) trait Sink {
-    /// Receives a row of the index with number `index`.
-    fn row(&mut self, side: Side, index: usize, key: &[u8], value: &[u8]);
+    /// Takes a row of the index with number `index`.
+    fn add_row(&mut self, side: Side, index: usize, key: &[u8], value: &[u8]);
 }
 
 /// One part of one index.
@@ -46,7 +46,7 @@ pub(super) struct Tally {
 }
 
 impl Sink for Tally {
-    fn row(&mut self, side: Side, index: usize, key: &[u8], value: &[u8]) {
+    fn add_row(&mut self, side: Side, index: usize, key: &[u8], value: &[u8]) {
         let sums = match side {
             Side::Expected => &mut self.expected,
             Side::Found => &mut self.found,
@@ -92,20 +92,20 @@ mod tests {
         let rows: Vec<[u8; 4]> = (0..5000u32).map(u32::to_be_bytes).collect();
         let (mut first, mut rest) = (Tally::new(3), Tally::new(3));
         for row in &rows {
-            first.row(Side::Expected, 2, row, b"x");
+            first.add_row(Side::Expected, 2, row, b"x");
         }
         for row in rows[..100].iter().rev() {
-            first.row(Side::Found, 2, row, b"x");
+            first.add_row(Side::Found, 2, row, b"x");
         }
         assert!(!first.differences().is_empty());
         for row in rows[100..].iter().rev() {
-            rest.row(Side::Found, 2, row, b"x");
+            rest.add_row(Side::Found, 2, row, b"x");
         }
         first.add(&rest);
         assert_eq!(first.differences(), []);
-        first.row(Side::Found, 0, &rows[7], b"x");
-        first.row(Side::Expected, 1, &rows[8], b"x");
-        first.row(Side::Found, 1, &rows[8], b"y");
+        first.add_row(Side::Found, 0, &rows[7], b"x");
+        first.add_row(Side::Expected, 1, &rows[8], b"x");
+        first.add_row(Side::Found, 1, &rows[8], b"y");
         let different = [Bucket::of(0, &rows[7]), Bucket::of(1, &rows[8])];
         assert_eq!(first.differences(), different);
     }

@@ -296,7 +296,7 @@ impl Round<'_> {
             let bytes = compression::decompress(Content::Events, bytes)?;
             let block = Block::open(id, &bytes);
             let block = block.map_err(corrupt(Family::Events, BlockKey(id).encode()))?;
-            rows.block(&block).map_err(corrupt(Family::Events, BlockKey(id).encode()))?;
+            rows.add_block(&block).map_err(corrupt(Family::Events, BlockKey(id).encode()))?;
             for (hash, application_order) in block.transactions() {
                 let position = TransactionPosition { ledger: block.ledger(), application_order };
                 let key = TransactionKey(position).encode();
@@ -353,7 +353,7 @@ impl Round<'_> {
                 let damaged = |malformed| corrupt(Family::Transactions, key.encode())(malformed);
                 let record = transaction_record::decode(position, bytes, &mut contracts);
                 let record = record.map_err(damaged)?;
-                of_indexes.record(&record).map_err(damaged)?;
+                of_indexes.add_record(&record).map_err(damaged)?;
                 let hash = TxHash::from(*record.tx);
                 if !has_stored_events(snapshot, &hash, position)? {
                     let inner = record.inner_tx.map(|inner| TxHash::from(*inner));
