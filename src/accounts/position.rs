@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::store::row_codec;
+use crate::store::{RowCodec, row_codec};
 
 /// Position of an event on the chain. Neither its row id nor its transaction's hash can replace it:
 /// ledgers may be stored in any order, and one ledger may remove a signer and add it again.
@@ -60,7 +60,6 @@ impl FromStr for Position {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::RowCodec;
 
     #[test]
     fn encoded_positions_sort_in_chain_order() {

@@ -9,7 +9,7 @@
 use stellar_xdr::{ScAddress, ScMapEntry, ScVal};
 
 use crate::accounts::value;
-use crate::store::row_codec;
+use crate::store::{RowCodec, row_codec};
 
 /// Maximum length of a credential id, in bytes (Web Authentication, level 2, section 4: "at most
 /// 1023 bytes").

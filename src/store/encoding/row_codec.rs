@@ -34,10 +34,11 @@ impl<A: RowCodec, B: RowCodec> KeyPrefix<(A, B)> for A {}
 
 /// Implements [`RowCodec`] for a struct, as its fields in the given order, or for an enum with a
 /// constant `ALL`, as one byte with the index of the variant, which must equal its discriminant.
+/// `RowCodec` must be in scope.
 #[macro_export]
 macro_rules! row_codec {
     (enum $type:ty) => {
-        impl $crate::RowCodec for $type {
+        impl RowCodec for $type {
             fn write(&self, to: &mut Vec<u8>) {
                 to.push(*self as u8);
             }
@@ -48,13 +49,13 @@ macro_rules! row_codec {
         }
     };
     ($type:ty { $($field:tt),+ }) => {
-        impl $crate::RowCodec for $type {
+        impl RowCodec for $type {
             fn write(&self, to: &mut Vec<u8>) {
-                $($crate::RowCodec::write(&self.$field, to);)+
+                $(RowCodec::write(&self.$field, to);)+
             }
 
             fn read(bytes: &mut &[u8]) -> Option<Self> {
-                Some(Self { $($field: $crate::RowCodec::read(bytes)?),+ })
+                Some(Self { $($field: RowCodec::read(bytes)?),+ })
             }
         }
     };
