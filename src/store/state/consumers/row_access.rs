@@ -8,20 +8,15 @@ use crate::encoding::error::StoreError;
 /// Whether a visit of rows continues, or breaks because it has all that it needs.
 pub type RowFlow = Result<ControlFlow<()>, StoreError>;
 
-/// Read access to the rows of a feed consumer.
+/// Read access to the rows of a feed consumer. Of a family that the consumer lacks, they are
+/// [`StoreError::UnknownFamily`].
 pub trait Rows {
     /// Returns the value under a key.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`], and errors of the database.
     fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Visits the rows of a family whose keys begin with `prefix` in key order, starting at the one
     /// that continues with `from`, until `visit` breaks. `visit` receives the rest of each key.
     /// Files without such rows are not searched if the prefix is a hash or an address.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`], errors of the database and of `visit`.
     fn scan_prefix(
         &self,
         family: &str,
@@ -34,14 +29,8 @@ pub trait Rows {
 /// Write access to the rows of a feed consumer. Reads return earlier changes.
 pub trait RowsMut: Rows {
     /// Stores a value under a key.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`]
     fn put(&mut self, family: &str, key: Vec<u8>, value: Vec<u8>) -> Result<(), StoreError>;
 
     /// Deletes the row under a key.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`]
     fn delete(&mut self, family: &str, key: Vec<u8>) -> Result<(), StoreError>;
 }

@@ -9,7 +9,8 @@ use crate::encoding::error::{StoreError, damaged_row};
 use crate::encoding::row_codec::{KeyPrefix, RowCodec};
 
 /// A family of a consumer's rows, or the rows of a family whose keys have one form, with the types of
-/// their keys and values.
+/// their keys and values. Its methods fail when the database fails, and when a row that they decode
+/// is damaged.
 pub struct Table<K, V> {
     /// Name of the family.
     pub family: &'static str,
@@ -32,9 +33,6 @@ impl<K, V> Table<K, V> {
 
 impl<K: RowCodec, V: RowCodec> Table<K, V> {
     /// Returns the value under a key.
-    ///
-    /// # Errors
-    /// When the database fails or the row is damaged.
     pub fn get(&self, rows: &dyn Rows, key: &K) -> Result<Option<V>, StoreError> {
         let Some(row) = rows.get(self.family, &key.encode())? else { return Ok(None) };
         let value = V::decode(&row);
@@ -42,25 +40,16 @@ impl<K: RowCodec, V: RowCodec> Table<K, V> {
     }
 
     /// Returns whether there is a row under a key.
-    ///
-    /// # Errors
-    /// When the database fails.
     pub fn has(&self, rows: &dyn Rows, key: &K) -> Result<bool, StoreError> {
         Ok(rows.get(self.family, &key.encode())?.is_some())
     }
 
     /// Stores a value under a key.
-    ///
-    /// # Errors
-    /// When the consumer lacks the family.
     pub fn put(&self, rows: &mut dyn RowsMut, key: &K, value: &V) -> Result<(), StoreError> {
         rows.put(self.family, key.encode(), value.encode())
     }
 
     /// Stores a value unless there is a row under its key. Returns whether it was stored.
-    ///
-    /// # Errors
-    /// When the database fails.
     pub fn put_new(&self, rows: &mut dyn RowsMut, key: &K, value: &V) -> Result<bool, StoreError> {
         let is_new = !self.has(rows, key)?;
         if is_new {
@@ -70,17 +59,11 @@ impl<K: RowCodec, V: RowCodec> Table<K, V> {
     }
 
     /// Deletes the row under a key.
-    ///
-    /// # Errors
-    /// When the consumer lacks the family.
     pub fn delete(&self, rows: &mut dyn RowsMut, key: &K) -> Result<(), StoreError> {
         rows.delete(self.family, key.encode())
     }
 
     /// Returns the first row whose key is at or after `from`.
-    ///
-    /// # Errors
-    /// When the database fails or the row is damaged.
     pub fn first(&self, rows: &dyn Rows, from: Option<&K>) -> Result<Option<(K, V)>, StoreError> {
         let mut first = None;
         self.scan_all(rows, from, |key, value| {
@@ -92,9 +75,6 @@ impl<K: RowCodec, V: RowCodec> Table<K, V> {
 
     /// Visits the rows under a prefix in key order, beginning at the key `from`, until `visit`
     /// breaks. Returns whether it broke.
-    ///
-    /// # Errors
-    /// When the database or `visit` fails or a row is damaged.
     pub fn scan(
         &self,
         rows: &dyn Rows,
@@ -107,9 +87,6 @@ impl<K: RowCodec, V: RowCodec> Table<K, V> {
 
     /// Visits all rows in key order, beginning at the key `from`, until `visit` breaks. Returns
     /// whether it broke.
-    ///
-    /// # Errors
-    /// When the database or `visit` fails or a row is damaged.
     pub fn scan_all(
         &self,
         rows: &dyn Rows,
@@ -138,9 +115,6 @@ impl<K: RowCodec, V: RowCodec> Table<K, V> {
 
     /// Visits the rows under a prefix in reverse key order, beginning at the key `from`, until `visit`
     /// breaks.
-    ///
-    /// # Errors
-    /// When the database or `visit` fails or a row is damaged.
     pub fn scan_back<E: From<StoreError>>(
         &self,
         view: &ConsumerView<'_>,
