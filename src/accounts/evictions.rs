@@ -3,10 +3,6 @@
 //! Ledgers list both beside their events (`evictedKeys`, CAP-62 and CAP-66), so they are recorded
 //! only for ledgers whose raw form is stored when the consumer processes them.
 //!
-//! | Family | Key → value |
-//! |---|---|
-//! | `entries` | contract, SHA-256 of the XDR `LedgerKey` → ledger of the last change, [`EntryStatus`] |
-//!
 //! Only entries whose key has the form of an account entry are kept: instances of contracts, and
 //! signers of passkey wallets.
 
@@ -28,6 +24,7 @@ use crate::store::{
 /// Name of the feed consumer.
 pub const CONSUMER: &str = "evictions";
 
+/// Last change of an entry, and its ledger.
 const ENTRIES: Table<Key, (LedgerSeq, EntryStatus)> = Table::new("entries");
 type Key = (ContractId, Entry);
 

@@ -1,11 +1,4 @@
 //! Rows of the index.
-//!
-//! | Family | Key → value |
-//! |---|---|
-//! | `changes` | SHA-256 of an entry's XDR `LedgerKey`, ledger and application order of a transaction → what the entry said before and after the transaction |
-//! | `code` | SHA-256 of a module → its interface: the joined sections, or why it has none |
-//!
-//! The numbers in keys of `changes` are inverted, so that a walk goes back in time.
 
 use std::ops::ControlFlow;
 
@@ -13,9 +6,9 @@ use super::value::{Before, Executable};
 use crate::domain::{Hash32, LedgerSeq};
 use crate::store::{ConsumerView, RowCodec, RowFlow, Rows, StoreError, Table, TransactionPosition};
 
-/// What transactions said about entries, by the SHA-256 of the entry's key.
+/// What transactions said about entries, by the SHA-256 of the entry's XDR `LedgerKey`.
 pub const CHANGES: Table<([u8; 32], Inverted), Change> = Table::new("changes");
-/// Interfaces of modules.
+/// Interfaces of modules, by the SHA-256 of the module.
 pub const CODE: Table<Hash32, CodeInterface> = Table::new("code");
 
 /// What a transaction said about an entry.

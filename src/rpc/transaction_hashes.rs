@@ -1,11 +1,6 @@
 //! Index from hashes to ledgers for all transactions whose ledger is kept in its raw form. The
 //! store itself only indexes smart-contract transactions and those with stored events;
 //! `getTransaction` has to find all others as well.
-//!
-//! | Family | Key → value |
-//! |---|---|
-//! | `hashes` | first 8 bytes of an outer or inner hash, ledger → nothing |
-//! | `ledgers` | ledger → the same 8 bytes of all its hashes, to remove them together with the ledger |
 
 use std::ops::ControlFlow;
 
@@ -20,7 +15,9 @@ use crate::store::{
 /// Name of the consumer in the feed.
 pub const CONSUMER: &str = "transaction_hashes";
 
+/// Ledgers by the first bytes of outer and inner hashes.
 const HASHES: Table<(HashPrefix, LedgerSeq), ()> = Table::new("hashes").skip_damaged();
+/// The same bytes of all hashes of a ledger, to remove them together with the ledger.
 const LEDGERS: Table<LedgerSeq, Vec<u8>> = Table::new("ledgers").skip_damaged();
 
 /// Length of the hash prefix in a key, in bytes. Hashes that share a prefix are told apart by

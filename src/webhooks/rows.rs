@@ -1,13 +1,5 @@
 //! The rows of webhooks in the store: column families of the consumer, their keys, and deliveries.
 //!
-//! | Family | Key → value |
-//! |---|---|
-//! | `subscriptions` | `s`, number → [`super::subscription::Row`]; `n` → next subscription number; `o`, hash of the owner → number of the owner's subscriptions; `d`, hash of all that makes two subscriptions identical → number; `t`, number → number of the subscription's last test delivery; `p` → progress within a ledger that is processed in several steps; `c` → the last known [`Moment::kept`], in milliseconds |
-//! | `deliveries` | subscription, number → [`Delivery`] |
-//! | `payloads` | day, event or subscription and number → body to send |
-//! | `queue` | subscription, [`Class`], due time, number → nothing: deliveries to send |
-//! | `finished` | day, state, subscription, number → nothing: deliveries to remove after their retention period |
-//!
 //! The number of a delivery is the id of its event, shifted to the left, so that deliveries of a
 //! subscription are sorted in the order of ingestion. The lower bits number test deliveries, which
 //! sort after the event that was the newest at the time.
@@ -24,25 +16,25 @@ use crate::store::{KeyPrefix, Mark, RowCodec, Table, row_codec};
 pub const SUBSCRIPTIONS: Table<(Mark<b's'>, u32), Vec<u8>> = in_subscriptions();
 /// Number of the next subscription.
 pub const NEXT: Table<Mark<b'n'>, u32> = in_subscriptions();
-/// Number of an owner's subscriptions.
+/// Number of an owner's subscriptions, by the SHA-256 of the owner.
 pub const OWNED: Table<(Mark<b'o'>, [u8; 32]), u32> = in_subscriptions();
-/// The subscription with a fingerprint.
+/// The subscription with a fingerprint of all that makes two of them identical.
 pub const IDENTICAL: Table<(Mark<b'd'>, [u8; 32]), u32> = in_subscriptions();
 /// Number of a subscription's last test delivery.
 pub const LAST_TESTS: Table<(Mark<b't'>, u32), Number> = in_subscriptions();
 /// Place in the feed of a ledger that is processed in several steps, and its last processed event.
 pub const PROGRESS: Table<Mark<b'p'>, (u64, EventId)> = in_subscriptions();
-/// The last known [`Moment::kept`].
+/// The last known [`Moment::kept`], in milliseconds.
 pub const KEPT: Table<Mark<b'c'>, u64> = in_subscriptions();
 /// Deliveries, by subscription.
 pub const DELIVERIES: Table<(u32, Number), Delivery> = Table::new("deliveries").skip_damaged();
 /// [`DELIVERIES`] with their rows as they are.
 pub const ENCODED_DELIVERIES: Table<(u32, Number), Vec<u8>> = Table::new(DELIVERIES.family);
-/// Bodies to send, by [`payload_key`].
+/// Bodies to send, by day and by what they were made of ([`payload_key`]).
 pub const PAYLOADS: Table<(u16, PayloadOf), Vec<u8>> = Table::new("payloads").skip_damaged();
 /// Deliveries to send.
 pub const QUEUE: Table<Queued, ()> = Table::new("queue").skip_damaged();
-/// Deliveries that have ended, by day.
+/// Deliveries that have ended, to be removed after their retention period.
 pub const FINISHED: Table<Finished, ()> = Table::new("finished").skip_damaged();
 
 /// All families.

@@ -1,14 +1,4 @@
 //! Tables of the passkey wallet index, and what is stored in them.
-//!
-//! | Family | Key → value |
-//! |---|---|
-//! | `log` | contract, position → number of the event's kind |
-//! | `wallets` | contract → [`Stored`] |
-//! | `signers` | contract, key → [`Signer`] |
-//! | `order` | contract, position of the event that first put a signer → its key |
-//! | `keys` | tag, position of the event that first put the signer → contract, per active signer |
-//! | `credentials` | tag → empty; credential ids that a wallet has or had |
-//! | `stats` | empty → [`crate::accounts::Stats`] |
 
 use stellar_xdr::{Limits, ReadXdr, ScAddress};
 
@@ -22,8 +12,11 @@ use crate::store::{RowCodec, Table, row_codec};
 pub(super) const LOG: Table<(ContractId, Position), Kind> = Table::new("log");
 pub(super) const WALLETS: Table<ContractId, Stored> = Table::new("wallets");
 pub(super) const SIGNERS: Table<(ContractId, Key), Signer> = Table::new("signers");
+/// Keys of signers in the order of the events that first put them.
 pub(super) const ORDER: Table<(ContractId, Position), Key> = Table::new("order");
+/// The wallet of each active signer, by tag and by the event that first put the signer.
 pub(super) const KEYS: Table<(Tag, Position), ContractId> = Table::new("keys");
+/// Credential ids that a wallet has or had.
 pub(super) const CREDENTIALS: Table<Tag, ()> = Table::new("credentials");
 
 pub(super) const FAMILIES: &[&str] = &[

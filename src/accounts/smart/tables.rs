@@ -1,14 +1,4 @@
 //! Tables of the index, and the rows by which the signers of accounts are found.
-//!
-//! | Family | Key → value |
-//! |---|---|
-//! | `log` | contract, position → number of the event's kind, id, XDR of its data |
-//! | `accounts` | contract → [`Stored`] |
-//! | `state` | contract, a letter for what the rest of the key is, rest → state of the account |
-//! | `signers` | tag, position of the event that added the signer → contract |
-//! | `behind` | contract → empty; accounts whose log is not folded completely |
-//! | `credentials` | tag → empty; credential ids that were seen |
-//! | `stats` | empty → [`crate::accounts::Stats`] |
 
 use super::account::{Logged, Stored};
 use super::event::Signer;
@@ -20,7 +10,7 @@ use crate::store::{Mark, RowsMut, StoreError, Table};
 
 pub(super) const LOG: Table<(ContractId, Position), Logged> = Table::new("log");
 pub(super) const ACCOUNTS: Table<ContractId, Stored> = Table::new("accounts");
-/// All of an account's state, which the following tables are parts of.
+/// All of an account's state, which the following tables are parts of, told apart by a letter.
 pub(super) const STATE: Table<(ContractId, Vec<u8>), Vec<u8>> = Table::new("state");
 pub(super) const RULES: Table<((ContractId, Mark<b'r'>), u32), Rule> = Table::new(STATE.family);
 /// A row for each rule, from which the ids are read without the rules.
@@ -29,9 +19,11 @@ pub(super) const RULE_IDS: Table<((ContractId, Mark<b'i'>), u32), ()> = Table::n
 pub(super) const TAGS: Table<((ContractId, Mark<TAG>), Tag), (u32, Position)> =
     Table::new(STATE.family);
 pub(super) const TAG: u8 = b't';
-/// Active signers.
+/// The account of each active signer, by tag and by the event that added the signer.
 pub(super) const SIGNERS: Table<(Tag, Position), ContractId> = Table::new("signers");
+/// Accounts whose log is not folded completely.
 pub(super) const BEHIND: Table<ContractId, ()> = Table::new("behind");
+/// Credential ids that were seen.
 pub(super) const CREDENTIALS: Table<Tag, ()> = Table::new("credentials");
 
 pub(super) const FAMILIES: &[&str] = &[
