@@ -1,13 +1,13 @@
 //! Metrics of the process in the text format of Prometheus. Other parts report values; the table in
 //! [`table`] defines names, labels and help texts.
 
+mod process;
 mod table;
 
 use std::time::Duration;
 
 use orrery_ledger::domain::LedgerSeq;
 use orrery_ledger::verify::{Invocations, Verified};
-use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, HistogramTimer, Registry, TextEncoder};
 
 pub use self::table::Metrics;
@@ -40,9 +40,8 @@ pub struct MetricsError(#[from] prometheus::Error);
 impl Metrics {
     /// Creates the metrics, all zero.
     pub fn new() -> Result<Self, MetricsError> {
-        let registry = Registry::new();
-        registry.register(Box::new(ProcessCollector::for_self()))?;
-        let metrics = Self::register(registry)?;
+        let metrics = Self::register(Registry::new())?;
+        metrics.set_start_of_process();
         // Labels with known values are present from the start.
         for step in STEPS {
             metrics.steps.with_label_values(&[step]);
@@ -235,6 +234,7 @@ impl Metrics {
 
     /// Renders all metrics in the text format of Prometheus.
     pub fn render(&self) -> Result<String, MetricsError> {
+        self.set_process();
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
@@ -249,6 +249,7 @@ fn number(count: impl TryInto<i64>) -> i64 {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::{SystemTime, UNIX_EPOCH};
 
     use super::*;
 
@@ -258,7 +259,8 @@ mod tests {
             .lines()
             .filter_map(|line| {
                 let (name, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
-                name.starts_with("orrery_").then_some((name, rest.split(" | ").next()?.to_owned()))
+                let is_metric = name.starts_with("orrery_") || name.starts_with("process_");
+                is_metric.then_some((name, rest.split(" | ").next()?.to_owned()))
             })
             .collect();
         let described = table::METRICS.iter().map(|(name, kind, labels)| {
@@ -334,6 +336,23 @@ mod tests {
         }
         assert!(!text.contains("orrery_budget_limit{budget=\"requests\"}"));
         assert!(!text.contains("gone\"} 1"));
-        assert!(text.contains("process_resident_memory_bytes"));
+    }
+
+    #[test]
+    fn renders_what_the_process_uses() {
+        let text = Metrics::new().unwrap().render().unwrap();
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.unwrap_or_else(|| panic!("{name} is not in\n{text}")).parse::<u64>().unwrap()
+        };
+        let (resident, whole) =
+            (value("process_resident_memory_bytes"), value("process_virtual_memory_bytes"));
+        assert!((1 << 20..whole).contains(&resident), "{resident} of {whole}");
+        assert!((3..value("process_max_fds")).contains(&value("process_open_fds")));
+        assert!(value("process_threads") >= 1);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let age = now.abs_diff(value("process_start_time_seconds"));
+        assert!(age < 86_400, "{age} s");
+        assert!(value("process_cpu_seconds_total") < 86_400);
     }
 }

@@ -119,4 +119,11 @@ metrics! {
     webhook_waiting: IntGauge, "orrery_webhook_deliveries_waiting", "Webhook deliveries that wait for an attempt";
     webhook_in_flight: IntGauge, "orrery_webhook_attempts_in_flight", "Delivery attempts in progress";
     webhook_attempts: IntCounterVec, "orrery_webhook_attempts_total", ["result"], "Delivery attempts, by result";
+    cpu_seconds: IntCounter, "process_cpu_seconds_total", "Total user and system CPU time spent in seconds.";
+    resident_memory: IntGauge, "process_resident_memory_bytes", "Resident memory size in bytes.";
+    virtual_memory: IntGauge, "process_virtual_memory_bytes", "Virtual memory size in bytes.";
+    open_files: IntGauge, "process_open_fds", "Number of open file descriptors.";
+    most_files: IntGauge, "process_max_fds", "Maximum number of open file descriptors.";
+    threads: IntGauge, "process_threads", "Number of OS threads in the process.";
+    started_at: IntGauge, "process_start_time_seconds", "Start time of the process since unix epoch in seconds.";
 }
