@@ -1,15 +1,19 @@
-//! What Cargo runs before it builds the package: lists the files of the site, and says how the released
-//! binary is linked.
+//! What Cargo runs before it builds the package: lists the files of the site, converts the API's
+//! description, and says how the released binary is linked.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-fn main() -> io::Result<()> {
+fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     set_link_options();
-    list_site()
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("site.rs"), site_files()?)?;
+    fs::write(out.join("openapi.json"), description()?)?;
+    Ok(())
 }
 
 fn set_link_options() {
@@ -28,9 +32,9 @@ fn set_link_options() {
 /// Directory of the site.
 const SITE: &str = "src/site";
 
-/// Writes the list in `src/site/files.rs`: all files of the site's directory that browsers load, by
+/// Returns the list in `src/site/files.rs`: all files of the site's directory that browsers load, by
 /// name.
-fn list_site() -> io::Result<()> {
+fn site_files() -> Result<String, Box<dyn Error>> {
     println!("cargo::rerun-if-changed={SITE}");
     let mut list = String::from("&[\n");
     for path in files_below(Path::new(SITE))? {
@@ -39,17 +43,13 @@ fn list_site() -> io::Result<()> {
             Some("js") => "text/javascript; charset=utf-8",
             _ => continue,
         };
-        let name = path.strip_prefix(SITE).map_err(io::Error::other)?;
-        let bytes = env::current_dir()?.join(&path);
-        let _ = writeln!(
+        let (name, bytes) = (path.strip_prefix(SITE)?, env::current_dir()?.join(&path));
+        writeln!(
             list,
             "File {{ name: {name:?}, media_type: {media_type:?}, bytes: include_bytes!({bytes:?}) }},"
-        );
+        )?;
     }
-    fs::write(
-        Path::new(&env::var("OUT_DIR").map_err(io::Error::other)?).join("site.rs"),
-        list + "]",
-    )
+    Ok(list + "]")
 }
 
 /// Returns the paths of all files below a directory.
@@ -64,4 +64,12 @@ fn files_below(directory: &Path) -> io::Result<BTreeSet<PathBuf>> {
         }
     }
     Ok(found)
+}
+
+/// Returns the description of the API as JSON.
+fn description() -> Result<Vec<u8>, Box<dyn Error>> {
+    const YAML: &str = "schema/openapi.yaml";
+    println!("cargo::rerun-if-changed={YAML}");
+    let description: serde_yaml_ng::Value = serde_yaml_ng::from_str(&fs::read_to_string(YAML)?)?;
+    Ok(serde_json::to_vec(&description)?)
 }

@@ -183,7 +183,7 @@ pub enum ApiError {
     /// The listening socket failed.
     #[error("the API's listening socket failed: {0}")]
     Listener(std::io::Error),
-    /// The API cannot start: its description is invalid, or the system refuses threads.
+    /// The API cannot start: its routes contradict each other, or the system refuses threads.
     #[error("the API cannot start: {0}")]
     Start(String),
 }

@@ -34,7 +34,7 @@ use super::identity::holder_of_address;
 use super::reach::Reach;
 use super::router::Router;
 use super::wire::{Wire, complete_response};
-use super::{ApiError, ApiSettings, Deps, Tunables, description, streamed_body};
+use super::{ApiError, ApiSettings, Deps, Tunables, streamed_body};
 use crate::observe::health::Health;
 use crate::priority::PromptRuntime;
 use crate::process;
@@ -87,7 +87,6 @@ pub async fn serve(
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ApiError> {
-    description::prepare()?;
     let router = Router::new(&areas(&deps.settings, deps.friendbot.is_some()))?;
     serve_routes(deps, router, listener, shutdown).await
 }
