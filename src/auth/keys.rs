@@ -8,6 +8,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 
 use super::claims::Claims;
 use super::error::{AuthError, TokenError};
+use super::provider;
 
 /// Algorithm of a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,7 @@ pub(super) struct KeyRing {
 impl KeyRing {
     /// Creates the ring with the service's own key.
     pub(super) fn new(secret: &[u8]) -> Self {
+        provider::install();
         Self {
             signing: EncodingKey::from_secret(secret),
             own: PinnedKey::new(DecodingKey::from_secret(secret), Algorithm::HS256, ""),

@@ -10,6 +10,7 @@ mod claims;
 mod error;
 mod journal;
 mod keys;
+mod provider;
 mod secret;
 
 use std::collections::HashMap;

@@ -2,12 +2,14 @@
 //! hold, and the response when it exceeds them.
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use futures_util::FutureExt;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use orrery::api::LARGEST_BODY;
 use orrery::auth::{IssueRequest, PublicKey, PublicKeyAlgorithm, Tokens};
 use orrery::domain::NotFunded;
 use orrery::settings::{Mib, Proxies, nonzero};
+use ring::signature::Ed25519KeyPair;
 use serde_json::{Value, json};
 
 use orrery_testkit::http::Connection;
@@ -305,9 +307,7 @@ fn unmatched_requests_count_against_the_rate_limit_of_their_address() {
 }
 
 // A key pair made for these tests: Ed25519 (RFC 8410).
-const ED_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----
-MC4CAQAwBQYDK2VwBCIEIMm3u8izDURTwdCJscEBwFRiikyChcnCu/Sak8a9DcLW
------END PRIVATE KEY-----";
+const ED_PRIVATE: &str = "MC4CAQAwBQYDK2VwBCIEIMm3u8izDURTwdCJscEBwFRiikyChcnCu/Sak8a9DcLW";
 const ED_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----
 MCowBQYDK2VwAyEAzdZStLGmpmK9Ad0MfprMy20g8pnh/P3/08H14SUrdRE=
 -----END PUBLIC KEY-----";
@@ -330,14 +330,18 @@ fn signatures_are_not_verified_for_addresses_over_their_limit() {
         deps.tokens = Arc::clone(&tokens);
         (deps.settings.limits.requests_per_second, deps.settings.limits.burst) = (1, 3);
     });
-    let key = EncodingKey::from_ed_pem(ED_PRIVATE.as_bytes()).unwrap();
-    let header = Header { kid: Some("partner".into()), ..Header::new(Algorithm::EdDSA) };
+    let key = STANDARD.decode(ED_PRIVATE).unwrap();
+    let key = Ed25519KeyPair::from_pkcs8_maybe_unchecked(&key).unwrap();
+    let encoded = |json: Value| URL_SAFE_NO_PAD.encode(json.to_string());
+    let header = encoded(json!({ "alg": "EdDSA", "typ": "JWT", "kid": "partner" }));
     let issue = |jti: &str| {
         let claims = json!({
             "sub": "ana", "exp": now() + 1000, "iat": now(), "iss": "orrery", "plan": "pro",
             "aud": pubnet::network().id().to_string(), "jti": jti,
         });
-        jsonwebtoken::encode(&header, &claims, &key).unwrap()
+        let message = format!("{header}.{}", encoded(claims));
+        let signature = key.sign(message.as_bytes());
+        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
     };
     let (known, fresh) = (issue("known"), issue("fresh"));
     assert!(tokens.is_costly(&known));
