@@ -136,7 +136,6 @@ const LIBRARY_USERS: &[(&str, &[&str])] = &[
     ("clap", &["cli", "main"]),
     ("clap_complete", &["cli"]),
     ("clap_mangen", &["cli"]),
-    ("governor", &["api"]),
     ("hyper", &["api", "cli", "webhooks"]),
     ("indicatif", &["cli"]),
     ("jsonwebtoken", &["auth"]),

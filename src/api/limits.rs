@@ -6,8 +6,6 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use parking_lot::RwLock;
 
 use super::ApiError;
@@ -33,8 +31,16 @@ impl RateLimit {
         Some(Self { per_second, burst: NonZeroU32::new(burst)? })
     }
 
-    fn quota(self) -> Quota {
-        Quota::per_second(self.per_second).allow_burst(self.burst)
+    /// Time between two requests at the sustained rate.
+    fn interval(self) -> Duration {
+        (Duration::from_secs(1) / self.per_second.get()).max(Duration::from_nanos(1))
+    }
+
+    /// Returns how long a caller has to wait whose requests end at `until`, at the sustained rate; `None`
+    /// when it may send now. The requests may be ahead by one burst.
+    fn wait(self, until: Instant, now: Instant) -> Option<Duration> {
+        let ahead = self.interval() * (self.burst.get() - 1);
+        until.checked_duration_since(now + ahead).filter(|wait| !wait.is_zero())
     }
 }
 
@@ -59,55 +65,57 @@ impl Caller {
     }
 }
 
-/// Counts requests per caller.
+/// Counts requests per caller (generic cell rate algorithm, ITU-T I.371).
 pub(super) struct Limits {
-    limiter: Option<DefaultKeyedRateLimiter<Caller>>,
-    clock: DefaultClock,
+    limit: Option<RateLimit>,
+    /// Callers that have sent something recently. Sweeps remove those that may send a whole burst again.
+    callers: RwLock<HashMap<Caller, Sent>>,
     checks: AtomicU32,
-    /// Addresses over their limit, each with the time at which it may send again. Sweeps remove
-    /// expired entries.
-    refused: RwLock<HashMap<IpAddr, Instant>>,
+}
+
+/// What a caller has sent.
+struct Sent {
+    /// When its requests would end if they came at the sustained rate.
+    until: Instant,
+    /// Whether the last one was refused.
+    is_refused: bool,
 }
 
 impl Limits {
     pub(super) fn new(limit: Option<RateLimit>) -> Self {
-        let limiter = limit.map(|limit| RateLimiter::keyed(limit.quota()));
-        Self {
-            limiter,
-            clock: DefaultClock::default(),
-            checks: AtomicU32::new(0),
-            refused: RwLock::default(),
-        }
+        Self { limit, callers: RwLock::default(), checks: AtomicU32::new(0) }
     }
 
     /// Counts a request of `caller`, and refuses it when the caller is over its limit.
     pub(super) fn count(&self, caller: impl FnOnce() -> Caller) -> Result<(), ApiError> {
-        let Some(limiter) = &self.limiter else { return Ok(()) };
+        let Some(limit) = self.limit else { return Ok(()) };
+        self.count_at(Instant::now(), limit, caller())
+            .map_err(|wait| ApiError::TooManyRequests { retry_after: retry_after(wait) })
+    }
+
+    /// Fails with the time until the caller may send again.
+    fn count_at(&self, now: Instant, limit: RateLimit, caller: Caller) -> Result<(), Duration> {
+        let mut callers = self.callers.write();
         if self.checks.fetch_add(1, Ordering::Relaxed) % SWEEP_EVERY == SWEEP_EVERY - 1 {
-            limiter.retain_recent();
-            let now = Instant::now();
-            self.refused.write().retain(|_, until| *until > now);
+            callers.retain(|_, sent| sent.until > now);
         }
-        let caller = caller();
-        limiter.check_key(&caller).map_err(|too_early| {
-            let wait = too_early.wait_time_from(self.clock.now());
-            if let Caller::Address(address) = caller {
-                self.refused.write().insert(address, Instant::now() + wait);
-            }
-            ApiError::TooManyRequests { retry_after: retry_after(wait) }
-        })
+        let sent = callers.entry(caller).or_insert(Sent { until: now, is_refused: false });
+        let wait = limit.wait(sent.until, now);
+        sent.is_refused = wait.is_some();
+        if let Some(wait) = wait {
+            return Err(wait);
+        }
+        sent.until = sent.until.max(now) + limit.interval();
+        Ok(())
     }
 
     /// Returns the seconds until an address that is over its limit may send again; `None` when it
     /// is not over its limit. Does not count as a request.
     pub(super) fn refused_for(&self, address: impl FnOnce() -> IpAddr) -> Option<u64> {
-        let refused = self.refused.read();
-        if refused.is_empty() {
-            return None;
-        }
-        let Caller::Address(address) = Caller::address(address()) else { return None };
-        let left = refused.get(&address)?.checked_duration_since(Instant::now())?;
-        (!left.is_zero()).then(|| retry_after(left))
+        let limit = self.limit?;
+        let callers = self.callers.read();
+        let sent = callers.get(&Caller::address(address()))?;
+        limit.wait(sent.until, Instant::now()).filter(|_| sent.is_refused).map(retry_after)
     }
 }
 
@@ -118,7 +126,39 @@ pub(super) fn retry_after(wait: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
     use super::*;
+
+    /// A bucket of `burst` requests, filled at the sustained rate: a request takes one out, and one that
+    /// finds less than one waits for what is missing.
+    #[test]
+    fn requests_are_admitted_as_a_bucket_has_them() {
+        let mut random = StdRng::seed_from_u64(1);
+        for _ in 0..200 {
+            let (per_second, burst) = (random.random_range(1..2000), random.random_range(1..50));
+            let limit = RateLimit::from_setting(per_second, burst).unwrap();
+            let limits = Limits::new(Some(limit));
+            let interval = 1_000_000_000 / u64::from(per_second);
+            let full = interval * u64::from(burst);
+            let (mut now, mut bucket) = (Instant::now(), full);
+            for _ in 0..300 {
+                let passed = match random.random_range(0..10) {
+                    0 => random.random_range(0..2 * full),
+                    1..6 => random.random_range(0..2 * interval),
+                    _ => 0,
+                };
+                now += Duration::from_nanos(passed);
+                bucket = (bucket + passed).min(full);
+                let expected = bucket.checked_sub(interval).ok_or(interval - bucket.min(interval));
+                bucket = expected.unwrap_or(bucket);
+                let address = Caller::address([192, 0, 2, 1].into());
+                let counted = limits.count_at(now, limit, address);
+                assert_eq!(counted, expected.map(drop).map_err(Duration::from_nanos));
+            }
+        }
+    }
 
     #[test]
     fn each_caller_has_its_own_burst() {
