@@ -63,9 +63,14 @@ test-full: deps ## Run all tests, long suites at their full size (takes hours)
 fuzz: deps ## Fuzz each parser of untrusted input for a minute (SECONDS=36000 for longer)
 	ORRERY_TEST_FUZZ_SECONDS=$(or $(SECONDS),60) cargo test --locked --test fuzz
 
-lint: deps ## Check formatting and lints
+# Takes minutes to install, so cargo-deny is only used where it is installed.
+lint: deps ## Check formatting and lints, and with cargo-deny (if it is installed) the crates that are used
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	@command -v cargo-deny >/dev/null || { echo "crates were not checked: cargo install --locked cargo-deny" >&2; exit 0; }; \
+	cargo deny --locked --workspace check bans licenses sources || exit 1; \
+	if cargo deny fetch db; then cargo deny --locked --workspace check advisories; \
+	else echo "advisories on crates were not checked: their database cannot be fetched" >&2; fi
 
 bench: deps ## Run benchmarks and compare with the baselines in benches/ (release build; takes a while)
 	cargo bench --locked --bench ratios
