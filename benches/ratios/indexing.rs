@@ -18,7 +18,8 @@ use orrery::observe::health::Health;
 use orrery::pipeline::{Pipeline, StepObserver};
 use orrery::programs::records::{Execution, Likeness};
 use orrery::programs::state::Upstream;
-use orrery::programs::{Deploy, ProgramDeps, Programs, Replace, Settings, storage};
+use orrery::programs::{Deploy, ProgramDeps, Programs, Replace, storage};
+use orrery::settings;
 use orrery::store::{Durability, Store};
 use orrery::tables::Tables;
 use tempfile::TempDir;
@@ -140,7 +141,8 @@ pub fn start_programs(
         tables,
         interfaces: Interfaces::new(Arc::clone(store), None),
         health: Arc::new(Health::default()),
-        settings: Settings::default(),
+        settings: settings::Programs::default(),
+        index: settings::Index::default(),
         upstream,
         clock: Arc::new(move || now() as u64),
         compiler: env!("CARGO_BIN_EXE_orrery").into(),

@@ -6,7 +6,8 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use orrery::domain::Owner;
-use orrery::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
+use orrery::settings::Queries;
+use orrery::tables::{Tables, TablesSettings, Tunables};
 
 use crate::baseline::rows::{self, PlainRow};
 use crate::measure::{alternate, time};
@@ -27,10 +28,8 @@ pub fn tables(directory: &Path) -> Result<Tables, Box<dyn Error>> {
     Ok(Tables::open(TablesSettings {
         directory: directory.to_owned(),
         worker: PathBuf::from(env!("CARGO_BIN_EXE_orrery")),
-        limits: QueryLimits::default(),
-        protections: Protections::default(),
-        allow_unconfined: true,
-        timeouts: Timeouts::default(),
+        queries: Queries { allow_unconfined: true, ..Queries::default() },
+        tunables: Tunables::default(),
     })?)
 }
 

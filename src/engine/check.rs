@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use orrery_ledger::domain::{Hash32, excerpt, shortened};
+use orrery_settings::Programs;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{Limited, Limits, ReadXdr, ScEnvMetaEntry, ScSpecEntry};
 use wasmparser::{
@@ -38,9 +39,15 @@ pub struct CheckRules {
     pub memory: usize,
 }
 
+impl From<&Programs> for CheckRules {
+    fn from(settings: &Programs) -> Self {
+        Self { must_emit: true, size: 2 << 20, memory: settings.memory_mib.bytes() as usize }
+    }
+}
+
 impl Default for CheckRules {
     fn default() -> Self {
-        Self { must_emit: true, size: 2 << 20, memory: 64 << 20 }
+        Self::from(&Programs::default())
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use orrery_settings::Programs;
 use parking_lot::Mutex;
 use soroban_env_host::Error;
 use soroban_env_host::xdr::{ScErrorCode, ScErrorType};
@@ -33,17 +34,23 @@ pub struct Limits {
     pub depth: usize,
 }
 
+impl From<&Programs> for Limits {
+    fn from(settings: &Programs) -> Self {
+        Self {
+            fuel: u64::from(settings.fuel_millions.get()) * 1_000_000,
+            wall: settings.run_ms.duration(),
+            memory: settings.memory_mib.bytes() as usize,
+            emits: settings.emits.get(),
+            emitted_bytes: settings.emitted_kib.bytes() as usize,
+            columns: settings.columns.get() as usize,
+            depth: settings.depth.get() as usize,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            fuel: 1_000_000_000,
-            wall: Duration::from_secs(2),
-            memory: 64 << 20,
-            emits: 1_000,
-            emitted_bytes: 1 << 20,
-            columns: 100,
-            depth: 8,
-        }
+        Self::from(&Programs::default())
     }
 }
 

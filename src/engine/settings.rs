@@ -7,6 +7,8 @@ use std::{fmt, thread};
 use wasmparser::WasmFeatures;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
+use super::limits::Limits;
+
 /// Maximum depth of nested frames that the contract host allows (`DEFAULT_HOST_DEPTH_LIMIT`). Each
 /// may be an instance of a program.
 const FRAMES: u32 = soroban_env_host::DEFAULT_HOST_DEPTH_LIMIT;
@@ -62,7 +64,7 @@ impl EngineSettings {
             cache: None,
             concurrent_runs,
             background_runs: BACKGROUND_RUNS,
-            instance_memory: 64 << 20,
+            instance_memory: Limits::default().memory,
         }
     }
 }

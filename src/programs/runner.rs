@@ -7,19 +7,20 @@ use std::time::{Duration, Instant};
 use stellar_xdr::LedgerEntryChanges;
 
 use super::ProgramError;
-use super::Settings;
 use super::effects::{Effects, Run};
-use super::engine::{Engine, Invocation, Outcome, Program, Recorded, RunError};
+use super::engine::{Engine, Invocation, Limits, Outcome, Program, Recorded, RunError};
 use super::events::EventInterfaces;
 use super::manifest::Manifest;
 use super::records::{Execution, Likeness};
 use super::registry::Entry;
 use super::rows::RunRows;
-use super::state::{LedgerStates, StateError, States, Upstream, applied_protocol};
+use super::state::{LedgerStates, LookupLimits, StateError, States, Upstream, applied_protocol};
 use super::transaction::HostCall;
 use super::upstream_limiter::{RefusingUpstream, UpstreamLimiter};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Page};
+use crate::settings;
 use crate::store::{Store, TransactionQuery};
+use crate::tables::schema::SchemaLimits;
 
 /// Base reserve of the public networks since 2019, in stroops. The ledger header has the actual
 /// value, but is not kept for long; it matters to contracts that create trustlines.
@@ -29,7 +30,7 @@ const BASE_RESERVE: u32 = 5_000_000;
 pub(super) struct Runner {
     pub store: Arc<Store>,
     pub engine: Engine,
-    pub settings: Settings,
+    pub settings: settings::Programs,
     /// Server that is asked for entries that the store cannot determine; `None` without one.
     pub upstream: Option<UpstreamLimiter>,
     /// Returns the current time in UNIX milliseconds.
@@ -63,7 +64,7 @@ impl Runner {
 
     /// Returns whether the limit is reached once `more` bytes of rows are added.
     pub(super) fn is_full_with(&self, entry: &Entry, more: usize) -> bool {
-        entry.owner_bytes().saturating_add(more as u64) >= self.settings.owner_bytes
+        entry.owner_bytes().saturating_add(more as u64) >= self.settings.owner_mib.bytes()
     }
 
     /// Returns the successful calls in a ledger that touch one of the contracts, in apply order.
@@ -148,7 +149,7 @@ impl Runner {
         let upstream = owner_upstream.as_ref().map(|owner_upstream| {
             if may_query_upstream { owner_upstream as &dyn Upstream } else { &RefusingUpstream }
         });
-        let states = States::new(&self.store, upstream).within(self.settings.lookups);
+        let states = States::new(&self.store, upstream).within(LookupLimits::from(&self.settings));
         let mut of_ledger = None;
         let mut first = true;
         for call in calls.iter().filter(|call| concerned(call) && left(call)) {
@@ -193,7 +194,7 @@ impl Runner {
     ) -> Result<Option<Run>, ProgramError> {
         let invocation = Arc::new(self.invocation(call, protocol));
         let state = states.before(call.position.application_order, &invocation.footprint);
-        let limits = &self.settings.limits;
+        let limits = &Limits::from(&self.settings);
         let at = (self.clock)();
         let begun = Instant::now();
         let mut execution = Execution::of(effects.ledger, &call.hash, effects.source, at);
@@ -208,7 +209,7 @@ impl Runner {
                 fuel = outcome.fuel;
                 match outcome.result {
                     Ok(emits) => {
-                        match effects.schema.admit(&emits, self.settings.schema_limits()) {
+                        match effects.schema.admit(&emits, SchemaLimits::from(&self.settings)) {
                             Ok(grown) => {
                                 execution.rows = u32::try_from(emits.len()).unwrap_or(u32::MAX);
                                 rows.emits = emits;

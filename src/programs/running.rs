@@ -20,7 +20,6 @@ use super::records::{Execution, LedgerStats, RunSource, StatsQuery};
 use super::registry::{Deploy, Registry, Watch};
 use super::replacing::Replacements;
 use super::runner::Runner;
-use super::settings::Settings;
 use super::state::Upstream;
 use super::status::ProgramStatus;
 use super::threads::Threads;
@@ -31,6 +30,7 @@ use crate::budget::{self, Budget, Holder, Share, Usage};
 use crate::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
 use crate::executables::Interfaces;
 use crate::observe::health::Health;
+use crate::settings;
 use crate::store::Store;
 use crate::tables::Tables;
 use crate::tables::query::Interrupted;
@@ -54,8 +54,10 @@ pub struct ProgramDeps {
     pub interfaces: Arc<Interfaces>,
     /// Health to which failures are reported.
     pub health: Arc<Health>,
-    /// Settings chosen by the operator.
-    pub settings: Settings,
+    /// Limits of runs and owners.
+    pub settings: settings::Programs,
+    /// What is indexed: a program for a contract that is not would never run.
+    pub index: settings::Index,
     /// Server that is asked for entries that the store cannot determine; `None` without one.
     pub upstream: Option<Arc<dyn Upstream + Send + Sync>>,
     /// Returns the current time in UNIX milliseconds.
@@ -94,6 +96,7 @@ impl Programs {
             interfaces,
             health,
             settings,
+            index,
             upstream,
             clock,
             compiler,
@@ -102,11 +105,11 @@ impl Programs {
         let directory = store.directory().join(COMPILED);
         let engine = Engine::new(EngineSettings {
             cache: Some(CacheSettings { directory, key: code_key }),
-            instance_memory: settings.limits.memory,
+            instance_memory: settings.memory_mib.bytes() as usize,
             ..EngineSettings::new(compiler)
         })?;
         let registry =
-            Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone())?);
+            Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone(), index)?);
         let upstream = upstream.map(UpstreamLimiter::new);
         let events =
             EventInterfaces::sharing(Arc::clone(&interfaces), Arc::clone(&registry.supplied));

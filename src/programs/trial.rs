@@ -9,6 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::effects::{Effects, Run};
+use super::engine::CheckRules;
 use super::manifest::{Manifest, Progress};
 use super::records::{Execution, RunSource};
 use super::registry::{Cell, Deploy, Entry};
@@ -21,7 +22,7 @@ use crate::domain::{
 };
 use crate::store::{TransactionPosition, TransactionQuery, TransactionRecord};
 use crate::tables::query::Interrupted;
-use crate::tables::schema::{ProgramSchema, TableSchema};
+use crate::tables::schema::{ProgramSchema, SchemaLimits, TableSchema};
 use crate::tables::show;
 
 /// A module, and the transactions on which to try it.
@@ -103,15 +104,15 @@ pub(super) fn run(
     let contracts = names::distinct(deploy.contracts)?;
     let facts = runner
         .engine
-        .check(&deploy.code, &runner.settings.check_rules())
+        .check(&deploy.code, &CheckRules::from(&runner.settings))
         .map_err(|refused| ProgramError::Module(refused.to_string()))?;
     let schema = ProgramSchema::from_spec(
         &facts.spec,
         |target| facts.targets.may_emit_to(target),
-        runner.settings.schema_limits(),
+        SchemaLimits::from(&runner.settings),
     )
     .map_err(|error| ProgramError::Module(error.to_string()))?;
-    let module = runner.engine.check_and_load(&deploy.code, &runner.settings.check_rules())?;
+    let module = runner.engine.check_and_load(&deploy.code, &CheckRules::from(&runner.settings))?;
     let manifest = Manifest {
         id: NO_PROGRAM,
         owner: owner.clone(),

@@ -16,6 +16,7 @@ use super::waiting::{MAX_WAITING, WaitingRuns};
 use super::{ProgramError, records, storage};
 use crate::domain::{LedgerRange, ProgramId};
 use crate::store::{Arrival, KindChanges, StoreError, TransactionPosition};
+use crate::tables::schema::SchemaLimits;
 
 /// Number of consecutive failures after which a program is no longer run, or a backfill is stopped.
 pub(super) const MAX_ERRORS_IN_A_ROW: u32 = 100;
@@ -144,8 +145,9 @@ impl Runner {
         } else if !new.rows.is_empty() {
             // A backfill and live ledgers may have extended the tables differently in the meantime.
             let emits = effects.runs.iter().flat_map(|run| run.rows.emits.iter().cloned());
-            let grown =
-                manifest.schema.admit(&emits.collect::<Vec<_>>(), self.settings.schema_limits());
+            let grown = manifest
+                .schema
+                .admit(&emits.collect::<Vec<_>>(), SchemaLimits::from(&self.settings));
             let grown = grown.map_err(|error| ProgramError::SchemaConflict(error.to_string()))?;
             if let Some(grown) = grown {
                 manifest.schema = grown;

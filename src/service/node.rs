@@ -15,7 +15,7 @@ use super::{ServiceError, attested, consumers, trust};
 use crate::attestation::Attestation;
 use crate::config::Config;
 use crate::control::{StatusReport, Stored};
-use crate::domain::{ContractId, LedgerSeq, Network, RawLedger};
+use crate::domain::{LedgerSeq, Network, RawLedger};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{
@@ -370,17 +370,12 @@ pub(super) fn indexed_as(config: &Config) -> IndexedAs {
     IndexedAs::from(&index_options(config))
 }
 
-/// Returns the contracts to which indexing is restricted; `None` when all are indexed.
-pub(super) fn indexed_contracts(config: &Config) -> Option<BTreeSet<ContractId>> {
-    let listed: BTreeSet<_> = config.index.contracts.iter().copied().collect();
-    (!listed.is_empty()).then_some(listed)
-}
-
 fn index_options(config: &Config) -> IndexOptions {
+    let contracts: BTreeSet<_> = config.index.contracts.iter().copied().collect();
     IndexOptions {
         classic_events: config.index.classic_events,
         fee_events: config.index.fee_events,
-        contracts: indexed_contracts(config),
+        contracts: (!contracts.is_empty()).then_some(contracts),
         raw_ledgers: config.retention.raw_ledgers > 0,
     }
 }

@@ -12,16 +12,15 @@ use tokio::task::spawn_blocking;
 
 use super::running_core::RunningCore;
 use super::stop::stopped;
-use super::{Node, ServiceError, UpstreamEntries, node as data, sources, unix_now_ms};
+use super::{Node, ServiceError, UpstreamEntries, sources, unix_now_ms};
 use crate::auth;
 use crate::config::Config;
 use crate::executables::Interfaces;
 use crate::observe::health::Health;
-use crate::programs::state::{LookupLimits, Upstream};
-use crate::programs::{self, ProgramDeps, ProgramError, Programs, engine};
-use crate::settings;
+use crate::programs::state::Upstream;
+use crate::programs::{ProgramDeps, ProgramError, Programs};
 use crate::steady::Milliseconds;
-use crate::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
+use crate::tables::{Tables, TablesSettings, Tunables};
 
 /// Name under which SQL queries report to health.
 const QUERIES: &str = "queries";
@@ -50,10 +49,8 @@ pub(super) fn start(
     let tables = Tables::open(TablesSettings {
         directory: store.directory().join(TABLES),
         worker: own.clone(),
-        limits: query_limits(&config.queries),
-        protections: Protections::default(),
-        allow_unconfined: config.queries.allow_unconfined,
-        timeouts: Timeouts::default(),
+        queries: config.queries.clone(),
+        tunables: Tunables::default(),
     });
     let tables = tables.map_err(ProgramError::from)?;
     let programs = Arc::new(Programs::start(ProgramDeps {
@@ -61,10 +58,8 @@ pub(super) fn start(
         tables: tables.clone(),
         interfaces,
         health: Arc::clone(node.health()),
-        settings: programs::Settings {
-            indexed: data::indexed_contracts(config),
-            ..settings(&config.programs)
-        },
+        settings: config.programs.clone(),
+        index: config.index.clone(),
         upstream,
         clock: Arc::new(unix_now_ms),
         compiler: own,
@@ -144,58 +139,5 @@ pub(super) async fn prune_records(
             () = tokio::time::sleep(PRUNE_RECORDS_EVERY) => {}
             () = stopped(stop.clone()) => return,
         }
-    }
-}
-
-fn size(number: std::num::NonZeroU32) -> usize {
-    usize::try_from(number.get()).unwrap_or(usize::MAX)
-}
-
-fn settings(config: &settings::Programs) -> programs::Settings {
-    programs::Settings {
-        limits: engine::Limits {
-            fuel: u64::from(config.fuel_millions.get()) * 1_000_000,
-            wall: config.run_ms.duration(),
-            memory: config.memory_mib.bytes() as usize,
-            emits: config.emits.get(),
-            emitted_bytes: config.emitted_kib.bytes() as usize,
-            columns: size(config.columns),
-            depth: size(config.depth),
-        },
-        lookups: LookupLimits { entries: config.lookups.get(), time: config.lookup_ms.duration() },
-        owner_bytes: config.owner_mib.bytes(),
-        owner_programs: size(config.owner_programs),
-        owner_subscriptions: size(config.owner_subscriptions),
-        indexed: None,
-    }
-}
-
-fn query_limits(config: &settings::Queries) -> QueryLimits {
-    QueryLimits {
-        time: config.query_ms.duration(),
-        memory: config.memory_mib.bytes(),
-        rows: size(config.rows),
-        bytes: config.answer_mib.bytes() as usize,
-        text: config.text_kib.bytes() as usize,
-        at_a_time: size(config.at_a_time),
-        workers: size(config.workers),
-        wait: config.wait_ms.duration(),
-        ..QueryLimits::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn default_settings_equal_those_of_programs_and_queries() {
-        let (own, given) =
-            (settings(&settings::Programs::default()), programs::Settings::default());
-        assert_eq!(own.limits, given.limits);
-        assert_eq!((own.owner_bytes, own.lookups), (given.owner_bytes, given.lookups));
-        assert_eq!(own.owner_programs, given.owner_programs);
-        assert_eq!(own.owner_subscriptions, given.owner_subscriptions);
-        assert_eq!(query_limits(&settings::Queries::default()), QueryLimits::default());
     }
 }

@@ -14,12 +14,11 @@ use super::stop::stopped;
 use super::{Node, ServiceError, secrets, unix_now_ms};
 use crate::auth;
 use crate::config::Config;
-use crate::settings;
+use crate::webhooks::Sealer;
 use crate::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads};
 use crate::webhooks::manage::{WebhookDeps, Webhooks};
 use crate::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
 use crate::webhooks::time::Clocks;
-use crate::webhooks::{Sealer, Settings};
 
 /// Name under which webhooks report to health.
 const WEBHOOKS: &str = "webhooks";
@@ -39,7 +38,7 @@ pub(super) fn start(node: &Node, config: &Config) -> Result<RunningWebhooks, Ser
     let (store, registry) = (node.store(), node.webhooks());
     let sealer = Sealer::new(&auth::webhook_key(&secrets(store.directory()))?)?;
     let clocks = Clocks { machine: Arc::new(unix_now_ms), elapsed: elapsed_ms() };
-    registry.open(store, sealer, settings(&config.webhooks), &clocks)?;
+    registry.open(store, sealer, config.webhooks.clone(), &clocks)?;
     let policy = Policy { allowed: config.webhooks.allow_subnets.clone() };
     let management = Webhooks::new(WebhookDeps {
         store: Arc::clone(store),
@@ -79,27 +78,5 @@ pub(super) async fn sweep_regularly(webhooks: Arc<Webhooks>, stop: watch::Receiv
             () = tokio::time::sleep(SWEEP_EVERY) => {}
             () = stopped(stop.clone()) => return,
         }
-    }
-}
-
-fn settings(config: &settings::Webhooks) -> Settings {
-    let size = |number: std::num::NonZeroU32| usize::try_from(number.get()).unwrap_or(usize::MAX);
-    Settings {
-        owner_subscriptions: size(config.owner_subscriptions),
-        backlog: config.backlog.get().into(),
-        owner_backlog: config.owner_backlog.get().into(),
-        owner_ledger_deliveries: config.owner_ledger_deliveries.get().into(),
-        per_server: size(config.attempts_per_server),
-        delivered_days: u16::try_from(config.delivered_days.get()).unwrap_or(u16::MAX),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn default_settings_equal_those_of_webhooks() {
-        assert_eq!(settings(&settings::Webhooks::default()), Settings::default());
     }
 }

@@ -17,6 +17,13 @@ section! {
     }
 }
 
+impl Index {
+    /// Whether the events of a contract are indexed.
+    pub fn includes(&self, contract: &ContractId) -> bool {
+        self.contracts.is_empty() || self.contracts.contains(contract)
+    }
+}
+
 section! {
     /// `[retention]`. All values are numbers of ledgers.
     pub struct Retention {

@@ -51,7 +51,7 @@ pub use self::error::TablesError;
 pub use self::names::{INJECTED, snake_cases};
 use self::owners::Owners;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
-pub use self::settings::{Protections, QueryLimits, TablesSettings};
+pub use self::settings::{Protections, TablesSettings, Tunables};
 use self::wire::{Definition, Reply, Request};
 pub use self::worker_process::Timeouts;
 pub use orrery_runtime::confinement::Confinement;

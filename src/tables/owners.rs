@@ -20,6 +20,10 @@ use super::wire::{Definition, Failure, Filling, Opening, Reply};
 use super::worker_process::{Start, StartError, Worker};
 use super::worker_slot::{Found, WorkerSlot};
 
+/// Threads that DuckDB may use for one owner.
+const THREADS: u32 = 1;
+/// Maximum size of an owner's database file in bytes.
+const FILE_BYTES: u64 = 64 << 30;
 /// How long to wait for an earlier process to release the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 /// Delay between two attempts to open a locked file.
@@ -79,7 +83,7 @@ impl Owners {
     pub fn open(settings: TablesSettings) -> Result<Arc<Self>, TablesError> {
         let path = settings.directory.clone();
         std::fs::create_dir_all(&path).map_err(|error| TablesError::Directory { path, error })?;
-        let workers = u64::try_from(settings.limits.workers).unwrap_or(u64::MAX);
+        let workers = u64::from(settings.queries.workers.get());
         let permits = Budget::new("sql_workers", Limits::with_any_waiting(workers, 1));
         let owners = Arc::new(Self {
             settings: Arc::new(settings),
@@ -135,7 +139,7 @@ impl Owners {
         thread::scope(|scope| {
             for tables in &all {
                 scope.spawn(|| {
-                    let deadline = Instant::now() + self.settings.timeouts.end;
+                    let deadline = Instant::now() + self.settings.tunables.timeouts.end;
                     let _changing = tables.changing.try_lock_until(deadline);
                     tables.slot.wait_until_settled(deadline);
                     if let Some((worker, _change)) = tables.slot.remove_if(|_| true) {
@@ -160,7 +164,7 @@ impl Owners {
         let mut wanted = self.permits.missing();
         let mut in_use = Vec::new();
         for (last_used, tables) in running {
-            let may_stay = wanted == 0 && last_used.elapsed() <= self.settings.limits.idle;
+            let may_stay = wanted == 0 && last_used.elapsed() <= self.settings.tunables.idle;
             if may_stay && !tables.draining.load(Ordering::Acquire) {
                 continue;
             }
@@ -201,23 +205,23 @@ fn reap_workers(owners: &Weak<Owners>, permits: &Budget) {
 }
 
 fn start_parameters<'a>(settings: &'a TablesSettings, directory: &'a Path) -> Start<'a> {
-    let limits = &settings.limits;
+    let TablesSettings { queries, tunables, .. } = settings;
     let opening = Opening {
         file: files::DATABASE.to_owned(),
-        memory: limits.memory,
-        threads: limits.threads,
-        queries: limits.at_a_time,
-        file_bytes: limits.file_bytes,
-        process_wall: settings.protections.process,
-        gate: settings.protections.gate,
-        lock: settings.protections.lock,
+        memory: queries.memory_mib.bytes(),
+        threads: THREADS,
+        queries: queries.at_a_time.get() as usize,
+        file_bytes: FILE_BYTES,
+        process_wall: tunables.protections.process,
+        gate: tunables.protections.gate,
+        lock: tunables.protections.lock,
     };
     Start {
         program: &settings.worker,
         directory,
         opening,
-        longest_answer: limits.bytes,
-        timeouts: settings.timeouts,
+        longest_answer: queries.answer_mib.bytes() as usize,
+        timeouts: tunables.timeouts,
     }
 }
 
@@ -225,8 +229,9 @@ impl OwnerTables {
     /// Returns the worker. If none runs, starts one once there is a permit for it.
     pub fn running_worker(&self) -> Result<Arc<Worker>, TablesError> {
         *self.last_used.lock() = Instant::now();
-        let deadline = Instant::now() + self.settings.limits.wait;
-        let all_taken = || TablesError::AllWorkersBusy(self.settings.limits.workers);
+        let deadline = Instant::now() + self.settings.queries.wait_ms.duration();
+        let all_taken =
+            || TablesError::AllWorkersBusy(self.settings.queries.workers.get() as usize);
         loop {
             let opening =
                 || TablesError::Unavailable("The tables are being opened or closed".to_owned());
@@ -336,7 +341,7 @@ impl OwnerTables {
         if before != Some(confinement)
             && let Some(lack) = confinement.missing()
         {
-            let allowed = self.settings.allow_unconfined;
+            let allowed = self.settings.queries.allow_unconfined;
             tracing::warn!(lack, allowed, "SQL workers cannot be fully confined");
         }
     }
@@ -415,7 +420,7 @@ impl OwnerTables {
 
     /// Counts a query; `None` when the owner has too many.
     pub fn begin_query(&self) -> Option<QueryGuard<'_>> {
-        let most = self.settings.limits.at_a_time;
+        let most = self.settings.queries.at_a_time.get() as usize;
         let more = |running_queries| (running_queries < most).then_some(running_queries + 1);
         self.running_queries.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
         Some(QueryGuard(self))

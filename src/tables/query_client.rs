@@ -25,16 +25,17 @@ pub(super) fn run_query(
     ready: impl FnOnce() -> Result<(), QueryError>,
     interrupted: Interrupted<'_>,
 ) -> Result<QueryAnswer, QueryError> {
-    let limits = &tables.settings.limits;
-    if request.query.len() > limits.text {
+    let limits = &tables.settings.queries;
+    let (longest, rows) = (limits.text_kib.bytes(), limits.rows.get() as usize);
+    let time = limits.query_ms.duration();
+    if request.query.len() as u64 > longest {
         return Err(QueryError::Refused(format!(
-            "The query is {} bytes long; it may have {}",
-            request.query.len(),
-            limits.text
+            "The query is {} bytes long; it may have {longest}",
+            request.query.len()
         )));
     }
     let Some(_running_query) = tables.begin_query() else {
-        return Err(QueryError::Busy(limits.at_a_time));
+        return Err(QueryError::Busy(limits.at_a_time.get() as usize));
     };
     ready()?;
     // The details are logged and not returned: they may reveal paths, and the client cannot use
@@ -48,7 +49,7 @@ pub(super) fn run_query(
     };
     let worker = tables.running_worker().map_err(unavailable)?;
     if let Some(lack) = tables.confinement_of(&worker).missing()
-        && !tables.settings.allow_unconfined
+        && !limits.allow_unconfined
     {
         return Err(QueryError::Unconfined(lack));
     }
@@ -59,19 +60,19 @@ pub(super) fn run_query(
     let query = QuerySpec {
         sql: request.query,
         params: request.params,
-        rows: request.max_rows.unwrap_or(limits.rows).min(limits.rows),
-        bytes: limits.bytes,
-        milliseconds: u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX),
+        rows: request.max_rows.unwrap_or(rows).min(rows),
+        bytes: limits.answer_mib.bytes() as usize,
+        milliseconds: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
         numbers: request.numbers,
         format,
     };
-    let timed_out = || QueryError::TimedOut(limits.time);
-    let pending = match worker.send_request(&Request::Query(query), &[], limits.time) {
+    let timed_out = || QueryError::TimedOut(time);
+    let pending = match worker.send_request(&Request::Query(query), &[], time) {
         Ok(pending) => pending,
         Err(_) => return Err(unavailable(tables.lost(&worker))),
     };
     let mut was_interrupted = false;
-    let reply = match wait(&pending, limits.time + GRACE, interrupted) {
+    let reply = match wait(&pending, time + GRACE, interrupted) {
         WaitOutcome::Done(reply) => reply,
         WaitOutcome::Interrupted => {
             was_interrupted = true;

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use orrery_settings::Queries;
+
 use super::worker_process::Timeouts;
 
 /// Where tables are kept, and how workers run.
@@ -13,56 +15,28 @@ pub struct TablesSettings {
     /// The program to start as a worker: this binary.
     pub worker: PathBuf,
     /// Limits of queries.
-    pub limits: QueryLimits,
+    pub queries: Queries,
+    /// What no setting changes.
+    pub tunables: Tunables,
+}
+
+/// Values that no setting changes, and tests do.
+#[derive(Debug, Clone, Copy)]
+pub struct Tunables {
+    /// Idle time after which a worker is stopped.
+    pub idle: Duration,
     /// Protections to apply to workers: all of them, except in tests of a single one.
     pub protections: Protections,
-    /// Whether queries are answered even if the kernel cannot confine workers.
-    pub allow_unconfined: bool,
     /// Timeouts of requests to workers that are not queries.
     pub timeouts: Timeouts,
 }
 
-/// Limits of queries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QueryLimits {
-    /// Time after which a query is stopped.
-    pub time: Duration,
-    /// Bytes of memory that DuckDB may use for one owner.
-    pub memory: u64,
-    /// Threads that DuckDB may use for one owner.
-    pub threads: u32,
-    /// Maximum number of rows in an answer.
-    pub rows: usize,
-    /// Maximum length of an answer in bytes.
-    pub bytes: usize,
-    /// Maximum length of a statement in bytes.
-    pub text: usize,
-    /// Maximum number of concurrent queries per owner.
-    pub at_a_time: usize,
-    /// Idle time after which a worker is stopped.
-    pub idle: Duration,
-    /// Maximum number of concurrent workers; each serves one owner.
-    pub workers: usize,
-    /// Maximum wait for a worker permit.
-    pub wait: Duration,
-    /// Maximum size of an owner's database file in bytes.
-    pub file_bytes: u64,
-}
-
-impl Default for QueryLimits {
+impl Default for Tunables {
     fn default() -> Self {
         Self {
-            time: Duration::from_secs(10),
-            memory: 512 << 20,
-            threads: 1,
-            rows: 10_000,
-            bytes: 16 << 20,
-            text: 64 << 10,
-            at_a_time: 4,
             idle: Duration::from_secs(300),
-            workers: 8,
-            wait: Duration::from_secs(15),
-            file_bytes: 64 << 30,
+            protections: Protections::default(),
+            timeouts: Timeouts::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! delivery.
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use super::time::Moment;
 use super::{CONSUMER, WebhookError, payload};
 use crate::domain::{EventId, LedgerRange, NetworkId, Owner, Page};
 use crate::executables::InterfaceReader;
+use crate::settings;
 use crate::store::{
     Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger, LedgerConsumer,
     Mark, Needs, RowCodec, StartPosition, Store, StoreError,
@@ -290,17 +292,19 @@ impl Work<'_, '_> {
             OwnerDeliveries { waiting: own.map(|it| it.waiting()).sum(), created: 0 }
         });
         of_owner.created += 1;
-        let limits = self.registry.settings();
+        let settings::Webhooks { backlog, owner_backlog, owner_ledger_deliveries, .. } =
+            self.registry.settings();
+        let exceeds = |count: u64, most: &NonZeroU32| count > most.get().into();
         let of_all = of_owner.waiting.saturating_add(of_owner.created);
-        let reason = if waiting > limits.backlog {
-            format!("more than {} deliveries were waiting for its endpoint", limits.backlog)
-        } else if of_all > limits.owner_backlog {
-            let most = limits.owner_backlog;
+        let reason = if exceeds(waiting, backlog) {
+            format!("more than {backlog} deliveries were waiting for its endpoint")
+        } else if exceeds(of_all, owner_backlog) {
             format!(
-                "more than {most} deliveries of your subscriptions were waiting for their endpoints"
+                "more than {owner_backlog} deliveries of your subscriptions were waiting for their \
+                 endpoints"
             )
-        } else if of_owner.created > limits.owner_ledger_deliveries {
-            let (most, ledger) = (limits.owner_ledger_deliveries, self.fed.ledger);
+        } else if exceeds(of_owner.created, owner_ledger_deliveries) {
+            let (most, ledger) = (owner_ledger_deliveries, self.fed.ledger);
             format!("ledger {ledger} has more than {most} deliveries for your subscriptions")
         } else {
             return Ok(());
@@ -327,7 +331,7 @@ mod tests {
     use crate::webhooks::manage::{NewSubscriptions, WebhookDeps, Webhooks};
     use crate::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
     use crate::webhooks::time::Clocks;
-    use crate::webhooks::{Clock, Sealer, Settings};
+    use crate::webhooks::{Clock, Sealer};
 
     /// A step ends when its time is over, in the middle of a ledger: what it has created is sent then, and
     /// the next step goes on with the next event.
@@ -349,7 +353,7 @@ mod tests {
         let clock: Clock = Arc::new(|| 1);
         let clocks = Clocks { machine: Arc::clone(&clock), elapsed: Arc::new(|| 0) };
         let sealer = Sealer::new(&[7; 32]).unwrap();
-        registry.open(&store, sealer, Settings::default(), &clocks).unwrap();
+        registry.open(&store, sealer, settings::Webhooks::default(), &clocks).unwrap();
         let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default());
         let registry = Arc::clone(&registry);
         let deps = WebhookDeps { store: Arc::clone(&store), registry, sender, clock };

@@ -36,9 +36,9 @@ pub enum WebhookError {
     )]
     TooMany {
         /// Number of subscriptions that the owner has.
-        have: usize,
+        have: u32,
         /// Maximum number of subscriptions per owner.
-        most: usize,
+        most: u32,
     },
     /// The subscription is disabled.
     #[error(

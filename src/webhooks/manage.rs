@@ -384,9 +384,9 @@ fn insert(
     let own = (Mark, Sha256::digest(&owner.0).into());
     let have = OWNED.get(effects, &own)?.unwrap_or(0);
     let more = u32::try_from(definitions.len()).unwrap_or(u32::MAX);
-    let (total, most) = (have.saturating_add(more), registry.settings().owner_subscriptions);
-    if total as usize > most {
-        return Err(WebhookError::TooMany { have: have as usize, most });
+    let (total, most) = (have.saturating_add(more), registry.settings().owner_subscriptions.get());
+    if total > most {
+        return Err(WebhookError::TooMany { have, most });
     }
     let mut next = NEXT.get(effects, &Mark)?.unwrap_or(1);
     let state = State {

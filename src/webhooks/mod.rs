@@ -36,35 +36,3 @@ pub const CONSUMER: &str = "webhooks";
 
 /// Returns the current UNIX time in milliseconds.
 pub type Clock = crate::steady::Milliseconds;
-
-/// Settings that the operator can choose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// Maximum number of subscriptions per owner.
-    pub owner_subscriptions: usize,
-    /// Maximum number of waiting deliveries of one subscription; above it, the subscription is
-    /// disabled.
-    pub backlog: u64,
-    /// As `backlog`, of all subscriptions of one owner together.
-    pub owner_backlog: u64,
-    /// Maximum number of deliveries that one ledger creates for one owner; above it, the subscription
-    /// is disabled.
-    pub owner_ledger_deliveries: u64,
-    /// Maximum number of concurrent attempts per server.
-    pub per_server: usize,
-    /// Days for which a delivery is kept after it was delivered.
-    pub delivered_days: u16,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            owner_subscriptions: 100,
-            backlog: 1_000_000,
-            owner_backlog: 2_000_000,
-            owner_ledger_deliveries: 50_000,
-            per_server: 8,
-            delivered_days: 7,
-        }
-    }
-}

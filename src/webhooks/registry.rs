@@ -4,7 +4,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -15,9 +15,10 @@ use super::naming::Naming;
 use super::rows::{KEPT, Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::time::{Clocks, Moment, Times};
-use super::{CONSUMER, Sealer, Settings, WebhookError};
+use super::{CONSUMER, Sealer, WebhookError};
 use crate::domain::{ContractId, Owner};
 use crate::executables::Interfaces;
+use crate::settings::Webhooks;
 use crate::store::{ConsumerEffects, Mark, RowBounds, Store, StoreError};
 
 /// Number of contracts above which all events of a ledger are read to find those that match.
@@ -201,7 +202,7 @@ pub(super) struct Doubt {
 #[derive(Default)]
 pub struct Registry {
     known: RwLock<SubscriptionSet>,
-    opened: OnceLock<(Sealer, Settings, Times)>,
+    opened: OnceLock<(Sealer, Webhooks, Times)>,
     /// Interfaces by which events are named.
     pub(super) naming: Naming,
     /// Mailbox of the dispatcher, once it has started.
@@ -222,7 +223,7 @@ impl Registry {
         &self,
         store: &Store,
         sealer: Sealer,
-        settings: Settings,
+        settings: Webhooks,
         clocks: &Clocks,
     ) -> Result<(), WebhookError> {
         let mut rows = Vec::new();
@@ -272,8 +273,9 @@ impl Registry {
     }
 
     /// Returns the operator's settings; the defaults before [`Self::open`].
-    pub fn settings(&self) -> Settings {
-        self.opened.get().map(|(_, settings, _)| *settings).unwrap_or_default()
+    pub fn settings(&self) -> &Webhooks {
+        static DEFAULTS: LazyLock<Webhooks> = LazyLock::new(Webhooks::default);
+        self.opened.get().map_or(&*DEFAULTS, |(_, settings, _)| settings)
     }
 
     /// Returns this moment by the clocks of deadlines; 1970 before [`Self::open`].

@@ -86,7 +86,7 @@ impl Webhooks {
         let mut found: Vec<FoundEvent> = Vec::new();
         let mut count = 0usize;
         let ledgers = stored.ranges().iter().flat_map(|range| range.first.0..=range.last.0);
-        let most = self.registry.settings().backlog;
+        let most = u64::from(self.registry.settings().backlog.get());
         let (mut has_passed, mut may_lack_names) = (false, false);
         for ledger in ledgers.map(LedgerSeq) {
             let has_room = subscription.waiting().saturating_add(found.len() as u64) < most;

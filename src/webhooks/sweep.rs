@@ -25,7 +25,8 @@ impl Webhooks {
     pub fn sweep(&self) -> Result<u64, WebhookError> {
         let now = self.registry.now();
         let today = now.day_kept();
-        let delivered_days = self.registry.settings().delivered_days;
+        let delivered_days = self.registry.settings().delivered_days.get();
+        let delivered_days = u16::try_from(delivered_days).unwrap_or(u16::MAX);
         let mut removed = 0;
         for (dead, days) in [(false, delivered_days), (true, DEAD_DAYS)] {
             // Earlier days are removed.

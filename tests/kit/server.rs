@@ -10,9 +10,9 @@ use orrery::api::{self, ApiError, ApiSettings, Deps, Tunables};
 use orrery::attestation::Attestation;
 use orrery::auth::{IssueRequest, Tokens};
 use orrery::executables::{self, ExecutableIndex, Interfaces};
-use orrery::programs::{self, ProgramDeps, Programs, storage};
+use orrery::programs::{ProgramDeps, Programs, storage};
 use orrery::rpc::{self, Rpc};
-use orrery::settings::Limits;
+use orrery::settings::{self, Limits, Queries};
 use orrery::webhooks::manage::{WebhookDeps, Webhooks};
 use orrery::webhooks::target::{Policy, Sender, Timeouts as AttemptTimeouts, system_lookup};
 use orrery_ledger::domain::Network;
@@ -20,7 +20,7 @@ use orrery_ledger::validators::Validators;
 use orrery_runtime::budget::Usage;
 use orrery_runtime::observe::health::Health;
 use orrery_store::{Extensions, LedgerConsumer, Store};
-use orrery_tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
+use orrery_tables::{Tables, TablesSettings};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -71,17 +71,16 @@ fn idle_deps(store: &TempStore) -> Deps {
     let tables = Tables::open(TablesSettings {
         directory: store.directory.path().join("tables"),
         worker: executable(),
-        limits: QueryLimits::default(),
-        protections: Protections::default(),
-        allow_unconfined: true,
-        timeouts: Timeouts::default(),
+        queries: Queries { allow_unconfined: true, ..Queries::default() },
+        tunables: orrery_tables::Tunables::default(),
     });
     let programs = Programs::start(ProgramDeps {
         store: Arc::clone(&store.store),
         tables: tables.unwrap(),
         interfaces: Interfaces::new(Arc::clone(&store.store), None),
         health: Arc::default(),
-        settings: programs::Settings::default(),
+        settings: settings::Programs::default(),
+        index: settings::Index::default(),
         upstream: None,
         clock: Arc::new(|| now() * 1000),
         compiler: executable(),

@@ -15,9 +15,10 @@ use orrery::executables::Interfaces;
 use orrery::observe::health::Health;
 use orrery::programs::engine::{Engine, EngineSettings};
 use orrery::programs::manifest::Manifest;
-use orrery::programs::{Deploy, ProgramDeps, ProgramError, Programs, Replace, Settings, storage};
+use orrery::programs::{Deploy, ProgramDeps, ProgramError, Programs, Replace, storage};
+use orrery::settings::{self, Queries};
 use orrery::store::Store;
-use orrery::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
+use orrery::tables::{Tables, TablesSettings, Tunables};
 use tempfile::TempDir;
 
 use crate::network::built;
@@ -150,10 +151,8 @@ impl Waiting {
         let tables = Tables::open(TablesSettings {
             directory: root.join("tables"),
             worker: env!("CARGO_BIN_EXE_orrery").into(),
-            limits: QueryLimits::default(),
-            protections: Protections::default(),
-            allow_unconfined: true,
-            timeouts: Timeouts::default(),
+            queries: Queries { allow_unconfined: true, ..Queries::default() },
+            tunables: Tunables::default(),
         });
         let tables = tables.unwrap();
         let data = root.join("data");
@@ -165,7 +164,8 @@ impl Waiting {
             tables: tables.clone(),
             interfaces,
             health: Arc::new(Health::default()),
-            settings: Settings::default(),
+            settings: settings::Programs::default(),
+            index: settings::Index::default(),
             upstream: None,
             clock: Arc::new(|| 0),
             compiler,

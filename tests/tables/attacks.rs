@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use orrery_ledger::domain::Owner;
+use orrery_settings::{Mib, Millis, nonzero};
 use orrery_tables::Protections;
 use orrery_tables::query::{QueryError, QueryRequest};
 use serde_json::json;
@@ -51,9 +52,9 @@ struct Range {
 impl Range {
     fn new(protections: Protections) -> Self {
         let world = World::with(|settings| {
-            settings.protections = protections;
-            settings.limits.time = TIME;
-            settings.limits.memory = 128 << 20;
+            settings.tunables.protections = protections;
+            settings.queries.query_ms = Millis::exactly(TIME);
+            settings.queries.memory_mib = Mib::new(nonzero!(128));
         });
         let (mallory, victim) = (owner("mallory"), owner("victim"));
         let mut program = Program::new(1, "pool");

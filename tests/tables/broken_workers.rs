@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use orrery_settings::Millis;
 use orrery_tables::query::QueryError;
 use orrery_tables::{TablesError, TablesSettings};
 use serde_json::json;
@@ -29,7 +30,7 @@ fn broken(way: &str, change: impl FnOnce(&mut TablesSettings)) -> World {
         let program = programs.join(way);
         symlink(&*STAND_IN, &program).unwrap();
         settings.worker = program;
-        settings.limits.time = LONG;
+        settings.queries.query_ms = Millis::exactly(LONG);
         change(settings);
     })
 }
@@ -52,7 +53,7 @@ fn feed(world: &World, program: &Program) -> Result<(), TablesError> {
 #[test]
 fn a_worker_that_reads_nothing_is_killed_after_the_timeout() {
     let world = broken("reads_nothing", |settings| {
-        settings.timeouts.send = Duration::from_millis(300);
+        settings.tunables.timeouts.send = Duration::from_millis(300);
     });
     let begun = Instant::now();
     assert!(matches!(feed(&world, &large()), Err(TablesError::Unavailable(_))));
@@ -63,8 +64,8 @@ fn a_worker_that_reads_nothing_is_killed_after_the_timeout() {
 #[test]
 fn closing_does_not_wait_for_a_stuck_worker() {
     let world = broken("reads_nothing", |settings| {
-        settings.timeouts.send = 10 * LONG;
-        settings.timeouts.end = Duration::from_millis(300);
+        settings.tunables.timeouts.send = 10 * LONG;
+        settings.tunables.timeouts.end = Duration::from_millis(300);
     });
     let begun = Instant::now();
     thread::scope(|scope| {
@@ -79,8 +80,8 @@ fn closing_does_not_wait_for_a_stuck_worker() {
 #[test]
 fn a_worker_that_accepts_no_rows_is_killed_after_the_timeout() {
     let world = broken("says_nothing", |settings| {
-        settings.timeouts.append = Duration::from_millis(300);
-        settings.timeouts.commit = Duration::from_millis(300);
+        settings.tunables.timeouts.append = Duration::from_millis(300);
+        settings.tunables.timeouts.commit = Duration::from_millis(300);
     });
     let begun = Instant::now();
     assert!(matches!(feed(&world, &large()), Err(TablesError::Unavailable(_))));
@@ -138,11 +139,11 @@ fn an_unconfined_worker_gets_queries_only_if_allowed() {
     let sentence = "SQL queries are refused here, because this kernel cannot restrict the file \
                     access of child processes (Landlock): the operator may allow them with \
                     queries.allow_unconfined";
-    let world = broken("unconfined", |settings| settings.allow_unconfined = false);
+    let world = broken("unconfined", |settings| settings.queries.allow_unconfined = false);
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();
     assert_eq!(world.try_rows(&alice, "SELECT 1").unwrap_err().to_string(), sentence);
-    let allowed = broken("unconfined", |settings| settings.allow_unconfined = true);
+    let allowed = broken("unconfined", |settings| settings.queries.allow_unconfined = true);
     allowed.tables.set_complete(&alice).unwrap();
     assert_eq!(allowed.rows(&alice, "SELECT 1"), json!([]));
 }

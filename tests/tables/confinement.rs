@@ -30,7 +30,7 @@ fn without(
 ) -> (Confinement, Result<serde_json::Value, QueryError>) {
     let on_such_a_kernel = move || {
         refuse(calls, error);
-        let world = World::with(|settings| settings.allow_unconfined = allow_unconfined);
+        let world = World::with(|settings| settings.queries.allow_unconfined = allow_unconfined);
         let tried = world.tables.try_confinement().unwrap();
         let alice = owner("alice");
         world.tables.set_complete(&alice).unwrap();
@@ -77,8 +77,8 @@ fn without_seccomp_queries_are_refused() {
 #[test]
 fn a_worker_started_without_confinement_is_reported_as_unconfined() {
     let world = World::with(|settings| {
-        settings.protections = Protections { process: false, ..Protections::default() };
-        settings.allow_unconfined = false;
+        settings.tunables.protections = Protections { process: false, ..Protections::default() };
+        settings.queries.allow_unconfined = false;
     });
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();

@@ -352,8 +352,8 @@ fn every_project_has_its_own_schema_despite_similar_names() {
 fn views_of_a_program_are_kept_when_another_program_changes() {
     // Without the protections around SQL, DuckDB's catalogue of views can be queried.
     let world = World::with(|settings| {
-        settings.protections.gate = false;
-        settings.protections.lock = false;
+        settings.tunables.protections.gate = false;
+        settings.tunables.protections.lock = false;
     });
     let owner = owner("alice");
     let mut one = Program::new(1, "one");

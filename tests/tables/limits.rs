@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orrery_ledger::domain::Owner;
+use orrery_settings::{Mib, Millis, nonzero};
 use orrery_tables::query::{Format, QueryError, QueryRequest};
 use serde_json::{Value, json};
 use stellar_xdr::ScVal;
@@ -21,7 +22,7 @@ fn request(query: &str) -> QueryRequest {
 }
 
 fn quick() -> World {
-    World::with(|settings| settings.limits.time = Duration::from_millis(500))
+    World::with(|settings| settings.queries.query_ms = Millis::exactly(Duration::from_millis(500)))
 }
 
 #[test]
@@ -46,7 +47,9 @@ fn abandoned(world: &World, who: &Owner, is_over: &AtomicBool) -> Result<Value, 
 
 #[test]
 fn an_abandoned_query_ends_and_other_queries_continue() {
-    let world = World::with(|settings| settings.limits.time = Duration::from_secs(600));
+    let world = World::with(|settings| {
+        settings.queries.query_ms = Millis::exactly(Duration::from_secs(600))
+    });
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();
     let process = world.tables.process(&alice);
@@ -68,7 +71,9 @@ fn an_abandoned_query_ends_and_other_queries_continue() {
 
 #[test]
 fn a_stuck_worker_is_killed_also_for_an_abandoned_query() {
-    let world = World::with(|settings| settings.limits.time = Duration::from_secs(600));
+    let world = World::with(|settings| {
+        settings.queries.query_ms = Millis::exactly(Duration::from_secs(600))
+    });
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();
     let process = world.tables.process(&alice).unwrap();
@@ -101,7 +106,7 @@ fn a_stuck_worker_is_killed() {
 
 #[test]
 fn a_result_that_is_too_large_is_refused_and_never_truncated() {
-    let world = World::with(|settings| settings.limits.bytes = 100_000);
+    let world = World::with(|settings| settings.queries.answer_mib = Mib::exactly(100_000));
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();
     let refuse = |request: QueryRequest| match world.tables.query(&alice, request) {
@@ -146,8 +151,8 @@ fn queries_are_limited_to_64_kib() {
 #[test]
 fn memory_is_limited_and_the_next_query_works() {
     let world = World::with(|settings| {
-        settings.limits.memory = 64 << 20;
-        settings.limits.time = Duration::from_secs(60);
+        settings.queries.memory_mib = Mib::new(nonzero!(64));
+        settings.queries.query_ms = Millis::exactly(Duration::from_secs(60));
     });
     let alice = owner("alice");
     world.tables.set_complete(&alice).unwrap();
@@ -168,7 +173,8 @@ fn memory_is_limited_and_the_next_query_works() {
 
 #[test]
 fn concurrent_queries_per_owner_are_limited_to_four() {
-    let world = World::with(|settings| settings.limits.time = Duration::from_secs(3));
+    let world =
+        World::with(|settings| settings.queries.query_ms = Millis::exactly(Duration::from_secs(3)));
     let (alice, bob) = (owner("alice"), owner("bob"));
     for owner in [&alice, &bob] {
         world.tables.set_complete(owner).unwrap();
@@ -202,8 +208,8 @@ fn concurrent_queries_per_owner_are_limited_to_four() {
 #[test]
 fn idle_workers_end() {
     let world = World::with(|settings| {
-        settings.limits.idle = Duration::from_millis(300);
-        settings.limits.workers = 2;
+        settings.tunables.idle = Duration::from_millis(300);
+        settings.queries.workers = nonzero!(2);
     });
     let owners: Vec<_> = (0..5).map(|number| owner(&number.to_string())).collect();
     for owner in &owners {
@@ -251,9 +257,9 @@ fn parameters_are_bound_as_values() {
 #[test]
 fn workers_are_limited_and_every_owner_gets_a_slot() {
     let world = World::with(|settings| {
-        settings.limits.time = Duration::from_secs(3);
-        settings.limits.workers = 2;
-        settings.limits.wait = Duration::from_secs(60);
+        settings.queries.query_ms = Millis::exactly(Duration::from_secs(3));
+        settings.queries.workers = nonzero!(2);
+        settings.queries.wait_ms = Millis::exactly(Duration::from_secs(60));
     });
     let owners: Vec<_> = (0..3).map(|number| owner(&number.to_string())).collect();
     for owner in &owners {
@@ -308,9 +314,9 @@ fn processor_ticks(process: Option<u32>) -> u64 {
 #[test]
 fn a_query_waits_for_a_worker_slot_only_up_to_its_limit() {
     let world = World::with(|settings| {
-        settings.limits.time = Duration::from_secs(4);
-        settings.limits.workers = 1;
-        settings.limits.wait = Duration::from_millis(200);
+        settings.queries.query_ms = Millis::exactly(Duration::from_secs(4));
+        settings.queries.workers = nonzero!(1);
+        settings.queries.wait_ms = Millis::exactly(Duration::from_millis(200));
     });
     let (alice, bob) = (owner("alice"), owner("bob"));
     for owner in [&bob, &alice] {

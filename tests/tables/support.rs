@@ -6,11 +6,10 @@ use std::sync::LazyLock;
 use orrery_ledger::domain::{
     CloseTime, ContractId, Emit, Hash32, LedgerSeq, Owner, ProgramId, TxHash,
 };
+use orrery_settings::Queries;
 use orrery_tables::query::{QueryError, QueryRequest};
 use orrery_tables::schema::{ProgramSchema, SchemaError, SchemaLimits};
-use orrery_tables::{
-    Change, Protections, QueryLimits, Row, Tables, TablesSettings, Timeouts, event_id,
-};
+use orrery_tables::{Change, Row, Tables, TablesSettings, Tunables, event_id};
 use orrery_testkit::program::example;
 use orrery_testkit::values::symbol;
 use serde_json::Value;
@@ -38,11 +37,9 @@ impl World {
         let mut settings = TablesSettings {
             directory: root.path().join("tables"),
             worker: WORKER.clone(),
-            limits: QueryLimits::default(),
-            protections: Protections::default(),
             // Most tests do not depend on Landlock, so they also run on kernels without it.
-            allow_unconfined: true,
-            timeouts: Timeouts::default(),
+            queries: Queries { allow_unconfined: true, ..Queries::default() },
+            tunables: Tunables::default(),
         };
         change(&mut settings);
         let tables = Tables::open(settings.clone()).unwrap();

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use orrery::decode::{EventType, Placement};
 use orrery::domain::{CloseTime, ContractId};
+use orrery::settings;
 use orrery::store::Durability;
-use orrery::webhooks::Settings;
 use orrery::webhooks::filter::Filter;
 use orrery::webhooks::manage::NewSubscriptions;
 use orrery::webhooks::rows::State;
@@ -458,7 +458,10 @@ fn every_combination_of_filter_and_event_matches_as_constructed() {
     let (mut events, mut subscriptions, mut deliveries) = (0, 0, 0);
     for seed in 0..rounds {
         let directory = scratch();
-        let settings = Settings { owner_subscriptions: cells.len(), ..Settings::default() };
+        let settings = settings::Webhooks {
+            owner_subscriptions: u32::try_from(cells.len()).unwrap().try_into().unwrap(),
+            ..Default::default()
+        };
         let world = World::open_with(directory.path(), settings);
         let mut history = History::new(world, seed, 4 * cells.len() as u32);
         history.run(&mut cells);

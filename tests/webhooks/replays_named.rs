@@ -7,12 +7,13 @@ use std::thread;
 
 use orrery::domain::{Hash32, LedgerRange};
 use orrery::executables::{ExecutableIndex, Interfaces};
+use orrery::settings;
 use orrery::store::{Extensions, LedgerConsumer, Store};
 use orrery::webhooks::manage::{WebhookDeps, Webhooks};
 use orrery::webhooks::registry::Registry;
 use orrery::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
 use orrery::webhooks::time::Clocks;
-use orrery::webhooks::{Clock, Sealer, Settings, WebhookConsumer};
+use orrery::webhooks::{Clock, Sealer, WebhookConsumer};
 
 use super::world::{BEGINNING, owner, wanted};
 use orrery_testkit::pubnet::commit;
@@ -30,7 +31,9 @@ fn a_replay_waits_for_the_thread_that_reads_interfaces() {
     let store = Arc::new(store);
     let clock: Clock = Arc::new(|| BEGINNING);
     let clocks = Clocks { machine: Arc::clone(&clock), elapsed: Arc::new(|| 0) };
-    registry.open(&store, Sealer::new(&[7; 32]).unwrap(), Settings::default(), &clocks).unwrap();
+    registry
+        .open(&store, Sealer::new(&[7; 32]).unwrap(), settings::Webhooks::default(), &clocks)
+        .unwrap();
     let interfaces = Interfaces::new(Arc::clone(&store), None);
     registry.name_events_by(Arc::clone(&interfaces));
     let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default());

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use orrery::domain::ContractId;
+use orrery::settings::{Webhooks, nonzero};
 use orrery::store::{Fault, RowBounds, WriteKind};
-use orrery::webhooks::Settings;
 use orrery::webhooks::WebhookError;
 use orrery::webhooks::rows::State;
 use orrery::webhooks::target::{AttemptResult, Sender};
@@ -31,16 +31,16 @@ pub struct Scene {
 
 impl Scene {
     pub fn new() -> Self {
-        Self::with(Settings::default())
+        Self::with(Webhooks::default())
     }
 
-    fn with(settings: Settings) -> Self {
+    fn with(settings: Webhooks) -> Self {
         Self::over(|directory| World::open_with(directory, settings))
     }
 
     /// As [`Self::new`], with the sender of attempts over sockets.
     pub fn sending(sender: Sender) -> Self {
-        Self::over(|directory| World::open_sending(directory, Settings::default(), sender))
+        Self::over(|directory| World::open_sending(directory, Webhooks::default(), sender))
     }
 
     fn over(open: impl FnOnce(&Path) -> World) -> Self {
@@ -603,7 +603,7 @@ fn thousands_of_old_deliveries_are_removed_in_one_sweep() {
 
 #[test]
 fn a_backlog_over_its_limit_disables_the_subscription_with_a_reason() {
-    let mut scene = Scene::with(Settings { backlog: 5, ..Settings::default() });
+    let mut scene = Scene::with(Webhooks { backlog: nonzero!(5), ..Default::default() });
     let id = scene.subscribe("https://example.com/");
     for _ in 0..8 {
         let next = scene.world.store.status().latest().map_or(1, |latest| latest.0 + 1);
@@ -631,7 +631,7 @@ fn limits_of_an_owner_apply_to_all_its_subscriptions_together() {
         let endpoint = |number| format!("https://example.com/{number}");
         (0..count).map(|it| scene.world.subscribe(who, &endpoint(it), scene.contract)).collect()
     };
-    let mut scene = Scene::with(Settings { owner_backlog: 40, ..Settings::default() });
+    let mut scene = Scene::with(Webhooks { owner_backlog: nonzero!(40), ..Default::default() });
     let (own, others) = (subscribe(&scene, "ana", 4), subscribe(&scene, "bob", 1));
     // Bob's only subscription gets a quarter of them.
     for ledger in 1.. {
@@ -648,7 +648,8 @@ fn limits_of_an_owner_apply_to_all_its_subscriptions_together() {
     assert!(disabled.iter().all(|it| it.contains("more than 40 deliveries of your subscriptions")));
     assert!(reasons(&scene, &others).is_empty(), "another owner's are not affected");
 
-    let mut scene = Scene::with(Settings { owner_ledger_deliveries: 2, ..Settings::default() });
+    let mut scene =
+        Scene::with(Webhooks { owner_ledger_deliveries: nonzero!(2), ..Default::default() });
     let own = subscribe(&scene, "ana", 5);
     scene.ledgers_with_events(own[0]);
     let disabled = reasons(&scene, &own);
@@ -658,7 +659,7 @@ fn limits_of_an_owner_apply_to_all_its_subscriptions_together() {
 
 #[test]
 fn subscriptions_per_owner_are_limited_and_duplicates_refused() {
-    let scene = Scene::with(Settings { owner_subscriptions: 4, ..Settings::default() });
+    let scene = Scene::with(Webhooks { owner_subscriptions: nonzero!(4), ..Default::default() });
     let contracts = scene.chain.universe.contracts.clone();
     let wanted = |from: usize, to: usize| orrery::webhooks::manage::NewSubscriptions {
         contracts: contracts[from..to].to_vec(),

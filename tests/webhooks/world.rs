@@ -1,6 +1,7 @@
 //! Webhooks in the test's own process: a store with the consumer, a clock that the test moves, and
 //! attempts whose outcome the test decides.
 
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use orrery::executables::{ExecutableIndex, Interfaces};
 use orrery::observe::health::Health;
 use orrery::observe::metrics::Metrics;
 use orrery::programs::storage;
+use orrery::settings;
 use orrery::store::{
     Consumed, ConsumerSpec, Durability, Extensions, IndexOptions, LedgerConsumer, Retention, Store,
     StoreError,
@@ -24,7 +26,7 @@ use orrery::webhooks::rows::{Delivery, Number};
 use orrery::webhooks::subscription::Subscription;
 use orrery::webhooks::target::{AttemptResult, Policy, Sender, Timeouts, system_lookup};
 use orrery::webhooks::time::Clocks;
-use orrery::webhooks::{Clock, Sealer, Settings, WebhookConsumer};
+use orrery::webhooks::{Clock, Sealer, WebhookConsumer};
 use parking_lot::Mutex;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -126,22 +128,22 @@ pub struct World {
 impl World {
     /// Opens a world whose owners may have any number of subscriptions and deliveries.
     pub fn open(directory: &Path) -> Self {
-        let settings = Settings {
-            owner_subscriptions: usize::MAX,
-            owner_backlog: u64::MAX,
-            owner_ledger_deliveries: u64::MAX,
-            ..Settings::default()
+        let settings = settings::Webhooks {
+            owner_subscriptions: NonZeroU32::MAX,
+            owner_backlog: NonZeroU32::MAX,
+            owner_ledger_deliveries: NonZeroU32::MAX,
+            ..Default::default()
         };
         Self::open_with(directory, settings)
     }
 
-    pub fn open_with(directory: &Path, settings: Settings) -> Self {
+    pub fn open_with(directory: &Path, settings: settings::Webhooks) -> Self {
         let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default());
         Self::open_sending(directory, settings, sender)
     }
 
     /// As [`Self::open_with`], with the sender of attempts over sockets.
-    pub fn open_sending(directory: &Path, settings: Settings, sender: Sender) -> Self {
+    pub fn open_sending(directory: &Path, settings: settings::Webhooks, sender: Sender) -> Self {
         Self::open_at((BEGINNING, 0), directory, settings, sender, &[])
     }
 
@@ -149,7 +151,8 @@ impl World {
     pub fn open_with_names(directory: &Path) -> Self {
         let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default());
         let index = [ExecutableIndex.spec()];
-        let world = Self::open_at((BEGINNING, 0), directory, Settings::default(), sender, &index);
+        let world =
+            Self::open_at((BEGINNING, 0), directory, settings::Webhooks::default(), sender, &index);
         world.registry.name_events_by(Interfaces::new(Arc::clone(&world.store), None));
         world
     }
@@ -157,13 +160,13 @@ impl World {
     /// As [`Self::open`], at this time, with a machine's clock that is wrong by so many milliseconds.
     pub fn open_with_clock(directory: &Path, now: u64, wrong_by: i64) -> Self {
         let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default());
-        Self::open_at((now, wrong_by), directory, Settings::default(), sender, &[])
+        Self::open_at((now, wrong_by), directory, settings::Webhooks::default(), sender, &[])
     }
 
     fn open_at(
         (now, wrong_by): (u64, i64),
         directory: &Path,
-        settings: Settings,
+        settings: settings::Webhooks,
         sender: Sender,
         others: &[ConsumerSpec],
     ) -> Self {

@@ -24,11 +24,11 @@ use crate::domain::Network;
 use crate::executables::Interfaces;
 use crate::net::http::{Timeouts, local_client};
 use crate::net::reqwest;
-use crate::programs::{self, ProgramDeps, Programs, storage};
+use crate::programs::{ProgramDeps, Programs, storage};
 use crate::rpc::{self, Rpc};
-use crate::settings;
+use crate::settings::{self, Queries};
 use crate::store::Store;
-use crate::tables::{self, Protections, QueryLimits, Tables, TablesSettings};
+use crate::tables::{self, Tables, TablesSettings};
 use crate::webhooks::manage::{WebhookDeps, Webhooks};
 use crate::webhooks::target::{self, Policy, Sender, system_lookup};
 
@@ -133,17 +133,16 @@ fn no_programs(store: &Arc<Store>, directory: &Path) -> Programs {
     let tables = Tables::open(TablesSettings {
         directory: directory.join("tables"),
         worker: executable(),
-        limits: QueryLimits::default(),
-        protections: Protections::default(),
-        allow_unconfined: true,
-        timeouts: tables::Timeouts::default(),
+        queries: Queries { allow_unconfined: true, ..Queries::default() },
+        tunables: tables::Tunables::default(),
     });
     let programs = Programs::start(ProgramDeps {
         store: Arc::clone(store),
         tables: tables.unwrap(),
         interfaces: Interfaces::new(Arc::clone(store), None),
         health: Arc::default(),
-        settings: programs::Settings::default(),
+        settings: settings::Programs::default(),
+        index: settings::Index::default(),
         upstream: None,
         clock: Arc::new(now),
         compiler: executable(),

@@ -20,14 +20,15 @@ pub(super) use replacing::TakeOver;
 pub use state::{Cell, Entry, EntrySnapshot};
 pub use watching::Watch;
 
-use super::engine::{Engine, Module};
+use super::engine::{CheckRules, Engine, Module};
 use super::events::{EventProject, SuppliedInterfaces};
 use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
-use super::{ProgramError, Settings, names, storage};
+use super::{ProgramError, names, storage};
 use crate::domain::{ContractId, Hash32, Owner, ProgramId};
+use crate::settings;
 use crate::store::{Needs, Store};
-use crate::tables::schema::ProgramSchema;
+use crate::tables::schema::{ProgramSchema, SchemaLimits};
 
 /// Row of the progress family that belongs to no program and holds the last program id that was
 /// assigned.
@@ -87,7 +88,8 @@ struct New<'a> {
 pub struct Registry {
     store: Arc<Store>,
     engine: Engine,
-    settings: Settings,
+    settings: settings::Programs,
+    index: settings::Index,
     entries: RwLock<BTreeMap<ProgramId, Arc<Entry>>>,
     /// Interfaces that were supplied with projects of events.
     pub(super) supplied: Arc<SuppliedInterfaces>,
@@ -103,7 +105,8 @@ impl Registry {
     pub(super) fn open(
         store: Arc<Store>,
         engine: Engine,
-        settings: Settings,
+        settings: settings::Programs,
+        index: settings::Index,
     ) -> Result<Self, ProgramError> {
         let mut entries = BTreeMap::new();
         let mut owner_bytes = BTreeMap::<Owner, Arc<AtomicU64>>::new();
@@ -126,6 +129,7 @@ impl Registry {
             store,
             engine,
             settings,
+            index,
             entries: RwLock::new(entries),
             supplied: Arc::default(),
             owner_bytes: Mutex::new(owner_bytes),
@@ -144,7 +148,7 @@ impl Registry {
             return Err(ProgramError::ProjectExists(project_name));
         }
         self.check_count(owner)?;
-        self.settings.check_indexed(&contracts)?;
+        self.check_indexed(&contracts)?;
         Ok(Plan { project_name, replaces: None, contracts, public: deploy.public.unwrap_or(false) })
     }
 
@@ -211,12 +215,12 @@ impl Registry {
         self.plan(owner, &deploy)?;
         let facts = self
             .engine
-            .check(&deploy.code, &self.settings.check_rules())
+            .check(&deploy.code, &CheckRules::from(&self.settings))
             .map_err(|refused| ProgramError::Module(refused.to_string()))?;
         let schema = ProgramSchema::from_spec(
             &facts.spec,
             |target| facts.targets.may_emit_to(target),
-            self.settings.schema_limits(),
+            SchemaLimits::from(&self.settings),
         )
         .map_err(|error| ProgramError::Module(error.to_string()))?;
         let module = self.engine.load(&deploy.code)?;
@@ -327,7 +331,7 @@ impl Registry {
             return Err(ProgramError::Registered(*known));
         }
         names::check_count(cell.manifest.contracts.len() + contracts.len())?;
-        self.settings.check_indexed(&contracts)?;
+        self.check_indexed(&contracts)?;
         self.change_manifest(&mut cell, |manifest| manifest.contracts.extend(contracts))
     }
 
@@ -381,8 +385,17 @@ impl Registry {
         Ok(manifest)
     }
 
+    /// Checks that all these contracts are indexed: a program for a contract that is not would never
+    /// run.
+    fn check_indexed(&self, contracts: &[ContractId]) -> Result<(), ProgramError> {
+        match contracts.iter().find(|contract| !self.index.includes(contract)) {
+            Some(contract) => Err(ProgramError::NotIndexed(*contract)),
+            None => Ok(()),
+        }
+    }
+
     fn check_count(&self, owner: &Owner) -> Result<(), ProgramError> {
-        let most = self.settings.owner_programs;
+        let most = self.settings.owner_programs.get() as usize;
         // A program and the one that is to replace it count once.
         let is_own = |(_, snapshot): &&(Arc<Entry>, EntrySnapshot)| {
             snapshot.manifest.owner == *owner && snapshot.manifest.replaces.is_none()

@@ -4,6 +4,7 @@
 use parking_lot::MutexGuard;
 
 use super::{Entry, Registry};
+use crate::programs::engine::CheckRules;
 use crate::programs::{ProgramError, storage};
 
 impl Registry {
@@ -27,7 +28,7 @@ impl Registry {
                 }
                 Err(error) if error.is_about_the_module() => {
                     // The current checks may give a clearer reason.
-                    let refused = self.engine.check(&code, &self.settings.check_rules());
+                    let refused = self.engine.check(&code, &CheckRules::from(&self.settings));
                     let why =
                         refused.map_or_else(|refused| refused.to_string(), |_| error.to_string());
                     format!("its module can no longer be run: {why}")

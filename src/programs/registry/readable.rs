@@ -44,7 +44,7 @@ impl Registry {
         for (replaces, other, id, bytes) in found {
             let freed = replaces.and_then(|old| fitting.get(&old)).copied().unwrap_or(0);
             let total = used.saturating_sub(freed).saturating_add(bytes);
-            let fits = !other || total <= self.settings.owner_bytes;
+            let fits = !other || total <= self.settings.owner_mib.bytes();
             if fits && replaces.is_none() {
                 used = total;
                 fitting.insert(id, bytes);
@@ -92,8 +92,9 @@ impl Registry {
         if cell.subscribers.contains(owner) {
             return Ok(manifest);
         }
-        if taken >= self.settings.owner_subscriptions {
-            return Err(ProgramError::TooManySubscriptions(self.settings.owner_subscriptions));
+        let most = self.settings.owner_subscriptions.get() as usize;
+        if taken >= most {
+            return Err(ProgramError::TooManySubscriptions(most));
         }
         self.change_subscribers(&mut cell, |subscribers| subscribers.insert(owner.clone()))?;
         Ok(manifest)

@@ -50,7 +50,7 @@ impl Registry {
         } else {
             names::distinct(deploy.contracts.clone())?
         };
-        self.settings.check_indexed(&contracts)?;
+        self.check_indexed(&contracts)?;
         let project_name = manifest.project_name.clone();
         Ok(Plan {
             project_name: String::new(),

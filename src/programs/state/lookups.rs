@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::LookupFault;
+use crate::settings::Programs;
 
 /// Limits of one run. Both are inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,9 +22,9 @@ impl LookupLimits {
     pub const NONE: Self = Self { entries: u32::MAX, time: Duration::MAX };
 }
 
-impl Default for LookupLimits {
-    fn default() -> Self {
-        Self { entries: 64, time: Duration::from_secs(5) }
+impl From<&Programs> for LookupLimits {
+    fn from(settings: &Programs) -> Self {
+        Self { entries: settings.lookups.get(), time: settings.lookup_ms.duration() }
     }
 }
 

@@ -14,6 +14,7 @@ use super::*;
 use crate::domain::{LiveEntries, LiveEntry};
 use crate::programs::records;
 use crate::programs::state::{LookupLimits, UpstreamError};
+use crate::settings::Millis;
 
 /// An upstream server that fails when the closure does, and otherwise returns an old entry for
 /// every key of contract data.
@@ -199,7 +200,7 @@ impl Upstream for Slow {
 #[test]
 fn upstream_lookups_of_a_run_share_one_time_limit() {
     let usual = LookupLimits { entries: 64, time: Duration::from_secs(5) };
-    assert_eq!(Settings::default().lookups, usual);
+    assert_eq!(LookupLimits::from(&settings::Programs::default()), usual);
     // In a ledger with a single call, all requests belong to one run.
     let calls = |ledger| {
         let scene = Scene::asking(Answers(|_: &[LedgerKey]| Ok(())));
@@ -210,9 +211,8 @@ fn upstream_lookups_of_a_run_share_one_time_limit() {
     };
     let ledger = (60..=LAST).find(|ledger| calls(*ledger) == 1).unwrap();
     let time = 5 * Slow::TAKES;
-    let lookups = LookupLimits { time, ..usual };
     let had = Arc::new(Mutex::new(Vec::new()));
-    let settings = Settings { lookups, ..Settings::default() };
+    let settings = settings::Programs { lookup_ms: Millis::exactly(time), ..Default::default() };
     let scene = Scene::with(settings, Some(Arc::new(Slow(Arc::clone(&had)))));
     let id = scene.deploy("ana", "many", &asks_for_many(), market()).unwrap().id;
     scene.add(ledger, Durability::Synced);

@@ -60,7 +60,10 @@ impl Parts {
 fn the_memory_of_supplied_interfaces_is_bounded_and_goes_with_their_projects() {
     let choose = |small, full| usize::try_from(size::choose(small, full)).unwrap();
     let (count, bytes) = (choose(8, 512), choose(256 << 10, 2 << 20));
-    let settings = Settings { owner_programs: count, ..Settings::default() };
+    let settings = settings::Programs {
+        owner_programs: u32::try_from(count).unwrap().try_into().unwrap(),
+        ..Default::default()
+    };
     let scene = Scene::with(settings, None);
     for name in ["mallory", "alice"] {
         let owner = owner(name);
@@ -82,7 +85,10 @@ fn the_memory_of_supplied_interfaces_is_bounded_and_goes_with_their_projects() {
 
 #[test]
 fn an_owner_takes_no_memory_from_another() {
-    let scene = Scene::with(Settings { owner_programs: 64, ..Settings::default() }, None);
+    let scene = Scene::with(
+        settings::Programs { owner_programs: nonzero!(64), ..Default::default() },
+        None,
+    );
     let alice = scene.supply(&owner("alice"), "own", interface(0, 64 << 10)).unwrap();
     let before = scene.registry.supplied.bytes();
     for number in 0..24 {

@@ -54,7 +54,8 @@ impl World {
 impl Scene {
     pub(super) fn of_network(network: Network) -> Self {
         let consumers: Vec<Arc<dyn LedgerConsumer>> = vec![Arc::new(ExecutableIndex)];
-        let mut scene = Self { network, consumers, ..Self::closed(Settings::default(), None) };
+        let mut scene =
+            Self { network, consumers, ..Self::closed(settings::Programs::default(), None) };
         scene.restart();
         scene
     }

@@ -263,8 +263,9 @@ fn ledgers_stored_for_other_contracts_are_reported_as_missing() {
     let all = set([2, 6, 7, 8, 9, 13]);
     assert_eq!(scene.status(id).missing, all, "also what the backfill could not read");
     // A program cannot be deployed for a contract that the list of indexed contracts excludes.
-    let indexed = listed(&[NOBODYS]);
-    let scene = Scene::with(Settings { indexed, ..Settings::default() }, None);
+    let mut scene = Scene::closed(settings::Programs::default(), None);
+    scene.index.contracts = vec![NOBODYS];
+    scene.restart();
     let refused = scene.deploy("ana", "seen", &module(""), market()).unwrap_err();
     assert!(matches!(refused, ProgramError::NotIndexed(id) if id == market()), "{refused}");
     let id = scene.deploy("ana", "seen", &module(""), NOBODYS).unwrap().id;

@@ -44,7 +44,7 @@ use super::replacing::Replacements;
 use super::runner::Runner;
 use super::state::Upstream;
 use super::upstream_limiter::UpstreamLimiter;
-use super::{ProgramError, Settings, status, storage};
+use super::{ProgramError, status, storage};
 use crate::decode::decode;
 use crate::domain::{
     ContractId, Hash32, LedgerRange, LedgerSeq, LedgerSet, Network, Owner, ProgramId,
@@ -53,11 +53,12 @@ use crate::executables::Interfaces;
 use crate::observe::health::{Component, Health};
 use crate::programs::events::EventInterfaces;
 use crate::sandbox::network::Sandbox;
+use crate::settings::{self, Queries, nonzero};
 use crate::store::{
     Durability, Extensions, Fault, IndexOptions, LedgerConsumer, PreparedLedger, Store,
     TransactionPosition,
 };
-use crate::tables::{Protections, QueryLimits, Tables, TablesSettings, Timeouts};
+use crate::tables::{Tables, TablesSettings, Tunables};
 
 /// First and last ledger of the test chain.
 const FIRST: u32 = 2;
@@ -142,7 +143,8 @@ fn text_module(body: &str, value: &str) -> Vec<u8> {
 struct Scene {
     directory: TempDir,
     upstream: Option<Arc<dyn Upstream + Send + Sync>>,
-    settings: Settings,
+    settings: settings::Programs,
+    index: settings::Index,
     network: Network,
     /// Consumers of the feed, which the test advances.
     consumers: Vec<Arc<dyn LedgerConsumer>>,
@@ -173,25 +175,33 @@ impl std::ops::Deref for Scene {
 
 impl Scene {
     fn new() -> Self {
-        Self::with(Settings::default(), None)
+        Self::with(settings::Programs::default(), None)
     }
 
     fn asking(upstream: impl Upstream + Send + Sync + 'static) -> Self {
-        Self::with(Settings::default(), Some(Arc::new(upstream)))
+        Self::with(settings::Programs::default(), Some(Arc::new(upstream)))
     }
 
-    fn with(settings: Settings, upstream: Option<Arc<dyn Upstream + Send + Sync>>) -> Self {
+    fn with(
+        settings: settings::Programs,
+        upstream: Option<Arc<dyn Upstream + Send + Sync>>,
+    ) -> Self {
         let mut scene = Self::closed(settings, upstream);
         scene.restart();
         scene
     }
 
     /// A scene before its first start.
-    fn closed(settings: Settings, upstream: Option<Arc<dyn Upstream + Send + Sync>>) -> Self {
+    fn closed(
+        settings: settings::Programs,
+        upstream: Option<Arc<dyn Upstream + Send + Sync>>,
+    ) -> Self {
         // Use a memory file system where possible, because each write is synced.
         let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let (network, consumers) = (local(), Vec::new());
-        Self { directory, upstream, settings, network, consumers, worker: None, parts: None }
+        let index = settings::Index::default();
+        let (worker, parts) = (None, None);
+        Self { directory, upstream, settings, index, network, consumers, worker, parts }
     }
 
     /// Drops all parts and opens the store again, like a restart of the process.
@@ -201,7 +211,12 @@ impl Scene {
         let extensions = Extensions::for_consumers(&self.consumers).with_kind(storage::KIND);
         let store = Arc::new(Store::open_with(path, Some(&self.network), extensions).unwrap());
         let settings = self.settings.clone();
-        let registry = Registry::open(Arc::clone(&store), ENGINE.clone(), settings.clone());
+        let registry = Registry::open(
+            Arc::clone(&store),
+            ENGINE.clone(),
+            settings.clone(),
+            self.index.clone(),
+        );
         let registry = Arc::new(registry.unwrap());
         let clock = AtomicU64::new(1);
         let runner = Arc::new(Runner {
@@ -218,10 +233,8 @@ impl Scene {
         let tables = Tables::open(TablesSettings {
             directory: path.join("tables"),
             worker: self.worker.clone().unwrap_or_else(|| path.join("none")),
-            limits: QueryLimits::default(),
-            protections: Protections::default(),
-            allow_unconfined: self.worker.is_some(),
-            timeouts: Timeouts::default(),
+            queries: Queries { allow_unconfined: self.worker.is_some(), ..Queries::default() },
+            tunables: Tunables::default(),
         });
         let feeder = Arc::new(Feeder::new(&runner, Arc::clone(&registry), tables.unwrap()));
         let health = Arc::new(Health::default());

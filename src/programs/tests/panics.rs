@@ -33,10 +33,8 @@ fn threads_that_panic_go_on_where_they_were() {
     let tables = Tables::open(TablesSettings {
         directory: scene.directory.path().join("tables of the threads"),
         worker: scene.directory.path().join("none"),
-        limits: QueryLimits::default(),
-        protections: Protections::default(),
-        allow_unconfined: false,
-        timeouts: Timeouts::default(),
+        queries: Queries::default(),
+        tunables: Tunables::default(),
     });
     let feeder = Arc::new(Feeder::new(runner, Arc::clone(registry), tables.unwrap()));
     let lanes = Arc::new(Lanes::default());

@@ -58,7 +58,7 @@ impl Scene {
     fn with_tables(world: &World) -> Self {
         let consumers: Vec<Arc<dyn LedgerConsumer>> = vec![Arc::new(ExecutableIndex)];
         let (network, worker) = (world.network.clone(), Some(WORKER.clone()));
-        let closed = Self::closed(Settings::default(), None);
+        let closed = Self::closed(settings::Programs::default(), None);
         let mut scene = Self { network, consumers, worker, ..closed };
         scene.restart();
         scene

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use super::*;
 use crate::programs::backfill::State;
 use crate::programs::registry::TakeOver;
+use crate::settings::Mib;
 
 /// Code whose rows differ from those of [`next_version`].
 fn version() -> Vec<u8> {
@@ -229,7 +230,11 @@ fn only_one_replacement_of_an_own_project_is_possible() {
 #[test]
 fn a_program_and_its_replacement_count_once() {
     let rows: u64 = rows_of(&version()).values().map(|row| row.len() as u64).sum();
-    let settings = Settings { owner_programs: 1, owner_bytes: rows * 3 / 2, ..Settings::default() };
+    let settings = settings::Programs {
+        owner_programs: nonzero!(1),
+        owner_mib: Mib::exactly(rows * 3 / 2),
+        ..Default::default()
+    };
     let scene = Scene::with(settings, None);
     let old = scene.deploy("ana", "seen", &version(), market()).unwrap().id;
     scene.add_all(FIRST..=LAST);
@@ -255,7 +260,8 @@ fn a_program_that_cannot_replace_another_goes_and_the_reason_stays() {
         "(call $bytes_new_from_linear_memory (i64.const 4) (i64.const 17179869184004))",
     );
     for failed_writes in [0, 1] {
-        let settings = Settings { owner_bytes: 8 << 10, ..Settings::default() };
+        let settings =
+            settings::Programs { owner_mib: Mib::exactly(8 << 10), ..Default::default() };
         let mut scene = Scene::with(settings, None);
         let old = scene.deploy("ana", "seen", &version(), market()).unwrap().id;
         scene.add_all(FIRST..=20);

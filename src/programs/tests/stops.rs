@@ -13,6 +13,7 @@ use crate::programs::records::RunSource;
 use crate::programs::rows::RunRows;
 use crate::programs::state::applied_protocol;
 use crate::programs::writing::{MAX_ERRORS_IN_A_ROW, WriteOutcome};
+use crate::settings::Kib;
 use crate::store::Retention;
 
 /// Returns the code of a program that fails in ledgers for which `condition` holds.
@@ -357,10 +358,8 @@ fn ledgers_stored_during_a_deploy_are_fed_to_the_program() {
 
 #[test]
 fn the_rows_of_a_large_ledger_are_written_in_parts() {
-    let settings = Settings {
-        limits: crate::programs::engine::Limits { emitted_bytes: 2 << 20, ..Default::default() },
-        ..Settings::default()
-    };
+    let settings =
+        settings::Programs { emitted_kib: Kib::new(nonzero!(2 << 10)), ..Default::default() };
     let code = large(1_900_000);
     let mut scene = Scene::with(settings, None);
     scene.add_all(FIRST..=20);

@@ -7,6 +7,7 @@
 //! narrow or disappear.
 
 use orrery_ledger::domain::Emit;
+use orrery_settings::Programs;
 use serde::{Deserialize, Serialize};
 use stellar_xdr::ScSpecEntry;
 
@@ -28,9 +29,16 @@ pub struct SchemaLimits {
     pub absent: usize,
 }
 
+impl From<&Programs> for SchemaLimits {
+    fn from(settings: &Programs) -> Self {
+        let (columns, depth) = (settings.columns.get() as usize, settings.depth.get() as usize);
+        Self { tables: 100, columns, depth, absent: 10_000 }
+    }
+}
+
 impl Default for SchemaLimits {
     fn default() -> Self {
-        Self { tables: 100, columns: 100, depth: 8, absent: 10_000 }
+        Self::from(&Programs::default())
     }
 }
 

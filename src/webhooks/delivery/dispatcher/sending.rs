@@ -37,7 +37,7 @@ enum SendOutcome {
 impl Dispatcher {
     /// Gives a server its turn.
     pub(super) fn serve(&mut self, name: Arc<str>, now: u64, view: &mut LazyView<'_>) {
-        let most = self.deps.registry.settings().per_server;
+        let most = self.deps.registry.settings().attempts_per_server.get() as usize;
         let Some(server) = self.servers.get_mut(&name) else { return };
         server.is_queued = false;
         match server.take(now, most) {
