@@ -28,7 +28,7 @@ pub use rpc::Rpc;
 pub use source_kinds::{Source, SourceAddress, SourceKind};
 pub use source_spec::{SourceSpec, is_directory};
 pub use sources::{SourceError, SourcePlan};
-pub use trust::{RewrittenEvents, Trust, TrustError, TrustedValidators, UnboundEvents};
+pub use trust::{Trust, TrustError, TrustedValidators};
 pub use units::{Kib, Mib, Millis, Seconds};
 pub use values::{
     CorsOrigin, Header, MetricsReaders, NetworkName, Proxies, Secret, SecretUrl, Start,

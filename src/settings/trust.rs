@@ -14,9 +14,9 @@ section! {
     /// `[trust]`
     pub struct Trust {
         /// What becomes of a ledger whose transactions, results or events its header does not bind.
-        pub events: UnboundEvents = UnboundEvents::default();
+        pub events: Events = Events::default();
         /// What becomes of a ledger with rewritten events whose earlier form is not found (CAP-67).
-        pub rewritten: RewrittenEvents = RewrittenEvents::default();
+        pub rewritten: Rewritten = Rewritten::default();
         /// Organisations with the keys of their validators; empty for those of the network, if it
         /// is a public one.
         pub validators: TrustedValidators = TrustedValidators::default();
@@ -29,34 +29,12 @@ section! {
     }
 }
 
-/// What becomes of a ledger whose transactions, results or events its header does not bind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum UnboundEvents {
-    /// It is refused.
-    #[default]
-    Refuse,
-    /// It is stored and reported.
-    Report,
-}
-
-impl Setting for UnboundEvents {
+impl Setting for Events {
     const EXPECTED: &'static str = "refuse or report";
     const WORDS: &'static [&'static str] = &["refuse", "report"];
 }
 
-/// What becomes of a ledger with rewritten events whose earlier form is not found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RewrittenEvents {
-    /// It is stored and counted.
-    #[default]
-    Store,
-    /// It is refused.
-    Refuse,
-}
-
-impl Setting for RewrittenEvents {
+impl Setting for Rewritten {
     const EXPECTED: &'static str = "store or refuse";
     const WORDS: &'static [&'static str] = &["store", "refuse"];
 }
@@ -103,17 +81,7 @@ pub enum TrustError {
 impl Trust {
     /// Returns what is done about ledgers that are not as their headers say.
     pub fn policy(&self) -> Policy {
-        Policy {
-            events: match self.events {
-                UnboundEvents::Refuse => Events::Refuse,
-                UnboundEvents::Report => Events::Report,
-            },
-            rewritten: match self.rewritten {
-                RewrittenEvents::Store => Rewritten::Store,
-                RewrittenEvents::Refuse => Rewritten::Refuse,
-            },
-            ..Policy::default()
-        }
+        Policy { events: self.events, rewritten: self.rewritten, ..Policy::default() }
     }
 
     /// Returns the validators that are named in the settings; `None` when none are.

@@ -14,6 +14,7 @@ pub(crate) mod outcome;
 mod rewritten;
 pub(crate) mod value;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::decode::LedgerView;
@@ -47,7 +48,8 @@ pub enum Checks {
 }
 
 /// What is done about transactions, results and events that their header does not bind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Events {
     /// The ledger is refused.
     #[default]
@@ -58,7 +60,8 @@ pub enum Events {
 }
 
 /// What is done about rewritten events (CAP-67) whose earlier form is not found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Rewritten {
     /// The ledger is accepted, and the invocation counted.
     #[default]
