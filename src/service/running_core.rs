@@ -64,8 +64,7 @@ impl CoreNode {
             return Ok(LiveEntries { as_of, entries: Vec::new() });
         }
         let held = timeout(ANSWER_TIMEOUT, self.core.look_up(&distinct)).await;
-        let held = held.map_err(|_| "stellar-core does not answer".to_owned())?;
-        let held = held.map_err(|error| error.to_string())?;
+        let held = held.map_err(|_| "stellar-core does not answer".to_owned())??;
         let found: BTreeMap<_, _> = distinct.iter().zip(held.entries).collect();
         let entries = keys.iter().map(|key| found.get(key).cloned().flatten()).collect();
         Ok(LiveEntries { as_of: held.as_of, entries })

@@ -65,7 +65,7 @@ impl Frames {
             }
             let offset = self.offset;
             let read = self.read_more().await;
-            if read.map_err(|source| RecordError::Read { offset, source })? == 0 {
+            if read.map_err(|source| RecordError::unreadable(offset, source))? == 0 {
                 let clean = self.pending.is_empty();
                 return if clean { Ok(None) } else { Err(RecordError::Truncated { offset }) };
             }
@@ -78,7 +78,7 @@ impl Frames {
         let Some(mark) = self.pending.first_chunk() else { return Ok(None) };
         let length = record_length(u32::from_be_bytes(*mark), self.offset, LONGEST_LEDGER)?;
         let Ok(whole) = usize::try_from(4 + length) else {
-            return Err(RecordError::TooLong { offset: self.offset, longest: LONGEST_LEDGER });
+            return Err(RecordError::too_long(self.offset, LONGEST_LEDGER));
         };
         if self.pending.len() < whole {
             return Ok(None);

@@ -35,7 +35,7 @@ struct Ledger {
 /// network has none yet, because it has only just begun, sets it.
 ///
 /// # Errors
-/// [`CoreError::WrongNetwork`]
+/// [`CoreError::Fatal`] when core belongs to another network.
 pub(super) async fn check(
     port: u16,
     network: &Network,
@@ -43,16 +43,13 @@ pub(super) async fn check(
 ) -> Result<(), CoreError> {
     // Core is on this machine, so there is no proxy.
     let client = http::build(|| Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT));
-    let client = client.map_err(|error| CoreError::Internal(error.to_string()))?;
+    let client = client.map_err(CoreError::internal)?;
     let base = format!("http://127.0.0.1:{port}");
     loop {
         match (info(&client, &base).await, protocol) {
             (Ok(info), _) if info.network != network.passphrase() => {
-                return Err(CoreError::WrongNetwork {
-                    what: format!("the stellar-core at port {port}"),
-                    found: info.network,
-                    wanted: network.clone(),
-                });
+                let what = format_args!("the stellar-core at port {port}");
+                return Err(CoreError::wrong_network(what, &info.network, network));
             }
             (Ok(info), Some(protocol)) if info.ledger.version == 0 => {
                 match upgrade(&client, &base, protocol).await {

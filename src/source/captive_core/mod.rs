@@ -32,7 +32,7 @@ use tokio::time::{Instant, timeout_at};
 use toml::Table;
 
 pub use error::{CoreError, NAME};
-pub use query::{CoreEntries, QueryError, QueryPort};
+pub use query::{CoreEntries, QueryPort};
 pub use settings::{CoreSettings, Limits, Mode};
 pub use submission::{CoreSubmission, SubmissionError};
 
@@ -66,7 +66,7 @@ impl CoreSource {
             // Core runs in another working directory, where a relative path would name another
             // file.
             let found = std::path::absolute(&settings.binary).ok().filter(|path| path.is_file());
-            settings.binary = found.ok_or(CoreError::NotFound(settings.binary))?;
+            settings.binary = found.ok_or_else(|| CoreError::not_found(&settings.binary))?;
         }
         let own = settings.own_config.as_deref();
         let own = own.map(|path| config::read_own(path, &settings.network)).transpose()?;
@@ -103,7 +103,13 @@ impl CoreSource {
                 let state = archive::state(&commands, self.storage.root()).await;
                 let newest = state.map(|state| state.newest());
                 let first = newest.and_then(LedgerSeq::next);
-                first.ok_or_else(|| CoreError::NoArchive(self.settings.network.clone()))
+                first.ok_or_else(|| {
+                    CoreError::Other(format!(
+                        "no history archive of {} answers, so the first ledger cannot be determined: \
+                         give source.start, or check the connection",
+                        self.settings.network
+                    ))
+                })
             }
         }
     }

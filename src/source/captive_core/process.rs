@@ -115,9 +115,9 @@ impl Launcher {
 
     fn not_started(&self, command: &str, source: io::Error) -> CoreError {
         if source.kind() == io::ErrorKind::NotFound && self.directory.exists() {
-            return CoreError::NotFound(self.binary.clone());
+            return CoreError::not_found(&self.binary);
         }
-        CoreError::NotStarted { command: command.to_owned(), source }
+        CoreError::not_started(command, source)
     }
 }
 
@@ -128,8 +128,8 @@ impl Process {
 
     /// Waits until the process ends. Cancel safe.
     pub async fn ended(&mut self) -> Result<ExitStatus, CoreError> {
-        let failed = |source| CoreError::NotStarted { command: self.command.clone(), source };
-        self.child.wait().await.map_err(failed)
+        let status = self.child.wait().await;
+        status.map_err(|error| CoreError::not_started(&self.command, error))
     }
 
     /// Waits until the process ends; an unsuccessful exit status is an error.
@@ -139,7 +139,7 @@ impl Process {
             return Ok(());
         }
         let end = self.exit_description(status).await;
-        Err(CoreError::Command { command: self.command.clone(), end })
+        Err(CoreError::StorageInDoubt(format!("{} ended with {end}", self.command)))
     }
 
     /// Stops the process: sends SIGINT, and SIGKILL when it has not ended in time. Its stream must
@@ -147,8 +147,7 @@ impl Process {
     pub async fn stop(&mut self) -> Result<ExitStatus, CoreError> {
         self.signal(Signal::INT);
         if let Ok(status) = timeout(self.stop_timeout, self.child.wait()).await {
-            let failed = |source| CoreError::NotStarted { command: self.command.clone(), source };
-            return status.map_err(failed);
+            return status.map_err(|error| CoreError::not_started(&self.command, error));
         }
         tracing::warn!("{} does not stop within {:?}: killed", self.command, self.stop_timeout);
         self.kill();

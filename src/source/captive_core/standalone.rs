@@ -47,7 +47,7 @@ pub(super) fn oldest(storage: &Storage) -> Option<LedgerSeq> {
 /// `longest` bytes.
 ///
 /// # Errors
-/// [`CoreError::StandaloneLost`] when the file lacks a ledger between `needed` and `closed`, or the
+/// [`CoreError::Gone`] when the file lacks a ledger between `needed` and `closed`, or the
 /// network has not come to `needed`.
 pub(super) fn open(
     storage: &Storage,
@@ -63,9 +63,8 @@ pub(super) fn open(
     while entries.last().is_some_and(|entry| entry.sequence > closed) {
         entries.pop();
     }
-    let first = first_needed(&entries, closed, needed).map_err(|state| {
-        CoreError::StandaloneLost { storage: storage.root().to_owned(), state, needed }
-    })?;
+    let first = first_needed(&entries, closed, needed)
+        .map_err(|state| CoreError::standalone_lost(storage.root(), &state, needed))?;
     let end = entries.last().map_or(0, |entry| entry.end);
     file.set_len(end).map_err(&failed)?;
     let mut offset = entries.get(first).map_or(end, |entry| entry.begin);

@@ -58,7 +58,11 @@ impl Storage {
         let lock_file = root.join(LOCK_FILE);
         let mut entries = fs::read_dir(&root).map_err(failed(&root))?;
         if !lock_file.exists() && entries.next().is_some() {
-            return Err(CoreError::ForeignStorage(root));
+            return Err(CoreError::Other(format!(
+                "{} holds other files, so it cannot be the storage of stellar-core: give \
+                 core.storage a directory of its own",
+                root.display()
+            )));
         }
         let opened = File::options().create(true).append(true).open(&lock_file);
         let lock = opened.map_err(failed(&lock_file))?;
@@ -71,7 +75,13 @@ impl Storage {
                 Err(TryLockError::WouldBlock) if begun.elapsed() < EXEC_TIMEOUT => {
                     std::thread::sleep(POLL_INTERVAL);
                 }
-                Err(TryLockError::WouldBlock) => return Err(CoreError::StorageInUse(root)),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(CoreError::Other(format!(
+                        "another process uses {} as storage of stellar-core: stop it, or give \
+                         core.storage another directory",
+                        root.display()
+                    )));
+                }
                 Err(TryLockError::Error(error)) => return Err(failed(&lock_file)(error)),
             }
         }
@@ -159,14 +169,19 @@ impl Storage {
     }
 
     async fn stop(&self, pid: i32, within: Duration) -> Result<(), CoreError> {
-        let stuck =
-            |reason: String| CoreError::LeftBehind { pid, storage: self.root.clone(), reason };
+        let stuck = |reason: &str| {
+            CoreError::Other(format!(
+                "process {pid} is a stellar-core of an earlier run in {}, and it cannot be stopped: \
+                 {reason}",
+                self.root.display()
+            ))
+        };
         for signal in [Signal::INT, Signal::KILL] {
             let Some(number) = Pid::from_raw(pid) else { return Ok(()) };
             match kill_process(number, signal) {
                 Ok(()) => {}
                 Err(Errno::SRCH) => return Ok(()),
-                Err(error) => return Err(stuck(error.to_string())),
+                Err(error) => return Err(stuck(&error.to_string())),
             }
             let asked = Instant::now();
             while asked.elapsed() < within {
@@ -176,7 +191,7 @@ impl Storage {
                 sleep(POLL_INTERVAL).await;
             }
         }
-        Err(stuck("not even with SIGKILL".to_owned()))
+        Err(stuck("not even with SIGKILL"))
     }
 
     fn left_behind(&self) -> Vec<i32> {
@@ -202,7 +217,7 @@ impl Storage {
 /// Converts I/O errors of a file in the storage.
 pub(super) fn failed(path: &Path) -> impl Fn(io::Error) -> CoreError {
     let path = path.to_owned();
-    move |source| CoreError::Storage { path: path.clone(), source }
+    move |error| CoreError::storage(&path, error)
 }
 
 #[cfg(test)]

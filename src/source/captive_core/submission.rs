@@ -1,6 +1,8 @@
 //! Submission of transactions to the stellar-core that this process runs, at its HTTP interface
 //! (stellar-core, `docs/software/commands.md`, "tx").
 
+use std::fmt::Display;
+
 use orrery_ledger::domain::Submission;
 use orrery_net::http::{self, HttpError, Timeouts};
 use orrery_net::reqwest;
@@ -19,15 +21,9 @@ const MAX_BYTES: u64 = 4 << 20;
 /// implementation does.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmissionError {
-    /// Core does not run, or its HTTP interface is off.
-    #[error("could not submit transaction to stellar-core: it does not run, or its HTTP_PORT is 0")]
-    NotRunning,
-    /// The transaction cannot be serialised.
+    /// Core was not asked, or its response could not be read.
     #[error("could not submit transaction to stellar-core: {0}")]
-    Xdr(stellar_xdr::Error),
-    /// The request failed, or its response could not be read.
-    #[error("could not submit transaction to stellar-core: {0}")]
-    Http(HttpError),
+    NotSent(String),
     /// Core returned an exception instead of a result.
     #[error("received exception from stellar-core")]
     Exception(String),
@@ -62,27 +58,29 @@ impl CoreSubmission {
     }
 
     /// Submits a transaction. Returns before the transaction is in a ledger.
-    ///
-    /// # Errors
-    /// [`SubmissionError`]
     pub async fn send(
         &self,
         envelope: &TransactionEnvelope,
     ) -> Result<Submission, SubmissionError> {
-        let port = self.port.http().ok_or(SubmissionError::NotRunning)?;
-        let blob = envelope.to_xdr_base64(Limits::none()).map_err(SubmissionError::Xdr)?;
+        let off = || not_sent("it does not run, or its HTTP_PORT is 0");
+        let port = self.port.http().ok_or_else(off)?;
+        let blob = envelope.to_xdr_base64(Limits::none()).map_err(not_sent)?;
         let query =
             form_urlencoded::Serializer::new(String::new()).append_pair("blob", &blob).finish();
-        let failed = |error: reqwest::Error| SubmissionError::Http(error.into());
+        let failed = |error: reqwest::Error| not_sent(HttpError::from(error));
         let request = self.client.get(format!("http://127.0.0.1:{port}/tx?{query}"));
         let response = request.header(CONNECTION, "close").send().await.map_err(failed)?;
         let status = response.status();
-        let body = http::read_capped(response, MAX_BYTES).await.map_err(SubmissionError::Http)?;
+        let body = http::read_capped(response, MAX_BYTES).await.map_err(not_sent)?;
         if status != StatusCode::OK {
             return Err(SubmissionError::Status(format!("HTTP {}", status.as_u16())));
         }
         read(&body)
     }
+}
+
+fn not_sent(reason: impl Display) -> SubmissionError {
+    SubmissionError::NotSent(reason.to_string())
 }
 
 fn read(body: &[u8]) -> Result<Submission, SubmissionError> {

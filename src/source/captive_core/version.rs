@@ -33,20 +33,28 @@ pub(super) async fn probe(binary: &Path) -> Result<Version, CoreError> {
     let answer = match timeout(RESPONSE_TIMEOUT, command.output()).await {
         Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
         Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(CoreError::NotFound(binary.to_owned()));
+            return Err(CoreError::not_found(binary));
         }
-        Ok(Err(source)) => {
-            let command = format!("{} version", binary.display());
-            return Err(CoreError::NotStarted { command, source });
+        Ok(Err(error)) => {
+            let command = format_args!("{} version", binary.display());
+            return Err(CoreError::not_started(command, error));
         }
         Err(_) => String::new(),
     };
-    let version = parse(&answer).ok_or_else(|| CoreError::NoVersion {
-        binary: binary.to_owned(),
-        found: answer.lines().next().unwrap_or("it says nothing").chars().take(80).collect(),
+    let version = parse(&answer).ok_or_else(|| {
+        let found = answer.lines().next().unwrap_or("it says nothing").chars().take(80);
+        CoreError::Other(format!(
+            "{} does not say its ledger protocol version ({}): is it stellar-core?",
+            binary.display(),
+            found.collect::<String>()
+        ))
     })?;
     if version.protocol < OLDEST_PROTOCOL {
-        return Err(CoreError::TooOld { build: version.build, protocol: version.protocol });
+        let Version { build, protocol } = version;
+        return Err(CoreError::Other(format!(
+            "stellar-core {build} knows protocols up to {protocol} only, but smart contracts began \
+             with 20: install a newer stellar-core"
+        )));
     }
     Ok(version)
 }

@@ -30,14 +30,6 @@ const MAX_IN_MEMORY: u64 = 4 << 20;
 /// Error while reading ledgers from files.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// The operating system reported an I/O error.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The file or directory.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
     /// The content of a file is invalid.
     #[error("cannot take ledgers from {}: {source}", path.display())]
     Content {
@@ -46,18 +38,9 @@ pub enum FilesError {
         /// Error of the parser.
         source: RecordError,
     },
-    /// Directories are nested too deeply.
-    #[error("{} is nested more than {DEEPEST_DIRECTORY} directories deep: give its path itself", path.display())]
-    TooDeep {
-        /// The directory that was not entered.
-        path: PathBuf,
-    },
-    /// A directory holds no ledger file.
-    #[error("{} holds no ledger files", path.display())]
-    NoFiles {
-        /// The directory as it was given.
-        path: PathBuf,
-    },
+    /// A file or directory cannot be read, or has no ledgers.
+    #[error("{0}")]
+    Other(String),
     /// A directory's manifest is wrong or names another network.
     #[error(transparent)]
     Manifest(#[from] LakeError),
@@ -91,7 +74,7 @@ impl Survey {
             }
             survey.manifests.append(&mut walk.manifests);
             if survey.files == files_before {
-                return Err(FilesError::NoFiles { path: path.clone() });
+                return Err(no_files(path));
             }
         }
         Ok(survey)
@@ -188,9 +171,7 @@ impl LedgerFiles {
                     tracing::warn!("{} is skipped: {why}", skipped.display());
                 }
                 match path {
-                    None if !self.has_ledgers => {
-                        return Err(FilesError::NoFiles { path: walk.root.clone() });
-                    }
+                    None if !self.has_ledgers => return Err(no_files(&walk.root)),
                     None => {}
                     path => return Ok(path),
                 }
@@ -316,7 +297,10 @@ impl Walk {
 
     fn enter(&mut self, directory: PathBuf) -> Result<(), FilesError> {
         if self.directories.len() == DEEPEST_DIRECTORY {
-            return Err(FilesError::TooDeep { path: directory });
+            return Err(FilesError::Other(format!(
+                "{} is nested more than {DEEPEST_DIRECTORY} directories deep: give its path itself",
+                directory.display()
+            )));
         }
         let manifest = directory.join(Manifest::FILE_NAME);
         if manifest.is_file() {
@@ -373,7 +357,7 @@ fn leads_back(directory: &Path) -> bool {
 /// with the name of a ledger file is not: it is damaged.
 fn is_other(path: &Path, error: &RecordError) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-    !matches!(error, RecordError::Read { .. } | RecordError::Window)
+    !matches!(error, RecordError::Unreadable(_))
         && !LEDGER_FILES.iter().any(|part| name.contains(part))
 }
 
@@ -382,8 +366,11 @@ fn metadata(path: &Path) -> Result<fs::Metadata, FilesError> {
 }
 
 fn read_error(path: &Path) -> impl FnOnce(io::Error) -> FilesError {
-    let path = path.to_owned();
-    |source| FilesError::Read { path, source }
+    move |error| FilesError::Other(format!("cannot read {}: {error}", path.display()))
+}
+
+fn no_files(path: &Path) -> FilesError {
+    FilesError::Other(format!("{} holds no ledger files", path.display()))
 }
 
 /// Compares names so that ledgers come in ascending order: digits compare as a number, and the

@@ -93,7 +93,8 @@ fn errors_name_the_file_and_the_byte_offset() {
 fn missing_and_empty_paths_are_errors() {
     let directory = tempfile::tempdir().unwrap();
     let empty = [directory.path().to_owned()];
-    assert!(matches!(Survey::of(&empty), Err(FilesError::NoFiles { .. })));
+    let error = Survey::of(&empty).unwrap_err().to_string();
+    assert_eq!(error, format!("{} holds no ledger files", directory.path().display()));
     let missing = [directory.path().join("missing")];
     let error = LedgerFiles::new(&missing).next().unwrap().unwrap_err().to_string();
     assert!(error.starts_with("cannot read ") && error.contains("missing"), "{error}");
@@ -183,5 +184,6 @@ fn what_is_no_ledger_file_in_a_directory_is_skipped() {
     let other = tempfile::tempdir().unwrap();
     fs::write(other.path().join("Thumbs.db"), "x").unwrap();
     let error = LedgerFiles::new(&[other.path().to_owned()]).next().unwrap().unwrap_err();
-    assert!(matches!(error, FilesError::NoFiles { .. }), "{error}");
+    let nothing = format!("{} holds no ledger files", other.path().display());
+    assert_eq!(error.to_string(), nothing);
 }

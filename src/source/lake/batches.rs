@@ -8,7 +8,7 @@ use orrery_ledger::domain::{LedgerRange, LedgerSeq, Origin, RawLedger};
 use super::error::LakeError;
 use super::files::LakeFiles;
 use super::layout::Layout;
-use crate::records::{Record, Records};
+use crate::records::{Record, RecordError, Records};
 
 /// Maximum size of a ledger in a lake, in bytes after decompression: fifty times the largest seen
 /// on the public network. Limits the damage of a decompression bomb.
@@ -88,20 +88,24 @@ impl Lake {
         });
         match unpacked.await {
             Ok(ledgers) => ledgers.map(Some),
-            Err(error) => Err(LakeError::transport(place, error)),
+            Err(error) => Err(LakeError::transport(&place, error)),
         }
     }
 
     pub(super) fn gap(&self, ledger: LedgerSeq) -> LakeError {
-        let key = self.layout.key_of(ledger);
-        LakeError::Gap { place: self.place(), ledger, key }
+        let (place, key) = (self.place(), self.layout.key_of(ledger));
+        LakeError::Other(format!(
+            "the lake {place} has a gap: ledger {ledger} is missing (expected in {key})"
+        ))
     }
 }
 
 /// Unpacks a batch file and checks that it holds the ledgers that its name promises. The very first
 /// batch may begin at ledger 2.
 fn unpack(place: &str, bytes: Bytes, promised: LedgerRange) -> Result<Vec<RawLedger>, LakeError> {
-    let content = |source| LakeError::Content { place: place.to_owned(), source };
+    let content = |error: RecordError| {
+        LakeError::Content(format!("cannot take ledgers from {place}: {error}"))
+    };
     let name: Arc<str> = Arc::from(place);
     let mut ledgers = Vec::new();
     let mut total = 0u64;
@@ -109,8 +113,7 @@ fn unpack(place: &str, bytes: Bytes, promised: LedgerRange) -> Result<Vec<RawLed
         let Record { sequence, xdr, compressed } = record.map_err(content)?;
         total += xdr.len() as u64;
         if total > MAX_UNPACKED {
-            let (place, verb) = (place.to_owned(), "unpacks to");
-            return Err(LakeError::TooLarge { place, verb, most: MAX_UNPACKED });
+            return Err(LakeError::too_large(place, "unpacks to", MAX_UNPACKED));
         }
         let origin = Origin { name: Arc::clone(&name), position: None };
         ledgers.push(RawLedger { sequence, xdr, compressed, origin });
@@ -124,5 +127,5 @@ fn unpack(place: &str, bytes: Bytes, promised: LedgerRange) -> Result<Vec<RawLed
         (Some(first), Some(last)) => format!("ledgers {} to {}", first.sequence, last.sequence),
         _ => "no ledger".to_owned(),
     };
-    Err(LakeError::OtherLedgers { place: place.to_owned(), found, promised })
+    Err(LakeError::Content(format!("{place} holds {found}, but its name promises {promised}")))
 }

@@ -36,8 +36,7 @@ impl Directory {
             return Ok(None);
         };
         if metadata.len() > MAX_DOWNLOADED {
-            let place = self.place(key);
-            return Err(LakeError::TooLarge { place, verb: "is", most: MAX_DOWNLOADED });
+            return Err(LakeError::too_large(&self.place(key), "is", MAX_DOWNLOADED));
         }
         Ok(found(&path, tokio::fs::read(&path).await)?.map(Bytes::from))
     }
@@ -50,7 +49,7 @@ impl Directory {
         let root = self.root.clone();
         match spawn_blocking(move || list(&root)).await {
             Ok(listing) => listing.map(Some),
-            Err(error) => Err(LakeError::transport(self.place(""), error)),
+            Err(error) => Err(LakeError::transport(&self.place(""), error)),
         }
     }
 }
@@ -114,7 +113,7 @@ fn found<T>(path: &Path, result: io::Result<T>) -> Result<Option<T>, LakeError> 
 }
 
 fn transport(path: &Path, error: &io::Error) -> LakeError {
-    LakeError::transport(path.display().to_string(), error)
+    LakeError::transport(&path.display().to_string(), error)
 }
 
 /// Returns the batch keys after `after`. Keys lie at the root or one partition below it; partitions

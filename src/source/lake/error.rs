@@ -1,220 +1,69 @@
 //! Errors of reading a lake, and their meaning for the follower.
 
+use std::fmt::Display;
 use std::time::Duration;
 
-use orrery_ledger::domain::{LedgerRange, LedgerSeq, SourceError};
+use orrery_ledger::domain::SourceError;
 use orrery_net::buckets::AddressError;
-
-use crate::records::RecordError;
 
 /// Error while reading a lake.
 #[derive(Debug, thiserror::Error)]
 pub enum LakeError {
-    /// The settings of the lake cannot be used.
-    #[error("the lake address {address} cannot be used: {reason}")]
-    Address {
-        /// The address as given, without secrets.
-        address: String,
-        /// The reason, and what to give instead.
-        reason: String,
-    },
-    /// The manifest is missing.
-    #[error("{place} is not a ledger lake: it has no {file}{hint}")]
-    NoManifest {
-        /// The root of the lake.
-        place: String,
-        /// Key of the manifest.
-        file: &'static str,
-        /// Advice that is appended to the message, including its punctuation.
-        hint: &'static str,
-    },
-    /// The manifest is invalid.
-    #[error("the lake manifest {place} is wrong: {reason}")]
-    Manifest {
-        /// Location of the manifest.
-        place: String,
-        /// The reason.
-        reason: String,
-    },
-    /// The manifest and the settings name different layouts.
-    #[error(
-        "the lake manifest {place} says {found}, but the settings say {given}: remove the settings"
-    )]
-    OtherLayout {
-        /// Location of the manifest.
-        place: String,
-        /// Its layout, in words.
-        found: String,
-        /// Layout of the settings, in words.
-        given: String,
-    },
-    /// The lake holds ledgers of another network.
-    #[error("{place} holds ledgers of the network {found}, not of {wanted}")]
-    WrongNetwork {
-        /// Location of the manifest.
-        place: String,
-        /// Network of the lake.
-        found: String,
-        /// Network that was asked for.
-        wanted: String,
-    },
-    /// A newer reset directory has replaced the one that is read.
-    #[error(
-        "the network of the lake {place} was reset: its ledgers now come from {newer}; start again \
-         with an empty data directory"
-    )]
-    Reset {
-        /// The directory that is read.
-        place: String,
-        /// The directory that replaced it.
-        newer: String,
-    },
-    /// A file inside the range that is read is missing.
-    #[error("the lake {place} has a gap: ledger {ledger} is missing (expected in {key})")]
-    Gap {
-        /// The lake.
-        place: String,
-        /// First ledger that is missing.
-        ledger: LedgerSeq,
-        /// Key of the missing file.
-        key: String,
-    },
+    /// Waiting cannot help: the settings are wrong, or the lake is not of the network.
+    #[error("{0}")]
+    Fatal(String),
     /// The lake begins after the requested ledger.
-    #[error("the lake {place} begins at ledger {oldest} and does not have ledger {ledger}")]
-    BeginsLater {
-        /// The lake.
-        place: String,
-        /// Its first ledger.
-        oldest: LedgerSeq,
-        /// The requested ledger.
-        ledger: LedgerSeq,
-    },
+    #[error("{0}")]
+    Gone(String),
     /// The lake cannot be listed, and probing found no file.
-    #[error(
-        "the lake {place} cannot be listed, and no ledger was found near {near} in {expected}: wait \
-         until there is one, say with which ledger of the lake to start (--start LEDGER, or `start` \
-         in [source]), or correct {advice} if its files have other sizes"
-    )]
-    NothingNear {
-        /// The lake.
-        place: String,
-        /// Ledger at which the search began.
-        near: LedgerSeq,
-        /// Its layout, in words.
-        expected: String,
-        /// Where the layout is to be corrected.
-        advice: &'static str,
-    },
+    #[error("{0}")]
+    NothingNear(String),
     /// The lake holds files of another layout where those of its own end.
-    #[error(
-        "the lake {place} has {key}, {files}, but {source_of_layout} says {expected}: correct {advice}, \
-         or follow a lake of which all files have the same sizes"
-    )]
+    #[error("{sentence}")]
     OtherFiles {
-        /// The lake.
-        place: Box<str>,
         /// Key of such a file.
-        key: Box<str>,
-        /// The file, in words.
-        files: Box<str>,
-        /// What says which layout it has.
-        source_of_layout: &'static str,
-        /// That layout, in words.
-        expected: Box<str>,
-        /// Where the layout is to be corrected.
-        advice: &'static str,
-    },
-    /// The lake has no batch file, but another one that may hold ledgers.
-    #[error(
-        "the lake {place} has {key}, but no file of ledgers that is named as SEP-54 says, at its root or in a \
-         directory of it: give the directory or prefix that the exporter writes to"
-    )]
-    Misnamed {
-        /// The lake.
-        place: String,
-        /// Key of that file.
         key: String,
+        /// What the operator is told.
+        sentence: String,
     },
-    /// The content of a file is invalid.
-    #[error("cannot take ledgers from {place}: {source}")]
-    Content {
-        /// The file.
-        place: String,
-        /// Error of the parser.
-        source: RecordError,
-    },
-    /// A file does not hold the ledgers that its name promises.
-    #[error("{place} holds {found}, but its name promises {promised}")]
-    OtherLedgers {
-        /// The file.
-        place: String,
-        /// The ledgers that it holds, in words.
-        found: String,
-        /// The ledgers that its name promises.
-        promised: LedgerRange,
-    },
-    /// A file exceeds a size limit.
-    #[error("{place} {verb} more than {} MiB, the most that is read of one file", most >> 20)]
-    TooLarge {
-        /// The file.
-        place: String,
-        /// "is" for a limit on the stored file, "unpacks to" for one on the unpacked ledgers.
-        verb: &'static str,
-        /// The limit, in bytes.
-        most: u64,
-    },
+    /// The content of a file is invalid: the newest file of a lake may be unfinished.
+    #[error("{0}")]
+    Content(String),
     /// The store denies access.
-    #[error("{place} may not be read: {reason}")]
-    Refused {
-        /// Location of the request.
-        place: String,
-        /// The store's answer, with advice.
-        reason: String,
+    #[error("{0}")]
+    Refused(String),
+    /// The store asks for a delay.
+    #[error("{sentence}")]
+    RetryAfter {
+        /// What the operator is told.
+        sentence: String,
+        /// Minimum delay before the next request.
+        delay: Duration,
     },
-    /// The bucket lies in another region.
-    #[error(
-        "the bucket {bucket} is not in the region {given}{}",
-        right.as_ref().map_or_else(
-            || ": set the region that it is in".to_owned(),
-            |right| format!(" but in {right}: set that region"),
-        )
-    )]
-    WrongRegion {
-        /// The bucket.
-        bucket: String,
-        /// The configured region.
-        given: String,
-        /// The bucket's region, when the store names it.
-        right: Option<String>,
-    },
-    /// The transport failed.
-    #[error("cannot read {place}: {reason}")]
-    Transport {
-        /// Location of the request.
-        place: String,
-        /// The reason that the transport gives.
-        reason: String,
-        /// Minimum delay that the store asks for, if any.
-        delay: Option<Duration>,
-    },
+    /// Anything else, which an operator or time may repair.
+    #[error("{0}")]
+    Other(String),
 }
 
 impl LakeError {
-    /// Creates an error of the transport without a retry delay.
-    pub(super) fn transport(place: String, reason: impl ToString) -> Self {
-        Self::Transport { place, reason: reason.to_string(), delay: None }
+    /// Creates the error of a request or a read that failed.
+    pub(super) fn transport(place: &str, reason: impl Display) -> Self {
+        Self::Other(format!("cannot read {place}: {reason}"))
     }
 
-    /// Returns whether the error lies in a file's content: the newest file of a lake may be
-    /// unfinished.
-    pub(super) fn is_content_error(&self) -> bool {
-        matches!(self, Self::Content { .. } | Self::OtherLedgers { .. } | Self::TooLarge { .. })
+    /// Creates the error of a file that exceeds the limit of `most` bytes. `verb` is "is" for a limit
+    /// on the stored file, "unpacks to" for one on the unpacked ledgers.
+    pub(super) fn too_large(place: &str, verb: &str, most: u64) -> Self {
+        let most = most >> 20;
+        Self::Content(format!(
+            "{place} {verb} more than {most} MiB, the most that is read of one file"
+        ))
     }
 }
 
 impl From<AddressError> for LakeError {
     fn from(AddressError { address, reason }: AddressError) -> Self {
-        Self::Address { address, reason }
+        Self::Fatal(format!("the lake address {address} cannot be used: {reason}"))
     }
 }
 
@@ -223,15 +72,12 @@ impl From<LakeError> for SourceError {
     /// permissions and damaged files, while the service runs.
     fn from(error: LakeError) -> Self {
         match error {
-            LakeError::Address { .. }
-            | LakeError::OtherLayout { .. }
-            | LakeError::WrongNetwork { .. }
-            | LakeError::Reset { .. } => Self::Fatal(error.to_string()),
-            LakeError::BeginsLater { .. } => Self::Gone(error.to_string()),
-            LakeError::Transport { delay: Some(delay), .. } => {
-                Self::RetryAfter { reason: error.to_string(), delay }
+            LakeError::Fatal(sentence) => Self::Fatal(sentence),
+            LakeError::Gone(sentence) => Self::Gone(sentence),
+            LakeError::RetryAfter { sentence, delay } => {
+                Self::RetryAfter { reason: sentence, delay }
             }
-            _ => Self::Retryable(error.to_string()),
+            error => Self::Retryable(error.to_string()),
         }
     }
 }

@@ -42,7 +42,9 @@ impl Manifest {
 
     /// Parses a manifest; `place` names it in errors.
     pub fn parse(place: &str, text: &[u8]) -> Result<Self, LakeError> {
-        let wrong = |reason: String| LakeError::Manifest { place: place.to_owned(), reason };
+        let wrong = |reason: String| {
+            LakeError::Other(format!("the lake manifest {place} is wrong: {reason}"))
+        };
         // Editors and shells of some systems write a byte order mark before the text.
         let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
         if text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) {
@@ -62,8 +64,9 @@ impl Manifest {
             return Ok(None);
         };
         let manifest = Self { network_passphrase: None, ledgers_per_batch, batches_per_partition };
-        let wrong = |reason| LakeError::Address { address: place.to_owned(), reason };
-        manifest.check_numbers().map_err(wrong)?;
+        manifest.check_numbers().map_err(|reason| {
+            LakeError::Fatal(format!("the lake address {place} cannot be used: {reason}"))
+        })?;
         Ok(Some(manifest))
     }
 
@@ -91,21 +94,19 @@ impl Manifest {
         let words = |batch: u32, partition: u32| {
             format!("{batch} ledgers per batch and {partition} batches per partition")
         };
-        Err(LakeError::OtherLayout {
-            place: place.to_owned(),
-            found: words(batch, partition),
-            given: words(given_batch, given_partition),
-        })
+        let (found, given) = (words(batch, partition), words(given_batch, given_partition));
+        Err(LakeError::Fatal(format!(
+            "the lake manifest {place} says {found}, but the settings say {given}: remove the \
+             settings"
+        )))
     }
 
     /// Fails when the manifest, which lies at `place`, names a network other than `wanted`.
     pub fn check_network(&self, place: &str, wanted: &Network) -> Result<(), LakeError> {
         match self.network_passphrase.as_deref().map(Network::from_passphrase) {
-            Some(found) if found != *wanted => Err(LakeError::WrongNetwork {
-                place: place.to_owned(),
-                found: found.to_string(),
-                wanted: wanted.to_string(),
-            }),
+            Some(found) if found != *wanted => Err(LakeError::Fatal(format!(
+                "{place} holds ledgers of the network {found}, not of {wanted}"
+            ))),
             _ => Ok(()),
         }
     }

@@ -60,7 +60,11 @@ impl Lake {
         let Some(ResetDirectory { parent, name }) = &self.reset_directory else { return Ok(()) };
         match youngest_reset(&**parent).await? {
             Some((younger, _)) if younger > *name => {
-                Err(LakeError::Reset { place: self.place(), newer: parent.place(&younger) })
+                let (place, newer) = (self.place(), parent.place(&younger));
+                Err(LakeError::Fatal(format!(
+                    "the network of the lake {place} was reset: its ledgers now come from {newer}; \
+                     start again with an empty data directory"
+                )))
             }
             _ => Ok(()),
         }
@@ -88,7 +92,7 @@ async fn find_manifest(store: Arc<dyn LakeFiles>, given: &GivenLayout) -> Result
     // A lake without a manifest looks forbidden in a store that answers 403 for a missing key.
     let (found, refusal) = match store.get(Manifest::FILE_NAME).await {
         Ok(text) => (text, None),
-        Err(refusal @ LakeError::Refused { .. }) => (None, Some(refusal)),
+        Err(refusal @ LakeError::Refused(_)) => (None, Some(refusal)),
         Err(error) => return Err(error),
     };
     if let Some(text) = found {
@@ -99,10 +103,12 @@ async fn find_manifest(store: Arc<dyn LakeFiles>, given: &GivenLayout) -> Result
     if let Some(manifest) = Manifest::given(&store.place(""), given)? {
         return Ok(Found::at(store, manifest, LayoutOf::Settings));
     }
-    let no_manifest =
-        |hint| LakeError::NoManifest { place: store.place(""), file: Manifest::FILE_NAME, hint };
+    let no_manifest = |hint| {
+        let (place, file) = (store.place(""), Manifest::FILE_NAME);
+        LakeError::Other(format!("{place} is not a ledger lake: it has no {file}{hint}"))
+    };
     match store.directories().await {
-        Err(LakeError::Refused { .. }) if refusal.is_some() => {}
+        Err(LakeError::Refused(_)) if refusal.is_some() => {}
         Err(error) => return Err(error),
         Ok(None) => {
             let hint = "; if there is one directory for each reset of the network, give the \
@@ -166,7 +172,7 @@ async fn find_extension(
             match store.exists(&key).await {
                 Ok(true) => return Ok(Some(extension.to_owned())),
                 Ok(false) => {}
-                Err(error @ LakeError::Refused { .. }) => refusal = Some(error),
+                Err(error @ LakeError::Refused(_)) => refusal = Some(error),
                 Err(error) => return Err(error),
             }
         }

@@ -137,25 +137,34 @@ impl Lake {
     /// Fails when a lake without batch files has others that may hold ledgers.
     pub(super) async fn check_for_misnamed_files(&self) -> Result<(), LakeError> {
         match self.store.misnamed().await? {
-            Some(key) => Err(LakeError::Misnamed { place: self.place(), key }),
+            Some(key) => Err(LakeError::Other(format!(
+                "the lake {} has {key}, but no file of ledgers that is named as SEP-54 says, at its \
+                 root or in a directory of it: give the directory or prefix that the exporter writes \
+                 to",
+                self.place()
+            ))),
             None => Ok(()),
         }
     }
 
     pub(super) fn nothing_near(&self, near: LedgerSeq) -> LakeError {
         let (place, expected) = (self.place(), self.layout.words());
-        LakeError::NothingNear { place, near, expected, advice: self.layout_of.advice() }
+        let advice = self.layout_of.advice();
+        LakeError::NothingNear(format!(
+            "the lake {place} cannot be listed, and no ledger was found near {near} in {expected}: \
+             wait until there is one, say with which ledger of the lake to start (--start LEDGER, or \
+             `start` in [source]), or correct {advice} if its files have other sizes"
+        ))
     }
 
     pub(super) fn other_files(&self, key: &str) -> LakeError {
-        LakeError::OtherFiles {
-            place: self.place().into(),
-            key: key.into(),
-            files: layout::words_of(key).into(),
-            source_of_layout: self.layout_of.words(),
-            expected: self.layout.words().into(),
-            advice: self.layout_of.advice(),
-        }
+        let (place, files, expected) = (self.place(), layout::words_of(key), self.layout.words());
+        let (source_of_layout, advice) = (self.layout_of.words(), self.layout_of.advice());
+        let sentence = format!(
+            "the lake {place} has {key}, {files}, but {source_of_layout} says {expected}: correct \
+             {advice}, or follow a lake of which all files have the same sizes"
+        );
+        LakeError::OtherFiles { key: key.to_owned(), sentence }
     }
 }
 

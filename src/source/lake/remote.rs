@@ -116,19 +116,28 @@ impl Remote {
         let place = self.place(key);
         match refusal {
             Refusal::Forbidden(words) | Refusal::Credentials(words) => {
-                let reason = format!("{words}; {}", self.root.when_refused);
-                LakeError::Refused { place, reason }
+                let advice = &self.root.when_refused;
+                LakeError::Refused(format!("{place} may not be read: {words}; {advice}"))
             }
-            Refusal::TooLong(most) => LakeError::TooLarge { place, verb: "is", most },
+            Refusal::TooLong(most) => LakeError::too_large(&place, "is", most),
             Refusal::OtherRegion { words, right } => match self.root.bucket_and_region.clone() {
-                Some((bucket, given)) => LakeError::WrongRegion { bucket, given, right },
-                None => LakeError::transport(place, words),
+                Some((bucket, given)) => {
+                    let right = right.map_or_else(
+                        || ": set the region that it is in".to_owned(),
+                        |right| format!(" but in {right}: set that region"),
+                    );
+                    LakeError::Other(format!(
+                        "the bucket {bucket} is not in the region {given}{right}"
+                    ))
+                }
+                None => LakeError::transport(&place, words),
             },
-            Refusal::Failed { words, delay, .. } => {
-                LakeError::Transport { place, reason: words, delay }
+            Refusal::Failed { words, delay: Some(delay), .. } => {
+                LakeError::RetryAfter { sentence: format!("cannot read {place}: {words}"), delay }
             }
+            Refusal::Failed { words, delay: None, .. } => LakeError::transport(&place, words),
             Refusal::Missing | Refusal::NoSuchMethod(_) | Refusal::Changed(_) => {
-                LakeError::transport(place, refusal)
+                LakeError::transport(&place, refusal)
             }
         }
     }

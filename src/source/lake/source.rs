@@ -94,7 +94,7 @@ impl LakeSource {
             self.ends.forget();
             return range;
         }
-        let nothing = matches!(range, Ok(None) | Err(LakeError::NothingNear { .. }));
+        let nothing = matches!(range, Ok(None) | Err(LakeError::NothingNear(_)));
         if nothing && lake.layout.is_guessed() {
             // The first file will show the extension.
             self.lake = None;
@@ -122,15 +122,17 @@ impl LakeSource {
             }
             Ok(None) => match self.ends.record_missing(from) {
                 Some(oldest) => {
-                    let (place, ledger) = (lake.place(), from);
-                    Err(LakeError::BeginsLater { place, oldest, ledger })
+                    let place = lake.place();
+                    Err(LakeError::Gone(format!(
+                        "the lake {place} begins at ledger {oldest} and does not have ledger {from}"
+                    )))
                 }
                 None => match self.ends.other_files(&lake, from).await {
                     Some(error) => Err(error),
                     None => Ok(Fetched::NotYet),
                 },
             },
-            Err(error) if error.is_content_error() => {
+            Err(error @ LakeError::Content(_)) => {
                 self.classify_invalid_file(&lake, from, error).await
             }
             Err(error) => Err(error),

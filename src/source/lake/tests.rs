@@ -85,7 +85,12 @@ async fn a_missing_file_is_a_gap_in_a_range_and_polled_at_the_tip() {
     let lake = open(copy.path(), &mainnet()).await.unwrap();
     fs::remove_file(file_of(&lake, copy.path(), 63_092_988)).unwrap();
     let error = sequences(&lake, 63_092_982, 63_092_993).await.unwrap_err();
-    assert!(matches!(error, LakeError::Gap { ledger: LedgerSeq(63_092_988), .. }), "{error}");
+    let key = lake.layout().key_of(LedgerSeq(63_092_988));
+    let gap = format!(
+        "the lake {} has a gap: ledger 63092988 is missing (expected in {key})",
+        lake.place()
+    );
+    assert_eq!(error.to_string(), gap);
 
     let mut source = LakeSource::new(lake, &mainnet());
     for sequence in [63_092_986, 63_092_987] {

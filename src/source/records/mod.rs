@@ -6,6 +6,7 @@
 //! ledgers as base64 under `metadataXdr`, as RPC's `getLedgers` answers.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::io::{self, BufReader, Cursor, Read};
 
 use base64::Engine;
@@ -29,51 +30,47 @@ const LAST_FRAGMENT: u32 = 1 << 31;
 /// Error while splitting a file. Offsets count bytes after decompression.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The file is empty.
-    #[error("it is empty")]
-    Empty,
-    /// The file has none of the supported formats.
-    #[error(
-        "it holds no ledgers: expected a LedgerCloseMeta, a batch, a framed stream or JSON with \
-         metadataXdr, plain or compressed with gzip or zstd"
-    )]
-    Unrecognised,
     /// The file ends inside a ledger.
     #[error("it is cut off: it ends inside the ledger that begins at byte {offset}")]
     Truncated {
         /// Offset of the unfinished ledger.
         offset: u64,
     },
-    /// The file announces or holds a ledger that is too long.
-    #[error("the ledger at byte {offset} is longer than {} MiB, the most that is read", longest >> 20)]
-    TooLong {
-        /// Offset of that ledger.
-        offset: u64,
-        /// The limit, in bytes.
-        longest: u64,
-    },
-    /// The structure of the file is invalid.
-    #[error("it is damaged at byte {offset}: {reason}")]
-    Damaged {
-        /// Offset at which the fault shows.
-        offset: u64,
-        /// The reason.
-        reason: String,
-    },
-    /// The file needs more memory to be decompressed than is allowed for strangers' files.
-    #[error(
-        "it is compressed with a window of more than 128 MiB: decompress it first, with \
-         `zstd -d --long=31`"
-    )]
-    Window,
-    /// The compressed bytes are invalid, or the operating system could not read them.
-    #[error("it cannot be read past byte {offset}: {source}")]
-    Read {
-        /// Offset up to which the file was read.
-        offset: u64,
-        /// Error of the operating system or the decompressor.
-        source: io::Error,
-    },
+    /// The operating system or the decompressor could not read the file, which may hold ledgers.
+    #[error("{0}")]
+    Unreadable(String),
+    /// The content is invalid.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl RecordError {
+    pub(super) fn unreadable(offset: u64, error: impl Display) -> Self {
+        Self::Unreadable(format!("it cannot be read past byte {offset}: {error}"))
+    }
+
+    pub(super) fn damaged(offset: u64, reason: impl Display) -> Self {
+        Self::Invalid(format!("it is damaged at byte {offset}: {reason}"))
+    }
+
+    pub(super) fn too_long(offset: u64, longest: u64) -> Self {
+        let longest = longest >> 20;
+        Self::Invalid(format!(
+            "the ledger at byte {offset} is longer than {longest} MiB, the most that is read"
+        ))
+    }
+
+    fn empty() -> Self {
+        Self::Invalid("it is empty".to_owned())
+    }
+
+    fn unrecognised() -> Self {
+        Self::Invalid(
+            "it holds no ledgers: expected a LedgerCloseMeta, a batch, a framed stream or JSON with \
+             metadataXdr, plain or compressed with gzip or zstd"
+                .to_owned(),
+        )
+    }
 }
 
 /// Iterator over the ledgers of one file. Except for JSON, only the current ledger is unpacked in
@@ -134,14 +131,14 @@ impl Records {
     }
 
     fn no_longer_than(longest: u64, file: impl Read + Send + 'static) -> Result<Self, RecordError> {
-        let unread = |source| RecordError::Read { offset: 0, source };
+        let unread = |error| RecordError::unreadable(0, error);
         let mut file = BufReader::with_capacity(128 << 10, file);
         // A pipe may yield fewer bytes at first than it takes to recognise the compression.
         let mut start = Vec::with_capacity(ZSTD.len());
         file.by_ref().take(ZSTD.len() as u64).read_to_end(&mut start).map_err(unread)?;
         let file = Cursor::new(start.clone()).chain(file);
         let mut bytes: Box<dyn Read + Send> = match &*start {
-            [] => return Err(RecordError::Empty),
+            [] => return Err(RecordError::empty()),
             [0x1f, 0x8b, ..] => Box::new(BufReader::new(MultiGzDecoder::new(file))),
             start if is_zstd(start) => {
                 let decoder = zstd::Decoder::with_buffer(file).map_err(unread)?;
@@ -201,11 +198,10 @@ impl Records {
                 Some(record) => (record, None),
             },
         };
-        let sequence =
-            sequence_of(&xdr).map_err(|reason| RecordError::Damaged { offset, reason })?;
+        let sequence = sequence_of(&xdr).map_err(|reason| RecordError::damaged(offset, reason))?;
         if let Some(expected) = expected.filter(|expected| *expected != sequence) {
             let reason = format!("the batch announces ledger {expected} and holds {sequence}");
-            return Err(RecordError::Damaged { offset, reason });
+            return Err(RecordError::damaged(offset, reason));
         }
         let compressed = self.frames.take().filter(|_| sole).and_then(|frames| {
             let offset = u8::try_from(offset).ok()?;
@@ -245,14 +241,18 @@ fn recognise(head: &[u8], content: &mut Content) -> Result<Form, RecordError> {
         return Ok(Form::Listed(content.json_records()?));
     }
     let [a, b, c, d, e, f, g, h] = *head else {
-        return Err(if head.is_empty() { RecordError::Empty } else { RecordError::Unrecognised });
+        return Err(if head.is_empty() {
+            RecordError::empty()
+        } else {
+            RecordError::unrecognised()
+        });
     };
     let first = u32::from_be_bytes([a, b, c, d]);
     let second = u32::from_be_bytes([e, f, g, h]);
     match first {
         mark if mark & LAST_FRAGMENT != 0 => {
             if second > NEWEST_META_VERSION {
-                Err(RecordError::Unrecognised)
+                Err(RecordError::unrecognised())
             } else {
                 Ok(Form::Framed)
             }
@@ -279,7 +279,7 @@ impl Content {
         let (first, last, count) = (self.take_u32()?, self.take_u32()?, self.take_u32()?);
         let announced = last.checked_sub(first).and_then(|distance| distance.checked_add(1));
         if announced != Some(count) {
-            return Err(RecordError::Unrecognised);
+            return Err(RecordError::unrecognised());
         }
         Ok(Form::Batch { next: first, remaining: count })
     }
@@ -348,14 +348,14 @@ impl Content {
                 }
                 Err((reason, position)) => {
                     let offset = offset + position as u64;
-                    return Err(RecordError::Damaged { offset, reason: reason.to_string() });
+                    return Err(RecordError::damaged(offset, reason));
                 }
             }
         }
     }
 
     fn too_long(&self, offset: u64) -> RecordError {
-        RecordError::TooLong { offset, longest: self.longest }
+        RecordError::too_long(offset, self.longest)
     }
 
     fn expect_end(&mut self) -> Result<(), RecordError> {
@@ -365,25 +365,24 @@ impl Content {
         match self.ahead.len() + read {
             0 => Ok(()),
             _ => {
-                let reason = "more bytes follow the last ledger of the batch".to_owned();
-                Err(RecordError::Damaged { offset, reason })
+                let reason = "more bytes follow the last ledger of the batch";
+                Err(RecordError::damaged(offset, reason))
             }
         }
     }
 
     fn json_records(&mut self) -> Result<VecDeque<Vec<u8>>, RecordError> {
         let text = self.rest(0)?;
-        let value: serde_json::Value = serde_json::from_slice(&text)
-            .map_err(|error| RecordError::Damaged { offset: 0, reason: error.to_string() })?;
+        let value: serde_json::Value =
+            serde_json::from_slice(&text).map_err(|error| RecordError::damaged(0, error))?;
         let mut encoded = Vec::new();
         collect_metadata(&value, &mut encoded);
         if encoded.is_empty() {
-            return Err(RecordError::Unrecognised);
+            return Err(RecordError::unrecognised());
         }
         let decode = |text: &&str| {
-            STANDARD.decode(text).map_err(|error| RecordError::Damaged {
-                offset: 0,
-                reason: format!("a metadataXdr is not base64: {error}"),
+            STANDARD.decode(text).map_err(|error| {
+                RecordError::damaged(0, format_args!("a metadataXdr is not base64: {error}"))
             })
         };
         encoded.iter().map(decode).collect()
@@ -412,8 +411,12 @@ const WINDOW_TOO_LARGE: &str = "requires too much memory";
 fn cut_or_unread(error: io::Error, offset: u64) -> RecordError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => RecordError::Truncated { offset },
-        _ if error.to_string().contains(WINDOW_TOO_LARGE) => RecordError::Window,
-        _ => RecordError::Read { offset, source: error },
+        _ if error.to_string().contains(WINDOW_TOO_LARGE) => RecordError::Unreadable(
+            "it is compressed with a window of more than 128 MiB: decompress it first, with \
+             `zstd -d --long=31`"
+                .to_owned(),
+        ),
+        _ => RecordError::unreadable(offset, error),
     }
 }
 
@@ -422,10 +425,10 @@ fn cut_or_unread(error: io::Error, offset: u64) -> RecordError {
 pub(super) fn record_length(mark: u32, offset: u64, longest: u64) -> Result<u64, RecordError> {
     if mark & LAST_FRAGMENT == 0 {
         let reason = format!("{mark:#010x} is not the mark of a whole record");
-        return Err(RecordError::Damaged { offset, reason });
+        return Err(RecordError::damaged(offset, reason));
     }
     let length = u64::from(mark & !LAST_FRAGMENT);
-    if length > longest { Err(RecordError::TooLong { offset, longest }) } else { Ok(length) }
+    if length > longest { Err(RecordError::too_long(offset, longest)) } else { Ok(length) }
 }
 
 #[cfg(test)]

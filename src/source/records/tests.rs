@@ -30,6 +30,11 @@ fn zstd_frames(parts: &[&[u8]]) -> Vec<u8> {
     parts.iter().flat_map(|part| zstd::encode_all(*part, 1).unwrap()).collect()
 }
 
+fn too_long() -> String {
+    let longest = LONGEST_LEDGER >> 20;
+    format!("the ledger at byte 0 is longer than {longest} MiB, the most that is read")
+}
+
 fn read(file: Vec<u8>) -> Result<Vec<u32>, RecordError> {
     let mut sequences = Vec::new();
     for record in Records::new(Cursor::new(file))? {
@@ -157,7 +162,7 @@ fn a_false_length_reserves_no_memory() {
     assert!(matches!(read(file), Err(RecordError::Truncated { offset: 0 })));
     let mut file = (LAST_FRAGMENT | (LONGEST_LEDGER as u32 + 1)).to_be_bytes().to_vec();
     file.extend([0; 64]);
-    assert!(matches!(read(file), Err(RecordError::TooLong { offset: 0, .. })));
+    assert_eq!(read(file).unwrap_err().to_string(), too_long());
 }
 
 #[test]
@@ -165,5 +170,5 @@ fn a_decompression_bomb_ends_at_the_size_limit() {
     let zeros = std::io::repeat(0).take(LONGEST_LEDGER + 2);
     let bomb = zstd::encode_all(zeros, 1).unwrap();
     assert!(bomb.len() < 1 << 20);
-    assert!(matches!(read(bomb), Err(RecordError::TooLong { offset: 0, .. })));
+    assert_eq!(read(bomb).unwrap_err().to_string(), too_long());
 }

@@ -181,7 +181,13 @@ impl Server {
         let url = parse_address(&settings.url)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &settings.headers {
-            let wrong = || RpcError::Header(excerpt(name));
+            let wrong = || {
+                RpcError(format!(
+                    "the header '{}' for the RPC server is wrong: its name may hold letters, digits \
+                     and '-', and its value must be one line of ASCII",
+                    excerpt(name)
+                ))
+            };
             let name = HeaderName::try_from(name).map_err(|_| wrong())?;
             let mut value = HeaderValue::try_from(value).map_err(|_| wrong())?;
             value.set_sensitive(true);
@@ -189,7 +195,8 @@ impl Server {
         }
         let name = format!("the RPC server {}", http::redacted(&url)).into();
         let secrets = secrets(&url, settings).into();
-        let client = http::client(settings.timeouts).map_err(RpcError::Client)?;
+        let client =
+            http::client(settings.timeouts).map_err(|error| RpcError(error.to_string()))?;
         Ok(Self { client, url, headers, name, secrets, last_id: AtomicU64::new(0) })
     }
 
@@ -334,9 +341,14 @@ fn kind_of(response: &Response) -> String {
 }
 
 fn parse_address(text: &str) -> Result<Url, RpcError> {
-    let url = Url::parse(text.trim()).map_err(|error| RpcError::Address(error.to_string()))?;
+    let wrong = |reason: String| {
+        RpcError(format!(
+            "the address of the RPC server is wrong ({reason}): write it as https://HOST/PATH"
+        ))
+    };
+    let url = Url::parse(text.trim()).map_err(|error| wrong(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(RpcError::Address(format!("its scheme is {}", excerpt(url.scheme()))));
+        return Err(wrong(format!("its scheme is {}", excerpt(url.scheme()))));
     }
     Ok(url)
 }

@@ -51,19 +51,19 @@ pub(super) struct Purpose<'a> {
 }
 
 /// Reads the operator's file and rejects one that cannot work.
-pub(super) fn read_own(path: &Path, network: &Network) -> Result<Table, CoreError> {
-    let wrong = |reason: String| CoreError::OwnConfig { path: path.to_owned(), reason };
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+pub(super) fn read_own(file: &Path, network: &Network) -> Result<Table, CoreError> {
+    let path = file.display();
+    let wrong = |reason: String| {
+        CoreError::Fatal(format!("the stellar-core configuration {path}: {reason}"))
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     let own: Table = text
         .parse()
         .map_err(|error: toml::de::Error| wrong(format!("it is not TOML: {}", error.message())))?;
     match own.get("NETWORK_PASSPHRASE").map(|value| value.as_str()) {
         Some(Some(passphrase)) if passphrase != network.passphrase() => {
-            return Err(CoreError::WrongNetwork {
-                what: format!("the stellar-core configuration {}", path.display()),
-                found: passphrase.to_owned(),
-                wanted: network.clone(),
-            });
+            let what = format_args!("the stellar-core configuration {path}");
+            return Err(CoreError::wrong_network(what, passphrase, network));
         }
         Some(None) => return Err(wrong("NETWORK_PASSPHRASE is not a text".to_owned())),
         _ => {}
@@ -94,7 +94,7 @@ fn has_quorum(own: &Table) -> bool {
 /// Composes the whole configuration.
 ///
 /// # Errors
-/// [`CoreError::UnknownNetwork`] when the network is not built in and the operator's file does not
+/// [`CoreError::Fatal`] when the network is not built in and the operator's file does not
 /// say enough.
 pub(super) fn compose(purpose: &Purpose<'_>) -> Result<Table, CoreError> {
     let Purpose { network, mode, own, .. } = *purpose;
@@ -104,7 +104,12 @@ pub(super) fn compose(purpose: &Purpose<'_>) -> Result<Table, CoreError> {
         (_, Some(known)) if !has_quorum(own) => table.extend(quorum(known)),
         (Mode::Online, _) if has_quorum(own) => {}
         (Mode::Bounded { .. }, _) if !archives(own).is_empty() => {}
-        _ => return Err(CoreError::UnknownNetwork(network.clone())),
+        _ => {
+            return Err(CoreError::Fatal(format!(
+                "the validators and archives of {network} are not built into orrery: name them in a \
+                 configuration file of stellar-core and give its path as core.config"
+            )));
+        }
     }
     if *mode == Mode::Online {
         table.insert("PEER_PORT".to_owned(), PEER_PORT.into());

@@ -35,64 +35,6 @@ const LONGEST_REFUSAL: u64 = 16 << 10;
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// Why core did not return entries.
-#[derive(Debug, thiserror::Error)]
-pub enum QueryError {
-    /// Core does not run, or is being started.
-    #[error(
-        "the stellar-core that is asked for ledger entries does not run: the request is repeated \
-         once it does"
-    )]
-    NotRunning,
-    /// Core's protocol is too old for a query port.
-    #[error(
-        "a stellar-core of protocol {0} cannot be asked for ledger entries: install one of \
-         protocol 22 or newer, or name an RPC server in programs.rpc"
-    )]
-    TooOld(u32),
-    /// The operator's file turns the query port off.
-    #[error(
-        "stellar-core cannot be asked for ledger entries: remove HTTP_QUERY_PORT from the file of \
-         core.config, or name an RPC server in programs.rpc"
-    )]
-    Off,
-    /// A key exceeds the limits of XDR.
-    #[error("a ledger key cannot be written as XDR ({0})")]
-    Key(stellar_xdr::Error),
-    /// The request failed, or its response could not be read.
-    #[error("{NAME} cannot be asked for {method} at port {port}: {failure}")]
-    Http {
-        /// Name of the command.
-        method: &'static str,
-        /// Query port.
-        port: u16,
-        /// Why it failed.
-        failure: HttpError,
-    },
-    /// Core answers with an HTTP error, as it also does while it starts.
-    #[error("{NAME} answers {method} at port {port} with HTTP {}: {message}", status.as_u16())]
-    Refused {
-        /// Name of the command.
-        method: &'static str,
-        /// Query port.
-        port: u16,
-        /// Status of the response.
-        status: StatusCode,
-        /// Body of the response, shortened.
-        message: String,
-    },
-    /// The answer is invalid, or does not match the request.
-    #[error(
-        "{NAME} answers {method} with {found}: it may be newer than this version of Orrery supports"
-    )]
-    NotUnderstood {
-        /// Name of the command.
-        method: &'static str,
-        /// What came instead.
-        found: String,
-    },
-}
-
 /// Ports at which the core of this process can be asked now. The session that runs core keeps them
 /// up to date; clones share them.
 #[derive(Debug, Clone, Default)]
@@ -175,11 +117,19 @@ impl QueryPort {
         state.streamed = state.streamed.max(Some(ledger));
     }
 
-    fn open(&self) -> Result<(u16, Method), QueryError> {
+    fn open(&self) -> Result<(u16, Method), String> {
         match self.0.lock().reach {
-            Reach::NotRunning => Err(QueryError::NotRunning),
-            Reach::TooOld(protocol) => Err(QueryError::TooOld(protocol)),
-            Reach::Off => Err(QueryError::Off),
+            Reach::NotRunning => Err("the stellar-core that is asked for ledger entries does not \
+                                      run: the request is repeated once it does"
+                .to_owned()),
+            Reach::TooOld(protocol) => Err(format!(
+                "a stellar-core of protocol {protocol} cannot be asked for ledger entries: install \
+                 one of protocol 22 or newer, or name an RPC server in programs.rpc"
+            )),
+            Reach::Off => Err("stellar-core cannot be asked for ledger entries: remove \
+                               HTTP_QUERY_PORT from the file of core.config, or name an RPC server \
+                               in programs.rpc"
+                .to_owned()),
             Reach::Open { port, method } => Ok((port, method)),
         }
     }
@@ -223,7 +173,7 @@ impl CoreEntries {
     ///
     /// # Errors
     /// When core does not run, has no query port, returns an error, or its answer is invalid.
-    pub async fn look_up(&self, keys: &[LedgerKey]) -> Result<LiveEntries, QueryError> {
+    pub async fn look_up(&self, keys: &[LedgerKey]) -> Result<LiveEntries, String> {
         let (newest, until) = (self.port.newest(), Instant::now() + CATCH_UP_TIMEOUT);
         loop {
             let held = self.request(keys).await?;
@@ -234,10 +184,12 @@ impl CoreEntries {
         }
     }
 
-    async fn request(&self, keys: &[LedgerKey]) -> Result<LiveEntries, QueryError> {
+    async fn request(&self, keys: &[LedgerKey]) -> Result<LiveEntries, String> {
         let (port, method) = self.port.open()?;
         let (request_body, name) = (request_body(keys, method)?, method.name());
-        let failed = |failure| QueryError::Http { method: name, port, failure };
+        let failed = |failure: HttpError| {
+            format!("{NAME} cannot be asked for {name} at port {port}: {failure}")
+        };
         let request = self
             .client
             .post(format!("http://127.0.0.1:{port}/{name}"))
@@ -248,31 +200,41 @@ impl CoreEntries {
         let status = response.status();
         if status != StatusCode::OK {
             let message = http::read_capped(response, LONGEST_REFUSAL).await.unwrap_or_default();
-            let message = excerpt(String::from_utf8_lossy(&message).trim());
-            return Err(QueryError::Refused { method: name, port, status, message });
+            let (status, message) =
+                (status.as_u16(), excerpt(String::from_utf8_lossy(&message).trim()));
+            return Err(format!(
+                "{NAME} answers {name} at port {port} with HTTP {status}: {message}"
+            ));
         }
         let body = http::read_capped(response, MAX_BYTES).await.map_err(failed)?;
         let read = match method {
             Method::WithState => answers::parse_with_state(&body, keys),
             Method::Raw => answers::parse_raw(&body, keys),
         };
-        read.map_err(|found| QueryError::NotUnderstood { method: name, found })
+        read.map_err(|found| {
+            format!(
+                "{NAME} answers {name} with {found}: it may be newer than this version of Orrery \
+                 supports"
+            )
+        })
     }
 }
 
 impl LiveState for CoreEntries {
     fn look_up<'a>(&'a self, keys: &'a [LedgerKey]) -> BoxFuture<'a, Result<LiveEntries, String>> {
-        async move { self.look_up(keys).await.map_err(|error| error.to_string()) }.boxed()
+        self.look_up(keys).boxed()
     }
 }
 
 /// Formats a request, `key=BASE64&key=…`: the keys, and with [`Method::Raw`] those of their times
 /// to live.
-fn request_body(keys: &[LedgerKey], method: Method) -> Result<String, QueryError> {
+fn request_body(keys: &[LedgerKey], method: Method) -> Result<String, String> {
     let times = keys.iter().filter(|_| method == Method::Raw).filter_map(answers::time_to_live);
     let mut request_body = form_urlencoded::Serializer::new(String::new());
     for key in keys.iter().cloned().chain(times) {
-        let key = key.to_xdr_base64(Limits::none()).map_err(QueryError::Key)?;
+        let key = key.to_xdr_base64(Limits::none());
+        let key =
+            key.map_err(|error| format!("a ledger key cannot be written as XDR ({error})"))?;
         request_body.append_pair("key", &key);
     }
     Ok(request_body.finish())

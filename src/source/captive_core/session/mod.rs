@@ -62,9 +62,8 @@ impl Session {
             let _guard = EndGuard(Arc::clone(&runner.queue));
             runner.work();
         });
-        let thread = spawned
-            .map_err(|error| queue.end(End::Failed(CoreError::Internal(error.to_string()))))
-            .ok();
+        let thread =
+            spawned.map_err(|error| queue.end(End::Failed(CoreError::internal(error)))).ok();
         Self { queue, stop, thread }
     }
 
@@ -93,7 +92,7 @@ struct EndGuard(Arc<Queue>);
 impl Drop for EndGuard {
     fn drop(&mut self) {
         // Has no effect when the queue has ended already.
-        self.0.end(End::Failed(CoreError::Internal("see the log".to_owned())));
+        self.0.end(End::Failed(CoreError::internal("see the log")));
     }
 }
 
@@ -107,10 +106,10 @@ impl Stop {
         let _ = self.0.wait_for(|stop| *stop).await;
     }
 
-    /// Returns the output of `work`, or [`CoreError::Stopped`] if the session is to stop first.
+    /// Returns the output of `work`, or an error if the session is to stop first.
     async fn or<T>(&mut self, work: impl Future<Output = T>) -> Result<T, CoreError> {
         tokio::select! {
-            () = self.requested() => Err(CoreError::Stopped),
+            () = self.requested() => Err(CoreError::stopped()),
             output = work => Ok(output),
         }
     }
@@ -137,7 +136,7 @@ impl Runner {
     fn work(mut self) {
         match Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime.block_on(self.run()),
-            Err(error) => self.queue.end(End::Failed(CoreError::Internal(error.to_string()))),
+            Err(error) => self.queue.end(End::Failed(CoreError::internal(error))),
         }
     }
 
@@ -195,11 +194,10 @@ impl Runner {
         let Some(state) = self.stop.or(state).await? else { return Ok(None) };
         let wanted = &self.plan.settings.network;
         match &state.passphrase {
-            Some(found) if found != wanted.passphrase() => Err(CoreError::WrongNetwork {
-                what: "the history archive of stellar-core".to_owned(),
-                found: found.clone(),
-                wanted: wanted.clone(),
-            }),
+            Some(found) if found != wanted.passphrase() => {
+                let what = "the history archive of stellar-core";
+                Err(CoreError::wrong_network(what, found, wanted))
+            }
             _ => Ok(Some(state)),
         }
     }
@@ -231,8 +229,11 @@ impl Runner {
                 return Err(stopped);
             }
         };
-        let command = "stellar-core offline-info".to_owned();
-        read_closed(&answer).map_err(|reason| CoreError::Answer { command, reason })
+        read_closed(&answer).map_err(|reason| {
+            CoreError::StorageInDoubt(format!(
+                "the answer of stellar-core offline-info is not understood: {reason}"
+            ))
+        })
     }
 
     /// Queues the ledgers that core streams until it ends or has to be stopped. Runs `checks`
@@ -252,7 +253,7 @@ impl Runner {
             let record = tokio::select! {
                 () = self.stop.requested() => {
                     self.wind_down(&mut process, &mut frames, false).await?;
-                    return Err(CoreError::Stopped);
+                    return Err(CoreError::stopped());
                 }
                 result = &mut checks, if !checked => {
                     checked = true;
@@ -268,10 +269,9 @@ impl Runner {
                     continue;
                 }
                 () = queue.taken.notified() => {
-                    if let Err(source) = queue.refill() {
+                    if let Err(error) = queue.refill() {
                         self.wind_down(&mut process, &mut frames, false).await?;
-                        let path = self.plan.storage.root().to_owned();
-                        return Err(CoreError::Storage { path, source });
+                        return Err(CoreError::storage(self.plan.storage.root(), error));
                     }
                     continue;
                 }
@@ -299,7 +299,7 @@ impl Runner {
         let Some(xdr) = record.map_err(Problem::Stream)? else { return Ok(None) };
         let offset = frames.offset();
         let sequence = sequence_of(&xdr)
-            .map_err(|reason| Problem::Stream(RecordError::Damaged { offset, reason }))?;
+            .map_err(|reason| Problem::Stream(RecordError::damaged(offset, reason)))?;
         let accepted = self.accept(sequence, xdr)?;
         let too_long = self.plan.settings.mode == Mode::Standalone
             && offset >= self.plan.settings.limits.bytes_on_disk;
@@ -400,7 +400,9 @@ impl Runner {
             return Ok(End::Complete);
         }
         let end = process.exit_description(status).await;
-        Err(CoreError::Ended { last, end, clean: status.success() })
+        let sentence = format!("stellar-core ended after ledger {last} with {end}");
+        let clean = status.success();
+        Err(if clean { CoreError::Other } else { CoreError::StorageInDoubt }(sentence))
     }
 
     /// Ends the session after the stream has become unusable, and returns the error.
@@ -416,12 +418,17 @@ impl Runner {
             }
             _ => self.wind_down(&mut process, &mut frames, false).await?,
         };
-        Ok(match problem {
-            Problem::Skipped { expected, found } => CoreError::Skipped { expected, found },
-            Problem::Stream(source) => {
-                CoreError::Stream { source, end: process.exit_description(status).await }
+        Ok(CoreError::StorageInDoubt(match problem {
+            Problem::Skipped { expected, found } => {
+                format!("stellar-core streams ledger {found} where ledger {expected} should come")
             }
-        })
+            Problem::Stream(error) => {
+                let end = process.exit_description(status).await;
+                format!(
+                    "the ledger stream of stellar-core broke: {error}; stellar-core ended with {end}"
+                )
+            }
+        }))
     }
 
     /// Returns the exit status of a core that has closed its stream. Stops it if it does not end by
@@ -440,7 +447,7 @@ impl Runner {
 }
 
 fn write_config(path: &Path, table: &Table) -> Result<(), CoreError> {
-    let text = toml::to_string(table).map_err(|error| CoreError::Internal(error.to_string()))?;
+    let text = toml::to_string(table).map_err(CoreError::internal)?;
     write_atomically(path, |file| file.write_all(text.as_bytes())).map_err(failed(path))
 }
 

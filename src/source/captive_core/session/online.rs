@@ -19,7 +19,7 @@ const MAX_CHECKPOINT_DISTANCE: u32 = 128;
 impl Runner {
     pub(super) async fn online(&mut self) -> Result<End, CoreError> {
         let followed = self.follow().await;
-        if followed.as_ref().is_err_and(CoreError::leaves_storage_in_doubt) {
+        if matches!(followed, Err(CoreError::StorageInDoubt(_))) {
             tracing::info!("the storage of stellar-core is wiped");
             self.plan.storage.wipe()?;
         }
@@ -58,7 +58,11 @@ impl Runner {
         let Some(state) = self.archive(table).await? else { return Ok(()) };
         let (needed, newest) = (self.plan.from, state.newest());
         if needed.0 > newest.0.saturating_add(MAX_CHECKPOINT_DISTANCE) {
-            return Err(CoreError::TooFarAhead { needed, newest });
+            return Err(CoreError::Other(format!(
+                "stellar-core cannot begin at ledger {needed}: the newest checkpoint of the history \
+                 archive is {newest}, more than two checkpoints before it; source.start is wrong, \
+                 the archive is old, or the network was reset and needs an empty data directory"
+            )));
         }
         self.queue.announce(newest);
         Ok(())
@@ -68,7 +72,7 @@ impl Runner {
     async fn can_resume(&mut self, launcher: &Launcher) -> Result<bool, CoreError> {
         match self.closed(launcher).await {
             Ok(closed) => Ok(closed > LedgerSeq(1) && closed < self.plan.from),
-            Err(CoreError::Command { .. } | CoreError::Answer { .. }) => Ok(false),
+            Err(CoreError::StorageInDoubt(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -21,11 +21,16 @@ impl Runner {
         protocol: u32,
     ) -> Result<Option<PublishedPorts>, CoreError> {
         let Some(query) = &self.plan.settings.query else { return Ok(None) };
+        let no_port = |error| {
+            CoreError::Other(format!(
+                "no port is free for stellar-core's ledger entry queries: {error}"
+            ))
+        };
         let port = match config::query_port(table) {
             Some(port) => port,
             None if Reach::is_too_old(protocol) => 0,
             None => {
-                let port = free_port(config::http_port(table)).map_err(CoreError::NoPort)?;
+                let port = free_port(config::http_port(table)).map_err(no_port)?;
                 config::set_query_port(table, port);
                 write_config(&launcher.config, table)?;
                 port
@@ -33,7 +38,7 @@ impl Runner {
         };
         // A port that the operator's file turns off stays off.
         if config::http_port(table) == 0 && !self.plan.own.contains_key("HTTP_PORT") {
-            config::set_http_port(table, free_port(port).map_err(CoreError::NoPort)?);
+            config::set_http_port(table, free_port(port).map_err(no_port)?);
             write_config(&launcher.config, table)?;
         }
         Ok(Some(query.publish(Reach::of(port, protocol), config::http_port(table))))

@@ -21,7 +21,11 @@ impl Runner {
         if let Some(state) = self.archive(&table).await?
             && to > state.newest()
         {
-            return Err(CoreError::NotArchived { to, newest: state.newest() });
+            let newest = state.newest();
+            return Err(CoreError::Other(format!(
+                "stellar-core cannot replay to ledger {to}: the newest checkpoint of the history \
+                 archive is {newest}; choose an earlier last ledger, or wait for the next checkpoint"
+            )));
         }
         self.command(&launcher, &["new-db"]).await?;
         let range = format!("{to}/{}", to.0 - from.0 + 1);

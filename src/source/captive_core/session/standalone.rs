@@ -27,9 +27,7 @@ impl Runner {
             self.closed(&launcher).await?
         } else {
             if from > LedgerSeq::FIRST {
-                let state = "has not begun".to_owned();
-                let storage = storage.root().to_owned();
-                return Err(CoreError::StandaloneLost { storage, state, needed: from });
+                return Err(CoreError::standalone_lost(storage.root(), "has not begun", from));
             }
             self.command(&launcher, &["new-db"]).await?;
             GENESIS

@@ -16,23 +16,16 @@ use super::member::{Kind, Member, Trouble};
 use super::window::Window;
 use super::{Candidate, RangeOf, Refusal, Reports, Timing};
 
-/// Error that ends following for good.
+/// Why following has ended for good: the numbers of ledgers are used up, no source has a ledger of a
+/// bounded task or can answer any more, or none has yielded a new ledger for too long.
 #[derive(Debug, thiserror::Error)]
-pub enum FollowError {
-    /// The network has used up all sequence numbers.
-    #[error("ledger {0} has the largest possible sequence number")]
-    EndOfNumbers(LedgerSeq),
-    /// No source has a ledger of a bounded task.
-    #[error("no source has ledger {ledger}: {reasons}")]
-    Lacking {
-        /// The missing ledger.
-        ledger: LedgerSeq,
-        /// The reason that each source gives.
-        reasons: String,
-    },
-    /// No source can answer any more, or none has yielded a new ledger for too long.
-    #[error("{0}")]
-    Source(String),
+#[error("{0}")]
+pub struct FollowError(String);
+
+impl FollowError {
+    fn end_of_numbers(last: LedgerSeq) -> Self {
+        Self(format!("ledger {last} has the largest possible sequence number"))
+    }
 }
 
 /// How following ended without an error.
@@ -155,7 +148,7 @@ impl Follower {
     /// or [`Self::interrupted`].
     ///
     /// # Errors
-    /// [`FollowError`]; temporary failures are waited for instead, and reported to health.
+    /// When no source can go on; temporary failures are waited for instead, and reported to health.
     pub async fn run(&mut self, out: mpsc::Sender<RawLedger>) -> Result<Followed, FollowError> {
         let result = self.follow(&out).await;
         if let Err(error) = &result {
@@ -201,7 +194,8 @@ impl Follower {
             }
             self.note_stored_ledgers();
             if let Some(next) = self.next {
-                let next = self.first_missing(next).ok_or(FollowError::EndOfNumbers(next))?;
+                let missing = self.first_missing(next);
+                let next = missing.ok_or_else(|| FollowError::end_of_numbers(next))?;
                 self.next = Some(next);
                 if self.task.last.is_some_and(|last| next > last) {
                     return Ok(Followed::Done);
@@ -209,7 +203,7 @@ impl Follower {
                 self.give_up_if_hopeless(next)?;
             }
             let Some(index) = self.choose() else {
-                return Err(FollowError::Source(self.reasons()));
+                return Err(FollowError(self.reasons()));
             };
             let now = Instant::now();
             let probe = self.next_probe(index);
@@ -229,7 +223,7 @@ impl Follower {
             match self.fetch_next(index, out).await {
                 Ok(Outcome::Answered) => {}
                 Ok(Outcome::Ended(followed)) => return Ok(followed),
-                Ok(Outcome::EndOfNumbers(last)) => return Err(FollowError::EndOfNumbers(last)),
+                Ok(Outcome::EndOfNumbers(last)) => return Err(FollowError::end_of_numbers(last)),
                 Err(fault) => self.record_fault(index, fault, asked),
             }
         }
@@ -279,11 +273,12 @@ impl Follower {
     /// progressed within [`Timing::give_up`].
     fn give_up_if_hopeless(&mut self, next: LedgerSeq) -> Result<(), FollowError> {
         if self.task.last.is_some() && self.members.iter().all(Member::lacks_permanently) {
-            return Err(FollowError::Lacking { ledger: next, reasons: self.reasons() });
+            let reasons = self.reasons();
+            return Err(FollowError(format!("no source has ledger {next}: {reasons}")));
         }
         let since = *self.progress.get_or_insert_with(Instant::now);
         match self.timing.give_up {
-            Some(longest) if since.elapsed() > longest => Err(FollowError::Source(self.reasons())),
+            Some(longest) if since.elapsed() > longest => Err(FollowError(self.reasons())),
             _ => Ok(()),
         }
     }

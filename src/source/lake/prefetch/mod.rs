@@ -95,7 +95,7 @@ impl ReadAhead {
         self.files.pop_front();
         let file = match unpacked {
             Ok(file) => file,
-            Err(error) => Err(LakeError::transport(lake.place(), error)),
+            Err(error) => Err(LakeError::transport(&lake.place(), error)),
         };
         self.last_arrived = matches!(file, Ok(Some(_)));
         let Ok(Some(mut ledgers)) = file else {

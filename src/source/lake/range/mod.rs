@@ -161,8 +161,10 @@ impl Lake {
         match self.file_of(before).await? {
             Some(_) => Ok(()),
             None => Err(LakeError::transport(
-                self.place(),
-                format!("the server reports a file for ledger {before}, but does not have one"),
+                &self.place(),
+                format_args!(
+                    "the server reports a file for ledger {before}, but does not have one"
+                ),
             )),
         }
     }
@@ -280,7 +282,7 @@ impl Ends {
             Err(LakeError::OtherFiles { key, .. }) => {
                 // What fits is read first.
                 let newest = lake.last_before_others(&key, wanted).await?;
-                self.others.follow = Some(key.into());
+                self.others.follow = Some(key);
                 Some(newest)
             }
             Err(error) => return Err(error),
@@ -356,7 +358,7 @@ impl Ends {
         let newest = lake.newest_by_probing(near).await;
         match newest {
             Ok(_) => self.idle_surveys = 0,
-            Err(LakeError::NothingNear { .. }) => self.others.probe(lake, near).await?,
+            Err(LakeError::NothingNear(_)) => self.others.probe(lake, near).await?,
             Err(_) => {}
         }
         newest
