@@ -20,7 +20,10 @@ impl Config {
         let validators = named.or_else(|| Validators::of_network(network));
         let is_sandbox = self.source.kind == SourceKind::Sandbox;
         if validators.is_none() && self.trust.require_attested && !is_sandbox {
-            return Err(TrustError::Required(network.clone()));
+            return Err(TrustError(format!(
+                "trust.require_attested is set, and {network} has no known validators: name them in \
+                 trust.validators"
+            )));
         }
         Ok(validators.map(Arc::new))
     }
@@ -102,6 +105,7 @@ mod tests {
             assert!(load_text(allowed).is_ok(), "{allowed}");
         }
         let error = load_text(required).unwrap().config.validators(&network("local")).unwrap_err();
-        assert!(matches!(error, TrustError::Required(_)), "{error}");
+        let error = error.to_string();
+        assert!(error.starts_with("trust.require_attested is set, and local "), "{error}");
     }
 }

@@ -50,33 +50,10 @@ impl Setting for TrustedValidators {
         validators, such as { \"example.org\" = [\"G…\"] }";
 }
 
-/// Why no validators can be trusted as the settings say.
+/// Why no validators can be trusted as the settings say: a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TrustError {
-    /// A key is none.
-    #[error("trust.validators, organisation '{organisation}': {error}")]
-    Key {
-        /// The organisation that names it.
-        organisation: String,
-        /// What is wrong with it.
-        error: ParseError,
-    },
-    /// The organisations, or the threshold, cannot be used.
-    #[error("trust.validators, trust.threshold: {0}")]
-    Validators(#[from] ValidatorsError),
-    /// A threshold without validators.
-    #[error(
-        "trust.threshold is set without trust.validators: name the organisations of which so many \
-         must have signed"
-    )]
-    Threshold,
-    /// Attestation is required, and no validators are known.
-    #[error(
-        "trust.require_attested is set, and {0} has no known validators: name them in \
-         trust.validators"
-    )]
-    Required(Network),
-}
+#[error("{0}")]
+pub struct TrustError(pub String);
 
 impl Trust {
     /// Returns what is done about ledgers that are not as their headers say.
@@ -91,7 +68,13 @@ impl Trust {
     pub fn named(&self) -> Result<Option<Validators>, TrustError> {
         let TrustedValidators(organisations) = &self.validators;
         if organisations.is_empty() {
-            return if self.threshold == 0 { Ok(None) } else { Err(TrustError::Threshold) };
+            let sentence = "trust.threshold is set without trust.validators: name the organisations \
+                            of which so many must have signed";
+            return if self.threshold == 0 {
+                Ok(None)
+            } else {
+                Err(TrustError(sentence.to_owned()))
+            };
         }
         let organisations: Vec<_> =
             organisations.iter().map(organisation).collect::<Result<_, _>>()?;
@@ -99,14 +82,18 @@ impl Trust {
             0 => two_thirds(organisations.len()),
             some => usize::try_from(some).unwrap_or(usize::MAX),
         };
-        Ok(Some(Validators::new(organisations, threshold)?))
+        let validators = Validators::new(organisations, threshold);
+        validators
+            .map(Some)
+            .map_err(|error| TrustError(format!("trust.validators, trust.threshold: {error}")))
     }
 }
 
 fn organisation((name, keys): (&String, &Vec<String>)) -> Result<Organisation, TrustError> {
     let of_key = |key: &String| key.trim().parse::<NodeId>();
     let validators = keys.iter().map(of_key).collect::<Result<_, _>>();
-    let organisation = name.clone();
-    let validators = validators.map_err(|error| TrustError::Key { organisation, error })?;
+    let validators = validators.map_err(|error: ParseError| {
+        TrustError(format!("trust.validators, organisation '{name}': {error}"))
+    })?;
     Ok(Organisation { name: name.clone(), validators })
 }

@@ -47,13 +47,9 @@ impl Filter {
         address: Option<&str>,
     ) -> Result<Self, FilterError> {
         let malformed = |field| {
-            move |error: ParseError| {
-                let problem = match error {
-                    // This message continues the sentence after the name of the field.
-                    ParseError::Value { .. } => error.to_string(),
-                    _ => format!("is malformed: {error}"),
-                };
-                FilterError { field, problem }
+            move |error: ParseError| FilterError {
+                field,
+                problem: format!("is malformed: {error}"),
             }
         };
         let contract = contract.map(str::parse::<ContractId>).transpose();
@@ -62,7 +58,9 @@ impl Filter {
             ..Self::default()
         };
         for ((wanted, given), field) in filter.topics.iter_mut().zip(topics).zip(TOPIC_FIELDS) {
-            *wanted = given.map(scval_from_text).transpose().map_err(malformed(field))?;
+            // This message continues the sentence after the name of the field.
+            let problem = |error: ParseError| FilterError { field, problem: error.to_string() };
+            *wanted = given.map(scval_from_text).transpose().map_err(problem)?;
         }
         filter.address = address.map(address_xdr).transpose().map_err(malformed(ADDRESS_FIELD))?;
         Ok(filter)

@@ -1,7 +1,7 @@
 //! Certificates of made chains: values with times in milliseconds, dropped transaction sets, and
 //! rewritten events.
 
-use orrery_ledger::certificate::{CertificateError, check};
+use orrery_ledger::certificate::check;
 use orrery_ledger::decode::decode;
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, Network, NodeId};
 use orrery_ledger::validators::{Organisation, Validators};
@@ -51,7 +51,7 @@ fn who_trusts_others_refuses() {
     assert!(error.to_string().contains("ledger 9"), "{error}");
     let other = Network::from_name_or_passphrase("testnet");
     let error = check(&bytes, other.id(), &chain.validators).unwrap_err();
-    assert!(matches!(error, CertificateError::Network { .. }), "{error}");
+    assert!(error.to_string().starts_with("the certificate is of the network "), "{error}");
 }
 
 #[test]

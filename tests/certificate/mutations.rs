@@ -1,6 +1,6 @@
 //! Changed certificates: each is refused, and the sentence names the ledger.
 
-use orrery_ledger::certificate::{CertificateError, Claim, Writer};
+use orrery_ledger::certificate::{Claim, Writer};
 use orrery_ledger::decode::decode;
 use orrery_ledger::domain::{ContractId, LedgerRange};
 use orrery_ledger::validators::Validators;
@@ -67,9 +67,9 @@ fn refused(chain: &Chain, bytes: &[u8], how: &str) {
         Err(error) => error,
     };
     let sentence = error.to_string();
-    match error {
-        CertificateError::NotACertificate | CertificateError::Network { .. } => {}
-        _ => assert!(sentence.contains("ledger"), "{how}: {sentence}"),
+    let unrecognised = ["this is not a certificate, ", "the certificate is of the network "];
+    if !unrecognised.iter().any(|begin| sentence.starts_with(begin)) {
+        assert!(sentence.contains("ledger"), "{how}: {sentence}");
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orrery_ledger::certificate::CertificateError;
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, Network};
 use orrery_testkit::{data, fixtures, size};
 use rand::SeedableRng;
@@ -66,15 +65,15 @@ fn what_is_not_attested_is_not_proven() {
     let contract = chain.contracts()[0];
     let range = LedgerRange::new(chain.attested().0 + 1, chain.attested().0 + 1);
     let error = chain.prove(chain.claim(contract, range)).unwrap_err();
-    assert!(matches!(error, CertificateError::NotAttested { needed: 5, .. }), "{error}");
     let told = error.to_string();
+    assert!(told.contains("is not attested") && told.contains("and 5 are needed"), "{told}");
     assert!(told.contains(&chain.last().to_string()), "{told}");
     let missing = LedgerRange::new(chain.first(), chain.last().0 + 1);
     let error = chain.prove(chain.claim(contract, missing)).unwrap_err();
-    assert!(matches!(error, CertificateError::Missing { .. }), "{error}");
+    assert!(error.to_string().contains("is missing: ledgers"), "{error}");
     let empty = LedgerRange::new(chain.last(), chain.first());
     let error = chain.prove(chain.claim(contract, empty)).unwrap_err();
-    assert!(matches!(error, CertificateError::Range { .. }), "{error}");
+    assert!(error.to_string().contains("are no range"), "{error}");
 }
 
 /// The reference node's unit tests: invocations, failed ones, metadata of all versions.

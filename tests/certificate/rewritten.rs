@@ -115,7 +115,7 @@ fn rewritten_events_are_proven_in_their_former_form() {
     let contract = ContractId([0; 32]);
     let claim = Claim { network: *network.id(), contract, range: LedgerRange::only(LEDGER) };
     let error = proven(&changed, claim).unwrap_err();
-    assert!(matches!(error, CertificateError::Rewritten { .. }), "{error}");
     let told = error.to_string();
+    assert!(told.contains("its events were rewritten"), "{told}");
     assert!(told.contains(&transaction.to_string()) && told.contains("57500008"), "{told}");
 }

@@ -1,6 +1,6 @@
 //! Checks a certificate.
 
-use super::error::{CertificateError, Wrong};
+use super::error::{CertificateError, unreadable};
 use super::format::{Cursor, EventsOf, Kind, Statement, read_block, read_head};
 use super::tail::Tail;
 use super::{Certificate, CertifiedEvent, Claim};
@@ -32,7 +32,11 @@ pub fn check<'a>(
     let mut cursor = Cursor::new(certificate);
     let claim = read_head(&mut cursor)?;
     if claim.network != *network {
-        return Err(CertificateError::Network { found: claim.network, wanted: *network });
+        return Err(CertificateError(format!(
+            "the certificate is of the network with the id {}, and {network} is wanted: name its \
+             network, and whose validators you trust there",
+            claim.network
+        )));
     }
     let mut checker = Checker {
         cursor,
@@ -42,17 +46,21 @@ pub fn check<'a>(
         invocations: 0,
         tail: Tail::new(validators),
     };
-    let at = |ledger| move |wrong| CertificateError::Ledger { ledger, wrong };
+    let at = |ledger: LedgerSeq| move |wrong: String| proves_nothing(ledger, &wrong);
     for ledger in (claim.range.first.0..=claim.range.last.0).map(LedgerSeq) {
         checker.check_ledger(ledger).map_err(at(ledger))?;
     }
     let mut last = claim.range.last;
     let mut ended = false;
     while !ended {
-        last = last.next().ok_or(Wrong::NoNext).map_err(at(last))?;
+        last = last.next().ok_or_else(|| at(last)("no ledger follows it".to_owned()))?;
         ended = checker.ledger_of_tail(last).map_err(at(last))?;
     }
     checker.end(last)
+}
+
+fn proves_nothing(ledger: LedgerSeq, wrong: &str) -> CertificateError {
+    CertificateError(format!("ledger {ledger} of the certificate proves nothing: {wrong}"))
 }
 
 struct Checker<'a, 'v> {
@@ -67,24 +75,27 @@ struct Checker<'a, 'v> {
 
 impl<'a> Checker<'a, '_> {
     /// Checks a ledger of the range.
-    fn check_ledger(&mut self, ledger: LedgerSeq) -> Result<(), Wrong> {
+    fn check_ledger(&mut self, ledger: LedgerSeq) -> Result<(), String> {
         let value = self.header(ledger)?;
         let results = read_block(&mut self.cursor, "results")?;
         if sha256(&[results]) != *value.results {
-            return Err(Wrong::Results);
+            return Err(
+                "its results are not those that its header names (txSetResultHash)".to_owned()
+            );
         }
         let mut pairs = Pairs::default();
         walk::<TransactionResultSet>(results, &mut pairs, "results")?;
         for (order, (transaction, result)) in (1..).zip(pairs.0) {
-            let outcome = Outcome::of_successful(result)
-                .map_err(|reason| Wrong::Unreadable { what: "results", reason })?;
+            let outcome = Outcome::of_successful(result).map_err(unreadable("results"))?;
             let Some((Outcome { operations, .. }, named)) =
                 outcome.and_then(|outcome| Some((outcome, outcome.invocation?.1)))
             else {
                 continue;
             };
             if operations != 1 {
-                return Err(Wrong::Operations(transaction));
+                return Err(format!(
+                    "transaction {transaction} invokes a contract beside other operations"
+                ));
             }
             self.invocation(ledger, transaction, order, named)?;
         }
@@ -98,10 +109,13 @@ impl<'a> Checker<'a, '_> {
         transaction: TxHash,
         order: u32,
         named: &[u8; 32],
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), String> {
         let pre_image = read_block(&mut self.cursor, "invocation")?;
         if sha256(&[pre_image]) != *named {
-            return Err(Wrong::Invocation(transaction));
+            return Err(format!(
+                "events and return value of transaction {transaction} are not those that its result \
+                 names"
+            ));
         }
         let mut events = EventsOf::new(&self.claim.contract, ledger, transaction, order);
         walk::<InvokeHostFunctionSuccessPreImage>(pre_image, &mut events, "invocation")?;
@@ -111,69 +125,96 @@ impl<'a> Checker<'a, '_> {
     }
 
     /// Checks a ledger after the range. Returns whether it is the last one.
-    fn ledger_of_tail(&mut self, ledger: LedgerSeq) -> Result<bool, Wrong> {
+    fn ledger_of_tail(&mut self, ledger: LedgerSeq) -> Result<bool, String> {
         let kind = self.cursor.u32();
-        match kind.map_err(|reason| Wrong::Unreadable { what: "kind", reason })? {
+        match kind.map_err(unreadable("kind"))? {
             kind @ (Kind::HEADER | Kind::SIGNED) => {
                 let previous = self.previous;
                 let value = self.header(ledger)?;
-                let counts = self.tail.add(ledger, value.signer(&self.claim.network)?);
+                let signer = value.signer(&self.claim.network);
+                let counts = self.tail.add(ledger, signer.map_err(|rule| rule.to_string())?);
                 match (counts, kind) {
                     (true, Kind::SIGNED) => {
                         if sha256(&[self.set(previous)?]) != *value.set {
-                            return Err(Wrong::Set);
+                            return Err("its transaction set is not the one that its header \
+                                        names (txSetHash)"
+                                .to_owned());
                         }
                     }
                     (false, Kind::HEADER) => {}
-                    (false, _) => return Err(Wrong::NeedsNoSet),
+                    (false, _) => {
+                        return Err("its signature adds no trusted organisation, and its \
+                                    transaction set is there: the certificate was made for other \
+                                    validators"
+                            .to_owned());
+                    }
                     (true, _) => {
                         let signed = self.tail.counted.last();
-                        let who = signed.map(|signed| signed.organisation.clone());
-                        return Err(Wrong::NeedsSet(who.unwrap_or_default()));
+                        let who = signed.map_or("", |signed| &signed.organisation);
+                        return Err(format!(
+                            "its transaction set is missing, and the signature of {who} needs it"
+                        ));
                     }
                 }
-                if self.tail.is_complete() { Err(Wrong::Ends) } else { Ok(false) }
+                if self.tail.is_complete() {
+                    return Err(
+                        "with it enough organisations have signed, and the certificate does \
+                                not end there"
+                            .to_owned(),
+                    );
+                }
+                Ok(false)
             }
             Kind::LAST => {
                 let value = read_block(&mut self.cursor, "signed value")?;
                 let set = sha256(&[self.set(self.previous)?]);
-                let signer = proposal(value, &set)
-                    .map_err(|reason| Wrong::Unreadable { what: "signed value", reason })?
-                    .signer(&self.claim.network)?;
-                let counts = self.tail.add(ledger, Some(signer));
+                let proposal = proposal(value, &set).map_err(unreadable("signed value"))?;
+                let signer = proposal.signer(&self.claim.network);
+                let counts = self.tail.add(ledger, Some(signer.map_err(|rule| rule.to_string())?));
                 let (signed, needed) = self.tail.progress();
                 if counts && signed == needed {
                     return Ok(true);
                 }
-                Err(Wrong::TooFew { signed, needed })
+                Err(format!(
+                    "the certificate ends there, and validators of {signed} trusted organisations \
+                     have signed the ledgers after its range, where {needed} are needed"
+                ))
             }
-            kind => Err(Wrong::Kind(kind)),
+            kind => Err(format!("it is of kind {kind}, and there are kinds 0 to 2")),
         }
     }
 
     /// Reads a header, and checks that it is that of this ledger and follows the one before.
-    fn header(&mut self, ledger: LedgerSeq) -> Result<Value<'a>, Wrong> {
+    fn header(&mut self, ledger: LedgerSeq) -> Result<Value<'a>, String> {
         let xdr = read_block(&mut self.cursor, "header")?;
         let mut header = HeaderView::default();
         walk::<Header>(xdr, &mut header, "header")?;
         if header.sequence != ledger {
-            return Err(Wrong::Sequence(header.sequence));
+            return Err(format!("its header is that of ledger {}", header.sequence));
         }
         let names = header.previous_hash;
         match self.previous.replace(Hash32(sha256(&[xdr]))) {
-            Some(previous) if previous != names => return Err(Wrong::Link { names, previous }),
+            Some(previous) if previous != names => {
+                return Err(format!(
+                    "it follows a ledger with hash {names}, and the one before has hash {previous}"
+                ));
+            }
             _ => {}
         }
-        Value::of_header(xdr).map_err(|reason| Wrong::Unreadable { what: "header", reason })
+        Value::of_header(xdr).map_err(unreadable("header"))
     }
 
     /// Reads the pre-image of a `txSetHash`, and checks that it follows the ledger before, whose hash
     /// it begins with (`TransactionSet`) or has after its version (`GeneralizedTransactionSet`).
-    fn set(&mut self, previous: Option<LedgerHash>) -> Result<&'a [u8], Wrong> {
+    fn set(&mut self, previous: Option<LedgerHash>) -> Result<&'a [u8], String> {
         let set = read_block(&mut self.cursor, "transaction set")?;
         let previous = previous.unwrap_or_default();
         let follows = [0, 4].map(|at| set.get(at..at + 32) == Some(previous.as_bytes()));
-        if follows.contains(&true) { Ok(set) } else { Err(Wrong::SetLink(previous)) }
+        follows.contains(&true).then_some(set).ok_or_else(|| {
+            format!(
+                "its transaction set does not follow the ledger before, which has hash {previous}"
+            )
+        })
     }
 
     /// Checks what follows the last ledger.
@@ -181,16 +222,19 @@ impl<'a> Checker<'a, '_> {
         let mut statement = Statement::new(&self.claim);
         self.events.iter().for_each(|event| statement.add(event));
         let digest = statement.finish();
-        let named = self.cursor.array().map_err(|reason| CertificateError::Ledger {
-            ledger: last,
-            wrong: Wrong::Unreadable { what: "digest", reason },
-        })?;
+        let named = self.cursor.array();
+        let named = named.map_err(|reason| proves_nothing(last, &unreadable("digest")(reason)))?;
         if named != digest.as_bytes() {
-            let range = self.claim.range;
-            return Err(CertificateError::Digest { first: range.first, last: range.last });
+            let LedgerRange { first, last } = self.claim.range;
+            return Err(CertificateError(format!(
+                "the events of ledgers {first} to {last} are not those that the certificate names \
+                 at its end: it was changed"
+            )));
         }
         if let count @ 1.. = self.cursor.rest().len() {
-            return Err(CertificateError::Trailing { last, count });
+            return Err(CertificateError(format!(
+                "{count} bytes follow ledger {last}, with which the certificate ends: it was changed"
+            )));
         }
         let Self { claim, events, invocations, tail, .. } = self;
         Ok(Certificate { claim, events, invocations, attested_by: tail.counted, digest })
@@ -214,12 +258,12 @@ fn proposal<'a>(value: &'a [u8], set: &'a [u8; 32]) -> Result<Proposal<'a>, XdrE
 fn walk<'a, T: Xdr>(
     bytes: &'a [u8],
     visitor: &mut impl Visit<'a>,
-    what: &'static str,
-) -> Result<(), Wrong> {
+    what: &str,
+) -> Result<(), String> {
     let mut cursor = Cursor::new(bytes);
     T::walk(&mut cursor, Depth::LIMIT, visitor)
         .and_then(|()| cursor.finish())
-        .map_err(|reason| Wrong::Unreadable { what, reason })
+        .map_err(unreadable(what))
 }
 
 /// Results with the hashes of their transactions.

@@ -3,7 +3,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::error::{CertificateError, Wrong};
+use super::error::{CertificateError, unreadable};
 use super::{CertifiedEvent, Claim};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, RpcEventId, TxHash};
 
@@ -46,10 +46,15 @@ pub fn read_head(cursor: &mut Cursor<'_>) -> Result<Claim, CertificateError> {
         let range = LedgerRange::new(LedgerSeq(cursor.u32()?), LedgerSeq(cursor.u32()?));
         Ok(Claim { network, contract, range })
     };
-    let claim = fields().map_err(|_| CertificateError::NotACertificate)?;
+    let claim = fields().map_err(|_| {
+        CertificateError(
+            "this is not a certificate, or one of a format that this version of Orrery does not \
+             know: give a file that `orrery prove` has written"
+                .to_owned(),
+        )
+    })?;
     if claim.range.is_empty() {
-        let LedgerRange { first, last } = claim.range;
-        return Err(CertificateError::Range { first, last });
+        return Err(CertificateError::no_range(claim.range));
     }
     Ok(claim)
 }
@@ -62,9 +67,9 @@ pub fn write_block(out: &mut Vec<u8>, parts: &[&[u8]]) {
 }
 
 /// Reads a block; `what` it holds is for the error.
-pub fn read_block<'a>(cursor: &mut Cursor<'a>, what: &'static str) -> Result<&'a [u8], Wrong> {
-    let length = cursor.u32().map_err(|reason| Wrong::Unreadable { what, reason })?;
-    cursor.take(length as usize).map_err(|reason| Wrong::Unreadable { what, reason })
+pub fn read_block<'a>(cursor: &mut Cursor<'a>, what: &str) -> Result<&'a [u8], String> {
+    let length = cursor.u32().map_err(unreadable(what))?;
+    cursor.take(length as usize).map_err(unreadable(what))
 }
 
 /// The digest at the end of a certificate: over its beginning, and each event of the contract with

@@ -19,7 +19,7 @@ mod write;
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, NetworkId, RpcEventId, TxHash};
 
 pub use check::check;
-pub use error::{CertificateError, Wrong};
+pub use error::CertificateError;
 pub use tail::Attestation;
 pub use write::{Writer, Written};
 

@@ -46,8 +46,7 @@ impl<'v> Writer<'v> {
     /// When the range is empty.
     pub fn new(claim: Claim, validators: &'v Validators) -> Result<Self, CertificateError> {
         if claim.range.is_empty() {
-            let (first, last) = (claim.range.first, claim.range.last);
-            return Err(CertificateError::Range { first, last });
+            return Err(CertificateError::no_range(claim.range));
         }
         let out = format::head(&claim);
         let (next, tail) = (Some(claim.range.first), Tail::new(validators));
@@ -73,7 +72,10 @@ impl<'v> Writer<'v> {
     pub fn add(&mut self, ledger: &LedgerView<'_>) -> Result<(), CertificateError> {
         let header = &ledger.header;
         if let Some(wanted) = self.next().filter(|next| *next != header.sequence) {
-            return Err(CertificateError::NotNext { given: header.sequence, wanted });
+            return Err(CertificateError(format!(
+                "ledger {} was given where ledger {wanted} is needed: give the ledgers in order",
+                header.sequence
+            )));
         }
         let policy = Policy::default();
         let verified = verify(ledger, &self.claim.network, policy)?;
@@ -114,8 +116,12 @@ impl<'v> Writer<'v> {
                 Form::Bound => found.events.iter().map(|event| event.xdr).collect(),
                 Form::Rewritten(earlier) => earlier.iter().map(Vec::as_slice).collect(),
                 Form::Unproven => {
-                    let (ledger, transaction) = (sequence, hash);
-                    return Err(CertificateError::Rewritten { ledger, transaction });
+                    return Err(CertificateError(format!(
+                        "ledger {sequence}, transaction {hash}: its events were rewritten to their \
+                         form of protocol 23 (CAP-67), and their earlier form is not found, so \
+                         nothing proves them: take the ledger from a source that does not rewrite \
+                         events"
+                    )));
                 }
             };
             let count = u32::try_from(events.len()).unwrap_or(u32::MAX).to_be_bytes();
@@ -173,12 +179,19 @@ impl<'v> Writer<'v> {
             Some(newest) if newest.sequence >= last => newest.sequence,
             _ => {
                 let next = self.next.unwrap_or(last);
-                return Err(CertificateError::Missing { next, last });
+                return Err(CertificateError(format!(
+                    "ledger {next} is missing: ledgers {next} to {last} are needed, and those after \
+                     them"
+                )));
             }
         };
         if !self.is_complete() {
             let (signed, needed) = self.tail.progress();
-            return Err(CertificateError::NotAttested { last, newest, signed, needed });
+            return Err(CertificateError(format!(
+                "ledger {last} is not attested: up to ledger {newest}, validators of {signed} trusted \
+                 organisations have signed ledgers after it, and {needed} are needed: give later \
+                 ledgers, or prove an earlier range"
+            )));
         }
         let digest = self.statement.finish();
         self.out.extend_from_slice(digest.as_bytes());

@@ -30,13 +30,15 @@ impl fmt::Debug for ContractId {
     }
 }
 
+const EXPECTED: &str = "a contract ID: give a strkey of 56 characters that starts with C";
+
 impl FromStr for ContractId {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         Contract::from_string(text)
             .map(|contract| Self(contract.0))
-            .map_err(|_| ParseError::of_strkey(text, &['C'], ParseError::Contract))
+            .map_err(|_| ParseError::of_strkey(text, &['C'], EXPECTED))
     }
 }
 

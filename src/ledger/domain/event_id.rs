@@ -74,7 +74,7 @@ impl FromStr for RpcEventId {
             Some(Self { toid: toid.parse().ok()?, index: index.parse().ok()? })
         });
         let id = id.filter(|id| id.toid <= Self::LARGEST_TOID);
-        id.ok_or_else(|| ParseError::EventId(excerpt(text)))
+        id.ok_or_else(|| ParseError(format!("'{}' is not the id of an event", excerpt(text))))
     }
 }
 

@@ -49,7 +49,9 @@ impl FromStr for Hash32 {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
         let mut bytes = [0u8; 32];
-        hex::decode_to_slice(digits, &mut bytes).map_err(|_| ParseError::Hash(excerpt(text)))?;
+        hex::decode_to_slice(digits, &mut bytes).map_err(|_| {
+            ParseError(format!("'{}' is not a hash: give 64 hexadecimal digits", excerpt(text)))
+        })?;
         Ok(Self(bytes))
     }
 }

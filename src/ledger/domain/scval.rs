@@ -22,9 +22,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// as a `+` that was not percent-encoded.
 ///
 /// # Errors
-/// [`ParseError::ScVal`] when `text` is empty, not base64 or not an `ScVal`.
+/// When `text` is empty, not base64 or not an `ScVal`.
 pub fn scval_xdr(text: &str) -> Result<Vec<u8>, ParseError> {
-    decode_base64(text).map_err(|what| ParseError::ScVal { value: excerpt(text), what })
+    decode_base64(text).map_err(|what| {
+        let value = excerpt(text);
+        ParseError(format!("holds '{value}', {what}: give the base64 XDR of an ScVal"))
+    })
 }
 
 /// Like [`scval_xdr`]. The error says what is wrong with the text.
@@ -41,9 +44,10 @@ pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, &'static str> {
 /// or another kind of address that an `ScAddress` can hold.
 ///
 /// # Errors
-/// [`ParseError::Address`] when `text` is not such a strkey.
+/// When `text` is not such a strkey.
 pub fn address_xdr(text: &str) -> Result<Vec<u8>, ParseError> {
-    let problem = || ParseError::of_strkey(text, &['C', 'G'], ParseError::Address);
+    let expected = "an address: give a strkey, such as one that starts with G or C";
+    let problem = || ParseError::of_strkey(text, &['C', 'G'], expected);
     let address: ScAddress = text.parse().map_err(|_| problem())?;
     ScVal::Address(address).to_xdr(LIMITS).map_err(|_| problem())
 }

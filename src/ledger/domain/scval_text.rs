@@ -26,9 +26,15 @@ const XDR_BEGINS: &str = "AAAA";
 ///    every `ScVal` does, which is most likely XDR that was cut.
 ///
 /// # Errors
-/// [`ParseError::Value`] when it is none of them.
+/// When it is none of them.
 pub fn scval_from_text(text: &str) -> Result<Vec<u8>, ParseError> {
-    let problem = |what: String| ParseError::Value { value: excerpt(text), what };
+    let problem = |what: String| {
+        ParseError(format!(
+            "holds '{}', {what}: give type:value (such as symbol:transfer, u64:5 or address:G…), a \
+             symbol, an address, or the base64 XDR of an ScVal",
+            excerpt(text)
+        ))
+    };
     if let Ok(bytes) = decode_base64(text) {
         return Ok(bytes);
     }

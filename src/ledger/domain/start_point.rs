@@ -30,7 +30,13 @@ impl FromStr for StartPoint {
                 let digits = number.bytes().all(|c| c.is_ascii_digit());
                 let sequence = number.parse().ok().filter(|sequence| digits && *sequence > 0);
                 let start = sequence.map(|s| Self::At(LedgerSeq(s).max(LedgerSeq::FIRST)));
-                start.ok_or_else(|| ParseError::StartPoint(super::excerpt(text)))
+                start.ok_or_else(|| {
+                    ParseError(format!(
+                        "'{}' is not a ledger to start from: give tip, genesis, oldest or a sequence \
+                         number",
+                        super::excerpt(text)
+                    ))
+                })
             }
         }
     }

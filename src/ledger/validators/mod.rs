@@ -35,40 +35,10 @@ pub struct Validators {
     organisation_of: HashMap<NodeId, usize>,
 }
 
-/// Why organisations and a threshold cannot be trusted as they are given.
+/// Why organisations and a threshold cannot be trusted as they are given: a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ValidatorsError {
-    /// There are no organisations.
-    #[error("no validators are named: name at least one organisation with one key")]
-    None,
-    /// An organisation has no validators.
-    #[error("the organisation '{0}' has no validators: name their keys, or leave it out")]
-    Empty(String),
-    /// A key is named twice.
-    #[error(
-        "the validator {key} is named twice, in '{first}' and in '{second}': a key belongs to one \
-         organisation, once"
-    )]
-    Repeated {
-        /// The key.
-        key: NodeId,
-        /// Organisation that names it first.
-        first: String,
-        /// Organisation that names it again.
-        second: String,
-    },
-    /// Two organisations have the same name.
-    #[error("two organisations are named '{0}': put their validators into one")]
-    SameName(String),
-    /// The threshold cannot be reached, or is 0.
-    #[error("a threshold of {threshold} does not fit {count}: give 1 to {count}")]
-    Threshold {
-        /// The threshold.
-        threshold: usize,
-        /// Number of organisations.
-        count: usize,
-    },
-}
+#[error("{0}")]
+pub struct ValidatorsError(String);
 
 /// Why no ledger of a range is attested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,28 +79,38 @@ impl Validators {
         organisations: Vec<Organisation>,
         threshold: usize,
     ) -> Result<Self, ValidatorsError> {
+        let refused = |sentence: &str| Err(ValidatorsError(sentence.to_owned()));
         let count = organisations.len();
         if count == 0 {
-            return Err(ValidatorsError::None);
+            return refused("no validators are named: name at least one organisation with one key");
         }
         let mut organisation_of: HashMap<NodeId, usize> = HashMap::new();
         for (position, organisation) in organisations.iter().enumerate() {
             let name = &organisation.name;
             if organisation.validators.is_empty() {
-                return Err(ValidatorsError::Empty(name.clone()));
+                return refused(&format!(
+                    "the organisation '{name}' has no validators: name their keys, or leave it out"
+                ));
             }
             if organisations[..position].iter().any(|other| other.name == *name) {
-                return Err(ValidatorsError::SameName(name.clone()));
+                return refused(&format!(
+                    "two organisations are named '{name}': put their validators into one"
+                ));
             }
             for key in &organisation.validators {
                 if let Some(first) = organisation_of.insert(*key, position) {
-                    let (first, second) = (organisations[first].name.clone(), name.clone());
-                    return Err(ValidatorsError::Repeated { key: *key, first, second });
+                    return refused(&format!(
+                        "the validator {key} is named twice, in '{}' and in '{name}': a key belongs \
+                         to one organisation, once",
+                        organisations[first].name
+                    ));
                 }
             }
         }
         if threshold == 0 || threshold > count {
-            return Err(ValidatorsError::Threshold { threshold, count });
+            return refused(&format!(
+                "a threshold of {threshold} does not fit {count}: give 1 to {count}"
+            ));
         }
         Ok(Self { organisations, threshold, organisation_of })
     }
@@ -215,6 +195,10 @@ mod tests {
         assert_eq!(Validators::of_network(&Network::from_name_or_passphrase("local")), None);
     }
 
+    fn refusal(organisations: Vec<Organisation>, threshold: usize) -> String {
+        Validators::new(organisations, threshold).unwrap_err().to_string()
+    }
+
     #[test]
     fn what_could_count_twice_or_never_is_refused() {
         let two = || vec![organisation("a", &[1, 2]), organisation("b", &[3])];
@@ -222,17 +206,16 @@ mod tests {
             assert!(Validators::new(two(), threshold).is_ok());
         }
         for threshold in [0, 3] {
-            let refused = ValidatorsError::Threshold { threshold, count: 2 };
-            assert_eq!(Validators::new(two(), threshold), Err(refused));
+            let sentence = format!("a threshold of {threshold} does not fit 2: give 1 to 2");
+            assert_eq!(refusal(two(), threshold), sentence);
         }
         let repeated = vec![organisation("a", &[1]), organisation("b", &[2, 1])];
-        let error = Validators::new(repeated, 1).unwrap_err();
-        assert!(matches!(error, ValidatorsError::Repeated { .. }), "{error}");
+        assert!(refusal(repeated, 1).contains(" is named twice, in 'a' and in 'b': "));
         let empty = vec![organisation("a", &[1]), organisation("b", &[])];
-        assert_eq!(Validators::new(empty, 1), Err(ValidatorsError::Empty("b".to_owned())));
+        assert!(refusal(empty, 1).starts_with("the organisation 'b' has no validators: "));
         let same = vec![organisation("a", &[1]), organisation("a", &[2])];
-        assert_eq!(Validators::new(same, 1), Err(ValidatorsError::SameName("a".to_owned())));
-        assert_eq!(Validators::new(Vec::new(), 1), Err(ValidatorsError::None));
+        assert!(refusal(same, 1).starts_with("two organisations are named 'a': "));
+        assert!(refusal(Vec::new(), 1).starts_with("no validators are named: "));
     }
 
     #[test]
