@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use orrery_ledger::decode::MAX_PROTOCOL;
 use orrery_ledger::domain::{Hash32, excerpt, shortened};
 use orrery_settings::Programs;
 use sha2::{Digest, Sha256};
@@ -14,7 +15,8 @@ use wasmparser::{
 
 use super::cost::Cost;
 use super::interface::{EMIT, env_functions};
-use super::refused::{PREAMBLE, Refused};
+use super::limits::Bytes;
+use super::refused::{PREAMBLE, Refused, listed};
 use super::settings::{FEATURES, MAX_TABLE_ELEMENTS, MAX_TABLES};
 use super::targets::Targets;
 
@@ -74,7 +76,12 @@ pub struct ModuleFacts {
 /// Checks a module and returns what it declares about itself.
 pub(super) fn check(code: &[u8], rules: &CheckRules) -> Result<ModuleFacts, Refused> {
     if code.len() > rules.size {
-        return Err(Refused::TooLarge { size: code.len(), most: rules.size });
+        return Err(Refused(format!(
+            "the module has {} bytes; a program may have {}: build it with opt-level = \"z\" and \
+             without debug information",
+            code.len(),
+            Bytes(rules.size)
+        )));
     }
     begins_as_module(code)?;
     Validator::new_with_features(FEATURES).validate_all(code).map_err(|error| invalid(&error))?;
@@ -95,13 +102,18 @@ pub(super) fn begins_as_module(code: &[u8]) -> Result<(), Refused> {
     if code.starts_with(&PREAMBLE) {
         Ok(())
     } else {
-        Err(Refused::NoModule(hex::encode(&code[..code.len().min(PREAMBLE.len())])))
+        let found = hex::encode(&code[..code.len().min(PREAMBLE.len())]);
+        let module = hex::encode(PREAMBLE);
+        Err(Refused(format!(
+            "this is not a WebAssembly module: it begins with '{found}' where a module has \
+             '{module}'; send the .wasm file as the compiler wrote it"
+        )))
     }
 }
 
 pub(super) fn invalid(error: &wasmparser::Error) -> Refused {
     // The message may quote names from the module, which may be long.
-    Refused::Invalid(shortened(&error.to_string(), LONGEST_REASON))
+    Refused::invalid(&shortened(&error.to_string(), LONGEST_REASON))
 }
 
 enum Failure {
@@ -158,9 +170,7 @@ impl Reader {
                     .collect();
                 for import in imports {
                     let Imports::Single(_, import) = import? else {
-                        return Err(Failure::Refused(Refused::Invalid(
-                            "it uses compact imports".to_owned(),
-                        )));
+                        return Err(Refused::invalid("it uses compact imports").into());
                     };
                     self.cost.add_import()?;
                     self.import(&import, &known);
@@ -242,30 +252,40 @@ impl Reader {
         Ok(())
     }
 
+    fn check_declarations(&self, rules: &CheckRules) -> Result<(), String> {
+        let sentence = if !self.unknown.is_empty() {
+            let names = listed(&self.unknown);
+            return Err(format!(
+                "the module imports functions that contracts do not have: {names}"
+            ));
+        } else if !self.wrong.is_empty() {
+            let names = listed(&self.wrong);
+            return Err(format!(
+                "the module imports functions of the environment with other types than they have \
+                 (every parameter and the one result are i64): {names}"
+            ));
+        } else if self.start {
+            "the module has a start function, which contracts may not have: remove it"
+        } else if !self.memory {
+            "the module exports no memory named 'memory': build it with soroban-sdk as a cdylib"
+        } else if self.functions.is_empty() {
+            "the module exports no function: is there a #[contractimpl] in it?"
+        } else if rules.must_emit && !self.emits {
+            "the module emits nothing (it does not import x.9): derive Retroshade for a struct and \
+             call emit on it"
+        } else {
+            return Ok(());
+        };
+        Err(sentence.to_owned())
+    }
+
     fn facts(
         self,
         sha256: Hash32,
         targets: Targets,
         rules: &CheckRules,
     ) -> Result<ModuleFacts, Refused> {
-        if !self.unknown.is_empty() {
-            return Err(Refused::UnknownImports(self.unknown));
-        }
-        if !self.wrong.is_empty() {
-            return Err(Refused::WrongImports(self.wrong));
-        }
-        if self.start {
-            return Err(Refused::Start);
-        }
-        if !self.memory {
-            return Err(Refused::NoMemory);
-        }
-        if self.functions.is_empty() {
-            return Err(Refused::NoFunction);
-        }
-        if rules.must_emit && !self.emits {
-            return Err(Refused::EmitsNothing);
-        }
+        self.check_declarations(rules).map_err(Refused)?;
         let env_meta: Vec<ScEnvMetaEntry> = entries(&self.env_meta, "contractenvmetav0")?;
         let protocol = env_meta.first().map(|entry| {
             let ScEnvMetaEntry::ScEnvMetaKindInterfaceVersion(version) = entry;
@@ -277,7 +297,7 @@ impl Reader {
         let bytes: usize = self.data.iter().map(Vec::len).sum();
         if structs.saturating_mul(bytes) > MAX_NAME_SEARCH_COST {
             let what = format!("the module has {structs} structs and {bytes} bytes of data");
-            return Err(Refused::TooComplex(what));
+            return Err(Refused::too_complex(&what));
         }
         Ok(ModuleFacts {
             sha256,
@@ -310,13 +330,20 @@ fn check_initial_size(what: &str, units: u64, size: u64, most: usize) -> Result<
 }
 
 fn too_much(what: &str, most: &str) -> Failure {
-    Failure::Refused(Refused::AsksForTooMuch { what: what.to_owned(), most: most.to_owned() })
+    Failure::Refused(Refused(format!(
+        "the module asks for {what} at its start; a program may have {most}"
+    )))
 }
 
 /// Parses the XDR values that a section contains one after the other.
-pub(super) fn entries<T: ReadXdr>(bytes: &[u8], section: &'static str) -> Result<Vec<T>, Refused> {
+pub(super) fn entries<T: ReadXdr>(bytes: &[u8], section: &str) -> Result<Vec<T>, Refused> {
     let limits = Limits { depth: SPEC_DEPTH, len: bytes.len() };
     T::read_xdr_iter(&mut Limited::new(std::io::Cursor::new(bytes), limits))
         .collect::<Result<_, _>>()
-        .map_err(|error| Refused::Section { section, reason: error.to_string() })
+        .map_err(|error| {
+            Refused(format!(
+                "the module's section '{section}' cannot be read ({error}): build it with a \
+                 soroban-sdk for protocol {MAX_PROTOCOL} or older"
+            ))
+        })
 }

@@ -131,7 +131,7 @@ impl Cost {
         self.loops += shape.loop_cost(variables);
         if self.loops > MAX_LOOP_COST {
             let what = "the module has too many loops within one another, over too many variables";
-            return Err(Refused::TooComplex(what.to_owned()));
+            return Err(Refused::too_complex(what));
         }
         let branches = shape.branch_cost(variables);
         if branches > MAX_BRANCH_COST {
@@ -140,17 +140,17 @@ impl Cost {
                  too many",
                 shape.branches
             );
-            return Err(Refused::TooComplex(what));
+            return Err(Refused::too_complex(&what));
         }
         self.branches += branches;
         if self.branches > MAX_BRANCH_COST_IN_ALL {
             let what = "the functions of the module have too many branches over too many variables";
-            return Err(Refused::TooComplex(what.to_owned()));
+            return Err(Refused::too_complex(what));
         }
         self.join_cost = self.join_cost.saturating_add(shape.join_cost);
         if self.join_cost > MAX_JOIN_COST {
             let what = "the module has too many branches that lead to the same places";
-            return Err(Refused::TooComplex(what.to_owned()));
+            return Err(Refused::too_complex(what));
         }
         self.table_calls += shape.table_calls;
         if self.table_calls > MAX_TABLE_CALLS {
@@ -162,7 +162,7 @@ impl Cost {
 }
 
 fn too_complex(what: String, most: usize) -> Refused {
-    Refused::TooComplex(format!("{what} ({most} are allowed)"))
+    Refused::too_complex(&format!("{what} ({most} are allowed)"))
 }
 
 /// Counts of the loops and branches of a function body that make compiling slow: every loop

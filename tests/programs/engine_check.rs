@@ -53,7 +53,7 @@ fn the_check_returns_the_structs_of_the_vault_program() {
         assert!(data.windows(name.len()).any(|part| part == name.as_bytes()), "{name}");
     }
     let refused = engine().check(&vaults.contract(), &CheckRules::default()).unwrap_err();
-    assert_eq!(refused, Refused::EmitsNothing);
+    assert!(refused.to_string().starts_with("the module emits nothing "), "{refused}");
 }
 
 #[test]
@@ -112,11 +112,12 @@ fn missing_exports_and_exceeded_limits_are_named() {
 #[test]
 fn non_modules_and_disallowed_wasm_features_are_refused() {
     for bytes in [b"".as_slice(), b"\0asm", b"\0asm\x01\0\0\0\xff", b"hello", &[0; 100]] {
-        let refused = engine().check(bytes, &CheckRules::default()).unwrap_err();
-        assert!(!matches!(refused, Refused::TooLarge { .. }), "{refused}");
-        let is_module = bytes.starts_with(b"\0asm\x01");
-        assert_eq!(matches!(refused, Refused::NoModule(_)), !is_module, "{refused}");
-        assert!(!refused.to_string().contains('\n'), "one sentence: {refused}");
+        let refused = engine().check(bytes, &CheckRules::default()).unwrap_err().to_string();
+        assert!(!refused.contains("a program may have"), "{refused}");
+        let (is_module, no_module) =
+            (bytes.starts_with(b"\0asm\x01"), "this is not a WebAssembly module: ");
+        assert_eq!(refused.starts_with(no_module), !is_module, "{refused}");
+        assert!(!refused.contains('\n'), "one sentence: {refused}");
     }
     let elf = engine().check(b"\x7fELF\x02\x01\x01\0\0", &CheckRules::default());
     assert_eq!(
