@@ -164,7 +164,7 @@ impl Progress {
         let mut source = require_account(state, &account(self.transaction.source()?))?;
         let number = self.transaction.inner()?.tx.seq_num.clone();
         if number.0 != source.seq_num.0 + 1 {
-            return Err(SandboxError::Inconsistent(format!(
+            return Err(SandboxError::inconsistent(format_args!(
                 "{} follows {} as sequence number of {}",
                 number.0, source.seq_num.0, source.account_id
             )));
@@ -226,7 +226,7 @@ impl Progress {
         let (Some(data), Some(operation)) =
             (self.transaction.soroban()?, inner.tx.operations.first())
         else {
-            return Err(SandboxError::Inconsistent("a contract phase without contracts".into()));
+            return Err(SandboxError::inconsistent("a contract phase without contracts"));
         };
         let source = account(operation_source(operation, &inner.tx));
         let is_submitted = self.transaction.is_submitted;
@@ -258,7 +258,7 @@ impl Progress {
             }
             other => {
                 let what = format!("operation {} in the contract phase", other.name());
-                return Err(SandboxError::Inconsistent(what));
+                return Err(SandboxError::inconsistent(what));
             }
         };
         let fixed = resource_fee(&data.resources, 0, bytes).fixed;

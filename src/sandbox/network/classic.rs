@@ -360,7 +360,7 @@ fn is_issuer(asset: &Asset, account: &AccountId) -> bool {
 
 pub(super) fn require_account(state: &LedgerState, id: &AccountId) -> Result<AccountEntry> {
     let account = state.account(id).cloned();
-    account.ok_or_else(|| SandboxError::Inconsistent(format!("account {id} does not exist")))
+    account.ok_or_else(|| SandboxError::inconsistent(format_args!("account {id} does not exist")))
 }
 
 pub(super) fn account_id(account: &MuxedAccount) -> AccountId {

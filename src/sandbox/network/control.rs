@@ -98,7 +98,9 @@ pub(super) fn apply(
             claw_back(state, ledger, op).map(|e| (ClawbackResult::Success, e)),
             OperationResultTr::Clawback,
         ),
-        other => Err(SandboxError::Inconsistent(format!("operation {} in traffic", other.name()))),
+        other => {
+            Err(SandboxError::inconsistent(format_args!("operation {} in traffic", other.name())))
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl Draft<'_> {
             i64::from(BASE_FEE * BID_FACTOR) * i64::try_from(operations.len()).unwrap_or(i64::MAX);
         let resources = self.soroban.as_ref().map_or(0, |data| data.resource_fee);
         let fee = u32::try_from(inclusion.saturating_add(resources)).map_err(|_| {
-            SandboxError::Inconsistent(format!("a fee of {inclusion} + {resources} stroops"))
+            SandboxError::inconsistent(format_args!("a fee of {inclusion} + {resources} stroops"))
         })?;
         Ok(Transaction {
             source_account: self.source.muxed(),
@@ -179,7 +179,7 @@ pub(super) fn operation_source(operation: &Operation, tx: &Transaction) -> [u8; 
 }
 
 fn not_version_1() -> SandboxError {
-    SandboxError::Inconsistent("an envelope of version 0".to_owned())
+    SandboxError::inconsistent("an envelope of version 0")
 }
 
 /// Returns the public key of an account, without the id of a muxed account.

@@ -301,7 +301,7 @@ impl<'a> Planner<'a> {
         let account = source.account();
         let last_sequence_number =
             self.state.account(&account).map(|account| account.seq_num.0).ok_or_else(|| {
-                SandboxError::Inconsistent(format!("account {account} does not exist"))
+                SandboxError::inconsistent(format_args!("account {account} does not exist"))
             })?;
         let root = &self.permanent.root;
         let bumped = self.dice.one_in(FEE_BUMP_ONE_IN) && source.public_key() != root.public_key();
@@ -346,7 +346,7 @@ impl<'a> Planner<'a> {
             }
             SorobanCredentials::SourceAccount => return Ok(()),
             SorobanCredentials::AddressWithDelegates(_) => {
-                return Err(SandboxError::Inconsistent("a delegated authorisation".to_owned()));
+                return Err(SandboxError::inconsistent("a delegated authorisation"));
             }
         };
         let signer = self.signer(credentials)?;
@@ -360,7 +360,7 @@ impl<'a> Planner<'a> {
         let permanent = self.permanent;
         let mut actors = permanent.traders.iter().chain([&permanent.issuer, &permanent.root]);
         actors.find(|actor| actor.address() == credentials.address).ok_or_else(|| {
-            SandboxError::Inconsistent(format!("nobody signs for {}", credentials.address))
+            SandboxError::inconsistent(format_args!("nobody signs for {}", credentials.address))
         })
     }
 }

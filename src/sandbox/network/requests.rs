@@ -58,6 +58,10 @@ pub enum Request {
 
 /// Plans the requested transactions.
 pub(super) fn plan(planner: &mut Planner<'_>, requests: &[Request]) -> Result<()> {
+    let refused = |request: &Request, reason: &str| {
+        let name = request.name();
+        SandboxError(format!("the sandbox cannot add {name} to its next ledger: {reason}"))
+    };
     let creator = planner.permanent.root.address();
     for request in requests {
         let (request, more) = match request {
@@ -71,7 +75,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, requests: &[Request]) -> Result<()
                 wasm::create_from_reference(&creator, *salt, owner, tag, arguments.clone())?
             }
             Request::WithExtraKeys { .. } => {
-                return Err(SandboxError::Refused(request.name(), "extra keys are given twice"));
+                return Err(refused(request, "extra keys are given twice"));
             }
             Request::Create { code, salt, arguments } => {
                 wasm::create(&creator, *salt, code, arguments.clone())?
@@ -82,10 +86,10 @@ pub(super) fn plan(planner: &mut Planner<'_>, requests: &[Request]) -> Result<()
             }
         };
         let Some(sender) = planner.idle_trader() else {
-            return Err(SandboxError::Refused(request.name(), "every account has sent one"));
+            return Err(refused(request, "every account has sent one"));
         };
         if !planner.invoke_with_extra_keys(sender, &function, more)? {
-            return Err(SandboxError::Refused(request.name(), "it fails when it is simulated"));
+            return Err(refused(request, "it fails when it is simulated"));
         }
     }
     Ok(())

@@ -75,10 +75,16 @@ impl Sandbox {
     pub fn new(config: SandboxConfig) -> Result<Self> {
         let (first, last) = config.transactions_per_ledger.clone().into_inner();
         if first > last || last > MAX_TRANSACTIONS {
-            return Err(SandboxError::TransactionRange { first, last });
+            return Err(SandboxError(format!(
+                "a sandbox ledger cannot hold {first} to {last} transactions: give a range within 0 \
+                 to {MAX_TRANSACTIONS}"
+            )));
         }
         if config.close_interval == 0 {
-            return Err(SandboxError::CloseInterval);
+            // Close times would not increase.
+            return Err(SandboxError(
+                "a close interval of 0 seconds is not possible: give at least 1".to_owned(),
+            ));
         }
         let permanent =
             PermanentAccounts::new(config.network.id(), config.seed, (2 * last).max(MIN_TRADERS));
@@ -204,7 +210,7 @@ impl Sandbox {
     /// from their hashes.
     ///
     /// # Errors
-    /// [`SandboxError::Refused`] when the simulation of a request fails, or there are more requests
+    /// When the simulation of a request fails, or there are more requests
     /// than accounts; no ledger is closed then. Otherwise as [`Self::next_ledger`].
     pub fn next_ledger_with(&mut self, requests: &[Request]) -> Result<Vec<u8>> {
         self.close(0, requests, false)
@@ -236,7 +242,9 @@ impl Sandbox {
 
     fn next_sequence(&self) -> Result<u32> {
         let latest = self.tip.header.ledger_seq;
-        latest.checked_add(1).ok_or(SandboxError::LastLedger(latest))
+        latest.checked_add(1).ok_or_else(|| {
+            SandboxError(format!("ledger {latest} is the last one a network can have"))
+        })
     }
 
     /// Closes a ledger. Returns its metadata and the transaction that funds the batch's addresses,
@@ -301,8 +309,11 @@ impl Sandbox {
     /// # Errors
     /// When `sequence` is before the latest ledger, and as [`Self::next_ledger`].
     pub fn skip_to(&mut self, sequence: LedgerSeq) -> Result<()> {
-        if sequence < self.latest_ledger() {
-            return Err(SandboxError::Passed { latest: self.latest_ledger(), wanted: sequence });
+        let latest = self.latest_ledger();
+        if sequence < latest {
+            return Err(SandboxError(format!(
+                "the sandbox is at ledger {latest} and cannot go back to {sequence}"
+            )));
         }
         while self.latest_ledger() < sequence {
             self.next_ledger()?;
@@ -353,7 +364,7 @@ impl Sandbox {
     /// (UNIX seconds). Returns the result that a node would return when it could not.
     ///
     /// # Errors
-    /// [`SandboxError::Xdr`] when the envelope cannot be hashed.
+    /// When the envelope cannot be hashed.
     pub fn check(
         &self,
         envelope: &TransactionEnvelope,
@@ -371,8 +382,7 @@ impl Sandbox {
     /// Returns the hash of a transaction on this network.
     ///
     /// # Errors
-    /// [`SandboxError::Inconsistent`] for an envelope of version 0, and [`SandboxError::Xdr`] when
-    /// the envelope cannot be hashed.
+    /// When the envelope has version 0, or cannot be hashed.
     pub fn hash(&self, envelope: &TransactionEnvelope) -> Result<[u8; 32]> {
         Ok(SignedTransaction::submitted(envelope.clone(), self.config.network.id())?.hash.0)
     }

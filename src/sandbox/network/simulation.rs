@@ -125,7 +125,7 @@ impl Sandbox {
         info: &LedgerInfo,
     ) -> Result<Simulation> {
         let OperationBody::InvokeHostFunction(call) = &operation.body else {
-            return Err(SandboxError::Inconsistent("a call that is none".to_owned()));
+            return Err(SandboxError::inconsistent("a call that is none"));
         };
         let mode = match mode {
             AuthMode::Enforce => RecordingInvocationAuthMode::Enforcing(call.auth.to_vec()),

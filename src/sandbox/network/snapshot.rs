@@ -48,19 +48,23 @@ impl Sandbox {
     /// configuration.
     pub fn restore(config: SandboxConfig, bytes: &[u8]) -> Result<Self> {
         let Some((body, digest)) = bytes.split_last_chunk::<DIGEST>() else {
-            return Err(SandboxError::Snapshot("they are too short"));
+            return Err(SandboxError::snapshot("they are too short"));
         };
         let Some(body) = body.strip_prefix(MAGIC) else {
-            return Err(SandboxError::Snapshot("they do not begin with the magic bytes"));
+            return Err(SandboxError::snapshot("they do not begin with the magic bytes"));
         };
         let Some(body) = body.strip_prefix(&VERSION.to_be_bytes()) else {
-            return Err(SandboxError::Snapshot("they have another version"));
+            return Err(SandboxError::snapshot("they have another version"));
         };
         if <[u8; DIGEST]>::from(Sha256::digest(&bytes[..bytes.len() - DIGEST])) != *digest {
-            return Err(SandboxError::Snapshot("they are damaged"));
+            return Err(SandboxError::snapshot("they are damaged"));
         }
         let Some(mut body) = body.strip_prefix(&configuration_digest(&config)) else {
-            return Err(SandboxError::OtherConfiguration);
+            return Err(SandboxError(
+                "the snapshot was taken of a sandbox with another configuration: continue it with \
+                 the one it was started with"
+                    .to_owned(),
+            ));
         };
         let mut sandbox = Self::new(config)?;
         let limits = Limits { depth: 500, len: body.len() };
@@ -70,7 +74,7 @@ impl Sandbox {
         sandbox.tip = Tip::new(LedgerHeader::read_xdr(&mut reader)?)?;
         let entries = VecM::<LedgerEntry>::read_xdr(&mut reader)?;
         if !body.is_empty() {
-            return Err(SandboxError::Snapshot("more bytes follow the end"));
+            return Err(SandboxError::snapshot("more bytes follow the end"));
         }
         sandbox.state = Arc::new(LedgerState::from_entries(entries.into())?);
         Ok(sandbox)

@@ -1,40 +1,31 @@
 //! Why the sandbox as a source could not start or resume.
 
+use std::fmt::Display;
 use std::io;
-use std::path::PathBuf;
-
-use orrery_ledger::domain::{LedgerSeq, Network};
+use std::path::Path;
 
 use crate::network::SandboxError;
 
-/// Why the sandbox could not start or resume.
+/// Why the sandbox could not start or resume: a sentence.
 #[derive(Debug, thiserror::Error)]
-pub enum SandboxNetworkError {
-    /// The network is a public one, which a sandbox must not imitate.
-    #[error(
-        "a sandbox cannot make ledgers of {0}: give the network local, or a passphrase of its own"
-    )]
-    PublicNetwork(Network),
-    /// A file of the sandbox could not be read or written.
-    #[error("the sandbox's file {}: {source}", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
-    /// The file with the network's initial parameters, or the journal, is damaged.
-    #[error("the sandbox's file {} is damaged: {reason}; use a new data directory", path.display())]
-    Beginning {
-        /// Path of the file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A stored ledger cannot be regenerated, because the journal has no entry for it.
-    #[error("the sandbox's journal has no entry for ledger {0}: use a new data directory")]
-    Journal(LedgerSeq),
-    /// The sandbox itself failed.
-    #[error("the sandbox failed: {0}")]
-    Sandbox(#[from] SandboxError),
+#[error("{0}")]
+pub struct SandboxNetworkError(pub(super) String);
+
+impl SandboxNetworkError {
+    /// Returns the error for a file of the sandbox that is damaged.
+    pub(super) fn damaged(path: &Path, reason: impl Display) -> Self {
+        let path = path.display();
+        Self(format!("the sandbox's file {path} is damaged: {reason}; use a new data directory"))
+    }
+
+    /// Converts errors of reading and writing a file of the sandbox.
+    pub(super) fn of_file(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |error| Self(format!("the sandbox's file {}: {error}", path.display()))
+    }
+}
+
+impl From<SandboxError> for SandboxNetworkError {
+    fn from(error: SandboxError) -> Self {
+        Self(format!("the sandbox failed: {error}"))
+    }
 }

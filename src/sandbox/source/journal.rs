@@ -44,10 +44,10 @@ pub(super) struct Journal {
 impl Journal {
     /// Creates an empty journal at `path`, unless one exists.
     pub(super) fn begin(path: &Path) -> Result<(), SandboxNetworkError> {
-        if path.try_exists().map_err(failed(path))? {
+        if path.try_exists().map_err(SandboxNetworkError::of_file(path))? {
             Ok(())
         } else {
-            write_atomically(path, |_| Ok(())).map_err(failed(path))
+            write_atomically(path, |_| Ok(())).map_err(SandboxNetworkError::of_file(path))
         }
     }
 
@@ -56,11 +56,13 @@ impl Journal {
         path: &Path,
         known: LedgerSeq,
     ) -> Result<(Self, Vec<(LedgerSeq, Batch)>), SandboxNetworkError> {
-        let mut reader = BufReader::new(File::open(path).map_err(failed(path))?);
+        let mut reader =
+            BufReader::new(File::open(path).map_err(SandboxNetworkError::of_file(path))?);
         let (mut batches, mut last, mut whole) = (Vec::new(), None, 0);
         loop {
             let mut text = Vec::new();
-            let bytes = reader.read_until(b'\n', &mut text).map_err(failed(path))?;
+            let bytes =
+                reader.read_until(b'\n', &mut text).map_err(SandboxNetworkError::of_file(path))?;
             if !text.ends_with(b"\n") {
                 break;
             }
@@ -76,7 +78,10 @@ impl Journal {
                 batches.push((LedgerSeq(ledger), batch));
             }
         }
-        let file = OpenOptions::new().append(true).open(path).map_err(failed(path))?;
+        let file = OpenOptions::new()
+            .append(true)
+            .open(path)
+            .map_err(SandboxNetworkError::of_file(path))?;
         Ok((Self { path: path.to_owned(), file, whole }, batches))
     }
 
@@ -96,7 +101,7 @@ impl Journal {
             .set_len(self.whole)
             .and_then(|()| self.file.write_all(&text))
             .and_then(|()| self.file.sync_data());
-        written.map_err(failed(&self.path))?;
+        written.map_err(SandboxNetworkError::of_file(&self.path))?;
         self.whole += text.len() as u64;
         Ok(())
     }
@@ -132,11 +137,5 @@ impl Line {
 }
 
 fn damaged(path: &Path, what: &str) -> SandboxNetworkError {
-    let reason = format!("{what} cannot be read");
-    SandboxNetworkError::Beginning { path: path.to_owned(), reason }
-}
-
-fn failed(path: &Path) -> impl Fn(io::Error) -> SandboxNetworkError {
-    let path = path.to_owned();
-    move |source| SandboxNetworkError::File { path: path.clone(), source }
+    SandboxNetworkError::damaged(path, format_args!("{what} cannot be read"))
 }

@@ -88,12 +88,12 @@ impl LiveSandbox {
         let newest = self.newest();
         let hash = newest.hash(&envelope)?;
         let Some(parts) = parts(&envelope) else {
-            return Err(SandboxError::Inconsistent("an envelope of version 0".to_owned()));
+            return Err(SandboxError::inconsistent("an envelope of version 0"));
         };
         let now = now.max(newest.latest_close_time().saturating_add(1));
         let bytes = envelope.to_xdr(Limits::none())?.len();
         if self.is_full(&newest) {
-            return Err(SandboxError::Full);
+            return Err(SandboxError(FULL.to_owned()));
         }
         // Checked without the lock, so that the next ledger does not wait for the verification of
         // signatures.

@@ -167,7 +167,11 @@ fn catch_up(
         let next = LedgerSeq(sandbox.latest_ledger().0.saturating_add(1));
         match journalled.pop_front() {
             Some((ledger, batch)) if ledger == next => drop(sandbox.next_ledger_of(&batch)?),
-            _ => return Err(SandboxNetworkError::Journal(next)),
+            _ => {
+                return Err(SandboxNetworkError(format!(
+                    "the sandbox's journal has no entry for ledger {next}: use a new data directory"
+                )));
+            }
         }
     }
     Ok(journalled.into_iter().map(|(_, batch)| batch).collect())
@@ -181,10 +185,13 @@ fn begin(
     opening: &Opening,
 ) -> Result<Beginning, SandboxNetworkError> {
     if !matches!(network.name(), "local" | "custom") {
-        return Err(SandboxNetworkError::PublicNetwork(network.clone()));
+        return Err(SandboxNetworkError(format!(
+            "a sandbox cannot make ledgers of {network}: give the network local, or a passphrase of \
+             its own"
+        )));
     }
     let directory = data_dir.join(DIRECTORY);
-    fs::create_dir_all(&directory).map_err(file_error(&directory))?;
+    fs::create_dir_all(&directory).map_err(SandboxNetworkError::of_file(&directory))?;
     if let Some(beginning) = load_beginning(&directory)? {
         return Ok(beginning);
     }
@@ -207,19 +214,19 @@ fn load_beginning(directory: &Path) -> Result<Option<Beginning>, SandboxNetworkE
     match fs::read(&path) {
         Ok(text) => serde_json::from_slice(&text).map(Some).map_err(damaged(&path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(file_error(&path)(error)),
+        Err(error) => Err(SandboxNetworkError::of_file(&path)(error)),
     }
 }
 
 fn save_beginning(directory: &Path, beginning: &Beginning) -> Result<(), SandboxNetworkError> {
     let path = directory.join(BEGINNING_FILE);
     let text = serde_json::to_vec(beginning).map_err(damaged(&path))?;
-    write_atomically(&path, |file| file.write_all(&text)).map_err(file_error(&path))
+    write_atomically(&path, |file| file.write_all(&text))
+        .map_err(SandboxNetworkError::of_file(&path))
 }
 
 fn damaged(path: &Path) -> impl Fn(serde_json::Error) -> SandboxNetworkError {
-    let path = path.to_owned();
-    move |error| SandboxNetworkError::Beginning { path: path.clone(), reason: error.to_string() }
+    move |error| SandboxNetworkError::damaged(path, error)
 }
 
 /// Loads the snapshot, which saves regenerating ledgers. Returns `None` when it cannot be used,
@@ -233,11 +240,6 @@ fn load_snapshot(directory: &Path, config: &SandboxConfig) -> Option<Sandbox> {
             None
         }
     }
-}
-
-fn file_error(path: &Path) -> impl Fn(io::Error) -> SandboxNetworkError {
-    let path = path.to_owned();
-    move |source| SandboxNetworkError::File { path: path.clone(), source }
 }
 
 #[cfg(test)]
@@ -331,7 +333,8 @@ mod tests {
         let torn = &text[..text.len() - 5];
         fs::write(&journal, torn).unwrap();
         let error = open(directory.path(), &network, Some(LedgerSeq(110)), at_rest(3)).err();
-        assert!(matches!(error, Some(SandboxNetworkError::Journal(LedgerSeq(110)))));
+        let lacking = "the sandbox's journal has no entry for ledger 110: use a new data directory";
+        assert_eq!(error.unwrap().to_string(), lacking);
         let mut source = begin(Some(109)).source;
         assert_eq!(fetch_to(&mut source, 110).await.len(), 1);
         drop(source);

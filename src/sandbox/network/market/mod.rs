@@ -206,13 +206,13 @@ fn entries<'a>(
 fn field<'a>(fields: &'a ScMap, name: &str) -> Result<&'a ScVal> {
     let name = symbol(name)?;
     let found = fields.iter().find(|entry| entry.key == name).map(|entry| &entry.val);
-    found.ok_or_else(|| SandboxError::Inconsistent(format!("the market keeps no {name:?}")))
+    found.ok_or_else(|| SandboxError::inconsistent(format_args!("the market keeps no {name:?}")))
 }
 
 fn integer(fields: &ScMap, name: &str) -> Result<i128> {
     match field(fields, name)? {
         ScVal::I128(parts) => Ok(i128::from(parts)),
-        other => Err(SandboxError::Inconsistent(format!("the market's {name} is {other:?}"))),
+        other => Err(SandboxError::inconsistent(format_args!("the market's {name} is {other:?}"))),
     }
 }
 
