@@ -394,7 +394,7 @@ mod tests {
         let inside: [(ProgramError, u16); 9] = [
             (EngineError::Cache { path: path(), source: io() }.into(), 500),
             (EngineError::Wasmtime("/var/lib/orrery".into()).into(), 500),
-            (TablesError::Directory { path: path(), error: io() }.into(), 503),
+            (TablesError::Other("/var/lib/orrery/tables".into()).into(), 503),
             (TablesError::Unavailable("/var/lib/orrery/tables".into()).into(), 503),
             (StoreError::Io { path: path(), source: io() }.into(), 500),
             (database().into(), 500),

@@ -315,7 +315,7 @@ fn by_table<'a>(
         let at = table.and_then(|table| tables.iter().position(|it| it.name == table.target));
         let at = at.ok_or_else(|| {
             let id = program.manifest.id;
-            rows_of(id, TablesError::UnknownTarget { program: id, target: target.clone() })
+            rows_of(id, TablesError::unknown_target(id, target))
         })?;
         sorted.entry(at).or_default().push(row);
     }

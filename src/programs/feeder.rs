@@ -341,15 +341,8 @@ impl Feeder {
         file.watermarks = Some(has);
         let attempts = before.map_or(0, |it| it.attempts).saturating_add(1);
         // These errors recur with every attempt; others, such as a killed worker, may be transient.
-        let refused = matches!(
-            error,
-            ProgramError::Store(_)
-                | ProgramError::Tables(
-                    TablesError::Refused(_)
-                        | TablesError::NotAdmitted { .. }
-                        | TablesError::UnknownTarget { .. }
-                )
-        );
+        let refused =
+            matches!(error, ProgramError::Store(_) | ProgramError::Tables(TablesError::Refused(_)));
         let skipped = refused || attempts >= MAX_ATTEMPTS;
         let retry_at =
             Instant::now() + RETRY_DELAY * 2u32.pow((attempts - 1).min(MAX_BACKOFF_DOUBLINGS));

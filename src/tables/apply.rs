@@ -242,10 +242,16 @@ impl Sender<'_> {
         up_to: u64,
         rows: &[Row],
     ) -> Result<(), TablesError> {
-        let unknown = || TablesError::UnknownProgram(program);
+        let unknown = || {
+            TablesError::Other(format!(
+                "program {program} is not known to the tables of this owner"
+            ))
+        };
         let watermark = self.state.watermarks.get(&program).copied().ok_or_else(unknown)?;
         if watermark != after || up_to < after {
-            return Err(TablesError::OutOfStep { program, watermark, after });
+            return Err(TablesError::Other(format!(
+                "program {program} has rows up to {watermark}, and these come after {after}"
+            )));
         }
         self.set_watermark(program, up_to);
         let programs = Arc::clone(&self.state.programs);
@@ -259,9 +265,8 @@ impl Sender<'_> {
             of_targets.entry(&row.emit.target).or_default().push(row);
         }
         for (target, rows) in of_targets {
-            let table = schema
-                .table(target)
-                .ok_or_else(|| TablesError::UnknownTarget { program, target: target.to_owned() })?;
+            let table = schema.table(target);
+            let table = table.ok_or_else(|| TablesError::unknown_target(program, target))?;
             for rows in frames(table, &rows) {
                 let batch = encode::record_batch(table, rows)?;
                 let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;

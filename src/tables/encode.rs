@@ -48,10 +48,11 @@ pub fn record_batch(table: &TableSchema, rows: &[&Row]) -> Result<RecordBatch, T
     ];
     for column in &table.columns {
         let values: Vec<Option<&ScVal>> = rows.iter().map(|row| value_of(row, column)).collect();
-        columns.push(array(&column.kind, &values).map_err(|error| TablesError::NotAdmitted {
-            target: table.target.clone(),
-            column: column.name.clone(),
-            reason: error.to_string(),
+        columns.push(array(&column.kind, &values).map_err(|error| {
+            let (target, column) = (&table.target, &column.name);
+            TablesError::Refused(format!(
+                "column '{column}' of '{target}' cannot hold this value: {error}"
+            ))
         })?);
     }
     let names = names::INJECTED.iter().map(|(name, _)| *name);

@@ -82,7 +82,7 @@ pub(super) struct QueryGuard<'a>(&'a OwnerTables);
 impl Owners {
     pub fn open(settings: TablesSettings) -> Result<Arc<Self>, TablesError> {
         let path = settings.directory.clone();
-        std::fs::create_dir_all(&path).map_err(|error| TablesError::Directory { path, error })?;
+        std::fs::create_dir_all(&path).map_err(|error| directory_error(&path, &error))?;
         let workers = u64::from(settings.queries.workers.get());
         let permits = Budget::new("sql_workers", Limits::with_any_waiting(workers, 1));
         let owners = Arc::new(Self {
@@ -384,7 +384,9 @@ impl OwnerTables {
                 worker.kill();
                 return TablesError::Unavailable("A query ended its transaction".to_owned());
             }
-            Reply::Failed(Failure::Refused(message)) => return TablesError::Refused(message),
+            Reply::Failed(Failure::Refused(message)) => {
+                return TablesError::Refused(format!("DuckDB rejects the change: {message}"));
+            }
             Reply::Failed(Failure::Unavailable(message)) => {
                 // Once an instance of DuckDB has failed, it fails until the process ends.
                 worker.kill();
@@ -437,8 +439,13 @@ impl OwnerTables {
     }
 
     pub fn directory_error(&self, error: std::io::Error) -> TablesError {
-        TablesError::Directory { path: self.directory.path().to_owned(), error }
+        directory_error(self.directory.path(), &error)
     }
+}
+
+fn directory_error(path: &Path, error: &std::io::Error) -> TablesError {
+    let path = path.display();
+    TablesError::Other(format!("the directory of tables {path} cannot be used: {error}"))
 }
 
 impl Drop for QueryGuard<'_> {

@@ -62,12 +62,12 @@ fn a_failed_transaction_aborts_the_following_ones() {
                     }]
                 });
                 let error = world.tables.apply_in_order(&owner, transactions).unwrap_err();
-                let is_expected = match failure {
-                    Failure::OutOfStep => matches!(error, TablesError::OutOfStep { .. }),
-                    Failure::NotAdmitted => matches!(error, TablesError::NotAdmitted { .. }),
-                    Failure::Refused => matches!(error, TablesError::Refused(_)),
+                let part = match failure {
+                    Failure::OutOfStep => "and these come after",
+                    Failure::NotAdmitted => "cannot hold this value: ",
+                    Failure::Refused => "DuckDB rejects the change: ",
                 };
-                assert!(is_expected, "{what}: {error}");
+                assert!(error.to_string().contains(part), "{what}: {error}");
                 // Only what DuckDB refuses is known when the next transaction is on its way.
                 let ahead = u64::from(matches!(failure, Failure::Refused));
                 assert_eq!(taken, (failing + ahead).min(TRANSACTIONS - 1), "{what}");

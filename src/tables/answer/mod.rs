@@ -41,30 +41,12 @@ pub type Result<T, E = AnswerError> = std::result::Result<T, E>;
 /// Why an answer cannot be produced.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// More rows than the limit that is given here.
-    #[error("The answer has more than {0} rows: use LIMIT, or ask for less")]
-    Rows(usize),
-    /// More bytes than the limit that is given here.
-    #[error("The answer is longer than {0} bytes: ask for fewer rows or columns")]
-    Bytes(usize),
-    /// A column has a type that answers have no representation for.
-    #[error("Column '{column}' has a type that answers do not have ({kind}): CAST it to VARCHAR")]
-    Type {
-        /// Name of the column.
-        column: String,
-        /// DuckDB's name of the type.
-        kind: String,
-    },
-    /// A column has a type that Parquet files have no representation for.
-    #[error(
-        "Column '{column}' has a type that Parquet answers do not have ({kind}): CAST it to VARCHAR"
-    )]
-    ParquetType {
-        /// Name of the column.
-        column: String,
-        /// DuckDB's name of the type.
-        kind: &'static str,
-    },
+    /// More rows or bytes than the limit.
+    #[error("{0}")]
+    TooLarge(String),
+    /// A column has a type that the format has no representation for.
+    #[error("{0}")]
+    Type(String),
     /// An Arrow array, batch or stream cannot be built.
     #[error("The answer cannot be written: {0}")]
     Arrow(#[from] arrow::error::ArrowError),
@@ -110,7 +92,11 @@ impl Answer {
         let mut columns = Vec::with_capacity(schema.fields().len());
         for (field, kind) in schema.fields().iter().zip(types) {
             let name = field.name();
-            let unknown = |UnknownType(kind)| AnswerError::Type { column: name.clone(), kind };
+            let unknown = |UnknownType(kind)| {
+                AnswerError::Type(format!(
+                    "Column '{name}' has a type that answers do not have ({kind}): CAST it to VARCHAR"
+                ))
+            };
             let shape = Shape::of(&kind).map_err(unknown)?;
             columns.push(Column { name: unique_name(name, &mut taken), shape });
         }
@@ -135,7 +121,10 @@ impl Answer {
     pub fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         self.rows += batch.num_rows();
         if self.rows > self.style.rows {
-            return Err(AnswerError::Rows(self.style.rows));
+            let most = self.style.rows;
+            return Err(AnswerError::TooLarge(format!(
+                "The answer has more than {most} rows: use LIMIT, or ask for less"
+            )));
         }
         let most = self.style.bytes;
         match &mut self.body {
@@ -168,13 +157,20 @@ impl Answer {
 fn check_parquet_types(columns: &[Column]) -> Result<()> {
     let unknown = columns.iter().find_map(|it| Some((it, it.shape.outside_of_parquet()?)));
     unknown.map_or(Ok(()), |(Column { name, .. }, kind)| {
-        Err(AnswerError::ParquetType { column: name.clone(), kind })
+        Err(AnswerError::Type(format!(
+            "Column '{name}' has a type that Parquet answers do not have ({kind}): CAST it to VARCHAR"
+        )))
     })
 }
 
 /// Fails when a length exceeds the limit.
 fn check_length(bytes: usize, most: usize) -> Result<()> {
-    if bytes > most { Err(AnswerError::Bytes(most)) } else { Ok(()) }
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(AnswerError::TooLarge(format!(
+        "The answer is longer than {most} bytes: ask for fewer rows or columns"
+    )))
 }
 
 fn unique_name(name: &str, taken: &mut HashSet<String>) -> String {

@@ -84,97 +84,10 @@ pub struct TableSchema {
     pub columns: Vec<Field>,
 }
 
-/// Why a program cannot have such tables, or a run cannot be admitted.
+/// Why a program cannot have such tables, or a run cannot be admitted: a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SchemaError {
-    /// The target cannot be the name of a table.
-    #[error(
-        "'{0}' cannot be the name of a table: use letters, digits and _, at most {most} characters",
-        most = names::LONGEST_TARGET
-    )]
-    Target(String),
-    /// Two targets that differ only in case.
-    #[error("the targets '{0}' and '{1}' are the same table: rename one")]
-    Targets(String, String),
-    /// A field with the name of a column that every table has.
-    #[error("'{target}' has a field '{name}', which every table has already: rename it")]
-    Injected {
-        /// The target.
-        target: String,
-        /// The field.
-        name: String,
-    },
-    /// Two fields that differ only in case.
-    #[error("the fields '{one}' and '{other}' of '{target}' are the same column: rename one")]
-    Fields {
-        /// The target.
-        target: String,
-        /// The field that exists.
-        one: String,
-        /// The new field.
-        other: String,
-    },
-    /// A field whose name cannot be that of a column.
-    #[error("'{target}' has a field that is no symbol or whose name is empty: {got}")]
-    FieldName {
-        /// The target.
-        target: String,
-        /// The name, or the key that is no symbol.
-        got: String,
-    },
-    /// Too many tables.
-    #[error("'{target}' would be table {} of the program, which may have {most}", .most + 1)]
-    Tables {
-        /// The target.
-        target: String,
-        /// Maximum number of tables.
-        most: usize,
-    },
-    /// Too many columns.
-    #[error("'{target}' has {columns} columns; a table may have {most}")]
-    Columns {
-        /// The target.
-        target: String,
-        /// Number of columns.
-        columns: usize,
-        /// Maximum number of columns.
-        most: usize,
-    },
-    /// A value or type that is nested too deeply.
-    #[error("column '{column}' of '{target}' is nested {depth} deep; a column may be {most} deep")]
-    Depth {
-        /// The target.
-        target: String,
-        /// The column.
-        column: String,
-        /// Nesting depth.
-        depth: usize,
-        /// Maximum nesting depth.
-        most: usize,
-    },
-    /// Structs leave out too many fields.
-    #[error(
-        "the structs in '{target}' leave out more than {most} fields, which take room: emit fewer of them"
-    )]
-    Absent {
-        /// The target.
-        target: String,
-        /// Maximum number of fields that may be left out.
-        most: usize,
-    },
-    /// A value that its column cannot hold, even widened.
-    #[error("column '{column}' of '{target}' expected {expected} and got {got}")]
-    Type {
-        /// The target.
-        target: String,
-        /// The column, and the path inside it.
-        column: String,
-        /// Type that the column holds.
-        expected: String,
-        /// Type of the value.
-        got: String,
-    },
-}
+#[error("{0}")]
+pub struct SchemaError(String);
 
 impl ProgramSchema {
     /// Creates the tables that are known when a program is deployed: one for each struct of its
@@ -300,9 +213,16 @@ impl ProgramSchema {
 
     fn add(&mut self, table: TableSchema, limits: SchemaLimits) -> Result<(), SchemaError> {
         match self.tables.iter().find(|other| other.target == table.target) {
-            Some(other) => Err(SchemaError::Targets(other.spelling.clone(), table.spelling)),
+            Some(other) => Err(SchemaError(format!(
+                "the targets '{}' and '{}' are the same table: rename one",
+                other.spelling, table.spelling
+            ))),
             None if self.tables.len() >= limits.tables => {
-                Err(SchemaError::Tables { target: table.spelling, most: limits.tables })
+                let (target, most) = (table.spelling, limits.tables);
+                Err(SchemaError(format!(
+                    "'{target}' would be table {} of the program, which may have {most}",
+                    most + 1
+                )))
             }
             None => {
                 self.tables.push(table);
@@ -328,7 +248,11 @@ impl TableSchema {
         let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let fits = (1..=names::LONGEST_TARGET).contains(&spelling.len());
         if !fits || !spelling.chars().all(allowed) {
-            return Err(SchemaError::Target(spelling.to_owned()));
+            let most = names::LONGEST_TARGET;
+            return Err(SchemaError(format!(
+                "'{spelling}' cannot be the name of a table: use letters, digits and _, at most \
+                 {most} characters"
+            )));
         }
         let spelling = spelling.to_owned();
         let mut table = Self { target: names::folded(&spelling), spelling, columns: Vec::new() };
@@ -396,21 +320,28 @@ impl TableSchema {
     }
 
     fn add(&mut self, column: Field, limits: SchemaLimits) -> Result<(), SchemaError> {
-        let target = self.spelling.clone();
+        let target = &self.spelling;
         let name = names::folded(&column.name);
         if !names::is_usable(&name) {
             return Err(self.field_name_error(format!("'{}'", column.name.escape_default())));
         }
         if names::INJECTED.iter().any(|(injected, _)| *injected == name) {
-            return Err(SchemaError::Injected { target, name: column.name });
+            return Err(SchemaError(format!(
+                "'{target}' has a field '{}', which every table has already: rename it",
+                column.name
+            )));
         }
         if let Some(other) = self.columns.iter().find(|it| names::folded(&it.name) == name) {
-            let one = other.name.clone();
-            return Err(SchemaError::Fields { target, one, other: column.name });
+            return Err(SchemaError(format!(
+                "the fields '{}' and '{}' of '{target}' are the same column: rename one",
+                other.name, column.name
+            )));
         }
         if self.columns.len() == limits.columns {
             let (columns, most) = (limits.columns + 1, limits.columns);
-            return Err(SchemaError::Columns { target, columns, most });
+            return Err(SchemaError(format!(
+                "'{target}' has {columns} columns; a table may have {most}"
+            )));
         }
         self.columns.push(column);
         Ok(())
@@ -433,7 +364,11 @@ impl TableSchema {
         if self.absent(emit, most + 1) <= most {
             return Ok(());
         }
-        Err(SchemaError::Absent { target: self.spelling.clone(), most })
+        Err(SchemaError(format!(
+            "the structs in '{}' leave out more than {most} fields, which take room: emit fewer of \
+             them",
+            self.spelling
+        )))
     }
 
     fn check_depth(
@@ -445,18 +380,25 @@ impl TableSchema {
         if depth <= limits.depth {
             return Ok(());
         }
-        let (target, column) = (self.spelling.clone(), column.to_owned());
-        Err(SchemaError::Depth { target, column, depth, most: limits.depth })
+        let (target, most) = (&self.spelling, limits.depth);
+        Err(SchemaError(format!(
+            "column '{column}' of '{target}' is nested {depth} deep; a column may be {most} deep"
+        )))
     }
 
     fn field_name_error(&self, got: String) -> SchemaError {
-        SchemaError::FieldName { target: self.spelling.clone(), got }
+        let target = &self.spelling;
+        SchemaError(format!(
+            "'{target}' has a field that is no symbol or whose name is empty: {got}"
+        ))
     }
 
     fn misfit(&self, name: &str, misfit: Misfit) -> SchemaError {
         let Misfit { path, expected, got } = misfit;
-        let target = self.spelling.clone();
-        SchemaError::Type { target, column: format!("{name}{path}"), expected, got }
+        let target = &self.spelling;
+        SchemaError(format!(
+            "column '{name}{path}' of '{target}' expected {expected} and got {got}"
+        ))
     }
 }
 

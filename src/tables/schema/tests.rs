@@ -118,7 +118,7 @@ fn nested_and_recursive_structs_are_expanded_only_to_a_limit() {
     assert_eq!(*kind, ColumnType::list(ColumnType::Json));
     assert!(serde_json::to_string(&schema).unwrap().len() < 4 << 20);
     let deep = from_spec(&entries, "s_0").unwrap_err();
-    assert!(matches!(deep, SchemaError::Depth { most: 8, .. }), "{deep}");
+    assert!(deep.to_string().ends_with("; a column may be 8 deep"), "{deep}");
 }
 
 #[test]
@@ -149,7 +149,8 @@ fn invalid_and_reserved_names_are_refused() {
     );
     assert!(refuse(&[emit("swap", &[("", value)])]).contains("name is empty"));
     let entries = [structure("Swap", &[("transaction", ScSpecTypeDef::U32)])];
-    assert!(matches!(from_spec(&entries, "swap"), Err(SchemaError::Injected { .. })));
+    let sentence = from_spec(&entries, "swap").unwrap_err().to_string();
+    assert!(sentence.contains("which every table has already"), "{sentence}");
     assert!(from_spec(&entries, "other").is_ok());
 }
 

@@ -285,7 +285,7 @@ fn failure(message: &str, timed: &Timed<'_>) -> Failure {
 
 fn answer_failure(error: AnswerError) -> Failure {
     match error {
-        AnswerError::Rows(_) | AnswerError::Bytes(_) => Failure::TooLarge(error.to_string()),
+        AnswerError::TooLarge(sentence) => Failure::TooLarge(sentence),
         error => Failure::Refused(error.to_string()),
     }
 }
