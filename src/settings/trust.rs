@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use orrery_ledger::domain::{Network, NodeId, ParseError};
-use orrery_ledger::validators::{Organisation, Validators, ValidatorsError, two_thirds};
+use orrery_ledger::domain::{NodeId, ParseError};
+use orrery_ledger::validators::{Organisation, Validators, two_thirds};
 use orrery_ledger::verify::{Events, Policy, Rewritten};
 use serde::{Deserialize, Serialize};
 

@@ -27,51 +27,9 @@ pub enum ObjectsError {
     /// The object was changed since it was read, or exists already.
     #[error("{0} was changed by another writer in the meantime")]
     Changed(String),
-    /// The store denies access.
-    #[error(
-        "{place} may not be used: {reason}; check bucket and prefix, and that the credentials may read, \
-         write, delete and list objects there (s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket)"
-    )]
-    Refused {
-        /// Location of the request.
-        place: String,
-        /// The store's answer.
-        reason: String,
-    },
-    /// The bucket lies in another region.
-    #[error(
-        "{place} is not in the region that was given{}",
-        right.as_ref().map_or_else(
-            || ": set the one that it is in".to_owned(),
-            |right| format!(" but in {right}: set that region"),
-        )
-    )]
-    WrongRegion {
-        /// Location of the request.
-        place: String,
-        /// The bucket's region, when the store names it.
-        right: Option<String>,
-    },
-    /// The store does not support conditional writes.
-    #[error(
-        "{place} cannot be written: {reason} to a conditional write (If-Match, If-None-Match), by which \
-         two exports to one place notice each other: update the store, or give one that has \
-         conditional writes"
-    )]
-    NoConditions {
-        /// Location of the request.
-        place: String,
-        /// The store's answer.
-        reason: String,
-    },
-    /// The request failed, perhaps temporarily.
-    #[error("cannot use {place}: {reason}")]
-    Failed {
-        /// Location of the request.
-        place: String,
-        /// The reason that the store or the transport gives.
-        reason: String,
-    },
+    /// The request failed, perhaps temporarily, or the bucket cannot be used so.
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// Version of an object when it was read or written (its entity tag, RFC 9110 section 8.8.3).
@@ -215,9 +173,12 @@ impl Objects {
         let error = match self.error(key, &error) {
             // The object to replace no longer exists.
             (Refusal::Missing, _) if replaces => ObjectsError::Changed(self.place(key)),
-            (Refusal::NoSuchMethod(words), _) if is_conditional => {
-                ObjectsError::NoConditions { place: self.place(key), reason: words }
-            }
+            (Refusal::NoSuchMethod(words), _) if is_conditional => ObjectsError::Failed(format!(
+                "{} cannot be written: {words} to a conditional write (If-Match, \
+                     If-None-Match), by which two exports to one place notice each other: update the \
+                     store, or give one that has conditional writes",
+                self.place(key)
+            )),
             (_, error) => error,
         };
         if sent > 1 && matches!(error, ObjectsError::Changed(_)) {
@@ -236,10 +197,13 @@ impl Objects {
     }
 
     fn version(&self, key: &str, tag: Option<String>) -> Result<ObjectVersion, ObjectsError> {
-        let reason = "the server sends no ETag for its objects, so that concurrent writers cannot \
-                      be detected";
-        let unknown = || ObjectsError::Failed { place: self.place(key), reason: reason.to_owned() };
-        tag.map(ObjectVersion).ok_or_else(unknown)
+        tag.map(ObjectVersion).ok_or_else(|| {
+            ObjectsError::Failed(format!(
+                "cannot use {}: the server sends no ETag for its objects, so that concurrent writers \
+                 cannot be detected",
+                self.place(key)
+            ))
+        })
     }
 
     fn error(&self, key: &str, error: &StoreError) -> (Refusal, ObjectsError) {
@@ -247,10 +211,20 @@ impl Objects {
         let error = match refusal.clone() {
             Refusal::Changed(_) => ObjectsError::Changed(place),
             Refusal::Forbidden(reason) | Refusal::Credentials(reason) => {
-                ObjectsError::Refused { place, reason }
+                ObjectsError::Failed(format!(
+                    "{place} may not be used: {reason}; check bucket and prefix, and that the \
+                     credentials may read, write, delete and list objects there (s3:GetObject, \
+                     s3:PutObject, s3:DeleteObject, s3:ListBucket)"
+                ))
             }
-            Refusal::OtherRegion { right, .. } => ObjectsError::WrongRegion { place, right },
-            other => ObjectsError::Failed { place, reason: other.to_string() },
+            Refusal::OtherRegion { right, .. } => {
+                let right = right.map_or_else(
+                    || ": set the one that it is in".to_owned(),
+                    |right| format!(" but in {right}: set that region"),
+                );
+                ObjectsError::Failed(format!("{place} is not in the region that was given{right}"))
+            }
+            other => ObjectsError::Failed(format!("cannot use {place}: {other}")),
         };
         (refusal, error)
     }
