@@ -30,7 +30,7 @@ pub fn check(backup: &Path, progress: Progress<'_>) -> Result<Checked, BackupErr
     if manifest.matches(&read_contents(backup, RAW)?) {
         Ok(Checked { directory: backup.to_owned(), manifest })
     } else {
-        Err(BackupError::LedgerMismatch(backup.to_owned()))
+        Err(BackupError::ledger_mismatch(backup))
     }
 }
 
@@ -40,7 +40,12 @@ pub(super) fn verify_file(
     path: &Path,
     read: impl FnOnce() -> Result<Content, BackupError>,
 ) -> Result<(), BackupError> {
-    let damaged = |what| BackupError::Damaged { path: path.to_owned(), what };
+    let damaged = |what: &str| {
+        let path = path.display();
+        BackupError::Other(format!(
+            "{path} differs from what was backed up ({what}): use another backup"
+        ))
+    };
     let metadata = match path.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(damaged("it is missing"));

@@ -75,7 +75,13 @@ fn read_chunks(
 /// Creates a directory and its parents if they do not exist.
 pub(super) fn make_directory(path: &Path) -> Result<(), BackupError> {
     let created = DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path);
-    created.map_err(|source| BackupError::Create { path: path.to_owned(), source })
+    created.map_err(|error| {
+        BackupError::Other(format!(
+            "cannot create the directory {} ({error}): name one in a place where this account may \
+             write",
+            path.display()
+        ))
+    })
 }
 
 /// Returns all files below a directory, recursively, as sorted relative paths. Other entries, such

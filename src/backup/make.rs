@@ -96,7 +96,10 @@ fn refuse_inside(data_dir: &Path, into: &Path) -> Result<(), BackupError> {
     let absolute = std::path::absolute(into).map_err(failed(into))?;
     let there = absolute.ancestors().find_map(|path| path.canonicalize().ok());
     if there.is_some_and(|there| there.starts_with(data_dir)) {
-        Err(BackupError::InsideDataDir(into.to_owned()))
+        Err(BackupError::Other(format!(
+            "{} is inside the data directory: give a directory elsewhere, on another disk if possible",
+            into.display()
+        )))
     } else {
         Ok(())
     }
@@ -212,8 +215,7 @@ impl BackupBuilder {
         };
         if treatment(name) != Treatment::Kept {
             // Restoring would refuse it.
-            let (backup, file) = (self.draft.clone(), name.to_owned());
-            return Err(BackupError::ForeignFile { backup, file });
+            return Err(BackupError::foreign_file(&self.draft, name));
         }
         copy::make_directory(copy::parent(&to))?;
         let content = match self.link_unchanged(name, &from, &to, progress)? {
@@ -247,7 +249,7 @@ impl BackupBuilder {
         let there = self.previous.directory.join(name);
         match copy::hash(&there, progress) {
             Ok(content) if content == *recorded => {}
-            Ok(_) | Err(BackupError::Io { .. }) => return Ok(None),
+            Ok(_) | Err(BackupError::Io(_)) => return Ok(None),
             Err(error) => return Err(error),
         }
         // If the file system does not support hard links, the caller copies the file.

@@ -131,15 +131,23 @@ impl Manifest {
         let path = backup.join(FILE);
         let text = match std::fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(BackupError::NoManifest(backup.to_owned()));
+                return Err(BackupError::Other(format!(
+                    "{} has no manifest.json: it is not a backup, or the backup is incomplete",
+                    backup.display()
+                )));
             }
             read => read.map_err(failed(&path))?,
         };
-        let damaged = || BackupError::Manifest(path.clone());
+        let damaged =
+            || BackupError::Other(format!("{} is damaged: use another backup", path.display()));
         let sealed: Sealed = serde_json::from_slice(&text).map_err(|_| damaged())?;
         if sealed.manifest.format > FORMAT {
-            let (path, found) = (backup.to_owned(), sealed.manifest.format);
-            return Err(BackupError::Format { path, found, supported: FORMAT });
+            return Err(BackupError::Other(format!(
+                "the backup {} has format {}, this version of orrery reads {FORMAT}: use the version \
+                 that made it",
+                backup.display(),
+                sealed.manifest.format
+            )));
         }
         let manifest = sealed.manifest;
         let is_whole = manifest.sealed().is_ok_and(|same| same == text)
@@ -226,7 +234,8 @@ mod tests {
     fn every_changed_byte_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let backup = directory.path();
-        assert!(matches!(Manifest::read(backup), Err(BackupError::NoManifest(_))));
+        let error = Manifest::read(backup).unwrap_err().to_string();
+        assert!(error.contains(" has no manifest.json: "), "{error}");
         manifest().write(backup).unwrap();
         assert_eq!(Manifest::read(backup).unwrap(), manifest());
         let text = std::fs::read(backup.join(FILE)).unwrap();
@@ -249,7 +258,8 @@ mod tests {
             let mut made = manifest();
             made.files[0].path = path.to_owned();
             made.write(directory.path()).unwrap();
-            assert!(matches!(Manifest::read(directory.path()), Err(BackupError::Manifest(_))));
+            let error = Manifest::read(directory.path()).unwrap_err().to_string();
+            assert!(error.ends_with("manifest.json is damaged: use another backup"), "{error}");
         }
     }
 }

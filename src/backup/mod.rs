@@ -60,88 +60,35 @@ const NAME: &[BorrowedFormatItem<'_>] =
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// A file operation failed.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// Path of the operation.
-        path: PathBuf,
-        /// Error from the operating system.
-        source: io::Error,
-    },
+    #[error("{0}")]
+    Io(String),
     /// The store of a data directory or of a copy failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no directory in which a backup could be.
-    #[error("there is no directory {}: name a backup, or a directory of backups", .0.display())]
-    NoDirectory(PathBuf),
-    /// A directory cannot be created.
-    #[error("cannot create the directory {} ({source}): name one in a place where this account may write", path.display())]
-    Create {
-        /// The directory.
-        path: PathBuf,
-        /// Error from the operating system.
-        source: io::Error,
-    },
-    /// The directory contains no backup.
-    #[error("there is no backup in {}", .0.display())]
-    NotFound(PathBuf),
-    /// The manifest is missing: the backup is unfinished, or the directory is not a backup.
-    #[error("{} has no manifest.json: it is not a backup, or the backup is incomplete", .0.display())]
-    NoManifest(PathBuf),
-    /// The manifest is damaged.
-    #[error("{} is damaged: use another backup", .0.display())]
-    Manifest(PathBuf),
-    /// The backup was made by a later version.
-    #[error("the backup {} has format {found}, this version of orrery reads {supported}: use the version that made it", path.display())]
-    Format {
-        /// Directory of the backup.
-        path: PathBuf,
-        /// Format of the backup.
-        found: u32,
-        /// Newest format that this build reads.
-        supported: u32,
-    },
-    /// The manifest names a file that no backup has.
-    #[error("{} names {file}, which orrery backup never writes: use another backup", backup.display())]
-    ForeignFile {
-        /// Directory of the backup.
-        backup: PathBuf,
-        /// Path of the file in it.
-        file: String,
-    },
-    /// A file differs from its manifest entry.
-    #[error("{} differs from what was backed up ({what}): use another backup", path.display())]
-    Damaged {
-        /// Path of the file.
-        path: PathBuf,
-        /// Short description of the difference.
-        what: &'static str,
-    },
-    /// The ledgers in the files are not those in the manifest.
-    #[error("the ledgers in {} are not those in its manifest: use another backup", .0.display())]
-    LedgerMismatch(PathBuf),
     /// Another backup is being made, or another restore is running.
     #[error("{} is in use by another orrery backup or restore: wait until it has ended", .0.display())]
     InUse(PathBuf),
-    /// The directory of backups is inside the data directory.
-    #[error("{} is inside the data directory: give a directory elsewhere, on another disk if possible", .0.display())]
-    InsideDataDir(PathBuf),
-    /// The data directory to restore to is not empty.
-    #[error("{} is not empty: restore into a new directory", .0.display())]
-    NotEmpty(PathBuf),
-    /// The directory cannot be replaced with a rename, for example because it is a mount point.
-    #[error("{} cannot be replaced, for example because something is mounted there: restore into a new directory below it", .0.display())]
-    NotReplaceable(PathBuf),
-    /// The store in a copy cannot be used.
-    #[error("the data directory in {} cannot be used: {reason}; use another backup", backup.display())]
-    Unusable {
-        /// Directory of the backup.
-        backup: PathBuf,
-        /// Why, in words.
-        reason: String,
-    },
-    /// The caller ended the work.
+    /// Anything else.
     #[error("{0}")]
-    Cancelled(String),
+    Other(String),
+}
+
+impl BackupError {
+    /// Returns the error for a manifest that names a file that no backup has.
+    fn foreign_file(backup: &Path, file: &str) -> Self {
+        Self::Other(format!(
+            "{} names {file}, which orrery backup never writes: use another backup",
+            backup.display()
+        ))
+    }
+
+    /// Returns the error for files whose ledgers are not those in the manifest.
+    fn ledger_mismatch(backup: &Path) -> Self {
+        Self::Other(format!(
+            "the ledgers in {} are not those in its manifest: use another backup",
+            backup.display()
+        ))
+    }
 }
 
 /// Callback for progress. It receives the number of bytes read since the last call; an error ends
@@ -149,14 +96,10 @@ pub enum BackupError {
 pub type Progress<'a> = &'a mut dyn FnMut(u64) -> Result<(), BackupError>;
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> BackupError {
-    let path = path.to_owned();
-    move |source| BackupError::Io { path, source }
+    move |error| BackupError::Io(format!("{}: {error}", path.display()))
 }
 
 /// Returns all directories with the name of a backup in a directory of backups, oldest first.
-///
-/// # Errors
-/// [`BackupError::Io`]
 pub fn list(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(failed(directory))? {
@@ -173,15 +116,17 @@ pub fn list(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
 /// Returns the backup at `path`, or all backups in a directory of backups, oldest first.
 ///
 /// # Errors
-/// [`BackupError::NotFound`] when there is none, [`BackupError::NoDirectory`] when there cannot be
-/// one, and [`BackupError::Io`] when `path` cannot be read.
+/// When there is no directory in which one could be, or `path` cannot be read.
 pub fn find(path: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let found = fs::metadata(path);
     let is_missing = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     };
     if found.as_ref().map_or_else(is_missing, |found| !found.is_dir()) {
-        return Err(BackupError::NoDirectory(path.to_owned()));
+        return Err(BackupError::Other(format!(
+            "there is no directory {}: name a backup, or a directory of backups",
+            path.display()
+        )));
     }
     let named = path.file_name().and_then(|name| name.to_str()).is_some_and(is_name);
     if named || path.join(manifest::FILE).exists() {

@@ -66,7 +66,11 @@ pub fn restore(
         refuse_nonempty(data_dir)?;
         match fs::rename(&draft, data_dir) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                Err(BackupError::NotReplaceable(data_dir.to_owned()))
+                Err(BackupError::Other(format!(
+                    "{} cannot be replaced, for example because something is mounted there: restore \
+                     into a new directory below it",
+                    data_dir.display()
+                )))
             }
             renamed => renamed.map_err(failed(data_dir)),
         }
@@ -93,8 +97,7 @@ fn sorted(backup: &Path, manifest: &Manifest) -> Result<(Vec<File>, Vec<String>)
             Treatment::LeftOut if file.path == CODE_KEY => {}
             Treatment::LeftOut => left_out.push(file.path.clone()),
             Treatment::Refused => {
-                let (backup, file) = (backup.to_owned(), file.path.clone());
-                return Err(BackupError::ForeignFile { backup, file });
+                return Err(BackupError::foreign_file(backup, &file.path));
             }
         }
     }
@@ -119,7 +122,7 @@ fn fill(
         check::verify_file(file, &from, || copy::copy(&from, &to, progress))?;
     }
     if !manifest.matches(&check::read_contents(draft, UNFINISHED_RAW)?) {
-        return Err(BackupError::LedgerMismatch(backup.to_owned()));
+        return Err(BackupError::ledger_mismatch(backup));
     }
     forget_acknowledged(draft)?;
     let raw = draft.join(RAW);
@@ -141,7 +144,10 @@ fn refuse_nonempty(data_dir: &Path) -> Result<(), BackupError> {
     match fs::read_dir(data_dir) {
         Ok(mut entries) => match entries.next() {
             None => Ok(()),
-            Some(_) => Err(BackupError::NotEmpty(data_dir.to_owned())),
+            Some(_) => Err(BackupError::Other(format!(
+                "{} is not empty: restore into a new directory",
+                data_dir.display()
+            ))),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed(data_dir)(error)),

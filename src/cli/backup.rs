@@ -71,7 +71,7 @@ impl Backup {
         let data_dir = &settings.config.data_dir;
         let bar = bytes_read();
         let keep = self.keep.map(NonZeroUsize::get);
-        let ended = |error: &dyn ToString| BackupError::Cancelled(error.to_string());
+        let ended = |error: &dyn ToString| BackupError::Other(error.to_string());
         let mut checkpoint_ms = 0;
         let made = match open::open_existing(&settings)? {
             Opened::Local(ledgers) => {

@@ -33,7 +33,9 @@ impl Restore {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let settings = common.settings(Vec::new())?;
         let newest = backup::find(&self.backup)?.pop();
-        let newest = newest.ok_or_else(|| BackupError::NotFound(self.backup.clone()))?;
+        let newest = newest.ok_or_else(|| {
+            Failure::failed(format!("there is no backup in {}", self.backup.display()))
+        })?;
         let bar = bytes_read();
         let mut progress = |bytes| {
             bar.inc(bytes);
@@ -45,7 +47,10 @@ impl Restore {
                 Ok(()) => return Ok(()),
                 Err(error) => error.to_string(),
             };
-            Err(BackupError::Unusable { backup: newest.clone(), reason })
+            Err(BackupError::Other(format!(
+                "the data directory in {} cannot be used: {reason}; use another backup",
+                newest.display()
+            )))
         };
         let data_dir = &settings.config.data_dir;
         let restored = backup::restore(&newest, data_dir, &complete, &mut progress)?;
