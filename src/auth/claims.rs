@@ -97,7 +97,9 @@ impl FromStr for Plan {
 
     fn from_str(text: &str) -> Result<Self, AuthError> {
         let found = PLANS.iter().find(|(name, _)| *name == text);
-        found.map(|(_, plan)| *plan).ok_or_else(|| AuthError::UnknownPlan(text.to_owned()))
+        found.map(|(_, plan)| *plan).ok_or_else(|| {
+            AuthError::Other(format!("'{text}' is not a plan: give dev, builder, pro or protocol"))
+        })
     }
 }
 
@@ -112,7 +114,11 @@ impl FromStr for Scope {
 
     fn from_str(text: &str) -> Result<Self, AuthError> {
         let found = SCOPES.iter().find(|(name, _)| *name == text);
-        found.map(|(_, scope)| *scope).ok_or_else(|| AuthError::UnknownScope(text.to_owned()))
+        found.map(|(_, scope)| *scope).ok_or_else(|| {
+            AuthError::Other(format!(
+                "'{text}' is not a scope: give read, deploy, webhooks or admin"
+            ))
+        })
     }
 }
 

@@ -209,7 +209,13 @@ pub(super) fn check(directory: &Path) -> Result<(), AuthError> {
     let list = directory.join(JOURNAL_FILE);
     match list.try_exists() {
         Ok(true) => Ok(()),
-        Ok(false) => Err(AuthError::MissingList { list, key: secret::path(directory) }),
+        Ok(false) => Err(AuthError::Other(format!(
+            "{} is missing beside the signing key, so it is not known which tokens are revoked: \
+             restore it from a backup; or, if none was ever revoked, create it empty; or remove {} \
+             too, which voids every token",
+            list.display(),
+            secret::path(directory).display()
+        ))),
         Err(error) => Err(AuthError::io("cannot look for", &list, error)),
     }
 }

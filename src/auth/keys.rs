@@ -77,10 +77,16 @@ impl KeyRing {
             PublicKeyAlgorithm::Rs256 => (DecodingKey::from_rsa_pem(pem), Algorithm::RS256),
         };
         let kid = public.kid.clone();
-        let key = parsed.map_err(|source| AuthError::PublicKey { kid: kid.clone(), source })?;
+        let key = parsed.map_err(|error| {
+            AuthError::Other(format!(
+                "the public key '{kid}' cannot be read: give a PEM public key of its algorithm ({error})"
+            ))
+        })?;
         let pinned = PinnedKey::new(key, algorithm, &public.sub_prefix);
         if self.others.insert(kid.clone(), pinned).is_some() {
-            return Err(AuthError::RepeatedKeyId(kid));
+            return Err(AuthError::Other(format!(
+                "the key id '{kid}' is given twice: give every public key an id of its own"
+            )));
         }
         Ok(())
     }
@@ -88,7 +94,7 @@ impl KeyRing {
     /// Signs claims with the service's own key.
     pub(super) fn sign(&self, claims: &Claims) -> Result<String, AuthError> {
         jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &self.signing)
-            .map_err(AuthError::Signing)
+            .map_err(|error| AuthError::Other(format!("the token cannot be signed: {error}")))
     }
 
     /// Whether verifying the token needs a public key, which costs far more than the service's own.

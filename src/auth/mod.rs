@@ -108,8 +108,7 @@ impl Tokens {
     /// tokens if there is no key yet.
     ///
     /// # Errors
-    /// [`AuthError::MissingList`] when there is a key without a list, because revoked tokens would
-    /// be accepted again.
+    /// When there is a key without a list, because revoked tokens would be accepted again.
     pub fn open(directory: &Path, network: &Network) -> Result<Self, AuthError> {
         Self::open_with_keys(directory, network, &[])
     }
@@ -151,7 +150,9 @@ impl Tokens {
         let (plan, days) =
             if request.trial { (Plan::Builder, TRIAL_DAYS) } else { (request.plan, request.days) };
         if !(1..=LONGEST_LIFE_DAYS).contains(&days) {
-            return Err(AuthError::Days(days));
+            return Err(AuthError::Other(format!(
+                "a token cannot be valid for {days} days: give 1 to {LONGEST_LIFE_DAYS}"
+            )));
         }
         let claims = Claims {
             sub: request.sub.clone(),
@@ -256,9 +257,6 @@ impl Tokens {
 
 /// Returns the 32-byte key that authenticates compiled programs. Creates the key and the directory
 /// of secrets if they are missing.
-///
-/// # Errors
-/// [`AuthError::Io`]
 pub fn code_key(directory: &Path) -> Result<[u8; 32], AuthError> {
     secret::prepare_directory(directory)?;
     secret::code_key(directory)
@@ -266,9 +264,6 @@ pub fn code_key(directory: &Path) -> Result<[u8; 32], AuthError> {
 
 /// Returns the 32-byte key that encrypts webhook secrets in the store. Creates the key and the
 /// directory of secrets if they are missing.
-///
-/// # Errors
-/// [`AuthError::Io`], [`AuthError::DamagedWebhookKey`]
 pub fn webhook_key(directory: &Path) -> Result<[u8; 32], AuthError> {
     secret::prepare_directory(directory)?;
     secret::webhook_key(directory)
@@ -278,7 +273,7 @@ pub fn webhook_key(directory: &Path) -> Result<[u8; 32], AuthError> {
 /// nothing.
 ///
 /// # Errors
-/// [`AuthError::MissingList`] when there is a key without a list, and [`AuthError::Io`].
+/// When there is a key without a list, or a file cannot be read.
 pub fn issued(directory: &Path) -> Result<Vec<TokenEntry>, AuthError> {
     if !secret::exists(directory)? {
         return Ok(Vec::new());
@@ -306,7 +301,10 @@ fn check_name(name: &str) -> Result<(), AuthError> {
     if fits && !name.chars().any(char::is_control) {
         Ok(())
     } else {
-        Err(AuthError::Name(crate::domain::excerpt(name)))
+        Err(AuthError::Other(format!(
+            "'{}' is not a name: give 1 to {LONGEST_NAME} characters without control characters",
+            crate::domain::excerpt(name)
+        )))
     }
 }
 

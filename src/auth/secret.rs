@@ -62,7 +62,11 @@ pub(super) fn code_key(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError
 /// Reads the key for webhook secrets, and creates it first if there is none.
 pub(super) fn webhook_key(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
     load_or_create_named(directory, WEBHOOK_KEY_FILE).map_err(|error| match error {
-        AuthError::DamagedSecret(path) => AuthError::DamagedWebhookKey(path),
+        AuthError::DamagedSecret(path) => AuthError::Other(format!(
+            "{} does not hold a key of 64 hexadecimal digits: restore it from a backup, or remove it, \
+             after which every webhook subscription must be created again",
+            path.display()
+        )),
         other => other,
     })
 }

@@ -121,13 +121,14 @@ fn a_revocation_takes_effect_at_once() {
 #[test]
 fn invalid_issue_requests_are_refused() {
     let bench = Bench::new();
-    let issue = |request| bench.tokens.issue(&request).unwrap_err();
+    let issue = |request| bench.tokens.issue(&request).unwrap_err().to_string();
     for name in ["", "a\nb", &"x".repeat(257)] {
-        assert!(matches!(issue(IssueRequest::for_owner(name)), AuthError::Name(_)));
+        assert!(issue(IssueRequest::for_owner(name)).contains("is not a name: give 1 to 256 "));
     }
     for days in [0, 36_501] {
         let request = IssueRequest { days, ..IssueRequest::for_owner("ana") };
-        assert!(matches!(issue(request), AuthError::Days(_)));
+        let sentence = format!("a token cannot be valid for {days} days: give 1 to 36500");
+        assert_eq!(issue(request), sentence);
     }
 }
 
