@@ -69,9 +69,6 @@ pub(super) fn open(
 
 impl Exporting {
     /// Starts the thread that exports. After a failure the export is opened anew.
-    ///
-    /// # Errors
-    /// [`ServiceError::Thread`]
     pub fn start(self, tasks: &mut Tasks, config: &Config) -> Result<(), ServiceError> {
         let (node, stop, config) = (Arc::clone(&self.node), self.stop.clone(), config.clone());
         let interfaces = Arc::clone(&self.interfaces);

@@ -38,9 +38,6 @@ fn asking(store: Arc<Store>, upstream: Arc<dyn Upstream + Send + Sync>) -> AskEn
 }
 
 /// Starts the threads that read interfaces and ask for them.
-///
-/// # Errors
-/// [`ServiceError::Thread`]
 pub(super) fn start(
     node: &Arc<Node>,
     upstream: Option<Arc<dyn Upstream + Send + Sync>>,
@@ -69,7 +66,7 @@ impl RunningInterfaces {
             Priority::Background.apply_to_current_thread();
             supervised.run(|| interfaces.is_stopped(), || work(&interfaces));
         });
-        self.threads.push(thread.map_err(ServiceError::Thread)?);
+        self.threads.push(thread.map_err(ServiceError::thread)?);
         Ok(())
     }
 

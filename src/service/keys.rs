@@ -29,8 +29,10 @@ pub fn open_tokens(
 }
 
 fn read_key(file: &PublicKeyFile) -> Result<PublicKey, ServiceError> {
-    let pem = std::fs::read_to_string(&file.path)
-        .map_err(|source| ServiceError::PublicKey { path: file.path.clone(), source })?;
+    let pem = std::fs::read_to_string(&file.path).map_err(|error| {
+        let path = file.path.display();
+        ServiceError::Other(format!("cannot read the public key {path}: {error}"))
+    })?;
     let PublicKeyFile { kid, algorithm, sub_prefix, .. } = file.clone();
     Ok(PublicKey { kid, algorithm, pem, sub_prefix })
 }

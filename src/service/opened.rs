@@ -44,10 +44,6 @@ impl Service {
     /// Opens the programs and webhooks of a data directory and starts them; `running` is the
     /// stellar-core that will be followed, if one will be. Lookups of ledger entries at the upstream
     /// server end when `stop` turns true.
-    ///
-    /// # Errors
-    /// [`ServiceError::Programs`], [`ServiceError::Webhooks`], [`ServiceError::Auth`],
-    /// [`ServiceError::Entries`], [`ServiceError::Start`]
     pub async fn open(
         node: Arc<Node>,
         config: &Config,
@@ -65,13 +61,13 @@ impl Service {
                 let programs = running_programs::start(&node, &config, names, upstream)?;
                 Ok::<_, ServiceError>((programs, interfaces))
             };
-            spawn_blocking(start).await.map_err(ServiceError::Start)??
+            spawn_blocking(start).await.map_err(ServiceError::start)??
         };
         node.webhooks().name_events_by(Arc::clone(&interfaces.interfaces));
         let webhooks = {
             let (node, config) = (Arc::clone(&node), config.clone());
             let start = move || webhooks::start(&node, &config);
-            spawn_blocking(start).await.map_err(ServiceError::Start)??
+            spawn_blocking(start).await.map_err(ServiceError::start)??
         };
         Ok(Self { node, programs, interfaces, webhooks, sandbox: None, running })
     }

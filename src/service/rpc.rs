@@ -29,9 +29,8 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(3);
 /// the service's HTTP interface.
 ///
 /// # Errors
-/// [`ServiceError::RpcUpstream`] when the upstream server is of another network, or its address is
-/// invalid; [`ServiceError::Core`] when the client for stellar-core cannot be set up. An upstream
-/// server that does not answer is asked for its network again with the first call.
+/// When the upstream server is of another network, or its address is invalid. An upstream server that
+/// does not answer is asked for its network again with the first call.
 pub(super) async fn start(
     node: &Node,
     config: &Config,
@@ -51,7 +50,12 @@ pub(super) async fn start(
         return Ok(Arc::new(rpc.with_live(sandbox)));
     }
     let rpc = match running {
-        Some(core) => rpc.with_node(Arc::new(core.node(node.store()).map_err(ServiceError::Core)?)),
+        Some(core) => {
+            let node = core.node(node.store()).map_err(|error| {
+                ServiceError::Other(format!("requests to stellar-core cannot be sent: {error}"))
+            })?;
+            rpc.with_node(Arc::new(node))
+        }
         None => rpc,
     };
     let Some(url) = config.rpc.upstream.as_option() else { return Ok(Arc::new(rpc)) };
@@ -59,13 +63,15 @@ pub(super) async fn start(
         tracing::warn!("{caution}");
     }
     let server = rpc_settings(url, &config.rpc.upstream_headers);
-    let relay = RpcRelay::new(&server, LONGEST_ANSWER as u64)
-        .map_err(|error| ServiceError::RpcUpstream(error.to_string()))?;
+    let unusable =
+        |reason: String| ServiceError::Other(format!("rpc.upstream cannot be used: {reason}"));
+    let relay = RpcRelay::new(&server, LONGEST_ANSWER as u64);
+    let relay = relay.map_err(|error| unusable(error.to_string()))?;
     let network = node.store().network().clone();
     let upstream = CheckedUpstream { relay, network, is_of_network: OnceCell::new() };
     match timeout(STARTUP_TIMEOUT, upstream.is_of_network()).await {
         Ok(Ok(true)) => {}
-        Ok(Ok(false)) => return Err(ServiceError::RpcUpstream(upstream.network_mismatch())),
+        Ok(Ok(false)) => return Err(unusable(upstream.network_mismatch())),
         Ok(Err(reason)) => {
             tracing::warn!("calls cannot be forwarded to rpc.upstream yet: {reason}")
         }

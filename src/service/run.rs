@@ -76,7 +76,7 @@ pub async fn run_opened(
         let (node, config, stop) = (Arc::clone(&node), config.clone(), tasks.stop());
         let interfaces = Arc::clone(&service.interfaces.interfaces);
         let open = move || exporting::open(&node, &config, &interfaces, stop);
-        spawn_blocking(open).await.map_err(ServiceError::Start)??
+        spawn_blocking(open).await.map_err(ServiceError::start)??
     };
     let mut consumers = ConsumerThreads::start(&node)?;
     spawn_control(&mut tasks, &node, control, open_sources);

@@ -35,9 +35,6 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Opens the programs of a data directory and begins to run them. Ledger entries are requested from
 /// `upstream`.
-///
-/// # Errors
-/// [`ServiceError::Programs`], [`ServiceError::Auth`]
 pub(super) fn start(
     node: &Arc<Node>,
     config: &Config,
@@ -102,9 +99,6 @@ fn report_confinement(tables: &Tables, allow_unconfined: bool, health: &Health) 
 
 /// Returns the server that is asked for ledger entries that the store cannot determine, which may be
 /// the `running` stellar-core. It is asked on `runtime`, until `stop` turns true.
-///
-/// # Errors
-/// [`ServiceError::Entries`]
 pub(super) fn upstream(
     node: &Node,
     config: &Config,
@@ -113,8 +107,9 @@ pub(super) fn upstream(
     stop: watch::Receiver<bool>,
 ) -> Result<Option<Arc<dyn Upstream + Send + Sync>>, ServiceError> {
     let network = node.store().network();
-    let server =
-        sources::entries_server(config, network, running).map_err(ServiceError::Entries)?;
+    let server = sources::entries_server(config, network, running).map_err(|error| {
+        ServiceError::Other(format!("ledger entries cannot be requested: {error}"))
+    })?;
     let Some(server) = server else { return Ok(None) };
     Ok(Some(Arc::new(UpstreamEntries::new(server, runtime, stop))))
 }

@@ -18,33 +18,29 @@ pub struct ListeningSockets {
 }
 
 /// Opens the HTTP address and the control socket of a data directory.
-///
-/// # Errors
-/// [`ServiceError::Listen`], [`ServiceError::Control`]
 pub async fn listen(
     address: SocketAddr,
     data_dir: &Path,
 ) -> Result<ListeningSockets, ServiceError> {
     let http = bind(address).await?;
-    let unknown =
-        |error: std::io::Error| ServiceError::Listen { address, reason: error.to_string() };
+    let unknown = |error: io::Error| refused(address, &error.to_string());
     let address = http.local_addr().map_err(unknown)?;
     Ok(ListeningSockets { http, address, control: Listener::bind(data_dir)? })
 }
 
-/// Fails when an address cannot be listened on now.
-///
-/// # Errors
-/// [`ServiceError::Listen`], with what to do.
+/// Fails when an address cannot be listened on now, with what to do.
 pub fn check_free(address: SocketAddr) -> Result<(), ServiceError> {
     std::net::TcpListener::bind(address)
         .map(drop)
-        .map_err(|error| ServiceError::Listen { address, reason: unusable(&error) })
+        .map_err(|error| refused(address, &unusable(&error)))
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServiceError> {
-    let failed = |error| ServiceError::Listen { address, reason: unusable(&error) };
-    TcpListener::bind(address).await.map_err(failed)
+    TcpListener::bind(address).await.map_err(|error| refused(address, &unusable(&error)))
+}
+
+fn refused(address: SocketAddr, reason: &str) -> ServiceError {
+    ServiceError::Other(format!("cannot listen on {address}: {reason}"))
 }
 
 /// Returns why an address cannot be listened on, and what to do.

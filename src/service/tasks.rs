@@ -93,9 +93,6 @@ impl Tasks {
 
     /// Runs `work` on a thread of its own; it is called again after each failure. `name` is that of
     /// the thread in the log and in health.
-    ///
-    /// # Errors
-    /// [`ServiceError::Thread`]
     pub fn spawn_thread(
         &mut self,
         name: &'static str,
@@ -108,7 +105,7 @@ impl Tasks {
             priority.apply_to_current_thread();
             supervised.run(|| is_stopping(&stop), work);
         });
-        self.threads.push(thread.map_err(ServiceError::Thread)?);
+        self.threads.push(thread.map_err(ServiceError::thread)?);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! One backfill order: its validation, the ledgers missing from it, and the run.
 
+use std::fmt::Display;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -42,61 +43,20 @@ const FILE_MODE: u32 = 0o600;
 /// Why older ledgers cannot be backfilled.
 #[derive(Debug, thiserror::Error)]
 pub enum BackfillError {
-    /// The order contains no ledger.
-    #[error("there is no ledger from {from} to {to}: give the older one first")]
-    Empty {
-        /// First ledger of the order.
-        from: u32,
-        /// Last ledger of the order.
-        to: u32,
-    },
-    /// The order ends after the newest ledger of the network.
-    #[error("ledger {to} is not closed yet: the newest ledger of the network is {newest}")]
-    Future {
-        /// Last ledger of the order.
-        to: u32,
-        /// Newest ledger of the network.
-        newest: LedgerSeq,
-    },
-    /// Retention would remove the ledgers again at once.
-    #[error(
-        "ledgers up to {to} would be removed again at once, because retention keeps events and \
-         transactions from ledger {kept_from} on: raise retention.events and retention.transactions"
-    )]
-    NotKept {
-        /// Last ledger of the order.
-        to: u32,
-        /// The first ledger that retention keeps.
-        kept_from: LedgerSeq,
-    },
     /// Another order is running.
     #[error(
         "a backfill of ledgers {0} is running: wait until it has ended, or cancel it with --cancel"
     )]
     Running(LedgerRange),
-    /// The service is stopping.
-    #[error("the service is stopping")]
-    Stopping,
-    /// The sources could not be opened, or failed permanently.
+    /// Anything else.
     #[error("{0}")]
-    Sources(String),
-    /// The source ended before the last ledger of the order.
-    #[error("the source ended before ledger {0}")]
-    Ended(LedgerSeq),
-    /// The stored ledgers could not be flushed to disk.
-    #[error("the ledgers are stored, but cannot be made durable: {0}")]
-    NotDurable(String),
-    /// What is stored cannot be read.
-    #[error("the stored ledgers cannot be read: {0}")]
-    Store(#[from] StoreError),
-    /// The order's file cannot be read or written.
-    #[error("the file {}: {source}", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
+    Other(String),
+}
+
+impl From<StoreError> for BackfillError {
+    fn from(error: StoreError) -> Self {
+        Self::Other(format!("the stored ledgers cannot be read: {error}"))
+    }
 }
 
 /// The file that holds an order until it has ended.
@@ -111,7 +71,7 @@ impl OrderFile {
     /// Returns the interrupted order, if there is one, and makes the file private.
     ///
     /// # Errors
-    /// [`BackfillError::File`], also when the file contains no order.
+    /// When the file cannot be read, or contains no order.
     pub fn load(&self) -> Result<Option<BackfillOrder>, BackfillError> {
         let order = self.look()?;
         if order.is_some() {
@@ -125,19 +85,13 @@ impl OrderFile {
     /// Returns the interrupted order, if there is one. Changes nothing.
     ///
     /// # Errors
-    /// [`BackfillError::File`], also when the file contains no order.
+    /// When the file cannot be read, or contains no order.
     pub fn look(&self) -> Result<Option<BackfillOrder>, BackfillError> {
         match fs::read(&self.0) {
             Ok(text) => {
                 // The parser's error message may quote the file, which may contain passwords.
-                let damaged = |_| {
-                    io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        "it does not contain a backfill order",
-                    )
-                };
-                let order = serde_json::from_slice(&text).map_err(damaged);
-                order.map(Some).map_err(|error| self.error(error))
+                let order = serde_json::from_slice(&text);
+                order.map(Some).map_err(|_| self.error("it does not contain a backfill order"))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.error(error)),
@@ -155,9 +109,6 @@ impl OrderFile {
     }
 
     /// Removes the file.
-    ///
-    /// # Errors
-    /// [`BackfillError::File`]
     pub fn remove(&self) -> Result<(), BackfillError> {
         match fs::remove_file(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.error(error)),
@@ -165,8 +116,8 @@ impl OrderFile {
         }
     }
 
-    fn error(&self, source: io::Error) -> BackfillError {
-        BackfillError::File { path: self.0.clone(), source }
+    fn error(&self, reason: impl Display) -> BackfillError {
+        BackfillError::Other(format!("the file {}: {reason}", self.0.display()))
     }
 }
 
@@ -175,14 +126,22 @@ pub(super) fn check(order: &BackfillOrder, node: &Node) -> Result<LedgerRange, B
     let &BackfillOrder { from, to, .. } = order;
     let range = range_of(order);
     if range.is_empty() {
-        return Err(BackfillError::Empty { from, to });
+        return Err(BackfillError::Other(format!(
+            "there is no ledger from {from} to {to}: give the older one first"
+        )));
     }
     if let Some(newest) = node.health().network_latest().filter(|newest| *newest < range.last) {
-        return Err(BackfillError::Future { to, newest });
+        return Err(BackfillError::Other(format!(
+            "ledger {to} is not closed yet: the newest ledger of the network is {newest}"
+        )));
     }
     let kept_from = node.first_retained();
     if range.last < kept_from {
-        return Err(BackfillError::NotKept { to, kept_from });
+        return Err(BackfillError::Other(format!(
+            "ledgers up to {to} would be removed again at once, because retention keeps events and \
+             transactions from ledger {kept_from} on: raise retention.events and \
+             retention.transactions"
+        )));
     }
     Ok(range)
 }
@@ -225,7 +184,7 @@ pub(super) async fn fill(
     if missing(range, node).is_empty() {
         return make_durable(node).await;
     }
-    let older = open_sources(order.sources.clone(), range).await.map_err(BackfillError::Sources)?;
+    let older = open_sources(order.sources.clone(), range).await.map_err(BackfillError::Other)?;
     let most = match node.trust().require_attested {
         _ if older.in_one_piece => u32::MAX,
         true => PIECE_ATTESTED,
@@ -261,8 +220,11 @@ pub(super) async fn fill(
         };
         match ingestion.run(&mut follower, halted.clone()).await {
             Ended::Followed(Followed::Done) => {}
-            Ended::Followed(_) => return Err(BackfillError::Ended(piece.last)),
-            Ended::Failed(error) => return Err(BackfillError::Sources(error.to_string())),
+            Ended::Followed(_) => {
+                let last = piece.last;
+                return Err(BackfillError::Other(format!("the source ended before ledger {last}")));
+            }
+            Ended::Failed(error) => return Err(BackfillError::Other(error.to_string())),
             Ended::Stopped => return Ok(false),
         }
     }
@@ -273,10 +235,13 @@ pub(super) async fn fill(
 /// import or an earlier order stored.
 async fn make_durable(node: &Arc<Node>) -> Result<bool, BackfillError> {
     let store = Arc::clone(node.store());
+    let failed = |error: &dyn Display| {
+        BackfillError::Other(format!("the ledgers are stored, but cannot be made durable: {error}"))
+    };
     match spawn_blocking(move || store.flush()).await {
         Ok(Ok(())) => Ok(true),
-        Ok(Err(error)) => Err(BackfillError::NotDurable(error.to_string())),
-        Err(error) => Err(BackfillError::NotDurable(error.to_string())),
+        Ok(Err(error)) => Err(failed(&error)),
+        Err(error) => Err(failed(&error)),
     }
 }
 

@@ -176,7 +176,8 @@ impl Backfills {
     pub fn start(&self, order: BackfillOrder) -> Result<BackfillReport, BackfillError> {
         self.begin(&order)?;
         // The channel has a free slot, because only one order runs at a time.
-        self.orders.try_send(order).map_err(|_| BackfillError::Stopping)?;
+        let stopping = |_| BackfillError::Other("the service is stopping".to_owned());
+        self.orders.try_send(order).map_err(stopping)?;
         Ok(self.report())
     }
 

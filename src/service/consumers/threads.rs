@@ -73,9 +73,6 @@ pub(in crate::service) struct ConsumerThreads {
 
 impl ConsumerThreads {
     /// Starts the threads. A failure of one is reported to health under the name of its consumer.
-    ///
-    /// # Errors
-    /// [`ServiceError::Thread`]
     pub fn start(node: &Arc<Node>) -> Result<Self, ServiceError> {
         let notifier = Arc::new(Notifier::default());
         let weak = Arc::downgrade(&notifier);
@@ -101,7 +98,7 @@ impl ConsumerThreads {
                     },
                 );
             });
-            started.threads.push(thread.map_err(ServiceError::Thread)?);
+            started.threads.push(thread.map_err(ServiceError::thread)?);
         }
         Ok(started)
     }

@@ -3,13 +3,13 @@
 //! entries, `entries_server` name.
 
 mod core;
-mod error;
 mod lake;
 mod rpc;
 mod sandbox;
 mod stored;
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -23,8 +23,10 @@ use crate::settings::{SourceAddress, SourceKind, SourceSpec};
 use crate::source::follow::Candidate;
 use crate::store::Store;
 
-pub use error::SourcesError;
 pub(super) use rpc::rpc_settings;
+
+/// Why a source cannot be used.
+pub type SourcesError = Box<dyn Error + Send + Sync>;
 
 /// The ledgers for which a source is opened.
 #[derive(Debug, Clone, Copy)]
