@@ -582,7 +582,10 @@ fn a_directory_belongs_to_one_process_and_one_network() {
     drop(store);
     let other = Network::from_passphrase("another");
     let error = Store::open(directory.path(), Some(&other)).unwrap_err();
-    assert!(matches!(error, StoreError::NetworkMismatch { .. }));
-    assert!(error.to_string().contains("\"another\""), "{error}");
+    let error = error.to_string();
+    assert!(
+        error.contains(": give another directory for ") && error.contains("\"another\""),
+        "{error}"
+    );
     assert_eq!(Store::open(directory.path(), None).unwrap().network(), &network());
 }

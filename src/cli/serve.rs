@@ -171,7 +171,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let descriptors: io::Result<Vec<File>> =
         (0..RUNTIME_DESCRIPTORS).map(|_| File::open("/dev/null")).collect();
     if descriptors.is_err_and(|error| error.raw_os_error() == Some(Errno::MFILE.raw_os_error())) {
-        return Err(StoreError::TooFewDescriptors.into());
+        return Err(StoreError::too_few_descriptors().into());
     }
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()

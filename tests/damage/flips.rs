@@ -205,12 +205,17 @@ impl Flip {
 /// The check that detected a flip; `None` when none did.
 fn detected_by(audited: &Result<Audit, StoreError>, secrets: &[String]) -> Option<&'static str> {
     match audited {
-        Err(StoreError::Damaged { .. } | StoreError::Incomplete(_)) => {
-            Some("the walk through log files")
+        Err(error) => {
+            let sentence = error.to_string();
+            let by = [
+                (" is damaged at byte ", "the walk through log files"),
+                (" is missing: restore a backup", "the walk through log files"),
+                (" had been stored and was acknowledged, ", "the note of what was acknowledged"),
+                (" cannot be read (", "RocksDB at opening"),
+            ];
+            let by = by.iter().find(|(part, _)| sentence.contains(part));
+            Some(by.unwrap_or_else(|| panic!("{sentence}")).1)
         }
-        Err(StoreError::Lost { .. }) => Some("the note of what was acknowledged"),
-        Err(StoreError::Unreadable { .. }) => Some("RocksDB at opening"),
-        Err(error) => panic!("{error}"),
         Ok(audit) => match audit.problems.first() {
             Some(first) if first.place == "acknowledged" => Some("the checksum of the note"),
             Some(_) if audit.problems.iter().any(|it| it.what.contains("checksum")) => {

@@ -15,7 +15,7 @@ pub(crate) const RAW_DIRECTORY: &str = "raw";
 /// Returns whether a data directory holds a database.
 ///
 /// # Errors
-/// [`StoreError::Forbidden`] when this process may not see it.
+/// When this process may not see it.
 pub(crate) fn holds_database(directory: &Path) -> Result<bool, StoreError> {
     let raw = directory.join(RAW_DIRECTORY);
     raw.try_exists().map_err(|source| match source.kind() {
@@ -29,5 +29,9 @@ fn forbidden(directory: &Path) -> StoreError {
     // The directory itself may be out of reach, below one that is forbidden.
     let seen = directory.ancestors().find_map(|path| fs::metadata(path).ok());
     let owner = seen.map_or_else(|| "its owner".to_owned(), |seen| account::name(seen.uid()));
-    StoreError::Forbidden { directory: directory.to_owned(), owner }
+    StoreError::Other(format!(
+        "the data directory {} belongs to {owner} and cannot be read: run this as {owner}, for example \
+         with sudo -u {owner}",
+        directory.display()
+    ))
 }

@@ -75,7 +75,7 @@ fn unacknowledged_damage(
     let Some((log, at)) = found.damaged_log else { return Ok(None) };
     let kept = last_write.is_some_and(|last_write| last_write.sequence <= found.last_sequence);
     if !kept || !found.is_last_log {
-        return Err(StoreError::Damaged { path: log, at });
+        return Err(damaged_at(&log, at));
     }
     Ok(Some((log, at)))
 }
@@ -84,7 +84,7 @@ fn unacknowledged_damage(
 /// as 0.
 ///
 /// # Errors
-/// [`StoreError::Io`] with the error of the operating system.
+/// When a log cannot be read.
 pub(crate) fn bytes(raw: &Path) -> Result<u64, StoreError> {
     let size = |log: PathBuf| match fs::metadata(&log) {
         Ok(metadata) => Ok(metadata.len()),
@@ -97,9 +97,13 @@ pub(crate) fn bytes(raw: &Path) -> Result<u64, StoreError> {
 /// Checks that a directory may be opened for reading. Changes nothing.
 pub(crate) fn check(raw: &Path, last_write: Option<AcknowledgedWrite>) -> Result<(), StoreError> {
     match Found::of(raw, last_write)?.damaged_log {
-        Some((path, at)) => Err(StoreError::Damaged { path, at }),
+        Some((path, at)) => Err(damaged_at(&path, at)),
         None => Ok(()),
     }
+}
+
+fn damaged_at(path: &Path, at: u64) -> StoreError {
+    StoreError::damaged(path, format_args!("damaged at byte {at}"))
 }
 
 /// Result of checking all files, up to the first damaged log.
@@ -120,11 +124,11 @@ impl Found {
             // Without `CURRENT`, RocksDB would create a new database in place of the old one.
             let was_one = last_write.is_some_and(|last_write| last_write.sequence > 0)
                 || !files(raw, ".sst")?.is_empty();
-            let missing = || StoreError::Incomplete(raw.join(CURRENT));
+            let missing = || StoreError::damaged(&raw.join(CURRENT), "missing");
             return if was_one { Err(missing()) } else { Ok(found) };
         };
         if let (End::Damaged(at), _) = walk(&manifest)? {
-            return Err(StoreError::Damaged { path: manifest, at });
+            return Err(damaged_at(&manifest, at));
         }
         let logs = files(raw, ".log")?;
         for (number, log) in logs.iter().enumerate() {
@@ -155,11 +159,11 @@ fn current_manifest(raw: &Path) -> Result<Option<PathBuf>, StoreError> {
         let number = name.strip_prefix("MANIFEST-").unwrap_or_default();
         !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
     });
-    let Some(name) = name else { return Err(StoreError::Damaged { path, at: 0 }) };
+    let Some(name) = name else { return Err(damaged_at(&path, 0)) };
     let manifest = raw.join(name);
     match manifest.try_exists() {
         Ok(true) => Ok(Some(manifest)),
-        Ok(false) => Err(StoreError::Incomplete(manifest)),
+        Ok(false) => Err(StoreError::damaged(&manifest, "missing")),
         Err(source) => Err(StoreError::Io { path: manifest, source }),
     }
 }
@@ -332,6 +336,11 @@ fn masked(checksum: u32) -> u32 {
 mod tests {
     use super::*;
 
+    fn is_refused<T>(result: Result<T, StoreError>, part: &str) {
+        let sentence = result.err().unwrap().to_string();
+        assert!(sentence.contains(part), "{sentence}");
+    }
+
     fn record(kind: u8, content: &[u8]) -> Vec<u8> {
         let checksum = masked(crc32c::crc32c_append(crc32c::crc32c(&[kind]), content));
         let mut record = checksum.to_le_bytes().to_vec();
@@ -412,21 +421,21 @@ mod tests {
         let last_write =
             |sequence| Some(AcknowledgedWrite { sequence, ..AcknowledgedWrite::default() });
         assert!(make_ready(raw, last_write(0)).is_ok() && make_ready(raw, None).is_ok());
-        assert!(matches!(make_ready(raw, last_write(1)), Err(StoreError::Incomplete(_))));
+        is_refused(make_ready(raw, last_write(1)), " is missing: ");
         fs::write(raw.join("000004.sst"), "rows").unwrap();
-        assert!(matches!(make_ready(raw, None), Err(StoreError::Incomplete(_))));
+        is_refused(make_ready(raw, None), " is missing: ");
         fs::write(raw.join(CURRENT), "MANIFEST-000007\n").unwrap();
-        assert!(matches!(make_ready(raw, last_write(1)), Err(StoreError::Incomplete(_))));
+        is_refused(make_ready(raw, last_write(1)), " is missing: ");
         fs::write(raw.join("MANIFEST-000007"), record(1, b"tables")).unwrap();
         let path = raw.join("000008.log");
         let mut damaged = log.clone();
         *damaged.last_mut().unwrap() ^= 1;
         fs::write(&path, &damaged).unwrap();
         for last_write in [last_write(105), None] {
-            assert!(matches!(make_ready(raw, last_write), Err(StoreError::Damaged { .. })));
+            is_refused(make_ready(raw, last_write), " is damaged at byte ");
             assert_eq!(fs::read(&path).unwrap(), damaged, "it is left as it is");
         }
-        assert!(matches!(check(raw, last_write(104)), Err(StoreError::Damaged { .. })));
+        is_refused(check(raw, last_write(104)), " is damaged at byte ");
         let later = raw.join("000010.log");
         fs::write(&later, record(1, &write(106, 1, 0))).unwrap();
         assert!(make_ready(raw, last_write(104)).is_err(), "what follows would be lost");
@@ -436,10 +445,10 @@ mod tests {
         assert!(check(raw, last_write(104)).is_ok());
 
         fs::write(raw.join("MANIFEST-000007"), b"\x01\x02\x03\x04\x05\0\x01tabel").unwrap();
-        assert!(matches!(make_ready(raw, last_write(0)), Err(StoreError::Damaged { .. })));
+        is_refused(make_ready(raw, last_write(0)), " is damaged at byte ");
         for named in ["MANIFEST-00000x\n", "MANIFEST-000007", "MANIFEST-\n", "\n", ""] {
             fs::write(raw.join(CURRENT), named).unwrap();
-            assert!(matches!(make_ready(raw, None), Err(StoreError::Damaged { at: 0, .. })));
+            is_refused(make_ready(raw, None), " is damaged at byte 0: ");
         }
     }
 }

@@ -200,7 +200,8 @@ impl Store {
             ..
         } = staged;
         if !ledger.rows.are_for(&self.indexes) {
-            return Err(StoreError::IndexMismatch);
+            let sentence = "the ledger was prepared for other indexes than this store has";
+            return Err(StoreError::Other(sentence.to_owned()));
         }
         let newest = coverage.latest().is_none_or(|latest| latest < ledger.sequence);
         let change = coverage.change(ledger.sequence, ledger.sums(), ledger.signer);

@@ -117,8 +117,7 @@ pub struct DirectoryContents {
 /// process may use the directory. Changes nothing in it.
 ///
 /// # Errors
-/// [`StoreError::Damaged`], [`StoreError::Lost`] and other errors that would prevent the store from
-/// being opened.
+/// The error that would prevent the store from being opened, such as damage.
 pub fn read_contents(directory: &Path) -> Result<DirectoryContents, StoreError> {
     let read = || {
         let last_write = acknowledged::read(directory)?;

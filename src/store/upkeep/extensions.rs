@@ -55,7 +55,9 @@ impl Extensions {
         let indexes = self.indexes.registered().map(|(name, _)| ("an index", name));
         let mut names = kinds.chain(indexes);
         match names.find(|(_, name)| !taken.insert(name)) {
-            Some((registered, name)) => Err(StoreError::FamilyTaken(registered, name)),
+            Some((registered, name)) => Err(StoreError::Other(format!(
+                "{registered} is registered for the family '{name}', which is already in use"
+            ))),
             None => Ok(()),
         }
     }

@@ -24,11 +24,10 @@ pub(crate) fn resolve_network(
     wanted: Option<&Network>,
 ) -> Result<Network, StoreError> {
     match (stored_network(database)?, wanted) {
-        (Some(stored), Some(wanted)) if stored != *wanted => Err(StoreError::NetworkMismatch {
-            directory: directory.to_owned(),
-            stored: Box::new(stored),
-            wanted: Box::new(wanted.clone()),
-        }),
+        (Some(stored), Some(wanted)) if stored != *wanted => Err(StoreError::Other(format!(
+            "the data directory {} holds {stored}, not {wanted}: give another directory for {wanted}",
+            directory.display()
+        ))),
         (Some(stored), _) => Ok(stored),
         (None, None) => Err(StoreError::Empty(directory.to_owned())),
         (None, Some(wanted)) => {

@@ -40,9 +40,9 @@ impl Store {
     /// its own and a new one is refused.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] when another process has it open, [`StoreError::NetworkMismatch`] when
-    /// it holds another network, [`StoreError::Format`] when another version wrote it,
-    /// [`StoreError::Damaged`] or [`StoreError::Lost`] when acknowledged writes are missing.
+    /// [`StoreError::InUse`] when another process has it open, [`StoreError::Empty`] when nothing
+    /// names a network; also when it holds another network, another version wrote it, or
+    /// acknowledged writes are missing.
     pub fn open(directory: &Path, network: Option<&Network>) -> Result<Self, StoreError> {
         Self::open_with(directory, network, Extensions::default())
     }
@@ -52,7 +52,7 @@ impl Store {
     /// here take no ledgers.
     ///
     /// # Errors
-    /// As [`Self::open`], and [`StoreError::FamilyTaken`].
+    /// As [`Self::open`], and when two extensions name the same family.
     pub fn open_with(
         directory: &Path,
         network: Option<&Network>,

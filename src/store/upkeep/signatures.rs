@@ -44,7 +44,7 @@ impl Store {
     /// `None`.
     ///
     /// # Errors
-    /// [`StoreError::Raw`] when a stored raw ledger is not what the network agreed on; errors of
+    /// When a stored raw ledger is not what the network agreed on; errors of
     /// the database.
     pub fn find_signatures(
         &self,
@@ -102,7 +102,11 @@ impl Store {
     /// Verifies a stored raw ledger and returns its signer; `None` when it is not stored.
     fn signer_of(&self, ledger: LedgerSeq, policy: Policy) -> Result<Option<NodeId>, StoreError> {
         let Some(xdr) = self.raw_ledger(ledger)? else { return Ok(None) };
-        let wrong = |reason: String| StoreError::Raw { ledger, reason };
+        let wrong = |reason: String| {
+            StoreError::Other(format!(
+                "the stored raw form of ledger {ledger} cannot be used: {reason}"
+            ))
+        };
         let network = self.network.id();
         let view = decode(&xdr, network).map_err(|error| wrong(error.to_string()))?;
         let verified = verify(&view, network, policy).map_err(|error| wrong(error.to_string()))?;

@@ -61,7 +61,7 @@ impl Problems {
     /// Fails when not everything could be read.
     pub(super) fn check_read(&self) -> Result<(), StoreError> {
         match self.lacks_descriptors.load(Ordering::Relaxed) {
-            true => Err(StoreError::TooFewDescriptors),
+            true => Err(StoreError::too_few_descriptors()),
             false => Ok(()),
         }
     }

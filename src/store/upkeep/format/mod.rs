@@ -71,7 +71,13 @@ fn path(found: FormatVersion, known: &[Migration]) -> Result<Vec<&Migration>, St
         let step = known
             .iter()
             .find(|migration| migration.from == version && migration.to <= FORMAT)
-            .ok_or(StoreError::Format { found, supported: FORMAT })?;
+            .ok_or_else(|| {
+                StoreError::Other(format!(
+                    "the data directory has format {found}, this version of orrery reads {FORMAT}: \
+                     use the version that wrote it, or import or follow the ledgers again into a new \
+                     directory"
+                ))
+            })?;
         steps.push(step);
         version = step.to;
     }
