@@ -60,8 +60,9 @@ impl Bucket {
         interrupt: Interrupt,
     ) -> Result<Self> {
         let objects = Objects::open(settings)?;
-        let runtime =
-            Builder::new_current_thread().enable_all().build().map_err(ExportError::Runtime)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
+            ExportError::Io(format!("requests to a bucket cannot be made: {error}"))
+        })?;
         Ok(Self { objects, runtime: Some(runtime), interrupt, identity })
     }
 

@@ -40,7 +40,7 @@ impl Destination {
         interrupt: Interrupt,
     ) -> Result<Self> {
         let wrong = |place: &str, reason: &str| {
-            Err(ExportError::Place { place: place.to_owned(), reason: reason.to_owned() })
+            Err(ExportError::Place(format!("{place} is not a valid export destination: {reason}")))
         };
         match settings.address.split_once("://") {
             None if settings.address.is_empty() => {

@@ -158,7 +158,13 @@ fn create_all(top: &Path, wanted: &Path) -> Result<()> {
     create_all(top, parent)?;
     match fs::symlink_metadata(wanted) {
         Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => return Err(ExportError::NotOwn(wanted.to_owned())),
+        Ok(_) => {
+            return Err(ExportError::Place(format!(
+                "{} is not a directory of the export: remove it; to keep the export on another disk, \
+                 give a directory there as its destination",
+                wanted.display()
+            )));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(at(wanted)(error)),
     }

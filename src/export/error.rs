@@ -1,7 +1,7 @@
 //! Errors that end an export.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
@@ -18,13 +18,8 @@ pub type Result<T, E = ExportError> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The destination is not usable for an export.
-    #[error("{place} is not a valid export destination: {reason}")]
-    Place {
-        /// Destination as configured, without secrets.
-        place: String,
-        /// What is wrong, and what to give instead.
-        reason: String,
-    },
+    #[error("{0}")]
+    Place(String),
     /// Requested ledgers are not stored.
     #[error("ledgers {} to {} are not stored, so they cannot be exported", .0.first, .0.last)]
     Missing(LedgerRange),
@@ -43,15 +38,8 @@ pub enum ExportError {
     #[error("{0} is neither empty nor an export: give another destination")]
     NotAnExport(String),
     /// The destination holds an export of another network.
-    #[error("{place} holds an export of the network '{exported}', not of '{stored}'")]
-    OtherNetwork {
-        /// Destination of the export.
-        place: String,
-        /// Network passphrase in its manifest.
-        exported: String,
-        /// Network passphrase of the store.
-        stored: String,
-    },
+    #[error("{0}")]
+    OtherNetwork(String),
     /// Another export is writing to the destination.
     #[error(
         "another export is writing to {0}: wait until it has ended (an export to a bucket that was killed counts as \
@@ -67,37 +55,17 @@ pub enum ExportError {
     )]
     Vanished(String),
     /// The manifest cannot be parsed or has an unsupported format.
-    #[error("{place} is not a manifest that this version can continue from: {reason}")]
-    Manifest {
-        /// Path or object name of the manifest.
-        place: String,
-        /// What is wrong with the manifest.
-        reason: String,
-    },
+    #[error("{0}")]
+    Manifest(String),
     /// The export was interrupted.
     #[error("the export was interrupted")]
     Interrupted,
-    /// Something in the place of a directory of the export is none.
-    #[error(
-        "{} is not a directory of the export: remove it; to keep the export on another disk, give a directory there as \
-         its destination",
-        .0.display()
-    )]
-    NotOwn(PathBuf),
-    /// A file or directory cannot be read or written.
-    #[error("cannot use {}: {source}", path.display())]
-    File {
-        /// The file or directory.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
+    /// A file or directory cannot be read or written, or no bucket can be asked.
+    #[error("{0}")]
+    Io(String),
     /// A bucket cannot be read or written.
     #[error(transparent)]
     Objects(#[from] ObjectsError),
-    /// The tokio runtime for requests to a bucket cannot be created.
-    #[error("requests to a bucket cannot be made: {0}")]
-    Runtime(io::Error),
     /// Rows cannot be converted to Arrow columns.
     #[error("rows cannot be converted to columns: {0}")]
     Columns(#[from] ArrowError),
@@ -105,13 +73,8 @@ pub enum ExportError {
     #[error("a Parquet file cannot be written: {0}")]
     Parquet(#[from] ParquetError),
     /// Rows of a program cannot be converted to Arrow columns.
-    #[error("rows of program {program} cannot be converted to columns: {source}")]
-    Rows {
-        /// Identifier of the program.
-        program: ProgramId,
-        /// Reason.
-        source: TablesError,
-    },
+    #[error("rows of program {0} cannot be converted to columns: {1}")]
+    Rows(ProgramId, TablesError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -122,17 +85,14 @@ impl ExportError {
     /// may be shown to anyone.
     pub fn summary(&self) -> &'static str {
         match self {
-            Self::Parquet(ParquetError::External(_)) => "its destination cannot be read or written",
-            Self::File { .. } | Self::Objects(_) | Self::Runtime(_) => {
+            Self::Parquet(ParquetError::External(_)) | Self::Io(_) | Self::Objects(_) => {
                 "its destination cannot be read or written"
             }
             Self::InUse(_) | Self::TakenOver(_) => "another export writes to its destination",
-            Self::NotAnExport(_) | Self::Place { .. } | Self::NotOwn(_) => {
-                "its destination holds something else"
-            }
-            Self::OtherNetwork { .. } => "its destination holds another network",
-            Self::Vanished(_) | Self::Manifest { .. } => "its manifest cannot be used",
-            Self::Columns(_) | Self::Parquet(_) | Self::Rows { .. } => {
+            Self::NotAnExport(_) | Self::Place(_) => "its destination holds something else",
+            Self::OtherNetwork(_) => "its destination holds another network",
+            Self::Vanished(_) | Self::Manifest(_) => "its manifest cannot be used",
+            Self::Columns(_) | Self::Parquet(_) | Self::Rows(..) => {
                 "one of its files cannot be written"
             }
             Self::Missing(_) | Self::Pruned(_) | Self::Lost(_) => {
@@ -149,7 +109,7 @@ impl ExportError {
         match self {
             // An I/O error while a file is written is reported as this variant.
             Self::Parquet(ParquetError::External(_)) => false,
-            Self::Rows { .. } | Self::Parquet(_) | Self::Store(StoreError::Corrupt { .. }) => true,
+            Self::Rows(..) | Self::Parquet(_) | Self::Store(StoreError::Corrupt { .. }) => true,
             _ => false,
         }
     }
@@ -158,18 +118,16 @@ impl ExportError {
     pub fn is_wrong_place(&self) -> bool {
         matches!(
             self,
-            Self::Place { .. }
+            Self::Place(_)
                 | Self::NotAnExport(_)
-                | Self::NotOwn(_)
-                | Self::OtherNetwork { .. }
-                | Self::Manifest { .. }
-                | Self::Objects(ObjectsError::Address { .. })
+                | Self::OtherNetwork(_)
+                | Self::Manifest(_)
+                | Self::Objects(ObjectsError::Address(_))
         )
     }
 }
 
 /// Returns a function that adds `path` to an I/O error.
 pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> ExportError {
-    let path = path.to_owned();
-    move |source| ExportError::File { path, source }
+    move |error| ExportError::Io(format!("cannot use {}: {error}", path.display()))
 }

@@ -1,5 +1,6 @@
 //! The manifest of an export: the exported ledgers, and the files that hold their rows.
 
+use std::fmt::Display;
 use std::path::{Component, Path};
 
 use serde::{Deserialize, Serialize};
@@ -150,24 +151,22 @@ impl Manifest {
     /// # Errors
     /// [`ExportError::Manifest`] when it cannot be parsed or has another format version.
     pub fn parse(text: &[u8], place: &str) -> Result<Self> {
-        let unusable = |reason| ExportError::Manifest { place: place.to_owned(), reason };
         let manifest: Self =
-            serde_json::from_slice(text).map_err(|error| unusable(error.to_string()))?;
+            serde_json::from_slice(text).map_err(|error| unusable(place, error))?;
         if manifest.format != FORMAT {
-            return Err(unusable(format!("its format is {}, not {FORMAT}", manifest.format)));
+            let reason = format!("its format is {}, not {FORMAT}", manifest.format);
+            return Err(unusable(place, reason));
         }
         if let Some(path) = manifest.paths().find(|path| !stays_below(path)) {
-            return Err(unusable(format!("it names the file '{path}', which no export writes")));
+            let reason = format!("it names the file '{path}', which no export writes");
+            return Err(unusable(place, reason));
         }
         Ok(manifest)
     }
 
     /// Serialises the manifest as the text of `manifest.json`.
     pub(super) fn text(&self, place: &str) -> Result<Vec<u8>> {
-        let mut text = serde_json::to_vec_pretty(self).map_err(|error| ExportError::Manifest {
-            place: place.to_owned(),
-            reason: error.to_string(),
-        })?;
+        let mut text = serde_json::to_vec_pretty(self).map_err(|error| unusable(place, error))?;
         text.push(b'\n');
         Ok(text)
     }
@@ -177,11 +176,10 @@ impl Manifest {
         if self.network_passphrase == stored {
             return Ok(());
         }
-        Err(ExportError::OtherNetwork {
-            place: place.to_owned(),
-            exported: self.network_passphrase.clone(),
-            stored: stored.to_owned(),
-        })
+        Err(ExportError::OtherNetwork(format!(
+            "{place} holds an export of the network '{}', not of '{stored}'",
+            self.network_passphrase
+        )))
     }
 
     /// Returns the exported ledgers that are attested.
@@ -225,6 +223,12 @@ impl Manifest {
         self.tables.events.extend(events);
         self.tables.transactions.extend(transactions);
     }
+}
+
+fn unusable(place: &str, reason: impl Display) -> ExportError {
+    ExportError::Manifest(format!(
+        "{place} is not a manifest that this version can continue from: {reason}"
+    ))
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -133,7 +133,7 @@ impl Export {
             Ok(Current { name: table.target.clone(), columns: columns.collect(), table: portable })
         });
         let tables: Vec<_> =
-            tables.collect::<Result<_, _>>().map_err(|source| rows_of(id, source))?;
+            tables.collect::<Result<_, _>>().map_err(|source| ExportError::Rows(id, source))?;
         let before = self.manifest.programs.iter().find(|it| it.id == id.0);
         let export_is_ahead =
             before.is_some_and(|it| is_same(it, program) && it.runs > program.last);
@@ -211,7 +211,8 @@ impl Export {
                     TableWriter::new(&self.destination, directory, numbers, table.schema())
                 });
                 for rows in rows.chunks(MAX_ROWS) {
-                    let columns = table.batch(rows).map_err(|source| rows_of(id, source))?;
+                    let columns =
+                        table.batch(rows).map_err(|source| ExportError::Rows(id, source))?;
                     writer.write(&columns, ledgers_of(rows))?;
                 }
             }
@@ -315,7 +316,7 @@ fn by_table<'a>(
         let at = table.and_then(|table| tables.iter().position(|it| it.name == table.target));
         let at = at.ok_or_else(|| {
             let id = program.manifest.id;
-            rows_of(id, TablesError::unknown_target(id, target))
+            ExportError::Rows(id, TablesError::unknown_target(id, target))
         })?;
         sorted.entry(at).or_default().push(row);
     }
@@ -327,8 +328,4 @@ fn ledgers_of(rows: &[&Row]) -> LedgerRange {
     let ledgers = || rows.iter().map(|row| row.ledger);
     let (first, last) = (ledgers().min(), ledgers().max());
     LedgerRange { first: first.unwrap_or_default(), last: last.unwrap_or_default() }
-}
-
-fn rows_of(program: ProgramId, source: TablesError) -> ExportError {
-    ExportError::Rows { program, source }
 }
