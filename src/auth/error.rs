@@ -26,42 +26,12 @@ impl AuthError {
 /// Why a token is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The token is longer than [`LONGEST_TOKEN`](super::LONGEST_TOKEN).
-    #[error("the token is longer than 8 KiB")]
-    TooLong,
-    /// The token is not a JWT, or has a critical extension.
-    #[error("the token is not a JWT of three base64url parts")]
-    Malformed,
-    /// The header names a key that is not configured.
-    #[error("the token names a key that this service does not know")]
-    UnknownKey,
-    /// The header names another algorithm than that of its key.
-    #[error("the token is not signed with the algorithm of its key")]
-    Algorithm,
-    /// The signature does not match: signed with another key, or altered.
-    #[error("the token's signature is wrong")]
-    Signature,
+    /// It is malformed, not valid now or here, or revoked.
+    #[error("{0}")]
+    Refused(&'static str),
     /// A claim is missing or of the wrong type.
     #[error("the token's claims are incomplete or malformed: {0}")]
     Claims(String),
-    /// The key may not issue tokens for this owner.
-    #[error("the token's key may not issue tokens for this owner")]
-    Owner,
-    /// The `iss` claim is not [`ISSUER`](super::ISSUER).
-    #[error("the token's issuer is not this service")]
-    Issuer,
-    /// The token is for another network.
-    #[error("the token is for another network")]
-    Network,
-    /// The token has expired.
-    #[error("the token has expired")]
-    Expired,
-    /// The token is not valid yet.
-    #[error("the token is not valid yet")]
-    NotYetValid,
-    /// The token is revoked.
-    #[error("the token is revoked")]
-    Revoked,
     /// The list of revoked tokens cannot be read. This is a failure of the service, not of the
     /// token.
     #[error("the list of revoked tokens cannot be read")]

@@ -106,24 +106,33 @@ impl KeyRing {
     /// Verifies the form and the signature of a token, and that its key may issue tokens for its
     /// owner. Returns the claims, which are not checked any further.
     pub(super) fn open(&self, token: &str) -> Result<Claims, TokenError> {
-        let header = jsonwebtoken::decode_header(token).map_err(|_| TokenError::Malformed)?;
+        let malformed = || TokenError::Refused("the token is not a JWT of three base64url parts");
+        let header = jsonwebtoken::decode_header(token).map_err(|_| malformed())?;
         if header.crit.is_some() {
             // A token with a critical extension that is not supported is invalid (RFC 7515, section
             // 4.1.11).
-            return Err(TokenError::Malformed);
+            return Err(malformed());
         }
         let pinned = match &header.kid {
             None => &self.own,
-            Some(kid) => self.others.get(kid).ok_or(TokenError::UnknownKey)?,
+            Some(kid) => self.others.get(kid).ok_or(TokenError::Refused(
+                "the token names a key that this service does not know",
+            ))?,
         };
         match jsonwebtoken::decode::<Claims>(token, &pinned.key, &pinned.validation) {
-            Ok(data) if !data.claims.sub.starts_with(&pinned.sub_prefix) => Err(TokenError::Owner),
+            Ok(data) if !data.claims.sub.starts_with(&pinned.sub_prefix) => {
+                Err(TokenError::Refused("the token's key may not issue tokens for this owner"))
+            }
             Ok(data) => Ok(data.claims),
             Err(error) => Err(match error.kind() {
-                ErrorKind::InvalidAlgorithm => TokenError::Algorithm,
-                ErrorKind::InvalidSignature => TokenError::Signature,
+                ErrorKind::InvalidAlgorithm => {
+                    TokenError::Refused("the token is not signed with the algorithm of its key")
+                }
+                ErrorKind::InvalidSignature => {
+                    TokenError::Refused("the token's signature is wrong")
+                }
                 ErrorKind::Json(error) => TokenError::Claims(without_position(error)),
-                _ => TokenError::Malformed,
+                _ => malformed(),
             }),
         }
     }

@@ -203,7 +203,7 @@ impl Tokens {
     /// Like [`Tokens::verify`], at the time `now` in UNIX seconds.
     pub fn verify_at(&self, token: &str, now: u64) -> Result<Arc<Claims>, TokenError> {
         if token.len() > LONGEST_TOKEN {
-            return Err(TokenError::TooLong);
+            return Err(TokenError::Refused("the token is longer than 8 KiB"));
         }
         let cached = self.verified.read().get(token).cloned();
         let claims = match &cached {
@@ -230,10 +230,10 @@ impl Tokens {
 
     fn check(&self, claims: &Claims, now: u64) -> Result<(), TokenError> {
         if claims.iss != ISSUER {
-            return Err(TokenError::Issuer);
+            return Err(TokenError::Refused("the token's issuer is not this service"));
         }
         if claims.aud != self.audience {
-            return Err(TokenError::Network);
+            return Err(TokenError::Refused("the token is for another network"));
         }
         for (name, value) in [("sub", &claims.sub), ("jti", &claims.jti)] {
             if check_name(value).is_err() {
@@ -241,15 +241,15 @@ impl Tokens {
             }
         }
         if claims.exp.saturating_add(LEEWAY_SECONDS) < now {
-            return Err(TokenError::Expired);
+            return Err(TokenError::Refused("the token has expired"));
         }
         let valid_from = claims.iat.max(claims.nbf.unwrap_or(0));
         if valid_from > now.saturating_add(LEEWAY_SECONDS) {
-            return Err(TokenError::NotYetValid);
+            return Err(TokenError::Refused("the token is not valid yet"));
         }
         match self.journal.revoked_at(&claims.jti) {
             Ok(None) => Ok(()),
-            Ok(Some(_)) => Err(TokenError::Revoked),
+            Ok(Some(_)) => Err(TokenError::Refused("the token is revoked")),
             Err(error) => Err(TokenError::Unverifiable(error)),
         }
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use orrery::account::{AccountError, ForeignFile};
 use orrery::auth::AuthError;
 use orrery::backup::BackupError;
-use orrery::config::{ConfigError, Origin};
+use orrery::config::ConfigError;
 use orrery::control::ControlError;
 use orrery::export::ExportError;
 use orrery::observe::logs::LogsError;
@@ -97,12 +97,9 @@ failed!(
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        match &error {
-            ConfigError::WrongValue { origin: Origin::Flag(_), .. }
-            | ConfigError::Unintended { origin: Origin::Flag(_), .. } => {
-                Self::usage(error.to_string())
-            }
-            _ => Self::failed(error.to_string()),
+        match error {
+            ConfigError::Flag(sentence) => Self::usage(sentence),
+            ConfigError::Other(sentence) => Self::failed(sentence),
         }
     }
 }

@@ -97,8 +97,10 @@ impl Settings {
     pub fn load(layers: Layers) -> Result<Self, ConfigError> {
         let mut merged = Merge::new();
         if let Some(path) = &layers.file {
-            let text = std::fs::read_to_string(path)
-                .map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                let path = path.display();
+                ConfigError::Other(format!("cannot read the configuration file {path}: {error}"))
+            })?;
             merged.add_file(path, &text)?;
         }
         let warnings = merged.add_environment(layers.environment)?;
@@ -156,8 +158,11 @@ impl Merge {
     /// Sets one value after validating it alone, so that an error names this key and this origin.
     fn set(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
         let Some(description) = self.values.get(key).map(|setting| setting.description) else {
-            let suggestion = self.nearest(key);
-            return Err(ConfigError::UnknownKey { origin, key: key.to_owned(), suggestion });
+            let suggestion = did_you_mean(self.nearest(key).as_deref());
+            return Err(ConfigError::of(
+                &origin,
+                format_args!("there is no setting {key}{suggestion}"),
+            ));
         };
         let mut alone = default_values();
         alone.insert(key.to_owned(), value.clone());
@@ -166,20 +171,21 @@ impl Merge {
         };
         // Some types take a text without what is around it.
         if let Some(reason) = values_of(&alone).get(key).and_then(unintended) {
-            return Err(ConfigError::Unintended { origin, key: key.to_owned(), reason });
+            let what = format_args!("{key} {reason}: write the value without that");
+            return Err(ConfigError::of(&origin, what));
         }
         self.values.insert(key.to_owned(), Effective { value, origin, description });
         Ok(())
     }
 
     fn add_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
-        let syntax = |error: toml::de::Error| ConfigError::Syntax {
-            path: path.to_owned(),
-            line: error.span().map_or(1, |span| line_of(text, span.start)),
-            reason: error
+        let syntax = |error: toml::de::Error| {
+            let line = error.span().map_or(1, |span| line_of(text, span.start));
+            let reason = error
                 .span()
                 .and_then(|span| unquoted(text.lines().nth(line_of(text, span.start) - 1)?))
-                .unwrap_or_else(|| error.message().to_owned()),
+                .unwrap_or_else(|| error.message().to_owned());
+            ConfigError::of(&Origin::File(path.to_owned(), line), reason)
         };
         let table: Table = text.parse().map_err(syntax)?;
         let spans = DeTable::parse(text).map_err(syntax)?;
@@ -209,7 +215,7 @@ impl Merge {
                 let suggestion = nearest.map(|key| variable_of_key(&key));
                 unknown.push(format!(
                     "the environment variable {name} is not a setting and is ignored{}",
-                    did_you_mean(&suggestion)
+                    did_you_mean(suggestion.as_deref())
                 ));
                 continue;
             };
@@ -253,7 +259,7 @@ impl Merge {
 
     fn config(&self) -> Result<Config, ConfigError> {
         let values = self.values.iter().map(|(key, setting)| (key.clone(), setting.value.clone()));
-        assemble(values.collect()).map_err(|error| ConfigError::Contradiction(error.to_string()))
+        assemble(values.collect()).map_err(|error| ConfigError::Other(error.to_string()))
     }
 }
 
@@ -336,8 +342,9 @@ fn wrong_value(key: &str, description: Description, value: String, origin: Origi
         (false, true) => HIDDEN.to_owned(),
         (false, false) => value,
     };
-    let suggestion = suggestion.map(|word| format!("\"{word}\""));
-    ConfigError::WrongValue { origin, key: key.to_owned(), value, suggestion, expected }
+    let suggestion = did_you_mean(suggestion.map(|word| format!("\"{word}\"")).as_deref());
+    let what = format_args!("{key} cannot be {value}{suggestion}: give {expected}");
+    ConfigError::of(&origin, what)
 }
 
 fn is_setting(name: &str) -> bool {

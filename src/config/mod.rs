@@ -9,6 +9,7 @@ mod auth;
 mod load;
 mod trust;
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 pub use auth::{Auth, PublicKeyFile};
@@ -92,66 +93,24 @@ impl Config {
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The configuration file cannot be read.
-    #[error("cannot read the configuration file {}: {source}", path.display())]
-    Unreadable {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: std::io::Error,
-    },
-    /// The configuration file is not valid TOML.
-    #[error("{}, line {line}: {reason}", path.display())]
-    Syntax {
-        /// Path of the file.
-        path: PathBuf,
-        /// Line number, from 1.
-        line: usize,
-        /// Error message of the parser.
-        reason: String,
-    },
-    /// The key does not exist.
-    #[error("{origin}: there is no setting {key}{}", did_you_mean(suggestion))]
-    UnknownKey {
-        /// Origin of the setting.
-        origin: Origin,
-        /// The key as given.
-        key: String,
-        /// The most similar existing key; `None` when none is similar enough.
-        suggestion: Option<String>,
-    },
-    /// The value is invalid for its key.
-    #[error("{origin}: {key} cannot be {value}{}: give {expected}", did_you_mean(suggestion))]
-    WrongValue {
-        /// Origin of the value.
-        origin: Origin,
-        /// The key, with its section.
-        key: String,
-        /// The value as given; a placeholder when it may contain a secret.
-        value: String,
-        /// The valid word that is most similar, in quotation marks; `None` when none is similar
-        /// enough.
-        suggestion: Option<String>,
-        /// Description of the valid values.
-        expected: &'static str,
-    },
-    /// The text is valid for its key, and not what was meant.
-    #[error("{origin}: {key} {reason}: write the value without that")]
-    Unintended {
-        /// Origin of the value.
-        origin: Origin,
-        /// The key, with its section.
-        key: String,
-        /// What is wrong with the text.
-        reason: &'static str,
-    },
-    /// Settings contradict each other; the text is the error message.
+    /// The value of a flag is wrong.
     #[error("{0}")]
-    Contradiction(String),
+    Flag(String),
+    /// Anything else.
+    #[error("{0}")]
+    Other(String),
 }
 
-fn did_you_mean(suggestion: &Option<String>) -> String {
-    suggestion.as_ref().map(|key| format!(" (did you mean {key}?)")).unwrap_or_default()
+impl ConfigError {
+    /// Creates the error of a setting; `what` says what is wrong with it.
+    fn of(origin: &Origin, what: impl Display) -> Self {
+        let sentence = format!("{origin}: {what}");
+        if matches!(origin, Origin::Flag(_)) { Self::Flag(sentence) } else { Self::Other(sentence) }
+    }
+}
+
+fn did_you_mean(suggestion: Option<&str>) -> String {
+    suggestion.map(|key| format!(" (did you mean {key}?)")).unwrap_or_default()
 }
 
 /// Checks settings that are valid one by one but may contradict each other.
@@ -167,7 +126,7 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
         config.webhooks.validation_error(),
         config.status.validation_error(),
     ];
-    reasons.into_iter().flatten().next().map_or(Ok(()), |it| Err(ConfigError::Contradiction(it)))
+    reasons.into_iter().flatten().next().map_or(Ok(()), |it| Err(ConfigError::Other(it)))
 }
 
 #[cfg(test)]
