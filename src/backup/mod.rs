@@ -74,6 +74,11 @@ pub enum BackupError {
 }
 
 impl BackupError {
+    /// Returns the error for a directory without a backup.
+    pub fn not_found(directory: &Path) -> Self {
+        Self::Other(format!("there is no backup in {}", directory.display()))
+    }
+
     /// Returns the error for a manifest that names a file that no backup has.
     fn foreign_file(backup: &Path, file: &str) -> Self {
         Self::Other(format!(
@@ -133,7 +138,7 @@ pub fn find(path: &Path) -> Result<Vec<PathBuf>, BackupError> {
         return Ok(vec![path.to_owned()]);
     }
     let found = list(path)?;
-    if found.is_empty() { Err(BackupError::NotFound(path.to_owned())) } else { Ok(found) }
+    if found.is_empty() { Err(BackupError::not_found(path)) } else { Ok(found) }
 }
 
 fn is_name(name: &str) -> bool {

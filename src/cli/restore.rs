@@ -33,9 +33,7 @@ impl Restore {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let settings = common.settings(Vec::new())?;
         let newest = backup::find(&self.backup)?.pop();
-        let newest = newest.ok_or_else(|| {
-            Failure::failed(format!("there is no backup in {}", self.backup.display()))
-        })?;
+        let newest = newest.ok_or_else(|| BackupError::not_found(&self.backup))?;
         let bar = bytes_read();
         let mut progress = |bytes| {
             bar.inc(bytes);

@@ -31,7 +31,7 @@ impl LakeSettings {
     /// Creates the store that the settings and the process's environment describe.
     ///
     /// # Errors
-    /// [`LakeError::Address`] when the settings are invalid.
+    /// When the settings are invalid.
     pub fn files(&self) -> Result<Arc<dyn LakeFiles>, LakeError> {
         self.files_in(|name| std::env::var(name).ok())
     }
