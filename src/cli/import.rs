@@ -125,7 +125,7 @@ fn import_here(node: &Node, files: LedgerFiles, progress: &mut Progress) -> Resu
     });
     let network = node.store().network();
     stored.map_err(|error| match error {
-        PipelineError::Decode { origin, source: DecodeError::NoEnvelopeMatches { .. } } => {
+        PipelineError::Decode { origin, source: DecodeError::NoEnvelopeMatches(..) } => {
             other_network(&origin, network).unwrap_or_else(|| {
                 Failure::failed(format!(
                     "{origin} holds a ledger of another network than {network}"
@@ -241,7 +241,7 @@ fn other_network(origin: &Origin, network: &Network) -> Option<Failure> {
     }
     let position = origin.position.map_or(0, |position| position.saturating_sub(1));
     let ledger = LedgerFiles::new(&file).nth(usize::try_from(position).ok()?)?.ok()?;
-    if !matches!(decode(&ledger.xdr, network.id()), Err(DecodeError::NoEnvelopeMatches { .. })) {
+    if !matches!(decode(&ledger.xdr, network.id()), Err(DecodeError::NoEnvelopeMatches(..))) {
         return None;
     }
     let found = Network::well_known().find(|known| decode(&ledger.xdr, known.id()).is_ok())?;

@@ -396,29 +396,29 @@ fn a_ledger_with_inconsistent_parts_is_refused() {
     }
 
     let repeated = LedgerCloseMetaV2 { tx_processing: processing(&[0, 1, 0]), ..good.clone() };
-    let error = DecodeError::RepeatedResult { ledger: ledger_9, transaction: hash(0) };
+    let error = DecodeError::RepeatedResult(ledger_9, hash(0));
     assert_eq!(refused(repeated), error);
 
     let twice = [3, 1, 3].map(|n| envelope(plain(n)));
     let repeated = LedgerCloseMetaV2 { tx_set: transaction_set(twice), ..good.clone() };
-    let error = DecodeError::RepeatedEnvelope { ledger: ledger_9, transaction: hash(2) };
+    let error = DecodeError::RepeatedEnvelope(ledger_9, hash(2));
     assert_eq!(refused(repeated), error);
 
     let others = [3, 1, 4].map(|n| envelope(plain(n)));
     let foreign = LedgerCloseMetaV2 { tx_set: transaction_set(others), ..good.clone() };
-    let error = DecodeError::ResultWithoutEnvelope { ledger: ledger_9, transaction: hash(1) };
+    let error = DecodeError::ResultWithoutEnvelope(ledger_9, hash(1));
     assert_eq!(refused(foreign), error);
 
     let others = [4, 5, 6].map(|n| envelope(plain(n)));
     let foreign = LedgerCloseMetaV2 { tx_set: transaction_set(others), ..good.clone() };
-    let error = DecodeError::NoEnvelopeMatches { ledger: ledger_9, envelopes: 3 };
+    let error = DecodeError::NoEnvelopeMatches(ledger_9, 3);
     assert_eq!(refused(foreign), error);
 
     let mut names_another = good.tx_processing.to_vec();
     names_another[1].result.result.result =
         TransactionResultResult::TxFeeBumpInnerSuccess(InnerTransactionResultPair::default());
     let mismatch = LedgerCloseMetaV2 { tx_processing: list(names_another), ..good.clone() };
-    let error = DecodeError::InnerHashMismatch { ledger: ledger_9, transaction: hash(1) };
+    let error = DecodeError::InnerHashMismatch(ledger_9, hash(1));
     assert_eq!(refused(mismatch), error);
 
     let mut crowded = good.tx_processing.to_vec();

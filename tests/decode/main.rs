@@ -53,8 +53,8 @@ fn compare_decodes(raw: &[u8], network: &Network, case: &dyn std::fmt::Display) 
         (
             Err(
                 error @ (DecodeError::Malformed { .. }
-                | DecodeError::NewerProtocol { .. }
-                | DecodeError::NewerMetadata { .. }),
+                | DecodeError::NewerProtocol(..)
+                | DecodeError::NewerMetadata(..)),
             ),
             Err(full::Error::Xdr(_) | full::Error::NotCanonical),
         ) => Verdict::Malformed(error),

@@ -179,7 +179,7 @@ fn a_ledger_of_another_network_is_refused_naming_the_passphrase() {
         panic!("a test network's ledger is accepted as one of the main network");
     };
     let ledger = LedgerSeq(172_627);
-    assert_eq!(error, DecodeError::NoEnvelopeMatches { ledger, envelopes: 5 });
+    assert_eq!(error, DecodeError::NoEnvelopeMatches(ledger, 5));
     assert!(error.to_string().contains("passphrase"), "{error}");
 }
 
@@ -202,8 +202,7 @@ fn errors_for_newer_protocols_and_metadata_suggest_an_upgrade() {
     for raw in [newer_metadata, newer_protocol] {
         match compare(&raw, &fixture.network, &"newer ledger") {
             Verdict::Malformed(
-                error @ (DecodeError::NewerMetadata { version: 3 }
-                | DecodeError::NewerProtocol { protocol: 31, .. }),
+                error @ (DecodeError::NewerMetadata(3) | DecodeError::NewerProtocol(_, 31)),
             ) => assert!(error.to_string().contains("upgrade Orrery"), "{error}"),
             other => panic!("{other:?}"),
         }

@@ -30,24 +30,16 @@ pub enum DecodeError {
     },
     /// The bytes cannot be decoded, and the header has a protocol newer than [`MAX_PROTOCOL`].
     #[error(
-        "ledger {ledger} is of protocol {protocol}, and this version of Orrery reads protocols up \
+        "ledger {0} is of protocol {1}, and this version of Orrery reads protocols up \
          to {MAX_PROTOCOL}: upgrade Orrery, ingestion then continues with this ledger"
     )]
-    NewerProtocol {
-        /// Sequence number of the ledger.
-        ledger: LedgerSeq,
-        /// Protocol version of the ledger.
-        protocol: u32,
-    },
+    NewerProtocol(LedgerSeq, u32),
     /// The `LedgerCloseMeta` has a version that this program does not support.
     #[error(
-        "the ledger's metadata is of version {version}, and this version of Orrery reads versions \
+        "the ledger's metadata is of version {0}, and this version of Orrery reads versions \
          0 to 2: upgrade Orrery, or check that the source delivers LedgerCloseMeta"
     )]
-    NewerMetadata {
-        /// Version of the `LedgerCloseMeta`.
-        version: u32,
-    },
+    NewerMetadata(u32),
     /// The close time in seconds differs from the seconds of the close time in milliseconds
     /// (CAP-88).
     #[error(
@@ -80,68 +72,38 @@ pub enum DecodeError {
     },
     /// No envelope has a result, as happens with a ledger of another network.
     #[error(
-        "none of the {envelopes} transaction envelopes of ledger {ledger} matches a result: the \
+        "none of the {1} transaction envelopes of ledger {0} matches a result: the \
          ledger belongs to another network than the configured one (check the network passphrase \
          and the source), or it is damaged"
     )]
-    NoEnvelopeMatches {
-        /// Sequence number of the ledger.
-        ledger: LedgerSeq,
-        /// Number of envelopes in the transaction set.
-        envelopes: usize,
-    },
+    NoEnvelopeMatches(LedgerSeq, usize),
     /// A result has no envelope, although other results have one.
     #[error(
-        "transaction {transaction} of ledger {ledger} has a result but no envelope: the data is \
+        "transaction {1} of ledger {0} has a result but no envelope: the data is \
          damaged, compare with another source"
     )]
-    ResultWithoutEnvelope {
-        /// Sequence number of the ledger.
-        ledger: LedgerSeq,
-        /// Transaction hash in the result.
-        transaction: TxHash,
-    },
+    ResultWithoutEnvelope(LedgerSeq, TxHash),
     /// The transaction set contains a transaction twice.
     #[error(
-        "the transaction set of ledger {ledger} holds transaction {transaction} more than once: \
+        "the transaction set of ledger {0} holds transaction {1} more than once: \
          the data is damaged, compare with another source"
     )]
-    RepeatedEnvelope {
-        /// Sequence number of the ledger.
-        ledger: LedgerSeq,
-        /// Hash of the transaction.
-        transaction: TxHash,
-    },
+    RepeatedEnvelope(LedgerSeq, TxHash),
     /// A transaction has two results.
     #[error(
-        "ledger {ledger} holds more than one result of transaction {transaction}: the data is \
+        "ledger {0} holds more than one result of transaction {1}: the data is \
          damaged, compare with another source"
     )]
-    RepeatedResult {
-        /// Sequence number of the ledger.
-        ledger: LedgerSeq,
-        /// Hash of the transaction.
-        transaction: TxHash,
-    },
+    RepeatedResult(LedgerSeq, TxHash),
     /// The inner transaction hash in a result differs from that of the envelope.
     #[error(
-        "the result of transaction {transaction} in ledger {ledger} names an inner transaction \
+        "the result of transaction {1} in ledger {0} names an inner transaction \
          that its envelope does not hold: the data is damaged, compare with another source"
     )]
-    InnerHashMismatch {
-        /// Sequence number of the ledger.
-        ledger: LedgerSeq,
-        /// Hash of the outer transaction.
-        transaction: TxHash,
-    },
+    InnerHashMismatch(LedgerSeq, TxHash),
     /// There are more transactions than the 20 bits for them in an event id (SEP-35) can number.
-    #[error("ledger {ledger} has {count} transactions, more than event ids can number")]
-    TooManyTransactions {
-        /// Sequence number of the ledger.
-        ledger: LedgerSeq,
-        /// Number of transactions.
-        count: usize,
-    },
+    #[error("ledger {0} has {1} transactions, more than event ids can number")]
+    TooManyTransactions(LedgerSeq, usize),
     /// A transaction has more operations than the 12 bits for them in an event id (SEP-35) can
     /// number.
     #[error(
@@ -181,12 +143,12 @@ impl DecodeError {
         if let Some(version) = meta_version(raw)
             && NEWER_VERSIONS.contains(&version)
         {
-            return Self::NewerMetadata { version };
+            return Self::NewerMetadata(version);
         }
         let header = close_meta_header(&mut Cursor::new(raw)).ok();
         match header {
             Some(header) if header.protocol > MAX_PROTOCOL => {
-                Self::NewerProtocol { ledger: header.sequence, protocol: header.protocol }
+                Self::NewerProtocol(header.sequence, header.protocol)
             }
             _ => Self::Malformed {
                 ledger: header.map(|header| header.sequence),

@@ -94,7 +94,7 @@ fn check_numbering(
 ) -> Result<(), DecodeError> {
     let most_transactions = RpcEventId::AFTER_ALL_TRANSACTIONS as usize - 1;
     if results.len() > most_transactions {
-        return Err(DecodeError::TooManyTransactions { ledger, count: results.len() });
+        return Err(DecodeError::TooManyTransactions(ledger, results.len()));
     }
     match results.iter().find(|one| one.events.operations > RpcEventId::AFTER_TRANSACTION) {
         Some(applied) => Err(DecodeError::TooManyOperations {
@@ -115,22 +115,21 @@ fn match_envelopes<'a>(
 ) -> Result<Vec<Envelope<'a>>, DecodeError> {
     let count = envelopes.len();
     if let Some(transaction) = repeated {
-        return Err(DecodeError::RepeatedEnvelope { ledger, transaction });
+        return Err(DecodeError::RepeatedEnvelope(ledger, transaction));
     }
     if count > 0 && results.iter().all(|applied| applied.envelope.is_none()) {
-        return Err(DecodeError::NoEnvelopeMatches { ledger, envelopes: count });
+        return Err(DecodeError::NoEnvelopeMatches(ledger, count));
     }
     let mut envelopes: Vec<_> = envelopes.into_iter().map(Some).collect();
     let mut matched = Vec::with_capacity(count);
     for applied in results {
         let transaction = applied.hash;
         let position =
-            applied.envelope.ok_or(DecodeError::ResultWithoutEnvelope { ledger, transaction })?;
-        let envelope = envelopes[position]
-            .take()
-            .ok_or(DecodeError::RepeatedResult { ledger, transaction })?;
+            applied.envelope.ok_or(DecodeError::ResultWithoutEnvelope(ledger, transaction))?;
+        let envelope =
+            envelopes[position].take().ok_or(DecodeError::RepeatedResult(ledger, transaction))?;
         if applied.inner_hash.is_some() && applied.inner_hash != envelope.inner_hash {
-            return Err(DecodeError::InnerHashMismatch { ledger, transaction });
+            return Err(DecodeError::InnerHashMismatch(ledger, transaction));
         }
         matched.push(envelope);
     }

@@ -159,7 +159,7 @@ fn check_counts(
         return Err(DecodeError::CountMismatch { ledger, envelopes, results, alone }.into());
     }
     if applied.len() >= (1 << 20) - 1 {
-        return Err(DecodeError::TooManyTransactions { ledger, count: applied.len() }.into());
+        return Err(DecodeError::TooManyTransactions(ledger, applied.len()).into());
     }
     for one in applied {
         if let x::TransactionMeta::V4(v4) = &one.meta
@@ -206,7 +206,7 @@ fn match_envelopes(
     for envelope in envelopes {
         let hash = Hash32(envelope.hash(network.0)?);
         if hashed.iter().any(|(earlier, _)| *earlier == hash) {
-            return Err(DecodeError::RepeatedEnvelope { ledger, transaction: hash }.into());
+            return Err(DecodeError::RepeatedEnvelope(ledger, hash).into());
         }
         hashed.push((hash, envelope));
     }
@@ -214,22 +214,22 @@ fn match_envelopes(
     let known = |hash: TxHash| hashed.iter().find(|(other, _)| *other == hash);
     if !applied.is_empty() && applied.iter().all(|one| known(of_result(one)).is_none()) {
         let envelopes = hashed.len();
-        return Err(DecodeError::NoEnvelopeMatches { ledger, envelopes }.into());
+        return Err(DecodeError::NoEnvelopeMatches(ledger, envelopes).into());
     }
     let mut ordered = Vec::new();
     for (index, one) in applied.iter().enumerate() {
         let transaction = of_result(one);
         let Some((_, envelope)) = known(transaction) else {
-            return Err(DecodeError::ResultWithoutEnvelope { ledger, transaction }.into());
+            return Err(DecodeError::ResultWithoutEnvelope(ledger, transaction).into());
         };
         if applied[..index].iter().any(|earlier| of_result(earlier) == transaction) {
-            return Err(DecodeError::RepeatedResult { ledger, transaction }.into());
+            return Err(DecodeError::RepeatedResult(ledger, transaction).into());
         }
         if let x::TransactionResultResult::TxFeeBumpInnerSuccess(inner)
         | x::TransactionResultResult::TxFeeBumpInnerFailed(inner) = &one.pair.result.result
             && inner_hash(envelope, network)? != Some(Hash32(inner.transaction_hash.0))
         {
-            return Err(DecodeError::InnerHashMismatch { ledger, transaction }.into());
+            return Err(DecodeError::InnerHashMismatch(ledger, transaction).into());
         }
         ordered.push(envelope.clone());
     }
