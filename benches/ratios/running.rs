@@ -58,7 +58,8 @@ impl Running {
         let runtime = Runtime::new()?;
         let (sockets, following) = runtime.block_on(async {
             let sockets = service::listen(([127, 0, 0, 1], 0).into(), data.path()).await?;
-            Ok::<_, Box<dyn Error>>((sockets, sources::following(&config, &node).await?))
+            let following = sources::following(&config, &node).await;
+            Ok::<_, Box<dyn Error>>((sockets, following.map_err(|error| error.to_string())?))
         })?;
         let address = sockets.address;
         let tokens = Arc::new(service::open_tokens(data.path(), network, &config.auth)?);

@@ -14,7 +14,7 @@ use super::error::Result;
 use super::files::{Numbers, ROW_GROUP_BYTES, TableWriter};
 use super::manifest::{ExportedProgram, ExportedTable};
 use super::{Export, ExportError, PROGRAMS};
-use crate::domain::{LedgerRange, ProgramId};
+use crate::domain::LedgerRange;
 use crate::programs::events::EventInterfaces;
 use crate::programs::row_log::{self, LoggedProgram};
 use crate::store::{Store, StoreError, TransactionPosition};

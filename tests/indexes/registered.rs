@@ -8,8 +8,8 @@ use orrery_ledger::domain::{ContractId, Direction, EventId, LedgerSeq, Page};
 use orrery_ledger::verify::Policy;
 use orrery_store::{
     Audit, Durability, EventQuery, EventRecord, Extensions, Index, IndexOptions, Indexed,
-    IndexedTransaction, Indexes, Retention, Store, StoreError, Tags, TopicFilter, TransactionQuery,
-    Values, audit_with,
+    IndexedTransaction, Indexes, Retention, Store, Tags, TopicFilter, TransactionQuery, Values,
+    audit_with,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use orrery_tables::{Change, TablesError};
+use orrery_tables::Change;
 
 use super::support::{Program, World, emit, owner};
 use orrery_testkit::values::{i128, string, u128};

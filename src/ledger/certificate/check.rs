@@ -9,7 +9,7 @@ use crate::decode::xdr::{
     Depth, Header, InvokeHostFunctionSuccessPreImage, Part, TransactionResultSet, Visit, Xdr,
     XdrError,
 };
-use crate::domain::{Hash32, LedgerHash, LedgerSeq, NetworkId, TxHash};
+use crate::domain::{Hash32, LedgerHash, LedgerRange, LedgerSeq, NetworkId, TxHash};
 use crate::validators::Validators;
 use crate::verify::outcome::Outcome;
 use crate::verify::sha256;

@@ -5,7 +5,7 @@
 //! on then. Lines are never removed: the ledgers themselves take far more space.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use orrery_ledger::domain::LedgerSeq;

@@ -301,7 +301,7 @@ fn foreign_and_damaged_snapshots_are_refused() {
     sandbox.skip_to(LedgerSeq(9)).unwrap();
     let bytes = sandbox.snapshot().unwrap();
     let other = SandboxConfig { seed: 8, ..configuration() };
-    let refused = |restored: Result<Sandbox>| restored.err().unwrap().to_string();
+    let refused = |restored: Result<Sandbox, SandboxError>| restored.err().unwrap().to_string();
     let error = refused(Sandbox::restore(other, &bytes));
     assert!(error.contains("of a sandbox with another configuration: "), "{error}");
     for length in [0, 7, 31, 32, 60, bytes.len() / 2, bytes.len() - 1] {
