@@ -78,9 +78,6 @@ impl Entry {
 
 /// Returns the recorded status of an entry of a contract, with the ledger of the change; `None` when
 /// none is recorded.
-///
-/// # Errors
-/// [`StoreError`] when the database fails or the row is damaged.
 pub fn status(
     rows: &dyn Rows,
     contract: &ContractId,

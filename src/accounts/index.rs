@@ -47,9 +47,6 @@ pub trait AccountIndex: Send + Sync + 'static {
 
     /// Applies events of one or several ledgers, in any order. Events that were applied before are
     /// ignored.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a row is damaged.
     fn apply_events(
         rows: &mut dyn RowsMut,
         events: &[Emitted<Self::Event>],
@@ -57,25 +54,16 @@ pub trait AccountIndex: Send + Sync + 'static {
 
     /// Continues what [`Self::apply_events`] has left to do later, until some `most` rows are read
     /// and written. Returns whether more is left.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a row is damaged.
     fn continue_work(_rows: &mut dyn RowsMut, _most: usize) -> Result<bool, StoreError> {
         Ok(false)
     }
 
     /// Returns whether [`Self::continue_work`] has something to do, so that accounts may be missing.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a row is damaged.
     fn has_work_left(_rows: &dyn Rows) -> Result<bool, StoreError> {
         Ok(false)
     }
 
     /// Returns the summary of an account; `None` when the contract is not known as one.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a row is damaged.
     fn summary(rows: &dyn Rows, contract: &ContractId)
     -> Result<Option<Self::Summary>, StoreError>;
 
@@ -86,9 +74,6 @@ pub trait AccountIndex: Send + Sync + 'static {
 /// Visits the accounts with an active signer that has this tag, until `visit` breaks, each with the
 /// position of the event that first added the signer. They are in the order of these events,
 /// beginning after `after`.
-///
-/// # Errors
-/// [`StoreError`] when the database fails or a row is damaged.
 pub fn with_signer<I: AccountIndex>(
     rows: &dyn Rows,
     tag: Tag,

@@ -41,9 +41,6 @@ impl Stats {
     }
 
     /// Reads the totals from the store; zeros when there is no row yet.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or the row is damaged.
     pub fn read<I: AccountIndex>(rows: &dyn Rows) -> Result<Self, StoreError> {
         match STATS.get(rows, &())? {
             Some(row) => Self::decode::<I>(&row).ok_or_else(|| STATS.damaged(&())),

@@ -62,9 +62,6 @@ fn by_hash(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError>
 
 /// Returns the ledger of a transaction of which only events are stored, because retention has removed
 /// the transactions of that ledger.
-///
-/// # Errors
-/// When the database fails.
 pub(super) fn ledger_of_removed(
     store: &Store,
     hash: &TxHash,

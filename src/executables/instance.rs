@@ -26,9 +26,6 @@ pub enum Instance {
 impl Interfaces {
     /// Returns the instance of a contract as of a ledger: as the last stored transaction that changed
     /// it has left it, or else from another server's last answer.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a record is damaged.
     pub fn instance(
         &self,
         contract: &ContractId,

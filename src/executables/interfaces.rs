@@ -140,9 +140,6 @@ impl Interfaces {
 
     /// Returns the interface of a module if it has one and is stored, reading it on this thread if it
     /// is not in memory.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
     pub fn read_now(&self, code: &Hash32) -> Result<Option<Arc<Interface>>, StoreError> {
         if self.cache.get(code).is_none() && !self.load(code)? {
             return Ok(None);
@@ -194,9 +191,6 @@ impl Interfaces {
     /// Returns the entries of a module's interface, if they are in memory. Otherwise they are read on
     /// the thread that reads interfaces, or on this one if there is none, and what lacks until then is
     /// returned; nothing lacks when the module is not stored. It is asked for then.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
     pub fn listing(&self, code: &Hash32) -> Result<(Option<Listing>, Lacking), StoreError> {
         let mut lacking = Lacking::default();
         if !self.is_working() && !self.has_listing(code) {

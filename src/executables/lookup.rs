@@ -91,9 +91,6 @@ impl<'s> Lookup<'s> {
     }
 
     /// Returns what a contract ran at one side of a transaction.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails, or a row is malformed.
     pub fn ran(
         &self,
         contract: &ContractId,
@@ -116,9 +113,6 @@ impl<'s> Lookup<'s> {
     /// Returns whether whatever becomes known of what a contract ran is the same for all its
     /// transactions after `from` and up to `to`: no ledger is missing in between, and no change of
     /// the entries that say it is.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails, or a row is malformed.
     pub fn is_same_between(
         &self,
         contract: &ContractId,

@@ -163,9 +163,6 @@ impl<'a> InterfaceReader<'a> {
 
     /// Returns whether whatever becomes known of a contract is the same for all its transactions after
     /// one and up to another; see [`Lookup::is_same_between`].
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails, or a row is malformed.
     pub fn is_same_between(
         &self,
         contract: &ContractId,
@@ -177,9 +174,6 @@ impl<'a> InterfaceReader<'a> {
 
     /// Returns what a contract runs after a transaction; `None` while the index has not processed its
     /// ledger. What is not known is asked for.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails, or a row is malformed.
     pub fn ran_after(
         &self,
         contract: &ContractId,

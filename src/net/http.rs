@@ -74,9 +74,6 @@ impl From<reqwest::Error> for HttpError {
 /// Builds a client that sends Orrery's `User-Agent`, accepts gzip and trusts the system's
 /// certificates. It follows redirects only on the same server, and only those that keep method and
 /// body (307 and 308).
-///
-/// # Errors
-/// [`HttpError::Setup`]
 pub fn client(timeouts: Timeouts) -> Result<Client, HttpError> {
     build(|| {
         Client::builder()
@@ -93,9 +90,6 @@ pub fn client(timeouts: Timeouts) -> Result<Client, HttpError> {
 
 /// Builds a client with these settings that trusts the system's certificates. On a system without
 /// certificates, the client supports HTTP only.
-///
-/// # Errors
-/// [`HttpError::Setup`]
 pub fn build(builder: impl Fn() -> ClientBuilder) -> Result<Client, HttpError> {
     // A crypto provider that was installed before serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -114,9 +108,6 @@ pub fn build(builder: impl Fn() -> ClientBuilder) -> Result<Client, HttpError> {
 /// connection per request. Core's query port compares header names case-sensitively and expects the
 /// usual HTTP/1.1 spelling, such as `Content-Length` (stellar-core,
 /// `lib/httpthreaded/request_parser.cpp`).
-///
-/// # Errors
-/// [`HttpError::Setup`]
 pub fn local_client(timeouts: Timeouts) -> Result<Client, HttpError> {
     // A crypto provider that was installed before serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -58,9 +58,6 @@ impl Contradiction {
     }
 
     /// Records the contradiction with the ledgers of a store. It is on disk when this returns.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub(super) fn record(&self, store: &Store) -> Result<(), StoreError> {
         let encoded = serde_json::to_vec(self);
         let encoded = encoded.map_err(|error| StoreError::Database(error.to_string()))?;

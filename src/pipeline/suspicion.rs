@@ -54,9 +54,6 @@ impl Suspicion {
 
 /// Forgets the recorded contradiction once the contradicted ledger is attested, so that it is the
 /// network's.
-///
-/// # Errors
-/// Errors of the store.
 pub(super) fn clear_if_settled(trust: &Trust, store: &Store) -> Result<(), StoreError> {
     let is_settled = store.contradiction().is_some()
         && Contradiction::of(store, trust.validators.as_deref()).is_none();

@@ -46,9 +46,6 @@ pub struct Manifest {
 impl Manifest {
     /// Reads a stored manifest, with what belongs to it in other rows. Also returns whether it has to
     /// be stored again, because an earlier version has stored it.
-    ///
-    /// # Errors
-    /// When the store fails, or a row is damaged.
     pub(super) fn load(rows: &SharedRows<'_>, stored: &[u8]) -> Result<(Self, bool), ProgramError> {
         let mut manifest: Self = serde_json::from_slice(stored)
             .map_err(|_| ProgramError::Damaged("the manifest of a program"))?;

@@ -29,9 +29,6 @@ pub struct LoggedProgram {
 }
 
 /// Returns all programs of a store that have a project name, sorted by id.
-///
-/// # Errors
-/// When the database fails or a record is damaged.
 pub fn programs(store: &Store) -> Result<Vec<LoggedProgram>, StoreError> {
     let mut found = Vec::new();
     for (id, _) in storage::manifests(store)? {
@@ -63,9 +60,6 @@ impl LoggedProgram {
 
     /// Returns whether the rows of this program up to `last` are still what they were when it was
     /// read.
-    ///
-    /// # Errors
-    /// When the database fails or a record is damaged.
     pub fn is_unchanged(&self, store: &Store) -> Result<bool, StoreError> {
         let Some(events) = &self.manifest.events else { return Ok(true) };
         let now = programs(store)?;
@@ -75,9 +69,6 @@ impl LoggedProgram {
 
     /// Returns the rows of its tables of the next runs after the number `after` of the log, up to
     /// `last`. A project of events needs interfaces.
-    ///
-    /// # Errors
-    /// When the database fails or a record is damaged.
     pub fn rows_after(
         &self,
         store: &Store,
@@ -103,9 +94,6 @@ impl LoggedProgram {
 }
 
 /// Returns the transaction of a run by the run's number; `None` when there is no such run.
-///
-/// # Errors
-/// When the database fails or a record is damaged.
 pub fn transaction_of(
     store: &Store,
     program: ProgramId,
@@ -133,9 +121,6 @@ pub struct Batch {
 }
 
 /// Returns the rows of the next runs after the number `after` of the log, up to the number `last`.
-///
-/// # Errors
-/// When the database fails or a record is damaged.
 pub fn rows_after(
     store: &Store,
     program: ProgramId,

@@ -398,9 +398,6 @@ impl Programs {
 
     /// Deletes run statistics that are older than [`records::STATS_RETENTION`] at the UNIX time `now` in
     /// milliseconds.
-    ///
-    /// # Errors
-    /// When the store fails.
     pub fn prune(&self, now: u64) -> Result<(), ProgramError> {
         let limit = now.saturating_sub(records::STATS_RETENTION.as_millis() as u64);
         for entry in self.registry.all() {

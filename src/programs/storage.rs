@@ -138,9 +138,6 @@ pub fn sums(program: ProgramId, ledger: LedgerSeq, source: u8) -> SharedRow {
 }
 
 /// Returns all manifests, ordered by program id.
-///
-/// # Errors
-/// [`StoreError`] when the database fails or a key is damaged.
 pub fn manifests(store: &Store) -> Result<Vec<(ProgramId, Vec<u8>)>, StoreError> {
     let mut found = Vec::new();
     store.shared_rows().scan(PROGRAMS, Direction::OldestFirst, &(), &(), |id, manifest| {
@@ -151,9 +148,6 @@ pub fn manifests(store: &Store) -> Result<Vec<(ProgramId, Vec<u8>)>, StoreError>
 }
 
 /// Visits the parts of the summary of a project of events: their keys and values.
-///
-/// # Errors
-/// [`StoreError`] when the database fails.
 pub fn summary_parts(
     rows: &SharedRows<'_>,
     program: ProgramId,
@@ -167,9 +161,6 @@ pub fn summary_parts(
 }
 
 /// Returns a program's waiting runs, in chain order.
-///
-/// # Errors
-/// [`StoreError`] when the database fails or a row is damaged.
 pub fn waiting_runs(store: &Store, program: ProgramId) -> Result<Vec<WaitingRun>, StoreError> {
     let prefix = (program, Mark::<b'w'>);
     let mut found = Vec::new();
@@ -190,9 +181,6 @@ pub fn waiting_runs(store: &Store, program: ProgramId) -> Result<Vec<WaitingRun>
 
 /// Visits the transactions in a range of ledgers whose runs have rows, in chain order, until `visit`
 /// breaks.
-///
-/// # Errors
-/// [`StoreError`] when the database or `visit` fails, or when a key is damaged.
 pub fn runs_with_rows(
     store: &Store,
     program: ProgramId,
@@ -207,9 +195,6 @@ pub fn runs_with_rows(
 
 /// Visits the runs with rows after a number of the row log, in the log's order, until `visit`
 /// breaks.
-///
-/// # Errors
-/// [`StoreError`] when the database or `visit` fails, or when a row is damaged.
 pub fn row_log_after(
     store: &Store,
     program: ProgramId,
@@ -228,9 +213,6 @@ pub fn row_log_after(
 
 /// Visits the rows of a program's runs on transactions after a position, in the order of the chain, until
 /// `visit` breaks.
-///
-/// # Errors
-/// [`StoreError`] when the database or `visit` fails, or when a key is damaged.
 pub fn rows_after(
     store: &Store,
     program: ProgramId,
@@ -243,9 +225,6 @@ pub fn rows_after(
 }
 
 /// Visits the records of a program's runs, newest first, until `visit` breaks.
-///
-/// # Errors
-/// When the database or `visit` fails, or when a key is damaged.
 pub fn executions(
     store: &Store,
     program: ProgramId,
@@ -256,9 +235,6 @@ pub fn executions(
 
 /// Visits the sums of a program's ledgers in a range until `visit` breaks. Sums of one ledger from
 /// different sources are adjacent.
-///
-/// # Errors
-/// When the database or `visit` fails, or when a key is damaged.
 pub fn stats(
     store: &Store,
     program: ProgramId,

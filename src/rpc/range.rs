@@ -35,9 +35,6 @@ impl Range {
 impl Rpc {
     /// Returns the gapless range of ledgers up to the newest for which `needed` is stored, or
     /// `None` while there is none.
-    ///
-    /// # Errors
-    /// Fails when the store does.
     pub(super) fn stored_range(&self, needed: Needed) -> Result<Option<Range>, RpcError> {
         let Some(latest) = self.store.ends().latest else { return Ok(None) };
         let Some(range) = self.store.range_of(latest) else { return Ok(None) };

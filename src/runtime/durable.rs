@@ -54,9 +54,6 @@ fn write_draft(draft: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) ->
 
 /// Creates a temporary file, in place of what a crash has left under its name. Follows no symbolic
 /// link: somebody who may write to the directory could let it lead to another file.
-///
-/// # Errors
-/// Errors of the operating system.
 pub fn create_draft(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -67,9 +64,6 @@ pub fn create_draft(path: &Path) -> io::Result<File> {
 
 /// Opens a file only to lock it, and creates it first if it does not exist. Its content stays as it
 /// is, and no symbolic link is followed.
-///
-/// # Errors
-/// Errors of the operating system.
 pub fn open_lock(path: &Path) -> io::Result<File> {
     let no_link = OFlags::NOFOLLOW.bits() as i32;
     let mut options = File::options();

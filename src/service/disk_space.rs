@@ -29,9 +29,6 @@ pub struct DiskSpace {
 
 impl DiskSpace {
     /// Measures the disk on which `path` lies.
-    ///
-    /// # Errors
-    /// Errors of the operating system.
     pub fn of(path: &Path) -> io::Result<Self> {
         let disk = rustix::fs::statvfs(path)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);

@@ -7,9 +7,6 @@ use crate::store::{Store, StoreError};
 /// Returns the next ledger that the live source has to yield; `None` when the store is empty, and
 /// the source begins at `start`. A sequence number as `start` that lies in the stored ledgers beyond a
 /// gap gives the ledgers of the gap up.
-///
-/// # Errors
-/// Errors of the store.
 pub(super) fn next_live_ledger(
     store: &Store,
     start: StartPoint,

@@ -53,9 +53,6 @@ pub struct Node {
 
 impl Node {
     /// Opens the data directory of `config`. Fails for a new directory when `network` is `None`.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
         let webhooks = Arc::default();
         let node = Self::open_with(config, network, consumers::registered(&webhooks))?;
@@ -75,9 +72,6 @@ impl Node {
     }
 
     /// As [`Self::open`], with `consumers` instead of the program's own.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub fn open_with(
         config: &Config,
         network: Option<&Network>,
@@ -294,9 +288,6 @@ impl Node {
     }
 
     /// Measures the size of the store and the free space of its disk, for the metrics.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub fn measure(&self) -> Result<(), StoreError> {
         self.metrics.set_store_bytes(self.store().sizes()?.values().sum());
         self.metrics.set_disk_free_bytes(self.store().disk_free()?);
@@ -304,9 +295,6 @@ impl Node {
     }
 
     /// Returns what is stored, and the state of the service if one is running.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub fn report(&self) -> Result<StatusReport, StoreError> {
         let (network, status) = (self.store().network(), self.store().status());
         let covered = self.store().completeness()?;

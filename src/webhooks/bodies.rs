@@ -10,9 +10,6 @@ impl Webhooks {
     /// Returns the bodies that are sent for deliveries of a subscription, in their order; `None` for one
     /// that is not stored any more. Ends before the bodies exceed `most` bytes, but not before the
     /// first.
-    ///
-    /// # Errors
-    /// [`WebhookError`]
     pub fn bodies(
         &self,
         owner: &Owner,

@@ -120,9 +120,6 @@ impl Webhooks {
 
     /// Creates all wanted subscriptions, or none. The caller must have checked the endpoint
     /// ([`Self::check`]).
-    ///
-    /// # Errors
-    /// [`WebhookError`]
     pub fn create(
         &self,
         owner: &Owner,
@@ -194,9 +191,6 @@ impl Webhooks {
     }
 
     /// Deletes a subscription with all its deliveries. Nothing is sent for it after this returns.
-    ///
-    /// # Errors
-    /// [`WebhookError`]
     pub fn delete(&self, owner: &Owner, id: u32) -> Result<(), WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
         let (own, registry) = (Arc::clone(&subscription), Arc::clone(&self.registry));
@@ -219,9 +213,6 @@ impl Webhooks {
     }
 
     /// Enables a subscription that was disabled. Events that it missed are not sent automatically.
-    ///
-    /// # Errors
-    /// [`WebhookError`]
     pub fn enable(&self, owner: &Owner, id: u32) -> Result<Arc<Subscription>, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
         let (own, store) = (Arc::clone(&subscription), Arc::clone(&self.store));
@@ -263,9 +254,6 @@ impl Webhooks {
 
     /// Lists at most `limit` deliveries of a subscription, newest first: those before `cursor`, and
     /// with `state` only those in that state.
-    ///
-    /// # Errors
-    /// [`WebhookError`]
     pub fn deliveries(
         &self,
         owner: &Owner,
@@ -324,9 +312,6 @@ impl Webhooks {
     }
 
     /// Creates a test delivery, which is attempted once, and returns its id.
-    ///
-    /// # Errors
-    /// [`WebhookError`]
     pub fn test(&self, owner: &Owner, id: u32) -> Result<String, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
         let now = self.registry.now();

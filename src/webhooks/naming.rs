@@ -44,17 +44,11 @@ impl Naming {
     }
 
     /// Returns a reader of the interfaces, which reads stored ones that are not in memory on this thread.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
     pub fn reader(&self) -> Result<Option<InterfaceReader<'_>>, StoreError> {
         self.interfaces.get().map(|interfaces| interfaces.loading_reader()).transpose()
     }
 
     /// Returns a reader of the interfaces that are in memory.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
     pub fn reader_of_memory(&self) -> Result<Option<InterfaceReader<'_>>, StoreError> {
         self.interfaces.get().map(|interfaces| interfaces.reader(RowBounds::none())).transpose()
     }

@@ -284,9 +284,6 @@ impl Registry {
     }
 
     /// Puts the row of the time by which deliveries are kept, for the next process.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub(super) fn put_kept(
         &self,
         effects: &mut ConsumerEffects<'_>,

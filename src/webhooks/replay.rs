@@ -44,9 +44,6 @@ struct FoundEvent {
 
 impl Webhooks {
     /// Queues a delivery again, under its own id, as if it had not been attempted.
-    ///
-    /// # Errors
-    /// [`WebhookError`]
     pub fn replay_one(&self, owner: &Owner, id: u32, delivery: &str) -> Result<(), WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
         let number = self.number(&subscription, delivery)?;
@@ -66,9 +63,6 @@ impl Webhooks {
     /// Queues all events in a range of ledgers that match a subscription, in the order of ledgers.
     /// Stops at the limits of one request; [`Replayed::next`] then says where to continue.
     /// `is_abandoned` returns true when the client no longer waits.
-    ///
-    /// # Errors
-    /// [`WebhookError`]
     pub fn replay_ledgers(
         &self,
         owner: &Owner,

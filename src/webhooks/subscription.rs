@@ -105,9 +105,6 @@ impl Row {
     }
 
     /// Puts the row of a subscription into `effects`.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub fn put(&self, effects: &mut ConsumerEffects<'_>, id: u32) -> Result<(), StoreError> {
         SUBSCRIPTIONS.put(effects, &(Mark, id), &self.encode())
     }

@@ -22,9 +22,6 @@ pub struct ListedSigner {
 
 /// Visits the signers that a wallet has or had, in the order in which they were first added, until
 /// `visit` breaks.
-///
-/// # Errors
-/// [`StoreError`] when the database fails or a row is damaged.
 pub fn signers(
     rows: &dyn Rows,
     contract: &ContractId,

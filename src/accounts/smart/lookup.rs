@@ -28,9 +28,6 @@ type Registry<T> = BTreeMap<u32, Registered<T>>;
 
 /// Returns the summary and the first rules of an account, at most `most`; `None` when it currently
 /// has no rule.
-///
-/// # Errors
-/// [`StoreError`] when the database fails or a row is damaged.
 pub fn account(
     rows: &dyn Rows,
     contract: &ContractId,

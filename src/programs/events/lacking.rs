@@ -24,9 +24,6 @@ pub struct WithoutInterface {
 impl EventInterfaces {
     /// Returns the contracts of a project that have no interface now, or had none that is known, each
     /// with the reason; without those whose events the supplied interface declares.
-    ///
-    /// # Errors
-    /// When the store fails.
     pub(in crate::programs) fn lacking(
         &self,
         manifest: &Manifest,

@@ -46,9 +46,6 @@ impl SuppliedInterfaces {
     }
 
     /// Keeps the interface of a project, unless that was deleted.
-    ///
-    /// # Errors
-    /// When the store fails.
     pub(in crate::programs) fn keep(
         &self,
         store: &Store,

@@ -121,9 +121,6 @@ impl<'s> States<'s> {
 /// Returns the protocol version under which the transactions of a ledger were applied; `None` when
 /// neither it nor the one before is stored. An upgrade is applied last, so the header of a ledger
 /// that upgrades the network has a newer version than its transactions.
-///
-/// # Errors
-/// When the database fails.
 pub fn applied_protocol(store: &Store, ledger: LedgerSeq) -> Result<Option<u32>, StoreError> {
     for sequence in [ledger.previous(), Some(ledger)].into_iter().flatten() {
         if let Some(row) = store.ledger(sequence)? {

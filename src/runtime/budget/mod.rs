@@ -196,9 +196,6 @@ impl Budget {
 
     /// Takes a share if one is available now. A refusal does not count, because the caller may wait
     /// instead.
-    ///
-    /// # Errors
-    /// [`Refusal`]
     pub fn try_take(&self, holder: Holder, amount: u64) -> Result<Share, Refusal> {
         let mut state = self.0.state.lock();
         state.fits(&self.0.limits, holder, amount)?;

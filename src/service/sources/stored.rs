@@ -30,9 +30,6 @@ impl StoredLedgers {
     }
 
     /// Opens the store in a directory; no other process may have it open.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub fn open(directory: &Path, network: &Network) -> Result<Self, StoreError> {
         let store = Arc::new(Store::open_with(directory, Some(network), extensions())?);
         let name = format!("the data directory {}", directory.display()).into();

@@ -66,9 +66,6 @@ impl LakeSource {
 
     /// Returns the newest ledger of the lake, to start there; `None` when the lake is empty. Needs
     /// fewer requests than the range, which includes the oldest ledger.
-    ///
-    /// # Errors
-    /// Errors of the lake.
     pub async fn newest(&mut self) -> Result<Option<LedgerSeq>, SourceError> {
         let lake = self.open().await?;
         Ok(self.ends.find_newest(&lake, self.wanted).await?)

@@ -52,9 +52,6 @@ impl Store {
     }
 
     /// Returns the value of a shared row.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`], and errors of the database.
     pub fn shared_row(&self, row: &SharedRow) -> Result<Option<Vec<u8>>, StoreError> {
         let value = self.database.get(Family::Shared(row.family), &row.key)?;
         Ok(value.map(|value| value.to_vec()))
@@ -79,25 +76,16 @@ impl KindChanges<'_> {
     }
 
     /// Puts a row.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`]
     pub fn put(&mut self, row: &SharedRow, value: impl AsRef<[u8]>) -> Result<(), StoreError> {
         self.batch.put_raw(Family::Shared(row.family), &row.key, value.as_ref())
     }
 
     /// Deletes a row.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`]
     pub fn delete(&mut self, row: &SharedRow) -> Result<(), StoreError> {
         self.batch.delete_raw(Family::Shared(row.family), &row.key)
     }
 
     /// Deletes all keys from `from` (included) to `to` (excluded) with one range deletion.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`]
     pub fn delete_range(
         &mut self,
         family: SharedFamily,
@@ -163,9 +151,6 @@ impl SharedRow {
 
 impl SharedRows<'_> {
     /// Returns the value of a row.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`], and errors of the database.
     pub fn get<'s>(
         &'s self,
         row: &SharedRow,
@@ -176,10 +161,6 @@ impl SharedRows<'_> {
     /// Visits the rows whose keys begin with `prefix`, in key order or in reverse key order,
     /// beginning at the one that continues with `from`, until `visit` breaks. `visit` receives the
     /// rest of each key.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownFamily`], errors of the database and of `visit`, and that a key is
-    /// damaged.
     pub fn scan<Rest: RowCodec, E: From<StoreError>>(
         &self,
         family: SharedFamily,

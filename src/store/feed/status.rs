@@ -87,9 +87,6 @@ impl Store {
     }
 
     /// Writes the progress of all consumers that is in memory only.
-    ///
-    /// # Errors
-    /// Errors of the database.
     pub fn write_cursors(&self) -> Result<(), StoreError> {
         self.change_consumers(self.database.batch(), |known, _| Ok(Some(known.unwritten())))?;
         Ok(())

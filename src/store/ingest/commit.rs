@@ -340,9 +340,6 @@ impl Store {
     }
 
     /// Makes all ledgers stored so far durable.
-    ///
-    /// # Errors
-    /// Errors of the database.
     pub fn flush(&self) -> Result<(), StoreError> {
         if self.make_events_durable()? {
             self.notify_listeners();

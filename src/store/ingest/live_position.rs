@@ -13,9 +13,6 @@ pub(crate) const LIVE_POSITION_ROW: &[u8] = b"live_position";
 impl Store {
     /// Returns a ledger from which the live source yields every one that is not stored; `None` when
     /// nothing was followed yet. It lies at or before the next ledger that the source has to yield.
-    ///
-    /// # Errors
-    /// Errors of the database, or a damaged row.
     pub fn live_position(&self) -> Result<Option<LedgerSeq>, StoreError> {
         let Some(bytes) = self.database.get(Family::Meta, LIVE_POSITION_ROW)? else {
             return Ok(None);
@@ -25,9 +22,6 @@ impl Store {
     }
 
     /// Records that the live source yields every ledger from `ledger` on that is not stored.
-    ///
-    /// # Errors
-    /// Errors of the database.
     pub fn set_live_position(&self, ledger: LedgerSeq) -> Result<(), StoreError> {
         let _writer = self.writer.lock();
         let mut batch = self.database.batch();

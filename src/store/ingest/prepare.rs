@@ -112,9 +112,6 @@ pub struct PreparedLedger {
 impl PreparedLedger {
     /// Packs and indexes what `options` select of a ledger, for a store with only the built-in
     /// indexes.
-    ///
-    /// # Errors
-    /// [`StoreError::Compression`] when zstd fails.
     pub fn new(ledger: &LedgerView<'_>, options: &IndexOptions) -> Result<Self, StoreError> {
         Self::of(ledger, None, options, &Indexes::default())
     }
@@ -262,9 +259,6 @@ impl PreparedLedger {
 impl Store {
     /// Packs and indexes what `options` select of a ledger. The compressed form of the ledger's
     /// source may be stored as it is.
-    ///
-    /// # Errors
-    /// [`StoreError::Compression`] when zstd fails.
     pub fn prepare(
         &self,
         ledger: &LedgerView<'_>,

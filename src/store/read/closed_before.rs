@@ -13,9 +13,6 @@ impl Store {
     /// Returns whether a stored ledger with this hash may be the one right before a ledger that closed at
     /// `closed`: it is among the last ones that had closed by then. Reads a few ledger rows, however many
     /// are stored.
-    ///
-    /// # Errors
-    /// Errors of the database, or a damaged row.
     pub fn holds_before(&self, hash: LedgerHash, closed: CloseTime) -> Result<bool, StoreError> {
         let covered: Vec<LedgerRange> =
             self.coverage.read().ranges().map(|range| range.ledgers).collect();

@@ -13,9 +13,6 @@ use crate::state::store::Store;
 impl Store {
     /// Returns whether a stored ledger was restricted to a list that lacks one of `contracts`, so
     /// that transactions of that contract may have been left out.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
     pub fn leaves_out(
         &self,
         ledger: LedgerSeq,

@@ -76,9 +76,6 @@ impl Store {
     /// ledger, and returns `None` once it returns false.
     ///
     /// Does not fill the caches, so that data that requests need stays in memory.
-    ///
-    /// # Errors
-    /// Errors of the database, or that a record is damaged.
     pub fn contract_sizes(
         &self,
         sample: Sample,

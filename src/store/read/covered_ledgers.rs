@@ -32,9 +32,6 @@ impl StoredLedgers {
 
 impl Store {
     /// Returns the covered ranges in ascending order.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a record is damaged.
     pub fn completeness(&self) -> Result<Vec<StoredLedgers>, StoreError> {
         let ranges: Vec<_> = self.coverage.read().ranges().cloned().collect();
         let described = ranges.into_iter().map(|range| {

@@ -32,9 +32,6 @@ const MAX_COLLECTED_ROWS: usize = 4096;
 
 impl Store {
     /// Calls `visit` for the events of a page, in page order.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a record is damaged.
     pub fn events(
         &self,
         query: &EventQuery,
@@ -50,9 +47,6 @@ impl Store {
     /// Calls `visit` for the events of a page, in page order, until it breaks or the walk exceeds
     /// `bounds`. Every call makes progress: the cursor of an interrupted walk lies beyond that of
     /// the query.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a record is damaged.
     pub fn events_within<B>(
         &self,
         query: &EventQuery,
@@ -123,9 +117,6 @@ impl Store {
 
     /// Calls `visit` for all events of a transaction, found by its outer or inner hash, in chain
     /// order.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a record is damaged.
     pub fn events_of_transaction(
         &self,
         hash: &TxHash,

@@ -92,9 +92,6 @@ fn parse(key: &[u8], value: &[u8]) -> Result<KnownEntry, Malformed> {
 
 impl Store {
     /// Returns the stored answers about the entry with this XDR `LedgerKey`, oldest first.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a row is damaged.
     pub fn known_entries(&self, ledger_key: &[u8]) -> Result<Vec<KnownEntry>, StoreError> {
         let hash: [u8; 32] = Sha256::digest(ledger_key).into();
         let snapshot = self.database.snapshot();
@@ -111,9 +108,6 @@ impl Store {
 
     /// Stores answers, each under its XDR `LedgerKey`. Does nothing while an import has ledgers
     /// that are not durable yet; those answers will be requested again.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
     pub fn put_known_entries(&self, answers: &[(Vec<u8>, KnownEntry)]) -> Result<(), StoreError> {
         self.put_known_entries_within(answers, MAX_BYTES, EVICTION_BYTES)
     }

@@ -21,9 +21,6 @@ pub struct LostEvents {
 impl Store {
     /// Returns whether all events of the stored ledgers of this range are durable, so that a crash
     /// neither removes them nor reuses their ids.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
     pub fn are_durable(&self, ledgers: LedgerRange) -> Result<bool, StoreError> {
         let durable = self.last_durable_event();
         for piece in self.pieces(ledgers) {
@@ -37,9 +34,6 @@ impl Store {
 
     /// Returns whether all events that were stored of a ledger are still stored, or it had none. When
     /// true, what was read of them before this call was complete.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a row is damaged.
     pub fn has_all_events(&self, ledger: LedgerSeq) -> Result<bool, StoreError> {
         if !self.removed(Needs::EVENTS)?.contains(ledger) {
             return Ok(true);
@@ -50,9 +44,6 @@ impl Store {
 
     /// Returns the ledger of an event that retention has removed; `None` for an event that is stored
     /// or never was.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
     pub fn ledger_of_lost_event(&self, id: EventId) -> Result<Option<LedgerSeq>, StoreError> {
         let Some(before) = id.0.checked_sub(1) else { return Ok(None) };
         let lost = self.lost_events(EventId(before))?;
@@ -61,9 +52,6 @@ impl Store {
 
     /// Returns the first consecutive events after `after` that retention has removed. What was read
     /// before this call is complete up to the first event that it returns.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
     pub fn lost_events(&self, after: EventId) -> Result<Option<LostEvents>, StoreError> {
         let removed = self.removed(Needs::EVENTS)?;
         let mut first: Option<LostEvents> = None;

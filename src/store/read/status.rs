@@ -108,9 +108,6 @@ impl Store {
 
     /// Returns the number of ledgers of a range that are stored without some of their events or
     /// transactions, because retention has removed them.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a row is damaged.
     pub fn ledgers_without_records(&self, ledgers: LedgerRange) -> Result<u64, StoreError> {
         let snapshot = self.database.snapshot();
         let removed = removed_at(&snapshot, Needs::RECORDS)?.within(ledgers);

@@ -20,9 +20,6 @@ use crate::state::store::Store;
 
 impl Store {
     /// Visits the smart-contract transactions of a page, in the order of the page.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a record is damaged.
     pub fn transactions(
         &self,
         query: &TransactionQuery,
@@ -38,9 +35,6 @@ impl Store {
     /// Visits the smart-contract transactions of a page, in the order of the page, until `visit`
     /// breaks or the walk exceeds `bounds`. Every call reads at least one record, so repeated calls
     /// make progress.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a record is damaged.
     pub fn transactions_within<B>(
         &self,
         query: &TransactionQuery,
@@ -107,9 +101,6 @@ impl Store {
     }
 
     /// Visits the smart-contract transaction with this outer or inner hash, if it is stored.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a record is damaged.
     pub fn transaction(
         &self,
         hash: &TxHash,
@@ -138,9 +129,6 @@ impl Store {
     /// Whether a smart-contract transaction of a ledger touches one of the contracts, judged by
     /// their tags: `true` may be wrong in rare cases, because tags can collide; `false` is always
     /// right.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
     pub fn touches(&self, ledger: LedgerSeq, contracts: &[ContractId]) -> Result<bool, StoreError> {
         let snapshot = self.database.snapshot();
         let mut rows = snapshot.rows(Family::TxByContract)?;
@@ -161,9 +149,6 @@ impl Store {
 
     /// Returns the position of the smart-contract transaction with this outer or inner hash, if it
     /// is stored.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a record is damaged.
     pub fn transaction_position(
         &self,
         hash: &TxHash,
@@ -175,9 +160,6 @@ impl Store {
 
     /// Returns whether all smart-contract transactions that were stored of a ledger are still
     /// stored, or it had none. When true, what was read of them before this call was complete.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a row is damaged.
     pub fn has_all_transactions(&self, ledger: LedgerSeq) -> Result<bool, StoreError> {
         let snapshot = self.database.snapshot();
         if !removed_at(&snapshot, Needs::TRANSACTIONS)?.contains(ledger) {

@@ -90,9 +90,6 @@ impl Store {
     }
 
     /// Returns the permanent row of a ledger, if the ledger is stored.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or the row is damaged.
     pub fn ledger(&self, sequence: LedgerSeq) -> Result<Option<LedgerRow>, StoreError> {
         let key = LedgerKey(sequence).encode();
         let Some(bytes) = self.database.get(Family::Ledgers, key)? else { return Ok(None) };
@@ -105,9 +102,6 @@ impl Store {
     }
 
     /// Returns the `LedgerCloseMeta` of a ledger as XDR, if it is still kept.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database or zstd fails.
     pub fn raw_ledger(&self, sequence: LedgerSeq) -> Result<Option<Vec<u8>>, StoreError> {
         let key = LedgerKey(sequence).encode();
         let row = self.database.get(Family::LedgerXdr, key)?;
@@ -132,9 +126,6 @@ impl Store {
     /// Returns the ledgers of which something in `needs` is no longer stored, as the database knows
     /// them at this moment. What was read of another ledger before this call was complete. A ledger
     /// that never had anything of the kind may be among them.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a row is damaged.
     pub fn removed(&self, needs: Needs) -> Result<LedgerSet, StoreError> {
         removed_at(&self.database.snapshot(), needs)
     }

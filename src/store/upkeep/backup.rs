@@ -56,9 +56,6 @@ impl Store {
     /// Creates a checkpoint of everything that is durable: all writes acknowledged before the call,
     /// and of the writes made during it an initial part without gaps. Ledgers can be stored
     /// meanwhile.
-    ///
-    /// # Errors
-    /// Errors of the file system and the database.
     pub fn checkpoint(&self) -> Result<Checkpoint, StoreError> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
         let directory = self.directory.join(CHECKPOINTS).join(number);

@@ -13,9 +13,6 @@ const LOG: &str = "write_ahead_log";
 impl Store {
     /// Returns the bytes on disk of each column family, and of the write-ahead logs, whose rows
     /// reach the families' files with a later flush.
-    ///
-    /// # Errors
-    /// Errors of the database or the operating system.
     pub fn sizes(&self) -> Result<BTreeMap<String, u64>, StoreError> {
         let mut sizes = self.database.sizes_on_disk()?;
         sizes.insert(LOG.to_owned(), log_files::bytes(&self.directory.join(RAW_DIRECTORY))?);
@@ -35,9 +32,6 @@ impl Store {
 
     /// Flushes and compacts all families, which gives an imported store its smallest size. Takes a
     /// while; reads and writes continue.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails.
     pub fn compact(&self) -> Result<(), StoreError> {
         self.flush()?;
         self.database.flush()?;

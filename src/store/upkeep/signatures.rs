@@ -116,18 +116,12 @@ impl Store {
     /// Records what [`Self::find_signatures`] has found, and forgets what others than the trusted
     /// validators have signed. What is recorded of a trusted validator holds on although its ledger
     /// is no longer stored in raw form. Must not be called by a thread of low priority.
-    ///
-    /// # Errors
-    /// Errors of the database.
     pub fn record_signatures(&self, found: &FoundSignatures) -> Result<(), StoreError> {
         self.record(found, &Marks::default(), |key, _| found.keys.contains(key))
     }
 
     /// Does the same for a store that was restored from a backup, whose signatures are only claims: they
     /// are forgotten. Ledgers whose raw form is not stored get a mark, and the claims about them stay.
-    ///
-    /// # Errors
-    /// Errors of the database.
     pub fn record_restored(&self, found: &FoundSignatures) -> Result<(), StoreError> {
         let mut from_backup = self.coverage.read().ledgers();
         let mut raw = from_backup.clone();

@@ -77,9 +77,6 @@ impl<'s> LazyView<'s> {
     }
 
     /// Returns the view, which the first call opens.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub fn get(&mut self) -> Result<&ConsumerView<'s>, StoreError> {
         let view = match self.view.take() {
             Some(view) => view,
@@ -110,9 +107,6 @@ impl SubscriptionQueue {
 
     /// Takes the next delivery of a class. `ignore_limits` ignores its due time and the number of
     /// attempts in progress.
-    ///
-    /// # Errors
-    /// Errors of the store.
     pub fn next(
         &mut self,
         class: Class,

@@ -108,9 +108,6 @@ pub struct Policy {
 
 impl Policy {
     /// Checks whether deliveries may go to an address.
-    ///
-    /// # Errors
-    /// [`Denied`]
     pub fn check(&self, address: IpAddr) -> Result<(), Denied> {
         self.check_beside(address, is_own)
     }

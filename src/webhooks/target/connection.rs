@@ -63,9 +63,6 @@ impl Connection {
     }
 
     /// Sends a request, and waits for the response head. The body is read with [`Self::next_chunk`].
-    ///
-    /// # Errors
-    /// [`SendError`]
     pub async fn send_request(
         &mut self,
         request: Request<Body>,

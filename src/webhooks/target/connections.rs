@@ -57,9 +57,6 @@ impl Connections {
     }
 
     /// Opens a connection to the endpoint's server.
-    ///
-    /// # Errors
-    /// [`HttpError`]
     pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, HttpError> {
         let url = endpoint.url();
         let refused = |error: &dyn std::error::Error| HttpError::NoConnection(error.to_string());

@@ -86,9 +86,6 @@ impl EntryReader<'_> {
 
     /// Returns the last transaction before `position` that changed an entry, according to the
     /// index.
-    ///
-    /// # Errors
-    /// Errors of the database, or that a row is damaged.
     pub fn last_change(
         &self,
         entry: &EntryKey<'_>,
@@ -99,9 +96,6 @@ impl EntryReader<'_> {
 
     /// Returns the first transaction after `position` that changed an entry, according to the
     /// index.
-    ///
-    /// # Errors
-    /// Errors of the database, or that a row is damaged.
     pub fn next_change(
         &self,
         entry: &EntryKey<'_>,
@@ -164,9 +158,6 @@ impl EntryReader<'_> {
     }
 
     /// Calls `visit` with a stored smart-contract transaction, and returns whether it is stored.
-    ///
-    /// # Errors
-    /// Errors of the database, or that the record is damaged.
     pub fn transaction(
         &self,
         position: TransactionPosition,
@@ -183,9 +174,6 @@ impl EntryReader<'_> {
     }
 
     /// Calls `visit` for each stored smart-contract transaction of a ledger, in apply order.
-    ///
-    /// # Errors
-    /// Errors of the database, or that a record is damaged.
     pub fn transactions_of(
         &self,
         ledger: LedgerSeq,

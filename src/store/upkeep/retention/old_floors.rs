@@ -24,9 +24,6 @@ type Found = BTreeMap<LedgerSeq, u64>;
 impl Store {
     /// Replaces the floors of an older directory by the sets of removed ledgers. Must be called when
     /// the store is opened.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a record is damaged.
     pub(crate) fn replace_old_floors(&self) -> Result<(), StoreError> {
         let Some((events_from, transactions_from)) = old_floors(&self.database)? else {
             return Ok(());
