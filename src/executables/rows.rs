@@ -108,9 +108,6 @@ impl RowCodec for Inverted {
 }
 
 /// Returns the change of an entry at a position or the last one before it.
-///
-/// # Errors
-/// [`StoreError`] when the database fails, or a row is malformed.
 pub fn at_or_before(
     rows: &dyn Rows,
     id: &[u8; 32],
@@ -125,9 +122,6 @@ pub fn at_or_before(
 }
 
 /// Returns the first change of an entry after a position.
-///
-/// # Errors
-/// [`StoreError`] when the database fails, or a row is malformed.
 pub fn after(
     view: &ConsumerView<'_>,
     id: &[u8; 32],

@@ -58,9 +58,6 @@ impl RunRows {
     }
 
     /// Decodes the stored form.
-    ///
-    /// # Errors
-    /// [`Damaged`]
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut rest = Reader(bytes);
         let [version] = rest.array()?;

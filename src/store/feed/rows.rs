@@ -6,9 +6,6 @@ use crate::state::store::Store;
 
 impl Store {
     /// Takes a snapshot of a consumer's rows, of which no more is read than `bounds` allow.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownConsumer`], and errors of the database.
     pub fn consumer_view<'a>(
         &'a self,
         name: &str,

@@ -11,9 +11,6 @@ use crate::state::store::Store;
 impl Store {
     /// Visits the rows of an index whose tags begin with `tag`, in the order of tags: the tag, the
     /// record, and the value, which is empty when the record is an event.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the database fails or a row is damaged.
     pub fn index_rows(
         &self,
         index: &Index,
