@@ -8,7 +8,7 @@
 
 pub use orrery_ledger::{certificate, decode, domain, validators, verify};
 pub use orrery_runtime::{
-    account, budget, confinement, durable, observe, priority, process, steady, supervision,
+    account, budget, confinement, durable, observe, priority, process, stall, steady, supervision,
 };
 pub use {
     orrery_interfaces as interfaces, orrery_net as net, orrery_sandbox as sandbox,

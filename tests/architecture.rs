@@ -39,7 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("config", &["auth", "domain", "settings", "validators"]),
-    ("control", &["domain"]),
+    ("control", &["domain", "stall"]),
     (
         "programs",
         &[
@@ -93,6 +93,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "rpc",
             "site",
             "settings",
+            "stall",
             "store",
             "supervision",
             "tables",
@@ -138,7 +139,7 @@ const LIBRARY_USERS: &[(&str, &[&str])] = &[
     ("clap", &["cli", "main"]),
     ("clap_complete", &["cli"]),
     ("clap_mangen", &["cli"]),
-    ("hyper", &["api", "cli", "webhooks"]),
+    ("hyper", &["api", "cli", "control", "webhooks"]),
     ("indicatif", &["cli"]),
     ("jsonwebtoken", &["auth"]),
     ("sd_notify", &["service"]),

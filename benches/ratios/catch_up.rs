@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use orrery::control::{BackfillOrder, BackfillRequest, BackfillState, Client};
+use orrery::control::{BACKFILL, BackfillOrder, BackfillRequest, BackfillState, Client};
 use orrery::domain::{LedgerSeq, Network, StartPoint, sequence_of};
 use orrery::settings::{SourceKind, Start};
 use tempfile::TempDir;
@@ -103,7 +103,7 @@ impl Scene<'_> {
             sources: vec![self.archive.text()],
         };
         let begun = Instant::now();
-        client.backfill(&BackfillRequest::Start(order))?;
+        client.ask(BACKFILL, &BackfillRequest::Start(order))?;
         let mut closed = 1;
         loop {
             std::thread::sleep(POLL_INTERVAL);
@@ -112,7 +112,7 @@ impl Scene<'_> {
                 lake.add(&self.live[closed])?;
                 closed += 1;
             }
-            let report = client.backfill(&BackfillRequest::Status)?;
+            let report = client.ask(BACKFILL, &BackfillRequest::Status)?;
             match report.state {
                 BackfillState::Running if elapsed < TIMEOUT => {}
                 BackfillState::Done => break,

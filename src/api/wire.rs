@@ -10,19 +10,19 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use super::budgets::RETRY_AFTER;
 use super::client::Client;
 use super::error;
+use crate::stall::Stall;
 
 /// A TCP stream that limits how long a write may stall, and how long responses may take to be sent.
 pub(super) struct Wire {
     client: Arc<Client>,
     stream: OwnedWriteHalf,
     limit: Duration,
-    /// Timeout of a stalled write; set while the client's receive window is full.
-    stalled: Option<Pin<Box<Sleep>>>,
+    stall: Stall,
     /// Whether the end of a line has been read since the last write.
     has_line: bool,
     replacement: Option<Replacement>,
@@ -44,7 +44,7 @@ impl Wire {
             client,
             stream,
             limit,
-            stalled: None,
+            stall: Stall::default(),
             has_line: false,
             replacement: None,
             replaced_error: false,
@@ -63,18 +63,11 @@ impl Wire {
         cx: &mut Context<'_>,
         outcome: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if outcome.is_ready() {
-            self.stalled = None;
-            return outcome;
-        }
         let (limit, client) = (self.limit, &self.client);
-        let sleep = self.stalled.get_or_insert_with(|| {
-            let stall_ends = Instant::now() + limit;
-            let ends = client.deadline().map_or(stall_ends, |deadline| deadline.min(stall_ends));
-            Box::pin(tokio::time::sleep_until(ends))
-        });
-        ready!(sleep.as_mut().poll(cx));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        self.stall.limit(cx, outcome, || {
+            let ends = Instant::now() + limit;
+            client.deadline().map_or(ends, |deadline| deadline.min(ends))
+        })
     }
 
     fn poll_replacement(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {

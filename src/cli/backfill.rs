@@ -8,7 +8,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use orrery::config::Settings;
 use orrery::control::{
-    BackfillOrder, BackfillReport, BackfillRequest, BackfillState, Client, ControlError,
+    BACKFILL, BackfillOrder, BackfillReport, BackfillRequest, BackfillState, Client, ControlError,
 };
 use orrery::service::{Backfills, Node, OrderFile, sources};
 use tokio::sync::watch;
@@ -117,7 +117,7 @@ impl Backfill {
             None if self.cancel => BackfillRequest::Cancel,
             None => BackfillRequest::Status,
         };
-        let report = client.backfill(&request)?;
+        let report = client.ask(BACKFILL, &request)?;
         if self.status || self.detach {
             return self.print(&report);
         }
@@ -209,11 +209,11 @@ async fn watch_service(
         tokio::select! {
             () = tokio::time::sleep(POLL_INTERVAL) => {}
             _ = stop.wait_for(|stop| *stop), if !cancelled => {
-                client.backfill(&BackfillRequest::Cancel)?;
+                client.ask(BACKFILL, &BackfillRequest::Cancel)?;
                 cancelled = true;
             }
         }
-        report = client.backfill(&BackfillRequest::Status)?;
+        report = client.ask(BACKFILL, &BackfillRequest::Status)?;
     }
     Ok(report)
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::ProgressBar;
 use orrery::backup::{self, BackupError, Made, Manifest};
+use orrery::control::{CHECKPOINT, STATUS};
 use orrery::domain::Digest;
 use orrery::priority::Priority;
 use serde::Serialize;
@@ -96,7 +97,8 @@ impl Backup {
                 Priority::Prompt.apply_to_current_thread();
                 let client = std::cell::RefCell::new(client);
                 let checkpoint = || {
-                    let report = client.borrow_mut().checkpoint().map_err(|error| ended(&error))?;
+                    let report =
+                        client.borrow_mut().ask(CHECKPOINT, &()).map_err(|error| ended(&error))?;
                     checkpoint_ms = report.milliseconds;
                     Ok((data_dir.join(report.directory), report.attested))
                 };
@@ -105,7 +107,7 @@ impl Backup {
                     bar.inc(bytes);
                     if last_keep_alive.elapsed() > KEEP_ALIVE_INTERVAL {
                         last_keep_alive = Instant::now();
-                        client.borrow_mut().status().map_err(|error| ended(&error))?;
+                        client.borrow_mut().ask(STATUS, &()).map_err(|error| ended(&error))?;
                     }
                     Ok(())
                 };

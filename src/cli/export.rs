@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use orrery::config::{Config, Settings};
+use orrery::control::{CHECKPOINT, STATUS};
 use orrery::domain::{LedgerRange, LedgerSeq, LedgerSet};
 use orrery::executables::{self, ExecutableIndex, Interfaces};
 use orrery::export::{self, AddedRows, Attestations, Destination, ExportError, Interrupt};
@@ -109,7 +110,7 @@ impl Export {
                 self.export(ledgers.store(), &target, attested, &mut || Ok(()))
             }
             Opened::Running(mut client) => {
-                let report = client.checkpoint()?;
+                let report = client.ask(CHECKPOINT, &())?;
                 let attested = Attestations::Ledgers(report.attested);
                 let checkpoint = settings.config.data_dir.join(report.directory);
                 // The service removes the checkpoint when the control connection closes, so
@@ -121,7 +122,7 @@ impl Export {
                 let mut keep_alive = || {
                     if last_keep_alive.elapsed() > KEEP_ALIVE_INTERVAL {
                         last_keep_alive = Instant::now();
-                        client.status()?;
+                        client.ask(STATUS, &())?;
                     }
                     Ok(())
                 };

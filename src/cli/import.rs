@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::ProgressBar;
 use orrery::config::Settings;
-use orrery::control::{Client, NotStored, Stored};
+use orrery::control::{Client, Ledgers, NotStored, STATUS, STORE, STORE_LAST, Stored};
 use orrery::decode::{DecodeError, decode};
 use orrery::domain::{LedgerSeq, Network, Origin, RawLedger};
 use orrery::pipeline::PipelineError;
@@ -142,7 +142,7 @@ fn import_through(
     files: LedgerFiles,
     progress: &mut Progress,
 ) -> Result<(), Failure> {
-    let network = Network::from_passphrase(client.status()?.network_passphrase);
+    let network = Network::from_passphrase(client.ask(STATUS, &())?.network_passphrase);
     let (batches_in, batches) = sync_channel::<(Vec<RawLedger>, Option<FilesError>)>(1);
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -155,8 +155,10 @@ fn import_through(
         let mut unstored = Unstored::default();
         for (batch, unreadable) in batches {
             if let Some(last) = batch.last().map(|ledger| ledger.sequence) {
-                let stored = client.store(batch.iter().map(|ledger| ledger.xdr.as_slice()))?;
-                unstored.origins.extend(batch.into_iter().map(|ledger| ledger.origin));
+                let (ledgers, origins): (_, Vec<_>) =
+                    batch.into_iter().map(|ledger| (ledger.xdr, ledger.origin)).unzip();
+                unstored.origins.extend(origins);
+                let stored = client.ask(STORE, &Ledgers(ledgers))?;
                 unstored.count(stored, last, &network, progress)?;
             }
             if let Some(error) = unreadable {
@@ -166,7 +168,7 @@ fn import_through(
         let Some(last) = unstored.last.filter(|_| progress.stored.waiting > 0) else {
             return Ok(());
         };
-        unstored.count(client.finish()?, last, &network, progress)
+        unstored.count(client.ask(STORE_LAST, &())?, last, &network, progress)
     })
 }
 

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use orrery::config::Config;
-use orrery::control::{BackfillReport, BackfillRequest, BackfillState, Client};
+use orrery::control::{BACKFILL, BackfillReport, BackfillRequest, BackfillState, Client};
 use orrery::observe::logs::{self, LogFormat};
 use orrery::service::{Node, unix_now};
 
@@ -86,7 +86,7 @@ fn rate(counted: &VecDeque<(Instant, u64)>) -> f64 {
 /// Asks this process itself for its backfill, as other commands do.
 fn backfill(node: &Node) -> Option<BackfillReport> {
     let mut client = Client::connect(node.store().directory()).ok()??;
-    let report = client.backfill(&BackfillRequest::Status).ok()?;
+    let report = client.ask(BACKFILL, &BackfillRequest::Status).ok()?;
     (report.state == BackfillState::Running).then_some(report)
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use orrery::account;
 use orrery::config::{Config, Settings};
-use orrery::control::{Client, ControlError};
+use orrery::control::{Client, ControlError, STATUS};
 use orrery::domain::Network;
 use orrery::service::{Node, ServiceError};
 use orrery::store::StoreError;
@@ -211,7 +211,7 @@ fn with_network(mut opened: Opened, wanted: Option<&Network>) -> Result<Opened, 
     match &mut opened {
         Opened::Local(node) => check_network(node.store().network(), wanted)?,
         Opened::Running(client) => {
-            let served = client.status()?.network_passphrase;
+            let served = client.ask(STATUS, &())?.network_passphrase;
             check_network(&Network::from_passphrase(served), wanted)?;
         }
     }

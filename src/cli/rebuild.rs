@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use orrery::control::{RebuildReport, RebuildRequest};
+use orrery::control::{REBUILD, RebuildReport, RebuildRequest};
 use orrery::service::lost_ranges;
 
 use super::open::{self, Opened};
@@ -51,11 +51,11 @@ impl Rebuild {
         let progress = RebuildRequest { begin: false, ..begin.clone() };
         let report = match open::open_existing(&settings)? {
             Opened::Running(mut client) => {
-                let mut report = client.rebuild(&begin)?;
+                let mut report = client.ask(REBUILD, &begin)?;
                 while report.running {
                     show(&report);
                     thread::sleep(POLL_INTERVAL);
-                    report = client.rebuild(&progress)?;
+                    report = client.ask(REBUILD, &progress)?;
                 }
                 report
             }

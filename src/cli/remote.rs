@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::Args;
-use orrery::control::Client;
+use orrery::control::{Client, STATUS};
 use orrery::net::http::{self, Timeouts};
 use orrery::net::reqwest::{self, Method, StatusCode};
 use serde_json::Value;
@@ -54,7 +54,7 @@ pub struct Remote {
 /// Returns the base address of the service that runs on a data directory, if one does and may be asked.
 fn running_on(data_dir: &Path) -> Option<String> {
     let mut client = Client::connect(data_dir).ok()??;
-    let listen = client.status().ok()?.listen?;
+    let listen = client.ask(STATUS, &()).ok()?.listen?;
     Some(base_of(installed::on_this_machine(listen.parse().ok()?)))
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::Args;
 use orrery::control::{
-    AttestationReport, ConsumerReport, CoveredRange, MarkedLedgers, StatusReport,
+    AttestationReport, ConsumerReport, CoveredRange, MarkedLedgers, STATUS, StatusReport,
 };
 use orrery::domain::{CoveredLedgers, LedgerRange};
 use orrery::service::{lost_ranges, unix_now};
@@ -41,7 +41,7 @@ impl Status {
         let settings = common.settings(Vec::new())?;
         let report = match open::look(&settings)? {
             Opened::Local(ledgers) => ledgers.report()?,
-            Opened::Running(mut client) => client.status()?,
+            Opened::Running(mut client) => client.ask(STATUS, &())?,
         };
         if self.json || !output::is_terminal() {
             return output::print_json(&report);

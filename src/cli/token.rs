@@ -4,6 +4,7 @@
 use clap::{Args, Subcommand};
 use orrery::auth::{self, DEFAULT_DAYS, IssueRequest, Plan, Revocation, Scope, TokenEntry, Tokens};
 use orrery::config::Settings;
+use orrery::control::STATUS;
 use orrery::domain::Network;
 use orrery::service;
 
@@ -122,7 +123,7 @@ fn tokens_of(opened: Opened, settings: &Settings) -> Result<Tokens, Failure> {
     let network = match opened {
         Opened::Local(ledgers) => ledgers.store().network().clone(),
         Opened::Running(mut client) => {
-            Network::from_passphrase(client.status()?.network_passphrase)
+            Network::from_passphrase(client.ask(STATUS, &())?.network_passphrase)
         }
     };
     service::open_tokens(&config.data_dir, &network, &config.auth)

@@ -1,34 +1,49 @@
 //! Client side of the control socket, used by the command line: blocking, one request at a time.
 
-use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::error::Error;
+use std::io;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{HOST, HeaderValue};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
-use super::protocol::{self, Greeting, HEADER, Kind};
-use super::{
-    BackfillReport, BackfillRequest, CheckpointReport, ControlError, NotStored, RebuildReport,
-    RebuildRequest, SocketPath, StatusReport, Stored,
-};
+use super::verb::{Body, LONGEST_ANSWER, Verb};
+use super::{ControlError, PROTOCOL, Peer, SocketPath};
 
-/// Timeout for the answer to the greeting, which a working service sends at once.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout for the first answer, which a working service gives at once.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to the running service that has a data directory open.
 pub struct Client {
     path: SocketPath,
-    from: BufReader<UnixStream>,
-    to: BufWriter<UnixStream>,
+    /// Drives the connection during a request; `None` while this is dropped.
+    runtime: Option<Runtime>,
+    requests: SendRequest<Full<Bytes>>,
 }
 
 impl Client {
     /// Connects to the service of `data_dir`. Returns `None` when no service is listening there.
     pub fn connect(data_dir: &Path) -> Result<Option<Self>, ControlError> {
         let path = SocketPath::new(data_dir)?;
-        let stream = match UnixStream::connect(path.short(SocketPath::NAME)) {
-            Ok(stream) => stream,
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| path.error(error))?;
+        let connect = async {
+            let stream = UnixStream::connect(path.short(SocketPath::NAME)).await?;
+            io::Result::Ok(handshake(TokioIo::new(stream)).await)
+        };
+        let shaken = match wait_for(&runtime, connect) {
+            Ok(shaken) => shaken,
             Err(error)
                 if matches!(
                     error.kind(),
@@ -39,139 +54,93 @@ impl Client {
             }
             Err(error) => return Err(path.error(error)),
         };
-        let reading = stream.try_clone().map_err(|error| path.error(error))?;
-        let mut client = Self { path, from: BufReader::new(reading), to: BufWriter::new(stream) };
-        client.limit_waiting(Some(GREETING_TIMEOUT))?;
-        let own = protocol::encode(&Greeting::own())?;
-        let greeting: Greeting = client.ask(Kind::Greeting, &own, Kind::Greeting)?;
-        greeting.check()?;
-        // Storing ledgers takes as long as the disk needs, so further answers have no timeout.
-        client.limit_waiting(None)?;
+        let (requests, connection) = shaken.map_err(|error| ended(&path, &error))?;
+        runtime.spawn(connection);
+        let mut client = Self { path, runtime: Some(runtime), requests };
+        client.request("", Vec::new(), FIRST_TIMEOUT)?;
         Ok(Some(client))
     }
 
-    /// Sends ledgers to the service and returns when they are stored, or wait until validators attest
-    /// them.
-    pub fn store<'a>(
+    /// Asks the service. Storing ledgers takes as long as the disk needs, so this has no time limit.
+    pub fn ask<Q: Body, A: Body>(
         &mut self,
-        ledgers: impl IntoIterator<Item = &'a [u8]>,
-    ) -> Result<Result<Stored, NotStored>, ControlError> {
-        for ledger in ledgers {
-            self.send(Kind::Ledger, ledger)?;
-        }
-        self.stored(Kind::Store)
+        verb: Verb<Q, A>,
+        request: &Q,
+    ) -> Result<A, ControlError> {
+        let body = request.to_bytes().map_err(ControlError::Protocol)?;
+        let answer = self.request(verb.name, body, Duration::MAX)?;
+        A::from_bytes(answer).map_err(ControlError::Protocol)
     }
 
-    /// Says that no more ledgers follow. Returns when those that waited are stored.
-    pub fn finish(&mut self) -> Result<Result<Stored, NotStored>, ControlError> {
-        self.stored(Kind::StoreLast)
-    }
-
-    fn stored(&mut self, request: Kind) -> Result<Result<Stored, NotStored>, ControlError> {
-        self.send(request, &[])?;
-        self.flush()?;
-        match self.receive()? {
-            (Kind::Stored, payload) => Ok(Ok(protocol::decode(&payload)?)),
-            (Kind::NotStored, payload) => Ok(Err(protocol::decode(&payload)?)),
-            (kind, _) => Err(unexpected(kind)),
-        }
-    }
-
-    /// Requests the status of the service.
-    pub fn status(&mut self) -> Result<StatusReport, ControlError> {
-        self.ask(Kind::Status, &[], Kind::Status)
-    }
-
-    /// Starts or cancels a backfill, or requests its progress.
-    pub fn backfill(&mut self, request: &BackfillRequest) -> Result<BackfillReport, ControlError> {
-        self.ask(Kind::Backfill, &protocol::encode(request)?, Kind::Backfill)
-    }
-
-    /// Starts rebuilding a consumer's rows, or requests the progress.
-    pub fn rebuild(&mut self, request: &RebuildRequest) -> Result<RebuildReport, ControlError> {
-        self.ask(Kind::Rebuild, &protocol::encode(request)?, Kind::Rebuild)
-    }
-
-    /// Requests a stored raw ledger, XDR. Returns `None` when it is not stored.
-    pub fn raw_ledger(&mut self, ledger: u32) -> Result<Option<Vec<u8>>, ControlError> {
-        self.send(Kind::Raw, &protocol::encode(&ledger)?)?;
-        self.flush()?;
-        match self.receive()? {
-            (Kind::Ledger, xdr) => Ok(Some(xdr).filter(|xdr| !xdr.is_empty())),
-            (kind, _) => Err(unexpected(kind)),
-        }
-    }
-
-    /// Requests a checkpoint of the store to copy from. The service removes it when this connection
-    /// ends, and it ends a connection that is idle for ten minutes.
-    pub fn checkpoint(&mut self) -> Result<CheckpointReport, ControlError> {
-        self.ask(Kind::Checkpoint, &[], Kind::Checkpoint)
-    }
-
-    fn ask<T: DeserializeOwned>(
+    fn request(
         &mut self,
-        kind: Kind,
-        payload: &[u8],
-        answer: Kind,
-    ) -> Result<T, ControlError> {
-        self.send(kind, payload)?;
-        self.flush()?;
-        match self.receive()? {
-            (found, payload) if found == answer => protocol::decode(&payload),
-            (found, _) => Err(unexpected(found)),
-        }
-    }
-
-    fn send(&mut self, kind: Kind, payload: &[u8]) -> Result<(), ControlError> {
-        let header = protocol::header(kind, payload)?;
-        let sent = self.to.write_all(&header).and_then(|()| self.to.write_all(payload));
-        sent.or_else(|error| self.refusal_or(error))
-    }
-
-    fn flush(&mut self) -> Result<(), ControlError> {
-        self.to.flush().or_else(|error| self.refusal_or(error))
-    }
-
-    /// Returns the reason that the service sent before it closed the connection, if it sent one: it
-    /// says more than "broken pipe".
-    fn refusal_or(&mut self, error: io::Error) -> Result<(), ControlError> {
-        match self.receive() {
-            Err(refusal @ ControlError::Refused(_)) => Err(refusal),
-            _ => Err(self.ended(error)),
-        }
-    }
-
-    fn receive(&mut self) -> Result<(Kind, Vec<u8>), ControlError> {
-        let mut header = [0; HEADER];
-        self.from.read_exact(&mut header).map_err(|error| self.ended(error))?;
-        let (kind, length) = protocol::parse_header(header, protocol::LONGEST_ANSWER)?;
-        let mut payload = Vec::new();
-        let read = self.from.by_ref().take(length).read_to_end(&mut payload);
-        read.map_err(|error| self.ended(error))?;
-        if payload.len() as u64 != length {
+        name: &str,
+        body: Vec<u8>,
+        time: Duration,
+    ) -> Result<Vec<u8>, ControlError> {
+        let mut request = Request::new(Full::from(body));
+        *request.method_mut() = Method::POST;
+        let uri = format!("/control/{name}").parse();
+        *request.uri_mut() = uri.map_err(|error| ControlError::Protocol(format!("{error}")))?;
+        request.headers_mut().insert(HOST, HeaderValue::from_static("orrery"));
+        Peer::name_own(request.headers_mut());
+        let Self { path, runtime: Some(runtime), requests } = self else {
             return Err(ControlError::Closed);
+        };
+        let exchange = async {
+            requests.ready().await.map_err(|error| ended(path, &error))?;
+            let response = requests.send_request(request).await;
+            let (head, body) = response.map_err(|error| ended(path, &error))?.into_parts();
+            let peer = Peer::of(&head.headers).unwrap_or_default();
+            if peer.protocol != PROTOCOL {
+                return Err(ControlError::Refused(peer.refusal()));
+            }
+            let body = Limited::new(body, LONGEST_ANSWER).collect().await;
+            let body = body.map_err(|error| ControlError::Protocol(error.to_string()))?;
+            Ok((head.status, body.to_bytes().to_vec()))
+        };
+        let silent = || ControlError::Protocol("nothing was received in time".to_owned());
+        let answered = wait_for(runtime, async { timeout(time, exchange).await });
+        match answered.map_err(|_| silent())?? {
+            (StatusCode::OK, body) => Ok(body),
+            (_, body) => Err(ControlError::Refused(sentence(&body))),
         }
-        if kind == Kind::Refused {
-            return Err(ControlError::Refused(String::from_utf8_lossy(&payload).into_owned()));
-        }
-        Ok((kind, payload))
-    }
-
-    fn ended(&self, error: io::Error) -> ControlError {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe => ControlError::Closed,
-            _ => self.path.error(error),
-        }
-    }
-
-    fn limit_waiting(&self, limit: Option<Duration>) -> Result<(), ControlError> {
-        let stream = self.from.get_ref();
-        stream.set_read_timeout(limit).map_err(|error| self.path.error(error))
     }
 }
 
-fn unexpected(kind: Kind) -> ControlError {
-    ControlError::Protocol(format!("{kind:?} is not an expected response"))
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Never waits, so that this may be dropped by an asynchronous task.
+        self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+    }
+}
+
+/// Waits for a future on a thread of its own, because the calling thread may serve asynchronous tasks, in
+/// which a runtime cannot be entered.
+fn wait_for<T: Send>(runtime: &Runtime, future: impl Future<Output = T> + Send) -> T {
+    let waited = thread::scope(|scope| scope.spawn(|| runtime.block_on(future)).join());
+    waited.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Returns the sentence of an answer that refuses.
+fn sentence(body: &[u8]) -> String {
+    let error = serde_json::from_slice::<Value>(body).ok();
+    let error = error.and_then(|body| Some(body.get("error")?.as_str()?.to_owned()));
+    error.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned())
+}
+
+fn ended(path: &SocketPath, error: &hyper::Error) -> ControlError {
+    if error.is_parse() {
+        return ControlError::Refused(Peer::default().refusal());
+    }
+    let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    match source.map(io::Error::kind) {
+        None
+        | Some(
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe,
+        ) => ControlError::Closed,
+        Some(kind) => path.error(kind.into()),
+    }
 }

@@ -1,62 +1,73 @@
-//! Control socket of a running service: a Unix socket in the data directory. `orrery import` sends
-//! ledgers through it, and `orrery status` and other commands send requests. Transfers bytes and
-//! messages; does not depend on what a ledger is or how it is stored, which the [`Service`]
-//! implements.
+//! Control socket of a running service: a Unix socket in the data directory, which speaks HTTP.
+//! `orrery import` sends ledgers through it, and `orrery status` and other commands send requests.
+//! Transfers bytes and messages; does not depend on what a ledger is or how it is stored.
+//!
+//! A new operation is a [`Verb`] with the types of its request and its answer, and a line where the
+//! service adds it to its [`Verbs`].
 
 mod client;
-mod protocol;
 mod server;
+mod verb;
 
-use std::any::Any;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 pub use client::Client;
-pub use server::Listener;
+pub use server::{Listener, Verbs};
+pub use verb::{
+    BACKFILL, Body, CHECKPOINT, Ledgers, RAW_LEDGER, REBUILD, RawXdr, STATUS, STORE, STORE_LAST,
+    Verb,
+};
 
 use crate::domain::{CoveredLedgers, LedgerRange, LedgerSeq, LedgerSet};
 
-/// Operations of the service that the socket gives access to.
-pub trait Service: Send + Sync + 'static {
-    /// Begins to store the ledgers of one client.
-    fn import(&self) -> Box<dyn Import>;
+/// Version of the protocol, which increases when one side would misunderstand the other: since 3 it is
+/// HTTP.
+const PROTOCOL: u32 = 3;
+/// Header with [`PROTOCOL`].
+const PROTOCOL_HEADER: HeaderName = HeaderName::from_static("orrery-protocol");
+/// Header with the release of the sender.
+const RELEASE_HEADER: HeaderName = HeaderName::from_static("orrery-release");
 
-    /// Returns what is stored and the state of the service. An error is one sentence. May block.
-    fn status(&self) -> Result<StatusReport, String>;
-
-    /// Starts or cancels a backfill, or returns its progress. An error is one sentence. May block.
-    fn backfill(&self, request: BackfillRequest) -> Result<BackfillReport, String>;
-
-    /// Starts rebuilding a consumer's rows, or returns the progress. An error is one sentence. May
-    /// block.
-    fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String>;
-
-    /// Returns a stored raw ledger, XDR; `None` when it is not stored. An error is one sentence. May block.
-    fn raw_ledger(&self, ledger: u32) -> Result<Option<Vec<u8>>, String>;
-
-    /// Creates a checkpoint of the store that can be copied. An error is one sentence. May block.
-    fn checkpoint(&self) -> Result<HeldCheckpoint, String>;
+/// What the other side says of itself; protocol 0 when it says nothing.
+#[derive(Debug, Default)]
+struct Peer {
+    protocol: u32,
+    release: String,
 }
 
-/// The ledgers of one client. Dropped when its connection ends.
-pub trait Import: Send {
-    /// Stores `LedgerCloseMeta`s in their order, each completely or not at all, and returns when those
-    /// that may be stored are durable. Others wait for the next batch, unless these are the last ones. May
-    /// block.
-    fn store(&mut self, ledgers: Vec<Vec<u8>>, are_last: bool) -> Result<Stored, NotStored>;
-}
+impl Peer {
+    /// Returns who has sent these headers; `None` when they do not say.
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let text = |name: HeaderName| headers.get(name)?.to_str().ok();
+        let protocol = text(PROTOCOL_HEADER)?.parse().unwrap_or_default();
+        Some(Self { protocol, release: text(RELEASE_HEADER).unwrap_or_default().to_owned() })
+    }
 
-/// A checkpoint of the store that exists until this is dropped.
-pub struct HeldCheckpoint {
-    /// Description of the checkpoint for the client.
-    pub report: CheckpointReport,
-    /// Guard that removes the checkpoint when dropped, which may block.
-    pub guard: Box<dyn Any + Send>,
+    /// Adds what this program says of itself.
+    fn name_own(headers: &mut HeaderMap) {
+        headers.insert(PROTOCOL_HEADER, HeaderValue::from(PROTOCOL));
+        headers.insert(RELEASE_HEADER, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
+    }
+
+    /// Returns why the two sides cannot talk to each other.
+    fn refusal(&self) -> String {
+        let other = match self.release.as_str() {
+            "" => "another release".to_owned(),
+            release => format!("release {release}"),
+        };
+        format!(
+            "{other} and release {} of Orrery cannot talk to each other: use the release of the \
+             running service",
+            env!("CARGO_PKG_VERSION")
+        )
+    }
 }
 
 /// Location of a checkpoint that can be copied.

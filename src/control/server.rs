@@ -1,47 +1,59 @@
 //! Server side of the control socket, in the running service.
 
+use std::collections::HashMap;
+use std::convert::Infallible;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, sleep, timeout};
 
-use super::protocol::{self, Greeting, HEADER, Kind, LONGEST_REQUEST, MAX_BYTES, MAX_LEDGERS};
-use super::{ControlError, HeldCheckpoint, Import, Service, SocketPath};
+use super::verb::{Body, Verb};
+use super::{ControlError, PROTOCOL, Peer, SocketPath};
+use crate::stall::Stall;
 
 /// Maximum number of connections at a time: each may hold a batch of ledgers in memory.
 const MAX_CONNECTIONS: usize = 4;
 /// Times after which the connection of an inactive client is closed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
-    /// Time that a client has to send its greeting.
-    pub greeting: Duration,
+    /// Time that a client has to begin its first request.
+    pub first: Duration,
     /// Time between two requests; a client that sends ledgers reads files meanwhile.
     pub idle: Duration,
-    /// Time without any new byte of a payload, and time that a client may take to read one piece of
-    /// a response.
+    /// Time without any new byte of a body, time for which a client may not read its answer, and time
+    /// that it has to end what it sends when the service stops.
     pub stall: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            greeting: Duration::from_secs(5),
+            first: Duration::from_secs(5),
             idle: Duration::from_secs(600),
             stall: Duration::from_secs(30),
         }
     }
 }
 
-/// Maximum number of bytes that are read or written under one [`Timeouts::stall`].
-const PIECE: usize = 1 << 20;
 /// Interval between two looks whether the socket's file is still there.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Permissions of the socket: only its owner may read and write.
@@ -98,7 +110,11 @@ impl Listener {
     /// Serves connections until `stop` turns true. A batch that is being stored at that time is
     /// still completed and acknowledged. May be called again after a panic, which closes the
     /// connections.
-    pub async fn serve(self: Arc<Self>, service: Arc<dyn Service>, stop: watch::Receiver<bool>) {
+    pub async fn serve<C: Default + Send + 'static>(
+        self: Arc<Self>,
+        verbs: Arc<Verbs<C>>,
+        stop: watch::Receiver<bool>,
+    ) {
         let mut connections = JoinSet::new();
         let mut stopping = pin!(stopped(stop.clone()));
         let mut reopened: Option<UnixListener> = None;
@@ -112,8 +128,8 @@ impl Listener {
                 _ = looks.tick() => reopened = self.bind_if_gone().or(reopened),
                 accepted = listener.accept(), if room => match accepted {
                     Ok((stream, _)) => {
-                        let connection = Connection::new(stream, Arc::clone(&service), self.timeouts);
-                        connections.spawn(connection.run(stop.clone()));
+                        let verbs = Arc::clone(&verbs);
+                        connections.spawn(connection(stream, verbs, self.timeouts, stop.clone()));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "the control socket could not accept a connection");
@@ -134,191 +150,225 @@ impl Drop for Listener {
     }
 }
 
-struct Connection {
-    stream: BufReader<UnixStream>,
-    service: Arc<dyn Service>,
-    ledgers: Vec<Vec<u8>>,
-    bytes: u64,
-    /// The ledgers of the client, once it has sent some.
-    import: Option<Box<dyn Import>>,
-    greeted: bool,
-    /// The checkpoint that the client is copying from.
-    checkpoint: Option<HeldCheckpoint>,
+/// What the socket offers, with what does it. A `C` is kept for each connection.
+pub struct Verbs<C> {
+    by_name: HashMap<&'static str, Arc<Handler<C>>>,
+}
+
+struct Handler<C> {
+    /// Maximum size of a request in bytes.
+    longest: u64,
+    answer: Box<Answer<C>>,
+}
+
+/// Turns the body of a request into that of its answer.
+type Answer<C> = dyn Fn(&mut C, Vec<u8>) -> Result<Vec<u8>, Refusal> + Send + Sync;
+
+/// Status and sentence for a request that is not answered.
+type Refusal = (StatusCode, String);
+
+impl<C> Default for Verbs<C> {
+    fn default() -> Self {
+        Self { by_name: HashMap::new() }
+    }
+}
+
+impl<C> Verbs<C> {
+    /// Adds a verb. `answer` gets what is kept for the connection, may block, and says in one sentence why
+    /// it refuses.
+    #[must_use]
+    pub fn on<Q: Body, A: Body>(
+        mut self,
+        verb: Verb<Q, A>,
+        answer: impl Fn(&mut C, Q) -> Result<A, String> + Send + Sync + 'static,
+    ) -> Self {
+        let answer = move |kept: &mut C, body| {
+            let request = Q::from_bytes(body).map_err(malformed)?;
+            let answer = answer(kept, request).map_err(|it| (StatusCode::CONFLICT, it))?;
+            answer.to_bytes().map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error))
+        };
+        let handler = Handler { longest: Q::LONGEST, answer: Box::new(answer) };
+        self.by_name.insert(verb.name, Arc::new(handler));
+        self
+    }
+
+    fn paths(&self) -> Vec<String> {
+        let paths = self.by_name.keys().map(|name| format!("/control/{name}"));
+        let mut paths: Vec<_> = paths.collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// What can be asked for.
+    fn list(&self) -> Vec<u8> {
+        json!({ "paths": self.paths() }).to_string().into_bytes()
+    }
+
+    fn unknown(&self) -> Refusal {
+        let sentence = format!("there is no such path, only {}", self.paths().join(", "));
+        (StatusCode::NOT_FOUND, sentence)
+    }
+}
+
+fn malformed(sentence: impl ToString) -> Refusal {
+    (StatusCode::BAD_REQUEST, ControlError::Protocol(sentence.to_string()).to_string())
+}
+
+/// Serves one connection to its end.
+async fn connection<C: Default + Send + 'static>(
+    stream: UnixStream,
+    verbs: Arc<Verbs<C>>,
     timeouts: Timeouts,
-}
-
-impl Connection {
-    fn new(stream: UnixStream, service: Arc<dyn Service>, timeouts: Timeouts) -> Self {
-        let stream = BufReader::with_capacity(128 << 10, stream);
-        let (ledgers, import, checkpoint) = (Vec::new(), None, None);
-        Self { stream, service, ledgers, bytes: 0, import, greeted: false, checkpoint, timeouts }
-    }
-
-    async fn run(mut self, stop: watch::Receiver<bool>) {
-        self.answer_requests(stop).await;
-        self.release().await;
-    }
-
-    /// Removes the checkpoint that the client was copying from.
-    async fn release(&mut self) {
-        let Some(checkpoint) = self.checkpoint.take() else { return };
-        if let Err(error) = blocking(move || drop(checkpoint)).await {
-            tracing::warn!(%error, "the removal of a checkpoint failed");
+    stop: watch::Receiver<bool>,
+) {
+    let kept = Arc::new(Mutex::new(C::default()));
+    let has_begun = AtomicBool::new(false);
+    let service = service_fn(|request| {
+        has_begun.store(true, Ordering::Relaxed);
+        let (verbs, kept, stop) = (Arc::clone(&verbs), Arc::clone(&kept), stop.clone());
+        async move {
+            let done = answer(request, &verbs, kept, timeouts.stall, stop).await;
+            Ok::<_, Infallible>(response(done))
         }
-    }
-
-    async fn answer_requests(&mut self, stop: watch::Receiver<bool>) {
-        let mut stopping = pin!(stopped(stop));
-        loop {
-            let frame = tokio::select! {
-                biased;
-                () = &mut stopping => {
-                    Err(ControlError::Refused("the service is stopping".to_owned()))
+    });
+    let peer = TokioIo::new(Stalling { stream, stall: Stall::default(), limit: timeouts.stall });
+    let mut http = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(timeouts.idle)
+            .serve_connection(peer, service)
+    );
+    let mut stopping = pin!(stopped(stop.clone()));
+    let (mut is_stopping, mut is_new) = (false, true);
+    let mut looks = pin!(sleep(timeouts.first));
+    loop {
+        tokio::select! {
+            ended = &mut http => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection of the control socket ended");
                 }
-                frame = self.receive() => frame,
-            };
-            let answered = match frame {
-                Ok((kind, payload)) => self.answer(kind, payload).await,
-                Err(error) => Err(error),
-            };
-            match answered {
-                Ok(()) => {}
-                Err(ControlError::Closed) => return,
-                Err(error) => {
-                    // The client may have disconnected already, so a failure to send is ignored.
-                    let _ = self.send(Kind::Refused, error.to_string().as_bytes()).await;
-                    return;
+                break;
+            }
+            () = &mut stopping, if !is_stopping => {
+                is_stopping = true;
+                http.as_mut().graceful_shutdown();
+                looks.as_mut().reset(Instant::now() + timeouts.stall);
+            }
+            () = &mut looks, if is_stopping || is_new => {
+                let is_silent = !has_begun.load(Ordering::Relaxed);
+                // A request that is being answered has what is kept, too.
+                if is_silent || (is_stopping && Arc::strong_count(&kept) == 1) {
+                    break;
                 }
+                is_new = false;
+                looks.as_mut().reset(Instant::now() + timeouts.stall);
             }
         }
     }
-
-    async fn answer(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), ControlError> {
-        if kind.follows_greeting() && !self.greeted {
-            return Err(ControlError::Protocol("the first frame must be a greeting".to_owned()));
-        }
-        match kind {
-            Kind::Greeting => {
-                protocol::decode::<Greeting>(&payload)?.check()?;
-                self.greeted = true;
-                self.send(Kind::Greeting, &protocol::encode(&Greeting::own())?).await
-            }
-            Kind::Ledger => self.add_ledger(payload),
-            Kind::Store => self.store(false).await,
-            Kind::StoreLast => self.store(true).await,
-            Kind::Status => {
-                let status = self.ask(|service| service.status()).await?;
-                self.send(kind, &protocol::encode(&status)?).await
-            }
-            Kind::Backfill => {
-                let request = protocol::decode(&payload)?;
-                let report = self.ask(move |service| service.backfill(request)).await?;
-                self.send(kind, &protocol::encode(&report)?).await
-            }
-            Kind::Rebuild => {
-                let request = protocol::decode(&payload)?;
-                let report = self.ask(move |service| service.rebuild(request)).await?;
-                self.send(kind, &protocol::encode(&report)?).await
-            }
-            Kind::Raw => {
-                let ledger = protocol::decode(&payload)?;
-                let raw = self.ask(move |service| service.raw_ledger(ledger)).await?;
-                self.send(Kind::Ledger, &raw.unwrap_or_default()).await
-            }
-            Kind::Checkpoint => {
-                self.release().await;
-                let checkpoint = self.ask(|service| service.checkpoint()).await?;
-                let report = protocol::encode(&checkpoint.report)?;
-                self.checkpoint = Some(checkpoint);
-                self.send(kind, &report).await
-            }
-            Kind::Stored | Kind::NotStored | Kind::Refused => {
-                Err(ControlError::Protocol(format!("{kind:?} is not a request")))
-            }
-        }
-    }
-
-    /// Asks the service, whose answer may take time.
-    async fn ask<T: Send + 'static>(
-        &mut self,
-        question: impl FnOnce(&dyn Service) -> Result<T, String> + Send + 'static,
-    ) -> Result<T, ControlError> {
-        let service = Arc::clone(&self.service);
-        blocking(move || question(&*service)).await?.map_err(ControlError::Refused)
-    }
-
-    fn add_ledger(&mut self, ledger: Vec<u8>) -> Result<(), ControlError> {
-        self.bytes += ledger.len() as u64;
-        self.ledgers.push(ledger);
-        if self.ledgers.len() > MAX_LEDGERS || self.bytes > MAX_BYTES {
-            let text = "too many ledgers were sent without storing them".to_owned();
-            return Err(ControlError::Protocol(text));
-        }
-        Ok(())
-    }
-
-    async fn store(&mut self, are_last: bool) -> Result<(), ControlError> {
-        self.bytes = 0;
-        let ledgers = std::mem::take(&mut self.ledgers);
-        let mut import = self.import.take().unwrap_or_else(|| self.service.import());
-        let stored = blocking(move || {
-            let stored = import.store(ledgers, are_last);
-            (import, stored)
-        });
-        let (import, stored) = stored.await?;
-        self.import = Some(import);
-        match stored {
-            Ok(stored) => self.send(Kind::Stored, &protocol::encode(&stored)?).await,
-            Err(refused) => self.send(Kind::NotStored, &protocol::encode(&refused)?).await,
-        }
-    }
-
-    async fn receive(&mut self) -> Result<(Kind, Vec<u8>), ControlError> {
-        let Timeouts { greeting, idle, stall } = self.timeouts;
-        let mut header = [0; HEADER];
-        let waits = if self.greeted { idle } else { greeting };
-        let begun = timeout(waits, self.stream.read_exact(&mut header)).await;
-        begun.map_err(|_| timed_out(waits))?.map_err(|_| ControlError::Closed)?;
-        let (kind, length) = protocol::parse_header(header, LONGEST_REQUEST)?;
-        let mut payload = Vec::new();
-        // The buffer grows with the received bytes, so a header alone reserves no memory.
-        while (payload.len() as u64) < length {
-            let piece = (length - payload.len() as u64).min(PIECE as u64);
-            let mut rest = (&mut self.stream).take(piece);
-            let read = timeout(stall, rest.read_buf(&mut payload)).await;
-            if read.map_err(|_| timed_out(stall))?.map_err(|_| ControlError::Closed)? == 0 {
-                return Err(ControlError::Closed);
-            }
-        }
-        Ok((kind, payload))
-    }
-
-    async fn send(&mut self, kind: Kind, payload: &[u8]) -> Result<(), ControlError> {
-        let header = protocol::header(kind, payload)?;
-        let stream = self.stream.get_mut();
-        for piece in std::iter::once(&header[..]).chain(payload.chunks(PIECE)) {
-            // A client that does not read its response would not read an error either, so none is
-            // sent.
-            let sent = timeout(self.timeouts.stall, stream.write_all(piece)).await;
-            sent.map_err(|_| ControlError::Closed)?.map_err(|_| ControlError::Closed)?;
-        }
-        Ok(())
+    // What is kept may be a checkpoint, whose removal takes time.
+    if let Err(error) = spawn_blocking(move || drop(kept)).await {
+        tracing::warn!(%error, "the end of a connection of the control socket failed");
     }
 }
 
-fn timed_out(waited: Duration) -> ControlError {
-    ControlError::Protocol(format!("nothing was received for {} s", waited.as_secs()))
+fn response(done: Result<Vec<u8>, Refusal>) -> Response<Full<Bytes>> {
+    let (status, body) = match done {
+        Ok(body) => (StatusCode::OK, body),
+        Err((status, error)) => (status, json!({ "error": error }).to_string().into_bytes()),
+    };
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    Peer::name_own(response.headers_mut());
+    response
+}
+
+async fn answer<C: Send + 'static>(
+    request: Request<Incoming>,
+    verbs: &Verbs<C>,
+    kept: Arc<Mutex<C>>,
+    stall: Duration,
+    stop: watch::Receiver<bool>,
+) -> Result<Vec<u8>, Refusal> {
+    // Who asks by hand need not know the number.
+    if let Some(peer) = Peer::of(request.headers()).filter(|it| it.protocol != PROTOCOL) {
+        return Err((StatusCode::CONFLICT, peer.refusal()));
+    }
+    let name = request.uri().path().strip_prefix("/control/").unwrap_or_default();
+    if name.is_empty() {
+        return Ok(verbs.list());
+    }
+    let handler = Arc::clone(verbs.by_name.get(name).ok_or_else(|| verbs.unknown())?);
+    let body = tokio::select! {
+        biased;
+        () = stopped(stop) => Err((StatusCode::SERVICE_UNAVAILABLE, STOPPING.to_owned())),
+        body = received(request.into_body(), handler.longest, stall) => body,
+    }?;
+    let done = spawn_blocking(move || (handler.answer)(&mut kept.lock(), body)).await;
+    done.unwrap_or_else(|error| {
+        Err((StatusCode::INTERNAL_SERVER_ERROR, format!("the service failed: {error}")))
+    })
+}
+
+/// Why a request that arrives during a stop is not answered.
+const STOPPING: &str = "the service is stopping";
+
+/// Receives a body of at most `longest` bytes.
+async fn received(mut body: Incoming, longest: u64, stall: Duration) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::new();
+    loop {
+        let frame = timeout(stall, body.frame()).await;
+        let frame = frame.map_err(|_| {
+            malformed(format_args!("nothing was received for {} s", stall.as_secs()))
+        })?;
+        let Some(frame) = frame.transpose().map_err(malformed)? else { return Ok(bytes) };
+        if let Some(data) = frame.data_ref() {
+            if (bytes.len() + data.len()) as u64 > longest {
+                let sentence = format!("a body is longer than {longest} bytes");
+                return Err((StatusCode::PAYLOAD_TOO_LARGE, sentence));
+            }
+            bytes.extend_from_slice(data);
+        }
+    }
+}
+
+/// A stream whose writes fail when the client does not read for too long.
+struct Stalling {
+    stream: UnixStream,
+    stall: Stall,
+    limit: Duration,
+}
+
+impl AsyncRead for Stalling {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Stalling {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let Self { stream, stall, limit } = self.get_mut();
+        let outcome = Pin::new(stream).poll_write(cx, bytes);
+        stall.limit(cx, outcome, || Instant::now() + *limit)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }
 
 /// Returns when `stop` turns true, or its sender is dropped.
 async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, ControlError> {
-    spawn_blocking(work)
-        .await
-        .map_err(|error| ControlError::Refused(format!("the service failed: {error}")))
 }

@@ -9,37 +9,29 @@ use tokio::sync::watch;
 use super::*;
 use crate::domain::{Digest, LedgerHash};
 
+/// Ledgers that were stored.
+type Log = Arc<Mutex<Vec<Vec<u8>>>>;
+
 /// Records stored ledgers, and refuses the ledger `bad`.
-#[derive(Default)]
-struct Recording(Arc<Mutex<Vec<Vec<u8>>>>);
-
-struct Recorded(Arc<Mutex<Vec<Vec<u8>>>>);
-
-impl Import for Recorded {
-    fn store(&mut self, ledgers: Vec<Vec<u8>>, _: bool) -> Result<Stored, NotStored> {
-        let mut before = Stored::default();
-        for ledger in ledgers {
-            if ledger == b"bad" {
-                return Err(NotStored { before, reason: "that is bad".to_owned(), at: None });
+fn recording(log: &Log) -> Verbs<()> {
+    let (stored, counted) = (Arc::clone(log), Arc::clone(log));
+    Verbs::default()
+        .on(STORE, move |(), ledgers| {
+            let mut before = Stored::default();
+            for ledger in ledgers.0 {
+                if ledger == b"bad" {
+                    let reason = "that is bad".to_owned();
+                    return Ok(Err(NotStored { before, reason, at: None }));
+                }
+                before.new += 1;
+                stored.lock().push(ledger);
             }
-            before.new += 1;
-            self.0.lock().push(ledger);
-        }
-        Ok(before)
-    }
-}
-
-impl Service for Recording {
-    fn import(&self) -> Box<dyn Import> {
-        Box::new(Recorded(Arc::clone(&self.0)))
-    }
-
-    fn status(&self) -> Result<StatusReport, String> {
-        Ok(StatusReport { events: self.0.lock().len() as u64, ..StatusReport::default() })
-    }
-
-    fn backfill(&self, request: BackfillRequest) -> Result<BackfillReport, String> {
-        match request {
+            Ok(Ok(before))
+        })
+        .on(STATUS, move |(), ()| {
+            Ok(StatusReport { events: counted.lock().len() as u64, ..StatusReport::default() })
+        })
+        .on(BACKFILL, |(), request| match request {
             BackfillRequest::Start(BackfillOrder { from, to, .. }) if from > to => {
                 Err(format!("{from} comes after {to}"))
             }
@@ -47,23 +39,12 @@ impl Service for Recording {
                 Ok(BackfillReport { from, to, ..BackfillReport::default() })
             }
             BackfillRequest::Status | BackfillRequest::Cancel => Ok(BackfillReport::default()),
-        }
-    }
-
-    fn rebuild(&self, request: RebuildRequest) -> Result<RebuildReport, String> {
-        match request.name.as_str() {
+        })
+        .on(REBUILD, |(), request| match request.name.as_str() {
             "export" => Ok(RebuildReport { running: request.begin, ..RebuildReport::default() }),
             name => Err(format!("there is no consumer '{name}'")),
-        }
-    }
-
-    fn raw_ledger(&self, ledger: u32) -> Result<Option<Vec<u8>>, String> {
-        Ok((ledger == 7).then(|| b"seven".to_vec()))
-    }
-
-    fn checkpoint(&self) -> Result<HeldCheckpoint, String> {
-        Err("not now".to_owned())
-    }
+        })
+        .on(RAW_LEDGER, |(), ledger| Ok(RawXdr((ledger == 7).then(|| b"seven".to_vec()))))
 }
 
 /// Runs `client` against a served socket in a directory whose path is longer than the maximum for a
@@ -72,19 +53,20 @@ fn with_service(client: impl FnOnce(&Path) + Send + 'static) -> Vec<Vec<u8>> {
     let root = tempfile::tempdir().unwrap();
     let data_dir = root.path().join("d".repeat(200));
     std::fs::create_dir(&data_dir).unwrap();
-    let service = Arc::new(Recording::default());
+    let log = Log::default();
+    let verbs = Arc::new(recording(&log));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (stop, stopped) = watch::channel(false);
         let listener = Arc::new(Listener::bind(&data_dir).unwrap());
-        let served = tokio::spawn(listener.serve(service.clone(), stopped));
+        let served = tokio::spawn(listener.serve(verbs, stopped));
         let dir = data_dir.clone();
         tokio::task::spawn_blocking(move || client(&dir)).await.unwrap();
         stop.send(true).unwrap();
         served.await.unwrap();
     });
     assert!(!data_dir.join(SocketPath::NAME).exists());
-    std::mem::take(&mut service.0.lock())
+    std::mem::take(&mut log.lock())
 }
 
 #[test]
@@ -94,12 +76,18 @@ fn ledgers_arrive_in_order_and_are_acknowledged() {
         assert_eq!(mode & 0o777, 0o600);
         let mut client = Client::connect(data_dir).unwrap().unwrap();
         let long = vec![7; 3 << 20];
-        let stored = client.store([b"one".as_slice(), &long]).unwrap().unwrap();
+        let mut store = |ledgers: &[&[u8]]| {
+            let ledgers = Ledgers(ledgers.iter().map(|ledger| ledger.to_vec()).collect());
+            client.ask(STORE, &ledgers).unwrap()
+        };
+        let stored = store(&[b"one", &long]).unwrap();
         assert_eq!(stored.new, 2);
-        let refused = client.store([b"two".as_slice(), b"bad", b"three"]).unwrap().unwrap_err();
+        let refused = store(&[b"two", b"bad", b"three"]).unwrap_err();
         assert_eq!(refused.before.new, 1);
         assert_eq!(refused.reason, "that is bad");
-        assert_eq!(client.status().unwrap().events, 3);
+        assert_eq!(client.ask(STATUS, &()).unwrap().events, 3);
+        assert_eq!(client.ask(RAW_LEDGER, &7).unwrap().0.unwrap(), b"seven");
+        assert!(client.ask(RAW_LEDGER, &8).unwrap().0.is_none());
     });
     assert_eq!(received, [b"one".to_vec(), vec![7; 3 << 20], b"two".to_vec()]);
 }
@@ -109,11 +97,11 @@ fn backfills_can_be_started_and_refused() {
     with_service(|data_dir| {
         let mut client = Client::connect(data_dir).unwrap().unwrap();
         let order = |from, to| BackfillOrder { from, to, sources: vec!["/srv/lake".to_owned()] };
-        let report = client.backfill(&BackfillRequest::Start(order(2, 9))).unwrap();
+        let report = client.ask(BACKFILL, &BackfillRequest::Start(order(2, 9))).unwrap();
         assert_eq!((report.from, report.to, report.percent()), (2, 9, 100));
-        let report = client.backfill(&BackfillRequest::Status).unwrap();
+        let report = client.ask(BACKFILL, &BackfillRequest::Status).unwrap();
         assert_eq!(report.state, BackfillState::None);
-        let error = client.backfill(&BackfillRequest::Start(order(9, 2))).unwrap_err();
+        let error = client.ask(BACKFILL, &BackfillRequest::Start(order(9, 2))).unwrap_err();
         assert_eq!(error.to_string(), "9 comes after 2");
     });
 }
@@ -127,36 +115,86 @@ fn connecting_without_a_service_finds_none() {
     assert!(Client::connect(directory.path()).unwrap().is_none());
 }
 
+/// What a client gets for bytes that it sends.
+fn answer_to(data_dir: &Path, bytes: &[u8]) -> String {
+    let path = SocketPath::new(data_dir).unwrap();
+    let mut stream = UnixStream::connect(path.short(SocketPath::NAME)).unwrap();
+    stream.write_all(bytes).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    std::io::read_to_string(stream).unwrap_or_default()
+}
+
 #[test]
 fn malformed_requests_get_an_error_and_affect_no_one_else() {
     let received = with_service(|data_dir| {
-        for (bytes, sentence) in [
-            (b"G\0\0\0\x22{\"protocol\":9,\"release\":\"99.0.0\"}  ".to_vec(), "cannot talk"),
-            (b"X\0\0\0\0".to_vec(), "there is no frame of kind 0x58"),
-            (b"S\xff\xff\xff\xff".to_vec(), "is longer than"),
-            (b"A\0\0\0\0".to_vec(), "is not a request"),
-            (b"B\0\x01\0\x01".to_vec(), "is longer than 65536"),
-            (b"?\0\0\0\0".to_vec(), "the first frame must be a greeting"),
-            (b"L\0\0\0\x03bad".to_vec(), "the first frame must be a greeting"),
-            (b"G\0\0\0\x02[]".to_vec(), "invalid message on the control socket"),
+        let post = |path: &str, headers: &str, body: &str| {
+            let length = body.len();
+            format!(
+                "POST {path} HTTP/1.1\r\nhost: o\r\n{headers}content-length: {length}\r\n\r\n{body}"
+            )
+        };
+        for (request, status, sentence) in [
+            (
+                post("/control/status", "orrery-protocol: 9\r\norrery-release: 99.0.0\r\n", ""),
+                409,
+                "release 99.0.0 and release",
+            ),
+            (
+                post("/control/status", "orrery-protocol: 2\r\n", ""),
+                409,
+                "another release and release",
+            ),
+            (post("/control/stop", "", ""), 404, "/control/backfill, /control/ledgers, "),
+            (post("/", "", ""), 200, "/control/status"),
+            (post("/control/backfill", "", "[]"), 400, "invalid message on the control socket"),
+            (post("/control/backfill", "", &"x".repeat(64 << 10 | 1)), 413, "longer than 65536"),
+            (post("/control/ledgers", "", "\0\0\0\u{3}bad"), 400, "several fragments"),
+            (post("/control/ledgers", "", "ba"), 400, "header is cut off"),
+            ("X\0\0\0\0".to_owned(), 400, "HTTP"),
+            // By hand, without a number.
+            ("GET /control/status HTTP/1.1\r\nhost: o\r\n\r\n".to_owned(), 200, "\"events\":0"),
         ] {
-            let path = SocketPath::new(data_dir).unwrap();
-            let mut stream = UnixStream::connect(path.short(SocketPath::NAME)).unwrap();
-            stream.write_all(&bytes).unwrap();
-            let answer = std::io::read_to_string(stream).unwrap_or_default();
-            assert!(answer.contains(sentence), "{answer:?}");
+            let answer = answer_to(data_dir, request.as_bytes());
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+            assert!(answer.contains(sentence), "{answer}");
         }
         let mut client = Client::connect(data_dir).unwrap().unwrap();
-        let many: Vec<&[u8]> = vec![b"x"; protocol::MAX_LEDGERS + 1];
-        let error = client.store(many).unwrap_err().to_string();
-        assert!(error.contains("too many ledgers"), "{error}");
-        let mut client = Client::connect(data_dir).unwrap().unwrap();
-        client.store([b"one".as_slice()]).unwrap().unwrap();
+        let many = Ledgers(vec![b"x".to_vec(); verb::MAX_LEDGERS + 1]);
+        let error = client.ask(STORE, &many).unwrap_err().to_string();
+        assert!(error.contains("more than 256 ledgers"), "{error}");
+        client.ask(STORE, &Ledgers(vec![b"one".to_vec()])).unwrap().unwrap();
     });
     assert_eq!(received, [b"one".to_vec()]);
 }
 
-/// Clients that occupy all connection slots and send nothing, stop in the middle of a frame, or do
+/// A service of another release is recognised, whether it speaks HTTP or frames as earlier ones did.
+#[test]
+fn another_release_is_told_from_a_service_that_has_ended() {
+    for (answer, sentence) in [
+        (
+            "HTTP/1.1 200 OK\r\norrery-protocol: 4\r\norrery-release: 99.0.0\r\ncontent-length: 2\r\n\r\n{}",
+            "release 99.0.0 and release",
+        ),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", "another release and release"),
+        ("E\0\0\0\u{4}what", "another release and release"),
+        ("", "the running service ended the connection"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let listener =
+            std::os::unix::net::UnixListener::bind(directory.path().join(SocketPath::NAME))
+                .unwrap();
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let error = Client::connect(directory.path()).err().unwrap().to_string();
+        assert!(error.contains(sentence), "{answer:?}: {error}");
+        served.join().unwrap();
+    }
+}
+
+/// Clients that occupy all connection slots and send nothing, stop in the middle of a request, or do
 /// not read their responses are disconnected, and a service that stops does not wait for them.
 #[test]
 fn idle_and_stalled_peers_are_disconnected() {
@@ -167,29 +205,38 @@ fn idle_and_stalled_peers_are_disconnected() {
         let (stop, stopped) = watch::channel(false);
         let mut listener = Listener::bind(&data_dir).unwrap();
         let soon = std::time::Duration::from_millis(200);
-        listener.timeouts = server::Timeouts { greeting: soon, idle: 5 * soon, stall: soon };
-        let served = tokio::spawn(Arc::new(listener).serve(Arc::new(Unread), stopped));
+        listener.timeouts = server::Timeouts { first: soon, idle: 5 * soon, stall: soon };
+        // A status that does not fit into a socket's buffer.
+        let unread = Verbs::<()>::default()
+            .on(STATUS, |(), ()| {
+                Ok(StatusReport {
+                    ranges: vec![LedgerRange::new(1, 2); 500_000],
+                    ..StatusReport::default()
+                })
+            })
+            .on(STORE, |(), _| Ok(Ok(Stored::default())));
+        let served = tokio::spawn(Arc::new(listener).serve(Arc::new(unread), stopped));
         let work = tokio::task::spawn_blocking(move || {
-            let connect = |bytes: &[u8]| {
+            let connect = |bytes: &str| {
                 let path = SocketPath::new(&data_dir).unwrap();
                 let mut stream = UnixStream::connect(path.short(SocketPath::NAME)).unwrap();
-                stream.write_all(bytes).unwrap();
+                stream.write_all(bytes.as_bytes()).unwrap();
                 stream
             };
-            let own = protocol::encode(&protocol::Greeting::own()).unwrap();
-            let header = protocol::header(protocol::Kind::Greeting, &own).unwrap();
-            let greeted = [header.as_slice(), &own].concat();
-            let begun = [&greeted[..], b"L\0\x10\0\0half"].concat();
-            let asked = [&greeted[..], b"?\0\0\0\0"].concat();
-            for bytes in [b"".as_slice(), b"G\0", &begun, &asked, &greeted] {
+            let begun =
+                "POST /control/ledgers HTTP/1.1\r\nhost: o\r\ncontent-length: 9\r\n\r\nhalf";
+            let asked = "POST /control/status HTTP/1.1\r\nhost: o\r\ncontent-length: 0\r\n\r\n";
+            let greeted = "POST / HTTP/1.1\r\nhost: o\r\ncontent-length: 0\r\n\r\n";
+            let late = "POST / HTTP/1.1\r\nho";
+            for bytes in ["", "P", late, begun, asked, greeted] {
                 // More clients than connection slots; none of them closes its connection.
                 let peers: Vec<_> = (0..6).map(|_| connect(bytes)).collect();
                 let status = (0..50).find_map(|_| Client::connect(&data_dir).ok().flatten());
-                assert!(status.is_some(), "after {:?}", bytes.escape_ascii().to_string());
+                assert!(status.is_some(), "after {bytes:?}");
                 drop(peers);
             }
             // Connections that stay open while the service stops.
-            (0..3).map(|_| connect(&asked)).collect::<Vec<_>>()
+            (0..3).map(|_| connect(asked)).collect::<Vec<_>>()
         });
         let peers = work.await.unwrap();
         stop.send(true).unwrap();
@@ -199,47 +246,15 @@ fn idle_and_stalled_peers_are_disconnected() {
     });
 }
 
-/// Service whose status does not fit into a socket's buffer.
-struct Unread;
-
-impl Service for Unread {
-    fn import(&self) -> Box<dyn Import> {
-        Box::new(Recorded(Arc::default()))
-    }
-
-    fn status(&self) -> Result<StatusReport, String> {
-        Ok(StatusReport {
-            ranges: vec![LedgerRange::new(1, 2); 500_000],
-            ..StatusReport::default()
-        })
-    }
-
-    fn backfill(&self, _: BackfillRequest) -> Result<BackfillReport, String> {
-        Ok(BackfillReport::default())
-    }
-
-    fn rebuild(&self, _: RebuildRequest) -> Result<RebuildReport, String> {
-        Ok(RebuildReport::default())
-    }
-
-    fn raw_ledger(&self, ledger: u32) -> Result<Option<Vec<u8>>, String> {
-        Ok((ledger == 7).then(|| b"seven".to_vec()))
-    }
-
-    fn checkpoint(&self) -> Result<HeldCheckpoint, String> {
-        Err("not now".to_owned())
-    }
-}
-
 #[test]
 fn a_rebuild_can_be_started_and_queried() {
     with_service(|data_dir| {
         let mut client = Client::connect(data_dir).unwrap().unwrap();
         let request =
             |name: &str, begin| RebuildRequest { name: name.to_owned(), begin, allow_loss: false };
-        assert!(client.rebuild(&request("export", true)).unwrap().running);
-        assert!(!client.rebuild(&request("export", false)).unwrap().running);
-        let refused = client.rebuild(&request("others", true)).unwrap_err();
+        assert!(client.ask(REBUILD, &request("export", true)).unwrap().running);
+        assert!(!client.ask(REBUILD, &request("export", false)).unwrap().running);
+        let refused = client.ask(REBUILD, &request("others", true)).unwrap_err();
         assert_eq!(refused.to_string(), "there is no consumer 'others'");
     });
 }

@@ -1,8 +1,8 @@
 //! What every part of a running process needs: shares of limited resources ([`budget`]), priorities
 //! of threads ([`priority`]), confinement of child processes ([`confinement`]), durable files
 //! ([`durable`]), the account of a process ([`account`]), health, metrics and logs ([`observe`]),
-//! settings of the process ([`process`]), a clock for deadlines ([`steady`]), and restarts of threads
-//! and tasks that panic ([`supervision`]).
+//! settings of the process ([`process`]), writes that make no progress ([`stall`]), a clock for deadlines
+//! ([`steady`]), and restarts of threads and tasks that panic ([`supervision`]).
 //! Does not depend on the parts that use it.
 #![warn(missing_docs)]
 
@@ -13,5 +13,6 @@ pub mod durable;
 pub mod observe;
 pub mod priority;
 pub mod process;
+pub mod stall;
 pub mod steady;
 pub mod supervision;

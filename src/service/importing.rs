@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Node;
-use crate::control::{Import, NotStored, Stored};
+use crate::control::{NotStored, Stored};
 use crate::domain::{Origin, RawLedger, sequence_of};
 use crate::pipeline::{Gate, PipelineError};
 use crate::store::Durability;
@@ -24,10 +24,15 @@ impl Importing {
     pub(super) fn new(node: &Arc<Node>) -> Self {
         Self { node: Arc::clone(node), gate: node.gate(), sent: 0 }
     }
-}
 
-impl Import for Importing {
-    fn store(&mut self, ledgers: Vec<Vec<u8>>, are_last: bool) -> Result<Stored, NotStored> {
+    /// Stores `LedgerCloseMeta`s in their order, each completely or not at all, and returns when those
+    /// that may be stored are durable. Others wait for the next batch, unless these are the last ones. May
+    /// block.
+    pub(super) fn store(
+        &mut self,
+        ledgers: Vec<Vec<u8>>,
+        are_last: bool,
+    ) -> Result<Stored, NotStored> {
         let before = self.sent;
         self.sent += ledgers.len() as u64;
         let ledgers = ledgers.into_iter().zip(before..).map(|(xdr, at)| {

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 
 use super::consumers::ConsumerThreads;
 use super::contract_sizes::{self, CONTRACT_SIZES};
-use super::control_service::Controlled;
+use super::control_service::verbs;
 use super::following::{Followed, Following, INGESTION, follow};
 use super::pruning::RETENTION;
 use super::sockets::ListeningSockets;
@@ -125,12 +125,9 @@ fn spawn_control(
     open_sources: OpenSources,
 ) {
     let backfills = Arc::new(Backfills::new(Arc::clone(node), open_sources));
-    let controlled =
-        Arc::new(Controlled { node: Arc::clone(node), backfills: Arc::clone(&backfills) });
+    let verbs = Arc::new(verbs(node, &backfills));
     let (listener, stop) = (Arc::new(listener), tasks.stop());
-    tasks.spawn(CONTROL, move || {
-        Arc::clone(&listener).serve(Arc::clone(&controlled) as Arc<_>, stop.clone())
-    });
+    tasks.spawn(CONTROL, move || Arc::clone(&listener).serve(Arc::clone(&verbs), stop.clone()));
     let stop = tasks.stop();
     tasks.spawn(BACKFILL, move || {
         let (backfills, stop) = (Arc::clone(&backfills), stop.clone());

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orrery::control::Client;
+use orrery::control::{Client, Ledgers, STORE};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -86,7 +86,8 @@ fn a_backup_under_load_is_a_consistent_state() {
                     break;
                 }
                 let begun = Instant::now();
-                client.store([chain.xdr(sequence)]).unwrap().unwrap();
+                let ledgers = Ledgers(vec![chain.xdr(sequence).to_vec()]);
+                client.ask(STORE, &ledgers).unwrap().unwrap();
                 times.push((begun, begun.elapsed()));
                 stored.store(sequence, Ordering::Relaxed);
                 thread::sleep(Duration::from_millis(2));

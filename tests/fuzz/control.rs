@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use orrery::control::{
-    BackfillReport, BackfillRequest, Client, HeldCheckpoint, Import, Listener, NotStored,
-    RebuildReport, RebuildRequest, Service, StatusReport, Stored,
+    BACKFILL, CHECKPOINT, Client, Listener, RAW_LEDGER, REBUILD, RawXdr, STATUS, STORE, STORE_LAST,
+    StatusReport, Stored, Verbs,
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -22,39 +22,18 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Number of inputs between two checks that other clients are served.
 const CHECK_STATUS_EVERY: u64 = 200;
 
-struct Echo;
-
-impl Import for Echo {
-    fn store(&mut self, ledgers: Vec<Vec<u8>>, _: bool) -> Result<Stored, NotStored> {
-        assert!(ledgers.len() <= 256, "{} ledgers at once", ledgers.len());
-        Ok(Stored { new: ledgers.len() as u64, ..Stored::default() })
-    }
-}
-
-impl Service for Echo {
-    fn import(&self) -> Box<dyn Import> {
-        Box::new(Echo)
-    }
-
-    fn status(&self) -> Result<StatusReport, String> {
-        Ok(StatusReport { events: 7, ..StatusReport::default() })
-    }
-
-    fn backfill(&self, _: BackfillRequest) -> Result<BackfillReport, String> {
-        Err("not now".to_owned())
-    }
-
-    fn rebuild(&self, _: RebuildRequest) -> Result<RebuildReport, String> {
-        Err("not now".to_owned())
-    }
-
-    fn raw_ledger(&self, ledger: u32) -> Result<Option<Vec<u8>>, String> {
-        Ok((ledger == 7).then(|| b"seven".to_vec()))
-    }
-
-    fn checkpoint(&self) -> Result<HeldCheckpoint, String> {
-        Err("not now".to_owned())
-    }
+fn echo() -> Verbs<()> {
+    Verbs::default()
+        .on(STATUS, |(), ()| Ok(StatusReport { events: 7, ..StatusReport::default() }))
+        .on(STORE, |(), ledgers| {
+            assert!(ledgers.0.len() <= 256, "{} ledgers at once", ledgers.0.len());
+            Ok(Ok(Stored { new: ledgers.0.len() as u64, ..Stored::default() }))
+        })
+        .on(STORE_LAST, |(), ()| Ok(Ok(Stored::default())))
+        .on(RAW_LEDGER, |(), ledger| Ok(RawXdr((ledger == 7).then(|| b"seven".to_vec()))))
+        .on(BACKFILL, |(), _| Err("not now".to_owned()))
+        .on(REBUILD, |(), _| Err("not now".to_owned()))
+        .on(CHECKPOINT, |(), ()| Err("not now".to_owned()))
 }
 
 struct Bench {
@@ -69,7 +48,7 @@ static BENCH: LazyLock<Bench> = LazyLock::new(|| {
     let runtime = Runtime::new().unwrap();
     let (stop, stopped) = watch::channel(false);
     let listener = runtime.block_on(async { Listener::bind(directory.path()) }).unwrap();
-    runtime.spawn(Arc::new(listener).serve(Arc::new(Echo), stopped));
+    runtime.spawn(Arc::new(listener).serve(Arc::new(echo()), stopped));
     Bench { directory, inputs: AtomicU64::new(0), _stop: stop, _runtime: runtime }
 });
 
@@ -77,22 +56,24 @@ fn socket() -> PathBuf {
     BENCH.directory.path().join("control.sock")
 }
 
-fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    [&[kind][..], &(payload.len() as u32).to_be_bytes(), payload].concat()
+fn post(name: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head =
+        format!("POST /control/{name} HTTP/1.1\r\nhost: o\r\ncontent-length: {length}\r\n\r\n");
+    [head.as_bytes(), body].concat()
 }
 
 pub fn seeds() -> Vec<Vec<u8>> {
-    let greeting = frame(b'G', br#"{"protocol":1,"release":"0.1.0"}"#);
     let start = br#"{"start":{"from":2,"to":9,"sources":["rpc:https://a.example"]}}"#;
-    let frames = [
-        frame(b'?', b""),
-        frame(b'B', start),
-        frame(b'B', br#""status""#),
-        frame(b'C', b""),
-        frame(b'R', br#"{"name":"export","begin":true}"#),
-        [frame(b'L', b"one"), frame(b'L', b""), frame(b'S', b"")].concat(),
-    ];
-    frames.iter().map(|frames| [&greeting[..], frames].concat()).collect()
+    vec![
+        post("status", b""),
+        post("backfill", start),
+        post("backfill", br#""status""#),
+        post("checkpoint", b""),
+        post("raw-ledger", b"7"),
+        post("rebuild", br#"{"name":"export","begin":true}"#),
+        [post("ledgers", b"\x80\0\0\x03one\x80\0\0\0"), post("last-ledgers", b"")].concat(),
+    ]
 }
 
 pub fn check(bytes: &[u8]) {
@@ -111,6 +92,6 @@ pub fn check(bytes: &[u8]) {
     assert!(answer.len() < 1 << 20, "{} bytes", answer.len());
     if BENCH.inputs.fetch_add(1, Ordering::Relaxed).is_multiple_of(CHECK_STATUS_EVERY) {
         let mut client = Client::connect(BENCH.directory.path()).unwrap().expect("it answers");
-        assert_eq!(client.status().unwrap().events, 7);
+        assert_eq!(client.ask(STATUS, &()).unwrap().events, 7);
     }
 }

@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orrery::control::{Client, StatusReport};
+use orrery::control::{Client, STATUS, StatusReport};
 use orrery::programs::storage;
 use orrery_ledger::domain::{LedgerSeq, Network};
 use orrery_store::{Store, StoreError};
@@ -130,7 +130,7 @@ impl Program {
 
     /// Status that the service reports through its control socket; `None` before it responds.
     pub fn status(&self) -> Option<StatusReport> {
-        Client::connect(&self.data_dir).ok()??.status().ok()
+        Client::connect(&self.data_dir).ok()??.ask(STATUS, &()).ok()
     }
 
     fn is_up(&self) -> bool {

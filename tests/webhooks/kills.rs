@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use orrery::control::Client;
+use orrery::control::{Client, Ledgers, STORE};
 use parking_lot::Mutex;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -130,7 +130,7 @@ impl Scene {
     /// Stores ledgers. Returns whether all were stored before the service ended.
     fn try_store(&self, ledgers: &[Vec<u8>]) -> bool {
         let client = Client::connect(self.directory.path()).ok().flatten();
-        let mut stored = client.map(|mut it| it.store(ledgers.iter().map(Vec::as_slice)));
+        let mut stored = client.map(|mut it| it.ask(STORE, &Ledgers(ledgers.to_vec())));
         matches!(stored.take(), Some(Ok(Ok(_))))
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use orrery::auth::IssueRequest;
 use orrery::config::Config;
-use orrery::control::{BackfillOrder, BackfillRequest, BackfillState, Client};
+use orrery::control::{BACKFILL, BackfillOrder, BackfillRequest, BackfillState, Client};
 use orrery::domain::{LedgerSeq, StartPoint};
 use orrery::service::{self, Node, sources};
 use orrery::settings::{SecretUrl, SourceKind, Start};
@@ -209,9 +209,9 @@ impl Running {
     fn backfill(&self, ledger: u32) {
         let mut client = Client::connect(&self.directory.path().join("d")).unwrap().unwrap();
         let order = BackfillOrder { from: ledger, to: ledger, sources: Vec::new() };
-        client.backfill(&BackfillRequest::Start(order)).unwrap();
+        client.ask(BACKFILL, &BackfillRequest::Start(order)).unwrap();
         wait_until("the backfill is done", || {
-            client.backfill(&BackfillRequest::Status).unwrap().state == BackfillState::Done
+            client.ask(BACKFILL, &BackfillRequest::Status).unwrap().state == BackfillState::Done
         });
         assert!(self.node.store().range_of(LedgerSeq(ledger)).is_some());
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use orrery::control::Client;
+use orrery::control::{Client, Ledgers, STORE};
 use orrery::webhooks::signature;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -44,7 +44,7 @@ pub fn directory() -> TempDir {
 /// Makes the running service store these ledgers of [`CHAIN`], by their index in it.
 pub fn store(directory: &Path, ledgers: std::ops::Range<usize>) {
     let mut client = Client::connect(directory).unwrap().expect("the service runs");
-    client.store(CHAIN[ledgers].iter().map(Vec::as_slice)).unwrap().unwrap();
+    client.ask(STORE, &Ledgers(CHAIN[ledgers].to_vec())).unwrap().unwrap();
 }
 
 /// A client with an owner's token.

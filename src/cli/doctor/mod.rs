@@ -7,7 +7,7 @@ mod public;
 
 use clap::Args;
 use orrery::config::Settings;
-use orrery::control::StatusReport;
+use orrery::control::{STATUS, StatusReport};
 use orrery::net::reqwest::Url;
 use orrery::service::Node;
 use serde::Serialize;
@@ -124,7 +124,7 @@ fn access_store(settings: &Settings) -> StoreAccess {
     }
     match open::look(settings) {
         Ok(Opened::Local(node)) => StoreAccess::Opened(node),
-        Ok(Opened::Running(mut client)) => match client.status() {
+        Ok(Opened::Running(mut client)) => match client.ask(STATUS, &()) {
             Ok(report) => StoreAccess::Running(Box::new(report)),
             Err(error) => unusable(error.into()),
         },

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use orrery::control::Client;
+use orrery::control::{Client, RAW_LEDGER, STATUS};
 use orrery::domain::{Fetched, LedgerSeq, LedgerSource, Network, Origin, RawLedger};
 use orrery::service::Node;
 use orrery::source::files::{LedgerFiles, Survey};
@@ -50,7 +50,7 @@ impl Ledgers {
                 Ok(Self { network, from: Place::Directory(node) })
             }
             Opened::Running(mut client) => {
-                let network = Network::from_passphrase(client.status()?.network_passphrase);
+                let network = Network::from_passphrase(client.ask(STATUS, &())?.network_passphrase);
                 Ok(Self { network, from: Place::Service(Box::new(client)) })
             }
         }
@@ -109,7 +109,7 @@ impl Ledgers {
                 Ok(raw.map(|xdr| of_store(sequence, xdr)))
             }
             Place::Service(client) => {
-                Ok(client.raw_ledger(sequence.0)?.map(|xdr| of_store(sequence, xdr)))
+                Ok(client.ask(RAW_LEDGER, &sequence.0)?.0.map(|xdr| of_store(sequence, xdr)))
             }
             Place::Server { runtime, source, fetched } => {
                 if let Some(ledger) = fetched.remove(&sequence) {
