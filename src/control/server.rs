@@ -236,6 +236,8 @@ async fn connection<C: Default + Send + 'static>(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(timeouts.idle)
+            // A client may close its sending side and still wait for the answer.
+            .half_close(true)
             .serve_connection(peer, service)
     );
     let mut stopping = pin!(stopped(stop.clone()));
