@@ -7,28 +7,21 @@
 #![warn(missing_docs)]
 
 pub use orrery_ledger::{certificate, decode, domain, validators, verify};
+pub use orrery_pipeline::attestation;
 pub use orrery_runtime::{
     account, budget, confinement, durable, observe, priority, process, stall, steady, supervision,
 };
 pub use {
-    orrery_interfaces as interfaces, orrery_net as net, orrery_sandbox as sandbox,
-    orrery_settings as settings, orrery_source as source, orrery_store as store,
-    orrery_tables as tables,
+    orrery_accounts as accounts, orrery_api as api, orrery_auth as auth,
+    orrery_executables as executables, orrery_export as export, orrery_interfaces as interfaces,
+    orrery_net as net, orrery_pipeline as pipeline, orrery_programs as programs, orrery_rpc as rpc,
+    orrery_sandbox as sandbox, orrery_settings as settings, orrery_site as site,
+    orrery_source as source, orrery_store as store, orrery_tables as tables,
+    orrery_webhooks as webhooks,
 };
 
-pub mod accounts;
-pub mod api;
-pub mod attestation;
-pub mod auth;
 pub mod backup;
 pub mod config;
 pub mod control;
-pub mod executables;
-pub mod export;
 pub mod notify;
-pub mod pipeline;
-pub mod programs;
-pub mod rpc;
 pub mod service;
-pub mod site;
-pub mod webhooks;

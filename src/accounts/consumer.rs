@@ -1,9 +1,9 @@
 //! The feed consumer that maintains an account index, and the contract events that it reads.
 
 use super::{AccountIndex, Emitted, Position};
-use crate::decode::{EventType, LedgerView, Placement};
-use crate::domain::{ContractId, LedgerRange, LedgerSeq};
-use crate::store::{
+use orrery_ledger::decode::{EventType, LedgerView, Placement};
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq};
+use orrery_store::{
     ConsumerEffects, ConsumerSpec, EventQuery, FedLedger, Gathers, LedgerConsumer, Needs,
     StartPosition, Store, StoreError,
 };

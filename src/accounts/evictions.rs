@@ -14,9 +14,9 @@ use stellar_xdr::{
 
 use super::passkey::event::key as passkey_key;
 use super::value;
-use crate::decode::{EntryKind, LedgerView};
-use crate::domain::{ContractId, LedgerSeq};
-use crate::store::{
+use orrery_ledger::decode::{EntryKind, LedgerView};
+use orrery_ledger::domain::{ContractId, LedgerSeq};
+use orrery_store::{
     ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, RowCodec, Rows,
     StartPosition, Store, StoreError, Table, row_codec,
 };

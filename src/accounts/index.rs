@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use super::position::Position;
 use super::tag::Tag;
-use crate::domain::ContractId;
-use crate::store::{Rows, RowsMut, StoreError, Table};
+use orrery_ledger::domain::ContractId;
+use orrery_store::{Rows, RowsMut, StoreError, Table};
 
 /// A recognised event, with its emitting contract and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::store::{RowCodec, row_codec};
+use orrery_store::{RowCodec, row_codec};
 
 /// Position of an event on the chain. Neither its row id nor its transaction's hash can replace it:
 /// ledgers may be stored in any order, and one ledger may remove a signer and add it again.

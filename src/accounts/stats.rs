@@ -1,7 +1,7 @@
 //! Totals of an account index, which share one row of [`STATS`] under the empty key.
 
 use super::AccountIndex;
-use crate::store::{RowCodec, Rows, RowsMut, StoreError, Table};
+use orrery_store::{RowCodec, Rows, RowsMut, StoreError, Table};
 
 /// The totals, as [`Stats::encode`] returns them.
 pub(super) const STATS: Table<(), Vec<u8>> = Table::new("stats");

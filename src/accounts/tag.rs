@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use stellar_xdr::ScAddress;
 
 use super::value;
-use crate::store::{RowCodec, row_codec};
+use orrery_store::{RowCodec, row_codec};
 
 /// SHA-256 under which a signer is looked up. A digest is used because credential ids may be long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,6 @@
 //! Who may call a route.
 
-use crate::auth::Right;
+use orrery_auth::Right;
 
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 
 use super::ApiError;
 use super::client::{Client, Waiting};
-use crate::budget::{Refusal, Share};
-use crate::settings::Limits;
-use crate::store::{Bounds, Interrupted, RowBounds, WalkOutcome};
+use orrery_runtime::budget::{Refusal, Share};
+use orrery_settings::Limits;
+use orrery_store::{Bounds, Interrupted, RowBounds, WalkOutcome};
 
 /// Bytes by which the share reserved for a response grows at a time.
 pub(super) const GROWTH_STEP: u64 = 1 << 20;
@@ -149,9 +149,9 @@ mod tests {
 
     use super::super::client::Pace;
     use super::*;
-    use crate::budget::{self, Budget, Holder};
-    use crate::settings::{Mib, Millis, nonzero};
-    use crate::store::QueryCost;
+    use orrery_runtime::budget::{self, Budget, Holder};
+    use orrery_settings::{Mib, Millis, nonzero};
+    use orrery_store::QueryCost;
 
     const HOUR: Duration = Duration::from_secs(3600);
 

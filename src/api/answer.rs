@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use warp::http::StatusCode;
 
-use crate::executables::Lacking;
+use orrery_executables::Lacking;
 
 /// Media type of every REST response.
 pub(super) const JSON: &str = "application/json";

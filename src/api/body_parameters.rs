@@ -96,7 +96,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::settings::UnknownParameters;
+    use orrery_settings::UnknownParameters;
 
     const KNOWN: Parameters = Parameters::Known(&["contracts", "limit", "combine"]);
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::client::{Client, InFlightGuard};
 use super::identity::Identity;
 use super::{ApiError, ApiSettings};
-use crate::budget::{Budget, Holder, Limits, Refusal, Share, Usage};
+use orrery_runtime::budget::{Budget, Holder, Limits, Refusal, Share, Usage};
 
 /// Value of `Retry-After` for a request that was refused for lack of a share, in seconds.
 pub(super) const RETRY_AFTER: u64 = 1;
@@ -238,7 +238,7 @@ mod tests {
     use super::super::Tunables;
     use super::super::client::Pace;
     use super::*;
-    use crate::settings::{Mib, nonzero};
+    use orrery_settings::{Mib, nonzero};
 
     fn with(tunables: Tunables) -> ApiSettings {
         ApiSettings { tunables, ..ApiSettings::default() }

@@ -8,8 +8,8 @@ use super::consumer_wait::ConsumerWait;
 use super::params::Query;
 use super::reading::Reading;
 use super::streams::context::Opening;
-use crate::domain::{LedgerSeq, Owner};
-use crate::settings::UnknownParameters;
+use orrery_ledger::domain::{LedgerSeq, Owner};
+use orrery_settings::UnknownParameters;
 
 /// A request that is answered from the store.
 pub(super) struct ReadCall<'a> {

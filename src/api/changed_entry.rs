@@ -10,9 +10,9 @@ use stellar_xdr::{
     LedgerKeyContractData, Limits, ReadXdr, ScVal, TrustLineAsset, TrustLineEntry, TrustLineFlags,
 };
 
-use crate::decode::{DEEPEST, EntryKey, EntryKind};
-use crate::domain::asset_text;
-use crate::interfaces::Typed;
+use orrery_interfaces::Typed;
+use orrery_ledger::decode::{DEEPEST, EntryKey, EntryKind};
+use orrery_ledger::domain::asset_text;
 
 /// Limits for decoding entries: the depth that stored values may have, with some levels around it, and
 /// 16 MiB.

@@ -15,9 +15,9 @@ use super::route::Route;
 use super::stored::Stored;
 use super::transactions::ledger_of_removed;
 use super::{ApiError, changed_entry};
-use crate::decode::{ChangeKind, EntryChange, EntryKey, transaction_changes};
-use crate::domain::TxHash;
-use crate::store::{Needs, StoreError, TransactionRecord};
+use orrery_ledger::decode::{ChangeKind, EntryChange, EntryKey, transaction_changes};
+use orrery_ledger::domain::TxHash;
+use orrery_store::{Needs, StoreError, TransactionRecord};
 
 /// Maximum number of changes in an answer.
 const MOST_CHANGES: usize = 1_000;
@@ -171,8 +171,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::domain::{CloseTime, LedgerSeq};
-    use crate::store::TransactionPosition;
+    use orrery_ledger::domain::{CloseTime, LedgerSeq};
+    use orrery_store::TransactionPosition;
 
     fn entry(data: LedgerEntryData) -> LedgerEntry {
         LedgerEntry { last_modified_ledger_seq: 3, data, ext: LedgerEntryExt::V0 }

@@ -10,9 +10,11 @@ use super::answer::Answer;
 use super::call::ReadCall;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
-use crate::attestation::Attestation;
-use crate::domain::{CoveredLedgers, LedgerRange, LedgerSeq, LedgerSet, NodeId, range_ends};
-use crate::store::{IndexedAs, Marks, Needs, Store, StoredLedgers};
+use orrery_ledger::domain::{
+    CoveredLedgers, LedgerRange, LedgerSeq, LedgerSet, NodeId, range_ends,
+};
+use orrery_pipeline::attestation::Attestation;
+use orrery_store::{IndexedAs, Marks, Needs, Store, StoredLedgers};
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] =

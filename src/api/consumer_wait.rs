@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::{ApiError, Deps};
-use crate::domain::LedgerSeq;
-use crate::store::Store;
+use orrery_ledger::domain::LedgerSeq;
+use orrery_store::Store;
 
 /// How long a request waits for ledgers that are older than the newest one.
 const OLDER_WAIT: Duration = Duration::from_millis(250);

@@ -8,7 +8,7 @@ use warp::http::header::{
 use warp::http::{HeaderMap, HeaderValue};
 
 use super::host::{is_near, is_same_host};
-use crate::settings::CorsOrigin;
+use orrery_settings::CorsOrigin;
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
 

@@ -7,16 +7,16 @@ use stellar_xdr::ScAddress;
 use tokio::sync::watch;
 
 use super::ApiSettings;
-use crate::attestation::Attestation;
-use crate::auth::Tokens;
-use crate::budget::Usage;
-use crate::domain::{Funding, Network, NotFunded};
-use crate::executables::Interfaces;
-use crate::observe::health::Health;
-use crate::programs::Programs;
-use crate::rpc::Rpc;
-use crate::store::{ContractSizes, Store};
-use crate::webhooks::manage::Webhooks;
+use orrery_auth::Tokens;
+use orrery_executables::Interfaces;
+use orrery_ledger::domain::{Funding, Network, NotFunded};
+use orrery_pipeline::attestation::Attestation;
+use orrery_programs::Programs;
+use orrery_rpc::Rpc;
+use orrery_runtime::budget::Usage;
+use orrery_runtime::observe::health::Health;
+use orrery_store::{ContractSizes, Store};
+use orrery_webhooks::manage::Webhooks;
 
 /// Dependencies of the API.
 #[derive(Clone)]

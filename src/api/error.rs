@@ -4,14 +4,14 @@
 use warp::http::StatusCode;
 
 use super::answer::Answer;
-use crate::auth::{Refusal, TokenError};
-use crate::domain::excerpt;
-use crate::programs::ProgramError;
-use crate::programs::engine::RunError;
-use crate::programs::state::StateError;
-use crate::store::StoreError;
-use crate::tables::query::QueryError;
-use crate::webhooks::WebhookError;
+use orrery_auth::{Refusal, TokenError};
+use orrery_ledger::domain::excerpt;
+use orrery_programs::ProgramError;
+use orrery_programs::engine::RunError;
+use orrery_programs::state::StateError;
+use orrery_store::StoreError;
+use orrery_tables::query::QueryError;
+use orrery_webhooks::WebhookError;
 
 /// Error of a request or of the server itself.
 #[derive(Debug, thiserror::Error)]
@@ -381,9 +381,9 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::programs::engine::EngineError;
-    use crate::programs::state::UpstreamError;
-    use crate::tables::TablesError;
+    use orrery_programs::engine::EngineError;
+    use orrery_programs::state::UpstreamError;
+    use orrery_tables::TablesError;
 
     #[test]
     fn internal_details_are_not_sent_to_clients() {

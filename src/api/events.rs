@@ -6,8 +6,8 @@ use super::params::{self, Query};
 use super::route::Route;
 use super::stored::{DECODED, Stored, answer};
 use super::{ApiError, allowance, page};
-use crate::domain::{ContractId, EventId, LedgerRange, LedgerSeq, Page, TxHash};
-use crate::store::{EventQuery, TopicFilter};
+use orrery_ledger::domain::{ContractId, EventId, LedgerRange, LedgerSeq, Page, TxHash};
+use orrery_store::{EventQuery, TopicFilter};
 
 /// Typical number of events in a transaction, used to size buffers.
 const TYPICAL_EVENTS: usize = 4;
@@ -212,7 +212,7 @@ fn page_of(
 mod tests {
     use super::super::params::Parameters;
     use super::*;
-    use crate::settings::UnknownParameters;
+    use orrery_settings::UnknownParameters;
 
     const TRANSFER: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
 

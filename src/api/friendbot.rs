@@ -17,8 +17,8 @@ use super::call::{AsyncCall, Body};
 use super::params::Parameters;
 use super::route::{Route, Work};
 use super::{ApiError, Deps, body_parameters};
-use crate::domain::{Funding, NotFunded, excerpt};
-use crate::settings::UnknownParameters;
+use orrery_ledger::domain::{Funding, NotFunded, excerpt};
+use orrery_settings::UnknownParameters;
 
 /// Maximum size of a request body, in bytes.
 const LARGEST_BODY: usize = 4096;

@@ -4,8 +4,8 @@ use super::access::Access;
 use super::answer::Answer;
 use super::route::{MemoryHandler, Route, Work};
 use super::{ApiError, Deps};
-use crate::domain::EventId;
-use crate::observe::health::{Component, Record};
+use orrery_ledger::domain::EventId;
+use orrery_runtime::observe::health::{Component, Record};
 
 const fn route(template: &'static str, handler: MemoryHandler) -> Route {
     Route::new("GET", template, Work::memory(Access::Probe, handler)).ignoring_parameters()

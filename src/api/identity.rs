@@ -13,10 +13,10 @@ use super::host::is_asked_by_address;
 use super::limits::{Caller, Limits};
 use super::tickets::{TICKET, Tickets};
 use super::{ApiError, Deps};
-use crate::auth::{Claims, Right, decide};
-use crate::budget::Holder;
-use crate::domain::Owner;
-use crate::settings::MetricsReaders;
+use orrery_auth::{Claims, Right, decide};
+use orrery_ledger::domain::Owner;
+use orrery_runtime::budget::Holder;
+use orrery_settings::MetricsReaders;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 

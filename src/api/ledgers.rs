@@ -8,8 +8,8 @@ use super::call::ReadCall;
 use super::params::path_number;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
-use crate::domain::{LedgerHash, LedgerRange, LedgerSeq};
-use crate::store::LedgerRow;
+use orrery_ledger::domain::{LedgerHash, LedgerRange, LedgerSeq};
+use orrery_store::LedgerRow;
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] =

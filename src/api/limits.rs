@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 
 use super::ApiError;
-use crate::domain::Owner;
+use orrery_ledger::domain::Owner;
 
 /// Number of checks between two sweeps that remove idle keys.
 const SWEEP_EVERY: u32 = 4096;

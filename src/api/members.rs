@@ -18,8 +18,8 @@ use super::ApiError;
 use super::call::Body;
 use super::params::find_name;
 use super::request_body::LARGEST_FORM;
-use crate::domain::{excerpt, shortened};
-use crate::settings::UnknownParameters;
+use orrery_ledger::domain::{excerpt, shortened};
+use orrery_settings::UnknownParameters;
 
 /// Maximum number of characters of a form parser's error that are shown to the client.
 const LONGEST_REASON: usize = 200;

@@ -9,7 +9,7 @@ use super::answer::{Answer, Finished};
 use super::budgets::Budgets;
 use super::compression::finish;
 use super::route::{Route, Work};
-use crate::budget::Usage;
+use orrery_runtime::budget::Usage;
 
 /// Media type of the Prometheus text format 0.0.4.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::executables::{Interfaces, Lacking};
+use orrery_executables::{Interfaces, Lacking};
 
 /// Number of times that a page is made again because names have come.
 const MOST_AGAIN: u32 = 2;

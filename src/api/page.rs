@@ -3,7 +3,7 @@
 use super::ApiError;
 use super::params::Query;
 use super::stored::DECODED;
-use crate::domain::{Direction, Page};
+use orrery_ledger::domain::{Direction, Page};
 
 /// Parameters of a list within a range of ledgers.
 pub(super) const IN_LEDGERS: [&str; 7] =
@@ -56,7 +56,7 @@ fn limit(query: &Query<'_>) -> Result<usize, ApiError> {
 mod tests {
     use super::super::params::Parameters;
     use super::*;
-    use crate::settings::UnknownParameters;
+    use orrery_settings::UnknownParameters;
 
     fn parse(raw: &str) -> Result<Page<u64>, String> {
         let known = Parameters::Known(&IN_LEDGERS);

@@ -6,8 +6,10 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 
 use super::ApiError;
-use crate::domain::{ContractId, LedgerRange, TxHash, address_xdr, excerpt, scval_from_text};
-use crate::settings::UnknownParameters;
+use orrery_ledger::domain::{
+    ContractId, LedgerRange, TxHash, address_xdr, excerpt, scval_from_text,
+};
+use orrery_settings::UnknownParameters;
 
 /// Maximum number of contracts in one request.
 pub(super) const MAX_CONTRACTS: usize = 200;
@@ -292,7 +294,7 @@ fn too_many(name: &'static str, given: usize, most: usize) -> ApiError {
 }
 
 /// Continues "parameter 'x' …" with the message of a parse error.
-fn malformed(error: crate::domain::ParseError) -> String {
+fn malformed(error: orrery_ledger::domain::ParseError) -> String {
     format!("is malformed: {error}")
 }
 

@@ -13,8 +13,8 @@ use super::head::Head;
 use super::host::{host_of_origin, is_of_this_machine, name_of};
 use super::identity::{is_forwarded, is_forwarded_by_trusted};
 use super::{ApiError, Deps};
-use crate::domain::excerpt;
-use crate::settings::CorsOrigin;
+use orrery_ledger::domain::excerpt;
+use orrery_settings::CorsOrigin;
 
 /// What browsers say about where a request comes from (the W3C's Fetch Metadata). Pages cannot set it.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

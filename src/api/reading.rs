@@ -8,8 +8,8 @@ use super::blocking::Watch;
 use super::budgets::{Budgets, acquire_slot, refused};
 use super::client::Client;
 use super::shared_limit::SharedLimit;
-use crate::budget::{Holder, Share};
-use crate::settings::Limits;
+use orrery_runtime::budget::{Holder, Share};
+use orrery_settings::Limits;
 
 /// Access to the store for one request of an asynchronous handler.
 pub(super) struct Reading<'a> {

@@ -11,7 +11,7 @@ use warp::http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 
 use super::ApiError;
 use super::budgets::refused;
-use crate::budget::Share;
+use orrery_runtime::budget::Share;
 
 /// Maximum size of a request body, in bytes, for routes without a limit of their own.
 pub const LARGEST_BODY: usize = 256 * 1024;

@@ -4,7 +4,7 @@ use warp::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::ApiError;
 use super::head::Head;
-use crate::auth::TokenError;
+use orrery_auth::TokenError;
 
 /// The header that carries a request's id.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -13,7 +13,7 @@
 use quick_cache::Equivalent;
 
 use super::answer::Finished;
-use crate::store::{Generation, GenerationCache};
+use orrery_store::{Generation, GenerationCache};
 
 /// Capacity of the cache, in bytes.
 const CAPACITY: u64 = 32 << 20;

@@ -14,8 +14,8 @@ use super::stored::{DECODED, Stored};
 use super::streamed_body::StreamedBody;
 use super::streams::context::Streams;
 use super::{ApiError, Deps, error};
-use crate::auth::{Area, Right, Scope};
-use crate::executables;
+use orrery_auth::{Area, Right, Scope};
+use orrery_executables as executables;
 
 /// A method of a resource.
 pub struct Route {

@@ -1,5 +1,5 @@
 //! Route of JSON-RPC: transport rules, processing of the calls in a batch one after the other, and
-//! forwarding. The methods themselves are implemented in `crate::rpc`.
+//! forwarding. The methods themselves are implemented in `orrery_rpc`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use super::budgets::refused;
 use super::call::AsyncCall;
 use super::route::{Route, Work};
 use super::{ApiError, Deps, error};
-use crate::auth::{Area, Right, Scope};
-use crate::rpc::envelope::{Call, Reply, Request, error_without_id};
-use crate::rpc::{CallLimits, Forwarding, Params, RpcError};
+use orrery_auth::{Area, Right, Scope};
+use orrery_rpc::envelope::{Call, Reply, Request, error_without_id};
+use orrery_rpc::{CallLimits, Forwarding, Params, RpcError};
 
 /// Maximum size of a request body in bytes, as in Stellar RPC.
 const LARGEST_BODY: usize = 512 << 10;

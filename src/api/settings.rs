@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::settings::{Http, Indexers, Limits, Queries, Rpc};
-use crate::store::IndexedAs;
+use orrery_settings::{Http, Indexers, Limits, Queries, Rpc};
+use orrery_store::IndexedAs;
 
 /// The sections of the configuration that the API reads.
 #[derive(Debug, Clone, Default)]

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::ApiError;
 use super::limits::{RateLimit, retry_after};
-use crate::budget::Holder;
+use orrery_runtime::budget::Holder;
 
 /// Number of parts at least, so that there is always one for another caller.
 const FEWEST_PARTS: usize = 2;

@@ -1,4 +1,4 @@
-//! The routes of the web site ([`crate::site`]).
+//! The routes of the web site ([`orrery_site`]).
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,7 @@ use super::answer::Answer;
 use super::health::record;
 use super::route::{LocatedHandler, Route, Work};
 use super::{ApiError, Deps};
-use crate::site;
+use orrery_site as site;
 
 /// Routes of this area.
 pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {

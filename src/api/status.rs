@@ -11,8 +11,8 @@ use super::answer::Answer;
 use super::call::ReadCall;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
-use crate::domain::{CloseTime, ContractId, LedgerSeq};
-use crate::store::{ConsumerStatus, ContractSizes, FORMAT, LedgerRow, Store};
+use orrery_ledger::domain::{CloseTime, ContractId, LedgerSeq};
+use orrery_store::{ConsumerStatus, ContractSizes, FORMAT, LedgerRow, Store};
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] = [Route {

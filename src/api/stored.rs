@@ -4,8 +4,8 @@ use super::answer::Answer;
 use super::call::ReadCall;
 use super::params::Query;
 use super::{ApiError, json};
-use crate::executables::{InterfaceReader, Interfaces};
-use crate::store::{RowBounds, Store};
+use orrery_executables::{InterfaceReader, Interfaces};
+use orrery_store::{RowBounds, Store};
 
 /// Parameter that adds names and readable values to each event and transaction.
 pub(super) const DECODED: &str = "decoded";

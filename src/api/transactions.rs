@@ -6,8 +6,8 @@ use super::params::{self, Query};
 use super::route::Route;
 use super::stored::{DECODED, Stored, answer};
 use super::{ApiError, allowance, page};
-use crate::domain::{ContractId, LedgerRange, LedgerSeq, ParseError, TxHash};
-use crate::store::{Store, TransactionPosition, TransactionQuery};
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, ParseError, TxHash};
+use orrery_store::{Store, TransactionPosition, TransactionQuery};
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 7] = [

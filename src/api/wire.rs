@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::budgets::RETRY_AFTER;
 use super::client::Client;
 use super::error;
-use crate::stall::Stall;
+use orrery_runtime::stall::Stall;
 
 /// A TCP stream that limits how long a write may stall, and how long responses may take to be sent.
 pub(super) struct Wire {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::AuthError;
-use crate::domain::Network;
+use orrery_ledger::domain::Network;
 
 /// Value of the `iss` claim of every token.
 pub const ISSUER: &str = "orrery";

@@ -1,20 +1,19 @@
 //! All settings together: the only module that reads them from files, environment and flags. Their
-//! sections are those of [`crate::settings`], and `[auth]`.
+//! sections are those of [`crate::settings`], and [`crate::auth::section`].
 //!
 //! A setting is looked up in the configuration file, then in the environment
 //! (`ORRERY_SECTION_KEY`), then in the flags; the last one found wins. The origin of each value is
 //! recorded. `schema/config.reference.toml` documents every key.
 
-mod auth;
 mod load;
 mod trust;
 
 use std::fmt::Display;
 use std::path::PathBuf;
 
-pub use auth::{Auth, PublicKeyFile};
 pub use load::{Layers, Origin, Settings};
 
+use crate::auth::section::Auth;
 use crate::domain::Network;
 use crate::settings::{
     Core, Disk, Export, Http, Index, Indexers, Limits, Log, NetworkName, Programs, Queries,

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::facts::{self, Facts, Said};
 use super::rows::{self, CHANGES, CODE, Change, CodeInterface, Inverted};
 use super::value::{Before, id_of, instance_key};
-use crate::decode::XdrError;
-use crate::domain::{ContractId, LedgerRange, LedgerSeq};
-use crate::interfaces::sections;
-use crate::store::{
+use orrery_interfaces::sections;
+use orrery_ledger::decode::XdrError;
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq};
+use orrery_store::{
     ConsumerEffects, ConsumerSpec, EntryReader, FedLedger, Gathers, LedgerConsumer, Needs,
     StartPosition, Store, StoreError, TransactionPosition, TransactionRecord,
 };

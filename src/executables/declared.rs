@@ -3,10 +3,10 @@
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
 use super::reader::{InterfaceReader, Tried};
-use crate::decode::EventType;
-use crate::domain::{ContractId, NetworkId};
-use crate::interfaces::{Found, Matched, is_asset_contract};
-use crate::store::{EventRecord, TransactionPosition};
+use orrery_interfaces::{Found, Matched, is_asset_contract};
+use orrery_ledger::decode::EventType;
+use orrery_ledger::domain::{ContractId, NetworkId};
+use orrery_store::{EventRecord, TransactionPosition};
 
 /// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
 /// than the events of a transaction may have.

@@ -7,11 +7,11 @@ use stellar_xdr::LedgerEntryData;
 
 use super::rows::Change;
 use super::value::{Before, Executable, entry, id_of};
-use crate::decode::{
+use orrery_ledger::decode::{
     ChangeKind, EntryChange, EntryKind, EventType, LedgerView, TransactionChanges, XdrError,
     changed_entries, transaction_changes,
 };
-use crate::domain::{ContractId, Hash32, LedgerSeq};
+use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
 
 /// The beginning of the XDR of the symbol `executable_update`, the first topic of the event that the
 /// host emits when a contract changes its executable.

@@ -4,8 +4,8 @@
 use quick_cache::sync::Cache;
 use stellar_xdr::ScVal;
 
-use crate::domain::Hash32;
-use crate::interfaces::{Found, Interface, found_counted};
+use orrery_interfaces::{Found, Interface, found_counted};
+use orrery_ledger::domain::Hash32;
 
 /// Number of events that are kept: some 8 MiB.
 const CAPACITY: usize = 1 << 16;

@@ -4,9 +4,9 @@ use stellar_xdr::{LedgerEntryData, ScContractInstance, ScVal};
 
 use super::interfaces::{Interfaces, Wish};
 use super::value::{self, instance_key};
-use crate::decode::{EntryKey, transaction_changes};
-use crate::domain::{ContractId, LedgerSeq};
-use crate::store::{StoreError, TransactionPosition};
+use orrery_ledger::decode::{EntryKey, transaction_changes};
+use orrery_ledger::domain::{ContractId, LedgerSeq};
+use orrery_store::{StoreError, TransactionPosition};
 
 /// Maximum number of transactions that are read for one instance. The index names transactions by a
 /// part of a hash, so in rare cases the first one has changed another entry.

@@ -19,9 +19,9 @@ use super::knowledge::{Knowledge, Lacking, News};
 use super::listing::{Listing, Listings};
 use super::rows::{CODE, CodeInterface};
 use super::value::{self, Executable, code_key};
-use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
-use crate::interfaces::{Interface, sections};
-use crate::store::{EventQuery, RowBounds, Store, StoreError, TransactionPosition};
+use orrery_interfaces::{Interface, sections};
+use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
+use orrery_store::{EventQuery, RowBounds, Store, StoreError, TransactionPosition};
 
 /// Capacity of the cache, in bytes.
 const CAPACITY: u64 = 64 << 20;
@@ -241,7 +241,7 @@ impl Interfaces {
     }
 
     /// Returns the store.
-    pub(crate) fn store(&self) -> &Store {
+    pub fn store(&self) -> &Store {
         &self.store
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::domain::Hash32;
+use orrery_ledger::domain::Hash32;
 
 /// Maximum number of remembered modules that are not stored.
 const MOST_ABSENT: usize = 4096;

@@ -8,8 +8,8 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use stellar_xdr::ScSpecEntry;
 
 use super::rows::CodeInterface;
-use crate::domain::Hash32;
-use crate::interfaces::entries_of;
+use orrery_interfaces::entries_of;
+use orrery_ledger::domain::Hash32;
 
 /// Capacity of the cache, in bytes.
 const CAPACITY: u64 = 16 << 20;

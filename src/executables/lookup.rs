@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use super::consumer::CONSUMER;
 use super::rows::{self, Change};
 use super::value::{self, Before, Executable, id_of, instance_key, owner_of};
-use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
-use crate::store::{ConsumerView, KnownEntry, RowBounds, Store, StoreError, TransactionPosition};
+use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
+use orrery_store::{ConsumerView, KnownEntry, RowBounds, Store, StoreError, TransactionPosition};
 
 /// Maximum number of contracts whose last answer a lookup keeps.
 const MAX_CACHED: usize = 1024;

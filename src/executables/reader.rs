@@ -9,9 +9,9 @@ use super::interfaces::{Interfaces, Loaded, Wish};
 use super::knowledge::Lacking;
 use super::lookup::{Lookup, Ran, Side};
 use super::value::code_key;
-use crate::domain::{ContractId, Hash32, LedgerSeq};
-use crate::interfaces::{Interface, asset_contract};
-use crate::store::{RowBounds, StoreError, TransactionPosition};
+use orrery_interfaces::{Interface, asset_contract};
+use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
+use orrery_store::{RowBounds, StoreError, TransactionPosition};
 
 /// Number of modules whose interfaces a reader that reads them itself keeps from the cache: it may walk
 /// through all that a contract has ever run.

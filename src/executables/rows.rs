@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::value::{Before, Executable};
-use crate::domain::{Hash32, LedgerSeq};
-use crate::store::{ConsumerView, RowCodec, RowFlow, Rows, StoreError, Table, TransactionPosition};
+use orrery_ledger::domain::{Hash32, LedgerSeq};
+use orrery_store::{ConsumerView, RowCodec, RowFlow, Rows, StoreError, Table, TransactionPosition};
 
 /// What transactions said about entries, by the SHA-256 of the entry's XDR `LedgerKey`.
 pub const CHANGES: Table<([u8; 32], Inverted), Change> = Table::new("changes");

@@ -20,9 +20,9 @@ use stellar_xdr::{
 use super::interfaces::Wish;
 use super::lookup::{Lookup, Ran, Side};
 use super::{AskEntries, ExecutableIndex, Interfaces, News};
-use crate::decode::decode;
-use crate::domain::{ContractId, Hash32, LedgerSeq, Network};
-use crate::store::{
+use orrery_ledger::decode::decode;
+use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq, Network};
+use orrery_store::{
     Durability, Extensions, IndexOptions, LedgerConsumer, RowBounds, Store, TransactionPosition,
 };
 

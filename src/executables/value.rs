@@ -7,8 +7,8 @@ use stellar_xdr::{
     Limits, ReadXdr, ScAddress, ScVal, WriteXdr,
 };
 
-use crate::domain::{ContractId, Hash32};
-use crate::store::RowCodec;
+use orrery_ledger::domain::{ContractId, Hash32};
+use orrery_store::RowCodec;
 
 /// Limits for decoding entries: the nesting that the contract host allows, and some levels around it.
 const LIMITS: Limits = Limits { depth: 600, len: 16 << 20 };

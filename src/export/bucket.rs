@@ -15,7 +15,7 @@ use super::error::{ExportError, Result};
 use super::interrupt::Interrupt;
 use super::layout::{self, PROGRAMS, TABLES};
 use super::manifest::{self, Manifest, Writer};
-use crate::net::buckets::{BucketSettings, ObjectVersion, Objects, ObjectsError};
+use orrery_net::buckets::{BucketSettings, ObjectVersion, Objects, ObjectsError};
 
 /// Time in seconds after a write of the manifest for which its writer keeps the claim to the
 /// bucket.

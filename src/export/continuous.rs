@@ -14,9 +14,9 @@ use super::portions::{RangeEnds, due};
 use super::{
     Added, AddedRows, Attestations, Destination, Export, ExportError, Interrupt, Manifest, programs,
 };
-use crate::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet};
-use crate::executables::{self, Interfaces};
-use crate::store::{ConsumerSpec, Needs, StartPosition, Store, StoreError};
+use orrery_executables::{self as executables, Interfaces};
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet};
+use orrery_store::{ConsumerSpec, Needs, StartPosition, Store, StoreError};
 
 /// Name of the export as a consumer of the feed, for which retention waits.
 pub const CONSUMER: &str = "export";

@@ -10,7 +10,7 @@ use super::error::{ExportError, Result};
 use super::interrupt::Interrupt;
 use super::layout;
 use super::manifest::Manifest;
-use crate::net::buckets::BucketSettings;
+use orrery_net::buckets::BucketSettings;
 
 /// The destination of an export. Clones refer to the same destination.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::error::{ExportError, Result, at};
 use super::layout::{self, PROGRAMS, TABLES};
 use super::manifest::{self, Manifest};
-use crate::durable::{create_draft, open_lock};
+use orrery_runtime::durable::{create_draft, open_lock};
 
 const LOCK: &str = "export.lock";
 /// Suffix of a file's name while it is being written.

@@ -6,10 +6,10 @@ use std::path::Path;
 use arrow::error::ArrowError;
 use parquet::errors::ParquetError;
 
-use crate::domain::{LedgerRange, ProgramId};
-use crate::net::buckets::ObjectsError;
-use crate::store::StoreError;
-use crate::tables::TablesError;
+use orrery_ledger::domain::{LedgerRange, ProgramId};
+use orrery_net::buckets::ObjectsError;
+use orrery_store::StoreError;
+use orrery_tables::TablesError;
 
 /// Result of a step of an export.
 pub type Result<T, E = ExportError> = std::result::Result<T, E>;

@@ -14,7 +14,7 @@ use super::destination::{LockedDestination, PendingFile};
 use super::error::Result;
 use super::layout;
 use super::manifest::DataFile;
-use crate::domain::LedgerRange;
+use orrery_ledger::domain::LedgerRange;
 
 /// Size in bytes of buffered rows at which a row group is written out.
 pub const ROW_GROUP_BYTES: usize = 32 << 20;

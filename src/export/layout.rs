@@ -1,6 +1,6 @@
 //! The layout of an export: names of its directories and files, and the size of its files.
 
-use crate::domain::LedgerRange;
+use orrery_ledger::domain::LedgerRange;
 
 /// Name of the directory with event files.
 pub const EVENTS: &str = "events";

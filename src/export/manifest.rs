@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use serde::{Deserialize, Serialize};
 
 use super::error::{ExportError, Result};
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
 pub(super) const NAME: &str = "manifest.json";
 const FORMAT: u32 = 1;

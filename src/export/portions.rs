@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
 /// Time for which the end of a stored range before a gap has to stay unchanged until the gap is no
 /// longer waited for. A backfill that fills a gap adds ledgers every few seconds.

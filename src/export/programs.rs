@@ -14,12 +14,12 @@ use super::error::Result;
 use super::files::{Numbers, ROW_GROUP_BYTES, TableWriter};
 use super::manifest::{ExportedProgram, ExportedTable};
 use super::{Export, ExportError, PROGRAMS};
-use crate::domain::LedgerRange;
-use crate::programs::events::EventInterfaces;
-use crate::programs::row_log::{self, LoggedProgram};
-use crate::store::{Store, StoreError, TransactionPosition};
-use crate::tables::export_types::PortableTable;
-use crate::tables::{Row, TablesError};
+use orrery_ledger::domain::LedgerRange;
+use orrery_programs::events::EventInterfaces;
+use orrery_programs::row_log::{self, LoggedProgram};
+use orrery_store::{Store, StoreError, TransactionPosition};
+use orrery_tables::export_types::PortableTable;
+use orrery_tables::{Row, TablesError};
 
 /// Maximum number of rows that are converted to columns at a time.
 const MAX_ROWS: usize = 4096;

@@ -14,11 +14,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
-use crate::decode::EventType;
-use crate::domain::{ContractId, NetworkId};
-use crate::executables::{DeclaredEvent, InterfaceReader};
-use crate::interfaces::{Matched, Params, TypedXdr};
-use crate::store::{EventRecord, TransactionRecord};
+use orrery_executables::{DeclaredEvent, InterfaceReader};
+use orrery_interfaces::{Matched, Params, TypedXdr};
+use orrery_ledger::decode::EventType;
+use orrery_ledger::domain::{ContractId, NetworkId};
+use orrery_store::{EventRecord, TransactionRecord};
 
 /// Maximum number of rows in a batch.
 const MAX_ROWS: usize = 4096;

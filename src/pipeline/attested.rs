@@ -10,10 +10,10 @@ use super::queue::Prepared;
 use super::suspicion::{Before, Contrary, Suspicion};
 use super::trust::Trust;
 use super::waiting::{Place, WaitingLedgers};
-use crate::domain::{LedgerSeq, Origin};
-use crate::store::{Store, StoreError};
-use crate::validators::Validators;
-use crate::verify::Link;
+use orrery_ledger::domain::{LedgerSeq, Origin};
+use orrery_ledger::validators::Validators;
+use orrery_ledger::verify::Link;
+use orrery_store::{Store, StoreError};
 
 /// What the gate lets pass, and why it lets nothing more pass.
 pub(super) type Admitted = (Vec<Prepared>, Result<(), PipelineError>);

@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{LedgerSeq, NodeId};
-use crate::store::{Store, StoreError};
-use crate::validators::Validators;
+use orrery_ledger::domain::{LedgerSeq, NodeId};
+use orrery_ledger::validators::Validators;
+use orrery_store::{Store, StoreError};
 
 /// Trusted validators have signed ledgers that follow another one than the stored one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

@@ -4,10 +4,10 @@ use std::error::Error;
 
 use super::contradiction::Contradiction;
 use super::held::HeldError;
-use crate::decode::DecodeError;
-use crate::domain::Origin;
-use crate::store::StoreError;
-use crate::verify::VerifyError;
+use orrery_ledger::decode::DecodeError;
+use orrery_ledger::domain::Origin;
+use orrery_ledger::verify::VerifyError;
+use orrery_store::StoreError;
 
 /// Error that ended ingestion. Ledgers that were stored before it stay stored.
 #[derive(Debug, thiserror::Error)]

@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::domain::{LedgerRange, LedgerSeq, NodeId};
-use crate::validators::{Signed, Unattested, Validators};
-use crate::verify::{Link, VerifyError, verify_link};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, NodeId};
+use orrery_ledger::validators::{Signed, Unattested, Validators};
+use orrery_ledger::verify::{Link, VerifyError, verify_link};
 
 /// Number of ledgers that may wait for signatures. On the public network, validators of enough
 /// organisations sign within 20 ledgers.
@@ -196,8 +196,8 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
-    use crate::domain::Hash32;
-    use crate::validators::Organisation;
+    use orrery_ledger::domain::Hash32;
+    use orrery_ledger::validators::Organisation;
 
     /// A ledger that `key` has signed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

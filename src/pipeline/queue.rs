@@ -4,8 +4,8 @@ use std::error::Error;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use super::error::PipelineError;
-use crate::domain::{Origin, RawLedger};
-use crate::store::{Durability, PreparedLedger};
+use orrery_ledger::domain::{Origin, RawLedger};
+use orrery_store::{Durability, PreparedLedger};
 
 /// Maximum number of ledgers stored with one write, when they arrive faster than they are stored.
 const MAX_LEDGERS_PER_WRITE: usize = 16;

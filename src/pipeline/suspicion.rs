@@ -18,10 +18,10 @@ use parking_lot::Mutex;
 use super::contradiction::{Contradiction, Signer, is_attested};
 use super::queue::Prepared;
 use super::trust::Trust;
-use crate::domain::{CloseTime, LedgerHash, LedgerSeq, NodeId, Origin};
-use crate::store::{Store, StoreError};
-use crate::validators::Validators;
-use crate::verify::VerifyError;
+use orrery_ledger::domain::{CloseTime, LedgerHash, LedgerSeq, NodeId, Origin};
+use orrery_ledger::validators::Validators;
+use orrery_ledger::verify::VerifyError;
+use orrery_store::{Store, StoreError};
 
 /// Number of stored ledgers whose source is remembered: more than wait for an attestation.
 const REMEMBERED: usize = 1000;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::validators::Validators;
-use crate::verify::Policy;
+use orrery_ledger::validators::Validators;
+use orrery_ledger::verify::Policy;
 
 /// What is checked of ledgers, and whose signatures count.
 #[derive(Debug, Clone, Default)]

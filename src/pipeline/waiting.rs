@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::domain::LedgerRange;
+use orrery_ledger::domain::LedgerRange;
 
 /// The ledgers that wait in all pipelines of a process.
 #[derive(Debug, Default)]

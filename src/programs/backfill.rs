@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::manifest::Progress;
 use super::storage;
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
-use crate::store::{KindChanges, Store, StoreError};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
+use orrery_store::{KindChanges, Store, StoreError};
 
 /// State of a backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::backfill::{Backfill, State};
-use crate::domain::ProgramId;
+use orrery_ledger::domain::ProgramId;
 
 /// The most recent backfill of each program.
 #[derive(Default)]

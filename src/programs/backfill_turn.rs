@@ -5,7 +5,7 @@ use super::backfill::{Backfill, State};
 use super::effects::{Effects, PART_BYTES};
 use super::records::Execution;
 use super::writing::{MAX_ERRORS_IN_A_ROW, WrittenRuns, errors_in_a_row, stopped_because};
-use crate::domain::{LedgerRange, LedgerSeq};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq};
 
 /// Ledgers that need no run, or on which none is possible.
 pub(super) struct SkippedLedgers {

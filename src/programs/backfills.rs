@@ -23,9 +23,9 @@ use super::registry::{Cell, Entry, Registry};
 use super::runner::{RETRY_DELAY, Runner};
 use super::writing::WriteOutcome;
 use super::{ProgramError, concurrent_runs, storage};
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
-use crate::store::{Store, TransactionPosition};
-use crate::supervision::OnPanic;
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, ProgramId};
+use orrery_runtime::supervision::OnPanic;
+use orrery_store::{Store, TransactionPosition};
 
 /// Interval at which the progress of a backfill is written when no results of runs are.
 const WRITE_EVERY: Duration = Duration::from_secs(1);

@@ -13,8 +13,8 @@ use super::effects::{Effects, PART_BYTES};
 use super::engine::THREAD_STACK;
 use super::registry::Entry;
 use super::runner::{Runner, TurnLimits};
-use crate::domain::ContractId;
-use crate::priority::Priority;
+use orrery_ledger::domain::ContractId;
+use orrery_runtime::priority::Priority;
 
 /// Runs a program on `ledgers`, with a second thread if there is more than one. Returns the results
 /// in the order of the ledgers, at least that of the first one. They end with the first run that

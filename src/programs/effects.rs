@@ -6,9 +6,9 @@ use super::events::Summary;
 use super::manifest::Manifest;
 use super::records::{Execution, RunSource};
 use super::rows::RunRows;
-use crate::domain::{ContractId, LedgerSeq, TxHash};
-use crate::store::{Arrival, TransactionPosition};
-use crate::tables::schema::ProgramSchema;
+use orrery_ledger::domain::{ContractId, LedgerSeq, TxHash};
+use orrery_store::{Arrival, TransactionPosition};
+use orrery_tables::schema::ProgramSchema;
 
 /// Size in bytes of the stored rows that the runs on one ledger may emit before the results so far
 /// are written and the rest of the ledger becomes a part of its own. In memory, the values take

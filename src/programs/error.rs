@@ -3,11 +3,11 @@
 use super::engine::{EngineError, RunError};
 use super::state::{StateError, UpstreamError};
 use super::transaction::TransactionError;
-use crate::domain::{ContractId, ProgramId};
-use crate::interfaces::ReadError;
-use crate::store::StoreError;
-use crate::tables::TablesError;
-use crate::tables::query::QueryError;
+use orrery_interfaces::ReadError;
+use orrery_ledger::domain::{ContractId, ProgramId};
+use orrery_store::StoreError;
+use orrery_tables::TablesError;
+use orrery_tables::query::QueryError;
 
 /// Why a request to the programs failed. Nothing was changed then.
 #[derive(Debug, thiserror::Error)]

@@ -11,8 +11,8 @@ use super::ProgramError;
 use super::error::Cause;
 use super::records::RunSource;
 use super::registry::Registry;
-use crate::domain::ProgramId;
-use crate::observe::health::Health;
+use orrery_ledger::domain::ProgramId;
+use orrery_runtime::observe::health::Health;
 
 /// Health component of programs on new ledgers.
 pub(super) const LIVE: &str = "programs";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::manifest::Manifest;
-use crate::domain::ProgramId;
+use orrery_ledger::domain::ProgramId;
 
 /// An owner's file.
 #[derive(Default)]

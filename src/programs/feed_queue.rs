@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::domain::{Owner, ProgramId};
+use orrery_ledger::domain::{Owner, ProgramId};
 
 /// Delay before an owner's tables are retried after a failure.
 pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);

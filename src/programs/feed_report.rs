@@ -1,7 +1,7 @@
 //! Reports the state of the owners' tables to health.
 
 use super::feed_queue::FeedSummary;
-use crate::observe::health::Health;
+use orrery_runtime::observe::health::Health;
 
 /// Health component of the owners' tables.
 pub(super) const TABLES: &str = "tables";

@@ -6,9 +6,9 @@ use super::events::EventProject;
 use super::feed_file::OwnerFile;
 use super::feeder::{Feeder, Reached};
 use super::manifest::Manifest;
-use crate::domain::{Owner, ProgramId};
-use crate::supervision::OnPanic;
-use crate::tables::query::QueryError;
+use orrery_ledger::domain::{Owner, ProgramId};
+use orrery_runtime::supervision::OnPanic;
+use orrery_tables::query::QueryError;
 
 /// Time that a query waits for a file that is being filled.
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -16,10 +16,10 @@ use super::feed_queue::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
 use super::registry::{Entry, Registry};
 use super::row_log::Batch;
 use super::runner::Runner;
-use crate::domain::{Owner, ProgramId, excerpt};
-use crate::store::StoreError;
-use crate::supervision::OnPanic;
-use crate::tables::{Change, Tables, TablesError};
+use orrery_ledger::domain::{Owner, ProgramId, excerpt};
+use orrery_runtime::supervision::OnPanic;
+use orrery_store::StoreError;
+use orrery_tables::{Change, Tables, TablesError};
 
 /// Time for which one owner's file is filled before the next owner's turn.
 const TURN: Duration = Duration::from_millis(250);

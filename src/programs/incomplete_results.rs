@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use super::effects::Effects;
-use crate::domain::ProgramId;
+use orrery_ledger::domain::ProgramId;
 
 /// Maximum size of all kept results, in bytes of XDR. Results that exceed it are written as a part
 /// of their ledger.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::engine::ThreadClock;
-use crate::domain::ProgramId;
-use crate::supervision::OnPanic;
+use orrery_ledger::domain::ProgramId;
+use orrery_runtime::supervision::OnPanic;
 
 /// Maximum duration of a turn. A run in progress is not interrupted.
 pub(super) const SHORT_TURN: Duration = Duration::from_millis(50);

@@ -17,9 +17,9 @@ use super::runner::{RETRY_DELAY, Runner, TurnLimits};
 use super::waiting::Due;
 use super::writing::{MAX_ERRORS_IN_A_ROW, WriteOutcome, WrittenRuns, errors_in_a_row};
 use super::{ProgramError, storage};
-use crate::domain::{LedgerRange, LedgerSet, ProgramId};
-use crate::store::{FedLedger, TransactionPosition};
-use crate::supervision::OnPanic;
+use orrery_ledger::domain::{LedgerRange, LedgerSet, ProgramId};
+use orrery_runtime::supervision::OnPanic;
+use orrery_store::{FedLedger, TransactionPosition};
 
 /// Number of ledgers read from the feed at once when looking for the next one with transactions.
 const FEED_PAGE: usize = 256;

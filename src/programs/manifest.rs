@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::events::{EventCounts, EventProject};
 use super::storage::put_json;
 use super::{ProgramError, storage};
-use crate::domain::{ContractId, Hash32, Owner, ProgramId};
-use crate::store::{KindChanges, SharedRows, StoreError};
-use crate::tables::schema::ProgramSchema;
+use orrery_ledger::domain::{ContractId, Hash32, Owner, ProgramId};
+use orrery_store::{KindChanges, SharedRows, StoreError};
+use orrery_tables::schema::ProgramSchema;
 
 /// Description of a program, without its module's code and its progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use super::ProgramError;
-use crate::domain::{ContractId, excerpt};
+use orrery_ledger::domain::{ContractId, excerpt};
 
 /// Maximum number of contracts per program; each is looked up in every ledger.
 const MAX_CONTRACTS: usize = 200;

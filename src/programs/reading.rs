@@ -6,8 +6,8 @@ use std::time::Instant;
 use super::manifest::Manifest;
 use super::registry::ReadableProgram;
 use super::{ProgramError, Programs};
-use crate::domain::Owner;
-use crate::tables::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
+use orrery_ledger::domain::Owner;
+use orrery_tables::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 
 /// A table that an owner may read.
 #[derive(Debug, Clone, PartialEq, Eq)]

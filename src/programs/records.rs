@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::engine::Fidelity;
 use super::{ProgramError, storage};
-use crate::domain::{Direction, LedgerRange, LedgerSeq, ProgramId, TxHash};
-use crate::store::{KindChanges, Store, StoreError};
+use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, ProgramId, TxHash};
+use orrery_store::{KindChanges, Store, StoreError};
 
 /// Maximum number of execution records kept per program (interface, section Limits).
 pub const MAX_EXECUTIONS: u64 = 500;

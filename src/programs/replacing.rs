@@ -18,8 +18,8 @@ use super::manifest::{Manifest, Replaced};
 use super::records::RunSource;
 use super::registry::{Entry, Registry, TakeOver};
 use super::runner::RETRY_DELAY;
-use crate::domain::{LedgerSet, ProgramId};
-use crate::store::Store;
+use orrery_ledger::domain::{LedgerSet, ProgramId};
+use orrery_store::Store;
 
 /// Interval between two checks whether a program has caught up.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);

@@ -8,9 +8,9 @@ use super::events::{EventInterfaces, OfProject, table_rows};
 use super::manifest::{Manifest, Progress};
 use super::rows::RunRows;
 use super::{ProgramError, storage};
-use crate::domain::ProgramId;
-use crate::store::{Store, StoreError, TransactionPosition};
-use crate::tables::{Row, event_id};
+use orrery_ledger::domain::ProgramId;
+use orrery_store::{Store, StoreError, TransactionPosition};
+use orrery_tables::{Row, event_id};
 
 /// Maximum number of runs read at once, whose rows are written in one transaction of DuckDB. Many,
 /// because each transaction has a cost of its own; few in unit tests, so that their histories take

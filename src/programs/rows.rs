@@ -7,7 +7,7 @@
 
 use stellar_xdr::{Limits, ReadXdr, ScMap, WriteXdr};
 
-use crate::domain::{CloseTime, ContractId, Emit, TxHash};
+use orrery_ledger::domain::{CloseTime, ContractId, Emit, TxHash};
 
 const SECONDS: u8 = 1;
 const MILLISECONDS: u8 = 2;

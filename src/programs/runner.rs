@@ -17,10 +17,10 @@ use super::rows::RunRows;
 use super::state::{LedgerStates, LookupLimits, StateError, States, Upstream, applied_protocol};
 use super::transaction::HostCall;
 use super::upstream_limiter::{RefusingUpstream, UpstreamLimiter};
-use crate::domain::{ContractId, LedgerRange, LedgerSeq, Page};
-use crate::settings;
-use crate::store::{Store, TransactionQuery};
-use crate::tables::schema::SchemaLimits;
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, Page};
+use orrery_settings as settings;
+use orrery_store::{Store, TransactionQuery};
+use orrery_tables::schema::SchemaLimits;
 
 /// Base reserve of the public networks since 2019, in stroops. The ledger header has the actual
 /// value, but is not kept for long; it matters to contracts that create trustlines.

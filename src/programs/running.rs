@@ -26,14 +26,14 @@ use super::threads::Threads;
 use super::trial::{Trial, TrialResult};
 use super::upstream_limiter::UpstreamLimiter;
 use super::{ProgramError, records, status, trial};
-use crate::budget::{self, Budget, Holder, Share, Usage};
-use crate::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
-use crate::executables::Interfaces;
-use crate::observe::health::Health;
-use crate::settings;
-use crate::store::Store;
-use crate::tables::Tables;
-use crate::tables::query::Interrupted;
+use orrery_executables::Interfaces;
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
+use orrery_runtime::budget::{self, Budget, Holder, Share, Usage};
+use orrery_runtime::observe::health::Health;
+use orrery_settings as settings;
+use orrery_store::Store;
+use orrery_tables::Tables;
+use orrery_tables::query::Interrupted;
 
 /// Directory of compiled modules, within the data directory.
 const COMPILED: &str = "compiled";

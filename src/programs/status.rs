@@ -8,8 +8,8 @@ use super::manifest::Manifest;
 use super::records::{self, MAX_EXECUTIONS, milliseconds};
 use super::registry::Entry;
 use super::{ProgramError, storage};
-use crate::domain::{LedgerSeq, LedgerSet, ProgramId};
-use crate::store::Store;
+use orrery_ledger::domain::{LedgerSeq, LedgerSet, ProgramId};
+use orrery_store::Store;
 
 /// Status of a program, as `GET /retroshade/{id}/status` answers it: the documented members first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -19,8 +19,8 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 use super::ProgramError;
-use crate::domain::{Direction, Hash32, LedgerRange, LedgerSeq, ProgramId};
-use crate::store::{
+use orrery_ledger::domain::{Direction, Hash32, LedgerRange, LedgerSeq, ProgramId};
+use orrery_store::{
     ConsumerKind, Extensions, KindChanges, Mark, Needs, RowCodec, SharedFamily, SharedRow,
     SharedRows, Store, StoreError, TransactionPosition,
 };

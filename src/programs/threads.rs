@@ -12,9 +12,9 @@ use super::feeder::Feeder;
 use super::lanes::{Lane, Lanes};
 use super::live::Live;
 use super::replacing::Replacements;
-use crate::observe::health::Health;
-use crate::priority::Priority;
-use crate::supervision::Supervised;
+use orrery_runtime::observe::health::Health;
+use orrery_runtime::priority::Priority;
+use orrery_runtime::supervision::Supervised;
 
 /// Threads that run programs on new ledgers, with the lane that each serves.
 const LIVE_THREADS: [(&str, Lane); 2] = [("programs-1", Lane::Fast), ("programs-2", Lane::Fast)];

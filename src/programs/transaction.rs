@@ -13,8 +13,8 @@ use stellar_xdr::{
     TransactionMeta, WriteXdr,
 };
 
-use crate::domain::{CloseTime, ContractId, NetworkId, TxHash};
-use crate::store::{TransactionPosition, TransactionRecord};
+use orrery_ledger::domain::{CloseTime, ContractId, NetworkId, TxHash};
+use orrery_store::{TransactionPosition, TransactionRecord};
 
 /// A transaction that calls a host function.
 #[derive(Debug, Clone, PartialEq, Eq)]

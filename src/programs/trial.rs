@@ -17,13 +17,13 @@ use super::rows::RunRows;
 use super::runner::{Runner, TurnLimits};
 use super::transaction::HostCall;
 use super::{ProgramError, names};
-use crate::domain::{
+use orrery_ledger::domain::{
     ContractId, Emit, LedgerRange, LedgerSeq, LedgerSet, Owner, Page, ProgramId, TxHash,
 };
-use crate::store::{TransactionPosition, TransactionQuery, TransactionRecord};
-use crate::tables::query::Interrupted;
-use crate::tables::schema::{ProgramSchema, SchemaLimits, TableSchema};
-use crate::tables::show;
+use orrery_store::{TransactionPosition, TransactionQuery, TransactionRecord};
+use orrery_tables::query::Interrupted;
+use orrery_tables::schema::{ProgramSchema, SchemaLimits, TableSchema};
+use orrery_tables::show;
 
 /// A module, and the transactions on which to try it.
 #[derive(Debug, Clone)]

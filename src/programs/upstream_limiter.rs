@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use stellar_xdr::LedgerKey;
 
 use super::state::{Upstream, UpstreamError};
-use crate::budget::{Budget, Holder, Limits, Usage};
-use crate::domain::{LiveEntries, Owner};
+use orrery_ledger::domain::{LiveEntries, Owner};
+use orrery_runtime::budget::{Budget, Holder, Limits, Usage};
 
 /// Maximum number of concurrent requests for all owners' programs, and for one owner's.
 const MAX_CONCURRENT_REQUESTS: u64 = 4;
@@ -70,7 +70,7 @@ mod tests {
     use orrery_testkit::wait::wait_until;
 
     use super::*;
-    use crate::domain::LedgerSeq;
+    use orrery_ledger::domain::LedgerSeq;
 
     /// Answers once as many requests have arrived as the barrier waits for.
     struct Slow(Barrier);

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::storage::WaitingRun;
-use crate::domain::{LedgerRange, LedgerSeq};
-use crate::store::{Store, TransactionPosition};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq};
+use orrery_store::{Store, TransactionPosition};
 
 /// Maximum number of waiting runs per program. Further ones are given up and counted.
 pub(super) const MAX_WAITING: usize = 10_000;

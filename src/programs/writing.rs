@@ -14,9 +14,9 @@ use super::runner::Runner;
 use super::storage::{WaitingRun, put_json};
 use super::waiting::{MAX_WAITING, WaitingRuns};
 use super::{ProgramError, records, storage};
-use crate::domain::{LedgerRange, ProgramId};
-use crate::store::{Arrival, KindChanges, StoreError, TransactionPosition};
-use crate::tables::schema::SchemaLimits;
+use orrery_ledger::domain::{LedgerRange, ProgramId};
+use orrery_store::{Arrival, KindChanges, StoreError, TransactionPosition};
+use orrery_tables::schema::SchemaLimits;
 
 /// Number of consecutive failures after which a program is no longer run, or a backfill is stopped.
 pub(super) const MAX_ERRORS_IN_A_ROW: u32 = 100;

@@ -168,7 +168,8 @@ fn content<'a>(mut members: Members<'a>) -> Result<(String, Params<'a>), RpcErro
         return Err(RpcError::invalid_request("parameters must be array or object"));
     }
     if !members.is_empty() {
-        let names: Vec<_> = members.keys().map(|name| crate::domain::excerpt(name)).collect();
+        let names: Vec<_> =
+            members.keys().map(|name| orrery_ledger::domain::excerpt(name)).collect();
         return Err(RpcError::invalid_request("extra fields in request").about(&names.join(",")));
     }
     Ok((method, Params(params)))

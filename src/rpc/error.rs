@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::store::StoreError;
+use orrery_store::StoreError;
 
 /// A JSON-RPC `error` object.
 #[derive(Debug, Clone, Serialize, thiserror::Error)]

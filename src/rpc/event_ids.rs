@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use super::found_event::FoundEvent;
 use super::{Rpc, RpcError};
-use crate::decode::{EventView, LedgerView, Placement};
-use crate::domain::{Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId, TxHash};
-use crate::store::{Bounds, EventQuery, EventRecord, StoreError};
+use orrery_ledger::decode::{EventView, LedgerView, Placement};
+use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId, TxHash};
+use orrery_store::{Bounds, EventQuery, EventRecord, StoreError};
 
 /// Computes the ids of events, ledger by ledger.
 pub(super) struct EventIdResolver<'s> {

@@ -9,9 +9,11 @@ use super::event_ids::EventIdResolver;
 use super::found_event::FoundEvent;
 use super::params::XdrFormat;
 use super::{CallLimits, Rpc, RpcError};
-use crate::decode::EventType;
-use crate::domain::{ContractId, Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId};
-use crate::store::{Bounds, EventQuery, EventRecord, LedgerRow, Needs, StoreError, TopicFilter};
+use orrery_ledger::decode::EventType;
+use orrery_ledger::domain::{
+    ContractId, Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId,
+};
+use orrery_store::{Bounds, EventQuery, EventRecord, LedgerRow, Needs, StoreError, TopicFilter};
 
 /// Maximum ratio of the size of values as JSON to that as base64: a map from void to void is 28
 /// characters for 8 bytes.

@@ -9,8 +9,8 @@ use super::json::Writer;
 use super::params::{Named, Pagination, XdrFormat};
 use super::range::{Needed, Range};
 use super::{CallLimits, Outcome, Params, Rpc, RpcError, xdr};
-use crate::decode::EventType;
-use crate::domain::{
+use orrery_ledger::decode::EventType;
+use orrery_ledger::domain::{
     CloseTime, ContractId, Direction, LedgerRange, LedgerSeq, RpcEventId, TxHash, scval_xdr,
 };
 
@@ -246,7 +246,10 @@ impl ParsedRequest {
 }
 
 fn malformed_cursor(text: &str) -> RpcError {
-    RpcError::unreadable_params(format!("invalid event id {}", crate::domain::excerpt(text)))
+    RpcError::unreadable_params(format!(
+        "invalid event id {}",
+        orrery_ledger::domain::excerpt(text)
+    ))
 }
 
 impl Filter {

@@ -12,8 +12,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
-use crate::decode::EventType;
-use crate::domain::{ContractId, Direction, RpcEventId};
+use orrery_ledger::decode::EventType;
+use orrery_ledger::domain::{ContractId, Direction, RpcEventId};
 
 /// Maximum number of filters per query.
 pub(super) const MAX_FILTERS: usize = 256;

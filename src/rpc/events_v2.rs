@@ -14,8 +14,8 @@ use super::json::Writer;
 use super::params::{Named, XdrFormat};
 use super::range::{Needed, Range};
 use super::{CallLimits, Outcome, Params, Rpc, RpcError, xdr};
-use crate::decode::EventType;
-use crate::domain::{ContractId, Direction, LedgerRange, RpcEventId, scval_xdr};
+use orrery_ledger::decode::EventType;
+use orrery_ledger::domain::{ContractId, Direction, LedgerRange, RpcEventId, scval_xdr};
 
 /// Default number of events per page.
 const DEFAULT_LIMIT: u64 = 100;

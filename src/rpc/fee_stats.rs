@@ -11,8 +11,8 @@ use stellar_xdr::{
 
 use super::range::Needed;
 use super::{CallLimits, Outcome, Params, Rpc, RpcError, result, xdr};
-use crate::decode::TransactionView;
-use crate::domain::LedgerSeq;
+use orrery_ledger::decode::TransactionView;
+use orrery_ledger::domain::LedgerSeq;
 
 /// Number of newest ledgers from which fees of smart-contract transactions are taken.
 const SOROBAN_LEDGERS: u32 = 50;

@@ -1,8 +1,8 @@
 //! An event with the id that Stellar RPC assigns to it, as it was found in the store.
 
-use crate::decode::EventType;
-use crate::domain::{LedgerSeq, RpcEventId};
-use crate::store::EventRecord;
+use orrery_ledger::decode::EventType;
+use orrery_ledger::domain::{LedgerSeq, RpcEventId};
+use orrery_store::EventRecord;
 
 /// An event with its Stellar RPC id.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::range::Needed;
 use super::{CallLimits, Outcome, Params, Rpc, RpcError, result};
-use crate::store::StoreError;
+use orrery_store::StoreError;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

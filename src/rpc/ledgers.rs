@@ -12,8 +12,8 @@ use super::range::{Needed, Range};
 use super::{
     CallLimits, MAX_PAGE_BYTES, Outcome, Params, Rpc, RpcError, not_readable, result, xdr,
 };
-use crate::decode::{HeaderView, LedgerView, decode, header};
-use crate::domain::LedgerSeq;
+use orrery_ledger::decode::{HeaderView, LedgerView, decode, header};
+use orrery_ledger::domain::LedgerSeq;
 
 /// Default number of ledgers, or transactions, per page.
 const DEFAULT_LIMIT: u64 = 50;
@@ -65,7 +65,7 @@ impl<'a> PageRequest<'a> {
         let problem = match cursor {
             Some(cursor) if start != 0 => Some(format!(
                 "startLedger ({start}) and cursor ({}) cannot both be set",
-                crate::domain::excerpt(cursor)
+                orrery_ledger::domain::excerpt(cursor)
             )),
             None if !range.contains(start.into()) => Some(format!(
                 "start ledger ({start}) must be between the oldest ledger: {oldest} and the latest ledger: \
@@ -184,7 +184,7 @@ pub(super) fn no_metadata(sequence: LedgerSeq) -> RpcError {
 /// Returns the first ledger of the page after a cursor.
 fn first_after(cursor: &str, range: &Range) -> Result<LedgerSeq, RpcError> {
     let passed: u32 = cursor.parse().map_err(|_| {
-        let cursor = crate::domain::excerpt(cursor);
+        let cursor = orrery_ledger::domain::excerpt(cursor);
         RpcError::invalid_params(format!("cursor ('{cursor}') is not the number of a ledger"))
     })?;
     let first = u64::from(passed) + 1;

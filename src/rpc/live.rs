@@ -14,7 +14,7 @@ use stellar_xdr::{
 
 use super::params::XdrFormat;
 use super::{CallLimits, Method, Outcome, Params, Rpc, RpcError, result};
-use crate::domain::{
+use orrery_ledger::domain::{
     AuthMode, LedgerSeq, LiveEntries, LiveEntry, LiveState, Simulation, Submission, excerpt,
 };
 

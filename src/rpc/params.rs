@@ -70,7 +70,7 @@ impl XdrFormat {
             None | Some("" | "base64") => Ok(Self::Base64),
             Some("json") => Ok(Self::Json),
             Some(other) => {
-                let other = crate::domain::excerpt(other);
+                let other = orrery_ledger::domain::excerpt(other);
                 Err(format!("got '{other}': expected base64, json for optional 'xdrFormat'"))
             }
         }

@@ -1,8 +1,8 @@
 //! Determines the ledgers that a method can answer about: a gapless range up to the newest ledger.
 
 use super::{Rpc, RpcError};
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
-use crate::store::Needs;
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet};
+use orrery_store::Needs;
 
 /// A gapless range of ledgers, with the close times of its ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use quick_cache::Equivalent;
 
 use super::Json;
-use crate::store::{Generation, GenerationCache};
+use orrery_store::{Generation, GenerationCache};
 
 /// Capacity of the cache in bytes.
 const CAPACITY_BYTES: u64 = 16 << 20;

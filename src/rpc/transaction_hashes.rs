@@ -5,9 +5,9 @@
 use std::ops::ControlFlow;
 
 use super::{Rpc, RpcError};
-use crate::decode::LedgerView;
-use crate::domain::{LedgerSeq, TxHash};
-use crate::store::{
+use orrery_ledger::decode::LedgerView;
+use orrery_ledger::domain::{LedgerSeq, TxHash};
+use orrery_store::{
     ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, RowBounds,
     StartPosition, Store, StoreError, Table,
 };
@@ -152,10 +152,10 @@ mod tests {
     use serde_json::value::to_raw_value;
 
     use super::*;
-    use crate::decode::decode;
-    use crate::domain::Network;
-    use crate::rpc::{CallLimits, Params, Settings};
-    use crate::store::{Durability, Extensions, IndexOptions, RowCodec};
+    use crate::{CallLimits, Params, Settings};
+    use orrery_ledger::decode::decode;
+    use orrery_ledger::domain::Network;
+    use orrery_store::{Durability, Extensions, IndexOptions, RowCodec};
 
     /// Each ledger that may hold a transaction is decoded, which takes milliseconds.
     #[test]

@@ -14,9 +14,9 @@ use super::params::{FromLedger, XdrFormat};
 use super::range::Needed;
 use super::transaction_hashes::{self, Candidates};
 use super::{CallLimits, MAX_PAGE_BYTES, Outcome, Params, Rpc, RpcError, not_readable, xdr};
-use crate::decode::{LedgerView, MetaEvents, TransactionView};
-use crate::domain::{LedgerSeq, RpcEventId, TxHash};
-use crate::store::TransactionRecord;
+use orrery_ledger::decode::{LedgerView, MetaEvents, TransactionView};
+use orrery_ledger::domain::{LedgerSeq, RpcEventId, TxHash};
+use orrery_store::TransactionRecord;
 
 /// Length of a hash in hexadecimal digits.
 const HASH_DIGITS: usize = 64;
@@ -358,7 +358,7 @@ struct FoundTransaction {
 fn parse_cursor(cursor: &str) -> Result<RpcEventId, RpcError> {
     let toid = cursor.parse().ok().filter(|toid| *toid <= RpcEventId::LARGEST_TOID);
     toid.map(|toid| RpcEventId { toid, index: 0 }).ok_or_else(|| {
-        let cursor = crate::domain::excerpt(cursor);
+        let cursor = orrery_ledger::domain::excerpt(cursor);
         RpcError::invalid_params(format!(
             "cursor ('{cursor}') is not the position of a transaction"
         ))

@@ -9,7 +9,7 @@ use stellar_xdr::{Limits, ReadXdr};
 use super::RpcError;
 use super::json::Writer;
 use super::params::XdrFormat;
-use crate::decode::DEEPEST;
+use orrery_ledger::decode::DEEPEST;
 
 /// Stack size in bytes: enough to decode and serialise any value that the network accepts, at any
 /// nesting depth.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::ServiceError;
+use crate::auth::section::{Auth, PublicKeyFile};
 use crate::auth::{PublicKey, Tokens};
-use crate::config::{Auth, PublicKeyFile};
 use crate::domain::Network;
 
 /// Directory of keys and tokens in the data directory.

@@ -91,7 +91,7 @@ impl Node {
         if let Some(latest) = store.status().latest() {
             metrics.set_latest_ledger(latest);
         }
-        let steps = Arc::clone(&metrics) as Arc<dyn StepObserver>;
+        let steps = Arc::new(StepMetrics(Arc::clone(&metrics))) as Arc<dyn StepObserver>;
         let options = index_options(config);
         let without_raw = IndexOptions { raw_ledgers: false, ..options.clone() };
         let trust = trust::of_store(config, &store)?;
@@ -343,13 +343,16 @@ impl Stored {
     }
 }
 
-impl StepObserver for Metrics {
+/// Counts the steps of the pipeline in metrics.
+struct StepMetrics(Arc<Metrics>);
+
+impl StepObserver for StepMetrics {
     fn step(&self, name: &'static str, seconds: f64) {
-        self.observe_step(name, Duration::from_secs_f64(seconds.max(0.0)));
+        self.0.observe_step(name, Duration::from_secs_f64(seconds.max(0.0)));
     }
 
     fn verified(&self, verified: &Verified) {
-        self.ledger_verified(verified);
+        self.0.ledger_verified(verified);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::observe::health::{Component, Record};
+use orrery_runtime::observe::health::{Component, Record};
 
 /// Age of the latest ledger, in seconds, from which on a service that has all ledgers of its source is
 /// not called up to date: a source may have ended long ago.

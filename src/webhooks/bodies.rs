@@ -3,8 +3,8 @@
 use super::manage::Webhooks;
 use super::rows::{Delivery, Number, PAYLOADS, payload_key};
 use super::{CONSUMER, WebhookError};
-use crate::domain::Owner;
-use crate::store::RowBounds;
+use orrery_ledger::domain::Owner;
+use orrery_store::RowBounds;
 
 impl Webhooks {
     /// Returns the bodies that are sent for deliveries of a subscription, in their order; `None` for one

@@ -16,10 +16,10 @@ use super::rows::{
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
 use super::{CONSUMER, WebhookError, payload};
-use crate::domain::{EventId, LedgerRange, NetworkId, Owner, Page};
-use crate::executables::InterfaceReader;
-use crate::settings;
-use crate::store::{
+use orrery_executables::InterfaceReader;
+use orrery_ledger::domain::{EventId, LedgerRange, NetworkId, Owner, Page};
+use orrery_settings as settings;
+use orrery_store::{
     Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger, LedgerConsumer,
     Mark, Needs, RowCodec, StartPosition, Store, StoreError,
 };
@@ -325,13 +325,13 @@ mod tests {
     use orrery_testkit::sandbox::{ledgers, local, sandbox};
 
     use super::*;
-    use crate::decode::decode;
-    use crate::store::{Durability, Extensions, IndexOptions, PreparedLedger};
-    use crate::webhooks::filter::Filter;
-    use crate::webhooks::manage::{NewSubscriptions, WebhookDeps, Webhooks};
-    use crate::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
-    use crate::webhooks::time::Clocks;
-    use crate::webhooks::{Clock, Sealer};
+    use crate::filter::Filter;
+    use crate::manage::{NewSubscriptions, WebhookDeps, Webhooks};
+    use crate::target::{Policy, Sender, Timeouts, system_lookup};
+    use crate::time::Clocks;
+    use crate::{Clock, Sealer};
+    use orrery_ledger::decode::decode;
+    use orrery_store::{Durability, Extensions, IndexOptions, PreparedLedger};
 
     /// A step ends when its time is over, in the middle of a ledger: what it has created is sent then, and
     /// the next step goes on with the next event.

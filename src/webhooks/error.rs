@@ -2,8 +2,8 @@
 
 use super::filter::FilterError;
 use super::target::EndpointError;
-use crate::domain::LedgerSeq;
-use crate::store::StoreError;
+use orrery_ledger::domain::LedgerSeq;
+use orrery_store::StoreError;
 
 /// Why a webhook operation failed. The operation has changed nothing, except that a replay or a
 /// sweep keeps what it wrote before, and that the write may have been made despite

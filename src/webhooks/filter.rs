@@ -1,6 +1,6 @@
 //! Conditions that select events. Works on raw XDR: an event is not decoded to evaluate them.
 
-use crate::domain::{ContractId, ParseError, address_xdr, scval_from_text};
+use orrery_ledger::domain::{ContractId, ParseError, address_xdr, scval_from_text};
 
 /// Number of topics that a filter can name.
 pub const TOPICS: usize = 4;

@@ -18,8 +18,8 @@ use super::rows::{
 use super::subscription::{Definition, Row, State, Subscription, encode_topic};
 use super::target::{Endpoint, EndpointError, Sender};
 use super::{CONSUMER, Clock, Secret, WebhookError, payload};
-use crate::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
-use crate::store::{ConsumerEffects, Mark, RowBounds, RowCodec, Store, StoreError};
+use orrery_ledger::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
+use orrery_store::{ConsumerEffects, Mark, RowBounds, RowCodec, Store, StoreError};
 
 /// Bytes of a subscription's tag.
 const TAG_BYTES: usize = 8;
@@ -348,7 +348,7 @@ impl Webhooks {
         delivery: &str,
     ) -> Result<Number, WebhookError> {
         Number::parse(&subscription.definition.tag, delivery).ok_or_else(|| {
-            let delivery = crate::domain::excerpt(delivery);
+            let delivery = orrery_ledger::domain::excerpt(delivery);
             WebhookError::UnknownDelivery { subscription: subscription.id, delivery }
         })
     }
@@ -428,7 +428,7 @@ fn remove(
 fn put_next_test(
     effects: &mut ConsumerEffects<'_>,
     id: u32,
-    newest: crate::domain::EventId,
+    newest: orrery_ledger::domain::EventId,
 ) -> Result<Number, WebhookError> {
     let last = LAST_TESTS.get(effects, &(Mark, id))?;
     // After a restore, the newest event may be older than the last test: test numbers never
@@ -438,7 +438,7 @@ fn put_next_test(
         _ => (newest, 1),
     };
     let number = Number::of_test(event, count).or_else(|| {
-        let next = crate::domain::EventId(event.0.checked_add(1)?);
+        let next = orrery_ledger::domain::EventId(event.0.checked_add(1)?);
         Number::of_test(next, 1)
     });
     let too_many = || WebhookError::Damaged("the number of a test".to_owned());

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::executables::{InterfaceReader, Interfaces, Lacking, Waited};
-use crate::store::{RowBounds, StoreError};
+use orrery_executables::{InterfaceReader, Interfaces, Lacking, Waited};
+use orrery_store::{RowBounds, StoreError};
 
 /// How long new deliveries wait for the index at most before they go on without it, until it has caught
 /// up: some thousand ledgers, as after a start.

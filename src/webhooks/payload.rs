@@ -5,11 +5,11 @@
 use serde::Serialize;
 use serde_json::json;
 
-use crate::decode::EventType;
-use crate::domain::{ContractId, Hash32, NetworkId};
-use crate::executables::{DeclaredEvent, InterfaceReader};
-use crate::interfaces::{Matched, Params, TypedXdr};
-use crate::store::EventRecord;
+use orrery_executables::{DeclaredEvent, InterfaceReader};
+use orrery_interfaces::{Matched, Params, TypedXdr};
+use orrery_ledger::decode::EventType;
+use orrery_ledger::domain::{ContractId, Hash32, NetworkId};
+use orrery_store::EventRecord;
 
 /// The body of a delivery.
 #[derive(Serialize)]
@@ -115,8 +115,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::decode::Placement;
-    use crate::domain::{CloseTime, EventId, LedgerSeq};
+    use orrery_ledger::decode::Placement;
+    use orrery_ledger::domain::{CloseTime, EventId, LedgerSeq};
 
     fn xdr(value: &ScVal) -> Vec<u8> {
         value.to_xdr(Limits::none()).unwrap()

@@ -16,10 +16,10 @@ use super::rows::{KEPT, Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::time::{Clocks, Moment, Times};
 use super::{CONSUMER, Sealer, WebhookError};
-use crate::domain::{ContractId, Owner};
-use crate::executables::Interfaces;
-use crate::settings::Webhooks;
-use crate::store::{ConsumerEffects, Mark, RowBounds, Store, StoreError};
+use orrery_executables::Interfaces;
+use orrery_ledger::domain::{ContractId, Owner};
+use orrery_settings::Webhooks;
+use orrery_store::{ConsumerEffects, Mark, RowBounds, Store, StoreError};
 
 /// Number of contracts above which all events of a ledger are read to find those that match.
 const MAX_CONTRACTS_LOOKED_UP: usize = 16;
@@ -383,7 +383,7 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::webhooks::subscription::sample;
+    use crate::subscription::sample;
 
     #[test]
     fn an_earlier_write_does_not_clear_the_doubt_about_a_later_one() {

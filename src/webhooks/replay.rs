@@ -12,9 +12,9 @@ use super::rows::{
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
 use super::{CONSUMER, WebhookError, payload};
-use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
-use crate::executables::Waited;
-use crate::store::{Bounds, ConsumerEffects, EventQuery, Needs, TopicFilter, TransactionPosition};
+use orrery_executables::Waited;
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
+use orrery_store::{Bounds, ConsumerEffects, EventQuery, Needs, TopicFilter, TransactionPosition};
 
 /// Maximum number of deliveries per request, not counting those of its last ledger.
 const MAX_DELIVERIES: usize = 10_000;
@@ -48,7 +48,7 @@ impl Webhooks {
         let subscription = self.registry.of_owner(owner, id)?;
         let number = self.number(&subscription, delivery)?;
         let now = self.registry.now();
-        let given = crate::domain::excerpt(delivery);
+        let given = orrery_ledger::domain::excerpt(delivery);
         let more = self.store.change_consumer_rows(CONSUMER, move |effects| {
             check_enabled(effects, id)?;
             let unknown = || WebhookError::UnknownDelivery { subscription: id, delivery: given };

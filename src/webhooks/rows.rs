@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::schedule::is_prompt;
 use super::target::AttemptResult;
 use super::time::{Moment, day_of};
-use crate::domain::EventId;
-use crate::store::{KeyPrefix, Mark, RowCodec, Table, row_codec};
+use orrery_ledger::domain::EventId;
+use orrery_store::{KeyPrefix, Mark, RowCodec, Table, row_codec};
 
 /// Subscriptions, as [`super::subscription::Row`] encodes them.
 pub const SUBSCRIPTIONS: Table<(Mark<b's'>, u32), Vec<u8>> = in_subscriptions();

@@ -15,8 +15,8 @@ use super::rows::SUBSCRIPTIONS;
 use super::target::Endpoint;
 use super::time::Moment;
 use super::{Sealer, Secret, WebhookError};
-use crate::domain::{ContractId, Owner};
-use crate::store::{ConsumerEffects, FedLedger, Mark, StoreError};
+use orrery_ledger::domain::{ContractId, Owner};
+use orrery_store::{ConsumerEffects, FedLedger, Mark, StoreError};
 
 /// A subscription as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use super::manage::Webhooks;
 use super::rows::{DELIVERIES, FINISHED, Finished, Number, PAYLOADS, QUEUE};
 use super::schedule::DEAD_DAYS;
 use super::{CONSUMER, WebhookError};
-use crate::store::RowBounds;
+use orrery_store::RowBounds;
 
 /// Maximum number of deliveries that are removed in one write.
 const MAX_BATCH_DELIVERIES: usize = 1000;

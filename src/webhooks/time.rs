@@ -2,7 +2,7 @@
 //! ([`SteadyClock`]).
 
 use super::Clock;
-use crate::steady::SteadyClock;
+use orrery_runtime::steady::SteadyClock;
 
 /// Time in milliseconds for which the machine's clock must be ahead until deliveries are due earlier
 /// for that reason. An attempt that is made too early does little harm, and a machine that was asleep

@@ -8,8 +8,8 @@
 
 use stellar_xdr::{ScAddress, ScMapEntry, ScVal};
 
-use crate::accounts::value;
-use crate::store::{RowCodec, row_codec};
+use crate::value;
+use orrery_store::{RowCodec, row_codec};
 
 /// Maximum length of a credential id, in bytes (Web Authentication, level 2, section 4: "at most
 /// 1023 bytes").

@@ -3,7 +3,7 @@
 //! updated it, and the last that removed it. A ledger that arrives late therefore changes only the
 //! signers in its own events, however many the wallet has.
 
-use crate::accounts::Position;
+use crate::Position;
 
 use super::event::Generation;
 

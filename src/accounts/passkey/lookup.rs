@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use super::event::{Key, Signer};
 use super::tables::{self, ORDER, SIGNERS};
-use crate::domain::ContractId;
-use crate::store::{Rows, StoreError};
+use orrery_ledger::domain::ContractId;
+use orrery_store::{Rows, StoreError};
 
 /// A signer that a wallet has or had.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use super::fold::Wallet;
 use super::tables::{
     CREDENTIALS, FAMILIES, KEYS, LOG, ORDER, SIGNERS, Signer, Stored, Value, WALLETS,
 };
-use crate::accounts::{AccountIndex, Emitted, Position, Stats, Tag};
-use crate::domain::ContractId;
-use crate::store::{RowCodec, Rows, RowsMut, StoreError, Table};
+use crate::{AccountIndex, Emitted, Position, Stats, Tag};
+use orrery_ledger::domain::ContractId;
+use orrery_store::{RowCodec, Rows, RowsMut, StoreError, Table};
 
 /// Properties of a wallet that a list shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use stellar_xdr::{Limits, ReadXdr, ScAddress};
 
 use super::event::{self, Generation, Key, Kind, Storage};
 use super::fold::{Entry, Put, Wallet};
-use crate::accounts::stats::STATS;
-use crate::accounts::{Position, Tag, value};
-use crate::domain::ContractId;
-use crate::store::{RowCodec, Table, row_codec};
+use crate::stats::STATS;
+use crate::{Position, Tag, value};
+use orrery_ledger::domain::ContractId;
+use orrery_store::{RowCodec, Table, row_codec};
 
 pub(super) const LOG: Table<(ContractId, Position), Kind> = Table::new("log");
 pub(super) const WALLETS: Table<ContractId, Stored> = Table::new("wallets");

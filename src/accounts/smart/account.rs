@@ -2,8 +2,8 @@
 //! are folded.
 
 use super::event::{Event, Kind, Variant};
-use crate::accounts::{Position, value};
-use crate::store::RowCodec;
+use crate::{Position, value};
+use orrery_store::RowCodec;
 
 /// An event with the log row that is stored for it: its kind, its id, and its data as XDR.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,8 +9,8 @@
 
 use stellar_xdr::{ScAddress, ScMapEntry, ScVal};
 
-use crate::accounts::value;
-use crate::store::{RowCodec, row_codec};
+use crate::value;
+use orrery_store::{RowCodec, row_codec};
 
 /// Bytes of an uncompressed secp256r1 public key, `04 || x || y`. In an external signer's key, the
 /// credential id follows it.

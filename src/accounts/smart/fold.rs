@@ -13,9 +13,9 @@ use super::account::Stored;
 use super::event::{Change, Event, Reference, RuleMeta, Signer};
 use super::state::{Member, Named, Registered, Rule};
 use super::tables::{RULE_IDS, RULES, put_signer, registry, tags_of};
-use crate::accounts::{Position, value};
-use crate::domain::ContractId;
-use crate::store::{Mark, RowCodec, Rows, RowsMut, StoreError, Table};
+use crate::{Position, value};
+use orrery_ledger::domain::ContractId;
+use orrery_store::{Mark, RowCodec, Rows, RowsMut, StoreError, Table};
 
 /// Maximum number of signers of a rule, and of its policies. The contracts allow 15 and 5.
 const MAX_MEMBERS: usize = 32;

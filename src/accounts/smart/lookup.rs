@@ -10,9 +10,9 @@ use super::fold::registered;
 use super::rows::{SmartAccounts, Summary};
 use super::state::{Member, Named, Registered, Rule};
 use super::tables::RULES;
-use crate::accounts::AccountIndex;
-use crate::domain::ContractId;
-use crate::store::{Mark, Rows, StoreError};
+use crate::AccountIndex;
+use orrery_ledger::domain::ContractId;
+use orrery_store::{Mark, Rows, StoreError};
 
 /// Rules of an account, and what is registered under the ids that they refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]

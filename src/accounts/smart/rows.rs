@@ -14,9 +14,9 @@ use super::account::{Logged, Progress, Stored};
 use super::event::{Change, Kind, Reference, Signer, recognise};
 use super::fold::Fold;
 use super::tables::{ACCOUNTS, BEHIND, CREDENTIALS, FAMILIES, LOG, RULE_IDS, SIGNERS, STATE, TAG};
-use crate::accounts::{AccountIndex, Emitted, Position, Stats, Tag};
-use crate::domain::ContractId;
-use crate::store::{Mark, RowCodec, Rows, RowsMut, StoreError, Table};
+use crate::{AccountIndex, Emitted, Position, Stats, Tag};
+use orrery_ledger::domain::ContractId;
+use orrery_store::{Mark, RowCodec, Rows, RowsMut, StoreError, Table};
 
 /// Maximum size of the part of an account's log that counts, in bytes: the events after it change
 /// nothing but the totals of the index and the ledger of the account's last event. It holds some

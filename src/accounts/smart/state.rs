@@ -4,8 +4,8 @@
 use stellar_xdr::{ScAddress, ScVal};
 
 use super::event::{self, Reference, RuleMeta, Signer};
-use crate::accounts::{Position, value};
-use crate::store::RowCodec;
+use crate::{Position, value};
+use orrery_store::RowCodec;
 
 /// A rule. Its signers and policies are in the order in which they were added.
 #[derive(Debug, Clone, PartialEq, Eq)]

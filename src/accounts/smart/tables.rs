@@ -3,10 +3,10 @@
 use super::account::{Logged, Stored};
 use super::event::Signer;
 use super::state::{Named, Registered, Rule};
-use crate::accounts::stats::STATS;
-use crate::accounts::{Position, Tag};
-use crate::domain::ContractId;
-use crate::store::{Mark, RowsMut, StoreError, Table};
+use crate::stats::STATS;
+use crate::{Position, Tag};
+use orrery_ledger::domain::ContractId;
+use orrery_store::{Mark, RowsMut, StoreError, Table};
 
 pub(super) const LOG: Table<(ContractId, Position), Logged> = Table::new("log");
 pub(super) const ACCOUNTS: Table<ContractId, Stored> = Table::new("accounts");
@@ -73,8 +73,8 @@ pub(super) fn tags_of(signer: &Signer) -> impl Iterator<Item = Tag> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounts::smart::account::Progress;
-    use crate::store::RowCodec;
+    use crate::smart::account::Progress;
+    use orrery_store::RowCodec;
 
     /// Stores of earlier versions have these bytes.
     #[test]

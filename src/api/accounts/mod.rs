@@ -17,12 +17,12 @@ use super::answer::Answer;
 use super::call::{CurrentCall, PathValues};
 use super::params::Query;
 use super::{ApiError, Deps};
-use crate::accounts::evictions::{self, Entry};
-use crate::accounts::passkey::PasskeyWallets;
-use crate::accounts::smart::SmartAccounts;
-use crate::accounts::{AccountIndex, NotAPosition, Position};
-use crate::domain::{ContractId, LedgerRange, LedgerSeq};
-use crate::store::{ConsumerView, Store, StoreError};
+use orrery_accounts::evictions::{self, Entry};
+use orrery_accounts::passkey::PasskeyWallets;
+use orrery_accounts::smart::SmartAccounts;
+use orrery_accounts::{AccountIndex, NotAPosition, Position};
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq};
+use orrery_store::{ConsumerView, Store, StoreError};
 
 /// Maximum size of a list response up to its last account, in bytes: the 1 MiB that clients accept,
 /// less room for the members that follow.

@@ -10,22 +10,22 @@ use stellar_xdr::{ContractDataDurability, ScAddress};
 
 use super::routes::{ServedIndex, routes};
 use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract};
-use crate::accounts::evictions::Entry;
-use crate::accounts::passkey::event::{
+use crate::answer::Answer;
+use crate::call::CurrentCall;
+use crate::cors::AllowedHeaders;
+use crate::route::Route;
+use crate::{ApiError, Deps};
+use orrery_accounts::evictions::Entry;
+use orrery_accounts::passkey::event::{
     Expiration, Generation, Key, LONGEST_CREDENTIAL, Limits, Storage,
 };
-use crate::accounts::passkey::lookup::{self, ListedSigner};
-use crate::accounts::passkey::{PasskeyWallets, Summary};
-use crate::accounts::{AccountIndex, Position};
-use crate::api::answer::Answer;
-use crate::api::call::CurrentCall;
-use crate::api::cors::AllowedHeaders;
-use crate::api::route::Route;
-use crate::api::{ApiError, Deps};
-use crate::domain::ContractId;
+use orrery_accounts::passkey::lookup::{self, ListedSigner};
+use orrery_accounts::passkey::{PasskeyWallets, Summary};
+use orrery_accounts::{AccountIndex, Position};
+use orrery_ledger::domain::ContractId;
 
 /// Routes of this area.
-pub(in crate::api) static ROUTES: [Route; 6] = routes::<PasskeyWallets>([
+pub(crate) static ROUTES: [Route; 6] = routes::<PasskeyWallets>([
     "/rest/passkey-indexer",
     "/rest/passkey-indexer/api/lookup/{credential_id}",
     "/rest/passkey-indexer/api/lookup/address/{address}",

@@ -9,14 +9,14 @@ use stellar_xdr::ScAddress;
 use super::{
     Accounts, CURSOR, Extent, IndexView, NOT_FOUND, address, credential, cursor, error_response,
 };
-use crate::accounts::{AccountIndex, Position, Stats, Tag, evictions, with_signer};
-use crate::api::access::Access;
-use crate::api::answer::Answer;
-use crate::api::call::CurrentCall;
-use crate::api::cors::AllowedHeaders;
-use crate::api::route::{Route, Work};
-use crate::api::{ApiError, Deps};
-use crate::domain::ContractId;
+use crate::access::Access;
+use crate::answer::Answer;
+use crate::call::CurrentCall;
+use crate::cors::AllowedHeaders;
+use crate::route::{Route, Work};
+use crate::{ApiError, Deps};
+use orrery_accounts::{AccountIndex, Position, Stats, Tag, evictions, with_signer};
+use orrery_ledger::domain::ContractId;
 
 /// An index, and how its API differs from that of the other.
 pub(super) trait ServedIndex: AccountIndex {

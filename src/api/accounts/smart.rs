@@ -9,21 +9,21 @@ use stellar_xdr::ScVal;
 
 use super::routes::{ServedIndex, routes};
 use super::{Accounts, Entries, EntryRecord, Extent, IndexView, contract};
-use crate::accounts::Position;
-use crate::accounts::smart::event::Variant;
-use crate::accounts::smart::lookup::Account;
-use crate::accounts::smart::{Rule, SmartAccounts, Summary, lookup};
-use crate::api::answer::Answer;
-use crate::api::call::CurrentCall;
-use crate::api::route::Route;
-use crate::api::{ApiError, Deps};
-use crate::domain::ContractId;
+use crate::answer::Answer;
+use crate::call::CurrentCall;
+use crate::route::Route;
+use crate::{ApiError, Deps};
+use orrery_accounts::Position;
+use orrery_accounts::smart::event::Variant;
+use orrery_accounts::smart::lookup::Account;
+use orrery_accounts::smart::{Rule, SmartAccounts, Summary, lookup};
+use orrery_ledger::domain::ContractId;
 
 /// Maximum number of rules in the response with one account.
 const MAX_RULES: usize = 1000;
 
 /// Routes of this area.
-pub(in crate::api) static ROUTES: [Route; 6] = routes::<SmartAccounts>([
+pub(crate) static ROUTES: [Route; 6] = routes::<SmartAccounts>([
     "/rest/smart-account-indexer",
     "/rest/smart-account-indexer/api/lookup/{credential_id}",
     "/rest/smart-account-indexer/api/lookup/address/{address}",

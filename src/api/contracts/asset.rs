@@ -3,8 +3,8 @@
 use stellar_xdr::{Asset, Limits, ReadXdr, ScVal};
 
 use super::super::ApiError;
-use crate::domain::{ContractId, NetworkId, Page, asset_contract_id, parse_asset};
-use crate::store::{EventQuery, Store, TopicFilter};
+use orrery_ledger::domain::{ContractId, NetworkId, Page, asset_contract_id, parse_asset};
+use orrery_store::{EventQuery, Store, TopicFilter};
 
 /// Limits for decoding a topic that names an asset.
 const LIMITS: Limits = Limits { depth: 10, len: 1 << 10 };

@@ -10,10 +10,10 @@ use stellar_xdr::ScSpecEntry;
 use super::super::call::CurrentCall;
 use super::super::{ApiError, Deps};
 use super::asset::asset;
-use crate::domain::{ContractId, Hash32, LedgerSeq};
-use crate::executables::{Instance, Lacking, lookup::Ran};
-use crate::interfaces::asset_entries;
-use crate::store::{Needs, RowBounds, TransactionPosition};
+use orrery_executables::{Instance, Lacking, lookup::Ran};
+use orrery_interfaces::asset_entries;
+use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
+use orrery_store::{Needs, RowBounds, TransactionPosition};
 
 /// What a contract runs.
 #[derive(Serialize)]

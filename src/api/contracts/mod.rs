@@ -14,10 +14,10 @@ use super::answer::Answer;
 use super::call::CurrentCall;
 use super::route::{Route, Work};
 use super::{ApiError, Deps, params};
-use crate::auth::{Area, Right, Scope};
-use crate::domain::ContractId;
-use crate::executables::CONSUMER;
 use known::{Executable, Known};
+use orrery_auth::{Area, Right, Scope};
+use orrery_executables::CONSUMER;
+use orrery_ledger::domain::ContractId;
 use outline::Outline;
 use token::Token;
 

@@ -9,8 +9,8 @@ use stellar_xdr::{
 
 use super::super::ApiError;
 use super::super::bounded::Bounded;
-use crate::domain::text;
-use crate::interfaces::{spelled, spelled_tuple};
+use orrery_interfaces::{spelled, spelled_tuple};
+use orrery_ledger::domain::text;
 
 /// Largest answer, in bytes of JSON. Interfaces of the public network have some tens of kilobytes, and
 /// one of the largest size that is read, 128 KiB, at most six times as much as JSON.

@@ -6,8 +6,8 @@ use stellar_xdr::{Asset, ScContractInstance, ScMap, ScVal};
 use super::super::{ApiError, Deps};
 use super::asset::asset;
 use super::known::Executable;
-use crate::domain::{ContractId, LedgerSeq, asset_text, text};
-use crate::executables::Instance;
+use orrery_executables::Instance;
+use orrery_ledger::domain::{ContractId, LedgerSeq, asset_text, text};
 
 /// Number of decimals of every asset (`DECIMAL` of the contract host's stellar_asset_contract).
 const ASSET_DECIMALS: u32 = 7;

@@ -3,15 +3,15 @@
 use warp::http::header::ACCEPT;
 
 use super::resources::Resources;
-use crate::api::access::Access;
-use crate::api::budgets::{RequestShares, refused};
-use crate::api::call::PathValues;
-use crate::api::head::Head;
-use crate::api::identity::{self, Bearer, Identity};
-use crate::api::route::{Handler, PersonalHandler, Route, SharedHandler};
-use crate::api::router::Match;
-use crate::api::{ApiError, LONGEST_URI, compression};
-use crate::domain::excerpt;
+use crate::access::Access;
+use crate::budgets::{RequestShares, refused};
+use crate::call::PathValues;
+use crate::head::Head;
+use crate::identity::{self, Bearer, Identity};
+use crate::route::{Handler, PersonalHandler, Route, SharedHandler};
+use crate::router::Match;
+use crate::{ApiError, LONGEST_URI, compression};
+use orrery_ledger::domain::excerpt;
 
 /// A request that may reach its handler.
 pub(super) struct Admitted<'a> {

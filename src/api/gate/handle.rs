@@ -6,23 +6,23 @@ use warp::http::HeaderName;
 use super::admit::{Admitted, BoundHandler};
 use super::resources::Resources;
 use super::slot::{open_stream, reserve_response};
-use crate::api::ApiError;
-use crate::api::allowance::Allowance;
-use crate::api::answer::{Answer, Finished};
-use crate::api::budgets::RequestShares;
-use crate::api::call::{AsyncCall, Body, CurrentCall, OwnerCall, ReadCall, StreamCall};
-use crate::api::client::Waiting;
-use crate::api::compression::finish;
-use crate::api::consumer_wait::Processed;
-use crate::api::identity::{self, Bearer};
-use crate::api::params::Query;
-use crate::api::reading::Reading;
-use crate::api::route::{
+use crate::ApiError;
+use crate::allowance::Allowance;
+use crate::answer::{Answer, Finished};
+use crate::budgets::RequestShares;
+use crate::call::{AsyncCall, Body, CurrentCall, OwnerCall, ReadCall, StreamCall};
+use crate::client::Waiting;
+use crate::compression::finish;
+use crate::consumer_wait::Processed;
+use crate::identity::{self, Bearer};
+use crate::params::Query;
+use crate::reading::Reading;
+use crate::route::{
     AsyncHandler, Class, OwnerHandler, PersonalHandler, ReadHandler, SharedHandler, StreamHandler,
 };
-use crate::api::stored::Stored;
-use crate::api::streamed_body::StreamedBody;
-use crate::executables::Lacking;
+use crate::stored::Stored;
+use crate::streamed_body::StreamedBody;
+use orrery_executables::Lacking;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 

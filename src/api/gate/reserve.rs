@@ -9,12 +9,12 @@ use warp::http::HeaderMap;
 
 use super::admit::Admitted;
 use super::resources::Resources;
-use crate::api::ApiError;
-use crate::api::budgets::{RequestShares, refused};
-use crate::api::request_body::{
+use crate::ApiError;
+use crate::budgets::{RequestShares, refused};
+use crate::request_body::{
     BodyReservation, LARGEST_FORM, check_length, discard, has_body, is_form, read,
 };
-use crate::api::route::Class;
+use crate::route::Class;
 
 /// Prepares the share and the slot of a request's body before it is read; `None` when the route
 /// takes no body. The share grows with what arrives, because announcing a body costs a client nothing.

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::api::blocking::Watch;
-use crate::api::budgets::Budgets;
-use crate::api::consumer_wait::ConsumerWait;
-use crate::api::limits::{Limits, RateLimit};
-use crate::api::metrics::MetricsCache;
-use crate::api::names_wait::NamesWait;
-use crate::api::reach::Reach;
-use crate::api::response_cache::ResponseCache;
-use crate::api::shared_limit::SharedLimit;
-use crate::api::streams::context::Streams;
-use crate::api::{ApiError, ApiSettings, Deps};
+use crate::blocking::Watch;
+use crate::budgets::Budgets;
+use crate::consumer_wait::ConsumerWait;
+use crate::limits::{Limits, RateLimit};
+use crate::metrics::MetricsCache;
+use crate::names_wait::NamesWait;
+use crate::reach::Reach;
+use crate::response_cache::ResponseCache;
+use crate::shared_limit::SharedLimit;
+use crate::streams::context::Streams;
+use crate::{ApiError, ApiSettings, Deps};
 
 /// What all requests share.
 pub(super) struct Resources {

@@ -8,12 +8,12 @@ use warp::reply::Response;
 
 use super::handle::Outcome;
 use super::resources::Resources;
-use crate::api::budgets::RequestShares;
-use crate::api::head::Head;
-use crate::api::replies::{Reply, failure, options, success};
-use crate::api::request_log::{REQUEST_ID, log_failure, request_id};
-use crate::api::router::Match;
-use crate::api::{ApiError, RequestSummary, cors, error};
+use crate::budgets::RequestShares;
+use crate::head::Head;
+use crate::replies::{Reply, failure, options, success};
+use crate::request_log::{REQUEST_ID, log_failure, request_id};
+use crate::router::Match;
+use crate::{ApiError, RequestSummary, cors, error};
 
 /// Caching of responses that never change: a year, which clients take for ever (RFC 8246).
 const LASTING: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");

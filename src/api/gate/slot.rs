@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::admit::Admitted;
 use super::resources::Resources;
-use crate::api::ApiError;
-use crate::api::allowance::GROWTH_STEP;
-use crate::api::budgets::{RequestShares, acquire_slot, refused};
-use crate::api::identity::Bearer;
-use crate::api::route::Class;
-use crate::api::streams::context::{Opening, RESERVED_BYTES};
-use crate::budget::Share;
+use crate::ApiError;
+use crate::allowance::GROWTH_STEP;
+use crate::budgets::{RequestShares, acquire_slot, refused};
+use crate::identity::Bearer;
+use crate::route::Class;
+use crate::streams::context::{Opening, RESERVED_BYTES};
+use orrery_runtime::budget::Share;
 
 /// Bytes that an asynchronous request holds from the beginning. As many requests as a client may have
 /// at a time fit into the bytes that it may have.

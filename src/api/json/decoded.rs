@@ -3,10 +3,10 @@
 
 use serde::Serialize;
 
-use crate::domain::NetworkId;
-use crate::executables::{DeclaredEvent, InterfaceReader};
-use crate::interfaces::{Matched, Params, PlainRest, TypedXdr};
-use crate::store::EventRecord;
+use orrery_executables::{DeclaredEvent, InterfaceReader};
+use orrery_interfaces::{Matched, Params, PlainRest, TypedXdr};
+use orrery_ledger::domain::NetworkId;
+use orrery_store::EventRecord;
 
 #[derive(Serialize)]
 struct Decoded<'a> {

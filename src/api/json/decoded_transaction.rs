@@ -8,11 +8,11 @@ use stellar_xdr::{
     ScSpecTypeDef, ScVal, SorobanAuthorizationEntry, SorobanCredentials,
 };
 
-use crate::domain::{ContractId, NetworkId, text};
-use crate::executables::{InterfaceReader, Tried};
-use crate::interfaces::{Plain, Typed, Types};
-use crate::programs::transaction::{FootprintOperation, HostCall, Operation};
-use crate::store::TransactionRecord;
+use orrery_executables::{InterfaceReader, Tried};
+use orrery_interfaces::{Plain, Typed, Types};
+use orrery_ledger::domain::{ContractId, NetworkId, text};
+use orrery_programs::transaction::{FootprintOperation, HostCall, Operation};
+use orrery_store::TransactionRecord;
 
 /// First topic of the diagnostic event about an error.
 const ERROR: &[u8] = b"error";

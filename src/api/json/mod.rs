@@ -15,10 +15,10 @@ use base64::Engine;
 use base64::engine::Simd;
 use base64::engine::general_purpose::PAD;
 
-use crate::decode::EventType;
-use crate::domain::{CloseTime, ContractId, NetworkId};
-use crate::executables::InterfaceReader;
-use crate::store::{EventRecord, TransactionRecord};
+use orrery_executables::InterfaceReader;
+use orrery_ledger::decode::EventType;
+use orrery_ledger::domain::{CloseTime, ContractId, NetworkId};
+use orrery_store::{EventRecord, TransactionRecord};
 
 /// Names of the fields for individual topics.
 const TOPIC_FIELDS: [&str; 10] = [

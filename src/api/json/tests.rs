@@ -6,9 +6,9 @@ use rand::{Rng, RngCore, SeedableRng};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decode::Placement;
-use crate::domain::{EventId, Hash32, LedgerSeq};
-use crate::store::TransactionPosition;
+use orrery_ledger::decode::Placement;
+use orrery_ledger::domain::{EventId, Hash32, LedgerSeq};
+use orrery_store::TransactionPosition;
 
 fn bytes(random: &mut StdRng, longest: usize) -> Vec<u8> {
     let mut bytes = vec![0; random.random_range(0..=longest)];

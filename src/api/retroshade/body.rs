@@ -4,9 +4,9 @@
 use super::super::ApiError;
 use super::super::call::Body;
 use super::super::members::Members;
-use crate::domain::{ContractId, LedgerRange, LedgerSeq, ParseError, ProgramId, TxHash};
-use crate::programs::{Deploy, Replace, Trial, TrialSelection, Watch};
-use crate::tables::query::{Format, Numbers, QueryRequest};
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, ParseError, ProgramId, TxHash};
+use orrery_programs::{Deploy, Replace, Trial, TrialSelection, Watch};
+use orrery_tables::query::{Format, Numbers, QueryRequest};
 
 /// Maximum number of transactions of one trial.
 const MAX_TRIAL_TRANSACTIONS: usize = 100;
@@ -183,7 +183,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::settings::UnknownParameters;
+    use orrery_settings::UnknownParameters;
 
     fn sentence<T>(read: impl Fn(Body<'_>) -> Result<T, ApiError>, body: &str) -> String {
         let body = Bytes::copy_from_slice(body.as_bytes());

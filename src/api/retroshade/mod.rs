@@ -1,4 +1,4 @@
-//! Routes of custom indexing programs: the call of [`crate::programs`] behind each, and the JSON of
+//! Routes of custom indexing programs: the call of [`orrery_programs`] behind each, and the JSON of
 //! its result.
 
 mod body;
@@ -15,12 +15,12 @@ use super::params::path_number;
 use super::request_body::{LARGEST_BODY, LARGEST_UPLOAD};
 use super::route::{OwnerHandler, Route, Work};
 use super::{ApiError, Deps};
-use crate::auth::{Area, Right, Scope};
-use crate::domain::{LedgerRange, LedgerSeq, ProgramId};
-use crate::programs::backfill::Backfill;
-use crate::programs::manifest::Manifest;
-use crate::programs::records::{RunSource, StatsQuery};
-use crate::programs::{Deploy, Trial};
+use orrery_auth::{Area, Right, Scope};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, ProgramId};
+use orrery_programs::backfill::Backfill;
+use orrery_programs::manifest::Manifest;
+use orrery_programs::records::{RunSource, StatsQuery};
+use orrery_programs::{Deploy, Trial};
 
 /// Default and maximum number of executions on a page (interface, section Limits).
 const DEFAULT_EXECUTIONS: usize = 50;

@@ -3,11 +3,11 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::domain::{CloseTime, LedgerSeq, LedgerSet, TxHash};
-use crate::programs::records::{
+use orrery_ledger::domain::{CloseTime, LedgerSeq, LedgerSet, TxHash};
+use orrery_programs::records::{
     Execution, LedgerStats, Likeness, RunSource, RunStatus, milliseconds,
 };
-use crate::programs::{ReadTable, TrialResult, TrialRun, TrialTransaction};
+use orrery_programs::{ReadTable, TrialResult, TrialRun, TrialTransaction};
 
 /// Item of `GET /retroshade/tables`. Fields after the second are additive.
 #[derive(Serialize)]

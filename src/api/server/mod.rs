@@ -35,9 +35,9 @@ use super::reach::Reach;
 use super::router::Router;
 use super::wire::{Wire, complete_response};
 use super::{ApiError, ApiSettings, Deps, Tunables, streamed_body};
-use crate::observe::health::Health;
-use crate::priority::PromptRuntime;
-use crate::process;
+use orrery_runtime::observe::health::Health;
+use orrery_runtime::priority::PromptRuntime;
+use orrery_runtime::process;
 
 /// Maximum time for which input is read and discarded after a connection was closed for sending, so
 /// that a client that is still sending can read its response before the operating system resets the

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::frames;
-use crate::api::json;
-use crate::store::EventRecord;
-use crate::webhooks::filter::Filter;
+use crate::json;
+use orrery_store::EventRecord;
+use orrery_webhooks::filter::Filter;
 
 /// All events after the previous batch, up to [`Batch::last`].
 pub(super) struct Batch {

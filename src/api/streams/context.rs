@@ -4,25 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hub::Hub;
-use crate::api::blocking::Watch;
-use crate::api::budgets::Budgets;
-use crate::api::client::Client;
-use crate::api::names_wait::NamesWait;
-use crate::api::tickets::Tickets;
-use crate::api::{ApiError, Deps};
-use crate::auth::Tokens;
-use crate::budget::{Holder, Share};
-use crate::store::Store;
+use crate::blocking::Watch;
+use crate::budgets::Budgets;
+use crate::client::Client;
+use crate::names_wait::NamesWait;
+use crate::tickets::Tickets;
+use crate::{ApiError, Deps};
+use orrery_auth::Tokens;
+use orrery_runtime::budget::{Holder, Share};
+use orrery_store::Store;
 
 /// Bytes of the budget that a stream holds: the piece that is being sent, and the one before, which
 /// the HTTP library may still hold.
-pub(in crate::api) const RESERVED_BYTES: u64 = 64 << 10;
+pub(crate) const RESERVED_BYTES: u64 = 64 << 10;
 
 /// State that all streams share.
-pub(in crate::api) struct Streams {
+pub(crate) struct Streams {
     pub(super) context: Arc<Context>,
     pub(super) hub: Hub,
-    pub(in crate::api) tickets: Tickets,
+    pub(crate) tickets: Tickets,
 }
 
 /// Dependencies of a stream.
@@ -37,7 +37,7 @@ pub(super) struct Context {
 }
 
 /// What a stream receives from its request.
-pub(in crate::api) struct Opening {
+pub(crate) struct Opening {
     /// The client that reads the stream.
     pub client: Arc<Client>,
     /// Budget holder that the stream is charged to.
@@ -51,7 +51,7 @@ pub(in crate::api) struct Opening {
 }
 
 impl Streams {
-    pub(in crate::api) fn new(
+    pub(crate) fn new(
         deps: &Deps,
         budgets: &Arc<Budgets>,
         watch: &Arc<Watch>,
@@ -71,7 +71,7 @@ impl Streams {
     }
 
     /// Ends all streams; streams that are opened later end at once.
-    pub(in crate::api) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.hub.stop();
     }
 }

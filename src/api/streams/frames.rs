@@ -1,8 +1,8 @@
 //! Text of server-sent events (html.spec.whatwg.org, section 9.2.5). Every message ends with an
 //! empty line.
 
-use crate::api::json;
-use crate::store::{EventRecord, LostEvents};
+use crate::json;
+use orrery_store::{EventRecord, LostEvents};
 
 /// Delay in milliseconds before a client whose connection ended reconnects.
 const RETRY: u32 = 1000;

@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::batch::{Batch, BatchBuilder};
-use crate::api::ApiError;
-use crate::budget::{Budget, Holder, Share};
-use crate::domain::{EventId, Page};
-use crate::observe::health::Health;
-use crate::priority::Priority;
-use crate::store::{Bounds, EventQuery, Store, StoreError, TopicFilter};
-use crate::supervision::Supervised;
+use crate::ApiError;
+use orrery_ledger::domain::{EventId, Page};
+use orrery_runtime::budget::{Budget, Holder, Share};
+use orrery_runtime::observe::health::Health;
+use orrery_runtime::priority::Priority;
+use orrery_runtime::supervision::Supervised;
+use orrery_store::{Bounds, EventQuery, Store, StoreError, TopicFilter};
 
 /// Name of the thread, and of the component of health that is down while it does not run.
 const STREAMS: &str = "streams";

@@ -30,10 +30,10 @@ use super::route::{Route, Work};
 use super::stored::{DECODED, is_decoded};
 use super::streamed_body::StreamedBody;
 use super::tickets::{self, TICKET};
-use crate::auth::{Area, Right, Scope};
-use crate::domain::{EventId, excerpt};
-use crate::webhooks::filter::{ADDRESS_FIELD, CONTRACT_FIELD, Filter, FilterError, TOPIC_FIELDS};
 use context::Streams;
+use orrery_auth::{Area, Right, Scope};
+use orrery_ledger::domain::{EventId, excerpt};
+use orrery_webhooks::filter::{ADDRESS_FIELD, CONTRACT_FIELD, Filter, FilterError, TOPIC_FIELDS};
 use session::Session;
 
 /// Name of the header, as error messages spell it.

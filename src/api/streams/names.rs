@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::EventId;
-use crate::executables::{Interfaces, Lacking};
+use orrery_executables::{Interfaces, Lacking};
+use orrery_ledger::domain::EventId;
 
 /// How long a stream waits for the index of names at most before it goes on without names, until the
 /// index has caught up: some thousand ledgers, as after a start.

@@ -13,13 +13,13 @@ use super::context::{Context, Opening, RESERVED_BYTES};
 use super::frames;
 use super::hub::{Next, Subscription};
 use super::names::{Names, Piece};
-use crate::api::budgets::acquire_slot;
-use crate::api::client::InFlightGuard;
-use crate::api::{ApiError, json};
-use crate::domain::{ContractId, EventId, Page};
-use crate::executables::{InterfaceReader, Lacking};
-use crate::store::{Bounds, EventQuery, Interrupted, RowBounds, StoreError, TopicFilter};
-use crate::webhooks::filter::Filter;
+use crate::budgets::acquire_slot;
+use crate::client::InFlightGuard;
+use crate::{ApiError, json};
+use orrery_executables::{InterfaceReader, Lacking};
+use orrery_ledger::domain::{ContractId, EventId, Page};
+use orrery_store::{Bounds, EventQuery, Interrupted, RowBounds, StoreError, TopicFilter};
+use orrery_webhooks::filter::Filter;
 
 /// Size in bytes at which a piece ends.
 const PIECE: usize = 32 << 10;

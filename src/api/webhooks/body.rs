@@ -3,11 +3,11 @@
 use super::super::ApiError;
 use super::super::call::Body;
 use super::super::members::Members;
-use crate::domain::{ContractId, LedgerRange, ParseError};
-use crate::webhooks::Secret;
-use crate::webhooks::filter::{ADDRESS_FIELD, Filter, TOPIC_FIELDS};
-use crate::webhooks::manage::NewSubscriptions;
-use crate::webhooks::target::{Endpoint, EndpointError};
+use orrery_ledger::domain::{ContractId, LedgerRange, ParseError};
+use orrery_webhooks::Secret;
+use orrery_webhooks::filter::{ADDRESS_FIELD, Filter, TOPIC_FIELDS};
+use orrery_webhooks::manage::NewSubscriptions;
+use orrery_webhooks::target::{Endpoint, EndpointError};
 
 /// Maximum number of contract IDs in one request, repeated ones included.
 const MAX_CONTRACTS: usize = 200;

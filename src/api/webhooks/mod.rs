@@ -1,4 +1,4 @@
-//! Routes of webhooks: the call of [`crate::webhooks`] behind each, and the JSON of its result.
+//! Routes of webhooks: the call of [`orrery_webhooks`] behind each, and the JSON of its result.
 
 mod body;
 mod records;
@@ -13,8 +13,8 @@ use super::params::path_number;
 use super::request_body::LARGEST_BODY;
 use super::route::{OwnerHandler, Route, Work};
 use super::{ApiError, Deps};
-use crate::auth::{Area, Right, Scope};
-use crate::webhooks::rows::State;
+use orrery_auth::{Area, Right, Scope};
+use orrery_webhooks::rows::State;
 
 /// Default and maximum number of deliveries on a page.
 const DEFAULT_DELIVERIES: usize = 100;

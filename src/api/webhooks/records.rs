@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::domain::{CloseTime, LedgerSeq, LedgerSet};
-use crate::webhooks::replay::Replayed as Done;
-use crate::webhooks::rows::{Attempt, Delivery, Number, State};
-use crate::webhooks::subscription::Subscription;
+use orrery_ledger::domain::{CloseTime, LedgerSeq, LedgerSet};
+use orrery_webhooks::replay::Replayed as Done;
+use orrery_webhooks::rows::{Attempt, Delivery, Number, State};
+use orrery_webhooks::subscription::Subscription;
 
 /// Formats a time in UNIX milliseconds.
 fn time(milliseconds: u64) -> String {

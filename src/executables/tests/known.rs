@@ -17,8 +17,8 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use super::*;
-use crate::executables::CONSUMER;
-use crate::store::{Losses, Retention, StoreError};
+use crate::CONSUMER;
+use orrery_store::{Losses, Retention, StoreError};
 
 const STEPS: usize = 24;
 

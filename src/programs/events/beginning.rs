@@ -1,18 +1,18 @@
 //! Begins to read the stored events of a project: all of them, from the first stored ledger on, when
 //! it is new or has further contracts.
 
-use crate::programs::ProgramError;
-use crate::programs::backfill::State;
-use crate::programs::backfills::Backfills;
-use crate::programs::registry::{Entry, Registry};
-use crate::store::Store;
+use crate::ProgramError;
+use crate::backfill::State;
+use crate::backfills::Backfills;
+use crate::registry::{Entry, Registry};
+use orrery_store::Store;
 
 /// Begins the backfill that a project needs. Does nothing for a program, and for a project that is to
 /// replace another, which reads the same ledgers as that one.
 ///
 /// # Errors
 /// When the store fails. The next call continues.
-pub(in crate::programs) fn begin_reading(
+pub(crate) fn begin_reading(
     store: &Store,
     registry: &Registry,
     backfills: &Backfills,

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{EventCounts, Summary};
-use crate::programs::manifest::Manifest;
-use crate::tables::event_tables::Summarised;
+use crate::manifest::Manifest;
+use orrery_tables::event_tables::Summarised;
 
 /// A derivation that is in progress.
 #[derive(Debug)]

@@ -9,17 +9,17 @@ use super::looking::{Found, LOOK_AGAIN, Looked};
 use super::raw::RawEvent;
 use super::reading::Declaring;
 use super::{EventInterfaces, EventProject, OfProject, Unsure};
-use crate::domain::ProgramId;
-use crate::programs::backfill::State;
-use crate::programs::backfills::stored_backfill;
-use crate::programs::lanes::SHORT_TURN;
-use crate::programs::manifest::{Manifest, Progress};
-use crate::programs::registry::{Cell, Entry, Registry};
-use crate::programs::rows::RunRows;
-use crate::programs::runner::Runner;
-use crate::programs::storage::put_json;
-use crate::programs::{ProgramError, storage};
-use crate::store::{StoreError, TransactionPosition};
+use crate::backfill::State;
+use crate::backfills::stored_backfill;
+use crate::lanes::SHORT_TURN;
+use crate::manifest::{Manifest, Progress};
+use crate::registry::{Cell, Entry, Registry};
+use crate::rows::RunRows;
+use crate::runner::Runner;
+use crate::storage::put_json;
+use crate::{ProgramError, storage};
+use orrery_ledger::domain::ProgramId;
+use orrery_store::{StoreError, TransactionPosition};
 
 /// Maximum number of runs that are read, and whose rows are written, at once.
 const RUNS_AT_ONCE: usize = if cfg!(test) { 4 } else { 512 };
@@ -36,7 +36,7 @@ type NumberedRun = (u64, TransactionPosition, RunRows);
 impl EventInterfaces {
     /// Adds transactions with events of contracts whose code is not known. Returns whether that changes
     /// anything.
-    pub(in crate::programs) fn add_unsure(
+    pub(crate) fn add_unsure(
         &self,
         project: &mut EventProject,
         more: &Unsure,
@@ -54,7 +54,7 @@ impl Runner {
     /// Derives rows of a project anew if something has become known that changes them, for the time of a
     /// turn; unless a backfill still reads its events, which looks when it has ended: what it is about to
     /// write was read before a look now.
-    pub(in crate::programs) fn derive_if_more_is_known(
+    pub(crate) fn derive_if_more_is_known(
         &self,
         entry: &Entry,
         registry: &Registry,

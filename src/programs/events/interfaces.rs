@@ -10,11 +10,11 @@ use stellar_xdr::ScVal;
 use super::known::KnownInterface;
 use super::raw::DeclaredBy;
 use super::supplied::SuppliedInterfaces;
-use crate::domain::{Hash32, Owner, ProgramId};
-use crate::executables::Interfaces;
-use crate::interfaces::{Interface, Matched, Origin};
-use crate::programs::manifest::Manifest;
-use crate::programs::{ProgramError, storage};
+use crate::manifest::Manifest;
+use crate::{ProgramError, storage};
+use orrery_executables::Interfaces;
+use orrery_interfaces::{Interface, Matched, Origin};
+use orrery_ledger::domain::{Hash32, Owner, ProgramId};
 
 /// Memory of the interfaces of contracts that are kept, in bytes, with their declarations.
 const CAPACITY: u64 = 64 << 20;
@@ -86,7 +86,7 @@ impl EventInterfaces {
 
     /// Returns an interface; `None` when it is not stored any more, or cannot be read. One that was
     /// supplied belongs to the project.
-    pub(in crate::programs) fn get(
+    pub(crate) fn get(
         &self,
         by: DeclaredBy,
         project: &OfProject<'_>,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::domain::Hash32;
-use crate::interfaces::{Interface, Origin, ReadError, asset_contract};
-use crate::tables::event_tables::Declarations;
+use orrery_interfaces::{Interface, Origin, ReadError, asset_contract};
+use orrery_ledger::domain::Hash32;
+use orrery_tables::event_tables::Declarations;
 
 /// Memory of an entry besides, in bytes.
 const OF_ENTRY: usize = 256;

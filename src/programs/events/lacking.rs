@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::EventInterfaces;
-use crate::domain::ContractId;
-use crate::executables::lookup::{Lookup, Ran, Side};
-use crate::programs::ProgramError;
-use crate::programs::manifest::Manifest;
-use crate::store::{RowBounds, TransactionPosition};
+use crate::ProgramError;
+use crate::manifest::Manifest;
+use orrery_executables::lookup::{Lookup, Ran, Side};
+use orrery_ledger::domain::ContractId;
+use orrery_store::{RowBounds, TransactionPosition};
 
 /// Reason why events of a contract have no declaration.
 const UNKNOWN: &str = "its code at the time of some of its events is not known yet";
@@ -24,7 +24,7 @@ pub struct WithoutInterface {
 impl EventInterfaces {
     /// Returns the contracts of a project that have no interface now, or had none that is known, each
     /// with the reason; without those whose events the supplied interface declares.
-    pub(in crate::programs) fn lacking(
+    pub(crate) fn lacking(
         &self,
         manifest: &Manifest,
     ) -> Result<Vec<WithoutInterface>, ProgramError> {

@@ -10,19 +10,19 @@ use super::looks::{Looks, Walk};
 use super::raw::RawEvent;
 use super::unsure::UnsureSpan;
 use super::{EventInterfaces, EventProject};
-use crate::domain::ProgramId;
-use crate::executables::{InterfaceReader, Interfaces, News};
-use crate::programs::lanes::Lanes;
-use crate::programs::registry::Registry;
-use crate::programs::rows::RunRows;
-use crate::programs::runner::Runner;
-use crate::programs::{ProgramError, storage};
-use crate::store::{StoreError, TransactionPosition};
+use crate::lanes::Lanes;
+use crate::registry::Registry;
+use crate::rows::RunRows;
+use crate::runner::Runner;
+use crate::{ProgramError, storage};
+use orrery_executables::{InterfaceReader, Interfaces, News};
+use orrery_ledger::domain::ProgramId;
+use orrery_store::{StoreError, TransactionPosition};
 
 /// Time after which a look is made again that could not be made because another thread was at it.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Time after which another server is asked again for what it did not know; asking too soon is up to
-/// [`Interfaces`](crate::executables::Interfaces).
+/// [`Interfaces`](orrery_executables::Interfaces).
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// Outcome of a look, and of what followed from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub enum Found {
 
 /// Wakes projects of events whenever more is known of the code of contracts: those that have read events
 /// while it was not.
-pub(in crate::programs) fn look_when_more_is_known(
+pub(crate) fn look_when_more_is_known(
     interfaces: &Interfaces,
     registry: &Arc<Registry>,
     lanes: &Arc<Lanes>,
@@ -118,7 +118,7 @@ impl EventInterfaces {
 impl Runner {
     /// Looks whether the code has become known of which a project has read events while it was not: for
     /// about `time` at the ends of spans, and if nothing was found, as long through the middles.
-    pub(in crate::programs) fn look(
+    pub(crate) fn look(
         &self,
         program: ProgramId,
         project: &EventProject,

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::derivation::Derivation;
-use crate::domain::ContractId;
-use crate::store::TransactionPosition;
+use orrery_ledger::domain::ContractId;
+use orrery_store::TransactionPosition;
 
 /// Time from a look to the next, in multiples of what it took. Unit tests, which give turns themselves,
 /// would wait in vain.

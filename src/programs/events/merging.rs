@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::raw::RawEvent;
-use crate::programs::ProgramError;
-use crate::programs::rows::RunRows;
+use crate::ProgramError;
+use crate::rows::RunRows;
 
 /// Events of a transaction of which some were stored before.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! run is for a program, the events of a transaction are for a project; everything else is the same.
 //!
 //! The row log holds the events as they are, each with the interface that declares it (`raw`). The
-//! tables follow from a summary of them ([`Shapes`](crate::tables::event_tables::Shapes)) in the
+//! tables follow from a summary of them ([`Shapes`](orrery_tables::event_tables::Shapes)) in the
 //! manifest, and the rows of the tables from both ([`table_rows`]). What an event is declared by is
 //! looked up when it is read (`reading`). While that is not known, the event has no declaration;
 //! once it becomes known, the project is derived again (`deriving`).

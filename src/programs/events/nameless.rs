@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::ContractId;
+use orrery_ledger::domain::ContractId;
 
 /// Contracts with events that no interface declares; there are no more than the project has. Stored in
 /// the order of the strkeys, which is not that of the ids.

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Nameless, Summary, Unsure};
-use crate::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
-use crate::programs::{ProgramError, storage};
-use crate::store::{KindChanges, SharedRows, StoreError};
-use crate::tables::event_tables::{Layout, Shapes, Summarised};
-use crate::tables::schema::ProgramSchema;
+use crate::{ProgramError, storage};
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
+use orrery_store::{KindChanges, SharedRows, StoreError};
+use orrery_tables::event_tables::{Layout, Shapes, Summarised};
+use orrery_tables::schema::ProgramSchema;
 
 /// A project of events, as a part of its manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -133,7 +133,7 @@ impl EventProject {
     ///
     /// # Errors
     /// When the store fails, or a part is damaged.
-    pub(in crate::programs) fn load_summary(
+    pub(crate) fn load_summary(
         &mut self,
         rows: &SharedRows<'_>,
         (program, stored): (ProgramId, &ProgramSchema),
@@ -156,7 +156,7 @@ impl EventProject {
     }
 
     /// Puts what of the summary differs from what is stored; all of it without `stored`.
-    pub(in crate::programs) fn put_summary(
+    pub(crate) fn put_summary(
         &self,
         changes: &mut KindChanges<'_>,
         program: ProgramId,
@@ -179,7 +179,7 @@ impl EventProject {
     }
 
     /// Returns the project as it is stored in its manifest.
-    pub(in crate::programs) fn in_manifest(&self) -> Self {
+    pub(crate) fn in_manifest(&self) -> Self {
         Self {
             tables: self.summary.digest().to_owned(),
             summary: Summarised::default(),

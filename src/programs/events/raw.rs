@@ -3,14 +3,14 @@
 use orrery_ledger::domain::Emit;
 use stellar_xdr::{ScBytes, ScMap, ScMapEntry, ScSymbol, ScVal, ScVec};
 
-use crate::domain::{ContractId, Hash32};
+use orrery_ledger::domain::{ContractId, Hash32};
 
 /// An event, as it is stored for a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawEvent {
     /// Id in answers of the API.
     pub id: u64,
-    /// Index in its transaction, as in [`Place`](crate::tables::event_tables::Place).
+    /// Index in its transaction, as in [`Place`](orrery_tables::event_tables::Place).
     pub index: u32,
     /// Contract that emitted it.
     pub contract: ContractId,

@@ -12,18 +12,18 @@ use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
 use super::raw::{DeclaredBy, RawEvent};
 use super::{EventCounts, EventProject, Summary};
-use crate::decode::{EventType, Placement};
-use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, NetworkId, TxHash};
-use crate::executables::{InterfaceReader, Tried};
-use crate::interfaces::{Matched, is_asset_contract};
-use crate::programs::ProgramError;
-use crate::programs::effects::{Effects, Run};
-use crate::programs::manifest::Manifest;
-use crate::programs::records::Execution;
-use crate::programs::rows::RunRows;
-use crate::programs::runner::Runner;
-use crate::store::{Bounds, EventQuery, EventRecord, TransactionPosition};
-use crate::tables::event_tables::{Declared, Event, Layout, Place};
+use crate::ProgramError;
+use crate::effects::{Effects, Run};
+use crate::manifest::Manifest;
+use crate::records::Execution;
+use crate::rows::RunRows;
+use crate::runner::Runner;
+use orrery_executables::{InterfaceReader, Tried};
+use orrery_interfaces::{Matched, is_asset_contract};
+use orrery_ledger::decode::{EventType, Placement};
+use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, NetworkId, TxHash};
+use orrery_store::{Bounds, EventQuery, EventRecord, TransactionPosition};
+use orrery_tables::event_tables::{Declared, Event, Layout, Place};
 
 /// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
 /// than the events of a transaction may have.
@@ -172,7 +172,7 @@ pub(super) fn values(event: &RawEvent) -> (Vec<ScVal>, ScVal) {
 
 impl Runner {
     /// Whether a ledger has events of a project's contracts that are read.
-    pub(in crate::programs) fn has_events(
+    pub(crate) fn has_events(
         &self,
         ledger: LedgerSeq,
         manifest: &Manifest,
@@ -188,7 +188,7 @@ impl Runner {
     }
 
     /// Reads the events of a project's contracts in a ledger, or in the rest of it. Writes nothing.
-    pub(in crate::programs) fn read_events(
+    pub(crate) fn read_events(
         &self,
         manifest: &Manifest,
         mut effects: Effects,
@@ -245,7 +245,7 @@ impl Runner {
     }
 
     /// Whether all events of these contracts in a stored ledger are present.
-    pub(in crate::programs) fn has_all_events(
+    pub(crate) fn has_all_events(
         &self,
         ledger: LedgerSeq,
         contracts: &[ContractId],
@@ -256,7 +256,7 @@ impl Runner {
 
 impl Runner {
     /// Counts the events of a transaction, and those that are in no table of these.
-    pub(in crate::programs) fn count_events(
+    pub(crate) fn count_events(
         &self,
         project: &OfProject<'_>,
         layout: &Layout,

@@ -1,7 +1,7 @@
 //! What is kept of the events of some transactions besides the events themselves.
 
 use super::{Nameless, Unsure};
-use crate::tables::event_tables::Shapes;
+use orrery_tables::event_tables::Shapes;
 
 /// What the events of some transactions add to the summary of a project.
 #[derive(Debug, Clone, Default)]

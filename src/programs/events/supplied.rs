@@ -7,9 +7,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::known::KnownInterface;
-use crate::domain::{Owner, ProgramId};
-use crate::programs::storage;
-use crate::store::{Store, StoreError};
+use crate::storage;
+use orrery_ledger::domain::{Owner, ProgramId};
+use orrery_store::{Store, StoreError};
 
 /// Memory of the interfaces of one owner, and of all together, in bytes. Above it, those that were
 /// used longest ago are read again when they are needed. The newest one stays, whatever it takes.
@@ -36,7 +36,7 @@ struct Held {
 
 impl SuppliedInterfaces {
     /// Returns the interface of a project, if it is in memory.
-    pub(in crate::programs) fn get(&self, program: ProgramId) -> Option<Arc<KnownInterface>> {
+    pub(crate) fn get(&self, program: ProgramId) -> Option<Arc<KnownInterface>> {
         let mut state = self.0.lock();
         state.uses += 1;
         let used = state.uses;
@@ -46,7 +46,7 @@ impl SuppliedInterfaces {
     }
 
     /// Keeps the interface of a project, unless that was deleted.
-    pub(in crate::programs) fn keep(
+    pub(crate) fn keep(
         &self,
         store: &Store,
         (program, owner): (ProgramId, &Owner),
@@ -66,13 +66,13 @@ impl SuppliedInterfaces {
     }
 
     /// Takes the interface of a deleted project out of memory.
-    pub(in crate::programs) fn forget(&self, program: ProgramId) {
+    pub(crate) fn forget(&self, program: ProgramId) {
         self.0.lock().held.remove(&program);
     }
 
     /// Memory that they take together, in bytes.
     #[cfg(test)]
-    pub(in crate::programs) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.0.lock().held.values().map(|held| held.interface.bytes()).sum()
     }
 }

@@ -3,9 +3,9 @@
 use super::EventProject;
 use super::interfaces::{EventInterfaces, OfProject};
 use super::raw::RawEvent;
-use crate::programs::ProgramError;
-use crate::store::TransactionPosition;
-use crate::tables::{Row, event_id};
+use crate::ProgramError;
+use orrery_store::TransactionPosition;
+use orrery_tables::{Row, event_id};
 
 /// Returns the rows of tables for events of the row log: for each the one in its table, and the one
 /// behind the view `events`.

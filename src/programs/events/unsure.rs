@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{ContractId, LedgerSeq};
-use crate::store::TransactionPosition;
+use orrery_ledger::domain::{ContractId, LedgerSeq};
+use orrery_store::TransactionPosition;
 
 /// Maximum number of spans of a contract; those nearest to each other are joined above it. What becomes
 /// known in the middle of a joined span is found by its transactions (`looking`).

@@ -1,6 +1,6 @@
 //! What is known of the rows of a program that is to replace another.
 
-use crate::domain::LedgerSet;
+use orrery_ledger::domain::LedgerSet;
 
 /// What was compared of a program that is to replace another: none of the other one's rows lacked.
 #[derive(Clone, Default)]

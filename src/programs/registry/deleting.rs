@@ -1,14 +1,14 @@
 //! Deletes programs, with their modules unless others have the same.
 
 use super::{Entry, Registry};
-use crate::domain::{Hash32, Owner, ProgramId};
-use crate::programs::{ProgramError, storage};
-use crate::store::{KindChanges, StoreError};
+use crate::{ProgramError, storage};
+use orrery_ledger::domain::{Hash32, Owner, ProgramId};
+use orrery_store::{KindChanges, StoreError};
 
 impl Registry {
     /// Deletes a program with all its rows and records, and before it the one that is to replace
     /// it. Returns the ids of the deleted programs.
-    pub(in crate::programs) fn delete(
+    pub(crate) fn delete(
         &self,
         owner: &Owner,
         id: ProgramId,

@@ -25,10 +25,10 @@ use super::events::{EventProject, SuppliedInterfaces};
 use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
 use super::{ProgramError, names, storage};
-use crate::domain::{ContractId, Hash32, Owner, ProgramId};
-use crate::settings;
-use crate::store::{Needs, Store};
-use crate::tables::schema::{ProgramSchema, SchemaLimits};
+use orrery_ledger::domain::{ContractId, Hash32, Owner, ProgramId};
+use orrery_settings as settings;
+use orrery_store::{Needs, Store};
+use orrery_tables::schema::{ProgramSchema, SchemaLimits};
 
 /// Row of the progress family that belongs to no program and holds the last program id that was
 /// assigned.

@@ -4,16 +4,13 @@
 use parking_lot::MutexGuard;
 
 use super::{Entry, Registry};
-use crate::programs::engine::CheckRules;
-use crate::programs::{ProgramError, storage};
+use crate::engine::CheckRules;
+use crate::{ProgramError, storage};
 
 impl Registry {
     /// Loads a program's module, unless it is loaded. If the module can no longer be run, stops the
     /// program, so that others are not delayed, and returns the reason.
-    pub(in crate::programs) fn load_module(
-        &self,
-        entry: &Entry,
-    ) -> Result<Option<String>, ProgramError> {
+    pub(crate) fn load_module(&self, entry: &Entry) -> Result<Option<String>, ProgramError> {
         if entry.module.get().is_some() || entry.snapshot().manifest.events.is_some() {
             return Ok(None);
         }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Cell, Entry, EntrySnapshot, Registry};
-use crate::domain::{Owner, ProgramId, excerpt};
-use crate::programs::manifest::Manifest;
-use crate::programs::{ProgramError, storage};
+use crate::manifest::Manifest;
+use crate::{ProgramError, storage};
+use orrery_ledger::domain::{Owner, ProgramId, excerpt};
 
 /// A program whose tables an owner reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct ReadableProgram {
 impl Registry {
     /// Returns the programs whose tables an owner reads: its own, then those it has subscribed to,
     /// each sorted by id.
-    pub(in crate::programs) fn readable_programs(&self, owner: &Owner) -> Vec<ReadableProgram> {
+    pub(crate) fn readable_programs(&self, owner: &Owner) -> Vec<ReadableProgram> {
         let mut found = Vec::new();
         let all = self.snapshots();
         for (entry, snapshot) in &all {
@@ -56,7 +56,7 @@ impl Registry {
     }
 
     /// Returns all owners who read the tables of a program, its own owner first.
-    pub(in crate::programs) fn readers_of(&self, program: &Entry) -> Vec<Owner> {
+    pub(crate) fn readers_of(&self, program: &Entry) -> Vec<Owner> {
         let snapshot = program.snapshot();
         let replaced = |id| self.get(id).map(|entry| entry.snapshot());
         let others = read_by_others(&snapshot, replaced);
@@ -66,7 +66,7 @@ impl Registry {
     }
 
     /// Returns all owners who have a program or a subscription.
-    pub(in crate::programs) fn readers(&self) -> BTreeSet<Owner> {
+    pub(crate) fn readers(&self) -> BTreeSet<Owner> {
         let mut readers = BTreeSet::new();
         for (_, snapshot) in self.snapshots() {
             readers.insert(snapshot.manifest.owner.clone());
@@ -77,11 +77,7 @@ impl Registry {
 
     /// Subscribes an owner to another owner's public program. Succeeds when the subscription exists
     /// already.
-    pub(in crate::programs) fn subscribe(
-        &self,
-        owner: &Owner,
-        project: &str,
-    ) -> Result<Manifest, ProgramError> {
+    pub(crate) fn subscribe(&self, owner: &Owner, project: &str) -> Result<Manifest, ProgramError> {
         // Serialises counting and adding subscriptions.
         let _one_at_a_time = self.deploying.lock();
         let entry = self.find_public(owner, project)?;
@@ -101,7 +97,7 @@ impl Registry {
     }
 
     /// Ends a subscription, if there is one.
-    pub(in crate::programs) fn unsubscribe(
+    pub(crate) fn unsubscribe(
         &self,
         owner: &Owner,
         project: &str,

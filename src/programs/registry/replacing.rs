@@ -9,12 +9,12 @@ use parking_lot::MutexGuard;
 use super::compared::Compared;
 use super::deleting::delete_with_module;
 use super::{Cell, Deploy, Entry, Plan, Registry, Replace};
-use crate::domain::{LedgerRange, LedgerSet, Owner, ProgramId};
-use crate::programs::backfills::stored_backfill;
-use crate::programs::manifest::{Manifest, Replaced};
-use crate::programs::storage::put_json;
-use crate::programs::{ProgramError, names, storage};
-use crate::store::Store;
+use crate::backfills::stored_backfill;
+use crate::manifest::{Manifest, Replaced};
+use crate::storage::put_json;
+use crate::{ProgramError, names, storage};
+use orrery_ledger::domain::{LedgerRange, LedgerSet, Owner, ProgramId};
+use orrery_store::Store;
 
 /// Outcome of an attempt to take the place of another program.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Registry {
     }
 
     /// Returns the programs that are to replace others, sorted by id.
-    pub(in crate::programs) fn replacements(&self) -> Vec<Arc<Entry>> {
+    pub(crate) fn replacements(&self) -> Vec<Arc<Entry>> {
         let mut all = self.all();
         all.retain(|entry| entry.snapshot().manifest.replaces.is_some());
         all
@@ -83,7 +83,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`ProgramError::ReplacementRunning`] when it is being replaced, or is to replace another.
-    pub(in crate::programs) fn block_replacing(
+    pub(crate) fn block_replacing(
         &self,
         entry: &Entry,
     ) -> Result<MutexGuard<'_, ()>, ProgramError> {
@@ -101,10 +101,7 @@ impl Registry {
     }
 
     /// Fails when the program is to replace another.
-    pub(in crate::programs) fn check_not_replacing(
-        &self,
-        entry: &Entry,
-    ) -> Result<(), ProgramError> {
+    pub(crate) fn check_not_replacing(&self, entry: &Entry) -> Result<(), ProgramError> {
         let Some(Replaced { project_name, .. }) = entry.snapshot().manifest.replaces.clone() else {
             return Ok(());
         };
@@ -115,7 +112,7 @@ impl Registry {
     /// that one, in one write, if it has processed at least as many ledgers, lacks no rows of that one
     /// (unless the loss is allowed), and `is_copied` says that its rows up to this number of the row
     /// log are in the tables of all readers.
-    pub(in crate::programs) fn take_over(
+    pub(crate) fn take_over(
         &self,
         new: &Entry,
         is_copied: impl FnOnce(u64) -> bool,
@@ -202,11 +199,7 @@ impl Registry {
 
     /// Returns the ledgers of which the other program has rows that this one lacks so far, and cannot
     /// make, as far as they were found now.
-    pub(in crate::programs) fn rows_lost(
-        &self,
-        new: &Entry,
-        old: &Entry,
-    ) -> Result<LedgerSet, ProgramError> {
+    pub(crate) fn rows_lost(&self, new: &Entry, old: &Entry) -> Result<LedgerSet, ProgramError> {
         let _one_at_a_time = self.deploying.lock();
         let (mut old, mut new) = (old.lock(), new.lock());
         old.reload_if_in_doubt(&self.store)?;
@@ -230,11 +223,7 @@ impl Registry {
     }
 
     /// Deletes a program that cannot replace the other one, and notes why, in one write.
-    pub(in crate::programs) fn give_up(
-        &self,
-        new: &Entry,
-        because: &str,
-    ) -> Result<TakeOver, ProgramError> {
+    pub(crate) fn give_up(&self, new: &Entry, because: &str) -> Result<TakeOver, ProgramError> {
         let _one_at_a_time = self.deploying.lock();
         let Some(replaced) = new.snapshot().manifest.replaces.clone() else {
             return Ok(TakeOver::Nothing);
@@ -248,7 +237,7 @@ impl Registry {
     }
 
     /// Removes a program that is deleted from the store.
-    pub(in crate::programs) fn remove(&self, id: ProgramId) {
+    pub(crate) fn remove(&self, id: ProgramId) {
         // Its name may have been taken in a write whose outcome was unknown.
         let new = self.replacement_of(id);
         let mut new_cell = new.as_ref().map(|new| new.lock());

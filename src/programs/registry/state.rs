@@ -9,13 +9,13 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::compared::Compared;
-use crate::domain::{Owner, ProgramId};
-use crate::programs::engine::Module;
-use crate::programs::events::Looks;
-use crate::programs::manifest::{Manifest, Progress};
-use crate::programs::waiting::WaitingRuns;
-use crate::programs::{ProgramError, storage};
-use crate::store::{KindChanges, Store, StoreError};
+use crate::engine::Module;
+use crate::events::Looks;
+use crate::manifest::{Manifest, Progress};
+use crate::waiting::WaitingRuns;
+use crate::{ProgramError, storage};
+use orrery_ledger::domain::{Owner, ProgramId};
+use orrery_store::{KindChanges, Store, StoreError};
 
 /// A program in memory.
 pub struct Entry {
@@ -84,7 +84,7 @@ pub struct CellGuard<'e> {
 
 impl Entry {
     /// Creates a program; its rows are added to `owner_bytes`.
-    pub(in crate::programs) fn new(
+    pub(crate) fn new(
         id: ProgramId,
         module: OnceLock<Module>,
         cell: Cell,
@@ -122,7 +122,7 @@ impl Entry {
     ///
     /// # Errors
     /// When a write has failed, and the store still does.
-    pub(in crate::programs) fn lock_if_same(
+    pub(crate) fn lock_if_same(
         &self,
         store: &Store,
         merges: u64,
@@ -139,7 +139,7 @@ impl Entry {
 
     /// Returns the size of the rows of all programs of the owner, in bytes. A program and the one
     /// that it is to replace count once: for each of the two, it is the one that counts.
-    pub(in crate::programs) fn owner_bytes(&self) -> u64 {
+    pub(crate) fn owner_bytes(&self) -> u64 {
         let all = self.owner_bytes.load(Ordering::Relaxed);
         let snapshot = self.snapshot();
         if snapshot.manifest.replaces.is_none() {
@@ -201,7 +201,7 @@ impl EntrySnapshot {
 
 impl Cell {
     /// Creates the state of a program without waiting runs or subscribers.
-    pub(in crate::programs) fn new(manifest: Manifest, progress: Progress) -> Self {
+    pub(crate) fn new(manifest: Manifest, progress: Progress) -> Self {
         Self {
             manifest: Arc::new(manifest),
             progress,
@@ -248,10 +248,7 @@ impl Cell {
     ///
     /// # Errors
     /// When the store still fails; nothing may be done for the program then.
-    pub(in crate::programs) fn reload_if_in_doubt(
-        &mut self,
-        store: &Store,
-    ) -> Result<(), ProgramError> {
+    pub(crate) fn reload_if_in_doubt(&mut self, store: &Store) -> Result<(), ProgramError> {
         if self.in_doubt {
             let id = self.manifest.id;
             match store.shared_row(&storage::manifest(id))? {
@@ -268,7 +265,7 @@ impl Cell {
     }
 
     /// Writes changes. If the write fails, marks the state as in doubt.
-    pub(in crate::programs) fn write(
+    pub(crate) fn write(
         &mut self,
         store: &Store,
         change: impl FnOnce(&mut KindChanges<'_>) -> Result<(), StoreError>,

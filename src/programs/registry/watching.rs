@@ -5,10 +5,10 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::{Deploy, New, Registry, Replace};
-use crate::domain::{ContractId, Hash32, LedgerSeq, Owner};
-use crate::programs::events::{EventProject, KnownInterface};
-use crate::programs::manifest::Manifest;
-use crate::programs::{ProgramError, names};
+use crate::events::{EventProject, KnownInterface};
+use crate::manifest::Manifest;
+use crate::{ProgramError, names};
+use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq, Owner};
 
 /// Request to watch the events of contracts.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct Watch {
 
 impl Registry {
     /// Registers a project of events.
-    pub(in crate::programs) fn watch(
+    pub(crate) fn watch(
         &self,
         owner: &Owner,
         watch: Watch,

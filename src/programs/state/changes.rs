@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::StateError;
-use crate::decode::{ChangeKind, EntryChange, LedgerChanges, TransactionChanges};
+use orrery_ledger::decode::{ChangeKind, EntryChange, LedgerChanges, TransactionChanges};
 
 /// A moment within a ledger. Moments sort in the order in which a ledger is closed: fees of all
 /// transactions, their application, refunds of all (from protocol 23), upgrades.
@@ -267,7 +267,7 @@ pub(super) fn live_until(ttl: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::{EntryKey, EntryKind};
+    use orrery_ledger::decode::{EntryKey, EntryKind};
     use stellar_xdr::{Hash, LedgerEntry, LedgerEntryData, Limits, TtlEntry, WriteXdr};
 
     const ONE_BY_ONE: Clock = Clock::ALONE;

@@ -16,9 +16,9 @@ use super::lookups::{LookupBudget, LookupLimits};
 use super::raw::RawLedgers;
 use super::upstream::{self, Upstream};
 use super::{EntryState, PreState, StateError};
-use crate::decode::{EntryKey, EntryKind, transaction_changes};
-use crate::domain::LedgerSeq;
-use crate::store::{EntryReader, Store, StoreError, TransactionPosition};
+use orrery_ledger::decode::{EntryKey, EntryKind, transaction_changes};
+use orrery_ledger::domain::LedgerSeq;
+use orrery_store::{EntryReader, Store, StoreError, TransactionPosition};
 
 /// Maximum number of index lookups per ledger, of some microseconds each, that decide whether all
 /// its transactions must be read (half a millisecond on the public network).

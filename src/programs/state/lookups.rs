@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::LookupFault;
-use crate::settings::Programs;
+use orrery_settings::Programs;
 
 /// Limits of one run. Both are inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,9 +18,9 @@ use super::ledger::{
 use super::raw::MAX_DISTANCE;
 use super::upstream::{self, Evidence};
 use super::{EntryState, StateError};
-use crate::decode::{EntryKey, EntryKind, transaction_changes};
-use crate::domain::LedgerSeq;
-use crate::store::TransactionPosition;
+use orrery_ledger::decode::{EntryKey, EntryKind, transaction_changes};
+use orrery_ledger::domain::LedgerSeq;
+use orrery_store::TransactionPosition;
 
 /// Maximum number of other transactions whose steps are cached per ledger looked up.
 const MAX_CACHED_TRANSACTIONS: usize = 256;

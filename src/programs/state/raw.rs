@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use super::StateError;
 use super::changes::{Clock, Steps};
-use crate::decode::ledger_changes;
-use crate::domain::LedgerSeq;
-use crate::store::Store;
+use orrery_ledger::decode::ledger_changes;
+use orrery_ledger::domain::LedgerSeq;
+use orrery_store::Store;
 
 /// Maximum distance, in ledgers, at which neighbouring raw ledgers are read. Decoding a public
 /// ledger takes about 20 ms, so an unsuccessful search costs half a second once, and 20 ms for each

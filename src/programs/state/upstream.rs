@@ -6,8 +6,8 @@ use std::time::Duration;
 use stellar_xdr::{LedgerEntry, LedgerKey, Limits, ReadXdr, WriteXdr};
 
 use super::{StateError, UpstreamError};
-use crate::domain::{LedgerSeq, LiveEntries, LiveEntry};
-use crate::store::{KnownEntry, Store};
+use orrery_ledger::domain::{LedgerSeq, LiveEntries, LiveEntry};
+use orrery_store::{KnownEntry, Store};
 
 /// A server that holds the present state of the ledger, such as `getLedgerEntries` of stellar-rpc.
 pub trait Upstream {

@@ -11,10 +11,10 @@ use stellar_xdr::{
 };
 
 use super::*;
-use crate::domain::{LiveEntries, LiveEntry};
-use crate::programs::records;
-use crate::programs::state::{LookupLimits, UpstreamError};
-use crate::settings::Millis;
+use crate::records;
+use crate::state::{LookupLimits, UpstreamError};
+use orrery_ledger::domain::{LiveEntries, LiveEntry};
+use orrery_settings::Millis;
 
 /// An upstream server that fails when the closure does, and otherwise returns an old entry for
 /// every key of contract data.

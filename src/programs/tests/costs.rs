@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::events_world::WORLDS;
 use super::*;
-use crate::programs::events::{DeclaredBy, OfProject};
-use crate::programs::registry::Watch;
-use crate::store::SharedRow;
+use crate::events::{DeclaredBy, OfProject};
+use crate::registry::Watch;
+use orrery_store::SharedRow;
 
 /// The memory of one owner, and of a 2 MiB interface, in bytes.
 const MOST_OF_OWNER: usize = 8 << 20;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::events::fresh;
 use super::events_world::WORLDS;
 use super::*;
-use crate::programs::events::{Found, Looks};
+use crate::events::{Found, Looks};
 
 /// A turn derives a part of the rows: programs of others have their turns in between.
 #[test]

@@ -13,11 +13,11 @@ use stellar_xdr::ScVal;
 
 use super::events_world::{WORLDS, World};
 use super::*;
-use crate::programs::events::{OfProject, begin_reading, table_rows};
-use crate::programs::registry::Watch;
-use crate::programs::row_log::rows_after;
-use crate::store::Retention;
-use crate::tables::Row;
+use crate::events::{OfProject, begin_reading, table_rows};
+use crate::registry::Watch;
+use crate::row_log::rows_after;
+use orrery_store::Retention;
+use orrery_tables::Row;
 use orrery_testkit::crash::Kill;
 use orrery_testkit::histories;
 use orrery_testkit::upgraded::version;
@@ -28,7 +28,7 @@ const STEPS: usize = 30;
 const PROJECTS: usize = 3;
 
 /// What the tables of a project have, apart from ids: their schema, and all rows, sorted.
-pub(super) type Content = (crate::tables::schema::ProgramSchema, Vec<String>);
+pub(super) type Content = (orrery_tables::schema::ProgramSchema, Vec<String>);
 
 /// What a project is of: the world, the contracts, and whether an interface is supplied.
 type Told = (usize, Vec<ContractId>, bool);

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use super::events::{fresh, owner};
 use super::events_world::WORLDS;
 use super::*;
-use crate::programs::events::look_when_more_is_known;
+use crate::events::look_when_more_is_known;
 use orrery_testkit::histories;
 use orrery_testkit::wait::wait_until;
 

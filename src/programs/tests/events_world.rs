@@ -7,7 +7,7 @@ use orrery_testkit::pubnet;
 use orrery_testkit::upgraded::Upgraded;
 
 use super::*;
-use crate::executables::ExecutableIndex;
+use orrery_executables::ExecutableIndex;
 
 /// Number of contracts of a world that projects watch.
 const WATCHED: usize = 4;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::export::{
+use orrery_export::{
     AddedNow, AddedRows, Continuous, Destination, Export, ExportScope, ExportedProgram, Interrupt,
     Manifest as ExportManifest,
 };

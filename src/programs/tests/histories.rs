@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::programs::backfill::State;
+use crate::backfill::State;
 use orrery_testkit::histories;
 
 /// Ledgers of one history.

@@ -7,7 +7,7 @@ use orrery_testkit::upgraded::{Upgraded, version, with_interface};
 use super::events::owner;
 use super::events_world::WORLDS;
 use super::*;
-use crate::programs::registry::Watch;
+use crate::registry::Watch;
 
 /// An interface that declares events of one topic and of two, of which the first is `topic`.
 fn supplied(topic: &str) -> Vec<u8> {

@@ -7,9 +7,9 @@ use rand_chacha::ChaCha8Rng;
 
 use super::asking::Answers;
 use super::*;
-use crate::programs::backfill::State;
-use crate::programs::registry::TakeOver;
-use crate::store::Retention;
+use crate::backfill::State;
+use crate::registry::TakeOver;
+use orrery_store::Retention;
 use orrery_testkit::histories;
 
 /// Ledgers of one history.
@@ -129,7 +129,7 @@ fn every_row_is_compared_before_a_program_is_replaced() {
     assert!(rows.len() > 64 && rows.len() == scene.rows(old).len(), "{}", rows.len());
     // All ledgers count as read in part, and the last row is not there.
     let last = *rows.keys().last().unwrap();
-    let change = |changes: &mut crate::store::KindChanges<'_>| {
+    let change = |changes: &mut orrery_store::KindChanges<'_>| {
         changes.put_seen(id, &LedgerRange::new(FIRST, LAST).into(), false);
         changes.delete(&storage::rows_of_run(id, last))
     };
@@ -142,14 +142,14 @@ fn every_row_is_compared_before_a_program_is_replaced() {
     // It is not forgotten.
     let lost = take_over(true);
     assert!(lost.len() > 2 && lost.iter().all(|it| *it == TakeOver::Loses(set([last.ledger.0]))));
-    let put = |changes: &mut crate::store::KindChanges<'_>| {
+    let put = |changes: &mut orrery_store::KindChanges<'_>| {
         changes.put(&storage::rows_of_run(id, last), &rows[&last])
     };
     storage::change(&scene.store, put).unwrap();
     assert_eq!(take_over(false), []);
     // A row that the other one gets later, of a ledger that was compared.
     let late = TransactionPosition { application_order: last.application_order + 1, ..last };
-    let change = |changes: &mut crate::store::KindChanges<'_>| {
+    let change = |changes: &mut orrery_store::KindChanges<'_>| {
         let mut progress = scene.registry.get(old).unwrap().lock().progress;
         progress.log += 1;
         storage::put_rows(changes, old, late, progress.log, &rows[&last])?;
@@ -158,7 +158,7 @@ fn every_row_is_compared_before_a_program_is_replaced() {
     storage::change(&scene.store, change).unwrap();
     scene.registry.get(old).unwrap().lock().in_doubt = true;
     assert_eq!(scene.registry.take_over(&entry, |_| true).unwrap(), lost[0]);
-    let put = |changes: &mut crate::store::KindChanges<'_>| {
+    let put = |changes: &mut orrery_store::KindChanges<'_>| {
         changes.put(&storage::rows_of_run(id, late), &rows[&last])
     };
     storage::change(&scene.store, put).unwrap();

@@ -45,20 +45,20 @@ use super::runner::Runner;
 use super::state::Upstream;
 use super::upstream_limiter::UpstreamLimiter;
 use super::{ProgramError, status, storage};
-use crate::decode::decode;
-use crate::domain::{
+use crate::events::EventInterfaces;
+use orrery_executables::Interfaces;
+use orrery_ledger::decode::decode;
+use orrery_ledger::domain::{
     ContractId, Hash32, LedgerRange, LedgerSeq, LedgerSet, Network, Owner, ProgramId,
 };
-use crate::executables::Interfaces;
-use crate::observe::health::{Component, Health};
-use crate::programs::events::EventInterfaces;
-use crate::sandbox::network::Sandbox;
-use crate::settings::{self, Queries, nonzero};
-use crate::store::{
+use orrery_runtime::observe::health::{Component, Health};
+use orrery_sandbox::network::Sandbox;
+use orrery_settings::{self as settings, Queries, nonzero};
+use orrery_store::{
     Durability, Extensions, Fault, IndexOptions, LedgerConsumer, PreparedLedger, Store,
     TransactionPosition,
 };
-use crate::tables::{Tables, TablesSettings, Tunables};
+use orrery_tables::{Tables, TablesSettings, Tunables};
 
 /// First and last ledger of the test chain.
 const FIRST: u32 = 2;

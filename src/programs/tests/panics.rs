@@ -4,9 +4,9 @@
 use orrery_testkit::wait::wait_until;
 
 use super::*;
-use crate::programs::backfill::State;
-use crate::programs::lanes::Lanes;
-use crate::programs::threads::Threads;
+use crate::backfill::State;
+use crate::lanes::Lanes;
+use crate::threads::Threads;
 
 /// Makes one of these threads panic while `wake` gives them work, and waits until the component has
 /// been down for it.

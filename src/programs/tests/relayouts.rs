@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 use super::events::owner;
 use super::events_world::{WORLDS, World};
 use super::*;
-use crate::executables::ExecutableIndex;
-use crate::programs::feeder::Reached;
-use crate::store::Retention;
-use crate::tables::event_tables::{Shapes, Summarised};
-use crate::tables::query::{QueryError, QueryRequest};
+use crate::feeder::Reached;
+use orrery_executables::ExecutableIndex;
+use orrery_store::Retention;
+use orrery_tables::event_tables::{Shapes, Summarised};
+use orrery_tables::query::{QueryError, QueryRequest};
 
 const STEPS: usize = 20;
 /// Longest time after which a worker is killed that fills tables.

@@ -3,7 +3,7 @@
 
 use super::events_world::WORLDS;
 use super::*;
-use crate::store::Retention;
+use orrery_store::Retention;
 
 #[test]
 fn events_that_were_removed_before_a_project_began_stay_missing() {

@@ -4,9 +4,9 @@
 use sha2::{Digest, Sha256};
 
 use super::*;
-use crate::programs::backfill::State;
-use crate::programs::registry::TakeOver;
-use crate::settings::Mib;
+use crate::backfill::State;
+use crate::registry::TakeOver;
+use orrery_settings::Mib;
 
 /// Code whose rows differ from those of [`next_version`].
 fn version() -> Vec<u8> {

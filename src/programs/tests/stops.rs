@@ -6,15 +6,15 @@ use stellar_xdr::{LedgerCloseMeta, LedgerKey, Limits, ReadXdr, ScVal, WriteXdr};
 
 use super::asking::Answers;
 use super::*;
-use crate::programs::backfill::State;
-use crate::programs::effects::{Effects, PART_BYTES};
-use crate::programs::incomplete_results::IncompleteResults;
-use crate::programs::records::RunSource;
-use crate::programs::rows::RunRows;
-use crate::programs::state::applied_protocol;
-use crate::programs::writing::{MAX_ERRORS_IN_A_ROW, WriteOutcome};
-use crate::settings::Kib;
-use crate::store::Retention;
+use crate::backfill::State;
+use crate::effects::{Effects, PART_BYTES};
+use crate::incomplete_results::IncompleteResults;
+use crate::records::RunSource;
+use crate::rows::RunRows;
+use crate::state::applied_protocol;
+use crate::writing::{MAX_ERRORS_IN_A_ROW, WriteOutcome};
+use orrery_settings::Kib;
+use orrery_store::Retention;
 
 /// Returns the code of a program that fails in ledgers for which `condition` holds.
 fn failing(condition: &str) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Tests ledgers that are run in one turn and written in one batch.
 
 use super::*;
-use crate::programs::backfill::State;
+use crate::backfill::State;
 
 #[test]
 fn incompatible_rows_fail_the_run_independently_of_the_turn_size() {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::programs::trial::{self, Trial, TrialSelection};
+use crate::trial::{self, Trial, TrialSelection};
 
 fn trial(code: &[u8]) -> Trial {
     let deploy = Deploy {

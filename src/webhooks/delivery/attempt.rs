@@ -13,11 +13,11 @@ use tokio::time::sleep;
 
 use super::job::{Attempted, Ended, Job, Progress, Ready};
 use super::mailbox::Message;
-use crate::webhooks::rows::Queued;
-use crate::webhooks::signature;
-use crate::webhooks::subscription::Subscription;
-use crate::webhooks::target::AttemptResult;
-use crate::webhooks::{Clock, Secret};
+use crate::rows::Queued;
+use crate::signature;
+use crate::subscription::Subscription;
+use crate::target::AttemptResult;
+use crate::{Clock, Secret};
 
 /// Time after which a task begins no further attempt, because other subscriptions wait for its place
 /// at the server, and reports the attempts that have ended.
@@ -133,10 +133,10 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
-    use crate::budget::{Budget, Holder, Limits};
-    use crate::webhooks::rows::{Class, Delivery, Number};
-    use crate::webhooks::subscription::{State, sample};
-    use crate::webhooks::time::Moment;
+    use crate::rows::{Class, Delivery, Number};
+    use crate::subscription::{State, sample};
+    use crate::time::Moment;
+    use orrery_runtime::budget::{Budget, Holder, Limits};
 
     fn answer(status: u16) -> AttemptResult {
         AttemptResult {

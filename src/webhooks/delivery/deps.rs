@@ -5,12 +5,12 @@ use std::sync::Arc;
 use rand::RngCore;
 
 use super::attempt::Post;
-use crate::observe::health::Health;
-use crate::observe::metrics::Metrics;
-use crate::priority::PromptRuntime;
-use crate::store::Store;
-use crate::webhooks::Clock;
-use crate::webhooks::registry::Registry;
+use crate::Clock;
+use crate::registry::Registry;
+use orrery_runtime::observe::health::Health;
+use orrery_runtime::observe::metrics::Metrics;
+use orrery_runtime::priority::PromptRuntime;
+use orrery_store::Store;
 
 /// Dependencies of the delivery threads.
 pub struct DeliveryDeps {

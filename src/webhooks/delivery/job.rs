@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::budget::{Holder, Share};
-use crate::webhooks::rows::{Class, Delivery, Queued};
-use crate::webhooks::subscription::Subscription;
-use crate::webhooks::target::AttemptResult;
+use crate::rows::{Class, Delivery, Queued};
+use crate::subscription::Subscription;
+use crate::target::AttemptResult;
+use orrery_runtime::budget::{Holder, Share};
 
 /// A delivery that is ready to be sent.
 pub struct Ready {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::job::{Ended, Progress};
 use super::new_deliveries::{Counted, Created, Unhandled};
 use super::outcome::Written;
-use crate::webhooks::rows::Class;
+use crate::rows::Class;
 
 /// How long a deletion waits for the subscription's attempts to end. They are aborted, so they
 /// normally end at once.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 
-use crate::webhooks::rows::{Delivery, Number};
+use crate::rows::{Delivery, Number};
 
 /// Maximum size of the messages with new deliveries that the dispatcher has not handled yet.
 const MAX_UNHANDLED_BYTES: usize = 4 << 20;
@@ -116,7 +116,7 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::webhooks::time::Moment;
+    use crate::time::Moment;
 
     fn created(bodies: u64, bytes: usize) -> Created {
         let content = |number| {

@@ -1,6 +1,6 @@
 //! Outcomes of deliveries: what is written of them, and what follows.
 
-use crate::webhooks::rows::{Attempt, Class, Queued};
+use crate::rows::{Attempt, Class, Queued};
 
 /// Outcome of a delivery that was in the queue.
 #[derive(Debug, Clone)]

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use super::mailbox::{Mailbox, Message};
 use super::outcome::{Note, Outcome, Written};
-use crate::observe::health::Health;
-use crate::store::{ConsumerEffects, Store};
-use crate::webhooks::registry::{Doubt, Registry};
-use crate::webhooks::rows::{DELIVERIES, Delivery, FINISHED, QUEUE, State};
-use crate::webhooks::schedule::MAX_FAILING_TIME;
-use crate::webhooks::subscription::{Row, State as SubscriptionState, Subscription};
-use crate::webhooks::time::Moment;
-use crate::webhooks::{CONSUMER, WebhookError};
+use crate::registry::{Doubt, Registry};
+use crate::rows::{DELIVERIES, Delivery, FINISHED, QUEUE, State};
+use crate::schedule::MAX_FAILING_TIME;
+use crate::subscription::{Row, State as SubscriptionState, Subscription};
+use crate::time::Moment;
+use crate::{CONSUMER, WebhookError};
+use orrery_runtime::observe::health::Health;
+use orrery_store::{ConsumerEffects, Store};
 
 /// Maximum number of notes in one write.
 const MAX_NOTES_PER_WRITE: usize = 1024;
@@ -240,11 +240,11 @@ impl Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{EventId, Network};
-    use crate::store::{Extensions, LedgerConsumer};
-    use crate::webhooks::WebhookConsumer;
-    use crate::webhooks::rows::{Class, Number, Queued};
-    use crate::webhooks::subscription::sample;
+    use crate::WebhookConsumer;
+    use crate::rows::{Class, Number, Queued};
+    use crate::subscription::sample;
+    use orrery_ledger::domain::{EventId, Network};
+    use orrery_store::{Extensions, LedgerConsumer};
 
     const ID: u32 = 7;
 

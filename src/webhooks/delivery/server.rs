@@ -8,8 +8,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::budget::Holder;
-use crate::webhooks::rows::Class;
+use crate::rows::Class;
+use orrery_runtime::budget::Holder;
 
 /// Number of consecutive failures without an answer after which a server is paused.
 const FAILURES_UNTIL_PAUSE: u32 = 5;

@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::budget::Holder;
-use crate::store::{ConsumerView, RowBounds, Store, StoreError};
-use crate::webhooks::CONSUMER;
-use crate::webhooks::rows::{Class, Number, QUEUE, Queued};
-use crate::webhooks::schedule;
-use crate::webhooks::subscription::Subscription;
+use crate::CONSUMER;
+use crate::rows::{Class, Number, QUEUE, Queued};
+use crate::schedule;
+use crate::subscription::Subscription;
+use orrery_runtime::budget::Holder;
+use orrery_store::{ConsumerView, RowBounds, Store, StoreError};
 
 /// Maximum number of queue rows that are read ahead.
 const PAGE: usize = 64;
@@ -255,11 +255,11 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::domain::Network;
-    use crate::store::{Extensions, LedgerConsumer};
-    use crate::webhooks::registry::Registry;
-    use crate::webhooks::subscription::sample;
-    use crate::webhooks::{WebhookConsumer, WebhookError};
+    use crate::registry::Registry;
+    use crate::subscription::sample;
+    use crate::{WebhookConsumer, WebhookError};
+    use orrery_ledger::domain::Network;
+    use orrery_store::{Extensions, LedgerConsumer};
 
     const ID: u32 = 7;
 

@@ -10,11 +10,11 @@ use super::dispatcher::{DISPATCHER, Dispatcher};
 use super::mailbox::{Mailbox, Message};
 use super::new_deliveries::Unhandled;
 use super::outcome_writer::{COMPONENT, WRITER, Writer};
-use crate::budget::{Budget, Limits};
-use crate::observe::health::Health;
-use crate::priority::{Priority, PromptRuntime};
-use crate::supervision::Supervised;
-use crate::webhooks::WebhookError;
+use crate::WebhookError;
+use orrery_runtime::budget::{Budget, Limits};
+use orrery_runtime::observe::health::Health;
+use orrery_runtime::priority::{Priority, PromptRuntime};
+use orrery_runtime::supervision::Supervised;
 
 /// Maximum number of concurrent attempts.
 const MAX_CONCURRENT_ATTEMPTS: u64 = 256;

@@ -19,8 +19,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::net::http::{HttpError, root_cause};
-use crate::net::tls::TlsStream;
+use orrery_net::http::{HttpError, root_cause};
+use orrery_net::tls::TlsStream;
 
 /// Maximum length of a response head, in bytes.
 const LONGEST_HEAD: usize = 64 << 10;

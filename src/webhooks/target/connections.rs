@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep};
 use super::Endpoint;
 use super::connection::{Connection, Stream};
 use super::resolver::AllowedNames;
-use crate::net::http::{HttpError, root_cause};
-use crate::net::tls::Tls;
+use orrery_net::http::{HttpError, root_cause};
+use orrery_net::tls::Tls;
 
 /// How long an idle connection is kept for the next delivery.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -9,8 +9,8 @@ use hyper::Uri;
 use hyper::header::HeaderValue;
 
 use super::address::Denied;
-use crate::domain::excerpt;
-use crate::net::reqwest::Url;
+use orrery_ledger::domain::excerpt;
+use orrery_net::reqwest::Url;
 
 /// Maximum length of an endpoint, in bytes.
 pub const LONGEST_ENDPOINT: usize = 2048;
@@ -59,7 +59,7 @@ impl Endpoint {
 
     /// Returns the URL without parts that may be secret, for logs.
     pub fn redacted(&self) -> String {
-        crate::net::http::redacted(&self.url)
+        orrery_net::http::redacted(&self.url)
     }
 
     pub(super) fn url(&self) -> &Url {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::address::{Denied, Policy};
-use crate::net::http::root_cause;
+use orrery_net::http::root_cause;
 
 /// Resolves a name to its addresses.
 pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;

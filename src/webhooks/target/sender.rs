@@ -13,8 +13,8 @@ use super::connection::{Body, Connection, SendError};
 use super::connections::Connections;
 use super::resolver::{AllowedNames, Lookup, resolve};
 use super::{Endpoint, EndpointError, Policy};
-use crate::domain::shortened;
-use crate::net::http::{self, HttpError};
+use orrery_ledger::domain::shortened;
+use orrery_net::http::{self, HttpError};
 
 /// Maximum number of bytes that are read of a response body, so that its connection can be reused.
 /// A longer body closes the connection.

@@ -25,11 +25,11 @@ use super::new_deliveries::Contents;
 use super::outcome::Note;
 use super::server::Server;
 use super::subscription_queue::{LazyView, SubscriptionQueue};
-use crate::budget::Budget;
-use crate::store::{RowBounds, StoreError};
-use crate::webhooks::CONSUMER;
-use crate::webhooks::rows::{Class, PayloadOf, QUEUE, Queued};
-use crate::webhooks::schedule;
+use crate::CONSUMER;
+use crate::rows::{Class, PayloadOf, QUEUE, Queued};
+use crate::schedule;
+use orrery_runtime::budget::Budget;
+use orrery_store::{RowBounds, StoreError};
 
 /// Maximum interval between two reads of the clock, which may be adjusted in between.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);

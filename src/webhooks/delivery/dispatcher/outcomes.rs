@@ -10,10 +10,10 @@ use rand::Rng;
 use super::super::job::{Attempted, Ended, Job, Progress};
 use super::super::outcome::{Note, Outcome, Written};
 use super::Dispatcher;
-use crate::budget::Holder;
-use crate::webhooks::rows::{Attempt, Class, Delivery, Queued};
-use crate::webhooks::schedule::{is_prompt, retry_delay};
-use crate::webhooks::target::AttemptResult;
+use crate::rows::{Attempt, Class, Delivery, Queued};
+use crate::schedule::{is_prompt, retry_delay};
+use crate::target::AttemptResult;
+use orrery_runtime::budget::Holder;
 
 /// Maximum number of owners in `waiting_for_slot` that get another turn when a slot becomes free.
 const MAX_REQUEUED_OWNERS: usize = 16;

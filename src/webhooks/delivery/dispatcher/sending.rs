@@ -13,11 +13,11 @@ use super::super::outcome::{Note, Outcome};
 use super::super::server::{Turn, Unit};
 use super::super::subscription_queue::{LazyView, Next};
 use super::{Dispatcher, Timer};
-use crate::budget::Share;
-use crate::store::{ConsumerView, StoreError};
-use crate::webhooks::Secret;
-use crate::webhooks::rows::{Class, DELIVERIES, Delivery, PAYLOADS, Queued, payload_key};
-use crate::webhooks::subscription::Subscription;
+use crate::Secret;
+use crate::rows::{Class, DELIVERIES, Delivery, PAYLOADS, Queued, payload_key};
+use crate::subscription::Subscription;
+use orrery_runtime::budget::Share;
+use orrery_store::{ConsumerView, StoreError};
 
 /// Delay before a failed store read is retried, in milliseconds.
 const RETRY_DELAY_MS: u64 = 1000;

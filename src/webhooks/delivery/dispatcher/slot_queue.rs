@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::budget::Holder;
+use orrery_runtime::budget::Holder;
 
 /// Owners that wait for a slot. They come in turns, so that one with many servers delays no other.
 #[derive(Default)]

@@ -35,4 +35,4 @@ pub use secret::{Sealer, Secret};
 pub const CONSUMER: &str = "webhooks";
 
 /// Returns the current UNIX time in milliseconds.
-pub type Clock = crate::steady::Milliseconds;
+pub type Clock = orrery_runtime::steady::Milliseconds;

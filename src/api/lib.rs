@@ -1,5 +1,5 @@
 //! HTTP interface: events, transactions, health and the other areas as REST, and JSON-RPC. Queries
-//! [`crate::store`], but does not depend on how it stores data.
+//! [`orrery_store`], but does not depend on how it stores data.
 //!
 //! A request passes through these modules in order: [`server`] (connections and their limits);
 //! [`gate`] (route, rate limit and token by [`identity`], its body by [`request_body`], its shares of

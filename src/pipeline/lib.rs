@@ -4,6 +4,7 @@
 //! Worker threads decode and prepare ledgers ahead; one thread stores them in the order of the
 //! iterator.
 
+pub mod attestation;
 mod attested;
 mod contradiction;
 mod error;
@@ -25,11 +26,11 @@ use parking_lot::Mutex;
 
 use self::queue::{PendingLedgers, Prepared, Slot, Work, feed};
 use self::suspicion::{Suspicion, clear_if_settled};
-use crate::decode::{HeaderView, decode, protocol_warning};
-use crate::domain::{LedgerSeq, RawLedger};
-use crate::priority::Priority;
-use crate::store::{Committed, Durability, IndexOptions, LedgerCounts, PreparedLedger, Store};
-use crate::verify::{Verified, verify};
+use orrery_ledger::decode::{HeaderView, decode, protocol_warning};
+use orrery_ledger::domain::{LedgerSeq, RawLedger};
+use orrery_ledger::verify::{Verified, verify};
+use orrery_runtime::priority::Priority;
+use orrery_store::{Committed, Durability, IndexOptions, LedgerCounts, PreparedLedger, Store};
 
 pub use self::attested::Gate;
 pub use self::contradiction::{Contradiction, Signer};

@@ -10,7 +10,7 @@ mod health;
 
 pub use files::file;
 
-use crate::observe::health::Record;
+use orrery_runtime::observe::health::Record;
 
 /// The document of every page, with placeholders.
 const SHELL: &str = include_str!("index.html");

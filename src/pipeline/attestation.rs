@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet};
-use crate::observe::health::Health;
-use crate::pipeline::{Contradiction, WaitingLedgers};
-use crate::store::{Marks, Store};
-use crate::validators::{Organisation, Signed, Unattested, Validators};
+use crate::{Contradiction, WaitingLedgers};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet};
+use orrery_ledger::validators::{Organisation, Signed, Unattested, Validators};
+use orrery_runtime::observe::health::Health;
+use orrery_store::{Marks, Store};
 
 /// Name under which attestation reports to health.
 pub const ATTESTATION: &str = "attestation";
@@ -306,7 +306,7 @@ fn last_outside(set: &LedgerSet, ledger: LedgerSeq) -> Option<LedgerSeq> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::NodeId;
+    use orrery_ledger::domain::NodeId;
 
     fn validators() -> Arc<Validators> {
         let organisation =

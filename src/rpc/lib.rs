@@ -1,5 +1,5 @@
 //! JSON-RPC as Stellar RPC implements it: the methods, and their answers from the store. Does not
-//! depend on HTTP; the route is in [`crate::api`].
+//! depend on HTTP; the route is in [`orrery_api`].
 //!
 //! Each number is sent as a JSON string or a JSON number, whichever clients expect: see each
 //! method.
@@ -38,9 +38,9 @@ pub use live::{LiveNetwork, Node, Submitted};
 pub use params::Params;
 pub use transaction_hashes::TransactionHashes;
 
-use crate::decode::DecodeError;
-use crate::domain::LedgerSeq;
-use crate::store::{Bounds, IndexedAs, Store};
+use orrery_ledger::decode::DecodeError;
+use orrery_ledger::domain::LedgerSeq;
+use orrery_store::{Bounds, IndexedAs, Store};
 use result_cache::{CallKey, ResultCache};
 
 /// Size in bytes after which a page of ledgers or transactions ends: Stellar's command line accepts

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use orrery_settings::section;
+use orrery_settings::section::{ListItem, Setting};
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{Plan, PublicKeyAlgorithm};
-use crate::settings::section;
-use crate::settings::section::{ListItem, Setting};
+use super::{Plan, PublicKeyAlgorithm};
 
 section! {
     /// `[auth]`

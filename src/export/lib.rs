@@ -25,10 +25,6 @@ mod rows;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::attestation::Attestation;
-use crate::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
-use crate::executables::Interfaces;
-use crate::store::{Bounds, EventQuery, Needs, Store, TransactionQuery};
 pub use bucket::ExporterIdentity;
 pub use continuous::{AddedNow, CONSUMER, Continuous, ExportScope, Progress, consumer};
 pub use destination::Destination;
@@ -40,6 +36,10 @@ pub use layout::{EVENTS, PROGRAMS, TRANSACTIONS};
 pub use manifest::{
     AttestedLedgers, DataFile, ExportedProgram, ExportedTable, Manifest, Tables, Writer,
 };
+use orrery_executables::Interfaces;
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
+use orrery_pipeline::attestation::Attestation;
+use orrery_store::{Bounds, EventQuery, Needs, Store, TransactionQuery};
 pub use programs::AddedRows;
 use rows::{Columns, EventColumns, Rows, TransactionColumns};
 

@@ -12,6 +12,7 @@ mod journal;
 mod keys;
 mod provider;
 mod secret;
+pub mod section;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,7 +28,7 @@ use journal::{Journal, Line};
 use keys::KeyRing;
 pub use keys::{PublicKey, PublicKeyAlgorithm};
 
-use crate::domain::Network;
+use orrery_ledger::domain::Network;
 
 /// Maximum length of a token in bytes; a longer one is refused without parsing it.
 pub const LONGEST_TOKEN: usize = 8 * 1024;
@@ -303,7 +304,7 @@ fn check_name(name: &str) -> Result<(), AuthError> {
     } else {
         Err(AuthError::Other(format!(
             "'{}' is not a name: give 1 to {LONGEST_NAME} characters without control characters",
-            crate::domain::excerpt(name)
+            orrery_ledger::domain::excerpt(name)
         )))
     }
 }

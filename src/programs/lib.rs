@@ -1,7 +1,7 @@
 //! Custom indexing programs: the registry of programs, their execution on the state before each
 //! transaction, and the rows that they emit. Does not depend on HTTP or SQL.
 //!
-//! Each program is a consumer of the store's feed ([`crate::store`]). Threads for new ledgers give
+//! Each program is a consumer of the store's feed ([`orrery_store`]). Threads for new ledgers give
 //! the programs turns ([`lanes`]) and run each on its next ledgers ([`runner`]); the results are
 //! committed together with the program's progress. Other threads copy rows into the tables
 //! ([`feeder`]), and others run programs on ledgers that were stored before the program was
