@@ -11,6 +11,7 @@ use soroban_env_host::Error;
 use soroban_env_host::xdr::{ScErrorCode, ScErrorType};
 use wasmtime::ResourceLimiter;
 
+use super::settings::{MAX_TABLE_ELEMENTS, MAX_TABLES};
 use super::thread_clock::ThreadClock;
 
 /// Limits of one run. All are inclusive: a value equal to the limit is allowed.
@@ -274,8 +275,7 @@ impl ResourceLimiter for Growth {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let most = super::settings::MAX_TABLE_ELEMENTS;
-        Ok(desired <= most && maximum.is_none_or(|maximum| desired <= maximum))
+        Ok(desired <= MAX_TABLE_ELEMENTS && maximum.is_none_or(|maximum| desired <= maximum))
     }
 
     fn instances(&self) -> usize {
@@ -283,7 +283,7 @@ impl ResourceLimiter for Growth {
     }
 
     fn tables(&self) -> usize {
-        super::settings::MAX_TABLES as usize
+        MAX_TABLES as usize
     }
 
     fn memories(&self) -> usize {

@@ -4,10 +4,9 @@
 use std::path::PathBuf;
 use std::{fmt, thread};
 
+use orrery_settings::Programs;
 use wasmparser::WasmFeatures;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
-
-use super::limits::Limits;
 
 /// Maximum depth of nested frames that the contract host allows (`DEFAULT_HOST_DEPTH_LIMIT`). Each
 /// may be an instance of a program.
@@ -64,7 +63,7 @@ impl EngineSettings {
             cache: None,
             concurrent_runs,
             background_runs: BACKGROUND_RUNS,
-            instance_memory: Limits::default().memory,
+            instance_memory: Programs::default().memory_mib.bytes() as usize,
         }
     }
 }
