@@ -1,6 +1,6 @@
 //! What every part of a running process needs: shares of limited resources ([`budget`]), priorities
 //! of threads ([`priority`]), confinement of child processes ([`confinement`]), durable files
-//! ([`durable`]), the account of a process ([`account`]), health, metrics and logs ([`observe`]),
+//! ([`durable`]), frames between processes ([`frames`]), the account of a process ([`account`]), health, metrics and logs ([`observe`]),
 //! settings of the process ([`process`]), writes that make no progress ([`stall`]), a clock for deadlines
 //! ([`steady`]), and restarts of threads and tasks that panic ([`supervision`]).
 //! Does not depend on the parts that use it.
@@ -10,6 +10,7 @@ pub mod account;
 pub mod budget;
 pub mod confinement;
 pub mod durable;
+pub mod frames;
 pub mod observe;
 pub mod priority;
 pub mod process;

@@ -14,6 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use orrery_runtime::budget::{Budget, Holder, Limits, Usage};
+use orrery_runtime::frames;
+use serde::{Deserialize, Serialize};
 
 pub use child::{CompileFailure, run};
 
@@ -35,10 +37,9 @@ const MAX_RESPONSE_BYTES: u64 = 32 << 20;
 /// Maximum size of a reason in a response, in bytes.
 const LONGEST_REASON: usize = 1 << 10;
 
-/// Kind of a response. A response is one byte for its kind, eight bytes for the length of the
-/// content (little-endian), and the content. A response of another length is invalid: the process
-/// ended before it was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Kind of a response, which is the head of one frame; the content is its body. Anything but exactly one
+/// frame is invalid: the process ended before it was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum ResponseKind {
     /// Compiled code, as serialised by wasmtime.
     Compiled,
@@ -50,34 +51,18 @@ enum ResponseKind {
     Failed,
 }
 
-/// Size in bytes of what precedes the content.
-const HEAD: usize = 9;
-
 impl ResponseKind {
-    const ALL: [Self; 4] = [Self::Compiled, Self::Unconfined, Self::Refused, Self::Failed];
-
-    fn byte(self) -> u8 {
-        match self {
-            Self::Compiled => b'C',
-            Self::Unconfined => b'U',
-            Self::Refused => b'R',
-            Self::Failed => b'T',
-        }
-    }
-
     /// Writes a response.
     fn write_response(self, to: &mut impl Write, content: &[u8]) -> io::Result<()> {
-        to.write_all(&[self.byte()])?;
-        to.write_all(&(content.len() as u64).to_le_bytes())?;
-        to.write_all(content)?;
+        frames::write(to, 0, &self, content)?;
         to.flush()
     }
 
     /// Parses a response; returns `None` if it is invalid.
-    fn read(answer: &[u8]) -> Option<(Self, &[u8])> {
-        let (head, content) = answer.split_at_checked(HEAD)?;
-        let kind = Self::ALL.into_iter().find(|kind| kind.byte() == head[0])?;
-        (head[1..] == (content.len() as u64).to_le_bytes()).then_some((kind, content))
+    fn read(mut answer: &[u8]) -> Option<(Self, Vec<u8>)> {
+        let longest = answer.len();
+        let frame = frames::read(&mut answer, longest).ok()??;
+        answer.is_empty().then_some((frame.head, frame.body))
     }
 }
 
@@ -175,7 +160,7 @@ impl Compiler {
     }
 
     /// Interprets a response.
-    fn parse_response(&self, mut answer: Vec<u8>) -> Result<Vec<u8>, EngineError> {
+    fn parse_response(&self, answer: Vec<u8>) -> Result<Vec<u8>, EngineError> {
         if answer.len() as u64 > MAX_RESPONSE_BYTES {
             return Err(EngineError::CompiledSize(MAX_RESPONSE_BYTES));
         }
@@ -189,8 +174,7 @@ impl Compiler {
                 if kind == ResponseKind::Unconfined && !self.warned.swap(true, Ordering::Relaxed) {
                     tracing::warn!("this kernel cannot fully confine compiler processes");
                 }
-                answer.drain(..HEAD);
-                Ok(answer)
+                Ok(content)
             }
             ResponseKind::Refused => Err(EngineError::Compile(text())),
             ResponseKind::Failed => Err(EngineError::Compiler(io::Error::other(text()))),
