@@ -1,8 +1,9 @@
-//! A clock for deadlines: time that passes, and not what the machine's clock says at one moment. That
-//! clock may be wrong for a while, before it is set by the network for example, and what a deadline of
-//! days has ended cannot be made good.
+//! The time: readings of the machine's clock, and a clock for deadlines, which counts the time that passes.
+//! The machine's clock may be wrong for a while, before it is set by the network for example, and what a
+//! deadline of days has ended cannot be made good.
 
 use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
@@ -11,6 +12,24 @@ pub type Milliseconds = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Difference in milliseconds up to which the machine's clock is only adjusted.
 const ADJUSTMENT: u64 = 2_000;
+
+/// Returns the UNIX time in milliseconds.
+pub fn unix_now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Returns the UNIX time in seconds.
+pub fn unix_now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}
+
+/// Returns the time that passes from now on, which no setting of the machine's clock changes.
+pub fn elapsed_ms() -> Milliseconds {
+    let begun = Instant::now();
+    Arc::new(move || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+}
 
 /// A clock that counts the time that passes. It takes over what the machine's clock is ahead only once
 /// that has been so for some time, which is how it is after a pause of the process or of the machine;

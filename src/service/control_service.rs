@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::importing::Importing;
 use super::{Backfills, Node};
 use crate::control::{
-    BACKFILL, BackfillReport, BackfillRequest, CHECKPOINT, CheckpointReport, RAW_LEDGER, REBUILD,
-    RawXdr, STATUS, STORE, STORE_LAST, Verbs,
+    BACKFILL, BackfillReport, BackfillRequest, CHECKPOINT, CheckpointReport, NotStored, RAW_LEDGER,
+    REBUILD, RawXdr, STATUS, STORE, STORE_LAST, Stored, Verbs,
 };
-use crate::domain::LedgerSeq;
-use crate::store::Checkpoint;
+use crate::domain::{LedgerSeq, Origin, RawLedger, sequence_of};
+use crate::pipeline::{Gate, PipelineError};
+use crate::store::{Checkpoint, Durability};
+
+/// Name of the source of ledgers that a client sends, in messages of the service.
+const NAME: &str = "orrery import";
 
 /// What is kept for a client while its connection is open.
 #[derive(Default)]
@@ -68,5 +71,75 @@ impl Kept {
         let directory = below.map_err(|error| error.to_string())?.to_owned();
         let milliseconds = begun.elapsed().as_millis() as u64;
         Ok(CheckpointReport { directory, milliseconds, attested })
+    }
+}
+
+/// The ledgers that a client sends to be stored. Those that have to be attested first wait from one batch to the next.
+struct Importing {
+    node: Arc<Node>,
+    gate: Gate,
+    /// Number of ledgers that the client has sent.
+    sent: u64,
+}
+
+impl Importing {
+    /// Begins with a client that has sent nothing.
+    fn new(node: &Arc<Node>) -> Self {
+        Self { node: Arc::clone(node), gate: node.gate(), sent: 0 }
+    }
+
+    /// Stores `LedgerCloseMeta`s in their order, each completely or not at all, and returns when those
+    /// that may be stored are durable. Others wait for the next batch, unless these are the last ones. May
+    /// block.
+    fn store(&mut self, ledgers: Vec<Vec<u8>>, are_last: bool) -> Result<Stored, NotStored> {
+        let before = self.sent;
+        self.sent += ledgers.len() as u64;
+        let ledgers = ledgers.into_iter().zip(before..).map(|(xdr, at)| {
+            let sequence = sequence_of(&xdr).map_err(NoLedger)?;
+            let origin = Origin { name: NAME.into(), position: Some(at) };
+            Ok::<_, NoLedger>(RawLedger { sequence, xdr, compressed: None, origin })
+        });
+        let mut stored = Stored::default();
+        let Self { node, gate, .. } = self;
+        let done = node.store_batch(gate, ledgers, Durability::Synced, are_last, |ingested| {
+            stored.count(ingested);
+        });
+        stored.waiting = self.gate.waiting();
+        match done {
+            Ok(()) => Ok(stored),
+            Err(error) => {
+                let (reason, at) = without_origin(&error);
+                Err(NotStored { before: stored, reason, at })
+            }
+        }
+    }
+}
+
+impl Drop for Importing {
+    fn drop(&mut self) {
+        if self.gate.waiting() > 0 {
+            tracing::warn!(
+                "an import has ended although {} of its ledgers wait until validators attest them: \
+                 they are not stored",
+                self.gate.waiting()
+            );
+        }
+    }
+}
+
+/// Why bytes are not a ledger.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct NoLedger(String);
+
+/// Returns the reason without the ledger's origin, which the client has at hand, and the position of the
+/// ledger among those that the client has sent.
+fn without_origin(error: &PipelineError) -> (String, Option<u64>) {
+    match error {
+        PipelineError::Decode { origin, source } => (source.to_string(), origin.position),
+        PipelineError::Verify { origin, source } => (source.to_string(), origin.position),
+        PipelineError::Store { origin, source } => (source.to_string(), origin.position),
+        PipelineError::Unattested { origin, source } => (source.to_string(), origin.position),
+        other => (other.to_string(), None),
     }
 }

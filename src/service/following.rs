@@ -7,8 +7,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::{Mutex, watch};
 
-use super::live_position::next_live_ledger;
-use super::running_core::RunningCore;
+use super::network_node::RunningCore;
 use super::tasks::Finished;
 use super::{Ended, Ingestion, Node, ingest};
 use crate::domain::{LedgerSeq, StartPoint};
@@ -124,6 +123,35 @@ fn begin(store: &Store, start: StartPoint) -> Result<Option<LedgerSeq>, StoreErr
         }
     }
     Ok(next)
+}
+
+/// Returns the next ledger that the live source has to yield; `None` when the store is empty, and
+/// the source begins at `start`. Ledgers beyond it may be stored already, by an import beside the
+/// service: what is missing before them is not passed over. A sequence number as `start` that lies in
+/// the stored ledgers beyond a gap gives the ledgers of the gap up.
+pub(super) fn next_live_ledger(
+    store: &Store,
+    start: StartPoint,
+) -> Result<Option<LedgerSeq>, StoreError> {
+    let Some(latest) = store.status().latest() else { return Ok(None) };
+    let next = match store.live_position()? {
+        Some(position) => first_missing(store, position),
+        None => latest.next(),
+    };
+    Ok(match start {
+        StartPoint::At(start) if Some(start) > next && store.range_of(start).is_some() => {
+            first_missing(store, start)
+        }
+        _ => next,
+    })
+}
+
+/// Returns the first ledger from `from` on that is not stored; `None` after the last sequence number.
+fn first_missing(store: &Store, from: LedgerSeq) -> Option<LedgerSeq> {
+    match store.range_of(from) {
+        Some(range) => range.last.next(),
+        None => Some(from),
+    }
 }
 
 /// Returns a callback that records the position of the live source with the first ledger that it

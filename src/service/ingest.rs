@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::Node;
-use super::stop::stopped;
+use super::tasks::stopped;
 use crate::attestation::Attestation;
 use crate::domain::{LedgerSeq, RawLedger};
 use crate::observe::health::Health;

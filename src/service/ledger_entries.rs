@@ -6,6 +6,7 @@
 //! otherwise refused, and its caller continues without an answer. If it does not, the server counts
 //! as unreachable: requests fail at once until it answers a probe.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -13,7 +14,10 @@ use stellar_xdr::{ConfigSettingId, LedgerKey, LedgerKeyConfigSetting};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::stop::stopped;
+use super::network_node::RunningCore;
+use super::tasks::stopped;
+use super::{Node, ServiceError, sources};
+use crate::config::Config;
 use crate::domain::{LiveEntries, LiveState};
 use crate::programs::state::{Upstream, UpstreamError};
 
@@ -24,6 +28,23 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum timeout of any request.
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns the server that is asked for ledger entries that the store cannot determine, which may be
+/// the `running` stellar-core. It is asked on `runtime`, until `stop` turns true.
+pub(super) fn upstream(
+    node: &Node,
+    config: &Config,
+    running: &RunningCore,
+    runtime: Handle,
+    stop: watch::Receiver<bool>,
+) -> Result<Option<Arc<dyn Upstream + Send + Sync>>, ServiceError> {
+    let network = node.store().network();
+    let server = sources::entries_server(config, network, running).map_err(|error| {
+        ServiceError::Other(format!("ledger entries cannot be requested: {error}"))
+    })?;
+    let Some(server) = server else { return Ok(None) };
+    Ok(Some(Arc::new(UpstreamEntries::new(server, runtime, stop))))
+}
 
 /// Blocking lookups of ledger entries from a server.
 pub struct UpstreamEntries {

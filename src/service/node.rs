@@ -9,24 +9,37 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::disk_space::{DiskSpaceMonitor, NotStoredReason};
-use super::extensions::extensions;
-use super::signatures::SignatureRebuild;
-use super::{ServiceError, attested, consumers, trust};
+use super::signatures::{SIGNATURES, SignatureRebuild};
+use super::supervisor::report_upgrade;
+use super::{ServiceError, attestation, consumers};
 use crate::attestation::Attestation;
 use crate::config::Config;
-use crate::control::{StatusReport, Stored};
+use crate::control::{RebuildReport, RebuildRequest, StatusReport, Stored};
 use crate::domain::{LedgerSeq, Network, RawLedger};
+use crate::export;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{
     Contradiction, Gate, Ingested, Pipeline, PipelineError, StepObserver, Trust,
 };
+use crate::programs::storage;
 use crate::store::{
-    self, Committed, Durability, FORMAT, IndexOptions, IndexedAs, LedgerConsumer, Retention, Store,
-    StoreError,
+    self, Committed, Durability, Extensions, FORMAT, IndexOptions, IndexedAs, LedgerConsumer,
+    Losses, Retention, Store, StoreError,
 };
-use crate::verify::Verified;
+use crate::verify::{Events, Policy, Verified};
 use crate::webhooks::registry::Registry;
+
+/// Why the export cannot be rebuilt, as text that follows its name.
+const EXPORT_NOT_REBUILDABLE: &str =
+    "its output is outside this store: set export.to to another destination";
+
+/// Longest time that a step of a rebuild waits for another thread.
+const REBUILD_STEP: Duration = Duration::from_millis(200);
+
+/// Number of ledgers of an attested range that are read during a restoration: validators that have signed
+/// none of the newest ones are looked for no longer.
+const ENOUGH_LEDGERS: u32 = 1000;
 
 /// An open data directory with a pipeline into it.
 pub struct Node {
@@ -94,7 +107,7 @@ impl Node {
         let steps = Arc::new(StepMetrics(Arc::clone(&metrics))) as Arc<dyn StepObserver>;
         let options = index_options(config);
         let without_raw = IndexOptions { raw_ledgers: false, ..options.clone() };
-        let trust = trust::of_store(config, &store)?;
+        let trust = attestation::trust_of(config, &store)?;
         let node = Self {
             pipeline: Pipeline::new(Arc::clone(&store), options, Arc::clone(&steps)),
             pipeline_without_raw: Pipeline::new(store, without_raw, steps),
@@ -300,7 +313,7 @@ impl Node {
         let covered = self.store().completeness()?;
         let marks = self.store().marks();
         // Before `down`, because it reports to health.
-        let attestation = attested::report(&self.attestation, self.store(), &self.health);
+        let attestation = attestation::report(&self.attestation, self.store(), &self.health);
         let down = self.health.first_down().map(|(name, reason)| format!("{name}: {reason}"));
         Ok(StatusReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -312,7 +325,7 @@ impl Node {
             ranges: covered.iter().map(|range| range.covered.ledgers).collect(),
             covered: covered
                 .iter()
-                .map(|range| attested::describe(&self.attestation, range, &marks))
+                .map(|range| attestation::describe(&self.attestation, range, &marks))
                 .collect(),
             attestation,
             latest_ledger: status.latest().map(|ledger| ledger.0),
@@ -324,6 +337,97 @@ impl Node {
             down,
         })
     }
+
+    /// Begins to rebuild a consumer's rows, or the recorded signatures, if that is requested and no
+    /// rebuild is under way. Returns the progress; when no rebuild runs and none was requested,
+    /// with the digest of a built-in consumer's rows.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownConsumer`] when no consumer of this name is registered;
+    /// [`StoreError::NotRebuilt`] when the consumer cannot be rebuilt;
+    /// [`StoreError::RebuildLoses`] when the request does not allow what would be lost; errors of
+    /// the database.
+    pub fn rebuild(&self, request: &RebuildRequest) -> Result<RebuildReport, StoreError> {
+        let &RebuildRequest { ref name, begin, allow_loss } = request;
+        if name == SIGNATURES {
+            if begin {
+                self.signatures().begin(self.store(), self.trust())?;
+            }
+            return self.signatures().report();
+        }
+        if name == export::CONSUMER {
+            return Err(StoreError::NotRebuilt(name.clone(), EXPORT_NOT_REBUILDABLE));
+        }
+        let known = self.consumers().iter().find(|it| it.spec().name == name);
+        if let Some(reason) = known.and_then(|it| it.cannot_be_rebuilt()) {
+            return Err(StoreError::NotRebuilt(name.clone(), reason));
+        }
+        if begin {
+            let losses = if allow_loss { Losses::Accepted } else { Losses::Refused };
+            self.store().begin_rebuild(name, losses)?;
+        }
+        let consumer = self.store().consumer(name);
+        let consumer = consumer.ok_or_else(|| StoreError::UnknownConsumer(name.clone()))?;
+        let running = consumer.rebuild.is_some();
+        let digest = if known.is_some() && !begin && !running {
+            Some(self.store().consumer_digest(name)?)
+        } else {
+            None
+        };
+        Ok(RebuildReport {
+            running,
+            digest,
+            done: consumer.rebuild.map_or(consumer.place, |progress| progress.done),
+            of: consumer.rebuild.map_or(consumer.place, |progress| progress.target),
+            lost: consumer.lost,
+        })
+    }
+
+    /// Runs one step of what is being rebuilt, for use without a running service.
+    /// Returns whether the rebuild is still under way.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownConsumer`] when it is not one of the built-in consumers; errors of the
+    /// database.
+    pub fn rebuild_step(&self, name: &str) -> Result<bool, StoreError> {
+        if name == SIGNATURES {
+            return Ok(self.signatures().wait(REBUILD_STEP));
+        }
+        let unknown = || StoreError::UnknownConsumer(name.to_owned());
+        let consumer = self.consumers().iter().find(|it| it.spec().name == name);
+        self.store().step(&**consumer.ok_or_else(unknown)?)?;
+        Ok(self.store().consumer(name).is_some_and(|it| it.rebuild.is_some()))
+    }
+}
+
+/// Returns the parts with which a store is opened: these consumers, programs and the exports, and
+/// reports of an upgrade to the supervisor.
+pub(super) fn extensions(config: &Config, consumers: &[Arc<dyn LedgerConsumer>]) -> Extensions {
+    let mut extensions = Extensions::for_consumers(consumers).with_kind(storage::KIND);
+    extensions.consumers.extend(config.export.destination().map(|_| export::consumer()));
+    extensions.upgrade_observer = Some(Box::new(report_upgrade));
+    extensions
+}
+
+/// Recomputes the signatures of a data directory that is being restored from a backup. What the backup says
+/// itself counts only for ledgers whose raw form it does not have, and these get a mark.
+///
+/// # Errors
+/// When the directory cannot be opened, or a raw ledger in it is not what the network agreed on.
+pub fn check_restored(config: &Config) -> Result<(), ServiceError> {
+    let node = Node::open(config, None)?;
+    let store = node.store();
+    // The settings with which the ledgers were stored may have been others.
+    let policy = Policy { events: Events::Report, ..Policy::default() };
+    let found = match &node.trust().validators {
+        Some(validators) => {
+            let enough = Some(ENOUGH_LEDGERS);
+            store.find_signatures(validators, policy, enough, |_| ControlFlow::Continue(()))?
+        }
+        None => None,
+    };
+    store.record_restored(&found.unwrap_or_default())?;
+    Ok(store.flush()?)
 }
 
 impl Stored {

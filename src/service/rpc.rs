@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use super::network_node::RunningCore;
 use super::node::indexed_as;
-use super::running_core::RunningCore;
 use super::sources::rpc_settings;
 use super::{Node, RunningSandbox, ServiceError, unix_now};
 use crate::config::Config;

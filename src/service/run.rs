@@ -1,29 +1,34 @@
-//! Runs a service: its requests, its tasks and its sources, until it is stopped.
+//! Runs a service: opens its parts, serves its requests, runs its tasks and follows its sources, until
+//! it is stopped.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::consumers::ConsumerThreads;
-use super::contract_sizes::{self, CONTRACT_SIZES};
+use super::consumers::{self, ConsumerThreads};
 use super::control_service::verbs;
 use super::following::{Followed, Following, INGESTION, follow};
-use super::pruning::RETENTION;
-use super::sockets::ListeningSockets;
-use super::stop::stopped;
-use super::tasks::Tasks;
+use super::http::ListeningSockets;
+use super::interfaces::RunningInterfaces;
+use super::network_node::RunningCore;
+use super::tasks::{Tasks, stopped};
+use super::upkeep::{self, CONTRACT_SIZES, RETENTION};
+use super::webhooks::RunningWebhooks;
 use super::{
-    Backfills, Node, OpenSources, Service, ServiceError, exporting, http_deps, status_messages,
-    supervisor,
+    Backfills, Node, OpenSources, RunningSandbox, ServiceError, attestation, exporting, interfaces,
+    ledger_entries, node, rpc, running_programs, status_messages, supervisor, unix_now, webhooks,
 };
-use crate::api;
+use crate::api::{self, ApiSettings, Deps, MetricsText, RequestObserver, Tunables};
 use crate::auth::Tokens;
 use crate::config::Config;
 use crate::control::Listener;
 use crate::notify::Target;
 use crate::priority::Priority;
+use crate::programs::Programs;
 use crate::store::ContractSizes;
 
 /// Name under which programs report to health.
@@ -33,6 +38,98 @@ const CONTROL: &str = "control";
 const BACKFILL: &str = "backfill";
 const STATUS_MESSAGES: &str = "status_messages";
 const SUPERVISOR: &str = "supervisor";
+const LAG_HISTORY: &str = "lag_history";
+const PROGRAM_RECORDS: &str = "program_records";
+const WEBHOOK_RECORDS: &str = "webhook_records";
+
+/// A service whose programs and webhooks are running, before it takes requests and follows sources.
+pub struct Service {
+    pub(super) node: Arc<Node>,
+    /// Indexing programs, which run on ledgers as they are stored.
+    pub programs: Arc<Programs>,
+    pub(super) interfaces: RunningInterfaces,
+    pub(super) webhooks: RunningWebhooks,
+    pub(super) sandbox: Option<Arc<RunningSandbox>>,
+    /// The stellar-core that is followed, if one is.
+    pub(super) running: Option<RunningCore>,
+}
+
+impl Service {
+    /// Adds a sandbox network, which this process runs.
+    #[must_use]
+    pub fn with_sandbox(self, sandbox: RunningSandbox) -> Self {
+        Self { sandbox: Some(Arc::new(sandbox)), ..self }
+    }
+
+    /// Opens the programs and webhooks of a data directory and starts them; `running` is the
+    /// stellar-core that will be followed, if one will be. Lookups of ledger entries at the upstream
+    /// server end when `stop` turns true.
+    pub async fn open(
+        node: Arc<Node>,
+        config: &Config,
+        running: Option<RunningCore>,
+        stop: watch::Receiver<bool>,
+    ) -> Result<Self, ServiceError> {
+        let (programs, interfaces) = {
+            let core = running.clone().unwrap_or_default();
+            let (node, config) = (Arc::clone(&node), config.clone());
+            let runtime = tokio::runtime::Handle::current();
+            let start = move || {
+                let upstream = ledger_entries::upstream(&node, &config, &core, runtime, stop)?;
+                let interfaces = interfaces::start(&node, upstream.clone())?;
+                let names = Arc::clone(&interfaces.interfaces);
+                let programs = running_programs::start(&node, &config, names, upstream)?;
+                Ok::<_, ServiceError>((programs, interfaces))
+            };
+            spawn_blocking(start).await.map_err(ServiceError::start)??
+        };
+        node.webhooks().name_events_by(Arc::clone(&interfaces.interfaces));
+        let webhooks = {
+            let (node, config) = (Arc::clone(&node), config.clone());
+            let start = move || webhooks::start(&node, &config);
+            spawn_blocking(start).await.map_err(ServiceError::start)??
+        };
+        Ok(Self { node, programs, interfaces, webhooks, sandbox: None, running })
+    }
+
+    /// Starts the tasks that keep data of a bounded size and record the lag.
+    fn spawn_upkeep(&self, tasks: &mut Tasks) {
+        let (node, own) = (Arc::clone(&self.node), tasks.stop());
+        tasks.spawn(RETENTION, move || upkeep::prune_regularly(Arc::clone(&node), own.clone()));
+        let (node, own) = (Arc::clone(&self.node), tasks.stop());
+        tasks.spawn(LAG_HISTORY, move || upkeep::record_lag(Arc::clone(&node), own.clone()));
+        let (programs, own) = (Arc::clone(&self.programs), tasks.stop());
+        // The time by which webhooks keep deliveries is stored, and not one reading of a clock.
+        let webhooks = Arc::clone(self.node.webhooks());
+        tasks.spawn(PROGRAM_RECORDS, move || {
+            let webhooks = Arc::clone(&webhooks);
+            let now = Arc::new(move || webhooks.now().kept);
+            upkeep::prune_program_records(Arc::clone(&programs), now, own.clone())
+        });
+        let (management, own) = (Arc::clone(&self.webhooks.management), tasks.stop());
+        tasks.spawn(WEBHOOK_RECORDS, move || {
+            upkeep::sweep_webhooks(Arc::clone(&management), own.clone())
+        });
+    }
+
+    /// Stops the threads of webhooks and programs after their current work.
+    pub(super) async fn stop(self) {
+        let Self { programs, mut interfaces, webhooks, .. } = self;
+        if spawn_blocking(move || interfaces.stop()).await.is_err() {
+            tracing::error!("the reader of interfaces did not stop cleanly");
+        }
+        // Deliveries whose outcome is not recorded by then are repeated after the next start.
+        let mut delivering = webhooks.delivering;
+        if spawn_blocking(move || delivering.stop()).await.is_err() {
+            tracing::error!("webhooks did not stop cleanly");
+        }
+        // All ledgers in flight are stored by now; programs run on those they have not seen after
+        // the next start.
+        if spawn_blocking(move || programs.stop()).await.is_err() {
+            tracing::error!("the programs did not stop cleanly");
+        }
+    }
+}
 
 /// Serves the API, stores what the sources yield, and backfills older ledgers from the sources that
 /// `open_sources` opens, until `stop` turns true. Then requests, imports and ledgers in flight are
@@ -78,7 +175,7 @@ pub async fn run_opened(
         let open = move || exporting::open(&node, &config, &interfaces, stop);
         spawn_blocking(open).await.map_err(ServiceError::start)??
     };
-    let mut consumers = ConsumerThreads::start(&node)?;
+    let mut consumers = ConsumerThreads::start(node.store(), node.consumers(), node.health())?;
     spawn_control(&mut tasks, &node, control, open_sources);
     service.spawn_upkeep(&mut tasks);
     let (estimates, contract_sizes) = watch::channel(None);
@@ -99,14 +196,14 @@ pub async fn run_opened(
             follow(Arc::clone(&node), Arc::clone(&followed), stop.clone())
         });
     }
-    let deps = http_deps::of(&service, tokens, config, address, contract_sizes).await?;
+    let deps = http_dependencies(&service, tokens, config, address, contract_sizes).await?;
     // Runs until this function returns, so that the supervisor does not take a long stop for a
     // stuck service.
     let (_runs, never) = watch::channel(false);
     let mut until_the_end = Tasks::new(node.health(), &never);
     until_the_end.spawn(SUPERVISOR, {
         let stop = stop.clone();
-        move || supervisor::notify_supervisor(Arc::clone(&node), stop.clone())
+        move || supervisor::notify_supervisor(Arc::clone(node.store()), stop.clone())
     });
     let served = api::serve(deps, http, stopped(stop)).await;
     tasks.end().await;
@@ -142,7 +239,7 @@ fn spawn_estimates(
     estimates: watch::Sender<Option<Arc<ContractSizes>>>,
 ) -> Result<(), ServiceError> {
     let (node, stop, runtime) = (Arc::clone(node), tasks.stop(), Handle::current());
-    let estimate = move || contract_sizes::estimate(&node, &estimates, &stop, &runtime);
+    let estimate = move || upkeep::estimate_contract_sizes(&node, &estimates, &stop, &runtime);
     tasks.spawn_thread(CONTRACT_SIZES, Priority::Background, estimate)
 }
 
@@ -152,4 +249,69 @@ fn spawn_status_messages(tasks: &mut Tasks, node: &Arc<Node>, targets: Vec<Targe
     tasks.spawn(STATUS_MESSAGES, move || {
         status_messages::post(Arc::clone(&node), targets.clone(), follows, stop.clone())
     });
+}
+
+/// Returns the dependencies of the HTTP interface at `address`.
+///
+/// # Errors
+/// Those of setting up JSON-RPC.
+async fn http_dependencies(
+    service: &Service,
+    tokens: Arc<Tokens>,
+    config: &Config,
+    address: SocketAddr,
+    contract_sizes: watch::Receiver<Option<Arc<ContractSizes>>>,
+) -> Result<Deps, ServiceError> {
+    let Service { node, programs, interfaces, webhooks, sandbox, running } = service;
+    Ok(Deps {
+        store: Arc::clone(node.store()),
+        tokens,
+        health: Arc::clone(node.health()),
+        attestation: Arc::clone(node.attestation()),
+        network: node.store().network().clone(),
+        settings: ApiSettings {
+            http: config.http.clone(),
+            limits: config.limits.clone(),
+            queries: config.queries.clone(),
+            rpc: config.rpc.clone(),
+            indexers: config.indexers.clone(),
+            indexed_as: node::indexed_as(config),
+            tunables: Tunables::default(),
+        },
+        clock: Arc::new(unix_now),
+        programs: Arc::clone(programs),
+        interfaces: Arc::clone(&interfaces.interfaces),
+        rpc: rpc::start(node, config, sandbox.clone(), running.as_ref(), address).await?,
+        friendbot: sandbox.clone().map(RunningSandbox::friendbot),
+        webhooks: Arc::clone(&webhooks.management),
+        contract_sizes,
+        metrics: metrics_text(node),
+        on_request: request_observer(node),
+    })
+}
+
+fn metrics_text(node: &Node) -> MetricsText {
+    let (store, health) = (Arc::clone(node.store()), Arc::clone(node.health()));
+    let (metrics, webhooks) = (Arc::clone(node.metrics()), Arc::clone(node.webhooks()));
+    let attestation = Arc::clone(node.attestation());
+    Arc::new(move |usages| {
+        usages.iter().for_each(|usage| metrics.set_budget(usage));
+        metrics.set_cache_bytes(store.cache_bytes());
+        consumers::report(&store, &metrics, &health);
+        attestation::report_health(&attestation, &store, &metrics, &health);
+        let (subscriptions, waiting) = webhooks.counts();
+        metrics.set_webhooks(subscriptions, waiting);
+        metrics.render().unwrap_or_else(|error| format!("# {error}\n"))
+    })
+}
+
+fn request_observer(node: &Node) -> RequestObserver {
+    let metrics = Arc::clone(node.metrics());
+    Arc::new(move |request| {
+        let duration = Duration::from_secs_f64(request.seconds.max(0.0));
+        metrics.http_answered(request.route, request.status, duration);
+        if let Some(from_cache) = request.from_cache {
+            metrics.list_answered(from_cache);
+        }
+    })
 }

@@ -1,5 +1,5 @@
-//! The tasks and threads of a running service: each runs until the stop, and one that fails before is
-//! shown in health and started again.
+//! The tasks and threads of a running service, and the signal that stops them: each runs until the stop,
+//! and one that fails before is shown in health and started again.
 
 use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
@@ -11,10 +11,19 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::ServiceError;
-use super::stop::{is_stopping, stopped};
 use crate::observe::health::Health;
 use crate::priority::Priority;
 use crate::supervision::{Failure, RESTART_DELAY, Supervised};
+
+/// Returns whether `stop` has turned true or its sender is dropped.
+pub(super) fn is_stopping(stop: &watch::Receiver<bool>) -> bool {
+    *stop.borrow() || stop.has_changed().is_err()
+}
+
+/// Returns when `stop` turns true or its sender is dropped.
+pub(super) async fn stopped(mut stop: watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
 
 /// The tasks and threads of a service. Dropping this ends them without waiting for them.
 pub(super) struct Tasks {

@@ -1,19 +1,15 @@
-//! Webhooks in a running service: loads subscriptions with the operator's settings, starts the
-//! delivery threads, and removes old deliveries.
+//! Webhooks in a running service: loads subscriptions with the operator's settings, and starts the
+//! delivery threads.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 
-use super::clock::elapsed_ms;
-use super::stop::stopped;
 use super::{Node, ServiceError, secrets, unix_now_ms};
 use crate::auth;
 use crate::config::Config;
+use crate::steady::elapsed_ms;
 use crate::webhooks::Sealer;
 use crate::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads};
 use crate::webhooks::manage::{WebhookDeps, Webhooks};
@@ -22,8 +18,6 @@ use crate::webhooks::time::Clocks;
 
 /// Name under which webhooks report to health.
 const WEBHOOKS: &str = "webhooks";
-/// Interval between two sweeps.
-const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
 /// The running webhooks of a service.
 pub(super) struct RunningWebhooks {
@@ -59,24 +53,4 @@ pub(super) fn start(node: &Node, config: &Config) -> Result<RunningWebhooks, Ser
     })?;
     node.health().up_by_default(WEBHOOKS);
     Ok(RunningWebhooks { management: Arc::new(management), delivering })
-}
-
-/// Removes old deliveries repeatedly until `stop` turns true.
-pub(super) async fn sweep_regularly(webhooks: Arc<Webhooks>, stop: watch::Receiver<bool>) {
-    loop {
-        let webhooks = Arc::clone(&webhooks);
-        match spawn_blocking(move || webhooks.sweep()).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => {
-                tracing::error!("old deliveries of webhooks could not be removed: {error}")
-            }
-            Err(error) => {
-                tracing::error!("old deliveries of webhooks could not be removed: {error}")
-            }
-        }
-        tokio::select! {
-            () = tokio::time::sleep(SWEEP_EVERY) => {}
-            () = stopped(stop.clone()) => return,
-        }
-    }
 }

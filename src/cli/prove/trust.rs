@@ -38,7 +38,7 @@ pub fn validators(
         return of_file(file).map(Arc::new);
     }
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
-    let trusted = service::trust::of_directory(config, network, &config.data_dir);
+    let trusted = service::validators_of(config, network, &config.data_dir);
     trusted.map_err(|error| failed(&error))?.ok_or_else(|| {
         Failure::usage(format!(
             "no validators of {network} are known: name those that you trust with --validators, or \

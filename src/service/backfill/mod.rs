@@ -15,7 +15,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
 use tokio::time::sleep;
 
 use super::Node;
-use super::stop::stopped;
+use super::tasks::stopped;
 use crate::control::{BackfillOrder, BackfillReport, BackfillState};
 use crate::domain::LedgerRange;
 use crate::source::follow::Candidate;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Context, Opened, SourcesError};
-use crate::service::running_core::RunningCore;
+use crate::service::network_node::RunningCore;
 use crate::source::captive_core::{CoreSettings, CoreSource, Limits, Mode};
 
 /// How long core has for the next ledger before a fetch returns that there is nothing yet: less

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use super::live_position::next_live_ledger;
-use super::running_core::RunningCore;
+use super::following::next_live_ledger;
+use super::network_node::RunningCore;
 use super::{BackfillSources, Following, Node, OpenSources, ServiceError};
 use crate::config::Config;
 use crate::domain::{LedgerRange, LedgerSeq, LedgerSource, LiveState, Network, StartPoint};

@@ -6,7 +6,7 @@ use super::{Context, SourcesError};
 use crate::domain::LedgerSource;
 use crate::pipeline::Trust;
 use crate::sandbox::source;
-use crate::service::{Node, ServiceError, trust, unix_now_ms};
+use crate::service::{Node, ServiceError, attestation, unix_now_ms};
 
 /// Opens the network of a data directory, or begins one.
 pub(super) fn open(context: &Context<'_>) -> Result<Box<dyn LedgerSource>, SourcesError> {
@@ -36,7 +36,8 @@ impl Node {
         }
         let store = self.store();
         let key = source::validator(store.directory(), store.network(), opening)?;
-        let trust = Trust { validators: Some(trust::only(key)?), ..self.trust().clone() };
+        let trust =
+            Trust { validators: Some(attestation::only_validator(key)?), ..self.trust().clone() };
         Ok(self.with_trust(trust))
     }
 }

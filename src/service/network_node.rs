@@ -1,5 +1,5 @@
-//! The stellar-core that this process follows: where ledger entries and JSON-RPC ask it, and to which
-//! JSON-RPC submits transactions.
+//! The node of the network that this process runs, behind JSON-RPC: the stellar-core that it follows,
+//! or a sandbox network, which has a friendbot as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,17 +7,22 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use stellar_xdr::{LedgerKey, TransactionEnvelope};
+use stellar_xdr::{LedgerKey, ScAddress, TransactionEnvelope, TransactionV1Envelope};
 use tokio::time::timeout;
 
-use crate::domain::{LedgerSeq, LiveEntries, LiveState};
+use super::unix_now;
+use crate::api::Friendbot;
+use crate::domain::{AuthMode, Funding, LedgerSeq, LiveEntries, LiveState, NotFunded, Simulation};
 use crate::net::http::{HttpError, Timeouts};
-use crate::rpc::{Node, Submitted};
+use crate::rpc::{LiveNetwork, Node, Settings, Submitted};
+use crate::sandbox::source::LiveSandbox;
 use crate::source::captive_core::{CoreEntries, CoreSubmission, QueryPort, SubmissionError};
 use crate::store::Store;
 
 /// Timeout of a request to core.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a friendbot request may take, in addition to three times the interval between ledgers.
+const FUNDING_GRACE: Duration = Duration::from_secs(20);
 
 /// The stellar-core that this process follows. Requests to it fail while it does not run.
 #[derive(Clone, Default)]
@@ -111,5 +116,69 @@ impl LiveState for CoreNode {
 impl Node for CoreNode {
     fn send(&self, transaction: TransactionEnvelope) -> BoxFuture<'_, Result<Submitted, String>> {
         self.submit(transaction).boxed()
+    }
+}
+
+/// A sandbox network that is running.
+pub struct RunningSandbox {
+    live: Arc<LiveSandbox>,
+    close_time: Duration,
+}
+
+impl RunningSandbox {
+    /// Creates the adapter of a network that closes a ledger every `close_time`.
+    pub fn new(live: Arc<LiveSandbox>, close_time: Duration) -> Self {
+        Self { live, close_time }
+    }
+
+    /// Age in seconds at which the newest ledger counts as old: three times the interval between
+    /// ledgers, and at least half a minute.
+    pub(super) fn old_after(&self) -> u64 {
+        self.close_time.as_secs().saturating_mul(3).max(Settings::default().max_ledger_latency)
+    }
+
+    /// Returns the network's friendbot.
+    pub(super) fn friendbot(self: Arc<Self>) -> Friendbot {
+        Arc::new(move |address| {
+            let sandbox = Arc::clone(&self);
+            async move { sandbox.fund(address).await }.boxed()
+        })
+    }
+
+    async fn fund(&self, address: ScAddress) -> Result<Funding, NotFunded> {
+        let funding = self.live.fund(address)?;
+        match timeout(self.close_time.saturating_mul(3) + FUNDING_GRACE, funding).await {
+            Ok(Ok(Some(funding))) => Ok(funding),
+            Ok(Ok(None)) => Err(NotFunded::Refused("the transaction failed: try again")),
+            Ok(Err(_)) | Err(_) => Err(NotFunded::Busy),
+        }
+    }
+}
+
+impl LiveNetwork for RunningSandbox {
+    fn entries(&self, keys: &[LedgerKey]) -> Result<LiveEntries, String> {
+        let newest = self.live.newest();
+        let entries = keys.iter().map(|key| newest.entry(key)).collect::<Result<_, _>>();
+        let entries = entries.map_err(|error| error.to_string())?;
+        Ok(LiveEntries { as_of: newest.latest_ledger(), entries })
+    }
+
+    fn send(&self, transaction: TransactionEnvelope) -> Result<Submitted, String> {
+        let newest = self.live.newest();
+        let sent = self.live.send(transaction, unix_now());
+        let (hash, status) = sent.map_err(|error| error.to_string())?;
+        let (latest_ledger, latest_closed_at) =
+            (newest.latest_ledger(), newest.latest_close_time());
+        Ok(Submitted { hash, status, latest_ledger, latest_closed_at })
+    }
+
+    fn simulate(
+        &self,
+        transaction: &TransactionV1Envelope,
+        mode: AuthMode,
+        leeway: u32,
+    ) -> Result<Simulation, String> {
+        let simulated = self.live.newest().simulate(transaction, mode, leeway);
+        simulated.map_err(|error| error.to_string())
     }
 }
