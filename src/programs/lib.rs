@@ -20,7 +20,6 @@ mod failures;
 mod feed_file;
 mod feed_queue;
 mod feed_report;
-mod feed_rows;
 mod feed_served;
 mod feeder;
 mod incomplete_results;

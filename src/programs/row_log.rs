@@ -1,12 +1,15 @@
 //! Log of the rows that programs have emitted, as stored: one entry per run, in the order in which
-//! runs were written. Entries are only appended, so that a consumer only needs to remember the
+//! runs were written, and its rows as they go to the tables. Entries are only appended, so that a consumer only needs to remember the
 //! number of the last entry it has read.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use super::events::{EventInterfaces, OfProject, table_rows};
 use super::manifest::{Manifest, Progress};
+use super::registry::Entry;
 use super::rows::RunRows;
+use super::runner::Runner;
 use super::{ProgramError, storage};
 use orrery_ledger::domain::ProgramId;
 use orrery_store::{Store, StoreError, TransactionPosition};
@@ -155,4 +158,35 @@ pub fn rows_after(
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(batch)
+}
+
+impl Runner {
+    /// Returns the rows of a program's next runs, and a manifest with every table and column that
+    /// they need; `None` while they are derived anew.
+    pub(super) fn rows_to_feed(
+        &self,
+        entry: &Entry,
+        after: u64,
+    ) -> Result<Option<(Batch, Arc<Manifest>)>, ProgramError> {
+        let (mut batch, manifest) = loop {
+            let derivation = |manifest: &Manifest| manifest.events.as_ref().map(|it| it.derivation);
+            let before = derivation(&entry.snapshot().manifest);
+            let batch = rows_after(&self.store, entry.id, after, u64::MAX)?;
+            // Read after the rows and under the lock, when their write is over.
+            let manifest = Arc::clone(&entry.lock().manifest);
+            // Some are those of the next tables already, and belong into none of these.
+            if manifest.events.as_ref().is_some_and(|project| project.is_deriving) {
+                return Ok(None);
+            }
+            // Rows that were derived anew meanwhile do not belong to these tables.
+            if derivation(&manifest) == before {
+                break (batch, manifest);
+            }
+        };
+        if let Some(project) = &manifest.events {
+            let events = std::mem::take(&mut batch.rows);
+            batch.rows = table_rows(&OfProject::of(&manifest), project, &self.events, events)?;
+        }
+        Ok(Some((batch, manifest)))
+    }
 }

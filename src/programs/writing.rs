@@ -168,9 +168,7 @@ impl Runner {
         }
         Ok(changed)
     }
-}
 
-impl Runner {
     /// Adds new events to the summary and the numbers of a project, and returns whether the manifest
     /// changed.
     fn apply_events(

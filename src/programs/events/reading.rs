@@ -252,9 +252,7 @@ impl Runner {
     ) -> Result<bool, ProgramError> {
         Ok(!self.store.leaves_out(ledger, contracts)? && self.store.has_all_events(ledger)?)
     }
-}
 
-impl Runner {
     /// Counts the events of a transaction, and those that are in no table of these.
     pub(crate) fn count_events(
         &self,

@@ -1,33 +1,29 @@
-//! Registry of programs: deploys, changes and deletes them. A change is on disk before it becomes
-//! visible.
+//! Registry of programs: deploys, changes and deletes them, and loads their modules. A change is on disk
+//! before it becomes visible.
 
-mod compared;
-mod deleting;
-mod modules;
 mod readable;
 mod replacing;
 mod state;
-mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use sha2::{Digest, Sha256};
 
 pub(super) use readable::ReadableProgram;
 pub(super) use replacing::TakeOver;
 pub use state::{Cell, Entry, EntrySnapshot};
-pub use watching::Watch;
 
 use super::engine::{CheckRules, Engine, Module};
-use super::events::{EventProject, SuppliedInterfaces};
+use super::events::{EventProject, KnownInterface, SuppliedInterfaces};
 use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
 use super::{ProgramError, names, storage};
-use orrery_ledger::domain::{ContractId, Hash32, Owner, ProgramId};
+use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq, Owner, ProgramId};
 use orrery_settings as settings;
-use orrery_store::{Needs, Store};
+use orrery_store::{KindChanges, Needs, Store, StoreError};
 use orrery_tables::schema::{ProgramSchema, SchemaLimits};
 
 /// Row of the progress family that belongs to no program and holds the last program id that was
@@ -48,6 +44,25 @@ pub struct Deploy {
     /// a program is replaced.
     pub public: Option<bool>,
     /// Whether the program is to replace the one that has the project name.
+    pub replace: Replace,
+}
+
+/// Request to watch the events of contracts.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    /// Project name.
+    pub project_name: String,
+    /// Contracts whose events become rows. When there is none, a project that is to replace another
+    /// gets those of the other.
+    pub contracts: Vec<ContractId>,
+    /// Interface by which events are declared first: a module, or JSON.
+    pub supplied: Option<Vec<u8>>,
+    /// First ledger whose events become rows; all that are stored by default.
+    pub from: Option<LedgerSeq>,
+    /// Whether other owners may subscribe to the tables. By default they may not, or as before when
+    /// a program is replaced.
+    pub public: Option<bool>,
+    /// Whether the project is to replace the program that has the project name.
     pub replace: Replace,
 }
 
@@ -239,6 +254,38 @@ impl Registry {
         Ok(manifest)
     }
 
+    /// Registers a project of events.
+    pub(super) fn watch(
+        &self,
+        owner: &Owner,
+        watch: Watch,
+        now: u64,
+    ) -> Result<Manifest, ProgramError> {
+        let Watch { project_name, contracts, supplied, from, public, replace } = watch;
+        names::check_project(&project_name)?;
+        let content = supplied.as_deref().unwrap_or_default();
+        // Here and not when its first event is read: what it costs is the owner's.
+        let interface = supplied.as_deref().map(KnownInterface::supplied).transpose()?;
+        let events = EventProject::new(supplied.is_some(), from);
+        let sha256 = if supplied.is_some() {
+            Hash32(Sha256::digest(content).into())
+        } else {
+            Hash32::default()
+        };
+        let schema = events.schema();
+        let deploy = Deploy { code: Vec::new(), project_name, contracts, public, replace };
+        let _one_at_a_time = self.deploying.lock();
+        let plan = self.plan(owner, &deploy)?;
+        let new = New { plan, sha256, content, schema, events: Some(events), now };
+        let manifest = self.register(owner, new, None)?;
+        if let Some(interface) = interface {
+            let kept = self.supplied.keep(&self.store, (manifest.id, owner), Arc::new(interface));
+            // The project is there; its interface is read again when it is needed.
+            kept.unwrap_or_else(|error| tracing::debug!("an interface is not kept: {error}"));
+        }
+        Ok(manifest)
+    }
+
     /// Writes a new program, and adds it. Must be called under the lock of deploys.
     fn register(
         &self,
@@ -385,6 +432,119 @@ impl Registry {
         Ok(manifest)
     }
 
+    /// Deletes a program with all its rows and records, and before it the one that is to replace
+    /// it. Returns the ids of the deleted programs.
+    pub(super) fn delete(
+        &self,
+        owner: &Owner,
+        id: ProgramId,
+    ) -> Result<Vec<ProgramId>, ProgramError> {
+        // Prevents a concurrent deploy of the same module.
+        let _one_at_a_time = self.deploying.lock();
+        let entry = self.owned(id, owner)?;
+        let mut deleted = Vec::new();
+        if let Some(replacement) = self.replacement_of(id) {
+            self.delete_one(&replacement, |_| Ok(()))?;
+            deleted.push(replacement.id);
+        }
+        self.delete_one(&entry, |_| Ok(()))?;
+        deleted.push(id);
+        Ok(deleted)
+    }
+
+    /// Deletes a program, and writes what `more` adds with the deletion. Must be called under the
+    /// lock of deploys.
+    fn delete_one(
+        &self,
+        entry: &Entry,
+        more: impl FnOnce(&mut KindChanges<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), ProgramError> {
+        let id = entry.id;
+        let mut cell = entry.lock();
+        cell.reload_if_in_doubt(&self.store)?;
+        if cell.deleted {
+            // An earlier delete was reported as failed, but reached the store.
+            self.remove(id);
+            return Err(ProgramError::Unknown(id));
+        }
+        let module = cell.manifest.module;
+        let unshared = self.is_unshared(&module, id);
+        cell.write(&self.store, |changes| {
+            delete_with_module(changes, id, unshared.then_some(&module))?;
+            more(changes)
+        })?;
+        cell.deleted = true;
+        if unshared {
+            self.remove_compiled(id, module);
+        }
+        self.remove(id);
+        Ok(())
+    }
+
+    /// Returns whether no other program has the module of this one.
+    fn is_unshared(&self, module: &Hash32, id: ProgramId) -> bool {
+        let others = self.all();
+        let mut others = others.iter().filter(|other| other.id != id);
+        !others.any(|other| other.snapshot().manifest.module == *module)
+    }
+
+    fn remove_compiled(&self, id: ProgramId, module: Hash32) {
+        if let Err(error) = self.engine.remove_cached(module) {
+            tracing::warn!(program = %id, "its compiled module could not be deleted: {error}");
+        }
+    }
+
+    /// Loads a program's module, unless it is loaded. If the module can no longer be run, stops the
+    /// program, so that others are not delayed, and returns the reason.
+    pub(super) fn load_module(&self, entry: &Entry) -> Result<Option<String>, ProgramError> {
+        if entry.module.get().is_some() || entry.snapshot().manifest.events.is_some() {
+            return Ok(None);
+        }
+        let sha256 = entry.snapshot().manifest.module;
+        let because = match self.store.shared_row(&storage::module(&sha256))? {
+            None => "its module is not in the store: deploy the program again".to_owned(),
+            Some(code) => match self.engine.load_and_cache(&code, || self.block_deletion(entry)) {
+                Ok(module) => {
+                    // Two threads may load concurrently; the modules are identical.
+                    let _ = entry.module.set(module);
+                    return Ok(None);
+                }
+                Err(error) if error.is_about_the_module() => {
+                    // The current checks may give a clearer reason.
+                    let refused = self.engine.check(&code, &CheckRules::from(&self.settings));
+                    let why =
+                        refused.map_or_else(|refused| refused.to_string(), |_| error.to_string());
+                    format!("its module can no longer be run: {why}")
+                }
+                Err(error) => return Err(error.into()),
+            },
+        };
+        self.stop(entry, &because)?;
+        Ok(Some(because))
+    }
+
+    /// Returns a guard that prevents programs from being deleted; `None` when this program is
+    /// already deleted.
+    fn block_deletion(&self, entry: &Entry) -> Option<MutexGuard<'_, ()>> {
+        let deploying = self.deploying.lock();
+        let is_deleted = entry.lock().deleted;
+        (!is_deleted).then_some(deploying)
+    }
+
+    /// Stops a program until its owner resumes it.
+    fn stop(&self, entry: &Entry, because: &str) -> Result<(), ProgramError> {
+        let mut cell = entry.lock();
+        if cell.deleted || !cell.manifest.running {
+            return Ok(());
+        }
+        tracing::warn!(program = %entry.id, because, "a program is no longer run");
+        self.change_manifest(&mut cell, |manifest| {
+            manifest.running = false;
+            manifest.stopped_because = Some(because.to_owned());
+        })?;
+        Ok(())
+    }
+
     /// Checks that all these contracts are indexed: a program for a contract that is not would never
     /// run.
     fn check_indexed(&self, contracts: &[ContractId]) -> Result<(), ProgramError> {
@@ -423,4 +583,14 @@ impl Registry {
         };
         last.checked_add(1).map(ProgramId).ok_or(DAMAGED)
     }
+}
+
+/// Deletes a program with its rows and records, and its module, if given.
+fn delete_with_module(
+    changes: &mut KindChanges<'_>,
+    id: ProgramId,
+    module: Option<&Hash32>,
+) -> Result<(), StoreError> {
+    storage::delete_program(changes, id)?;
+    module.map_or(Ok(()), |module| changes.delete(&storage::module(module)))
 }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::compared::Compared;
-use super::deleting::delete_with_module;
-use super::{Cell, Deploy, Entry, Plan, Registry, Replace};
+use super::state::Compared;
+use super::{Cell, Deploy, Entry, Plan, Registry, Replace, delete_with_module};
 use crate::backfills::stored_backfill;
 use crate::manifest::{Manifest, Replaced};
 use crate::storage::put_json;

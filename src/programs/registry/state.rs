@@ -8,13 +8,12 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use super::compared::Compared;
 use crate::engine::Module;
 use crate::events::Looks;
 use crate::manifest::{Manifest, Progress};
 use crate::waiting::WaitingRuns;
 use crate::{ProgramError, storage};
-use orrery_ledger::domain::{Owner, ProgramId};
+use orrery_ledger::domain::{LedgerSet, Owner, ProgramId};
 use orrery_store::{KindChanges, Store, StoreError};
 
 /// A program in memory.
@@ -58,6 +57,15 @@ pub struct Cell {
     /// Whether a failed write may have reached the store; [`Self::reload_if_in_doubt`] then reads the state
     /// again before it is used.
     pub in_doubt: bool,
+}
+
+/// What was compared of a program that is to replace another: none of the other one's rows lacked.
+#[derive(Clone, Default)]
+pub struct Compared {
+    /// Ledgers that are lost to the program.
+    pub(super) ledgers: LedgerSet,
+    /// Number of the other one's last run with rows of these ledgers.
+    pub(super) log: u64,
 }
 
 /// Copy of a program's state for readers, as of the last time that the cell was unlocked.
