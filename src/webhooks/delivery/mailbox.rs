@@ -3,9 +3,8 @@
 use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::time::Duration;
 
-use super::job::{Ended, Progress};
+use super::job::{Ended, Progress, Written};
 use super::new_deliveries::{Counted, Created, Unhandled};
-use super::outcome::Written;
 use crate::rows::Class;
 
 /// How long a deletion waits for the subscription's attempts to end. They are aborted, so they

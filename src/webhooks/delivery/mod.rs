@@ -4,18 +4,16 @@
 //! new ones, which are handed over in memory as far as they are few ([`new_deliveries`]).
 
 mod attempt;
-mod deps;
 mod dispatcher;
 mod job;
 mod mailbox;
 pub mod new_deliveries;
-mod outcome;
 mod outcome_writer;
 mod server;
 mod subscription_queue;
 mod threads;
 
 pub use attempt::{Headers, Post};
-pub use deps::DeliveryDeps;
+pub use dispatcher::DeliveryDeps;
 pub use mailbox::{Load, Mailbox};
 pub use threads::{DeliveryThreads, runtime};

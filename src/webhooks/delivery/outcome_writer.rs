@@ -8,8 +8,8 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
+use super::job::{Note, Outcome, Written};
 use super::mailbox::{Mailbox, Message};
-use super::outcome::{Note, Outcome, Written};
 use crate::registry::{Doubt, Registry};
 use crate::rows::{DELIVERIES, Delivery, FINISHED, QUEUE, State};
 use crate::schedule::MAX_FAILING_TIME;

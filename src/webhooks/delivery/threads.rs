@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 
-use super::deps::DeliveryDeps;
-use super::dispatcher::{DISPATCHER, Dispatcher};
+use super::dispatcher::{DISPATCHER, DeliveryDeps, Dispatcher};
 use super::mailbox::{Mailbox, Message};
 use super::new_deliveries::Unhandled;
 use super::outcome_writer::{COMPONENT, WRITER, Writer};

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::attempt;
-use super::super::job::{Job, Ready};
+use super::super::job::{Job, Note, Outcome, Ready};
 use super::super::new_deliveries::Content;
-use super::super::outcome::{Note, Outcome};
 use super::super::server::{Turn, Unit};
 use super::super::subscription_queue::{LazyView, Next};
 use super::{Dispatcher, Timer};
