@@ -49,8 +49,9 @@ pub use read::query::{
     Bounds, EventQuery, Interrupted, QueryCost, TopicFilter, TransactionQuery, WalkOutcome,
 };
 pub use read::status::{StoreEnds, StoreStatus};
-pub use state::consumers::row_access::{RowFlow, Rows, RowsMut};
-pub use state::consumers::rows::{ConsumerEffects, ConsumerView, RowBounds};
+pub use state::consumers::rows::{
+    ConsumerEffects, ConsumerView, RowBounds, RowFlow, Rows, RowsMut,
+};
 pub use state::consumers::spec::{
     ConsumerKind, ConsumerSpec, ConsumerStatus, Needs, RebuildProgress, StartPosition,
 };

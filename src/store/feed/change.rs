@@ -4,8 +4,8 @@
 use std::sync::mpsc::sync_channel;
 
 use crate::encoding::error::StoreError;
-use crate::state::consumers::lock::{Change, OutcomeCallback};
 use crate::state::consumers::rows::ConsumerEffects;
+use crate::state::consumers::states::{Change, OutcomeCallback};
 use crate::state::store::Store;
 
 impl Store {

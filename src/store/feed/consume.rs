@@ -4,9 +4,9 @@
 use orrery_ledger::domain::LedgerSeq;
 
 use crate::encoding::error::StoreError;
-use crate::state::consumers::build;
 use crate::state::consumers::consumer::Consumer;
 use crate::state::consumers::rows::ConsumerEffects;
+use crate::state::consumers::spec::is_second_build;
 use crate::state::consumers::states::{ConsumerStates, Update};
 use crate::state::fed_ledger::FedLedger;
 use crate::state::store::Store;
@@ -68,7 +68,7 @@ impl Store {
         // After a failed write, this rereads the state that determines which ledgers are passed to
         // `work`.
         self.cursor(name)?;
-        let _guard = match build::is_second(name) {
+        let _guard = match is_second_build(name) {
             // Only this step changes the rows of a second build.
             true => None,
             false => Some(self.consumers.lock_of(name).ok_or_else(unknown)?.acquire()),

@@ -22,7 +22,7 @@
 //! ([`out_of_order`]).
 //!
 //! Data that a consumer needs from a whole ledger, and that no record contains, is gathered when
-//! the ledger is prepared ([`extracts`]).
+//! the ledger is prepared ([`consumers`]).
 //!
 //! Rows of a consumer belong to a *build*. A second build can be made next to the one that is
 //! served, and replaces it with one write ([`rebuild`]).
@@ -30,13 +30,10 @@
 pub(crate) mod change;
 pub(crate) mod completeness;
 pub(crate) mod consume;
-pub(crate) mod consumer_states;
-pub(crate) mod extracts;
+pub(crate) mod consumers;
 pub(crate) mod fingerprint;
 pub(crate) mod kinds;
 pub(crate) mod out_of_order;
 pub(crate) mod rebuild;
 pub(crate) mod retention_floor;
-pub(crate) mod rows;
-pub(crate) mod status;
 pub(crate) mod worker;

@@ -5,10 +5,9 @@
 use orrery_ledger::domain::LedgerSet;
 
 use crate::encoding::error::StoreError;
-use crate::state::consumers::build::second;
 use crate::state::consumers::consumer::Consumer;
 use crate::state::consumers::rows::family;
-use crate::state::consumers::spec::Needs;
+use crate::state::consumers::spec::{Needs, second_build};
 use crate::state::store::Store;
 
 /// Whether a rebuild may begin when the new rows would lack ledgers that the served ones include.
@@ -29,7 +28,7 @@ impl Store {
     /// [`StoreError::UnknownConsumer`]; [`StoreError::RebuildLoses`] when `losses` refuses ledgers
     /// that the second build would lack although the first includes them; errors of the database.
     pub fn begin_rebuild(&self, name: &str, losses: Losses) -> Result<String, StoreError> {
-        let second = second(name);
+        let second = second_build(name);
         let _only = self.pruning.lock();
         let (named, unknown) = (name.to_owned(), StoreError::UnknownConsumer(name.to_owned()));
         let needs = self.consumers.lock().get(name).map(|served| served.needs);
@@ -66,7 +65,7 @@ impl Store {
     pub fn finish_rebuild(&self, name: &str) -> Result<bool, StoreError> {
         let lock = self.consumers.lock_of(name);
         let _guard = lock.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?.acquire();
-        let (second, name) = (second(name), name.to_owned());
+        let (second, name) = (second_build(name), name.to_owned());
         // Answers from the old rows must not be cached any longer.
         let _writer = self.writer.lock();
         let _change = self.generations.change();

@@ -4,8 +4,7 @@ use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
 use crate::encoding::columns::{Family, Key, LedgerKey};
 use crate::encoding::error::StoreError;
-use crate::state::consumers::build::is_second;
-use crate::state::consumers::spec::Needs;
+use crate::state::consumers::spec::{Needs, is_second_build};
 use crate::state::consumers::states::{ConsumerStates, Update};
 use crate::state::removed::ledgers_below;
 use crate::state::store::Store;
@@ -83,7 +82,7 @@ impl Store {
         let waiting = known.all().filter(|(_, it)| it.active && needed(it.needs));
         let firsts = waiting.filter_map(|(name, consumer)| {
             let ranges = coverage.ranges_after(consumer.place);
-            let first = if is_second(name) { LedgerSeq(0) } else { range.first };
+            let first = if is_second_build(name) { LedgerSeq(0) } else { range.first };
             let cut = |ledgers: LedgerRange| LedgerRange {
                 first: ledgers.first.max(first),
                 last: ledgers.last.min(range.last),

@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::consume::Consumed;
 use crate::encoding::error::StoreError;
-use crate::state::consumers::build;
 use crate::state::consumers::rows::ConsumerEffects;
-use crate::state::consumers::spec::ConsumerSpec;
+use crate::state::consumers::spec::{ConsumerSpec, second_build};
 use crate::state::extracts::Gathers;
 use crate::state::fed_ledger::FedLedger;
 use crate::state::store::Store;
@@ -90,7 +89,7 @@ impl Store {
         }
         let fed = fed?;
         let mut more = fed != Consumed::CaughtUp;
-        let second = build::second(name);
+        let second = second_build(name);
         let is_built = self.consumers.lock().get(&second).is_some();
         if is_built && !stop() && !self.finish_rebuild(name)? {
             feed(&second)?;

@@ -1,10 +1,7 @@
 //! Consumers of the feed: what they declare, their progress, their rows, and the locks under which
 //! both change.
 
-pub(crate) mod build;
 pub(crate) mod consumer;
-pub(crate) mod lock;
-pub(crate) mod row_access;
 pub(crate) mod rows;
 pub(crate) mod spec;
 pub(crate) mod states;

@@ -1,17 +1,46 @@
-//! Reads a consumer's rows from a snapshot, and buffers the changes that its work makes.
+//! Reads a consumer's rows from a snapshot, and buffers the changes that its work makes. Both give access
+//! by family and bytes, so that the code that reads rows for a step and for a request is the same.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use super::build;
 use super::consumer::Consumer;
-use super::row_access::{RowFlow, Rows, RowsMut};
-use super::spec::ConsumerSpec;
+use super::spec::{ConsumerSpec, first_build};
 use crate::db::database::{Batch, Database};
 use crate::db::snapshot::Snapshot;
 use crate::encoding::columns::Family;
 use crate::encoding::error::{StoreError, corrupt};
+
+/// Whether a visit of rows continues, or breaks because it has all that it needs.
+pub type RowFlow = Result<ControlFlow<()>, StoreError>;
+
+/// Read access to the rows of a feed consumer. Of a family that the consumer lacks, they are
+/// [`StoreError::UnknownFamily`].
+pub trait Rows {
+    /// Returns the value under a key.
+    fn get(&self, family: &str, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Visits the rows of a family whose keys begin with `prefix` in key order, starting at the one
+    /// that continues with `from`, until `visit` breaks. `visit` receives the rest of each key.
+    /// Files without such rows are not searched if the prefix is a hash or an address.
+    fn scan_prefix(
+        &self,
+        family: &str,
+        prefix: &[u8],
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> RowFlow,
+    ) -> RowFlow;
+}
+
+/// Write access to the rows of a feed consumer. Reads return earlier changes.
+pub trait RowsMut: Rows {
+    /// Stores a value under a key.
+    fn put(&mut self, family: &str, key: Vec<u8>, value: Vec<u8>) -> Result<(), StoreError>;
+
+    /// Deletes the row under a key.
+    fn delete(&mut self, family: &str, key: Vec<u8>) -> Result<(), StoreError>;
+}
 
 /// Limits of all that is read from one [`ConsumerView`].
 pub struct RowBounds<'a> {
@@ -161,7 +190,7 @@ impl<'a> ConsumerView<'a> {
     }
 
     fn family(&self, name: &str) -> String {
-        family(build::first(&self.name), name)
+        family(first_build(&self.name), name)
     }
 
     fn key(&self, key: &[u8]) -> Vec<u8> {

@@ -1,4 +1,5 @@
-//! What consumers of the feed declare about themselves, and their status.
+//! What consumers of the feed declare about themselves, their status, and the names of the builds of their
+//! rows.
 
 use std::fmt::Display;
 
@@ -111,4 +112,22 @@ pub struct RebuildProgress {
     pub done: u64,
     /// Place that the served build has reached.
     pub target: u64,
+}
+
+/// Suffix of the name of a second build; no other name ends with it.
+const SECOND_SUFFIX: char = '~';
+
+/// Returns the name under which a consumer's second build is fed.
+pub(crate) fn second_build(name: &str) -> String {
+    format!("{name}{SECOND_SUFFIX}")
+}
+
+/// Returns whether a name is that of a second build.
+pub(crate) fn is_second_build(name: &str) -> bool {
+    name.ends_with(SECOND_SUFFIX)
+}
+
+/// Returns the name of the consumer to which a build belongs, which is that of its first build.
+pub(crate) fn first_build(name: &str) -> &str {
+    name.strip_suffix(SECOND_SUFFIX).unwrap_or(name)
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::build;
 use super::consumer::Consumer;
-use super::lock::ConsumerLock;
-use super::rows::family;
-use super::spec::{ConsumerSpec, ConsumerStatus, RebuildProgress, StartPosition};
+use super::rows::{ConsumerEffects, family};
+use super::spec::{
+    ConsumerSpec, ConsumerStatus, RebuildProgress, StartPosition, first_build, second_build,
+};
 use crate::db::database::{Batch, Database};
 use crate::encoding::bytes::Malformed;
 use crate::encoding::columns::Family;
@@ -16,6 +16,26 @@ use crate::encoding::error::{StoreError, corrupt};
 
 /// New state of a consumer, by name; `None` deletes its row.
 pub(crate) type Update = (String, Option<Consumer>);
+
+/// Makes one change, and returns the callback that receives the outcome of the write.
+pub(crate) type Change = Box<dyn FnOnce(&mut ConsumerEffects<'_>) -> OutcomeCallback + Send>;
+pub(crate) type OutcomeCallback = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// Serialises changes to the rows of one consumer: its steps and changes from outside.
+#[derive(Default)]
+pub(crate) struct ConsumerLock {
+    /// Held from the first read of the rows until the changes that depend on it are durable.
+    changing: Mutex<()>,
+    /// Changes waiting for the lock.
+    pub(crate) waiting: Mutex<Vec<Change>>,
+}
+
+impl ConsumerLock {
+    /// Waits for the lock, and holds it until the guard is dropped.
+    pub(crate) fn acquire(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock()
+    }
+}
 
 /// All consumers, with the locks that order changes to them.
 pub(crate) struct Consumers {
@@ -57,7 +77,7 @@ impl Consumers {
                 && spec.families.iter().any(is_new)
             {
                 // The rows have the layout of another version: they are made again.
-                let second = build::second(spec.name);
+                let second = second_build(spec.name);
                 let builds = [&second, spec.name].map(|name| by_name.get(name).map(|it| it.build));
                 let build = builds.into_iter().flatten().max().unwrap_or_default().wrapping_add(1);
                 let again = Consumer { build, dirty: true, ..Consumer::new(spec.needs, 0) };
@@ -76,7 +96,7 @@ impl Consumers {
             }
             consumer.active = true;
             by_name.insert(spec.name.to_owned(), consumer);
-            if let Some(second) = by_name.get_mut(&build::second(spec.name)) {
+            if let Some(second) = by_name.get_mut(&second_build(spec.name)) {
                 second.active = true;
             }
         }
@@ -200,11 +220,11 @@ impl ConsumerStates {
     }
 
     pub(crate) fn spec(&self, name: &str) -> Option<&ConsumerSpec> {
-        self.specs.get(build::first(name))
+        self.specs.get(first_build(name))
     }
 
     pub(crate) fn status(&self, name: &str, consumer: &Consumer, last: u64) -> ConsumerStatus {
-        let second = self.by_name.get(&build::second(name));
+        let second = self.by_name.get(&second_build(name));
         ConsumerStatus {
             name: name.to_owned(),
             active: consumer.active,

@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
-use super::row_access::{RowFlow, Rows, RowsMut};
 use super::rows::ConsumerView;
+use super::rows::{RowFlow, Rows, RowsMut};
 use crate::encoding::error::{StoreError, damaged_row};
 use crate::encoding::row_codec::{KeyPrefix, RowCodec};
 

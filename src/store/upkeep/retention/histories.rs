@@ -26,10 +26,9 @@ use crate::ingest::commit::Durability;
 use crate::ingest::prepare::{IndexOptions, PreparedLedger};
 use crate::read::query::{EventQuery, TransactionQuery};
 use crate::sample_ledgers::{chain, everything};
-use crate::state::consumers::build::second;
-use crate::state::consumers::row_access::RowsMut;
 use crate::state::consumers::rows::RowBounds;
-use crate::state::consumers::spec::{ConsumerSpec, Needs, StartPosition};
+use crate::state::consumers::rows::RowsMut;
+use crate::state::consumers::spec::{ConsumerSpec, Needs, StartPosition, second_build};
 use crate::upkeep::audit::audit;
 use crate::upkeep::extensions::Extensions;
 
@@ -178,7 +177,7 @@ impl History {
     /// Passes ledgers to a consumer, while retention may remove something.
     fn consume(&mut self) {
         let spec = CONSUMERS.choose(&mut self.rng).unwrap();
-        let (name, most) = (second(spec.name), self.rng.random_range(1..6));
+        let (name, most) = (second_build(spec.name), self.rng.random_range(1..6));
         let is_built = self.store().consumer(&name).is_some() && self.rng.random_bool(0.5);
         let name = if is_built { name } else { spec.name.to_owned() };
         let prunes = self.rng.random_bool(0.3);
@@ -204,7 +203,7 @@ impl History {
 
     fn rebuild(&mut self) {
         let spec = CONSUMERS.choose(&mut self.rng).unwrap();
-        let name = second(spec.name);
+        let name = second_build(spec.name);
         if self.store().consumer(&name).is_none() {
             self.store().begin_rebuild(spec.name, Losses::Accepted).unwrap();
             let lost = self.store().consumer(&name).unwrap().lost;

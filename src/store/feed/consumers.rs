@@ -1,12 +1,17 @@
-//! The ledgers of the feed, and the status of its consumers.
+//! The consumers of the feed: their status, their states, their rows, and what they have gathered from
+//! ledgers; and the ledgers of the feed.
 
 use std::sync::Arc;
 
+use orrery_ledger::decode::decode;
 use orrery_ledger::domain::{LedgerSeq, LedgerSet};
 
+use crate::db::database::Batch;
 use crate::encoding::error::StoreError;
-use crate::state::consumers::build;
-use crate::state::consumers::spec::ConsumerStatus;
+use crate::state::consumers::rows::{ConsumerEffects, ConsumerView, RowBounds};
+use crate::state::consumers::spec::{ConsumerStatus, is_second_build};
+use crate::state::consumers::states::{ConsumerStates, Update};
+use crate::state::extracts::Gathers;
 use crate::state::fed_ledger::FedLedger;
 use crate::state::store::Store;
 
@@ -30,7 +35,7 @@ impl Store {
     pub fn consumers(&self) -> Vec<ConsumerStatus> {
         let last = self.last_place();
         let consumers = self.consumers.lock();
-        let served = consumers.all().filter(|(name, _)| !build::is_second(name));
+        let served = consumers.all().filter(|(name, _)| !is_second_build(name));
         served.map(|(name, state)| consumers.status(name, state, last)).collect()
     }
 
@@ -90,5 +95,72 @@ impl Store {
     pub fn write_cursors(&self) -> Result<(), StoreError> {
         self.change_consumers(self.database.batch(), |known, _| Ok(Some(known.unwritten())))?;
         Ok(())
+    }
+
+    /// Calls `Consumers::change` on a thread of normal priority.
+    pub(crate) fn change_consumers(
+        &self,
+        batch: Batch<'_>,
+        decide: impl FnOnce(&ConsumerStates, &mut Batch<'_>) -> Result<Option<Vec<Update>>, StoreError>
+        + Send
+        + 'static,
+    ) -> Result<bool, StoreError> {
+        let (consumers, batch) = (Arc::clone(&self.consumers), batch.detach());
+        self.writer_thread
+            .run(move |database| consumers.change(database, database.attach(batch), decide))
+    }
+
+    /// Calls `Consumers::change_in_memory` on a thread of normal priority.
+    pub(crate) fn change_consumers_in_memory(
+        &self,
+        decide: impl FnOnce(&ConsumerStates) -> Result<Option<Vec<Update>>, StoreError> + Send + 'static,
+    ) -> Result<bool, StoreError> {
+        let consumers = Arc::clone(&self.consumers);
+        self.writer_thread.run(move |database| consumers.change_in_memory(database, decide))
+    }
+
+    /// Takes a snapshot of a consumer's rows, of which no more is read than `bounds` allow.
+    pub fn consumer_view<'a>(
+        &'a self,
+        name: &str,
+        bounds: RowBounds<'a>,
+    ) -> Result<ConsumerView<'a>, StoreError> {
+        ConsumerView::take(&self.database, name, bounds)
+    }
+
+    /// Returns empty changes on top of a snapshot of a consumer's rows.
+    pub(crate) fn effects(&self, name: &str) -> Result<ConsumerEffects<'_>, StoreError> {
+        let unknown = || StoreError::UnknownConsumer(name.to_owned());
+        let families = self.consumers.lock().spec(name).ok_or_else(unknown)?.families;
+        Ok(ConsumerEffects::new(
+            self.consumer_view(name, RowBounds::none())?,
+            families,
+            self.database.batch(),
+        ))
+    }
+
+    /// Takes the value that a consumer has gathered from a ledger out of memory, if it is still
+    /// there. Returns it only once.
+    pub fn take_gathered(&self, gathers: &Gathers, ledger: LedgerSeq) -> Option<Vec<u8>> {
+        self.gathered.take(gathers.consumer, ledger)
+    }
+
+    /// Returns what a consumer gathers from a ledger: from memory, or computed from the raw form;
+    /// `None` when neither is kept.
+    ///
+    /// # Errors
+    /// Errors of the database or zstd, or that the raw form cannot be decoded.
+    pub fn gathered(
+        &self,
+        gathers: &Gathers,
+        ledger: LedgerSeq,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        if let Some(cached) = self.take_gathered(gathers, ledger) {
+            return Ok(Some(cached));
+        }
+        let Some(raw) = self.raw_ledger(ledger)? else { return Ok(None) };
+        let view = decode(&raw, self.network.id())
+            .map_err(|error| StoreError::Database(format!("ledger {ledger}: {error}")))?;
+        Ok(Some((gathers.from)(&view)))
     }
 }
