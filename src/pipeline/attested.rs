@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use super::contradiction::{Contradiction, is_attested};
+use super::contradiction::{Contradiction, Trust, is_attested};
 use super::error::PipelineError;
 use super::held::{Held, HeldError};
 use super::queue::Prepared;
 use super::suspicion::{Before, Contrary, Suspicion};
-use super::trust::Trust;
 use super::waiting::{Place, WaitingLedgers};
 use orrery_ledger::domain::{LedgerSeq, Origin};
 use orrery_ledger::validators::Validators;

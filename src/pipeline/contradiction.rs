@@ -1,13 +1,26 @@
-//! How validators contradict what is stored, in words for the operator, and as the store keeps it: what
-//! one process has found, every later one knows.
+//! Whose signatures count, and how these validators contradict what is stored, in words for the operator,
+//! and as the store keeps it: what one process has found, every later one knows.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use orrery_ledger::domain::{LedgerSeq, NodeId};
 use orrery_ledger::validators::Validators;
+use orrery_ledger::verify::Policy;
 use orrery_store::{Store, StoreError};
+
+/// What is checked of ledgers, and whose signatures count.
+#[derive(Debug, Clone, Default)]
+pub struct Trust {
+    /// What is done about ledgers that are not as their headers say.
+    pub policy: Policy,
+    /// The validators whose signatures the store records; `None` to record none.
+    pub validators: Option<Arc<Validators>>,
+    /// Whether ledgers are stored only once they are attested.
+    pub require_attested: bool,
+}
 
 /// Trusted validators have signed ledgers that follow another one than the stored one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

@@ -11,7 +11,6 @@ mod error;
 mod held;
 mod queue;
 mod suspicion;
-mod trust;
 mod waiting;
 
 use std::error::Error;
@@ -33,10 +32,9 @@ use orrery_runtime::priority::Priority;
 use orrery_store::{Committed, Durability, IndexOptions, LedgerCounts, PreparedLedger, Store};
 
 pub use self::attested::Gate;
-pub use self::contradiction::{Contradiction, Signer};
+pub use self::contradiction::{Contradiction, Signer, Trust};
 pub use self::error::PipelineError;
 pub use self::held::HeldError;
-pub use self::trust::Trust;
 pub use self::waiting::WaitingLedgers;
 
 /// Capacity of the queues between the steps, in ledgers. A larger one would only take memory: the

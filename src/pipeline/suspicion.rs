@@ -15,9 +15,8 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use super::contradiction::{Contradiction, Signer, is_attested};
+use super::contradiction::{Contradiction, Signer, Trust, is_attested};
 use super::queue::Prepared;
-use super::trust::Trust;
 use orrery_ledger::domain::{CloseTime, LedgerHash, LedgerSeq, NodeId, Origin};
 use orrery_ledger::validators::Validators;
 use orrery_ledger::verify::VerifyError;
