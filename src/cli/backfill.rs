@@ -13,13 +13,12 @@ use orrery::control::{
 use orrery::service::{Backfills, Node, OrderFile, sources};
 use tokio::sync::watch;
 
-use super::network::NetworkFlags;
 use super::open::{self, Opened};
 use super::program_name::ProgramName;
 use super::programs::{self, BackfillAction};
 use super::remote::Remote;
 use super::serve::{runtime, source_address, stop_on_signal};
-use super::{Common, Failure, begin_log, output, progress};
+use super::{Common, Failure, NetworkFlags, begin_log, output};
 
 /// Fill in older ledgers from lakes, RPC servers or a stellar-core
 ///
@@ -226,7 +225,7 @@ struct ProgressDisplay {
 
 impl ProgressDisplay {
     fn new(terminal: bool) -> Self {
-        let bar = terminal.then(|| progress::bar(Some(0), "{bar:30} {percent:>3} %  {msg}"));
+        let bar = terminal.then(|| output::progress_bar(Some(0), "{bar:30} {percent:>3} %  {msg}"));
         Self { bar, reported: Instant::now() }
     }
 

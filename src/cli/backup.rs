@@ -14,7 +14,7 @@ use orrery::priority::Priority;
 use serde::Serialize;
 
 use super::open::{self, Opened};
-use super::{Common, Failure, output, progress};
+use super::{Common, Failure, output};
 
 /// Back up all data of a data directory that cannot be derived again, or check existing backups
 ///
@@ -209,5 +209,5 @@ pub fn line(directory: &std::path::Path, manifest: &Manifest) -> String {
 
 /// Returns a display of the number of bytes read.
 pub fn bytes_read() -> ProgressBar {
-    progress::bar(None, "{decimal_bytes} read, {decimal_bytes_per_sec}")
+    output::progress_bar(None, "{decimal_bytes} read, {decimal_bytes_per_sec}")
 }

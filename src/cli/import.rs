@@ -21,9 +21,8 @@ use orrery::source::files::{FilesError, LedgerFiles, Survey};
 use orrery::store::Durability;
 use serde::Serialize;
 
-use super::network::NetworkFlags;
 use super::open::{self, NewDirectory, Opened};
-use super::{Common, Failure, begin_log, output, progress};
+use super::{Common, Failure, NetworkFlags, begin_log, output};
 
 /// Store ledgers from files and directories
 ///
@@ -272,7 +271,7 @@ impl Progress {
             Some(_) => "{bar:30} {percent:>3} %  {msg}  {eta} left",
             None => "{decimal_bytes} read  {msg}",
         };
-        let bar = terminal.then(|| progress::bar(bytes, template));
+        let bar = terminal.then(|| output::progress_bar(bytes, template));
         let start = Instant::now();
         Self { stored: Stored::default(), bytes_read, bytes, bar, start, reported: start }
     }

@@ -1,9 +1,11 @@
-//! Writes to standard output, with the options for it, and formats numbers and times for people.
+//! Writes to standard output, with the options for it, draws progress bars, and formats numbers and times
+//! for people.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use orrery::domain::without_seeds;
 
 use super::{Failure, escape};
@@ -138,6 +140,17 @@ pub fn without_records(ledgers: u64) -> String {
          directory does not store them again: to have them, store the ledgers in a new one\n",
         count(ledgers)
     )
+}
+
+/// Returns a progress bar of this template on standard error, without a length if that is unknown. It is
+/// drawn only on a terminal.
+pub fn progress_bar(length: Option<u64>, template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
+    // All templates are constants; if one were invalid, the default style would be used.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Verbs for indexing programs, each of which calls routes of a running service.
 
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,12 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::confirm::confirm_deletion;
 use super::output::{Json, Numbers};
 use super::program_name::ProgramName;
 use super::remote::{Body, Remote, draws_tables, with_query};
 use super::watch::Watch;
-use super::{Failure, fit, output, progress, read_file, replacement, tables, trial};
+use super::{Failure, fit, output, read_file, replacement, tables, trial};
 
 /// Interval between requests for the progress of a backfill.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -468,7 +468,7 @@ fn follow(remote: &Remote, path: &str, begun: Body, output: &Json) -> Result<(),
     let mut state = begun.json()?;
     let number = |state: &Value, name: &str| state[name].as_u64().unwrap_or(0);
     let template = "{bar:30} {pos}/{len} ledgers {msg} {eta} left";
-    let bar = progress::bar(Some(number(&state, "ledgers")), template);
+    let bar = output::progress_bar(Some(number(&state, "ledgers")), template);
     let mut answer = begun;
     while state["state"] == "running" {
         std::thread::sleep(POLL_INTERVAL);
@@ -491,4 +491,23 @@ fn word<T: ValueEnum>(value: T) -> String {
 
 fn text(number: Option<u32>) -> Option<String> {
     number.map(|number| number.to_string())
+}
+
+/// Asks on a terminal whether to delete something, which cannot be undone. Where nobody can be asked,
+/// nothing is deleted.
+fn confirm_deletion(what: &str) -> Result<(), Failure> {
+    let (input, mut output) = (io::stdin(), io::stderr());
+    if !input.is_terminal() || !output.is_terminal() {
+        return Err(Failure::usage(format!(
+            "nobody can be asked here whether to delete {what}: give --yes to delete without a question"
+        )));
+    }
+    let asked = write!(output, "Delete {what}? [y/N] ").and_then(|()| output.flush());
+    let mut answer = String::new();
+    let read = asked.and_then(|()| input.lock().read_line(&mut answer));
+    read.map_err(|error| Failure::failed(format!("cannot ask on this terminal: {error}")))?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::failed("nothing was deleted")),
+    }
 }

@@ -9,7 +9,7 @@ use orrery::control::{REBUILD, RebuildReport, RebuildRequest};
 use orrery::service::lost_ranges;
 
 use super::open::{self, Opened};
-use super::{Common, Failure, output, progress};
+use super::{Common, Failure, output};
 
 /// Rebuild the data of a consumer of ledgers from the stored ledgers
 ///
@@ -41,7 +41,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 impl Rebuild {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let settings = common.settings(Vec::new())?;
-        let bar = progress::bar(Some(0), "{bar:30} {pos}/{len} ledgers {eta} left");
+        let bar = output::progress_bar(Some(0), "{bar:30} {pos}/{len} ledgers {eta} left");
         let show = |report: &RebuildReport| {
             bar.set_length(report.of);
             bar.set_position(report.done);

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::remote::{Body, Remote};
 use super::serve::{runtime, stop_on_signal};
-use super::{Failure, output, program_name, progress};
+use super::{Failure, output, program_name};
 
 /// Interval between requests for the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -30,7 +30,7 @@ pub fn follow(
     output::note(format_args!("program {id} replaces {old} of '{project}' when it has caught up"));
     let runtime = runtime()?;
     let stop = runtime.block_on(async { stop_on_signal() })?;
-    let bar = progress::bar(Some(0), "{bar:30} {pos}/{len} ledgers {msg}");
+    let bar = output::progress_bar(Some(0), "{bar:30} {pos}/{len} ledgers {msg}");
     loop {
         let list = remote.get("retroshade/list")?.json()?;
         let found = list.as_array().into_iter().flatten().find(|it| it["id"] == id);

@@ -16,9 +16,8 @@ use tokio::sync::watch;
 use toml::Value;
 
 use super::live_line::LiveLine;
-use super::network::NetworkFlags;
 use super::open::NewDirectory;
-use super::{Common, Failure, FlagValue, begin_log, flag, listen_address, open};
+use super::{Common, Failure, FlagValue, NetworkFlags, begin_log, flag, listen_address, open};
 
 /// Run the service: follow the configured source, and serve stored ledgers over HTTP
 ///

@@ -8,9 +8,8 @@ use orrery::control::STATUS;
 use orrery::domain::Network;
 use orrery::service;
 
-use super::network::NetworkFlags;
 use super::open::{self, Opened};
-use super::{Common, Failure, output};
+use super::{Common, Failure, NetworkFlags, output};
 
 /// Issue, list and revoke tokens
 #[derive(Debug, Args)]

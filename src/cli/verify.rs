@@ -10,7 +10,7 @@ use orrery::programs::storage::extensions;
 use orrery::service::{self, lost_ranges};
 use orrery::store::{Audit, AuditProgress, Marks, StoreError, audit_with};
 
-use super::{Common, Failure, open, output, progress};
+use super::{Common, Failure, open, output};
 
 /// Check that everything is stored as it was written
 ///
@@ -45,7 +45,7 @@ impl Verify {
         }
         let some = self.from.is_some() || self.to.is_some();
         let wanted = some.then(|| LedgerRange::new(first, last));
-        let bar = progress::bar(Some(0), "{bar:30} {percent:>3} %  {msg}  {eta} left");
+        let bar = output::progress_bar(Some(0), "{bar:30} {percent:>3} %  {msg}  {eta} left");
         let show = |at| show(&bar, at);
         let audited =
             audit_with(directory, &extensions(), wanted, settings.config.trust.policy(), &show);

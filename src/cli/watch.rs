@@ -8,7 +8,7 @@ use orrery::interfaces::{bundled_names, bundled_text};
 use serde_json::{Value, json};
 
 use super::remote::{Body, Remote};
-use super::{Failure, output, progress, read_file, replacement, spec_file};
+use super::{Failure, output, read_file, replacement, spec_file};
 
 /// Interval between requests for the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -112,7 +112,7 @@ fn interface(spec: &Path) -> Result<Value, Failure> {
 /// Waits until the events that are stored are in the tables, and returns the project as it is then.
 fn follow(remote: &Remote, watched: &Body) -> Result<Body, Failure> {
     let id = watched.json()?["id"].as_u64().unwrap_or_default();
-    let bar = progress::bar(Some(0), "{bar:30} {pos}/{len} ledgers {msg}");
+    let bar = output::progress_bar(Some(0), "{bar:30} {pos}/{len} ledgers {msg}");
     // Without a stored ledger there is no backfill.
     while let Ok(backfill) = remote.get(&format!("retroshade/{id}/backfill")) {
         let backfill = backfill.json()?;

@@ -16,9 +16,8 @@ use orrery::durable::write_atomically;
 use orrery::validators::Validators;
 
 use self::ledgers::Ledgers;
-use super::network::NetworkFlags;
 use super::remote::Remote;
-use super::{Common, Failure, open, output, read_file};
+use super::{Common, Failure, NetworkFlags, open, output, read_file};
 
 /// Prove a contract's events to anyone, or check such a proof
 ///
