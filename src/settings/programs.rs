@@ -5,8 +5,7 @@ use std::num::NonZeroU32;
 
 use orrery_ledger::domain::Network;
 
-use crate::source_kinds::{Entries, Source, SourceAddress, SourceKind};
-use crate::source_spec::SourceSpec;
+use crate::source_kinds::{Entries, Source, SourceAddress, SourceKind, SourceSpec};
 use crate::sources::SourceError;
 use crate::units::{Kib, Mib, Millis};
 use crate::{nonzero, section};

@@ -1,13 +1,14 @@
-//! `[source]`, what the settings know of each kind of source, and how one is named: a new kind is
-//! one entry of `SourceKind`, one variant of `SourceSpec` and the settings of its own.
+//! `[source]`, what the settings know of each kind of source, how one is named, and what is needed to
+//! open one: a new kind is one entry of `SourceKind`, one variant of `SourceSpec` and the settings of
+//! its own.
 
 use std::fmt;
 
+use orrery_ledger::domain::StartPoint;
 use serde::{Deserialize, Serialize};
 
 use crate::section;
 use crate::section::{ListItem, Setting};
-use crate::source_spec::SourceSpec;
 use crate::values::{Header, Secret, SecretUrl, Start, check_http, half_a_key, is_http};
 
 section! {
@@ -343,6 +344,29 @@ impl From<SourceAddress> for String {
     }
 }
 
+/// A source with what is needed to open it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SourceSpec {
+    /// The sandbox network.
+    Sandbox,
+    /// A lake.
+    Lake {
+        /// Directory or address of the lake.
+        address: String,
+        /// Whether it is a public one, which is read without credentials.
+        is_public: bool,
+    },
+    /// An RPC server.
+    Rpc {
+        /// Address of the server.
+        url: Secret,
+        /// HTTP headers sent to the server.
+        headers: Vec<Header>,
+    },
+    /// The stellar-core configured in `[core]`.
+    Core,
+}
+
 impl SourceSpec {
     /// Returns the kind of the source.
     pub fn kind(&self) -> SourceKind {
@@ -353,6 +377,21 @@ impl SourceSpec {
             Self::Core => SourceKind::Core,
         }
     }
+
+    /// Returns the default start of an empty data directory: the newest ledger of a remote source,
+    /// the oldest of a local one.
+    pub(crate) fn default_start(&self) -> StartPoint {
+        match self {
+            Self::Sandbox | Self::Core => StartPoint::Oldest,
+            Self::Lake { address, .. } if is_directory(address) => StartPoint::Oldest,
+            Self::Lake { .. } | Self::Rpc { .. } => StartPoint::Tip,
+        }
+    }
+}
+
+/// Whether a lake's address is that of a directory on this machine.
+pub fn is_directory(address: &str) -> bool {
+    !address.contains("://") || address.starts_with("file://")
 }
 
 fn lake(_: &Source, address: &str) -> SourceSpec {

@@ -3,8 +3,7 @@
 
 use orrery_ledger::domain::{Network, StartPoint};
 
-use crate::source_kinds::{AddressSetting, Place, Source, SourceAddress, SourceKind};
-use crate::source_spec::SourceSpec;
+use crate::source_kinds::{AddressSetting, Place, Source, SourceAddress, SourceKind, SourceSpec};
 
 /// Sources of ledgers of a running service.
 #[derive(Debug, Clone, PartialEq, Eq)]
