@@ -55,7 +55,7 @@ fn an_older_release_is_not_installed_over_a_newer_one() {
     let (at, key) = (directory.path(), directory.path().join("key"));
     let home = at.join("gpg");
     let script = "mkdir -m 700 \"$GNUPGHOME\"
-        gpg --batch --quiet --passphrase '' --quick-gen-key 'test <test@orrery.invalid>' ed25519 sign never
+        gpg --batch --quiet --passphrase '' --quick-gen-key 'test <test@localhost>' ed25519 sign never
         gpg --batch --export-secret-keys >\"$KEY\"
         gpgconf --kill gpg-agent";
     let made = shell(script, &[("GNUPGHOME", &home), ("KEY", &key)]);
