@@ -12,10 +12,10 @@ ORRERY := $(CARGO_TARGET_DIR)/debug/orrery
 PACKAGES := build-essential libclang-dev ca-certificates curl
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build deb dist demo test test-full fuzz lint bench
+.PHONY: help deps build deb dist demo test test-full fuzz fuzz-coverage lint bench
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 15
 
 deps: ## Install missing system packages and the Rust toolchain (Debian, Ubuntu)
 	@missing=""; \
@@ -62,6 +62,21 @@ test-full: deps ## Run all tests, long suites at their full size (takes hours)
 
 fuzz: deps ## Fuzz each parser of untrusted input for a minute (SECONDS=36000 for longer)
 	ORRERY_TEST_FUZZ_SECONDS=$(or $(SECONDS),60) cargo test --locked --test fuzz
+
+# Compiles everything anew, with instrumentation, in the versions of Cargo.lock. Without a sanitizer: the code is safe
+# Rust but for three files, and what is looked for are panics, hangs and false answers. New inputs are kept in the
+# target directory, findings in tests/fuzz/coverage/artifacts.
+FUZZ_TARGET := $(or $(TARGET),ledger)
+FUZZ_INPUTS := $(CARGO_TARGET_DIR)/fuzz/$(FUZZ_TARGET)
+
+fuzz-coverage: deps ## Fuzz one parser, guided by coverage (TARGET=ledger SECONDS=60; nightly Rust and cargo-fuzz)
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
+		echo "install them first: rustup toolchain install nightly; cargo install --locked cargo-fuzz" >&2; exit 1; }
+	@mkdir -p $(FUZZ_INPUTS)
+	@cp Cargo.lock tests/fuzz/coverage/Cargo.lock
+	ORRERY_FUZZ_SEEDS=$(FUZZ_INPUTS) cargo +nightly fuzz run --fuzz-dir tests/fuzz/coverage --sanitizer none \
+		$(FUZZ_TARGET) $(FUZZ_INPUTS) tests/fuzz/corpus/$(FUZZ_TARGET) -- \
+		-max_total_time=$(or $(SECONDS),60) -max_len=1048576 -timeout=60 -rss_limit_mb=4096
 
 # Takes minutes to install, so cargo-deny is only used where it is installed.
 lint: deps ## Check formatting and lints, and with cargo-deny (if it is installed) the crates that are used

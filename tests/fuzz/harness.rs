@@ -16,9 +16,12 @@ const LONGEST: usize = 1 << 20;
 /// Maximum number of changes to one input.
 const MAX_CHANGES: u32 = 6;
 
-/// Generates a test for each target module, named after the module.
+/// Generates a test for each target module, named after the module, and the list of their names.
 macro_rules! targets {
     ($($target:ident),+ $(,)?) => {
+        /// The names of all targets.
+        const TARGETS: &[&str] = &[$(stringify!($target)),+];
+
         $(
             #[test]
             fn $target() {

@@ -2,7 +2,7 @@
 //! module is refused in one sentence, or the facts about it match its bytes. Nothing is compiled.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,8 @@ use orrery::domain::Hash32;
 use orrery::programs::engine::{CheckRules, Engine, EngineSettings, ModuleFacts};
 use orrery::tables::schema::{ProgramSchema, SchemaError, SchemaLimits};
 use sha2::{Digest, Sha256};
+
+use orrery_testkit::data::project;
 
 /// Time after which a check counts as a hang.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -19,8 +21,8 @@ const LONGEST_SENTENCE: usize = 1200;
 static ENGINE: LazyLock<Engine> =
     LazyLock::new(|| Engine::new(EngineSettings::new("compiles nothing".into())).unwrap());
 
-fn folder() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/built")
+fn folder() -> PathBuf {
+    project().join("tests/programs/built")
 }
 
 /// Returns the tables of one of the programs that other tests run.

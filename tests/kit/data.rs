@@ -1,12 +1,17 @@
-//! Location of the real ledgers.
+//! Location of the project, and of the real ledgers.
 
 use std::path::{Path, PathBuf};
+
+/// The folder of the project's sources.
+pub fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
 
 /// The folder of test data: `$ORRERY_TEST_DATA`, else `shared/data` beside the project.
 pub fn location() -> PathBuf {
     match std::env::var_os("ORRERY_TEST_DATA") {
         Some(folder) => PathBuf::from(folder),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        None => project().join("../shared/data"),
     }
 }
 
