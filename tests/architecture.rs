@@ -1,7 +1,8 @@
-//! Checks the rules of ARCHITECTURE.md that the compiler cannot: which module of the product may depend
-//! on which, which modules may use a library, and which crate links one.
+//! Checks the rules of ARCHITECTURE.md that the compiler cannot: which module of the product may use
+//! which, which crate links a library, and what is in which folder. Also checks that ARCHITECTURE.md
+//! and `docs/architecture` name what exists.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -12,94 +13,12 @@ use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
 
 /// Modules of the product's own crate, each with what it may use: modules above it in the list, and
-/// modules of the other crates. Dependencies have no cycles.
+/// other crates under the names that the product gives them. What those use is in their manifests.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("accounts", &["decode", "domain", "store"]),
-    ("executables", &["decode", "domain", "interfaces", "store"]),
-    ("pipeline", &["decode", "domain", "priority", "store", "validators", "verify"]),
-    ("attestation", &["domain", "observe", "pipeline", "store", "validators"]),
     ("backup", &["domain", "durable", "store"]),
-    ("auth", &["domain"]),
     ("notify", &["net"]),
-    (
-        "webhooks",
-        &[
-            "budget",
-            "decode",
-            "domain",
-            "executables",
-            "interfaces",
-            "net",
-            "observe",
-            "priority",
-            "settings",
-            "steady",
-            "store",
-            "supervision",
-        ],
-    ),
     ("config", &["auth", "domain", "settings", "validators"]),
     ("control", &["domain", "stall"]),
-    (
-        "programs",
-        &[
-            "budget",
-            "confinement",
-            "decode",
-            "domain",
-            "durable",
-            "executables",
-            "interfaces",
-            "observe",
-            "priority",
-            "settings",
-            "store",
-            "supervision",
-            "tables",
-        ],
-    ),
-    (
-        "export",
-        &[
-            "attestation",
-            "decode",
-            "domain",
-            "durable",
-            "executables",
-            "interfaces",
-            "net",
-            "programs",
-            "store",
-            "tables",
-        ],
-    ),
-    ("rpc", &["decode", "domain", "store"]),
-    ("site", &["observe"]),
-    (
-        "api",
-        &[
-            "accounts",
-            "attestation",
-            "auth",
-            "budget",
-            "decode",
-            "domain",
-            "executables",
-            "interfaces",
-            "observe",
-            "priority",
-            "process",
-            "programs",
-            "rpc",
-            "site",
-            "settings",
-            "stall",
-            "store",
-            "supervision",
-            "tables",
-            "webhooks",
-        ],
-    ),
     (
         "service",
         &[
@@ -134,39 +53,36 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Libraries, each with the only modules of the product, and crates, that may use it.
+/// Libraries, each with the only modules of the product that may use it.
 const LIBRARY_USERS: &[(&str, &[&str])] = &[
     ("clap", &["cli", "main"]),
     ("clap_complete", &["cli"]),
     ("clap_mangen", &["cli"]),
-    ("hyper", &["api", "cli", "control", "webhooks"]),
+    ("hyper", &["cli", "control"]),
     ("indicatif", &["cli"]),
-    ("jsonwebtoken", &["auth"]),
     ("sd_notify", &["service"]),
-    (
-        "tokio",
-        &[
-            "api", "cli", "control", "export", "net", "notify", "runtime", "sandbox", "service",
-            "source", "webhooks",
-        ],
-    ),
-    ("warp", &["api"]),
+    ("tokio", &["cli", "control", "notify", "service"]),
 ];
 
 /// Libraries, each with the only crates that may link it; `.` is the product's own.
 const LINKED_BY: &[(&str, &[&str])] = &[
-    ("arrow", &["tables", "."]),
+    ("arrow", &["export", "tables"]),
+    ("clap", &["."]),
     ("duckdb", &["tables"]),
+    ("hyper", &["api", "webhooks", "."]),
+    ("jsonwebtoken", &["auth"]),
     ("landlock", &["runtime"]),
     ("libc", &["runtime"]),
     ("object_store", &["net"]),
-    ("parquet", &["tables", "."]),
+    ("parquet", &["export", "tables"]),
     ("prometheus", &["runtime"]),
     ("reqwest", &["net"]),
     ("rocksdb", &["store"]),
     ("rustls", &["net"]),
     ("seccompiler", &["runtime"]),
     ("soroban-env-host", &["engine", "sandbox"]),
+    ("tokio", &["api", "export", "net", "runtime", "sandbox", "source", "webhooks", "."]),
+    ("warp", &["api"]),
     ("wasmparser", &["engine", "interfaces"]),
     ("wasmtime", &["engine"]),
 ];
@@ -214,6 +130,10 @@ impl Source {
         Self { path, top: top.to_owned(), names, has_unsafe_code, panicking_prints }
     }
 
+    fn is_of_product(&self) -> bool {
+        !CRATES.contains(&self.top)
+    }
+
     /// Returns the modules of the crate that the file uses.
     fn used_modules(&self) -> BTreeSet<&str> {
         let in_crate = self.names.iter().filter(|name| name[0] == "crate");
@@ -221,16 +141,29 @@ impl Source {
     }
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+fn project() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The crates below `src` that are not the product itself.
-fn crates() -> Vec<String> {
-    let folders = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path());
-    let crates = folders.filter(|folder| folder.join("Cargo.toml").exists());
-    crates.map(|folder| folder.file_name().unwrap().to_str().unwrap().to_owned()).collect()
+fn root() -> PathBuf {
+    project().join("src")
 }
+
+fn manifest(folder: &Path) -> toml::Table {
+    fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap()
+}
+
+/// The folders of the workspace's members other than the product itself.
+fn members() -> Vec<String> {
+    let members = manifest(project())["workspace"]["members"].as_array().unwrap().clone();
+    members.iter().map(|member| member.as_str().unwrap().to_owned()).collect()
+}
+
+/// The crates below `src` that are not the product itself, by the names of their folders.
+static CRATES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let members = members().into_iter();
+    members.filter_map(|member| member.strip_prefix("src/").map(str::to_owned)).collect()
+});
 
 /// All files of the product, in all crates.
 static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
@@ -239,11 +172,11 @@ static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
         read(&root(), root().join(name).with_extension("rs"), name, &[], &mut found);
     }
     let product = found.len();
-    for name in crates() {
-        let folder = root().join(&name);
-        read(&folder, folder.join("lib.rs"), &name, &[], &mut found);
+    for name in CRATES.iter() {
+        let folder = root().join(name);
+        read(&folder, folder.join("lib.rs"), name, &[], &mut found);
     }
-    assert!(product > 200 && found.len() > 500, "the sources are where they are expected");
+    assert!(product > 100 && found.len() > 500, "the sources are where they are expected");
     found
 });
 
@@ -396,10 +329,12 @@ fn from_root(module: &[String], name: Name) -> Name {
 #[test]
 fn modules_use_only_their_allowed_modules() {
     let rules: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
-    let free = [vec!["lib".to_owned(), "main".to_owned(), "cli".to_owned()], crates()].concat();
     let mut offences = Vec::new();
-    for source in SOURCES.iter().filter(|source| !free.contains(&source.top)) {
+    for source in SOURCES.iter().filter(|source| source.is_of_product()) {
         let (path, top) = (source.path.display(), &*source.top);
+        if ["lib", "main", "cli"].contains(&top) {
+            continue;
+        }
         let Some(allowed) = rules.get(top) else {
             panic!("{path}: say in MAY_USE what '{top}' may use");
         };
@@ -449,7 +384,7 @@ fn the_store_uses_no_floor_above() {
 
 #[test]
 fn libraries_are_used_only_by_their_modules() {
-    for source in SOURCES.iter() {
+    for source in SOURCES.iter().filter(|source| source.is_of_product()) {
         for (library, users) in LIBRARY_USERS {
             let used = source.names.iter().any(|name| name[0] == *library);
             assert!(
@@ -463,11 +398,9 @@ fn libraries_are_used_only_by_their_modules() {
 
 #[test]
 fn libraries_are_linked_only_by_their_crates() {
-    for name in crates().iter().map(String::as_str).chain(["."]) {
-        let folder = if name == "." { root().join("..") } else { root().join(name) };
-        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
-        let manifest: toml::Table = manifest.parse().unwrap();
-        for linked in manifest["dependencies"].as_table().unwrap().keys() {
+    for name in CRATES.iter().map(String::as_str).chain(["."]) {
+        let folder = if name == "." { project().to_owned() } else { root().join(name) };
+        for linked in manifest(&folder)["dependencies"].as_table().unwrap().keys() {
             let rule = LINKED_BY.iter().find(|(library, _)| library == linked);
             let may = rule.is_none_or(|(_, crates)| crates.contains(&name));
             assert!(may, "{name} links {linked}, which only {rule:?} may");
@@ -583,6 +516,163 @@ fn every_file_has_an_overview_and_at_most_the_allowed_lines() {
             }
         }
     }
+}
+
+/// ARCHITECTURE.md and the documents of the parts, by their paths in the project.
+fn documents() -> Vec<(PathBuf, String)> {
+    let parts = fs::read_dir(project().join("docs/architecture")).unwrap();
+    let parts = parts.map(|entry| entry.unwrap().path());
+    let paths: Vec<_> = [project().join("ARCHITECTURE.md")].into_iter().chain(parts).collect();
+    assert!(paths.len() > 5 && paths.iter().all(|path| path.extension().unwrap() == "md"));
+    paths.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Returns what stands between backticks, outside of indented blocks of code.
+fn quoted(text: &str) -> Vec<String> {
+    let outside = text.split("```").step_by(2).collect::<String>();
+    let parts: Vec<_> = outside.split('`').collect();
+    assert!(parts.len() % 2 == 1, "every backtick has a second one");
+    parts.iter().skip(1).step_by(2).map(|part| part.replace('\n', " ")).collect()
+}
+
+/// Returns the cells of the rows of tables below the heading, up to the next heading of its level.
+fn rows_below<'a>(text: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+    let (_, below) = text.split_once(&format!("\n{heading}\n")).unwrap();
+    let level = heading.split(' ').next().unwrap();
+    let section = below.split(&format!("\n{level} ")).next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix('|'));
+    rows.map(|row| row.split(" | ").map(str::trim).collect()).collect()
+}
+
+/// Adds the paths of all files below a folder.
+fn add_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() && path.file_name().is_some_and(|it| it != "target" && it != ".git") {
+            add_files(&path, found);
+        } else if path.is_file() {
+            found.push(path);
+        }
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// Every word between backticks occurs in what is built, tested or packaged, and every path there is
+/// one of a file or folder: from the root, from `src`, or the end of one below `src`.
+#[test]
+fn documents_name_what_exists() {
+    let mut files = Vec::new();
+    for folder in ["src", "tests", "benches", "examples", "packaging", "schema", "systemd"] {
+        add_files(&project().join(folder), &mut files);
+    }
+    for name in ["Cargo.toml", "Makefile", "deny.toml", "rust-toolchain.toml"] {
+        files.push(project().join(name));
+    }
+    let mut known = HashSet::new();
+    let mut sources = Vec::new();
+    for path in &files {
+        let below = path.strip_prefix(project()).unwrap().to_str().unwrap();
+        known.extend(words(below).map(str::to_owned));
+        let text = fs::read_to_string(path).unwrap_or_default();
+        known.extend(words(&text).map(str::to_owned));
+        if let Some(source) = below.strip_prefix("src/") {
+            sources.push(source);
+        }
+    }
+    let exists = |name: &str| {
+        let name = name.trim_end_matches('/');
+        project().join(name).exists() || {
+            let forms = [format!("/{name}"), format!("/{name}.rs"), format!("/{name}/")];
+            sources.iter().map(|source| format!("/{source}")).any(|source| {
+                source.ends_with(&forms[0])
+                    || source.ends_with(&forms[1])
+                    || source.contains(&forms[2])
+            })
+        }
+    };
+    let mut wrong = Vec::new();
+    for (document, text) in documents() {
+        for name in quoted(&text) {
+            let is_known = words(&name).all(|it| it.parse::<u64>().is_ok() || known.contains(it));
+            let is_path = name.contains('/')
+                && !name.starts_with('/')
+                && words(&name).all(|word| word.chars().any(char::is_lowercase))
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || "/_-.".contains(c));
+            if !is_known || is_path && !exists(&name) {
+                wrong.push(format!("{}: {name}", document.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The table of crates has each member of the workspace, and a crate uses only those above it.
+#[test]
+fn the_code_map_has_every_crate_in_order() {
+    let text = fs::read_to_string(project().join("ARCHITECTURE.md")).unwrap();
+    let rows = rows_below(&text, "## Code map");
+    let map: Vec<_> = rows.iter().filter_map(|row| quoted(row[0]).pop()).collect();
+    let mut folders: BTreeMap<_, _> = members()
+        .into_iter()
+        .map(|member| (member.rsplit('/').next().unwrap().to_owned(), project().join(&member)))
+        .collect();
+    folders.insert("orrery".to_owned(), project().to_owned());
+    assert_eq!(map.iter().collect::<BTreeSet<_>>(), folders.keys().collect(), "every member");
+    for (at, name) in map.iter().enumerate() {
+        for used in manifest(&folders[name])["dependencies"].as_table().unwrap().keys() {
+            let Some(used) = used.strip_prefix("orrery-") else { continue };
+            assert!(
+                map[..at].iter().any(|it| it == used),
+                "{name} uses {used}, which is not above it"
+            );
+        }
+    }
+}
+
+/// A row of a recipe names a file, what in it shows the place, and what is to be done there.
+#[test]
+fn recipes_name_places_that_exist() {
+    let text = fs::read_to_string(project().join("docs/architecture/how-to-add.md")).unwrap();
+    let recipes = text.lines().filter(|line| line.starts_with("## ")).collect::<Vec<_>>();
+    assert!(recipes.len() >= 7, "{recipes:?}");
+    for recipe in recipes {
+        let rows = rows_below(&text, recipe);
+        let places = rows.iter().filter(|row| row.len() == 3 && row[0].starts_with('`'));
+        let mut count = 0;
+        for row in places {
+            let path = project().join(&quoted(row[0])[0]);
+            let found = fs::read_to_string(&path);
+            let found = found.unwrap_or_else(|e| panic!("{recipe}: {}: {e}", path.display()));
+            for place in quoted(row[1]) {
+                assert!(found.contains(&place), "{recipe}: {} has no {place}", path.display());
+            }
+            count += 1;
+        }
+        assert!(count > 0, "{recipe} names a place");
+    }
+}
+
+/// Where the project is published is decided in one file; until then the address is one that no
+/// server can have.
+#[test]
+fn the_address_of_publication_is_in_one_file() {
+    let mut files = vec![project().join("Cargo.toml"), project().join("Makefile")];
+    for folder in ["src", "packaging", "docs", "systemd", "schema", "examples", ".github"] {
+        add_files(&project().join(folder), &mut files);
+    }
+    files.extend(
+        fs::read_dir(project())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|it| it.extension().is_some_and(|extension| extension == "md")),
+    );
+    let has_address = |path: &&PathBuf| {
+        fs::read_to_string(path).is_ok_and(|text| text.contains("orrery.invalid"))
+    };
+    let with_address: Vec<_> = files.iter().filter(has_address).collect();
+    assert_eq!(with_address, [&project().join("packaging/publication")]);
 }
 
 #[test]

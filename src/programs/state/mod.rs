@@ -3,8 +3,8 @@
 //! [`States`] answers from these sources, in this order: the changes made by the transaction itself
 //! and by the others of its ledger ([`changes`]); the nearest stored transactions that changed the
 //! entry, and for accounts the raw ledgers around it ([`neighbours`]); the answer of another server
-//! ([`upstream`]). Every answer is either exact or [`EntryState::Unknown`]; ARCHITECTURE.md has the
-//! rules.
+//! ([`upstream`]). Every answer is either exact or [`EntryState::Unknown`];
+//! docs/architecture/programs.md has the rules.
 
 mod changes;
 mod ledger;
