@@ -21,7 +21,7 @@ use super::settings::{FEATURES, MAX_TABLE_ELEMENTS, MAX_TABLES};
 use super::targets::Targets;
 
 /// Name of the section with a contract's spec (SEP-48).
-pub(super) const SPEC: &str = "contractspecv0";
+const SPEC: &str = "contractspecv0";
 /// Maximum nesting depth of a contract spec, as on the network.
 const SPEC_DEPTH: u32 = 500;
 /// Maximum of the number of structs in the spec times the bytes of data: the name of each struct is
@@ -98,7 +98,7 @@ pub(super) fn check(code: &[u8], rules: &CheckRules) -> Result<ModuleFacts, Refu
 }
 
 /// Fails unless `code` begins with the preamble of a module.
-pub(super) fn begins_as_module(code: &[u8]) -> Result<(), Refused> {
+fn begins_as_module(code: &[u8]) -> Result<(), Refused> {
     if code.starts_with(&PREAMBLE) {
         Ok(())
     } else {
@@ -111,7 +111,7 @@ pub(super) fn begins_as_module(code: &[u8]) -> Result<(), Refused> {
     }
 }
 
-pub(super) fn invalid(error: &wasmparser::Error) -> Refused {
+fn invalid(error: &wasmparser::Error) -> Refused {
     // The message may quote names from the module, which may be long.
     Refused::invalid(&shortened(&error.to_string(), LONGEST_REASON))
 }
@@ -336,7 +336,7 @@ fn too_much(what: &str, most: &str) -> Failure {
 }
 
 /// Parses the XDR values that a section contains one after the other.
-pub(super) fn entries<T: ReadXdr>(bytes: &[u8], section: &str) -> Result<Vec<T>, Refused> {
+fn entries<T: ReadXdr>(bytes: &[u8], section: &str) -> Result<Vec<T>, Refused> {
     let limits = Limits { depth: SPEC_DEPTH, len: bytes.len() };
     T::read_xdr_iter(&mut Limited::new(std::io::Cursor::new(bytes), limits))
         .collect::<Result<_, _>>()
@@ -346,4 +346,22 @@ pub(super) fn entries<T: ReadXdr>(bytes: &[u8], section: &str) -> Result<Vec<T>,
                  soroban-sdk for protocol {MAX_PROTOCOL} or older"
             ))
         })
+}
+
+/// Returns the content of a module's `contractspecv0` sections (SEP-48) in their order, whether or not
+/// the module could be a program; empty when it has none. Does not execute the module.
+///
+/// # Errors
+/// When the code is not a module, or the section cannot be decoded.
+pub fn contract_spec(code: &[u8]) -> Result<Vec<ScSpecEntry>, Refused> {
+    begins_as_module(code)?;
+    let mut spec = Vec::new();
+    for payload in Parser::new(0).parse_all(code) {
+        if let Payload::CustomSection(section) = payload.map_err(|error| invalid(&error))?
+            && section.name() == SPEC
+        {
+            spec.extend_from_slice(section.data());
+        }
+    }
+    entries(&spec, SPEC)
 }

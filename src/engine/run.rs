@@ -1,24 +1,34 @@
-//! One re-execution of a transaction: its outcome, and the stack and slot that it takes on the
-//! calling thread.
+//! One re-execution of a transaction: its outcome, the ledger as the contract host is told about it, and
+//! the stack and slot that it takes on the calling thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use orrery_ledger::domain::Emit;
-use soroban_env_host::xdr::LedgerKey;
+use soroban_env_host::LedgerInfo;
+use soroban_env_host::xdr::{
+    ConfigSettingEntry, ConfigSettingId, LedgerEntryData, LedgerKey, LedgerKeyConfigSetting,
+    StateArchivalSettings,
+};
 
 use super::describe::describe;
 use super::engine::Engine;
 use super::execute::{Job, execute};
 use super::fidelity::Fidelity;
 use super::frame::panic_text;
+use super::interface::PROTOCOL;
 use super::invocation::{Invocation, Program};
-use super::ledger_info::{archival_settings, ledger_info};
 use super::limits::{Bounds, Limits, Stop};
 use super::lookups::{Lookups, with_state};
 use super::settings::{RUN_STACK, THREAD_STACK};
-use super::state::{PreState, StateError};
+use super::state::{EntryState, PreState, StateError};
+
+/// Lifetimes of entries in ledgers, used where the network's settings are unknown: those of the
+/// public network.
+const MIN_TEMPORARY_TTL: u32 = 17_280;
+const MIN_PERSISTENT_TTL: u32 = 2_073_600;
+const MAX_TTL: u32 = 3_110_400;
 
 /// Outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +136,37 @@ impl Engine {
             cpu_time,
         })
     }
+}
+
+/// Returns the ledger information for the host, which accepts no protocol but its own.
+fn ledger_info(invocation: &Invocation, rules: Option<&StateArchivalSettings>) -> LedgerInfo {
+    LedgerInfo {
+        protocol_version: PROTOCOL,
+        sequence_number: invocation.ledger.0,
+        timestamp: invocation.closed_at,
+        network_id: *invocation.network_id.as_bytes(),
+        base_reserve: invocation.base_reserve,
+        min_temp_entry_ttl: rules.map_or(MIN_TEMPORARY_TTL, |rules| rules.min_temporary_ttl),
+        min_persistent_entry_ttl: rules
+            .map_or(MIN_PERSISTENT_TTL, |rules| rules.min_persistent_ttl),
+        max_entry_ttl: rules.map_or(MAX_TTL, |rules| rules.max_entry_ttl),
+    }
+}
+
+/// Returns the network's settings for entry lifetimes, if they are known.
+fn archival_settings(state: &dyn PreState) -> Result<Option<StateArchivalSettings>, StateError> {
+    let key = LedgerKey::ConfigSetting(LedgerKeyConfigSetting {
+        config_setting_id: ConfigSettingId::StateArchival,
+    });
+    Ok(match state.entry(&key)? {
+        EntryState::Present(entry, _) => match &entry.data {
+            LedgerEntryData::ConfigSetting(ConfigSettingEntry::StateArchival(settings)) => {
+                Some(settings.clone())
+            }
+            _ => None,
+        },
+        EntryState::Absent | EntryState::Unknown => None,
+    })
 }
 
 #[cfg(test)]

@@ -57,8 +57,8 @@ pub use state::consumers::spec::{
 };
 pub use state::consumers::table::Table;
 pub use state::extracts::Gathers;
-pub use state::fed_ledger::{Arrival, FedLedger};
 pub use state::generation::Generation;
+pub use state::ingest_runs::{Arrival, FedLedger};
 pub use state::marks::Marks;
 pub use state::removed::Removed;
 pub use state::store::Store;

@@ -8,7 +8,6 @@
 //! them ([`schedule`]), and writes the outcome of each attempt. Operations that users request are
 //! in [`manage`]. Everything is stored in rows of the consumer ([`rows`]).
 
-mod bodies;
 pub mod consumer;
 pub mod delivery;
 mod error;

@@ -9,12 +9,11 @@
 mod clients;
 mod objects;
 mod patience;
-mod root;
 mod settings;
 mod transport;
 
+pub use clients::Root;
 pub use objects::{ObjectVersion, Objects, ObjectsError};
 pub use patience::Patience;
-pub use root::Root;
 pub use settings::{AccessKey, AddressError, BucketSettings, S3Credentials};
 pub use transport::{MAX_DOWNLOADED, Passes, Refusal, innermost, refusal};

@@ -15,8 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::error::RpcError;
-use super::settings::RpcSettings;
+use super::settings::{RpcError, RpcSettings};
 
 /// JSON-RPC error code for a method that the server does not have.
 pub const METHOD_NOT_FOUND: i64 = -32601;

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerEntryExt, LedgerKey, Limits, WriteXdr};
 
 use super::call::{Answer, CallError, Server};
-use super::error::RpcError;
-use super::settings::{LEAST_ANSWER_BYTES, RpcSettings};
+use super::settings::{LEAST_ANSWER_BYTES, RpcError, RpcSettings};
 use crate::xdr::from_base64;
 
 /// Maximum number of keys in one request that stellar-rpc accepts.

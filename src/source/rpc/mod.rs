@@ -5,7 +5,6 @@
 mod answers;
 mod call;
 mod entries;
-mod error;
 mod oldest;
 mod page_size;
 mod relay;
@@ -28,11 +27,10 @@ use self::answers::{
 pub use self::call::Relayed;
 use self::call::{CallError, METHOD_NOT_FOUND, REFUSED_PARAMETERS, Server};
 pub use self::entries::{MAX_KEYS, RpcEntries};
-pub use self::error::RpcError;
 use self::page_size::PageSize;
 pub use self::relay::RpcRelay;
-pub use self::settings::RpcSettings;
 use self::settings::{LEAST_ANSWER_BYTES, SHORT_ANSWER_BYTES};
+pub use self::settings::{RpcError, RpcSettings};
 
 /// The oldest `1 / EDGE_FRACTION` of the server's window: a follower in it risks that the server drops
 /// ledgers before they are fetched.

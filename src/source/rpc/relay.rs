@@ -7,8 +7,7 @@ use tokio::time::timeout;
 
 use super::answers::NetworkAnswer;
 use super::call::{CallError, Relayed, Server};
-use super::error::RpcError;
-use super::settings::{RpcSettings, SHORT_ANSWER_BYTES};
+use super::settings::{RpcError, RpcSettings, SHORT_ANSWER_BYTES};
 
 /// Timeout of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);

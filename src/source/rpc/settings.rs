@@ -1,4 +1,4 @@
-//! Settings for following an RPC server.
+//! Settings for following an RPC server, and why they cannot be used.
 
 use std::fmt;
 use std::time::Duration;
@@ -65,3 +65,9 @@ impl fmt::Debug for RpcSettings {
             .finish()
     }
 }
+
+/// Why settings cannot be used: a sentence, which quotes neither an address nor a header's value,
+/// because they may hold a secret.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RpcError(pub(super) String);

@@ -8,7 +8,7 @@ use crate::state::consumers::consumer::Consumer;
 use crate::state::consumers::rows::ConsumerEffects;
 use crate::state::consumers::spec::is_second_build;
 use crate::state::consumers::states::{ConsumerStates, Update};
-use crate::state::fed_ledger::FedLedger;
+use crate::state::ingest_runs::FedLedger;
 use crate::state::store::Store;
 
 /// Size of a step's changes, in bytes, after which it takes no further ledger.

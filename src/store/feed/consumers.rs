@@ -12,7 +12,7 @@ use crate::state::consumers::rows::{ConsumerEffects, ConsumerView, RowBounds};
 use crate::state::consumers::spec::{ConsumerStatus, is_second_build};
 use crate::state::consumers::states::{ConsumerStates, Update};
 use crate::state::extracts::Gathers;
-use crate::state::fed_ledger::FedLedger;
+use crate::state::ingest_runs::FedLedger;
 use crate::state::store::Store;
 
 impl Store {

@@ -7,7 +7,7 @@ use crate::encoding::error::StoreError;
 use crate::state::consumers::rows::ConsumerEffects;
 use crate::state::consumers::spec::{ConsumerSpec, second_build};
 use crate::state::extracts::Gathers;
-use crate::state::fed_ledger::FedLedger;
+use crate::state::ingest_runs::FedLedger;
 use crate::state::store::Store;
 
 /// Maximum number of ledgers in one step, which are written together.

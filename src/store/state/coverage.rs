@@ -12,8 +12,7 @@ use orrery_ledger::domain::{
 use orrery_ledger::validators::Signed;
 
 use super::contract_filters::{ContractFilter, ContractFilters};
-use super::fed_ledger::FedLedger;
-use super::ingest_runs::{IngestRun, IngestRuns, Span};
+use super::ingest_runs::{FedLedger, IngestRun, IngestRuns, Span};
 use super::unused_ids;
 use crate::db::database::Database;
 use crate::encoding::bytes::{Malformed, Reader, put_varint};

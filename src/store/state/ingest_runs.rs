@@ -8,7 +8,6 @@
 
 use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq};
 
-use super::fed_ledger::{Arrival, FedLedger};
 use crate::encoding::bytes::{Malformed, Reader, put_varint};
 
 /// Number of runs or nodes under one node.
@@ -16,6 +15,26 @@ const FAN_OUT: usize = 32;
 /// Maximum number of neighbouring runs joined into one span, after which the walk checks its
 /// progress.
 const MAX_JOINED_RUNS: usize = 64;
+
+/// A ledger of the feed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FedLedger {
+    /// Its 1-based position in the order of ingestion.
+    pub place: u64,
+    /// The ledger.
+    pub ledger: LedgerSeq,
+    /// Whether it was newer than all ledgers stored before.
+    pub arrival: Arrival,
+}
+
+/// How a ledger relates to those stored before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// It was newer than all stored ledgers.
+    Live,
+    /// A newer ledger was stored already.
+    Backfilled,
+}
 
 /// Ledgers ingested one after the other: both sequence and event id ascend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,6 @@ pub(crate) mod contract_filters;
 pub(crate) mod coverage;
 pub(crate) mod durable_events;
 pub(crate) mod extracts;
-pub(crate) mod fed_ledger;
 pub(crate) mod generation;
 pub(crate) mod ingest_runs;
 pub(crate) mod marks;
