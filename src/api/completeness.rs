@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use super::access::Access;
 use super::answer::Answer;
 use super::call::ReadCall;
+use super::identity::Access;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use orrery_ledger::domain::{

@@ -1,8 +1,8 @@
 //! `/rest/openapi.json`: the API's description. The build script converts `schema/openapi.yaml` to it.
 
-use super::access::Access;
 use super::answer::Answer;
 use super::call::ReadCall;
+use super::identity::Access;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
 

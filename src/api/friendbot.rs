@@ -9,11 +9,11 @@ use serde_json::json;
 use stellar_xdr::{Limits, ScAddress, WriteXdr};
 use warp::http::StatusCode;
 
-use super::access::Access;
 use super::allowance::ReserveError;
 use super::answer::Answer;
 use super::budgets::{self, RETRY_AFTER};
 use super::call::{AsyncCall, Body};
+use super::identity::Access;
 use super::params::Parameters;
 use super::route::{Route, Work};
 use super::{ApiError, Deps, body_parameters};

@@ -1,7 +1,7 @@
 //! `/rest/health` and the two probes, from the state of the components and the extent of the store.
 
-use super::access::Access;
 use super::answer::Answer;
+use super::identity::Access;
 use super::route::{MemoryHandler, Route, Work};
 use super::{ApiError, Deps};
 use orrery_ledger::domain::EventId;

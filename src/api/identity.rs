@@ -1,4 +1,5 @@
-//! Identifies the caller by client address and token, and applies rate limits and rights.
+//! Who may call a route: identifies the caller by client address and token, and applies rate limits and
+//! rights.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +8,6 @@ use std::sync::Arc;
 use warp::http::header::AUTHORIZATION;
 use warp::http::{HeaderMap, HeaderName};
 
-use super::access::Access;
 use super::head::Head;
 use super::host::is_asked_by_address;
 use super::limits::{Caller, Limits};
@@ -23,6 +23,20 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Headers that proxies add. One of them shows that a request was forwarded.
 const FORWARDING: [&str; 6] =
     ["x-forwarded-for", "forwarded", "via", "x-real-ip", "x-forwarded-host", "x-forwarded-proto"];
+
+/// Who may call a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everyone, within the rate limit of the client address.
+    Public,
+    /// Everyone, without a rate limit, because probes must always succeed.
+    Probe,
+    /// Clients that may read the metrics, without a rate limit; not open to web pages of any
+    /// origin.
+    Operator,
+    /// Owners of a token with this right, within the rate limit of the owner.
+    Token(Right),
+}
 
 /// Identity of an admitted caller.
 #[derive(Debug, Clone, Copy)]

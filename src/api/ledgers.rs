@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::access::Access;
 use super::answer::Answer;
 use super::call::ReadCall;
+use super::identity::Access;
 use super::params::path_number;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};

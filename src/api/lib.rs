@@ -10,7 +10,6 @@
 //! which [`router`] finds the route for a request. A handler is a function from what its kind of
 //! route guarantees ([`call`]) to a response.
 
-mod access;
 mod accounts;
 mod allowance;
 mod answer;
@@ -69,11 +68,11 @@ mod transactions;
 mod webhooks;
 mod wire;
 
-pub use access::Access;
 pub use areas::routes;
 pub use deps::{Deps, Friendbot, MetricsText, RequestObserver, RequestSummary};
 pub use error::ApiError;
 pub use head::LONGEST_URI;
+pub use identity::Access;
 pub use json::List as EventList;
 pub use request_body::LARGEST_BODY;
 #[doc(hidden)]

@@ -7,11 +7,10 @@
 use warp::http::HeaderName;
 use warp::http::header::{HOST, ORIGIN};
 
-use super::access::Access;
 use super::cors::{self, Origins};
 use super::head::Head;
 use super::host::{host_of_origin, is_of_this_machine, name_of};
-use super::identity::{is_forwarded, is_forwarded_by_trusted};
+use super::identity::{Access, is_forwarded, is_forwarded_by_trusted};
 use super::{ApiError, Deps};
 use orrery_ledger::domain::excerpt;
 use orrery_settings::CorsOrigin;

@@ -4,10 +4,10 @@
 
 use futures_util::future::BoxFuture;
 
-use super::access::Access;
 use super::answer::Answer;
 use super::call::{AsyncCall, CurrentCall, OwnerCall, ReadCall, StreamCall};
 use super::cors::AllowedHeaders;
+use super::identity::Access;
 use super::params::{Parameters, Query};
 use super::request_body::LARGEST_BODY;
 use super::stored::{DECODED, Stored};

@@ -9,11 +9,11 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use warp::http::StatusCode;
 
-use super::access::Access;
 use super::allowance::{GROWTH_STEP, ReserveError};
 use super::answer::{Answer, JSON};
 use super::budgets::refused;
 use super::call::AsyncCall;
+use super::identity::Access;
 use super::route::{Route, Work};
 use super::{ApiError, Deps, error};
 use orrery_auth::{Area, Right, Scope};

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use super::access::Access;
 use super::answer::Answer;
 use super::health::record;
+use super::identity::Access;
 use super::route::{LocatedHandler, Route, Work};
 use super::{ApiError, Deps};
 use orrery_site as site;

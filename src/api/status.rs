@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::access::Access;
 use super::answer::Answer;
 use super::call::ReadCall;
+use super::identity::Access;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use orrery_ledger::domain::{CloseTime, ContractId, LedgerSeq};

@@ -9,10 +9,10 @@ use stellar_xdr::ScAddress;
 use super::{
     Accounts, CURSOR, Extent, IndexView, NOT_FOUND, address, credential, cursor, error_response,
 };
-use crate::access::Access;
 use crate::answer::Answer;
 use crate::call::CurrentCall;
 use crate::cors::AllowedHeaders;
+use crate::identity::Access;
 use crate::route::{Route, Work};
 use crate::{ApiError, Deps};
 use orrery_accounts::{AccountIndex, Position, Stats, Tag, evictions, with_signer};

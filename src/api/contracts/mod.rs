@@ -8,10 +8,10 @@ mod token;
 
 use serde::Serialize;
 
-use super::access::Access;
 use super::accounts;
 use super::answer::Answer;
 use super::call::CurrentCall;
+use super::identity::Access;
 use super::route::{Route, Work};
 use super::{ApiError, Deps, params};
 use known::{Executable, Known};

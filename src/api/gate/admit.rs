@@ -3,11 +3,10 @@
 use warp::http::header::ACCEPT;
 
 use super::resources::Resources;
-use crate::access::Access;
 use crate::budgets::{RequestShares, refused};
 use crate::call::PathValues;
 use crate::head::Head;
-use crate::identity::{self, Bearer, Identity};
+use crate::identity::{self, Access, Bearer, Identity};
 use crate::route::{Handler, PersonalHandler, Route, SharedHandler};
 use crate::router::Match;
 use crate::{ApiError, LONGEST_URI, compression};

@@ -2,9 +2,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use super::super::access::Access;
 use super::super::answer::Answer;
 use super::super::areas::areas;
+use super::super::identity::Access;
 use super::super::route::Work;
 use super::super::{ApiSettings, Deps};
 use super::*;

@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use tokio::sync::{Barrier, Semaphore, oneshot};
 use warp::http::StatusCode;
 
-use super::super::access::Access;
 use super::super::answer::Answer;
 use super::super::call::{AsyncCall, OwnerCall, ReadCall};
+use super::super::identity::Access;
 use super::super::route::{Route, Work};
 use super::super::{ApiSettings, Tunables};
 use super::*;
