@@ -68,7 +68,7 @@ impl NamesWait {
             return false;
         }
         patience.again -= 1;
-        let until = Instant::now() + Interfaces::MOST_WAITED;
+        let until = Instant::now() + self.interfaces.most_waited();
         let until = *patience.until.get_or_insert(until);
         self.wait_for(lacking, until).await
     }

@@ -20,10 +20,14 @@ pub enum Waited {
 }
 
 impl Interfaces {
-    /// How long something that needs no answer at once waits for names.
-    ///
-    /// Unit tests, which advance the index themselves, would wait in vain.
-    pub const MOST_WAITED: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
+    /// [`Self::most_waited`] of a service.
+    pub const MOST_WAITED: Duration = Duration::from_secs(1);
+
+    /// How long something that needs no answer at once waits for names. Tests that advance the index
+    /// themselves would wait in vain.
+    pub fn most_waited(&self) -> Duration {
+        self.most_waited
+    }
 
     /// Whether the index has processed all ledgers up to a place, or there is none.
     pub fn has_indexed(&self, place: u64) -> bool {
@@ -45,7 +49,7 @@ impl Interfaces {
     /// and not at all while it is far behind. Without it, names are missing.
     pub fn wait_until_indexed(&self, place: u64) {
         if self.will_soon_index(place) {
-            self.wait_for_index(place, Self::MOST_WAITED);
+            self.wait_for_index(place, self.most_waited);
         }
     }
 
@@ -56,10 +60,10 @@ impl Interfaces {
         loop {
             let before = self.index_place();
             let left = until.saturating_duration_since(Instant::now());
-            if self.wait_for_index(place, left.min(Self::MOST_WAITED)) {
+            if self.wait_for_index(place, left.min(self.most_waited)) {
                 return Waited::Indexed;
             }
-            if left >= Self::MOST_WAITED && self.index_place() == before {
+            if left >= self.most_waited && self.index_place() == before {
                 return Waited::Stuck;
             }
             if Instant::now() >= until {

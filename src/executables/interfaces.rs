@@ -93,6 +93,7 @@ pub struct Interfaces {
     changed: Condvar,
     /// Whether a thread fulfils wishes.
     is_working: AtomicBool,
+    pub(super) most_waited: Duration,
     /// What is to be asked of the other server.
     pub(super) asking: Asking,
     pub(super) knowledge: Knowledge,
@@ -101,6 +102,11 @@ pub struct Interfaces {
 impl Interfaces {
     /// Creates the cache. Without another server to `ask`, only what is stored is known.
     pub fn new(store: Arc<Store>, ask: Option<AskEntries>) -> Arc<Self> {
+        Self::patient(store, ask, Self::MOST_WAITED)
+    }
+
+    /// Like [`Self::new`], with another limit for [`Self::most_waited`].
+    pub fn patient(store: Arc<Store>, ask: Option<AskEntries>, most_waited: Duration) -> Arc<Self> {
         let options = OptionsBuilder::new()
             .estimated_items_capacity((CAPACITY / TYPICAL_BYTES) as usize)
             .weight_capacity(CAPACITY)
@@ -120,6 +126,7 @@ impl Interfaces {
             wishes: Mutex::default(),
             changed: Condvar::new(),
             is_working: AtomicBool::new(false),
+            most_waited,
             asking: Asking::new(ask),
             knowledge: Knowledge::default(),
         });

@@ -28,6 +28,8 @@ use orrery_store::{
 
 /// Maximum number of answers that are compared for each order of the ledgers.
 const MOST_COMPARED: usize = 20_000;
+/// Tests advance the index themselves.
+const MOMENT: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// What an entry says, in the model: its executable; `None` when there is no entry.
 type Said = Option<Option<ContractExecutable>>;
@@ -301,7 +303,7 @@ fn stored_interfaces_are_read_on_another_thread() {
     let world = World::new(&newest.network);
     newest.ledgers.iter().for_each(|raw| world.commit(raw, true));
     world.step();
-    let interfaces = Interfaces::new(Arc::clone(&world.store), None);
+    let interfaces = Interfaces::patient(Arc::clone(&world.store), None, MOMENT);
     let reader = std::thread::spawn({
         let interfaces = Arc::clone(&interfaces);
         move || interfaces.work()
@@ -352,7 +354,7 @@ fn stored_interfaces_do_not_wait_for_another_server() {
         let _ = answers.lock().unwrap().recv();
         Err("it is too late".to_owned())
     });
-    let interfaces = Interfaces::new(Arc::clone(&world.store), Some(silent));
+    let interfaces = Interfaces::patient(Arc::clone(&world.store), Some(silent), MOMENT);
     let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let own = Arc::clone(&told);
     interfaces.listen(move |news| {

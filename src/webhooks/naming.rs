@@ -79,7 +79,7 @@ impl Naming {
             Index::Behind(since, ..) => (since, now),
             Index::CaughtUp | Index::TooSlow(_) => (now, now),
         };
-        let is_stuck = now - advanced >= Interfaces::MOST_WAITED;
+        let is_stuck = now - advanced >= interfaces.most_waited();
         if is_stuck || now - since >= MOST_WAITED {
             *index = Index::TooSlow(place);
             return true;

@@ -139,7 +139,7 @@ fn no_programs(store: &Arc<Store>, directory: &Path) -> Programs {
     let programs = Programs::start(ProgramDeps {
         store: Arc::clone(store),
         tables: tables.unwrap(),
-        interfaces: Interfaces::new(Arc::clone(store), None),
+        interfaces: Interfaces::patient(Arc::clone(store), None, Duration::from_millis(1)),
         health: Arc::default(),
         settings: settings::Programs::default(),
         index: settings::Index::default(),
@@ -182,7 +182,7 @@ impl Serving {
             clock: Arc::new(now),
         });
         let rpc = Rpc::new(Arc::clone(&store), rpc::Settings::default(), Arc::new(now));
-        let interfaces = Interfaces::new(Arc::clone(&store), None);
+        let interfaces = Interfaces::patient(Arc::clone(&store), None, Duration::from_millis(1));
         let deps = Deps {
             store,
             interfaces,

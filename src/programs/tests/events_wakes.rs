@@ -30,7 +30,11 @@ fn whatever_becomes_known_is_followed_by_a_turn() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let scene = Scene::of_network(world.network.clone());
         let lanes = Arc::new(Lanes::default());
-        let interfaces = Interfaces::new(Arc::clone(&scene.store), None);
+        let interfaces = Interfaces::patient(
+            Arc::clone(&scene.store),
+            None,
+            std::time::Duration::from_millis(1),
+        );
         look_when_more_is_known(&interfaces, &scene.registry, &lanes);
         let woken = Arc::downgrade(&lanes);
         scene.store.listen(move || woken.upgrade().inspect(|lanes| lanes.wake(None)).is_some());

@@ -226,7 +226,7 @@ impl Scene {
             upstream: self.upstream.clone().map(UpstreamLimiter::new),
             clock: Arc::new(move || clock.fetch_add(1, Ordering::Relaxed)),
             events: EventInterfaces::sharing(
-                Interfaces::new(Arc::clone(&store), None),
+                Interfaces::patient(Arc::clone(&store), None, std::time::Duration::from_millis(1)),
                 Arc::clone(&registry.supplied),
             ),
         });
