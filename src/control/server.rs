@@ -284,7 +284,7 @@ fn response(done: Result<Vec<u8>, Refusal>) -> Response<Full<Bytes>> {
     response
 }
 
-async fn answer<C: Send + 'static>(
+async fn answer<C: Default + Send + 'static>(
     request: Request<Incoming>,
     verbs: &Verbs<C>,
     kept: Arc<Mutex<C>>,
@@ -295,17 +295,26 @@ async fn answer<C: Send + 'static>(
     if let Some(peer) = Peer::of(request.headers()).filter(|it| it.protocol != PROTOCOL) {
         return Err((StatusCode::CONFLICT, peer.refusal()));
     }
-    let name = request.uri().path().strip_prefix("/control/").unwrap_or_default();
-    if name.is_empty() {
+    let path = request.uri().path();
+    if matches!(path, "/" | "/control" | "/control/") {
         return Ok(verbs.list());
     }
+    let name = path.strip_prefix("/control/").unwrap_or_default();
     let handler = Arc::clone(verbs.by_name.get(name).ok_or_else(|| verbs.unknown())?);
     let body = tokio::select! {
         biased;
         () = stopped(stop) => Err((StatusCode::SERVICE_UNAVAILABLE, STOPPING.to_owned())),
         body = received(request.into_body(), handler.longest, stall) => body,
     }?;
-    let done = spawn_blocking(move || (handler.answer)(&mut kept.lock(), body)).await;
+    let work = move || {
+        let mut kept = kept.lock();
+        // After a panic nothing is kept: it would be half changed.
+        let mut own = std::mem::take(&mut *kept);
+        let done = (handler.answer)(&mut own, body);
+        *kept = own;
+        done
+    };
+    let done = spawn_blocking(work).await;
     done.unwrap_or_else(|error| {
         Err((StatusCode::INTERNAL_SERVER_ERROR, format!("the service failed: {error}")))
     })

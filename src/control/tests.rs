@@ -49,24 +49,53 @@ fn recording(log: &Log) -> Verbs<()> {
 
 /// Runs `client` against a served socket in a directory whose path is longer than the maximum for a
 /// socket.
-fn with_service(client: impl FnOnce(&Path) + Send + 'static) -> Vec<Vec<u8>> {
+fn with_verbs<C: Default + Send + 'static>(
+    verbs: Verbs<C>,
+    client: impl FnOnce(&Path) + Send + 'static,
+) {
     let root = tempfile::tempdir().unwrap();
     let data_dir = root.path().join("d".repeat(200));
     std::fs::create_dir(&data_dir).unwrap();
-    let log = Log::default();
-    let verbs = Arc::new(recording(&log));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (stop, stopped) = watch::channel(false);
         let listener = Arc::new(Listener::bind(&data_dir).unwrap());
-        let served = tokio::spawn(listener.serve(verbs, stopped));
+        let served = tokio::spawn(listener.serve(Arc::new(verbs), stopped));
         let dir = data_dir.clone();
         tokio::task::spawn_blocking(move || client(&dir)).await.unwrap();
         stop.send(true).unwrap();
         served.await.unwrap();
     });
     assert!(!data_dir.join(SocketPath::NAME).exists());
+}
+
+/// Returns the ledgers that `client` has stored.
+fn with_service(client: impl FnOnce(&Path) + Send + 'static) -> Vec<Vec<u8>> {
+    let log = Log::default();
+    with_verbs(recording(&log), client);
     std::mem::take(&mut log.lock())
+}
+
+/// What a panic has half changed is forgotten, and the connection goes on.
+#[test]
+fn nothing_is_kept_of_a_connection_after_a_panic() {
+    let verbs = Verbs::<u64>::default()
+        .on(STATUS, |kept, ()| {
+            *kept += 1;
+            Ok(StatusReport { events: *kept, ..StatusReport::default() })
+        })
+        .on(RAW_LEDGER, |kept, _| {
+            *kept = 7;
+            panic!("injected")
+        });
+    with_verbs(verbs, |data_dir| {
+        let mut client = Client::connect(data_dir).unwrap().unwrap();
+        let counted = |client: &mut Client| client.ask(STATUS, &()).unwrap().events;
+        assert_eq!([counted(&mut client), counted(&mut client)], [1, 2]);
+        let failed = client.ask(RAW_LEDGER, &1).err().unwrap().to_string();
+        assert!(failed.starts_with("the service failed"), "{failed}");
+        assert_eq!(counted(&mut client), 1);
+    });
 }
 
 #[test]
@@ -146,6 +175,7 @@ fn malformed_requests_get_an_error_and_affect_no_one_else() {
             ),
             (post("/control/stop", "", ""), 404, "/control/backfill, /control/ledgers, "),
             (post("/", "", ""), 200, "/control/status"),
+            (post("/contorl/status", "", ""), 404, "/control/status"),
             (post("/control/backfill", "", "[]"), 400, "invalid message on the control socket"),
             (post("/control/backfill", "", &"x".repeat(64 << 10 | 1)), 413, "longer than 65536"),
             (post("/control/ledgers", "", "\0\0\0\u{3}bad"), 400, "several fragments"),

@@ -87,7 +87,8 @@ pub struct Ledgers(pub Vec<Vec<u8>>);
 const LAST_FRAGMENT: u32 = 1 << 31;
 
 impl Body for Ledgers {
-    const LONGEST: u64 = 2 * LONGEST_LEDGER;
+    /// One that is as long as a ledger may be, after others of 32 MiB.
+    const LONGEST: u64 = LONGEST_LEDGER + (32 << 20);
 
     fn to_bytes(&self) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::with_capacity(self.0.iter().map(|ledger| ledger.len() + 4).sum());
