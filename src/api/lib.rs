@@ -3,11 +3,9 @@
 //!
 //! A request passes through these modules in order: [`server`] (connections and their limits);
 //! [`gate`] (route, rate limit and token by [`identity`], its body by [`request_body`], its shares of
-//! the [`budgets`]); a handler of its area ([`events`], [`streams`], [`transactions`],
-//! [`changes`], [`contracts`], [`ledgers`], [`completeness`], [`accounts`], [`health`], [`status`], [`site`],
-//! [`description`], [`metrics`]), unless the response is cached ([`response_cache`]); and [`gate`] again (compression,
-//! headers, log). Each area has a table of its routes ([`route`]); [`areas`] lists the tables, in
-//! which [`router`] finds the route for a request. A handler is a function from what its kind of
+//! the [`budgets`]); a handler of its area, unless the response is cached ([`response_cache`]); and [`gate`]
+//! again (compression, headers, log). Each area has a table of its routes ([`route`]); [`areas`] lists the
+//! tables, in which [`router`] finds the route for a request. A handler is a function from what its kind of
 //! route guarantees ([`call`]) to a response.
 
 mod accounts;

@@ -10,12 +10,13 @@
 //! |---|---|
 //! | `engine` | the engine: loading modules |
 //! | `run`, `invocation` | input and output of a run, and what it requires of the calling thread |
-//! | `execute`, `ledger_info` | building the host and invoking it |
+//! | `execute` | building the host and invoking it |
 //! | `frame`, `creation` | a call of a replaced contract; a contract that is created during the run |
-//! | `word`, `guest` | the boundary between guest and host |
+//! | `interface`, `word`, `guest`, `guest_memory`, `emitting` | the boundary between guest and host |
 //! | `state`, `lookups`, `snapshot` | state before the transaction; the same with code replaced |
+//! | `keys`, `describe` | keys of ledger entries, and their human-readable names |
 //! | `fidelity` | comparison with what the network recorded |
-//! | `check`, `refused`, `cost`, `compiler`, `compiled`, `load`, `module` | the steps from a module's bytes to something that can be run |
+//! | `check`, `refused`, `cost`, `compiler`, `compiled`, `load`, `module`, `targets` | the steps from a module's bytes to something that can be run |
 //! | `limits`, `settings` | limits of a run, and the configuration of wasmtime |
 //! | `run_slots`, `watch`, `thread_clock` | how many runs may execute at a time, and stopping those that exceed their time |
 #![warn(missing_docs)]

@@ -2,7 +2,9 @@
 //! imports all go through [`Pipeline::run`]; only the iterator and the durability differ.
 //!
 //! Worker threads decode and prepare ledgers ahead; one thread stores them in the order of the
-//! iterator.
+//! iterator. A [`Gate`] holds ledgers back until they are attested; a [`Contradiction`] between a
+//! source and trusted validators ends the run. [`attestation`] says what is attested of the stored
+//! ledgers, and by whom.
 
 pub mod attestation;
 mod attested;

@@ -1,5 +1,5 @@
 //! JSON-RPC as Stellar RPC implements it: the methods, and their answers from the store. Does not
-//! depend on HTTP; the route is in [`orrery_api`].
+//! depend on HTTP; the route is in `orrery_api`.
 //!
 //! Each number is sent as a JSON string or a JSON number, whichever clients expect: see each
 //! method.
