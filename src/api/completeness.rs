@@ -74,9 +74,6 @@ impl Bound {
     }
 }
 
-/// Maximum number of ranges of ledgers with a mark that are listed of each covered range.
-const MOST_MARKED: usize = 100;
-
 /// Ledgers of a range of which less is known than of others.
 #[derive(Serialize)]
 struct Marked {
@@ -88,8 +85,7 @@ struct Marked {
 
 impl From<&LedgerSet> for Marked {
     fn from(set: &LedgerSet) -> Self {
-        let ranges = set.ranges().iter().take(MOST_MARKED).copied().map(Gap).collect();
-        Self { ledgers: set.ledgers(), ranges }
+        Self { ledgers: set.ledgers(), ranges: set.first_ranges().map(Gap).collect() }
     }
 }
 

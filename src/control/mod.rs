@@ -364,12 +364,9 @@ pub struct CoveredRange {
 pub struct MarkedLedgers {
     /// Their number.
     pub ledgers: u64,
-    /// The first ranges of them, at most [`MOST_MARKED`].
+    /// The first ranges of them, as [`LedgerSet::first_ranges`] returns them.
     pub ranges: Vec<LedgerRange>,
 }
-
-/// Maximum number of ranges of ledgers that are listed of each range.
-pub const MOST_MARKED: usize = 100;
 
 impl MarkedLedgers {
     /// Returns whether there are none.
@@ -380,8 +377,7 @@ impl MarkedLedgers {
 
 impl From<&LedgerSet> for MarkedLedgers {
     fn from(set: &LedgerSet) -> Self {
-        let ranges = set.ranges().iter().take(MOST_MARKED).copied().collect();
-        Self { ledgers: set.ledgers(), ranges }
+        Self { ledgers: set.ledgers(), ranges: set.first_ranges().collect() }
     }
 }
 

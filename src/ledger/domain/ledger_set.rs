@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{LedgerRange, LedgerSeq};
 
+/// Maximum number of ranges that an answer lists of a set.
+const MOST_LISTED: usize = 100;
+
 /// A set of ledgers, stored and serialised as ascending ranges that neither overlap nor touch.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "Vec<LedgerRange>")]
@@ -13,6 +16,11 @@ impl LedgerSet {
     /// Returns the ranges, in ascending order.
     pub fn ranges(&self) -> &[LedgerRange] {
         &self.0
+    }
+
+    /// Returns the first ranges, at most as many as an answer lists: 100.
+    pub fn first_ranges(&self) -> impl Iterator<Item = LedgerRange> + '_ {
+        self.0.iter().take(MOST_LISTED).copied()
     }
 
     /// Returns whether the set contains no ledger.
