@@ -15,7 +15,6 @@ use syn::visit_mut::{self, VisitMut};
 /// Modules of the product's own crate, each with what it may use: modules above it in the list, and
 /// other crates under the names that the product gives them. What those use is in their manifests.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("backup", &["domain", "durable", "store"]),
     ("notify", &["net"]),
     ("config", &["auth", "domain", "settings", "validators"]),
     ("control", &["domain", "stall"]),
@@ -51,6 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "webhooks",
         ],
     ),
+    ("backup", &["domain", "durable", "sandbox", "service", "store"]),
 ];
 
 /// Libraries, each with the only modules of the product that may use it.

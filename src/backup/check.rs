@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::copy::{self, Content};
 use super::manifest::{File, Manifest};
-use super::{ACKNOWLEDGED, BackupError, Progress, RAW, failed};
-use crate::store::{self, DirectoryContents};
+use super::{BackupError, Progress, failed};
+use crate::store::{self, ACKNOWLEDGED_FILE, DirectoryContents, RAW_DIRECTORY};
 
 /// A backup that has been checked and is intact.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub fn check(backup: &Path, progress: Progress<'_>) -> Result<Checked, BackupErr
         let path = backup.join(&file.path);
         verify_file(file, &path, || copy::hash(&path, progress))?;
     }
-    if manifest.matches(&read_contents(backup, RAW)?) {
+    if manifest.matches(&read_contents(backup, RAW_DIRECTORY)?) {
         Ok(Checked { directory: backup.to_owned(), manifest })
     } else {
         Err(BackupError::ledger_mismatch(backup))
@@ -72,14 +72,14 @@ pub(super) fn read_contents(directory: &Path, raw: &str) -> Result<DirectoryCont
     let directory = directory.canonicalize().map_err(failed(directory))?;
     let links = tempfile::tempdir().map_err(failed(&std::env::temp_dir()))?;
     let link = |from: &Path, to: &Path| symlink(from, to).map_err(failed(to));
-    let (from, to) = (directory.join(raw), links.path().join(RAW));
+    let (from, to) = (directory.join(raw), links.path().join(RAW_DIRECTORY));
     copy::make_directory(&to)?;
     for path in copy::files_below(&from)? {
         link(&from.join(&path), &to.join(&path))?;
     }
-    let note = directory.join(ACKNOWLEDGED);
+    let note = directory.join(ACKNOWLEDGED_FILE);
     if note.exists() {
-        link(&note, &links.path().join(ACKNOWLEDGED))?;
+        link(&note, &links.path().join(ACKNOWLEDGED_FILE))?;
     }
     Ok(store::read_contents(links.path())?)
 }

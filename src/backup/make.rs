@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 use super::copy::{self, Content, Lock};
 use super::manifest::{File, Manifest};
 use super::names::{Treatment, treatment};
-use super::{
-    BACKFILL_ORDER, BackupError, OTHER_FILES, Progress, RAW, UNFINISHED, check, failed, list,
-    new_name,
-};
+use super::{BackupError, OTHER_FILES, Progress, UNFINISHED, check, failed, list, new_name};
 use crate::domain::LedgerSet;
-use crate::store::DirectoryContents;
+use crate::service::ORDER_FILE;
+use crate::store::{DirectoryContents, RAW_DIRECTORY};
 
 /// Name of the file that is locked while a backup is made.
 const LOCK: &str = "orrery-backup.lock";
@@ -168,7 +166,7 @@ impl BackupBuilder {
         // Before the checkpoint: an order ends once its ledgers are durable, so the ledgers of one
         // that has ended by now are in the checkpoint. An order that ends while the backup is made
         // is copied nevertheless: a service that resumes it looks for what is missing.
-        self.add(data_dir, Path::new(BACKFILL_ORDER), progress)?;
+        self.add(data_dir, Path::new(ORDER_FILE), progress)?;
         let (checkpoint, attested) = checkpoint()?;
         // Copied after the checkpoint, so that a sandbox's journal is never behind the ledgers, and
         // before everything that takes long, so that it is not far ahead of them. An incomplete
@@ -179,7 +177,7 @@ impl BackupBuilder {
             }
             self.add(data_dir, Path::new(name), progress)?;
         }
-        let contents = check::read_contents(&checkpoint, RAW)?;
+        let contents = check::read_contents(&checkpoint, RAW_DIRECTORY)?;
         for path in copy::files_below(&checkpoint)? {
             self.add_file(&checkpoint, &path, progress)?;
         }

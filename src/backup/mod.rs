@@ -35,21 +35,13 @@ pub use make::{Made, make};
 pub use manifest::{File, Manifest, Range};
 pub use restore::{Restored, restore};
 
+use crate::sandbox::source::DIRECTORY as SANDBOX;
+use crate::service::{ORDER_FILE, SECRETS};
 use crate::store::StoreError;
 
 /// Files and directories of a data directory, beside the store, that cannot be derived from others.
 /// `tables/` and `compiled/` are derived, and a stellar-core fetches the content of `core/` again.
-const OTHER_FILES: [&str; 3] = [SECRETS, SANDBOX, BACKFILL_ORDER];
-/// Keys and tokens.
-const SECRETS: &str = "secrets";
-/// A network in this process.
-const SANDBOX: &str = "sandbox";
-/// The order of a backfill that is under way.
-const BACKFILL_ORDER: &str = "backfill.json";
-/// The parts of a data directory that belong to the store: the database, and the record of the last
-/// acknowledged write.
-const RAW: &str = "raw";
-const ACKNOWLEDGED: &str = "acknowledged";
+const OTHER_FILES: [&str; 3] = [SECRETS, SANDBOX, ORDER_FILE];
 /// Suffix of the name of an unfinished backup.
 const UNFINISHED: &str = ".unfinished";
 /// Format of the names of backups. Their alphabetical order is that of time.

@@ -1,13 +1,13 @@
 //! Which files belong to a backup. Making one and restoring one follow the same list, so that a
 //! backup that somebody else could write puts no other file into a data directory.
 
-use super::{ACKNOWLEDGED, BACKFILL_ORDER, RAW, SANDBOX, SECRETS};
+use crate::sandbox::source::{DIRECTORY as SANDBOX, FILES as SANDBOX_FILES};
+use crate::service::{ORDER_FILE, SECRETS};
+use crate::store::{ACKNOWLEDGED_FILE, RAW_DIRECTORY};
 
 /// The keys and tokens. The key of compiled code is not among them: whoever can write a backup could
 /// otherwise add compiled code and its proof. A restored directory gets a new one.
 const SECRET_FILES: [&str; 3] = ["token-signing-key", "tokens.jsonl", "webhook-secrets-key"];
-/// The files of a network in this process.
-const SANDBOX_FILES: [&str; 3] = ["beginning.json", "snapshot", "journal"];
 
 /// What is done with a file that a manifest names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub(super) enum Treatment {
 /// Returns how a file is treated. `path` is relative to the data directory.
 pub(super) fn treatment(path: &str) -> Treatment {
     let belongs = match path.split_once('/') {
-        None => [ACKNOWLEDGED, BACKFILL_ORDER].contains(&path),
-        Some((RAW, name)) => is_of_database(name),
+        None => [ACKNOWLEDGED_FILE, ORDER_FILE].contains(&path),
+        Some((RAW_DIRECTORY, name)) => is_of_database(name),
         Some((SANDBOX, name)) => SANDBOX_FILES.contains(&name),
         Some((SECRETS, name)) if !SECRET_FILES.contains(&name) => {
             let is_file = !name.is_empty() && !name.contains('/');

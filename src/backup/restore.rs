@@ -8,7 +8,8 @@ use super::check;
 use super::copy::{self, Lock};
 use super::manifest::{File, Manifest};
 use super::names::{Treatment, treatment};
-use super::{ACKNOWLEDGED, BackupError, Progress, RAW, failed};
+use super::{BackupError, Progress, failed};
+use crate::store::{ACKNOWLEDGED_FILE, RAW_DIRECTORY};
 
 /// Names of a data directory and its store until they are complete and checked. An incomplete one
 /// is not opened by accident: it lies in a directory beside the one that was asked for, and its store is
@@ -114,7 +115,7 @@ fn fill(
     copy::make_directory(draft)?;
     for file in files {
         let from = backup.join(&file.path);
-        let to = match Path::new(&file.path).strip_prefix(RAW) {
+        let to = match Path::new(&file.path).strip_prefix(RAW_DIRECTORY) {
             Ok(below) => draft.join(UNFINISHED_RAW).join(below),
             Err(_) => draft.join(&file.path),
         };
@@ -125,14 +126,14 @@ fn fill(
         return Err(BackupError::ledger_mismatch(backup));
     }
     forget_acknowledged(draft)?;
-    let raw = draft.join(RAW);
+    let raw = draft.join(RAW_DIRECTORY);
     fs::rename(draft.join(UNFINISHED_RAW), &raw).map_err(failed(&raw))
 }
 
 /// Removes the record of acknowledged writes. What was acknowledged after the backup is unknown, and so are
 /// the ids that were given out: the store takes the missing record for that.
 fn forget_acknowledged(draft: &Path) -> Result<(), BackupError> {
-    let acknowledged = draft.join(ACKNOWLEDGED);
+    let acknowledged = draft.join(ACKNOWLEDGED_FILE);
     match fs::remove_file(&acknowledged) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&acknowledged)(error)),
         _ => Ok(()),
@@ -292,7 +293,7 @@ mod tests {
         let restored = restore(&backup, &data_dir, &|_| Ok(()), &mut |_| Ok(())).unwrap();
         assert_eq!(restored.left_out, ["secrets/partner.pem"]);
         let mut found = files(&data_dir);
-        found.extend(["manifest.json", ACKNOWLEDGED].map(PathBuf::from));
+        found.extend(["manifest.json", ACKNOWLEDGED_FILE].map(PathBuf::from));
         assert_eq!(found, honest);
         add(&backup, &["compiled/abab.compiled".to_owned()]);
         let refused =

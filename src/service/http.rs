@@ -14,7 +14,7 @@ use crate::control::Listener;
 use crate::domain::Network;
 
 /// Directory of keys and tokens in the data directory.
-const SECRETS: &str = "secrets";
+pub const SECRETS: &str = "secrets";
 
 /// The listening sockets of a service. Both are open before it reports that it listens.
 pub struct ListeningSockets {

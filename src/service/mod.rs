@@ -27,13 +27,13 @@ mod upkeep;
 mod webhooks;
 
 pub use attestation::validators_of;
-pub use backfill::{BackfillError, BackfillSources, Backfills, OpenSources, OrderFile};
+pub use backfill::{BackfillError, BackfillSources, Backfills, ORDER_FILE, OpenSources, OrderFile};
 pub use consumers::lost_ranges;
 pub use disk_space::DiskSpace;
 pub use error::ServiceError;
 pub use exporting::{ExportRole, export_destination};
 pub use following::Following;
-pub use http::{ListeningSockets, check_free, listen, open_tokens, secrets, unusable};
+pub use http::{ListeningSockets, SECRETS, check_free, listen, open_tokens, secrets, unusable};
 pub use ingest::{Ended, Ingestion};
 pub use ledger_entries::UpstreamEntries;
 pub use network_node::{RunningCore, RunningSandbox};

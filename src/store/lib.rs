@@ -21,6 +21,8 @@ mod upkeep;
 #[doc(hidden)]
 pub use rocksdb;
 
+pub use db::acknowledged::FILE as ACKNOWLEDGED_FILE;
+pub use db::directory::{RAW_DIRECTORY, holds_database};
 pub use db::faults::{Fault, Faults, WriteKind};
 pub use encoding::columns::{SharedFamily, SharedRow};
 pub use encoding::error::StoreError;

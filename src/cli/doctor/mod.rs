@@ -10,6 +10,7 @@ use orrery::config::Settings;
 use orrery::control::{STATUS, StatusReport};
 use orrery::net::reqwest::Url;
 use orrery::service::Node;
+use orrery::store::holds_database;
 use serde::Serialize;
 
 use super::open::{self, Opened};
@@ -111,7 +112,7 @@ impl Doctor {
 fn access_store(settings: &Settings) -> StoreAccess {
     let directory = &settings.config.data_dir;
     // Whoever may not see it is told so below.
-    if matches!(directory.join("raw").try_exists(), Ok(false)) {
+    if matches!(holds_database(directory), Ok(false)) {
         let path = directory.display();
         let (state, text) = if directory.exists() {
             (State::Ok, format!("{path} holds nothing yet: its source was not checked"))

@@ -13,6 +13,7 @@ use orrery::config::{Config, Origin, Settings};
 use orrery::decode::decode;
 use orrery::domain::{ContractId, LedgerRange, LedgerSeq, Network};
 use orrery::durable::write_atomically;
+use orrery::store::holds_database;
 use orrery::validators::Validators;
 
 use self::ledgers::Ledgers;
@@ -166,7 +167,7 @@ fn own_ledgers(settings: &Settings, remote: &Remote) -> Result<Option<Ledgers>, 
     if remote.is_named() {
         return Ok(None);
     }
-    if !holds_store(data_dir) {
+    if !holds_database(data_dir).unwrap_or(false) {
         let is_mistyped = matches!(data_dir.try_exists(), Ok(false));
         return match settings.origin("data_dir") {
             Origin::Default => Ok(None),
@@ -175,11 +176,6 @@ fn own_ledgers(settings: &Settings, remote: &Remote) -> Result<Option<Ledgers>, 
         };
     }
     Ledgers::of_directory(open::look(settings)?).map(Some)
-}
-
-/// Returns whether a directory holds a store, as far as this account can see.
-fn holds_store(data_dir: &Path) -> bool {
-    data_dir.join("raw").is_dir()
 }
 
 /// Returns the certificate of a claim.

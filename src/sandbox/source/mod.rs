@@ -48,8 +48,10 @@ const TRANSACTIONS: RangeInclusive<usize> = 1..=8;
 /// its ledger is stored, so that the network never resumes from a ledger that the store lacks.
 const LEDGERS_PER_SNAPSHOT: u32 = 32;
 
-/// Names of the sandbox's directory in the data directory, and of its files.
-const DIRECTORY: &str = "sandbox";
+/// Name of the sandbox's directory in the data directory.
+pub const DIRECTORY: &str = "sandbox";
+/// Names of all files in that directory.
+pub const FILES: [&str; 3] = [BEGINNING_FILE, SNAPSHOT_FILE, JOURNAL_FILE];
 const BEGINNING_FILE: &str = "beginning.json";
 const SNAPSHOT_FILE: &str = "snapshot";
 const JOURNAL_FILE: &str = "journal";

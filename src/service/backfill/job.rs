@@ -35,8 +35,8 @@ const PIECE: u32 = 8192;
 const PIECE_ATTESTED: u32 = 64;
 /// Flush interval. A crash loses at most the ledgers stored in this time, which are fetched again.
 const FLUSH_EVERY: Duration = Duration::from_secs(5);
-/// Name of the order's file in the data directory.
-const FILE: &str = "backfill.json";
+/// Name of the file in the data directory with the order of a backfill that is under way.
+pub const ORDER_FILE: &str = "backfill.json";
 /// Mode of that file: addresses of sources may contain passwords.
 const FILE_MODE: u32 = 0o600;
 
@@ -65,7 +65,7 @@ pub struct OrderFile(PathBuf);
 impl OrderFile {
     /// Returns the order file of a data directory.
     pub fn of(data_dir: &Path) -> Self {
-        Self(data_dir.join(FILE))
+        Self(data_dir.join(ORDER_FILE))
     }
 
     /// Returns the interrupted order, if there is one, and makes the file private.

@@ -20,7 +20,7 @@ use crate::control::{BackfillOrder, BackfillReport, BackfillState};
 use crate::domain::LedgerRange;
 use crate::source::follow::Candidate;
 
-pub use job::{BackfillError, OrderFile};
+pub use job::{BackfillError, ORDER_FILE, OrderFile};
 use progress::Progress;
 
 /// Time after which an interrupted order that could not resume is tried again.

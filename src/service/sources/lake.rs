@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::stored::StoredLedgers;
+use super::stored::StoreSource;
 use super::{Context, SourcesError};
 use crate::domain::LedgerSource;
 use crate::net::buckets::{BucketSettings, S3Credentials};
@@ -21,8 +21,8 @@ pub(super) async fn open(
 ) -> Result<Box<dyn LedgerSource>, SourcesError> {
     let (network, near) = (context.store.network(), context.need.first);
     let directory = Path::new(address);
-    if StoredLedgers::exists_in(directory) {
-        return Ok(Box::new(StoredLedgers::open(directory, network)?));
+    if StoreSource::exists_in(directory) {
+        return Ok(Box::new(StoreSource::open(directory, network)?));
     }
     let settings = settings(&context.config.source, address, is_public);
     if is_directory(address) {

@@ -12,21 +12,22 @@ use crate::domain::{
     Fetched, LedgerRange, LedgerSeq, LedgerSource, Network, Origin, RawLedger, SourceError,
 };
 use crate::programs::storage::extensions;
-use crate::store::{Store, StoreError};
+use crate::store::{RAW_DIRECTORY, Store, StoreError};
 
 /// Number of ledgers that are read per fetch.
 const LEDGERS_AT_ONCE: u32 = 32;
 
 /// Yields the raw ledgers that another store keeps.
-pub(super) struct StoredLedgers {
+pub(super) struct StoreSource {
     store: Arc<Store>,
     name: Arc<str>,
 }
 
-impl StoredLedgers {
-    /// Returns whether a directory holds a store.
+impl StoreSource {
+    /// Returns whether a directory holds a store. A file of the database has to be there too: a lake may
+    /// have a directory of the same name.
     pub fn exists_in(directory: &Path) -> bool {
-        directory.join("raw").join("CURRENT").exists()
+        directory.join(RAW_DIRECTORY).join("CURRENT").exists()
     }
 
     /// Opens the store in a directory; no other process may have it open.
@@ -37,7 +38,7 @@ impl StoredLedgers {
     }
 }
 
-impl LedgerSource for StoredLedgers {
+impl LedgerSource for StoreSource {
     fn name(&self) -> String {
         self.name.to_string()
     }

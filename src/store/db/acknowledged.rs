@@ -22,7 +22,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::encoding::error::StoreError;
 
-pub(crate) const FILE: &str = "acknowledged";
+/// Name of the file, in the data directory.
+pub const FILE: &str = "acknowledged";
 
 /// The last acknowledged write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

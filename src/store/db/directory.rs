@@ -10,13 +10,13 @@ use orrery_runtime::account;
 use crate::encoding::error::StoreError;
 
 /// Directory of the database, below the data directory.
-pub(crate) const RAW_DIRECTORY: &str = "raw";
+pub const RAW_DIRECTORY: &str = "raw";
 
 /// Returns whether a data directory holds a database.
 ///
 /// # Errors
 /// When this process may not see it.
-pub(crate) fn holds_database(directory: &Path) -> Result<bool, StoreError> {
+pub fn holds_database(directory: &Path) -> Result<bool, StoreError> {
     let raw = directory.join(RAW_DIRECTORY);
     raw.try_exists().map_err(|source| match source.kind() {
         ErrorKind::PermissionDenied => forbidden(directory),
