@@ -9,8 +9,13 @@ use super::output::{self, Json};
 use super::remote::{Body, Remote};
 use super::types::target;
 
-/// Query for the names of the columns of all tables, with the table names of `retroshade/tables`.
-const COLUMNS: &str = "select table_name, string_agg(column_name, ', ' order by ordinal_position) as columns \
+/// Query for the names of the columns of all tables, with the table names of `retroshade/tables`: own
+/// columns first.
+const COLUMNS: &str = "select table_name, string_agg(column_name, ', ' order by \
+                       case when column_name = '_service_event_id' then 3 \
+                       when column_name in ('_event_id', '_event_index', '_declared', '_rest') then 2 \
+                       when column_name in ('contract_id', 'transaction', '_ledger', '_ledger_closed_at') then 1 \
+                       else 0 end, ordinal_position) as columns \
                        from information_schema.columns where table_schema = 'retroshade' group by 1";
 /// Maximum number of tables that one query counts: its text is limited.
 const COUNTED_AT_ONCE: usize = 100;

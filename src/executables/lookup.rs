@@ -5,7 +5,7 @@
 //! is missing. Another server's answer holds for the ledgers that it says.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::consumer::CONSUMER;
 use super::rows::{self, Change};
@@ -108,6 +108,34 @@ impl<'s> Lookup<'s> {
             None => Ran::Unknown(named),
             Some(target) => ran(target),
         })
+    }
+
+    /// Returns what a contract is known to have run, the latest first: what up to `most` changes of its
+    /// instance, and of an entry that it refers to, say. What it runs after `last` comes first, also when
+    /// that is not known.
+    pub fn ran_ever(
+        &self,
+        contract: &ContractId,
+        last: TransactionPosition,
+        most: usize,
+    ) -> Result<Vec<Ran>, StoreError> {
+        let Some(instance) = instance_key(contract) else { return Ok(Vec::new()) };
+        let mut found = vec![self.ran(contract, last, Side::After)?];
+        let mut positions = rows::latest(&self.view, &id_of(&instance), most)?;
+        let references = positions.iter().flat_map(|(_, change)| change.references());
+        let references: BTreeSet<Vec<u8>> = references.map(<[u8]>::to_vec).collect();
+        for key in references {
+            positions.extend(rows::latest(&self.view, &id_of(&key), most)?);
+        }
+        for (position, _) in positions {
+            for side in [Side::After, Side::Before] {
+                let ran = self.ran(contract, position, side)?;
+                if !matches!(ran, Ran::Unknown(_)) && !found.contains(&ran) {
+                    found.push(ran);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Returns whether whatever becomes known of what a contract ran is the same for all its

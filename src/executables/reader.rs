@@ -16,6 +16,8 @@ use orrery_store::{RowBounds, StoreError, TransactionPosition};
 /// Number of modules whose interfaces a reader that reads them itself keeps from the cache: it may walk
 /// through all that a contract has ever run.
 const MOST_KEPT: usize = 64;
+/// Number of changes of a contract whose interfaces count as those that it has had.
+const MOST_CHANGES: usize = 64;
 
 /// An interface that may declare an event.
 #[derive(Debug, Clone)]
@@ -159,6 +161,40 @@ impl<'a> InterfaceReader<'a> {
             last = Some(ran);
         }
         (tried, is_sure)
+    }
+
+    /// Returns the interfaces that a contract is known to have had, the latest first, from as many of its
+    /// changes as [`MOST_CHANGES`]; and whether its present one is among them. What is not known is asked
+    /// for; a failure is kept for [`Self::finish`].
+    pub fn had(&self, contract: &ContractId) -> (Vec<Tried>, bool) {
+        let Some(latest) = self.interfaces.store().ends().latest else {
+            return (Vec::new(), true);
+        };
+        let last = TransactionPosition { ledger: latest, application_order: u32::MAX };
+        let ran = match self.lookup.ran_ever(contract, last, MOST_CHANGES) {
+            Ok(ran) => ran,
+            Err(error) => {
+                self.failed.borrow_mut().get_or_insert(error);
+                return (Vec::new(), false);
+            }
+        };
+        let (mut had, mut is_present) = (Vec::new(), self.is_indexed(latest));
+        for ran in ran {
+            match ran {
+                Ran::Asset => had.push(Tried::Asset),
+                Ran::Code(hash) => {
+                    let (interface, is_known) = self.interface(&hash);
+                    is_present &= is_known;
+                    had.extend(interface.map(|it| Tried::Code(hash, it)));
+                }
+                Ran::Nothing => {}
+                Ran::Unknown(key) => {
+                    is_present = false;
+                    self.want(Wish::Entry(key));
+                }
+            }
+        }
+        (had, is_present)
     }
 
     /// Returns whether whatever becomes known of a contract is the same for all its transactions after

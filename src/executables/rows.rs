@@ -20,6 +20,20 @@ pub struct Change {
     pub after: Option<Executable>,
 }
 
+impl Change {
+    /// Returns the keys of the entries that it says the entry refers to (CAP-85), as XDR `LedgerKey`.
+    pub fn references(&self) -> impl Iterator<Item = &[u8]> {
+        let before = match &self.before {
+            Before::Held { executable, .. } => Some(executable),
+            Before::Unknown | Before::Absent => None,
+        };
+        before.into_iter().chain(&self.after).filter_map(|executable| match executable {
+            Executable::Reference(key) => Some(key.as_slice()),
+            _ => None,
+        })
+    }
+}
+
 /// What is stored of a module's interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodeInterface {
@@ -117,6 +131,20 @@ pub fn at_or_before(
     CHANGES.scan(rows, id, Some(&(*id, Inverted(at))), |(_, Inverted(at)), change| {
         found = Some((at, change));
         Ok(ControlFlow::Break(()))
+    })?;
+    Ok(found)
+}
+
+/// Returns the last changes of an entry, the latest first.
+pub fn latest(
+    rows: &dyn Rows,
+    id: &[u8; 32],
+    most: usize,
+) -> Result<Vec<(TransactionPosition, Change)>, StoreError> {
+    let mut found = Vec::new();
+    CHANGES.scan(rows, id, None, |(_, Inverted(at)), change| {
+        found.push((at, change));
+        Ok(if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;
     Ok(found)
 }

@@ -13,7 +13,7 @@ use super::events::{EventInterfaces, begin_reading, look_when_more_is_known};
 use super::failures::Trouble;
 use super::feed_served::Copied;
 use super::feeder::Feeder;
-use super::lanes::Lanes;
+use super::lanes::{Lanes, SHORT_TURN};
 use super::live::Live;
 use super::manifest::Manifest;
 use super::records::{Execution, LedgerStats, RunSource, StatsQuery};
@@ -209,7 +209,22 @@ impl Programs {
         let _slot = take_slot(&self.deploys, owner)?;
         let now = (self.runner.clock)() / 1000;
         let manifest = self.registry.watch(owner, watch, now)?;
-        Ok(self.deployed(manifest))
+        Ok(self.deployed(self.with_declared_tables(manifest)))
+    }
+
+    /// Returns a project of events that was just registered, with the tables of what its contracts declare
+    /// as far as that is known at once; the other tables follow.
+    fn with_declared_tables(&self, manifest: Manifest) -> Manifest {
+        let Some(entry) = self.registry.get(manifest.id) else { return manifest };
+        let Some(mut looks) = entry.looks.try_lock() else { return manifest };
+        let time = SHORT_TURN;
+        match self.runner.declare_tables(&entry, &self.registry, &mut looks, time) {
+            Ok(_) => Manifest::clone(&entry.snapshot().manifest),
+            Err(error) => {
+                tracing::warn!(program = %manifest.id, "its tables follow: {error}");
+                manifest
+            }
+        }
     }
 
     /// Begins to run a program that was just registered.

@@ -179,22 +179,12 @@ impl Runner {
         new: &NewRuns<'_>,
     ) -> Result<bool, ProgramError> {
         let Some(project) = &mut manifest.events else { return Ok(false) };
-        let before = project.summary.clone();
-        let mut changed = project.summary.join(&effects.summary.shapes);
-        let mut must_derive = !new.merged.is_empty();
-        changed |= must_derive;
+        let undeclared = progress.events.undeclared;
+        let mut changed = project.add(&effects.summary.shapes, undeclared, (self.clock)());
         if changed {
-            let layout = project.layout();
-            // The numbers of events without a table may differ from what was counted.
-            let some_are_out = progress.events.undeclared > 0
-                || layout.leaves_out()
-                || project.summary.shapes().is_cut();
-            if !before.layout().grows_into(layout) {
-                must_derive |= some_are_out;
-                project.arrange((self.clock)());
-            }
             manifest.schema = project.schema();
         }
+        let must_derive = !new.merged.is_empty();
         changed |= self.events.add_unsure(project, &effects.summary.unsure)?;
         if let Some(nameless) = &mut project.nameless {
             changed |= nameless.join(&effects.summary.nameless);

@@ -1,8 +1,8 @@
 //! Names of tables, views and the columns that every table has; conversion of struct names to
 //! targets; quoting of names for SQL.
 
-use orrery_interfaces::names::TRANSACTION;
 pub use orrery_interfaces::names::{CLOSED_AT, CONTRACT_ID, LEDGER, ROW_ID};
+use orrery_interfaces::names::{DECLARED, EVENT_ID, EVENT_INDEX, REST, TRANSACTION};
 use orrery_ledger::domain::ProgramId;
 pub use orrery_ledger::domain::text;
 
@@ -19,6 +19,31 @@ pub const INJECTED: [(&str, &str); 5] = [
     (LEDGER, "BIGINT"),
     (CLOSED_AT, "TIMESTAMP"),
 ];
+
+/// Columns that tables of events have besides, which are not values of the events.
+pub const OF_EVENTS: [&str; 4] = [EVENT_ID, EVENT_INDEX, DECLARED, REST];
+
+/// Puts the columns of a table or view into the order in which they are shown: its own, then those that
+/// every table has, and the id of the row last. `is_of_events` says whether it has events as rows.
+pub fn in_shown_order<T>(
+    columns: impl IntoIterator<Item = T>,
+    name: impl Fn(&T) -> &str,
+    is_of_events: bool,
+) -> Vec<T> {
+    let mut columns: Vec<T> = columns.into_iter().collect();
+    columns.sort_by_key(|column| {
+        let name = name(column);
+        let injected = INJECTED.iter().position(|(injected, _)| *injected == name);
+        let of_events = OF_EVENTS.iter().position(|it| *it == name).filter(|_| is_of_events);
+        match (injected, of_events) {
+            _ if name == ROW_ID => (3, 0),
+            (Some(at), _) => (1, at),
+            (None, Some(at)) => (2, at),
+            (None, None) => (0, 0),
+        }
+    });
+    columns
+}
 
 /// Returns the name of the table for a program's target.
 pub fn table(program: ProgramId, target: &str) -> String {

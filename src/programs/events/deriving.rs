@@ -69,15 +69,24 @@ impl Runner {
         let Some(project) = &manifest.events else { return Ok(Looked::Nothing) };
         let is_reading =
             stored_backfill(&self.store, entry.id)?.is_some_and(|it| it.state == State::Running);
+        let declared = self.declare_tables(entry, registry, &mut looks, SHORT_TURN)?;
+        if declared.changed {
+            return Ok(Looked::Derived);
+        }
         // A derivation that has begun goes on: until it is done, no rows are copied to tables.
         if is_reading && looks.derivation.is_none() {
-            return Ok(Looked::Nothing);
+            return Ok(declared.again.map_or(Looked::Nothing, Looked::Again));
         }
         if !project.must_derive() {
-            match self.look(entry.id, project, &mut looks, SHORT_TURN)? {
-                Found::More => {}
-                Found::Nothing => return Ok(Looked::Nothing),
-                Found::NothingSoFar(wait) => return Ok(Looked::Again(wait)),
+            let again = match self.look(entry.id, project, &mut looks, SHORT_TURN)? {
+                Found::More => None,
+                Found::Nothing => Some(declared.again),
+                Found::NothingSoFar(wait) => {
+                    Some(Some(declared.again.map_or(wait, |it| it.min(wait))))
+                }
+            };
+            if let Some(again) = again {
+                return Ok(again.map_or(Looked::Nothing, Looked::Again));
             }
         }
         if !(project.must_derive && project.is_deriving) {
@@ -90,7 +99,11 @@ impl Runner {
                 }
             })?;
         }
-        self.derive_part(entry, &mut looks.derivation)
+        let looked = self.derive_part(entry, &mut looks.derivation)?;
+        if looked == Looked::Derived {
+            looks.forget_consulted();
+        }
+        Ok(looked)
     }
 
     /// Derives further rows of a project anew, for the time of a turn; the project's tables stay as they
@@ -107,7 +120,10 @@ impl Runner {
             None => {
                 let mut cell = entry.lock();
                 cell.reload_if_in_doubt(&self.store)?;
-                Derivation::new(Arc::clone(&cell.manifest), cell.merges)
+                let mut new = Derivation::new(Arc::clone(&cell.manifest), cell.merges);
+                drop(cell);
+                self.consult_all(&new.begun, &mut new.summary.shapes)?;
+                new
             }
         };
         let begun = Arc::clone(&now.begun);

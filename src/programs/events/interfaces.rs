@@ -107,6 +107,12 @@ impl EventInterfaces {
         Ok(Some(self.keep(by, known)))
     }
 
+    /// Returns the interface of the contract of an asset.
+    pub(super) fn of_assets(&self) -> Arc<KnownInterface> {
+        let by = DeclaredBy::Asset;
+        self.known.get(&by).unwrap_or_else(|| self.keep(by, KnownInterface::of_assets()))
+    }
+
     /// Returns an interface that was just read, with its declarations.
     pub(super) fn of(&self, hash: &Hash32, interface: &Arc<Interface>) -> Arc<KnownInterface> {
         let by = DeclaredBy::Code(*hash);

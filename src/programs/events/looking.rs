@@ -29,7 +29,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(60);
 pub enum Looked {
     /// Nothing has become known. Whatever will is followed by a wake-up.
     Nothing,
-    /// The rows were derived anew. More may have become known meanwhile.
+    /// The tables have changed, or the rows were derived anew. More may have become known meanwhile.
     Derived,
     /// Some rows were derived anew, and the rest is to be.
     InPart,

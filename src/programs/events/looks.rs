@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::declaring::DeclaredLooks;
 use super::derivation::Derivation;
 use orrery_ledger::domain::ContractId;
 use orrery_store::TransactionPosition;
@@ -21,6 +22,8 @@ pub struct Looks {
     pub(super) walk: Option<Walk>,
     /// What was stored when the last such walk began that found nothing.
     pub(super) walked: Option<u64>,
+    /// What is remembered of the looks for what the contracts declare.
+    pub(super) declared: DeclaredLooks,
     /// The derivation of rows that is in progress.
     pub(super) derivation: Option<Derivation>,
 }
@@ -37,7 +40,12 @@ pub(super) struct Walk {
 impl Looks {
     /// Returns how long to wait before the next look.
     pub(super) fn pause(&self, now: Instant) -> Duration {
-        let next = self.last.map(|(ended, took)| ended + PAUSE * took);
-        next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
+        pause_after(self.last, now)
     }
+}
+
+/// Returns how long to wait after a look, of which it is known when it ended and how long it took.
+pub(super) fn pause_after(last: Option<(Instant, Duration)>, now: Instant) -> Duration {
+    let next = last.map(|(ended, took)| ended + PAUSE * took);
+    next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
 }

@@ -8,6 +8,7 @@
 //! once it becomes known, the project is derived again (`deriving`).
 
 mod beginning;
+mod declaring;
 mod derivation;
 mod deriving;
 mod interfaces;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Nameless, Summary, Unsure};
+use super::{KnownInterface, Nameless, Summary, Unsure};
 use crate::{ProgramError, storage};
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 use orrery_store::{KindChanges, SharedRows, StoreError};
@@ -59,7 +59,7 @@ pub struct Rule(u32);
 impl Rule {
     /// The rule of this version. A change of the names, the tables or the columns that the same events
     /// have makes it another one: projects that are stored with an earlier one are derived anew.
-    const NOW: Self = Self(1);
+    const NOW: Self = Self(2);
 
     /// The rule of projects that do not name theirs.
     fn first() -> Self {
@@ -102,6 +102,13 @@ impl EventProject {
         Self { has_supplied, from: from.map_or(0, |from| from.0), nameless, ..Self::default() }
     }
 
+    /// Adds the tables of what an interface declares that was supplied with the project.
+    pub fn declare(&mut self, supplied: &KnownInterface) {
+        let mut shapes = Shapes::default();
+        shapes.consult(&supplied.declarations);
+        self.summary.join(&shapes);
+    }
+
     /// Returns the tables.
     pub fn layout(&self) -> &Layout {
         self.summary.layout()
@@ -110,6 +117,23 @@ impl EventProject {
     /// Returns the tables in the form in which they are sent to SQL workers.
     pub fn schema(&self) -> ProgramSchema {
         self.layout().schema().clone().derived(self.derivation)
+    }
+
+    /// Adds what a summary knows, where as many events as `undeclared` are in none of the tables. Returns
+    /// whether that changes anything.
+    pub fn add(&mut self, more: &Shapes, undeclared: u64, now: u64) -> bool {
+        let before = self.summary.clone();
+        if !self.summary.join(more) {
+            return false;
+        }
+        let layout = self.layout();
+        if !before.layout().grows_into(layout) {
+            // The numbers of events without a table may differ from what was counted.
+            self.must_derive |=
+                undeclared > 0 || layout.leaves_out() || self.summary.shapes().is_cut();
+            self.arrange(now);
+        }
+        true
     }
 
     /// Says that rows which were there before are others, or are in other tables or columns.

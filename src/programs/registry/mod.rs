@@ -266,7 +266,10 @@ impl Registry {
         let content = supplied.as_deref().unwrap_or_default();
         // Here and not when its first event is read: what it costs is the owner's.
         let interface = supplied.as_deref().map(KnownInterface::supplied).transpose()?;
-        let events = EventProject::new(supplied.is_some(), from);
+        let mut events = EventProject::new(supplied.is_some(), from);
+        if let Some(interface) = &interface {
+            events.declare(interface);
+        }
         let sha256 = if supplied.is_some() {
             Hash32(Sha256::digest(content).into())
         } else {

@@ -7,7 +7,9 @@ use orrery_interfaces::{Interface, Origin, asset_contract, names};
 use orrery_ledger::domain::Hash32;
 use stellar_xdr::ScSpecEventV0;
 
+use super::Place;
 use super::columns::{Columns, DEEPEST, MOST_COLUMNS};
+use super::shape::{Shape, ShapeKey};
 use crate::spec::ParameterTypes;
 use crate::types::Field;
 
@@ -96,11 +98,6 @@ impl Declarations {
         self.id
     }
 
-    /// Where the interface comes from.
-    pub fn origin(&self) -> Origin {
-        self.origin
-    }
-
     /// Memory that the declarations take, in bytes: an estimate.
     pub fn bytes(&self) -> usize {
         let forms = self.forms.iter().map(|form| OF_FORM + form.name.len() + form.columns.bytes());
@@ -110,6 +107,19 @@ impl Declarations {
     /// Names of the events that it declares.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
+    }
+
+    /// Returns the shapes of the events that it declares, as if none of them had occurred.
+    pub(super) fn shapes(&self) -> impl Iterator<Item = (ShapeKey, Shape)> {
+        self.forms.iter().map(|form| {
+            let (name, columns) = (form.name.clone(), form.columns().to_vec());
+            (self.key(form), Shape { first: Place::NONE, name, columns })
+        })
+    }
+
+    /// Returns what tells the events of a form from others.
+    pub(super) fn key(&self, form: &Form) -> ShapeKey {
+        ShapeKey::Declared { interface: self.id, origin: self.origin, number: form.number }
     }
 
     /// Returns the form that the declaration with this number belongs to.

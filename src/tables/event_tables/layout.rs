@@ -31,7 +31,7 @@ pub(super) struct Table {
     is_inferred: bool,
     /// Columns for the values of events.
     pub columns: Columns,
-    /// Place of the first event.
+    /// Place of the first event, if there is one.
     first: Place,
 }
 
@@ -48,8 +48,9 @@ pub(super) enum Placement<'a> {
 impl Shapes {
     /// Returns the tables for the events so far.
     ///
-    /// Declared events come first, so that the tables of others cannot keep them from having one.
-    /// The forms of a declared event share a table when their common columns join.
+    /// Declared events come first, so that the tables of others cannot keep them from having one, and
+    /// those that have not occurred come last. The forms of a declared event share a table when their
+    /// common columns join.
     pub fn tables(&self, limits: SchemaLimits) -> Layout {
         let shapes = self.in_order();
         let is_declared =
@@ -62,6 +63,9 @@ impl Shapes {
         }
         for (key, shape) in shapes.iter().filter(|shape| !is_declared(shape)) {
             drawing.place_inferred(key, shape);
+        }
+        for (_, shape) in self.not_occurred() {
+            drawing.place_form(shape);
         }
         drawing.finish()
     }
@@ -117,41 +121,44 @@ impl Drawing {
     }
 
     fn place_declared(&mut self, key: &ShapeKey, shape: &Shape) {
+        let at = self.place_form(shape);
+        self.placed.insert(key.clone(), at);
+    }
+
+    /// Returns the position of the table for a form of a declared event, unless there are too many.
+    fn place_form(&mut self, shape: &Shape) -> Option<usize> {
         let versions = self.versions.entry(shape.name.clone()).or_default();
         let joins = |at: &usize| self.tables[*at].columns.join(&shape.columns);
         if let Some(at) = versions.iter().copied().find(joins) {
             self.tables[at].columns.merge(&shape.columns, self.limits.columns.min(MOST_COLUMNS));
-            self.placed.insert(key.clone(), Some(at));
-        } else if self.has_room() {
-            let at = self.tables.len();
-            if let Some(versions) = self.versions.get_mut(&shape.name) {
-                versions.push(at);
-            }
-            let target = self.names.take_declared(&shape.name);
-            self.add(key, shape, target);
-        } else {
-            self.placed.insert(key.clone(), None);
+            return Some(at);
         }
+        if !self.has_room() {
+            return None;
+        }
+        if let Some(versions) = self.versions.get_mut(&shape.name) {
+            versions.push(self.tables.len());
+        }
+        let target = self.names.take_declared(&shape.name);
+        Some(self.add(shape, target, false))
     }
 
     fn place_inferred(&mut self, key: &ShapeKey, shape: &Shape) {
-        if self.has_room() {
+        let at = self.has_room().then(|| {
             let target = self.names.take_inferred(&shape.name);
-            self.add(key, shape, target);
-        } else {
-            self.placed.insert(key.clone(), None);
-        }
+            self.add(shape, target, true)
+        });
+        self.placed.insert(key.clone(), at);
     }
 
     fn has_room(&self) -> bool {
         self.tables.len() < self.limits.tables
     }
 
-    fn add(&mut self, key: &ShapeKey, shape: &Shape, target: String) {
+    fn add(&mut self, shape: &Shape, target: String, is_inferred: bool) -> usize {
         let columns = Columns::new(&shape.columns, self.limits.columns.min(MOST_COLUMNS));
-        self.placed.insert(key.clone(), Some(self.tables.len()));
-        let is_inferred = matches!(key, ShapeKey::Inferred { .. });
         self.tables.push(Table { target, is_inferred, columns, first: shape.first });
+        self.tables.len() - 1
     }
 
     fn finish(self) -> Layout {

@@ -5,6 +5,7 @@
 
 mod columns;
 mod declarations;
+mod declared;
 mod fixed_tables;
 mod inferred;
 mod layout;
@@ -42,6 +43,9 @@ impl Place {
     /// Indexes from here on are those of events outside of operations, such as those of fees, which
     /// have none in answers.
     pub const OUTSIDE: u32 = 0xffff_fff0;
+
+    /// The place of what has not occurred.
+    const NONE: Self = Self { ledger: u32::MAX, application_order: u32::MAX, index: u32::MAX };
 
     /// The place of the event with this index in the transaction with this application order.
     pub fn new(ledger: LedgerSeq, application_order: u32, index: u32) -> Self {

@@ -38,7 +38,7 @@ pub(super) enum ShapeKey {
 /// A shape of events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Shape {
-    /// Place of the first event.
+    /// Place of the first event; [`Place::NONE`] while there is none.
     pub first: Place,
     /// Name of the events.
     pub name: String,
@@ -71,11 +71,7 @@ impl<'a> Shaped<'a> {
 
     pub fn key(&self, topics: usize) -> ShapeKey {
         match self {
-            Self::Declared(declarations, form) => ShapeKey::Declared {
-                interface: declarations.id(),
-                origin: declarations.origin(),
-                number: form.number,
-            },
+            Self::Declared(declarations, form) => declarations.key(form),
             Self::Inferred(inferred) => ShapeKey::Inferred {
                 name: inferred.name.clone(),
                 topics: u32::try_from(topics).unwrap_or(u32::MAX),

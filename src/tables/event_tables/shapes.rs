@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::columns::bytes_of;
 use super::declarations::Declarations;
+use super::declared::DeclaredShapes;
 use super::shape::{Shape, ShapeKey, Shaped};
 use super::{Declared, Event, Place};
 use crate::types::ColumnType;
@@ -31,6 +32,9 @@ pub struct Shapes {
     pub(super) shapes: BTreeMap<ShapeKey, Shape>,
     /// Names that consulted interfaces declare.
     pub(super) names: BTreeSet<String>,
+    /// The events that they declare.
+    #[serde(skip)]
+    pub(super) declared: DeclaredShapes,
     /// Ids of interfaces whose names are known to be among them.
     #[serde(skip)]
     consulted: BTreeSet<Hash32>,
@@ -47,8 +51,8 @@ pub struct Shapes {
 
 impl PartialEq for Shapes {
     fn eq(&self, other: &Self) -> bool {
-        (&self.shapes, &self.names, self.is_cut, &self.beyond)
-            == (&other.shapes, &other.names, other.is_cut, &other.beyond)
+        (&self.shapes, &self.names, &self.declared, self.is_cut, &self.beyond)
+            == (&other.shapes, &other.names, &other.declared, other.is_cut, &other.beyond)
     }
 }
 
@@ -69,14 +73,14 @@ impl Shapes {
         self.insert(key, shaped.shape(event.place)) | consults
     }
 
-    /// Reserves the names that an interface declares for declared events. Call it for every
-    /// interface in which the declaration of an event is looked for; interfaces that are known are
-    /// passed over at once.
+    /// Adds the events that an interface declares, and reserves their names. Call it for every
+    /// interface of a contract, and for those in which the declaration of an event is looked for;
+    /// interfaces that are known are passed over at once.
     pub fn consult(&mut self, declarations: &Declarations) -> bool {
         if !self.note(declarations.id()) {
             return false;
         }
-        self.reserve(declarations.names())
+        self.reserve(declarations.names()) | self.declared.add(declarations.shapes())
     }
 
     /// Adds the events of another summary. Returns whether this one has changed.
@@ -101,6 +105,7 @@ impl Shapes {
         other.consulted.iter().for_each(|id| {
             self.note(*id);
         });
+        changes |= self.declared.join(&other.declared);
         changes | self.reserve(other.names.iter().map(String::as_str))
     }
 
@@ -116,6 +121,7 @@ impl Shapes {
             || is_earlier
             || other.shapes.iter().any(changes)
             || other.names.iter().any(|name| self.reserves(name))
+            || self.declared.may_change_by(&other.declared)
     }
 
     /// A summary as it was stored. Of one that exceeds the limits, which may have been others, the part
@@ -132,7 +138,8 @@ impl Shapes {
 
     /// What the summary takes, in bytes: an estimate.
     pub fn bytes(&self) -> usize {
-        self.bytes + self.names.iter().map(|name| 1 + name.len()).sum::<usize>()
+        let names = self.names.iter().map(|name| 1 + name.len()).sum::<usize>();
+        self.bytes + names + self.declared.bytes()
     }
 
     /// Number of shapes.
@@ -153,6 +160,11 @@ impl Shapes {
     /// The names that consulted interfaces declare.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.names.iter()
+    }
+
+    /// The declared events that have not occurred, in the order of their keys.
+    pub(super) fn not_occurred(&self) -> impl Iterator<Item = (&ShapeKey, &Shape)> {
+        self.declared.iter().filter(|(key, _)| !self.shapes.contains_key(key))
     }
 
     /// The shapes in the order of the chain.
@@ -240,7 +252,7 @@ impl Shapes {
 }
 
 /// Returns what a shape takes, in bytes. The same at all times: not what its columns have become.
-fn weight(key: &ShapeKey, shape: &Shape) -> usize {
+pub(super) fn weight(key: &ShapeKey, shape: &Shape) -> usize {
     let columns = shape.columns.iter().map(|column| match key {
         ShapeKey::Declared { .. } => bytes_of(column),
         ShapeKey::Inferred { .. } => OF_COLUMN + column.name.len(),

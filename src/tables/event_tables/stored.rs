@@ -11,6 +11,7 @@ use super::shapes::Shapes;
 const REST: &[u8] = &[];
 const NAME: u8 = b'n';
 const SHAPE: u8 = b's';
+const DECLARED: u8 = b'd';
 
 /// A row: its key, and its value unless the row is deleted.
 pub type Row = (Vec<u8>, Option<Vec<u8>>);
@@ -20,6 +21,9 @@ pub type Row = (Vec<u8>, Option<Vec<u8>>);
 struct Rest {
     is_cut: bool,
     beyond: Option<(Place, ShapeKey)>,
+    /// The first declared event that is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    declared_before: Option<ShapeKey>,
 }
 
 impl Shapes {
@@ -33,21 +37,27 @@ impl Shapes {
         rows.extend(gone.map(|name| (name_key(name), None)));
         let new = self.names.difference(&before.names);
         rows.extend(new.map(|name| (name_key(name), Some(Vec::new()))));
+        let gone = before.declared.iter().filter(|(key, _)| self.declared.get(key).is_none());
+        rows.extend(gone.map(|(key, _)| (stored_key(DECLARED, key), None)));
+        let new = self.declared.iter().filter(|(key, _)| before.declared.get(key).is_none());
+        rows.extend(new.map(|shape| (stored_key(DECLARED, shape.0), Some(json(&shape)))));
         let gone = before.shapes.keys().filter(|key| !self.shapes.contains_key(key));
-        rows.extend(gone.map(|key| (shape_key(key), None)));
+        rows.extend(gone.map(|key| (stored_key(SHAPE, key), None)));
         let changed = self.shapes.iter().filter(|(key, now)| before.shapes.get(key) != Some(now));
-        rows.extend(changed.map(|shape| (shape_key(shape.0), Some(json(&shape)))));
+        rows.extend(changed.map(|shape| (stored_key(SHAPE, shape.0), Some(json(&shape)))));
         rows
     }
 
     /// Returns the summary with these rows, which may be in any order; `None` when one is damaged.
     pub fn from_rows<'r>(rows: impl IntoIterator<Item = (&'r [u8], &'r [u8])>) -> Option<Self> {
         let mut shapes = Self::default();
+        let mut declared_before = None;
         for (key, value) in rows {
             match key.split_first() {
                 None => {
-                    let Rest { is_cut, beyond } = serde_json::from_slice(value).ok()?;
-                    (shapes.is_cut, shapes.beyond) = (is_cut, beyond);
+                    let rest: Rest = serde_json::from_slice(value).ok()?;
+                    (shapes.is_cut, shapes.beyond) = (rest.is_cut, rest.beyond);
+                    declared_before = rest.declared_before;
                 }
                 Some((&NAME, name)) => {
                     shapes.names.insert(String::from_utf8(name.to_vec()).ok()?);
@@ -56,14 +66,22 @@ impl Shapes {
                     let (key, shape): (ShapeKey, Shape) = serde_json::from_slice(value).ok()?;
                     shapes.shapes.insert(key, shape);
                 }
+                Some((&DECLARED, _)) => {
+                    let shape: (ShapeKey, Shape) = serde_json::from_slice(value).ok()?;
+                    shapes.declared.add([shape]);
+                }
                 Some(_) => return None,
             }
+        }
+        if let Some(beyond) = declared_before {
+            shapes.declared.keep_before(beyond);
         }
         Some(shapes.within_limits())
     }
 
     fn rest(&self) -> Rest {
-        Rest { is_cut: self.is_cut, beyond: self.beyond.clone() }
+        let declared_before = self.declared.beyond().cloned();
+        Rest { is_cut: self.is_cut, beyond: self.beyond.clone(), declared_before }
     }
 }
 
@@ -71,8 +89,8 @@ fn name_key(name: &str) -> Vec<u8> {
     [&[NAME], name.as_bytes()].concat()
 }
 
-fn shape_key(key: &ShapeKey) -> Vec<u8> {
-    [&[SHAPE], key.fingerprint().as_slice()].concat()
+fn stored_key(kind: u8, key: &ShapeKey) -> Vec<u8> {
+    [&[kind], key.fingerprint().as_slice()].concat()
 }
 
 /// Serialising to memory fails only for keys that are no strings, of which there are none here.

@@ -54,9 +54,14 @@ impl Summarised {
         })
     }
 
+    /// Whether [`Self::join`] may change this one.
+    pub fn may_change_by(&self, more: &Shapes) -> bool {
+        self.0.shapes.may_change_by(more)
+    }
+
     /// Adds the events of a summary. Returns whether this one has changed.
     pub fn join(&mut self, more: &Shapes) -> bool {
-        if !self.0.shapes.may_change_by(more) {
+        if !self.may_change_by(more) {
             return false;
         }
         let mut shapes = self.0.shapes.clone();

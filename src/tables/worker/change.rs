@@ -75,12 +75,13 @@ impl<'a> Changer<'a> {
     fn update_views(&mut self) -> Result<(), Failure> {
         let desired = views::desired(&self.programs);
         self.views = views::existing(self.connection, &desired)?;
-        if self.views == desired {
+        if self.views == desired && !desired.is_empty() {
             return Ok(());
         }
         run(self.connection, "BEGIN TRANSACTION")?;
         let mut views = self.views.clone();
-        let updated = views::update(self.connection, &mut views, &desired);
+        let updated = views::update(self.connection, &mut views, &desired)
+            .and_then(|()| views::note_rule(self.connection));
         match updated.and_then(|()| run(self.connection, "COMMIT")) {
             Ok(()) => {
                 self.views = views;

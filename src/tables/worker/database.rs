@@ -158,6 +158,7 @@ fn prepare(connection: &Connection) -> Result<(), Failure> {
          CREATE TABLE IF NOT EXISTS {own}.watermarks (program UINTEGER, number UBIGINT);
          CREATE TABLE IF NOT EXISTS {own}.fillings
              (program UINTEGER, schema VARCHAR, complete_at UBIGINT);
+         CREATE TABLE IF NOT EXISTS {own}.views (rule UINTEGER);
          INSERT INTO {own}.state SELECT {LAYOUT}, 0 WHERE NOT EXISTS (SELECT 1 FROM {own}.state);
          COMMIT;",
         schema = names::SCHEMA,

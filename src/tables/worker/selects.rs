@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::conversion::conversion;
 use crate::event_tables::EVENTS_VIEW;
-use crate::names::{self, folded, quoted};
+use crate::names::{self, INJECTED, folded, quoted};
 use crate::schema::TableSchema;
 use crate::types::{ColumnType, Field};
 use crate::wire::Definition;
@@ -31,7 +31,7 @@ pub fn of(definition: &Definition) -> Vec<Shown<'_>> {
         let whole = [table];
         let tables = if versions.is_empty() { &whole[..] } else { &versions };
         let select = match tables {
-            [_] => format!("SELECT * FROM {}", full_name(definition, table)),
+            [table] => alone(definition, table),
             versions => together(definition, versions),
         };
         shown.push(show(definition, &table.target, tables, select));
@@ -60,6 +60,19 @@ fn full_name(definition: &Definition, table: &TableSchema) -> String {
     format!("{}.{}", names::SCHEMA, quoted(&name))
 }
 
+/// Returns the query for the rows of a table.
+fn alone(definition: &Definition, table: &TableSchema) -> String {
+    let columns = INJECTED.iter().map(|(name, _)| *name);
+    let columns = columns.chain(table.columns.iter().map(|column| column.name.as_str()));
+    let columns = names::in_shown_order(columns, |name| name, is_of_events(definition));
+    let columns: Vec<String> = columns.into_iter().map(quoted).collect();
+    format!("SELECT {} FROM {}", columns.join(", "), full_name(definition, table))
+}
+
+fn is_of_events(definition: &Definition) -> bool {
+    definition.schema.of_events().events.is_some()
+}
+
 /// Returns the query for the rows of several tables, with the columns that all have. A column whose
 /// types do not join is JSON.
 fn together(definition: &Definition, tables: &[&TableSchema]) -> String {
@@ -77,12 +90,15 @@ fn together(definition: &Definition, tables: &[&TableSchema]) -> String {
         })
         .collect();
     let select = |(table, own): (&&TableSchema, &BTreeMap<String, Field>)| {
-        let injected = names::INJECTED.iter().map(|(name, _)| quoted(name));
+        let injected = INJECTED.iter().map(|(name, _)| (*name, quoted(name)));
         let values = common.iter().filter_map(|(column, joined)| {
             let own = own.get(&folded(&column.name))?;
-            Some(format!("{} AS {}", value(own, joined.as_ref()), quoted(&column.name)))
+            let value = format!("{} AS {}", value(own, joined.as_ref()), quoted(&column.name));
+            Some((column.name.as_str(), value))
         });
-        let values: Vec<String> = injected.chain(values).collect();
+        let values = injected.chain(values);
+        let values = names::in_shown_order(values, |(name, _)| name, is_of_events(definition));
+        let values: Vec<String> = values.into_iter().map(|(_, value)| value).collect();
         format!("SELECT {} FROM {}", values.join(", "), full_name(definition, table))
     };
     tables.iter().zip(&columns).map(select).collect::<Vec<_>>().join(" UNION ALL ")

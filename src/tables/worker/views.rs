@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use duckdb::Connection;
 use orrery_ledger::domain::ProgramId;
 
-use super::database::storage_failure;
+use super::database::{OWN_SCHEMA, storage_failure};
 use super::selects::{self, Shown};
 use crate::names::{self, quoted};
 use crate::wire::{Definition, Failure};
@@ -93,9 +93,17 @@ fn add(views: &mut Views, schema: &str, name: &str, shown: &Shown<'_>) {
     views.entry(key).or_insert_with(view);
 }
 
+/// The rule by which the queries of views follow from definitions. A change of the queries makes it
+/// another one: views by an earlier rule are created anew.
+const RULE: u32 = 1;
+
 /// Returns the views that exist in the file. The tables and query of each are taken from `desired`: a
-/// view is always created in the same transaction as the definition that it follows from.
+/// view is always created in the same transaction as the definition that it follows from. Those that
+/// were created by another rule have no query.
 pub fn existing(connection: &Connection, desired: &Views) -> Result<Views, Failure> {
+    let rule = format!("SELECT max(rule) FROM {OWN_SCHEMA}.views");
+    let rule: Option<u32> =
+        connection.query_row(&rule, [], |row| row.get(0)).map_err(storage_failure)?;
     let sql = "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal";
     let mut statement = connection.prepare(sql).map_err(storage_failure)?;
     let found: Result<Vec<(String, String)>, _> = statement
@@ -103,7 +111,8 @@ pub fn existing(connection: &Connection, desired: &Views) -> Result<Views, Failu
         .and_then(|names| names.collect());
     let view = |(schema, name): (String, String)| {
         let key = (names::folded(&schema), names::folded(&name));
-        let known = desired.get(&key).map(|view| (view.tables.clone(), view.select.clone()));
+        let known = desired.get(&key).filter(|_| rule == Some(RULE));
+        let known = known.map(|view| (view.tables.clone(), view.select.clone()));
         let (tables, select) = known.unwrap_or_default();
         (key, View { schema, name, tables, select })
     };
@@ -150,6 +159,12 @@ pub fn update(connection: &Connection, views: &mut Views, desired: &Views) -> Re
         views.insert(key.clone(), view.clone());
     }
     Ok(())
+}
+
+/// Notes that all views of the file were created by the present rule.
+pub fn note_rule(connection: &Connection) -> Result<(), Failure> {
+    let own = OWN_SCHEMA;
+    run(connection, &format!("DELETE FROM {own}.views; INSERT INTO {own}.views VALUES ({RULE})"))
 }
 
 /// Returns the schemas that were created for projects.

@@ -7,6 +7,8 @@
 //! functions of the linked DuckDB: a function that a newer DuckDB adds is refused until it has been
 //! reviewed.
 
+mod reserved;
+
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
@@ -37,6 +39,9 @@ const SYSTEM: [&str; 5] =
 /// Schema of the views in [`SYSTEM`].
 const SYSTEM_SCHEMA: &str = "information_schema";
 
+/// Likeness of two names, from 0 to 1, from which on one may be meant by the other.
+const SIMILAR: f64 = 0.7;
+
 /// A statement that passed the gate.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Passed {
@@ -50,15 +55,22 @@ pub struct Passed {
 pub struct Gate {
     /// Names of DuckDB's built-in views, in lower case.
     builtin_views: BTreeSet<String>,
+    /// Words that are no names of columns unless they are quoted.
+    reserved: BTreeSet<String>,
 }
 
 impl Gate {
-    /// Reads the names of DuckDB's built-in views.
+    /// Reads the names of DuckDB's built-in views and reserved words.
     pub fn new(parser: &Connection) -> duckdb::Result<Self> {
         let mut statement =
             parser.prepare("SELECT lower(view_name) FROM duckdb_views() WHERE internal")?;
         let views = statement.query_map([], |row| row.get(0))?;
-        Ok(Self { builtin_views: views.collect::<Result<_, _>>()? })
+        let builtin_views = views.collect::<Result<_, _>>()?;
+        let mut statement = parser.prepare(
+            "SELECT lower(keyword_name) FROM duckdb_keywords() WHERE keyword_category = 'reserved'",
+        )?;
+        let reserved = statement.query_map([], |row| row.get(0))?;
+        Ok(Self { builtin_views, reserved: reserved.collect::<Result<_, _>>()? })
     }
 
     /// Checks a statement. The check uses DuckDB's own parse of the executed text, without the constant `EXPLAIN`
@@ -95,7 +107,7 @@ impl Gate {
         text: Text<'_>,
     ) -> Result<(), Failure> {
         if let Some(message) = object.get("error_message") {
-            return Err(not_parsed(object, message, text));
+            return Err(self.not_parsed(object, message, text));
         }
         if let Some(kind) = object.get("type")
             && kind.ends_with("_NODE")
@@ -115,6 +127,23 @@ impl Gate {
         Ok(())
     }
 
+    /// Turns a parser error into a refusal, worded as DuckDB words it when it executes the statement.
+    fn not_parsed(&self, object: &ast::Object, message: &str, text: Text<'_>) -> Failure {
+        match object.get("error_type") {
+            Some("not implemented") if message.starts_with("Only SELECT") => refused(
+                "Only statements that read are answered: SELECT, WITH, FROM, DESCRIBE, SHOW, SUMMARIZE, \
+                 EXPLAIN (as the first word), PIVOT (with its values: ON column IN (...))",
+            ),
+            Some("parser") => {
+                let at = position(object, text);
+                let place = at.map(|at| place(text, at)).unwrap_or_default();
+                let mend = at.and_then(|at| reserved::mend(&self.reserved, text.query, at));
+                refused(&format!("Parser Error: {message}{place}{}", mend.unwrap_or_default()))
+            }
+            _ => refused(message),
+        }
+    }
+
     fn may_read(&self, object: &ast::Object, own: &BTreeSet<String>) -> Result<(), Failure> {
         let word = |key| names::folded(object.get(key).unwrap_or_default());
         let (schema, table) = (word("schema_name"), word("table_name"));
@@ -129,10 +158,7 @@ impl Gate {
             Ok(())
         } else {
             let name = [schema, table].join(".");
-            Err(refused(&format!(
-                "Table '{}' is not one of yours: SHOW TABLES lists them",
-                name.trim_start_matches('.')
-            )))
+            Err(not_yours(name.trim_start_matches('.'), own))
         }
     }
 
@@ -144,10 +170,7 @@ impl Gate {
         if all.contains(&name.as_str()) || own.contains(&name) {
             Ok(())
         } else {
-            Err(refused(&format!(
-                "Table '{}' is not one of yours: SHOW TABLES lists them",
-                name.trim_matches('"')
-            )))
+            Err(not_yours(name.trim_matches('"'), own))
         }
     }
 }
@@ -170,28 +193,30 @@ fn may_call(name: &str, in_from: bool) -> Result<(), Failure> {
     }
 }
 
-/// Turns a parser error into a refusal, worded as DuckDB words it when it executes the statement.
-fn not_parsed(object: &ast::Object, message: &str, text: Text<'_>) -> Failure {
-    match object.get("error_type") {
-        Some("not implemented") if message.starts_with("Only SELECT") => refused(
-            "Only statements that read are answered: SELECT, WITH, FROM, DESCRIBE, SHOW, SUMMARIZE, \
-             EXPLAIN (as the first word), PIVOT (with its values: ON column IN (...))",
-        ),
-        Some("parser") => refused(&format!(
-            "Parser Error: {message}{}",
-            position(object, text).unwrap_or_default()
-        )),
-        _ => refused(message),
-    }
+/// Returns the position in the query at which the parser stopped, in bytes.
+fn position(object: &ast::Object, text: Text<'_>) -> Option<usize> {
+    let at = object.get("position")?.parse::<usize>().ok()?;
+    let at = (text.query.len() - text.examined.len()).checked_add(at)?;
+    text.query.is_char_boundary(at).then_some(at)
 }
 
-/// Returns the position in the query at which the parser stopped.
-fn position(object: &ast::Object, text: Text<'_>) -> Option<String> {
-    let at = object.get("position")?.parse::<usize>().ok()?;
-    let before = text.query.get(..text.query.len() - text.examined.len() + at)?;
+/// Returns a position in the query in words.
+fn place(text: Text<'_>, at: usize) -> String {
+    let before = &text.query[..at];
     let line = before.matches('\n').count() + 1;
     let character = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-    Some(format!(" (line {line}, character {character})"))
+    format!(" (line {line}, character {character})")
+}
+
+/// The refusal of a table that is none of the owner's, with the one whose name is the most similar.
+fn not_yours(table: &str, own: &BTreeSet<String>) -> Failure {
+    let likeness = |own: &&String| strsim::normalized_damerau_levenshtein(own, table);
+    let nearest = own.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let mend = match nearest.filter(|own| likeness(own) >= SIMILAR) {
+        Some(nearest) => format!("did you mean '{nearest}'? SHOW TABLES lists all"),
+        None => "SHOW TABLES lists them".to_owned(),
+    };
+    refused(&format!("Table '{table}' is not one of yours: {mend}"))
 }
 
 fn refused(message: &str) -> Failure {

@@ -1,0 +1,199 @@
+//! Gives a project the tables of all events that its contracts declare, also before the first of them.
+//! Which those are follows from what is stored of the contracts' code: what they run now and what they
+//! have run. The project looks whenever it has nothing else to do; what a look costs follows from
+//! its own contracts, so its looks take a small part of the time only.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use stellar_xdr::{ScString, ScVal};
+
+use super::interfaces::{EventInterfaces, OfProject};
+use super::looks::{Looks, pause_after};
+use super::raw::DeclaredBy;
+use crate::ProgramError;
+use crate::manifest::Manifest;
+use crate::registry::{Entry, Registry};
+use crate::runner::Runner;
+use orrery_executables::{InterfaceReader, Tried};
+use orrery_interfaces::is_asset_contract;
+use orrery_ledger::domain::{ContractId, Hash32, NetworkId};
+use orrery_tables::event_tables::Shapes;
+
+/// Number of interfaces that a project remembers as consulted. Above it, all are consulted again.
+const MOST_CONSULTED: usize = 4_096;
+/// Time after which a look is made again that has found something unknown of which more may be known
+/// soon. Doubled with each such look, up to [`LOOK_LATER`].
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const LOOK_LATER: Duration = Duration::from_secs(60);
+
+/// What is remembered of these looks.
+#[derive(Debug, Default)]
+pub(super) struct DeclaredLooks {
+    /// When the last one ended, and how long it took.
+    last: Option<(Instant, Duration)>,
+    /// Number of looks in a row that have found something unknown.
+    unknown: u32,
+    /// Number of contracts that the look in progress has passed.
+    passed: usize,
+    /// Modules whose declarations are in the project's summary: zeros stand for the asset contract.
+    consulted: HashSet<Hash32>,
+}
+
+/// Outcome of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeclaredTables {
+    /// Whether the project has other tables now.
+    pub changed: bool,
+    /// When to look again, also without news; `None` when all is known.
+    pub again: Option<Duration>,
+}
+
+impl DeclaredTables {
+    const SAME: Self = Self { changed: false, again: None };
+}
+
+impl Looks {
+    /// Forgets which declarations are in the project's summary, because it is another one.
+    pub(super) fn forget_consulted(&mut self) {
+        self.declared.consulted.clear();
+    }
+}
+
+impl EventInterfaces {
+    /// Adds what a contract declares to a summary, except what was `consulted` before. Returns whether
+    /// all is known.
+    fn add_declared(
+        &self,
+        names: &InterfaceReader<'_>,
+        contract: &ContractId,
+        network: &NetworkId,
+        (consulted, shapes): (&mut HashSet<Hash32>, &mut Shapes),
+    ) -> Result<bool, ProgramError> {
+        let (had, is_known) = names.had(contract);
+        let is_native = is_native(contract, network);
+        for tried in had.into_iter().chain(is_native.then_some(Tried::Asset)) {
+            let known = match tried {
+                Tried::Asset => self.of_assets(),
+                Tried::Code(hash, interface) => self.of(&hash, &interface),
+            };
+            if consulted.insert(known.hash) {
+                shapes.consult(&known.declarations);
+            }
+        }
+        Ok(is_known || is_native)
+    }
+}
+
+/// Whether a contract is that of the network's native asset: what it declares is known also where
+/// nothing of it is stored.
+fn is_native(contract: &ContractId, network: &NetworkId) -> bool {
+    let native = "native".try_into().map(|native| ScVal::String(ScString(native)));
+    native.is_ok_and(|native| is_asset_contract(&[native], network, contract))
+}
+
+impl Runner {
+    /// Looks what the contracts of a project declare, for about `time`, and changes its tables if there
+    /// is more than before.
+    pub(crate) fn declare_tables(
+        &self,
+        entry: &Entry,
+        registry: &Registry,
+        looks: &mut Looks,
+        time: Duration,
+    ) -> Result<DeclaredTables, ProgramError> {
+        let manifest = entry.snapshot().manifest;
+        // What it declares is among the tables that are made anew.
+        let Some(project) = manifest.events.as_ref().filter(|it| !it.must_derive()) else {
+            return Ok(DeclaredTables::SAME);
+        };
+        let begun = Instant::now();
+        let pause = pause_after(looks.declared.last, begun);
+        if !pause.is_zero() {
+            return Ok(DeclaredTables { changed: false, again: Some(pause) });
+        }
+        let look = &mut looks.declared;
+        if look.consulted.len() >= MOST_CONSULTED {
+            look.consulted.clear();
+        }
+        let mut shapes = Shapes::default();
+        let mut is_known = true;
+        let names = self.events.interfaces.loading_reader()?;
+        let network = *self.store.network().id();
+        let left = manifest.contracts.iter().skip(look.passed);
+        let mut passed = look.passed;
+        for contract in left {
+            let (consulted, shapes) = (&mut look.consulted, &mut shapes);
+            is_known &=
+                self.events.add_declared(&names, contract, &network, (consulted, shapes))?;
+            passed += 1;
+            if begun.elapsed() >= time {
+                break;
+            }
+        }
+        names.finish()?;
+        look.passed = if passed < manifest.contracts.len() { passed } else { 0 };
+        look.unknown = if is_known { 0 } else { look.unknown.saturating_add(1) };
+        look.last = Some((Instant::now(), begun.elapsed()));
+        let again = match look.passed {
+            0 if is_known || !self.may_soon_know_more() => None,
+            0 => Some(LOOK_LATER.min(LOOK_AGAIN * 2u32.pow(look.unknown.min(8)))),
+            _ => Some(Duration::ZERO),
+        };
+        let pause = pause_after(look.last, Instant::now());
+        let changed =
+            project.summary.may_change_by(&shapes) && self.add_tables(entry, registry, &shapes)?;
+        Ok(DeclaredTables { changed, again: again.map(|wait| wait.max(pause)) })
+    }
+
+    /// Whether more may become known of the code of contracts although no further ledger is stored.
+    fn may_soon_know_more(&self) -> bool {
+        let interfaces = &self.events.interfaces;
+        interfaces.has_source() || !interfaces.has_indexed(self.store.last_place())
+    }
+
+    /// Adds what is known of declarations to a project. Returns whether that changes it.
+    fn add_tables(
+        &self,
+        entry: &Entry,
+        registry: &Registry,
+        shapes: &Shapes,
+    ) -> Result<bool, ProgramError> {
+        let now = (self.clock)();
+        let mut changed = false;
+        let mut cell = entry.lock();
+        let undeclared = cell.progress.events.undeclared;
+        registry.change_manifest(&mut cell, |manifest| {
+            let Some(project) = &mut manifest.events else { return };
+            changed = project.add(shapes, undeclared, now);
+            if changed {
+                manifest.schema = project.schema();
+            }
+        })?;
+        Ok(changed)
+    }
+
+    /// Adds what the contracts of a project declare, and the interface that was supplied with it, to a
+    /// summary.
+    pub(super) fn consult_all(
+        &self,
+        manifest: &Manifest,
+        shapes: &mut Shapes,
+    ) -> Result<(), ProgramError> {
+        let has_supplied = manifest.events.as_ref().is_some_and(|project| project.has_supplied);
+        if has_supplied {
+            let by = DeclaredBy::Supplied(manifest.module);
+            if let Some(supplied) = self.events.get(by, &OfProject::of(manifest))? {
+                shapes.consult(&supplied.declarations);
+            }
+        }
+        let names = self.events.interfaces.loading_reader()?;
+        let (mut consulted, network) = (HashSet::new(), *self.store.network().id());
+        for contract in &manifest.contracts {
+            let into = (&mut consulted, &mut *shapes);
+            self.events.add_declared(&names, contract, &network, into)?;
+        }
+        names.finish()?;
+        Ok(())
+    }
+}
