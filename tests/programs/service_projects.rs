@@ -7,12 +7,16 @@ use std::io::{BufRead, BufReader};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use orrery::domain::ContractId;
+use orrery::domain::{ContractId, asset_contract_id};
+use orrery::sandbox::network::Request;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
-use stellar_xdr::{Int256Parts, MuxedEd25519Account, ScAddress, ScVal, UInt256Parts, Uint256};
+use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    Asset, Int256Parts, MuxedEd25519Account, ScAddress, ScVal, UInt256Parts, Uint256,
+};
 
 use crate::exported::{Lake, both, export};
 use crate::network::{Chain, call};
@@ -25,8 +29,8 @@ use orrery_testkit::exported::{DECODED, assert_no_strays, columns_of_events};
 use orrery_testkit::provider::{Provider, Reply};
 use orrery_testkit::sandbox::local;
 use orrery_testkit::size;
-use orrery_testkit::specs::{Map, Type, event, option};
-use orrery_testkit::upgraded::{Upgraded, with_interface};
+use orrery_testkit::specs::{Map, SingleValue, Type, event, option};
+use orrery_testkit::upgraded::{Upgraded, version, with_interface};
 use orrery_testkit::values::{bytes, fields, list, map, string, symbol};
 use orrery_testkit::wait::wait_until;
 use orrery_testkit::wasm_text::{Data, env_call, env_imports};
@@ -338,6 +342,102 @@ fn a_project_that_is_full_goes_on_where_it_stopped() {
     wait_for_events(&ana, id, 320);
     ana.wait_for_rows("big_events", 320);
     assert_eq!(rows(&ana, id, "big"), (320, 320));
+}
+
+/// Waits until SQL has these tables of a project, and no others.
+fn wait_for_tables(owner: &Owner, id: u32, expected: &[&str]) {
+    owner.wait("SQL has the tables", |it| {
+        let listed = it.get("tables");
+        let prefix = format!("program_{id}_");
+        let listed = listed.as_array().unwrap().iter().filter_map(|it| it["table_name"].as_str());
+        let listed: Vec<_> = listed.filter_map(|it| it.strip_prefix(&prefix)).collect();
+        let has_all = expected
+            .iter()
+            .all(|table| it.try_query(&format!("select * from program_{id}_{table}")).is_ok());
+        has_all && tables(it, id) == expected && listed == expected
+    });
+}
+
+#[test]
+fn declared_events_have_tables_before_the_first_one() {
+    let said = || event("said", &["said"], &[], SingleValue, &[("value", Type::U32)]);
+    let paused =
+        event("paused", &["paused"], &[("until", Type::U64)], Map, &[("by", Type::Address)]);
+    let first = with_interface(version(4), &[said()]);
+    let second = with_interface(version(4), &[said(), paused]);
+    let mut chain = Chain::new();
+    let contract = chain.create_of(&first, Vec::new());
+    chain.close(&[Request::Upload { code: second.clone() }]);
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    chain.import_into(&scene);
+    let id = watch(&ana, "quiet", &[contract]);
+    // One that is watched before anything of it is stored.
+    let native = asset_contract_id(local().id(), &Asset::Native).to_string();
+    let watched = ana.post("watch", &json!({ "project_name": "xlm", "contracts": [native] }));
+    let at_once = watched["tables"].to_string();
+    assert!(at_once.contains("_transfer") && at_once.contains("_mint"), "{at_once}");
+
+    wait_for_tables(&ana, id, &["said", "undeclared"]);
+    let columns = |table: &str| {
+        let columns = ana.query(&format!("describe {table}"));
+        let columns = columns.iter().map(|it| it["column_name"].as_str().unwrap().to_owned());
+        columns.collect::<Vec<_>>()
+    };
+    let injected = [
+        "contract_id",
+        "transaction",
+        "_ledger",
+        "_ledger_closed_at",
+        "_event_id",
+        "_event_index",
+        "_declared",
+        "_rest",
+        "_service_event_id",
+    ];
+    assert_eq!(columns("quiet.said"), [&["value"], &injected[..]].concat());
+    assert!(ana.query("select value from quiet.said").is_empty());
+
+    chain.call(contract, "say", vec![ScVal::U32(7)]);
+    chain.import_into(&scene);
+    ana.wait_for_rows("quiet_said", 1);
+    assert_eq!(ana.query("select value from quiet.said"), [json!({ "value": 7 })]);
+
+    let hash = bytes(&Sha256::digest(&second));
+    chain.call(contract, "upgrade", vec![hash]);
+    chain.import_into(&scene);
+    wait_for_tables(&ana, id, &["said", "executable_update", "paused", "undeclared"]);
+    assert_eq!(columns("quiet.paused"), [&["until", "by"], &injected[..]].concat());
+    // A project that is made anew has the same tables.
+    let again = watch(&ana, "again", &[contract]);
+    wait_for_tables(&ana, again, &["said", "executable_update", "paused", "undeclared"]);
+    wait_until("both are equal", || {
+        let (found, expected) = (content(&ana, id), content(&ana, again));
+        if found == expected { Ok(()) } else { Err(difference(&found, &expected)) }
+    });
+}
+
+#[test]
+fn queries_that_newcomers_type_are_mended() {
+    let mut chain = Chain::new();
+    let contract = chain.create_of(&declaring(), Vec::new());
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    chain.import_into(&scene);
+    let id = watch(&ana, "demo", &[contract]);
+    wait_for_tables(&ana, id, &["every", "undeclared"]);
+    for (query, mend) in [
+        ("select from, to, i from demo.every", r#"double quotes: "from", "to""#),
+        ("select * from demo.evry", "did you mean 'demo.every'?"),
+        ("select nn from demo.every", r#""n""#),
+    ] {
+        let (status, body) = ana.try_query(query).unwrap_err();
+        assert_eq!(status, 400, "{body}");
+        let said = body["message"].as_str().or(body["error"].as_str()).unwrap_or_default();
+        assert!(said.contains(mend), "{query}: {body}");
+    }
 }
 
 /// A contract that declares an event with values of many types, and emits what it is called with.

@@ -322,7 +322,8 @@ fn every_project_has_its_own_schema_despite_similar_names() {
         assert_eq!(world.rows(&owner, sql), json!([{"n": n}]), "{sql}");
     }
     let described = world.rows(&owner, "DESCRIBE a.b_c");
-    assert_eq!(described[5]["column_name"], "n", "{described}");
+    assert_eq!(described[0]["column_name"], "n", "{described}");
+    assert_eq!(described[5]["column_name"], "_service_event_id", "{described}");
     for sql in [
         "FROM main.t",
         "FROM orrery.programs",

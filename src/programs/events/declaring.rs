@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use stellar_xdr::{ScString, ScVal};
+use stellar_xdr::Asset;
 
 use super::interfaces::{EventInterfaces, OfProject};
 use super::looks::{Looks, pause_after};
@@ -16,8 +16,7 @@ use crate::manifest::Manifest;
 use crate::registry::{Entry, Registry};
 use crate::runner::Runner;
 use orrery_executables::{InterfaceReader, Tried};
-use orrery_interfaces::is_asset_contract;
-use orrery_ledger::domain::{ContractId, Hash32, NetworkId};
+use orrery_ledger::domain::{ContractId, Hash32, NetworkId, asset_contract_id};
 use orrery_tables::event_tables::Shapes;
 
 /// Number of interfaces that a project remembers as consulted. Above it, all are consulted again.
@@ -71,7 +70,8 @@ impl EventInterfaces {
         (consulted, shapes): (&mut HashSet<Hash32>, &mut Shapes),
     ) -> Result<bool, ProgramError> {
         let (had, is_known) = names.had(contract);
-        let is_native = is_native(contract, network);
+        // What it declares is known also where nothing of it is stored.
+        let is_native = *contract == asset_contract_id(network, &Asset::Native);
         for tried in had.into_iter().chain(is_native.then_some(Tried::Asset)) {
             let known = match tried {
                 Tried::Asset => self.of_assets(),
@@ -83,13 +83,6 @@ impl EventInterfaces {
         }
         Ok(is_known || is_native)
     }
-}
-
-/// Whether a contract is that of the network's native asset: what it declares is known also where
-/// nothing of it is stored.
-fn is_native(contract: &ContractId, network: &NetworkId) -> bool {
-    let native = "native".try_into().map(|native| ScVal::String(ScString(native)));
-    native.is_ok_and(|native| is_asset_contract(&[native], network, contract))
 }
 
 impl Runner {

@@ -174,11 +174,14 @@ fn summaries_of_earlier_versions_are_read() {
     })
     .unwrap();
     scene.restart();
-    assert_eq!(scene.manifest(id).schema, before.schema);
+    // Earlier versions had no tables for events that have not occurred.
+    assert!(scene.manifest(id).events.unwrap().must_derive);
+    scene.run_until_settled();
     assert!(!scene.manifest(id).events.unwrap().must_derive);
+    assert_eq!(scene.manifest(id).schema.tables(), before.schema.tables());
     assert_eq!(summary(&scene, id), rows);
     scene.restart();
-    assert_eq!(scene.manifest(id), before);
+    assert_eq!(scene.manifest(id).schema.tables(), before.schema.tables());
 }
 
 /// Other tables follow from a stored summary after an upgrade: the rows are derived anew.

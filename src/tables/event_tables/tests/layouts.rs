@@ -52,7 +52,8 @@ fn forms_of_the_asset_contract_are_one_table() {
         assert_eq!(columns(&layout(events, &known), "transfer"), transfer);
     }
     let layout = layout(&events, &known);
-    assert_eq!(tables(&layout), ["transfer", "mint", "undeclared"]);
+    let others = ["approve", "burn", "clawback", "set_admin", "set_authorized", "undeclared"];
+    assert_eq!(tables(&layout), [&["transfer", "mint"], &others[..]].concat());
     let mint = ["to VARCHAR", "sep0011_asset VARCHAR", "amount HUGEINT", "to_muxed_id JSON"];
     assert_eq!(columns(&layout, "mint"), [&mint[..], &["admin VARCHAR"]].concat());
 }
@@ -74,7 +75,7 @@ fn versions_share_a_table_when_their_common_columns_join() {
     ];
     let all = layout(&events, &known);
     // `swap_v2` is what the third contract declares, though it has not emitted it yet.
-    assert_eq!(tables(&all), ["swap", "swap_v3", "undeclared"]);
+    assert_eq!(tables(&all), ["swap", "swap_v3", "swap_v2", "undeclared"]);
     assert_eq!(columns(&all, "swap"), ["a HUGEINT", "who VARCHAR", "b VARCHAR"]);
     assert_eq!(columns(&all, "swap_v3"), ["A VARCHAR"]);
     let views = &all.schema().of_events().versions;
@@ -100,7 +101,8 @@ fn overloads_in_one_interface_are_versions_too() {
     ];
     let known = [Known::chain(1, overloads)];
     let first = layout(&[value(1, Some(0), with("swap", "a", ScVal::U32(1)))], &known);
-    assert_eq!(tables(&first), ["swap", "undeclared"]);
+    // The third one has not occurred.
+    assert_eq!(tables(&first), ["swap", "swap_v2", "undeclared"]);
     assert_eq!(columns(&first, "swap"), ["a UINTEGER", "x UINTEGER", "b UINTEGER"]);
     let topics = [symbol("swap"), ScVal::U32(1), ScVal::U32(2)];
     let other = made(0, Some(0), &topics, fields([("a", ScVal::Bool(true))]));
@@ -142,7 +144,7 @@ fn forms_of_an_event_have_one_table_named_after_their_topics() {
     let expected = ["from VARCHAR", "to VARCHAR", "amount HUGEINT", "to_muxed_id UBIGINT"];
     for first in 0..4 {
         let layout = layout(&events[first..=first], &known);
-        assert_eq!(tables(&layout), ["transfer", "undeclared"]);
+        assert_eq!(tables(&layout), ["transfer", "approve", "undeclared"]);
         let mut columns = columns(&layout, "transfer");
         columns.sort_unstable();
         assert_eq!(
@@ -178,7 +180,7 @@ fn forms_whose_columns_do_not_join_are_versions() {
         |number, value| made(number, Some(0), &[symbol("pay-ment")], fields([("amount", value)]));
     let events = [event(1, string("x")), event(2, i128(1))];
     let layout = layout(&events, &known);
-    assert_eq!(tables(&layout), ["pay_ment", "pay_ment_v2", "undeclared"]);
+    assert_eq!(tables(&layout), ["pay_ment", "pay_ment_v2", "paid", "undeclared"]);
     assert_eq!(columns(&layout, "pay_ment"), ["amount VARCHAR"]);
     assert_eq!(columns(&layout, "pay_ment_v2"), ["amount HUGEINT"]);
     let versions = &layout.schema().of_events().versions;
@@ -292,7 +294,7 @@ fn events_of_the_system_have_tables() {
     let own = made(2, Some(0), &update, list([]));
     let known = [Known::chain(1, vec![one("swap", "a", Type::U32)])];
     let layout = layout(&[system.clone(), own.clone()], &known);
-    assert_eq!(tables(&layout), ["executable_update", "undeclared"]);
+    assert_eq!(tables(&layout), ["executable_update", "swap", "undeclared"]);
     assert_eq!(columns(&layout, "executable_update"), ["topic_2 JSON", "topic_3 JSON"]);
     let rows = system.rows(&layout, &known);
     let row = shown(&layout, &rows.row);
@@ -315,11 +317,11 @@ fn declared_names_are_not_inferred() {
     // An interface that was consulted reserves its names, also those that nothing was emitted of.
     let names = |layout| tables(layout).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let reserved = layout(&[inferred(1, Some(0))], &known);
-    assert_eq!(names(&reserved), ["mint_2", "undeclared"]);
+    assert_eq!(names(&reserved), ["mint_2", "mint", "swap", "undeclared"]);
     assert!(!layout(&[inferred(1, None)], &known).grows_into(&reserved));
     let swap = value(2, Some(0), with("swap", "a", ScVal::U32(1)));
     let all = layout(&[inferred(1, None), swap], &known);
-    assert_eq!(tables(&all), ["mint_2", "swap", "undeclared"]);
+    assert_eq!(tables(&all), ["mint_2", "swap", "mint", "undeclared"]);
 }
 
 #[test]
@@ -467,4 +469,86 @@ fn parameters_of_wide_structs_cost_no_more_than_others() {
     let layout = layout(&[made(1, Some(0), &[], none)], &known);
     let kind = "STRUCT(\"f0\" UINTEGER, \"f1\" UINTEGER, \"f2\" UINTEGER)";
     assert_eq!(columns(&layout, "e"), [format!("p0 {kind}"), format!("p1 {kind}")]);
+}
+
+#[test]
+fn declared_events_have_tables_before_the_first_one() {
+    let known = [
+        Known::chain(1, vec![one("swap", "a", Type::U32), one("burn", "a", Type::U64)]),
+        // A later version: its `swap` adds a column, its `burn` does not join.
+        Known::chain(
+            2,
+            vec![
+                event("swap", &["swap"], &[], Map, &[("a", Type::U32), ("b", Type::U32)]),
+                one("burn", "a", Type::String),
+            ],
+        ),
+    ];
+    let mut declared = Shapes::default();
+    assert!(declared.consult(&known[0].declarations));
+    assert!(!declared.consult(&known[0].declarations));
+    let of = |shapes: &Shapes| shapes.tables(SchemaLimits::default());
+    let first = of(&declared);
+    assert_eq!(tables(&first), ["burn", "swap", "undeclared"]);
+    assert_eq!(columns(&first, "swap"), ["a UINTEGER"]);
+    // Events without a declaration do not take the names, and come first.
+    let inferred = value(1, None, with("burn", "x", ScVal::U32(1)));
+    inferred.add_to(&mut declared, &known);
+    let second = of(&declared);
+    assert_eq!(tables(&second), ["burn_2", "burn", "swap", "undeclared"]);
+    assert!(first.grows_into(&second));
+    // What has occurred comes first, in the same table.
+    value(2, Some(0), with("swap", "a", ScVal::U32(1))).add_to(&mut declared, &known);
+    let third = of(&declared);
+    assert_eq!(tables(&third), ["burn_2", "swap", "burn", "undeclared"]);
+    assert!(second.grows_into(&third));
+    declared.consult(&known[1].declarations);
+    let fourth = of(&declared);
+    assert_eq!(tables(&fourth), ["burn_2", "swap", "burn", "burn_v2", "undeclared"]);
+    assert_eq!(columns(&fourth, "swap"), ["a UINTEGER", "b UINTEGER"]);
+    assert!(third.grows_into(&fourth));
+    // As it is stored, and joined in another order.
+    let rows = declared.rows_since(&Shapes::default());
+    let rows: Vec<_> = rows.into_iter().map(|(key, value)| (key, value.unwrap())).collect();
+    let stored = Shapes::from_rows(rows.iter().map(|(key, value)| (&key[..], &value[..])));
+    assert_eq!(stored, Some(declared.clone()));
+    let mut joined = Shapes::default();
+    joined.consult(&known[1].declarations);
+    assert!(joined.join(&declared));
+    assert!(!joined.may_change_by(&declared));
+    assert_eq!(joined, declared);
+}
+
+#[test]
+fn declared_events_take_limited_room_whatever_their_order() {
+    let interface = |id: u8| {
+        let name = |at: usize| format!("event_{id}_{at}_{}", "x".repeat(40));
+        let events = (0..200).map(|at| one(&name(at), &"c".repeat(30), Type::U32));
+        Known::chain(id, events.collect())
+    };
+    let mut known: Vec<Known> = (0..8).map(interface).collect();
+    let consulted = |known: &[Known]| {
+        let mut shapes = Shapes::default();
+        for known in known {
+            shapes.consult(&known.declarations);
+        }
+        shapes
+    };
+    let expected = consulted(&known);
+    let (names, most) = (expected.names().map(String::len).sum::<usize>(), 257 << 10);
+    assert!(expected.bytes() - names < most, "{}", expected.bytes());
+    assert!(expected.declared.beyond().is_some());
+    let mut random = StdRng::seed_from_u64(5);
+    for _ in 0..8 {
+        known.shuffle(&mut random);
+        assert_eq!(consulted(&known), expected);
+        let mut joined = consulted(&known[..3]);
+        joined.join(&consulted(&known[3..]));
+        assert_eq!(joined, expected);
+        let rows = joined.rows_since(&Shapes::default());
+        let rows: Vec<_> =
+            rows.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        let rows = rows.iter().map(|(key, value)| (&key[..], &value[..]));
+        assert_eq!(Shapes::from_rows(rows).as_ref(), Some(&expected));
+    }
 }
