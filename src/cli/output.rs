@@ -23,6 +23,8 @@ pub struct Json {
 pub enum Numbers {
     /// As numbers if they are exact in every client, else as texts
     Exact,
+    /// The same; with --format arrow, integers of 128 bits are decimals, and NAME_exact has their digits, as in Parquet
+    Decimal,
     /// As texts
     String,
 }

@@ -26,7 +26,7 @@ use super::types::{ColumnType, Field};
 use super::{names, values};
 
 /// Largest magnitude of a decimal of 38 digits.
-const LARGEST_DECIMAL: u128 = 10u128.pow(38) - 1;
+pub(crate) const LARGEST_DECIMAL: u128 = 10u128.pow(38) - 1;
 
 /// Encodes the rows of a table, in order. The columns that every table has come first, because
 /// columns that a program gains later are appended at the end.

@@ -25,9 +25,12 @@ pub struct QueryRequest {
 #[serde(rename_all = "snake_case")]
 pub enum Numbers {
     /// As numbers where every reader keeps them exact, otherwise as strings: in JSON integers up to
-    /// 2^53 − 1 in magnitude and decimals of up to 15 digits, in Parquet and Arrow all but integers of 128 bits.
+    /// 2^53 − 1 in magnitude and decimals of up to 15 digits, in Parquet and Arrow all but integers of
+    /// 128 bits. In Parquet, a column of these is one of decimals and one of strings, `NAME_exact`.
     #[default]
     Exact,
+    /// The same, with both columns in Arrow, too.
+    Decimal,
     /// As strings.
     String,
 }

@@ -260,17 +260,86 @@ fn results_can_be_columns_csv_arrow_or_parquet() {
             .unwrap()
             .map(Result::unwrap)
             .collect();
-    for batches in [&arrow, &parquet] {
+    // Readers have decimals of 38 digits at most, so the digits are texts; in Parquet, as in exports, there
+    // is a number, too.
+    for (batches, digits) in [(&arrow, "h"), (&parquet, "h_exact")] {
         let [batch] = &batches[..] else { panic!("one batch") };
         assert_eq!(batch.num_rows(), 2);
         assert!(batch.column_by_name("h").unwrap().is_null(1));
         assert_eq!(batch.column(2).as_string::<i32>().value(0), "a,\"b\"");
-        // Readers have decimals of 38 digits at most, so these are texts, as in exports.
-        let huge = batch.column_by_name("h").unwrap().as_string::<i32>();
+        let huge = batch.column_by_name(digits).unwrap().as_string::<i32>();
         assert_eq!(huge.value(0), i128::MIN.to_string());
         let inside = batch.column_by_name("l").unwrap().as_list::<i32>().value(0);
         assert_eq!(inside.as_string::<i32>().value(0), "1");
     }
+}
+
+#[test]
+fn integers_of_128_bits_are_numbers_in_parquet_and_in_arrow_on_request() {
+    use arrow::array::{Array, AsArray};
+    use arrow::datatypes::{DataType, Decimal128Type};
+
+    let (world, owner) = (World::new(), owner("alice"));
+    world.tables.set_complete(&owner).unwrap();
+    let sql = "SELECT * FROM (VALUES
+        (1::HUGEINT, 5::UHUGEINT, 18446744073709551615::UBIGINT, 'x', [1::UBIGINT]),
+        (-99999999999999999999999999999999999999, 340282366920938463463374607431768211455, 0, 'y', []),
+        (100000000000000000000000000000000000000, NULL, NULL, 'z', NULL)) AS t(h, u, b, H_EXACT, l)";
+    let ask = |format, numbers| {
+        let query = sql.to_owned();
+        let request = QueryRequest { query, format, numbers, ..QueryRequest::default() };
+        bytes::Bytes::from(world.tables.query(&owner, request).unwrap().bytes)
+    };
+    let arrow = |numbers| {
+        let bytes = ask(Format::Arrow, numbers);
+        let mut reader = arrow::ipc::reader::StreamReader::try_new(&bytes[..], None).unwrap();
+        reader.next().unwrap().unwrap()
+    };
+    let parquet = |numbers| {
+        let bytes = ask(Format::Parquet, numbers);
+        let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(bytes, 8);
+        reader.unwrap().next().unwrap().unwrap()
+    };
+    let decimal = DataType::Decimal128(38, 0);
+    for (batch, of_64_bits) in [
+        (arrow(Numbers::Decimal), DataType::UInt64),
+        (parquet(Numbers::Exact), decimal.clone()),
+        (parquet(Numbers::Decimal), decimal.clone()),
+    ] {
+        let schema = batch.schema();
+        let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        assert_eq!(names, ["h", "u", "b", "H_EXACT", "l", "h_exact_", "u_exact"]);
+        let kind = |name: &str| schema.field_with_name(name).unwrap().data_type();
+        assert_eq!((kind("h"), kind("u"), kind("b")), (&decimal, &decimal, &of_64_bits));
+        let DataType::List(inside) = kind("l") else { panic!("{}", kind("l")) };
+        assert_eq!(inside.data_type(), &of_64_bits);
+        let numbers = |name: &str| -> Vec<Option<i128>> {
+            batch.column_by_name(name).unwrap().as_primitive::<Decimal128Type>().iter().collect()
+        };
+        let largest = 10i128.pow(38) - 1;
+        assert_eq!(numbers("h"), [Some(1), Some(-largest), None]);
+        assert_eq!(numbers("u"), [Some(5), None, None]);
+        let digits = |name: &str| -> Vec<Option<String>> {
+            let texts = batch.column_by_name(name).unwrap().as_string::<i32>().iter();
+            texts.map(|text| text.map(str::to_owned)).collect()
+        };
+        let texts = |all: &[Option<&str>]| -> Vec<Option<String>> {
+            all.iter().map(|text| text.map(str::to_owned)).collect()
+        };
+        let (low, high) = ((-largest).to_string(), (largest + 1).to_string());
+        assert_eq!(digits("h_exact_"), texts(&[Some("1"), Some(&low), Some(&high)]));
+        let most = u128::MAX.to_string();
+        assert_eq!(digits("u_exact"), texts(&[Some("5"), Some(&most), None]));
+    }
+    // Without a request, Arrow has digits alone, and texts have no numbers beside them.
+    for batch in [arrow(Numbers::Exact), arrow(Numbers::String), parquet(Numbers::String)] {
+        assert_eq!(batch.num_columns(), 5);
+        assert_eq!(batch.column(0).data_type(), &DataType::Utf8);
+    }
+    // In other formats it is as without.
+    let lines = |numbers| ask(Format::Rows, numbers);
+    assert_eq!(lines(Numbers::Decimal), lines(Numbers::Exact));
+    assert!(arrow(Numbers::Decimal).column(0).is_null(2));
 }
 
 /// Decimals of 256 bits end some readers, wherever they are.
@@ -281,7 +350,11 @@ fn columnar_answers_have_no_decimals_of_256_bits() {
     let sql = "SELECT 1::HUGEINT AS a, [1::UHUGEINT] AS b, MAP {'k': 1::HUGEINT} AS c,
         {'x': [{'y': 1::UHUGEINT}]} AS d, MAP {1::HUGEINT: 1} AS e, sum(1::BIGINT) AS f,
         1.5::DECIMAL(38, 10) AS g, [1::HUGEINT]::HUGEINT[1] AS h";
-    for numbers in [Numbers::Exact, Numbers::String] {
+    for (numbers, first) in [
+        (Numbers::Exact, "Utf8"),
+        (Numbers::String, "Utf8"),
+        (Numbers::Decimal, "Decimal128(38, 0)"),
+    ] {
         let format = Format::Arrow;
         let request =
             QueryRequest { query: sql.to_owned(), format, numbers, ..QueryRequest::default() };
@@ -291,7 +364,7 @@ fn columnar_answers_have_no_decimals_of_256_bits() {
         let types = schema.fields().iter().map(|it| it.data_type().to_string());
         let types: Vec<_> = types.collect();
         assert!(!types.iter().any(|kind| kind.contains("Decimal256")), "{types:?}");
-        assert_eq!(types[0], "Utf8");
+        assert_eq!(types[0], first);
     }
 }
 

@@ -15,7 +15,8 @@ const MAX_CONTRACTS: usize = 1000;
 /// Default number of transactions of a trial.
 const DEFAULT_TRIAL_TRANSACTIONS: usize = 10;
 
-const NUMBERS: [(&str, Numbers); 2] = [("exact", Numbers::Exact), ("string", Numbers::String)];
+const NUMBERS: [(&str, Numbers); 3] =
+    [("exact", Numbers::Exact), ("string", Numbers::String), ("decimal", Numbers::Decimal)];
 
 const FORMATS: [(&str, Format); 5] = [
     ("rows", Format::Rows),

@@ -136,8 +136,8 @@ impl Types {
     fn kind(&self, column: &str, data_type: &str) -> Kind {
         let kind = match (Kind::of(data_type), self.numbers) {
             // A ledger sequence has 32 bits.
-            (Kind::Integer, Numbers::Exact) if column == LEDGER => Kind::Number,
-            (kind, Numbers::Exact) => kind,
+            (Kind::Integer, Numbers::Exact | Numbers::Decimal) if column == LEDGER => Kind::Number,
+            (kind, Numbers::Exact | Numbers::Decimal) => kind,
             (kind, Numbers::String) => kind.with_integers_as_text(),
         };
         let is_injected = INJECTED.iter().any(|(injected, _)| *injected == column);

@@ -153,7 +153,7 @@ pub fn plain(
     numbers: Numbers,
 ) -> Option<(String, Form)> {
     let number = |text: String, fits: bool| {
-        let bare = fits && numbers == Numbers::Exact;
+        let bare = fits && numbers != Numbers::String;
         (text, if bare { Form::Bare } else { Form::Quoted })
     };
     let quoted = |text: String| (text, Form::Quoted);

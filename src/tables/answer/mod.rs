@@ -108,7 +108,7 @@ impl Answer {
                 if style.format == Format::Parquet {
                     check_parquet_types(&columns)?;
                 }
-                Body::Batches(columnar::Batches::begin(&columns, schema, style.numbers)?)
+                Body::Batches(columnar::Batches::begin(&columns, schema, style)?)
             }
         };
         Ok(Self { style, columns, rows: 0, body })

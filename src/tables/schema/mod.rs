@@ -152,6 +152,12 @@ impl ProgramSchema {
         &self.of_events
     }
 
+    /// Targets of the tables that hold the versions of one event, for each that has several. The view
+    /// with the name of the first shows the rows of all.
+    pub fn versions(&self) -> &[Vec<String>] {
+        &self.of_events.versions
+    }
+
     /// The tables and those behind views, which are stored as tables are.
     pub fn stored_tables(&self) -> impl Iterator<Item = &TableSchema> {
         self.tables.iter().chain(&self.of_events.events)
