@@ -27,11 +27,12 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 ///
 /// Other engines can read the files directly. Ledgers that were exported already are skipped, so an
 /// interrupted export can be started again without missing or repeated rows. The file manifest.json lists
-/// all valid files. A service that runs on the data directory keeps storing ledgers: those stored when the
+/// all valid files, and views.sql, for DuckDB, has a view of every table over its files. A service that runs on the data directory keeps storing ledgers: those stored when the
 /// export began are exported. With `export.to` in the settings the service exports continuously by itself.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery export --data-dir d --to-dir lake
+  duckdb -c '.read lake/views.sql' -c 'from chain.events limit 3'
   orrery export --data-dir d --into s3://bucket/prefix
   orrery export --data-dir d --from 63092982 --to 63092993 --to-dir lake --json")]
 pub struct Export {

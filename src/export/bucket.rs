@@ -3,7 +3,7 @@
 //! one gets an error. Object names carry a mark that differs each time the export is opened, so
 //! that writers never overwrite each other's objects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,9 @@ use tokio::time::timeout;
 
 use super::error::{ExportError, Result};
 use super::interrupt::Interrupt;
-use super::layout::{self, PROGRAMS, TABLES};
-use super::manifest::{self, Manifest, Writer};
+use super::layout::{self, DATA, KINDS, PROGRAMS, TABLES};
+use super::manifest::{self, FORMAT, Manifest, Writer};
+use super::views;
 use orrery_net::buckets::{BucketSettings, ObjectVersion, Objects, ObjectsError};
 
 /// Time in seconds after a write of the manifest for which its writer keeps the claim to the
@@ -120,6 +121,10 @@ pub struct LockedBucket {
     version: ObjectVersion,
     /// Suffix of object names that distinguishes objects of this opening from others.
     mark: String,
+    /// UNIX time in seconds up to which the manifest claims the bucket for this exporter.
+    claimed_until: u64,
+    /// The texts with views, by path, as far as they are known to be in the bucket.
+    views: BTreeMap<String, String>,
 }
 
 impl LockedBucket {
@@ -139,10 +144,16 @@ impl LockedBucket {
         if before.as_ref().is_some_and(|it| it.id != bucket.identity.id && it.until > now) {
             return Err(ExportError::InUse(place));
         }
-        let version = replace(bucket, &mut manifest, version.as_ref())?;
+        // The last export has written its views, unless it was killed or an earlier version's.
+        let has_views = version.is_some() && before.is_none() && manifest.format == FORMAT;
+        let views = if has_views { views::texts(&manifest, &place) } else { BTreeMap::new() };
+        let (version, claimed_until) = replace(bucket, &mut manifest, version.as_ref())?;
         let mark = format!("{:08x}", (bucket.identity.random)());
-        let held = Self { bucket: Arc::clone(bucket), version, mark };
+        let bucket = Arc::clone(bucket);
+        let mut held = Self { bucket, version, mark, claimed_until, views };
         if before.is_some() {
+            // Views of a killed export may name objects that are removed next.
+            held.write_views(&mut manifest)?;
             held.remove_strays(&manifest)?;
         }
         Ok((held, manifest))
@@ -152,22 +163,35 @@ impl LockedBucket {
     /// any more: the manifest was replaced, so an earlier exporter can no longer replace it.
     fn remove_strays(&self, manifest: &Manifest) -> Result<()> {
         let named: BTreeSet<&str> = manifest.paths().collect();
-        // Files of programs are two directories deeper: program and table.
-        let places = TABLES.map(|table| (table, 0)).into_iter().chain([(PROGRAMS, 2)]);
-        for (table, between) in places {
-            let begin = format!("{table}/");
-            for key in self.bucket.request(self.bucket.objects.keys(&begin, usize::MAX))? {
-                let rest = key.strip_prefix(&*begin).unwrap_or_default();
-                let parts: Vec<_> = rest.split('/').collect();
-                let is_ours = match parts.as_slice() {
-                    [before @ .., name] => {
-                        before.len() == between && layout::is_ours(name, between == 0)
-                    }
-                    [] => false,
-                };
-                if is_ours && !named.contains(&*key) {
-                    self.remove(&key)?;
-                }
+        let by_content = |parts: &[&str]| match parts {
+            [kind, name] => KINDS.contains(kind) && layout::is_by_content(name),
+            _ => false,
+        };
+        self.remove_unnamed(DATA, &named, by_content)?;
+        let of_portion = |parts: &[&str]| matches!(parts, [name] if layout::is_older(name, true));
+        for table in TABLES {
+            self.remove_unnamed(table, &named, of_portion)?;
+        }
+        // Earlier files of programs are two directories deeper: program and table.
+        let of_program =
+            |parts: &[&str]| matches!(parts, [_, _, name] if layout::is_older(name, false));
+        self.remove_unnamed(PROGRAMS, &named, of_program)
+    }
+
+    /// Removes the objects below a directory that are not `named` and of which the parts of the path are
+    /// those of an export.
+    fn remove_unnamed(
+        &self,
+        directory: &str,
+        named: &BTreeSet<&str>,
+        is_ours: impl Fn(&[&str]) -> bool,
+    ) -> Result<()> {
+        let begin = format!("{directory}/");
+        for key in self.bucket.request(self.bucket.objects.keys(&begin, usize::MAX))? {
+            let rest = key.strip_prefix(&*begin).unwrap_or_default();
+            let parts: Vec<_> = rest.split('/').collect();
+            if is_ours(&parts) && !named.contains(&*key) {
+                self.remove(&key)?;
             }
         }
         Ok(())
@@ -183,14 +207,33 @@ impl LockedBucket {
         &self.mark
     }
 
-    /// Begins an object at `path`.
-    pub fn begin(&self, path: &str) -> Object {
-        Object { bucket: Arc::clone(&self.bucket), path: path.to_owned(), bytes: Vec::new() }
+    /// Begins an object.
+    pub fn begin(&self) -> Object {
+        Object { bucket: Arc::clone(&self.bucket), bytes: Vec::new() }
     }
 
     /// Replaces the manifest.
     pub fn write_manifest(&mut self, manifest: &mut Manifest) -> Result<()> {
-        self.version = replace(&self.bucket, manifest, Some(&self.version))?;
+        (self.version, self.claimed_until) = replace(&self.bucket, manifest, Some(&self.version))?;
+        Ok(())
+    }
+
+    /// Makes the views those of the files that the manifest names.
+    pub fn write_views(&mut self, manifest: &mut Manifest) -> Result<()> {
+        let texts = views::texts(manifest, &self.bucket.place());
+        for (path, text) in texts {
+            if self.views.get(&path) == Some(&text) {
+                continue;
+            }
+            // An exporter that was presumed dead must not replace the views of another one.
+            if (self.bucket.identity.clock)().saturating_add(CLAIM_SECONDS / 2) > self.claimed_until
+            {
+                self.write_manifest(manifest)?;
+            }
+            let body = text.clone().into_bytes().into();
+            self.bucket.request(self.bucket.objects.put(&path, body))?;
+            self.views.insert(path, text);
+        }
         Ok(())
     }
 
@@ -207,14 +250,13 @@ impl LockedBucket {
 /// An object that has not been written to the bucket yet; its content is in memory.
 pub struct Object {
     bucket: Arc<Bucket>,
-    path: String,
     bytes: Vec<u8>,
 }
 
 impl Object {
     /// Writes the object to the bucket.
-    pub fn commit(self) -> Result<()> {
-        self.bucket.request(self.bucket.objects.put(&self.path, self.bytes.into()))
+    pub fn commit(self, path: &str) -> Result<()> {
+        self.bucket.request(self.bucket.objects.put(path, self.bytes.into()))
     }
 }
 
@@ -229,17 +271,19 @@ impl Write for Object {
 }
 
 /// Writes the manifest, with this exporter as its writer, if it is still the version `before`; if
-/// that is `None`, only if there is no manifest yet.
+/// that is `None`, only if there is no manifest yet. Returns its version, and until when it claims the
+/// bucket.
 fn replace(
     bucket: &Bucket,
     manifest: &mut Manifest,
     before: Option<&ObjectVersion>,
-) -> Result<ObjectVersion> {
+) -> Result<(ObjectVersion, u64)> {
     let until = (bucket.identity.clock)().saturating_add(CLAIM_SECONDS);
     manifest.writer = Some(Writer { id: bucket.identity.id.clone(), until });
     let text = manifest.text(&bucket.objects.place(manifest::NAME))?;
     let written = bucket.objects.replace(manifest::NAME, text.into(), before);
-    bucket.request(written).map_err(|error| taken_over(bucket, error))
+    let version = bucket.request(written).map_err(|error| taken_over(bucket, error))?;
+    Ok((version, until))
 }
 
 fn taken_over(bucket: &Bucket, error: ExportError) -> ExportError {

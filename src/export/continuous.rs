@@ -77,7 +77,7 @@ pub struct Continuous {
     attested: Attestations,
     /// Ledgers in the manifest; `None` until it was read.
     exported: Option<LedgerSet>,
-    /// Programs in the manifest, without their tables.
+    /// Programs in the manifest, without their files.
     programs: Vec<ExportedProgram>,
     rows: u64,
     failed_programs: usize,
@@ -274,13 +274,9 @@ impl Continuous {
 
     fn record_programs(&mut self, manifest: &Manifest) {
         self.rows = manifest.programs.iter().map(ExportedProgram::rows).sum();
-        let without_files = |program: &ExportedProgram| ExportedProgram {
-            owner: program.owner.clone(),
-            project: program.project.clone(),
-            tables: Vec::new(),
-            ..*program
-        };
-        self.programs = manifest.programs.iter().map(without_files).collect();
+        self.programs.clone_from(&manifest.programs);
+        let tables = self.programs.iter_mut().flat_map(|program| &mut program.tables);
+        tables.for_each(|table| table.files = Vec::new());
     }
 
     fn check_network(&self, manifest: &Manifest) -> Result<()> {

@@ -132,7 +132,7 @@ impl LockedDestination {
     }
 
     /// Returns the suffix of file names that distinguishes them from those of other openings of the
-    /// export; `None` for a directory, which needs none.
+    /// export; `None` for a directory, which needs none, because a lock excludes other exports.
     pub fn mark(&self) -> Option<&str> {
         match self {
             Self::Directory(_) => None,
@@ -140,11 +140,11 @@ impl LockedDestination {
         }
     }
 
-    /// Begins a file at `path`.
-    pub fn begin(&self, path: &str) -> Result<PendingFile> {
+    /// Begins a file of this kind, whose path is known when it is complete.
+    pub fn begin(&self, kind: &str) -> Result<PendingFile> {
         Ok(match self {
-            Self::Directory(directory) => PendingFile::Draft(directory.begin(path)?),
-            Self::Bucket(bucket) => PendingFile::Object(bucket.begin(path)),
+            Self::Directory(directory) => PendingFile::Draft(directory.begin(kind)?),
+            Self::Bucket(bucket) => PendingFile::Object(bucket.begin()),
         })
     }
 
@@ -164,6 +164,14 @@ impl LockedDestination {
         }
     }
 
+    /// Makes the views those of the files that the manifest names.
+    pub fn write_views(&mut self, manifest: &mut Manifest) -> Result<()> {
+        match self {
+            Self::Directory(directory) => directory.write_views(manifest),
+            Self::Bucket(bucket) => bucket.write_views(manifest),
+        }
+    }
+
     /// Releases the write access.
     pub fn release(self, manifest: &mut Manifest) -> Result<()> {
         match self {
@@ -175,11 +183,11 @@ impl LockedDestination {
 }
 
 impl PendingFile {
-    /// Completes the file. It is durable when this returns.
-    pub fn commit(self) -> Result<()> {
+    /// Completes the file at this path. It is durable when this returns.
+    pub fn commit(self, path: &str) -> Result<()> {
         match self {
-            Self::Draft(draft) => draft.commit(),
-            Self::Object(object) => object.commit(),
+            Self::Draft(draft) => draft.commit(path),
+            Self::Object(object) => object.commit(path),
         }
     }
 }

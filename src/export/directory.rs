@@ -1,14 +1,16 @@
 //! An export in a directory. A file lock excludes other exporters; files are written under
 //! temporary names, synced and renamed.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::error::{ExportError, Result, at};
-use super::layout::{self, PROGRAMS, TABLES};
+use super::layout::{self, DATA, KINDS, PROGRAMS, TABLES};
 use super::manifest::{self, Manifest};
+use super::views;
 use orrery_runtime::durable::{create_draft, open_lock};
 
 const LOCK: &str = "export.lock";
@@ -20,6 +22,8 @@ pub struct LockedDirectory {
     directory: PathBuf,
     /// Held open for its lock; never read.
     _lock: File,
+    /// Number of drafts that were begun.
+    drafts: Cell<u64>,
 }
 
 /// Returns the manifest of a directory; `None` when the directory is missing or empty. Fails when
@@ -54,50 +58,90 @@ impl LockedDirectory {
             TryLockError::WouldBlock => ExportError::InUse(place.clone()),
             TryLockError::Error(source) => at(&lock_path)(source),
         })?;
-        let held = Self { directory: directory.to_owned(), _lock: lock };
+        let drafts = Cell::new(0);
+        let held = Self { directory: directory.to_owned(), _lock: lock, drafts };
         // Read under the lock, because another exporter may have created the manifest meanwhile.
         let manifest = match read_manifest(directory)? {
-            Some(manifest) => manifest,
+            Some(manifest) => {
+                manifest.check_network(passphrase, &place)?;
+                held.create_directories()?;
+                // Views of a killed export may name files that are removed next.
+                held.write_views(&manifest)?;
+                held.remove_strays(&manifest)?;
+                manifest
+            }
             None => {
-                let manifest = Manifest::new(passphrase);
-                held.write_manifest(&manifest)?;
+                let mut manifest = Manifest::new(passphrase);
+                held.write_manifest(&mut manifest)?;
+                held.create_directories()?;
                 manifest
             }
         };
-        manifest.check_network(passphrase, &place)?;
-        let named: BTreeSet<&str> = manifest.paths().collect();
-        for table in TABLES {
-            let path = directory.join(table);
-            create_all(directory, &path)?;
-            remove_strays(&path, true, |name| named.contains(&*format!("{table}/{name}")))?;
-        }
-        for program in directories(&directory.join(PROGRAMS))? {
-            for table in directories(&directory.join(PROGRAMS).join(&program))? {
-                let below = format!("{PROGRAMS}/{program}/{table}");
-                let table = directory.join(&below);
-                remove_strays(&table, false, |name| named.contains(&*format!("{below}/{name}")))?;
-                remove_if_empty(&table)?;
-            }
-            remove_if_empty(&directory.join(PROGRAMS).join(&program))?;
-        }
         File::open(directory).and_then(|opened| opened.sync_all()).map_err(at(directory))?;
         Ok((held, manifest))
     }
 
-    /// Begins a file at `path`.
-    pub fn begin(&self, path: &str) -> Result<Draft> {
-        let path = self.directory.join(path);
-        if let Some(parent) = path.parent() {
-            create_all(&self.directory, parent)?;
-        }
-        let draft = draft_of(&path);
-        let file = create_draft(&draft).map_err(at(&draft))?;
-        Ok(Draft { file, path })
+    fn create_directories(&self) -> Result<()> {
+        let create = |kind| create_all(&self.directory, &self.directory.join(DATA).join(kind));
+        KINDS.into_iter().try_for_each(create)
     }
 
-    /// Removes a file of a program's table, if it exists, and the directories of the table and the
-    /// program if nothing is left in them: whoever reads the files of all tables would stumble over
-    /// one without any.
+    /// Removes files that the manifest does not name, and directories of earlier versions that are empty.
+    fn remove_strays(&self, manifest: &Manifest) -> Result<()> {
+        let named: BTreeSet<&str> = manifest.paths().collect();
+        let remove = |below: &str, is_ours: fn(&str) -> bool| {
+            let is_named = |name: &str| named.contains(&*format!("{below}/{name}"));
+            remove_strays(&self.directory.join(below), is_ours, is_named)
+        };
+        for kind in KINDS {
+            remove(&format!("{DATA}/{kind}"), |name| {
+                layout::is_by_content(name) || is_draft(name)
+            })?;
+        }
+        for table in TABLES {
+            remove(table, |name| layout::is_older(name, true))?;
+            remove_if_empty(&self.directory.join(table))?;
+        }
+        let programs = self.directory.join(PROGRAMS);
+        for program in directories(&programs)? {
+            for table in directories(&programs.join(&program))? {
+                remove(&format!("{PROGRAMS}/{program}/{table}"), |name| {
+                    layout::is_older(name, false)
+                })?;
+                remove_if_empty(&programs.join(&program).join(table))?;
+            }
+            remove_if_empty(&programs.join(&program))?;
+        }
+        remove_if_empty(&programs)
+    }
+
+    /// Begins a file of this kind.
+    pub fn begin(&self, kind: &str) -> Result<Draft> {
+        let number = self.drafts.get();
+        self.drafts.set(number + 1);
+        let path = self.directory.join(DATA).join(kind).join(format!("{number}{DRAFT_SUFFIX}"));
+        let file = create_draft(&path).map_err(at(&path))?;
+        Ok(Draft { file, path, directory: self.directory.clone() })
+    }
+
+    /// Makes the views those of the files that the manifest names.
+    pub fn write_views(&self, manifest: &Manifest) -> Result<()> {
+        let root = std::path::absolute(&self.directory).map_err(at(&self.directory))?;
+        for (path, text) in views::texts(manifest, &root.to_string_lossy()) {
+            let path = self.directory.join(path);
+            if fs::read(&path).is_ok_and(|before| before == text.as_bytes()) {
+                continue;
+            }
+            if let Some(parent) = path.parent() {
+                create_all(&self.directory, parent)?;
+            }
+            write_whole(&path, text.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Removes a file, if it exists. Of a program's table of an earlier version, the directories of the
+    /// table and the program are removed, too, if nothing is left in them.
     pub fn remove(&self, path: &str) -> Result<()> {
         let path = self.directory.join(path);
         match fs::remove_file(&path) {
@@ -105,35 +149,43 @@ impl LockedDirectory {
             _ => {}
         }
         let programs = self.directory.join(PROGRAMS);
-        let inside = |it: &&Path| it.starts_with(&programs) && **it != programs;
+        let inside = |it: &&Path| it.starts_with(&programs);
         path.ancestors().skip(1).take_while(inside).try_for_each(remove_if_empty)
     }
 
     /// Replaces the manifest.
-    pub fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
+    pub fn write_manifest(&self, manifest: &mut Manifest) -> Result<()> {
         let path = self.directory.join(manifest::NAME);
-        let draft = draft_of(&path);
         let text = manifest.text(&path.display().to_string())?;
-        let written = create_draft(&draft).and_then(|mut file| {
-            file.write_all(&text)?;
-            file.sync_all()
-        });
-        written.map_err(at(&draft))?;
-        rename_into_place(&path)
+        write_whole(&path, &text)
     }
+}
+
+/// Replaces the content of a file at once.
+fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
+    let draft = draft_of(path);
+    let written = create_draft(&draft).and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_all()
+    });
+    written.map_err(at(&draft))?;
+    rename_into_place(&draft, path)
 }
 
 /// A file that still has its temporary name.
 pub struct Draft {
     file: File,
+    /// Its temporary path.
     path: PathBuf,
+    /// Directory of the export.
+    directory: PathBuf,
 }
 
 impl Draft {
-    /// Syncs the file and renames it to its final name.
-    pub fn commit(self) -> Result<()> {
-        self.file.sync_all().map_err(at(&draft_of(&self.path)))?;
-        rename_into_place(&self.path)
+    /// Syncs the file and renames it to this path below the directory of the export.
+    pub fn commit(self, path: &str) -> Result<()> {
+        self.file.sync_all().map_err(at(&self.path))?;
+        rename_into_place(&self.path, &self.directory.join(path))
     }
 }
 
@@ -145,6 +197,12 @@ impl Write for Draft {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
+}
+
+/// Returns whether [`LockedDirectory::begin`] could have given a file this name.
+fn is_draft(name: &str) -> bool {
+    let number = name.strip_suffix(DRAFT_SUFFIX).unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit())
 }
 
 /// Creates the missing directories from `top` down to `wanted`, and syncs their parents, so that
@@ -199,24 +257,28 @@ fn draft_of(path: &Path) -> PathBuf {
 
 /// Renames a synced temporary file to its final name, and syncs the directory, so that the name
 /// survives a power failure.
-fn rename_into_place(path: &Path) -> Result<()> {
-    fs::rename(draft_of(path), path).map_err(at(path))?;
+fn rename_into_place(draft: &Path, path: &Path) -> Result<()> {
+    fs::rename(draft, path).map_err(at(path))?;
     let directory = path.parent().unwrap_or(Path::new("."));
     File::open(directory).and_then(|opened| opened.sync_all()).map_err(at(directory))
 }
 
-/// Removes files that a killed export has left, and no others.
+/// Removes files that a killed export has left, and no others. The directory may be missing.
 fn remove_strays(
     directory: &Path,
-    of_portions: bool,
+    is_ours: impl Fn(&str) -> bool,
     is_named: impl Fn(&str) -> bool,
 ) -> Result<()> {
+    // A link could lead to files that are not the export's.
+    match fs::symlink_metadata(directory) {
+        Ok(found) if found.is_dir() => {}
+        _ => return Ok(()),
+    }
     for entry in fs::read_dir(directory).map_err(at(directory))? {
         let name = entry.map_err(at(directory))?.file_name();
         let Some(name) = name.to_str() else { continue };
         let whole = name.strip_suffix(DRAFT_SUFFIX).unwrap_or(name);
-        let is_ours = layout::is_ours(whole, of_portions);
-        if is_ours && !is_named(name) {
+        if (is_ours(name) || is_ours(whole)) && !is_named(name) {
             let path = directory.join(name);
             fs::remove_file(&path).map_err(at(&path))?;
         }
@@ -230,7 +292,9 @@ fn remove_if_empty(directory: &Path) -> Result<()> {
         Err(error)
             if !matches!(
                 error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::DirectoryNotEmpty
+                    | io::ErrorKind::NotADirectory
             ) =>
         {
             Err(at(directory)(error))

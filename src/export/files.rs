@@ -2,6 +2,7 @@
 //! complete.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -19,29 +20,17 @@ use orrery_ledger::domain::LedgerRange;
 /// Size in bytes of buffered rows at which a row group is written out.
 pub const ROW_GROUP_BYTES: usize = 32 << 20;
 
-/// How the files of a table are numbered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Numbers {
-    /// File names contain the ledgers of the portion, and a number that begins at 0 in each
-    /// portion.
-    OfPortion,
-    /// File names contain numbers that begin at this one, none of which the table has used before.
-    From(u32),
-}
-
 /// Writes the rows of one table and one portion to as many files as needed.
 pub struct TableWriter<'a> {
     destination: &'a LockedDestination,
-    /// Path below the destination of the export.
-    directory: String,
-    numbers: Numbers,
+    /// Directory of the files.
+    kind: &'static str,
     schema: SchemaRef,
     open: Option<Open>,
     done: Vec<DataFile>,
 }
 
 struct Open {
-    path: String,
     ledgers: LedgerRange,
     rows: u64,
     writer: ArrowWriter<Hashed>,
@@ -68,14 +57,13 @@ impl Write for Hashed {
 }
 
 impl<'a> TableWriter<'a> {
+    /// Creates a writer of files of this kind, which is one of [`layout::KINDS`], with this schema.
     pub fn new(
         destination: &'a LockedDestination,
-        directory: impl Into<String>,
-        numbers: Numbers,
-        schema: SchemaRef,
+        kind: &'static str,
+        schema: impl Into<SchemaRef>,
     ) -> Self {
-        let directory = directory.into();
-        Self { destination, directory, numbers, schema, open: None, done: Vec::new() }
+        Self { destination, kind, schema: schema.into(), open: None, done: Vec::new() }
     }
 
     /// Writes rows that belong to `ledgers`.
@@ -123,33 +111,31 @@ impl<'a> TableWriter<'a> {
     }
 
     fn begin(&self, ledgers: LedgerRange) -> Result<Open> {
-        let (number, mark) = (self.done.len(), self.destination.mark());
-        let name = match self.numbers {
-            Numbers::OfPortion => layout::name_of(ledgers, number, mark),
-            Numbers::From(first) => layout::numbered(u64::from(first) + number as u64, mark),
-        };
-        let path = format!("{}/{name}", self.directory);
-        let file = Hashed { file: self.destination.begin(&path)?, hash: Sha256::new(), bytes: 0 };
+        let file = self.destination.begin(self.kind)?;
+        let file = Hashed { file, hash: Sha256::new(), bytes: 0 };
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             // Names list elements and map entries as the Parquet format prescribes.
             .set_coerce_types(true)
             .build();
-        let writer = ArrowWriter::try_new(file, self.schema.clone(), Some(properties))?;
-        Ok(Open { path, ledgers, rows: 0, writer })
+        let writer = ArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties))?;
+        Ok(Open { ledgers, rows: 0, writer })
     }
 
     fn end(&mut self) -> Result<()> {
-        let Some(Open { path, ledgers, rows, writer }) = self.open.take() else { return Ok(()) };
+        let Some(Open { ledgers, rows, writer }) = self.open.take() else { return Ok(()) };
         let Hashed { file, hash, bytes } = writer.into_inner()?;
-        file.commit()?;
+        let sha256 = hex::encode(hash.finalize());
+        let path = layout::path_of(self.kind, &sha256, self.destination.mark());
+        file.commit(&path)?;
         self.done.push(DataFile {
             path,
             first_ledger: ledgers.first.0,
             last_ledger: ledgers.last.0,
             rows,
             bytes,
-            sha256: hex::encode(hash.finalize()),
+            sha256,
+            columns: Some(self.schema.fields().len() as u32),
         });
         Ok(())
     }

@@ -1,15 +1,19 @@
-//! The layout of an export: names of its directories and files, and the size of its files.
+//! The layout of an export: names of its directories and files, and the size of its files. Knows the
+//! names of earlier exports, too, whose files stay until they are written anew.
 
-use orrery_ledger::domain::LedgerRange;
-
-/// Name of the directory with event files.
+/// Directory of the files that have the rows. Their names say what they contain.
+pub const DATA: &str = "data";
+/// Name of the directory with event files: below [`DATA`], and in earlier exports at the top.
 pub const EVENTS: &str = "events";
-/// Name of the directory with transaction files.
+/// Name of the directory with transaction files, likewise.
 pub const TRANSACTIONS: &str = "transactions";
-/// Name of the directory that contains one directory per program.
+/// Name of the directory with the files of programs. In earlier exports it had a directory for each
+/// program, with one for each table.
 pub const PROGRAMS: &str = "programs";
-/// Directories whose files belong to portions of ledgers.
+/// Directories of earlier exports whose files belong to portions of ledgers.
 pub const TABLES: [&str; 2] = [EVENTS, TRANSACTIONS];
+/// Directories below [`DATA`].
+pub const KINDS: [&str; 3] = [EVENTS, TRANSACTIONS, PROGRAMS];
 
 /// Size in bytes at which a file in a directory is finished and the next one begins.
 pub const MAX_BYTES: usize = 128 << 20;
@@ -18,39 +22,42 @@ pub const MAX_BYTES: usize = 128 << 20;
 pub const MAX_BYTES_IN_MEMORY: usize = 32 << 20;
 
 const SUFFIX: &str = ".parquet";
+/// Number of hexadecimal digits of a SHA-256.
+const HASH: usize = 64;
 /// Number of hexadecimal digits in the mark that distinguishes the objects of one opening of an
 /// export from those of others.
 const MARK: usize = 8;
 
-/// Returns the name of file `number` of the portion `ledgers`.
-pub fn name_of(ledgers: LedgerRange, number: usize, mark: Option<&str>) -> String {
-    let LedgerRange { first, last } = ledgers;
-    format!("{:010}-{:010}-{number}{}", first.0, last.0, ending(mark))
-}
-
-/// Returns the name of file `number` of a table whose files are not split by portion.
-pub fn numbered(number: u64, mark: Option<&str>) -> String {
-    format!("{number:010}{}", ending(mark))
-}
-
-fn ending(mark: Option<&str>) -> String {
+/// Returns the path of a file of this kind with this content. Of the same content, two openings of an
+/// export with a mark make two files.
+pub fn path_of(kind: &str, sha256: &str, mark: Option<&str>) -> String {
     let mark = mark.map(|mark| format!("-{mark}")).unwrap_or_default();
-    format!("{mark}{SUFFIX}")
+    format!("{DATA}/{kind}/{sha256}{mark}{SUFFIX}")
 }
 
-/// Returns whether an export could have given a file this name: one of [`name_of`] with
-/// `of_portions`, else one of [`numbered`].
-pub fn is_ours(name: &str, of_portions: bool) -> bool {
+/// Returns whether [`path_of`] could have given a file this name.
+pub fn is_by_content(name: &str) -> bool {
+    let Some(stem) = name.strip_suffix(SUFFIX) else { return false };
+    let (hash, rest) = stem.split_once('-').map_or((stem, None), |(hash, mark)| (hash, Some(mark)));
+    is_hexadecimal(hash, HASH) && rest.is_none_or(|mark| is_hexadecimal(mark, MARK))
+}
+
+fn is_hexadecimal(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|c| c.is_ascii_hexdigit())
+}
+
+/// Returns whether an earlier export could have given a file this name: ledgers of a portion and a
+/// number with `of_portions`, else a number.
+pub fn is_older(name: &str, of_portions: bool) -> bool {
     let Some(stem) = name.strip_suffix(SUFFIX) else { return false };
     let digits = |part: &&str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
-    let mark = |part: &str| part.len() == MARK && part.bytes().all(|c| c.is_ascii_hexdigit());
     let parts: Vec<_> = stem.split('-').collect();
     let numbers = if of_portions { 3 } else { 1 };
     let Some((given, rest)) = parts.split_at_checked(numbers) else { return false };
     given.iter().all(digits)
         && match rest {
             [] => true,
-            [last] => mark(last),
+            [last] => is_hexadecimal(last, MARK),
             _ => false,
         }
 }
@@ -61,13 +68,16 @@ mod tests {
 
     #[test]
     fn knows_its_names() {
-        let ledgers = LedgerRange::new(1000, 1999);
-        let of_portions = [name_of(ledgers, 0, None), name_of(ledgers, 12, Some("00ab9f3c"))];
-        let others = [numbered(0, None), numbered(u64::MAX, Some("00ab9f3c"))];
-        assert!(of_portions.iter().all(|name| is_ours(name, true) && !is_ours(name, false)));
-        assert!(others.iter().all(|name| is_ours(name, false) && !is_ours(name, true)));
-        assert_eq!(of_portions[0], "0000001000-0000001999-0.parquet");
-        assert_eq!(others[0], "0000000000.parquet");
+        let hash = "0123456789abcdef".repeat(4);
+        let names = [path_of(EVENTS, &hash, None), path_of(PROGRAMS, &hash, Some("00ab9f3c"))];
+        assert_eq!(names[0], format!("data/events/{hash}.parquet"));
+        let names = names.map(|path| path.rsplit('/').next().unwrap().to_owned());
+        assert!(names.iter().all(|name| is_by_content(name) && !is_older(name, true)));
+        let of_portions = ["0000001000-0000001999-0.parquet", "1-2-12-00ab9f3c.parquet"];
+        let others = ["0000000000.parquet", "18446744073709551615-00ab9f3c.parquet"];
+        assert!(of_portions.iter().all(|name| is_older(name, true) && !is_older(name, false)));
+        assert!(others.iter().all(|name| is_older(name, false) && !is_older(name, true)));
+        assert!(!of_portions.iter().chain(&others).any(|name| is_by_content(name)));
         for other in [
             "letter.txt",
             "x.parquet",
@@ -77,8 +87,12 @@ mod tests {
             "1-2-x.parquet",
             "1-2-3-4.parquet",
             "1-2-3-zzzzzzzz.parquet",
+            &format!("{hash}0.parquet"),
+            &format!("{hash}-1.parquet"),
+            &format!("{hash}-00ab9f3c-00ab9f3c.parquet"),
         ] {
-            assert!(!is_ours(other, true) && !is_ours(other, false), "{other}");
+            let known = is_older(other, true) || is_older(other, false) || is_by_content(other);
+            assert!(!known, "{other}");
         }
     }
 }

@@ -4,12 +4,13 @@
 //!
 //! Ledgers are exported in portions whose bounds depend on their sequence numbers alone. The files
 //! of a portion are written first ([`files`]); then one replacement of the manifest makes the
-//! portion part of the export. An export that was killed continues with the first portion that is
+//! portion part of the export; then the [`views`] follow the manifest. An export that was killed continues with the first portion that is
 //! missing from the manifest, and removes files that the manifest does not name. The destination is
 //! a [`directory`] or a [`bucket`]; both exclude a second export. [`continuous`] exports complete
 //! portions while ledgers are being stored; [`portions`] decides which portions are complete.
 
 mod bucket;
+mod columns;
 mod continuous;
 mod destination;
 mod directory;
@@ -21,20 +22,23 @@ mod manifest;
 mod portions;
 mod programs;
 mod rows;
+mod views;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub use bucket::ExporterIdentity;
+pub use columns::{ExportedField, TableIdentity};
 pub use continuous::{AddedNow, CONSUMER, Continuous, ExportScope, Progress, consumer};
 pub use destination::Destination;
 use destination::LockedDestination;
 pub use error::{ExportError, Result};
-use files::{Numbers, TableWriter};
+use files::TableWriter;
 pub use interrupt::Interrupt;
 pub use layout::{EVENTS, PROGRAMS, TRANSACTIONS};
 pub use manifest::{
-    AttestedLedgers, DataFile, ExportedProgram, ExportedTable, Manifest, Tables, Writer,
+    AttestedLedgers, ChainTables, DataFile, ExportedProgram, ExportedTable, Manifest, Tables,
+    Writer,
 };
 use orrery_executables::Interfaces;
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
@@ -169,13 +173,15 @@ impl Export {
         Ok(added)
     }
 
-    /// Closes the export, so that other exporters may write. One that is dropped instead counts as
-    /// killed.
+    /// Closes the export, so that other exporters may write, and makes the views those of its files. One
+    /// that is dropped instead counts as killed.
     ///
     /// # Errors
-    /// When the manifest in a bucket cannot be updated. What was added stays.
+    /// When the views cannot be written, or the manifest in a bucket cannot be updated. What was added
+    /// stays.
     pub fn finish(self) -> Result<Manifest> {
-        let Self { destination, mut manifest, .. } = self;
+        let Self { mut destination, mut manifest, .. } = self;
+        destination.write_views(&mut manifest)?;
         destination.release(&mut manifest)?;
         Ok(manifest)
     }
@@ -194,19 +200,21 @@ impl Export {
             return Err(ExportError::Lost(*lost));
         }
         let rows = |files: &[DataFile]| files.iter().map(|file| file.rows).sum();
-        let counts = (rows(&events), rows(&transactions));
+        let counts = (rows(&events.0), rows(&transactions.0));
         let mut manifest = self.manifest.clone();
-        manifest.add(ledgers, events, transactions);
+        manifest.chain = ChainTables { events: events.1, transactions: transactions.1 };
+        manifest.add(ledgers, events.0, transactions.0);
         manifest.attest(&self.attested.ledgers(store));
         self.destination.write_manifest(&mut manifest)?;
         self.manifest = manifest;
         Ok(counts)
     }
 
-    fn write_events(&self, store: &Store, ledgers: LedgerRange) -> Result<Vec<DataFile>> {
+    fn write_events(&self, store: &Store, ledgers: LedgerRange) -> Result<Written> {
         let names = self.names.as_ref().map(|names| names.loading_reader()).transpose()?;
         let network = store.network().id();
-        let mut portion = PortionWriter::new(self, EVENTS, ledgers)?;
+        let identity = &self.manifest.chain.events;
+        let mut portion = PortionWriter::new(self, EVENTS, identity, ledgers)?;
         let walked =
             store.events_within(&EventQuery::of_ledgers(ledgers), Bounds::NONE, |event| {
                 portion
@@ -218,8 +226,9 @@ impl Export {
         portion.finish(walked.broken_off)
     }
 
-    fn write_transactions(&self, store: &Store, ledgers: LedgerRange) -> Result<Vec<DataFile>> {
-        let mut portion = PortionWriter::new(self, TRANSACTIONS, ledgers)?;
+    fn write_transactions(&self, store: &Store, ledgers: LedgerRange) -> Result<Written> {
+        let identity = &self.manifest.chain.transactions;
+        let mut portion = PortionWriter::new(self, TRANSACTIONS, identity, ledgers)?;
         let (ledgers, contracts, page) = (Some(ledgers), Vec::new(), Page::all());
         let query = TransactionQuery { ledgers, contracts, page };
         let walked = store.transactions_within(&query, Bounds::NONE, |transaction| {
@@ -233,21 +242,37 @@ impl Export {
     }
 }
 
+/// Files of a portion, and the columns of their table.
+type Written = (Vec<DataFile>, TableIdentity);
+
 /// Writes the rows of a portion to a table.
 struct PortionWriter<'e, C> {
     export: &'e Export,
     ledgers: LedgerRange,
+    identity: TableIdentity,
     rows: Rows<C>,
     writer: TableWriter<'e>,
 }
 
 impl<'e, C: Columns> PortionWriter<'e, C> {
-    fn new(export: &'e Export, table: &str, ledgers: LedgerRange) -> Result<Self> {
+    /// `identity` is that of the table before.
+    fn new(
+        export: &'e Export,
+        table: &'static str,
+        identity: &TableIdentity,
+        ledgers: LedgerRange,
+    ) -> Result<Self> {
         let mut rows = Rows::new();
         // The columns are the same with and without rows.
         let schema = rows.take()?.schema();
-        let writer = TableWriter::new(&export.destination, table, Numbers::OfPortion, schema);
-        Ok(Self { export, ledgers, rows, writer })
+        let mut identity = identity.clone();
+        if identity.uuid.is_empty() {
+            identity = TableIdentity::new(&[&export.manifest.network_passphrase, table]);
+        }
+        identity.set(&schema, |_| None);
+        let schema = identity.numbered(&schema);
+        let writer = TableWriter::new(&export.destination, table, schema);
+        Ok(Self { export, ledgers, identity, rows, writer })
     }
 
     /// Appends a row with `append`, as [`Rows::push`] does.
@@ -266,9 +291,9 @@ impl<'e, C: Columns> PortionWriter<'e, C> {
     }
 
     /// Returns the files with all rows, unless a row could not be written.
-    fn finish(mut self, failed: Option<ExportError>) -> Result<Vec<DataFile>> {
+    fn finish(mut self, failed: Option<ExportError>) -> Result<Written> {
         failed.map_or(Ok(()), Err)?;
         self.write()?;
-        self.writer.finish()
+        Ok((self.writer.finish()?, self.identity))
     }
 }

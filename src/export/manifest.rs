@@ -5,16 +5,20 @@ use std::path::{Component, Path};
 
 use serde::{Deserialize, Serialize};
 
+use super::columns::TableIdentity;
 use super::error::{ExportError, Result};
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
 pub(super) const NAME: &str = "manifest.json";
-const FORMAT: u32 = 1;
+/// Version 2 has files by content, and ids of columns; in version 1, the paths of files are those of
+/// tables. An export of version 1 is continued: its files stay until they are written anew.
+pub(super) const FORMAT: u32 = 2;
+const OLDEST_FORMAT: u32 = 1;
 
 /// Content of `manifest.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Version of the manifest format: 1.
+    /// Version of the manifest format: 2; 1 in exports that an earlier version has written.
     pub format: u32,
     /// Passphrase of the network whose ledgers are exported.
     pub network_passphrase: String,
@@ -31,6 +35,9 @@ pub struct Manifest {
     pub attested: Vec<AttestedLedgers>,
     /// Files of events and transactions.
     pub tables: Tables,
+    /// Columns of the tables of events and transactions.
+    #[serde(default)]
+    pub chain: ChainTables,
     /// Exported programs, ascending by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ExportedProgram>,
@@ -70,8 +77,21 @@ pub struct ExportedProgram {
     /// what they are. Readers can ignore it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub arrangement: u64,
-    /// Tables of the program for which files were written.
+    /// For a project of events: names of the tables that hold the versions of one event, for each event
+    /// that has several. The view with the name of the first shows the rows of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<Vec<String>>,
+    /// Tables of the program, those without rows among them.
     pub tables: Vec<ExportedTable>,
+}
+
+/// Columns of the tables of events and transactions.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ChainTables {
+    /// Those of events.
+    pub events: TableIdentity,
+    /// Those of transactions.
+    pub transactions: TableIdentity,
 }
 
 impl ExportedProgram {
@@ -86,11 +106,16 @@ impl ExportedProgram {
 pub struct ExportedTable {
     /// Name of the table: in SQL, the part that follows `program_ID_`.
     pub name: String,
-    /// Names and Arrow types of the columns. Files that were written earlier may lack the last
-    /// columns.
+    /// Names and Arrow types of the columns; none if the program has the table no more. Files that were
+    /// written earlier may lack some.
     pub columns: Vec<(String, String)>,
-    /// Number that the next file of the table gets.
+    /// Earlier versions number files. It is only there so that such a version can read the manifest, and say
+    /// that its format is a newer one.
+    #[serde(default)]
     pub next_file: u32,
+    /// UUID of the table, and the ids of its columns.
+    #[serde(flatten)]
+    pub identity: TableIdentity,
     /// Files in the order in which they were added. Their first and last ledgers are those of the
     /// rows.
     pub files: Vec<DataFile>,
@@ -131,6 +156,10 @@ pub struct DataFile {
     pub bytes: u64,
     /// SHA-256 of the file in hexadecimal.
     pub sha256: String,
+    /// Number of its columns; `None` if an earlier version has written it. Files of a table with as many
+    /// columns have the same ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<u32>,
 }
 
 impl Manifest {
@@ -142,6 +171,7 @@ impl Manifest {
             ledgers: LedgerSet::default(),
             attested: Vec::new(),
             tables: Tables::default(),
+            chain: ChainTables::default(),
             programs: Vec::new(),
         }
     }
@@ -153,7 +183,7 @@ impl Manifest {
     pub fn parse(text: &[u8], place: &str) -> Result<Self> {
         let manifest: Self =
             serde_json::from_slice(text).map_err(|error| unusable(place, error))?;
-        if manifest.format != FORMAT {
+        if !(OLDEST_FORMAT..=FORMAT).contains(&manifest.format) {
             let reason = format!("its format is {}, not {FORMAT}", manifest.format);
             return Err(unusable(place, reason));
         }
@@ -164,8 +194,9 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Serialises the manifest as the text of `manifest.json`.
-    pub(super) fn text(&self, place: &str) -> Result<Vec<u8>> {
+    /// Serialises the manifest as the text of `manifest.json`, in the newest format.
+    pub(super) fn text(&mut self, place: &str) -> Result<Vec<u8>> {
+        self.format = FORMAT;
         let mut text = serde_json::to_vec_pretty(self).map_err(|error| unusable(place, error))?;
         text.push(b'\n');
         Ok(text)
@@ -213,6 +244,7 @@ impl Manifest {
         events.iter().chain(transactions).chain(of_programs.flat_map(|table| &table.files))
     }
 
+    /// Adds a portion of ledgers with the files of its events and transactions.
     pub(super) fn add(
         &mut self,
         ledgers: LedgerRange,
@@ -283,6 +315,7 @@ mod tests {
                 rows: 1,
                 bytes: 1,
                 sha256: String::new(),
+                columns: None,
             });
             let parsed = Manifest::parse(&manifest.text("m").unwrap(), "m");
             assert_eq!(parsed.is_ok(), fits, "{parsed:?}");

@@ -1,17 +1,21 @@
 //! Exports the tables of programs. Rows are taken run by run, in the order in which the runs were
 //! made, which differs from the order of their ledgers; the manifest records the last exported run.
-//! A program whose tables have gained columns is continued. The files of a program are written anew
+//! A program whose tables have gained columns is continued, and so are files of earlier versions, in
+//! which integers of 128 bits are texts. The files of a program are written anew
 //! and replace the old ones all at once when a column was widened to another type, when the program
 //! was replaced by another one, when earlier rows of a project of events have changed or are in
 //! other tables, or when its last exported run differs from the store's, as after a backup was
 //! restored. When the store has fewer runs than the export, as in a checkpoint that is
 //! older than it, the export stays unchanged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
+
+use super::columns::TableIdentity;
 use super::error::Result;
-use super::files::{Numbers, ROW_GROUP_BYTES, TableWriter};
+use super::files::{ROW_GROUP_BYTES, TableWriter};
 use super::manifest::{ExportedProgram, ExportedTable};
 use super::{Export, ExportError, PROGRAMS};
 use orrery_ledger::domain::LedgerRange;
@@ -19,6 +23,7 @@ use orrery_programs::events::EventInterfaces;
 use orrery_programs::row_log::{self, LoggedProgram};
 use orrery_store::{Store, StoreError, TransactionPosition};
 use orrery_tables::export_types::PortableTable;
+use orrery_tables::schema::TableSchema;
 use orrery_tables::{Row, TablesError};
 
 /// Maximum number of rows that are converted to columns at a time.
@@ -52,10 +57,11 @@ pub(super) fn is_behind(
         let before = exported.iter().find(|it| it.id == program.manifest.id.0);
         // A project of events is looked at again once its rows have been derived anew.
         program.arrangement().is_some()
-            && before.map_or(program.last > 0, |it| {
+            && before.map_or(has_tables(program), |it| {
                 !is_same(it, program)
                     || it.runs < program.last
                     || program.arrangement() != Some(it.arrangement)
+                    || !has_all(it, program.manifest.schema.tables())
             })
     };
     Ok(programs.iter().any(is_new) || exported.iter().any(|it| is_gone(it, &programs)))
@@ -70,17 +76,59 @@ fn is_same(exported: &ExportedProgram, program: &LoggedProgram) -> bool {
         && exported.project == manifest.project_name
 }
 
+/// Returns whether the entry of a program has these tables, with or without rows.
+fn has_all(exported: &ExportedProgram, tables: &[TableSchema]) -> bool {
+    tables.iter().all(|table| table_of(exported, &table.target).is_some())
+}
+
 /// Returns whether the exported program is missing from the store and is not marked as deleted yet.
 fn is_gone(exported: &ExportedProgram, programs: &[LoggedProgram]) -> bool {
     !exported.deleted && !programs.iter().any(|it| it.manifest.id.0 == exported.id)
+}
+
+/// Returns whether the program has something to export, if only tables without rows.
+fn has_tables(program: &LoggedProgram) -> bool {
+    !program.manifest.schema.tables().is_empty()
 }
 
 /// A table of a program with its current columns.
 struct Current {
     /// Target of the program's emits.
     name: String,
-    columns: Vec<(String, String)>,
+    schema: Arc<Schema>,
     table: PortableTable,
+}
+
+impl Current {
+    /// Returns the table as the manifest has it, if this was its entry before.
+    fn entry(&self, mut now: ExportedTable) -> ExportedTable {
+        now.identity.set(&self.schema, |name| self.table.exact_of(name));
+        let columns = self.schema.fields().iter();
+        now.columns = columns.map(|it| (it.name().clone(), it.data_type().to_string())).collect();
+        now
+    }
+
+    /// Returns the entry of the table with ids for its columns, if an earlier version has written it. It
+    /// stays without if its files cannot be continued.
+    fn identified(&self, before: &ExportedTable, texts: &[&str]) -> ExportedTable {
+        let is_earlier = before.identity.uuid.is_empty();
+        let identity = is_earlier.then(|| {
+            let exact_of = |name| self.table.exact_of(name);
+            TableIdentity::new(texts).of_earlier(&before.columns, &self.schema, exact_of)
+        });
+        let identity = identity.flatten().unwrap_or_else(|| before.identity.clone());
+        ExportedTable { next_file: 0, identity, ..before.clone() }
+    }
+}
+
+/// Returns the tables of a program with their current columns.
+fn current(program: &LoggedProgram) -> Result<Vec<Current>> {
+    let tables = program.manifest.schema.tables().iter().map(|table| {
+        let portable = PortableTable::new(table)?;
+        Ok(Current { name: table.target.clone(), schema: portable.schema(), table: portable })
+    });
+    let tables: Result<_, TablesError> = tables.collect();
+    tables.map_err(|source| ExportError::Rows(program.manifest.id, source))
 }
 
 impl Export {
@@ -125,51 +173,43 @@ impl Export {
     ) -> Result<u64> {
         let id = program.manifest.id;
         let Some(arrangement) = program.arrangement() else { return Ok(0) };
-        let tables = program.manifest.schema.tables().iter().map(|table| {
-            let portable = PortableTable::new(table)?;
-            let schema = portable.schema();
-            let columns = schema.fields().iter();
-            let columns = columns.map(|it| (it.name().clone(), it.data_type().to_string()));
-            Ok(Current { name: table.target.clone(), columns: columns.collect(), table: portable })
-        });
-        let tables: Vec<_> =
-            tables.collect::<Result<_, _>>().map_err(|source| ExportError::Rows(id, source))?;
-        let before = self.manifest.programs.iter().find(|it| it.id == id.0);
+        let tables = current(program)?;
+        let stored = self.manifest.programs.iter().find(|it| it.id == id.0);
         let export_is_ahead =
-            before.is_some_and(|it| is_same(it, program) && it.runs > program.last);
-        if export_is_ahead || (before.is_none() && program.last == 0) {
+            stored.is_some_and(|it| is_same(it, program) && it.runs > program.last);
+        if export_is_ahead || (stored.is_none() && !has_tables(program)) {
             return Ok(0);
         }
-        let appends = match before {
+        let network = &self.manifest.network_passphrase;
+        let before = stored.map(|it| identified(it, program, &tables, network));
+        let begun = begun(before.as_ref(), program, &tables, network);
+        let appends = match &before {
             Some(before) => {
-                can_append(before, program, &tables)
+                can_append(before, program, &begun)
                     && before.arrangement == arrangement
                     && before.last_run
                         == row_log::transaction_of(store, id, before.runs)?.map(numbers_of)
             }
             None => false,
         };
-        if appends && before.is_some_and(|it| it.runs == program.last) {
+        let files = before.as_ref().filter(|_| appends);
+        let mut now = ExportedProgram { arrangement, ..with_files(begun, files) };
+        if appends && now.runs == program.last {
+            // Tables without rows, or what they are called, may have changed.
+            if stored != Some(&now) && program.is_unchanged(store)? {
+                self.put_program(now)?;
+            }
             return Ok(0);
         }
-        let replaced: Vec<String> = match before {
-            Some(before) if !appends => {
-                let files = before.tables.iter().flat_map(|table| &table.files);
-                files.map(|file| file.path.clone()).collect()
-            }
-            _ => Vec::new(),
-        };
-        let mut now = match before {
-            Some(before) if appends => before.clone(),
-            before => ExportedProgram { arrangement, ..new_entry(program, before) },
-        };
-        let rows_before = before.filter(|it| is_same(it, program)).map_or(0, ExportedProgram::rows);
-        loop {
+        let rows_before =
+            before.as_ref().filter(|it| is_same(it, program)).map_or(0, ExportedProgram::rows);
+        let replaced = before.filter(|_| !appends);
+        let rows = loop {
             let more = self.write_part(store, interfaces, program, &tables, &mut now)?;
             if !program.is_unchanged(store)? {
                 // The next export removes the files.
                 let before = self.manifest.programs.iter().find(|it| it.id == id.0);
-                return Ok(before.map_or(0, ExportedProgram::rows).saturating_sub(rows_before));
+                break before.map_or(0, ExportedProgram::rows);
             }
             // When the files replace others, the manifest is updated only once, after the last
             // part.
@@ -177,11 +217,25 @@ impl Export {
                 self.put_program(now.clone())?;
             }
             if !more {
-                break;
+                replaced.map_or(Ok(()), |it| self.remove_unnamed(&it))?;
+                break now.rows();
             }
+        };
+        Ok(rows.saturating_sub(rows_before))
+    }
+
+    /// Removes those of these files that the manifest names no more.
+    fn remove_unnamed(&mut self, before: &ExportedProgram) -> Result<()> {
+        let named: BTreeSet<&str> = self.manifest.paths().collect();
+        let files = before.tables.iter().flat_map(|table| &table.files);
+        let unnamed: Vec<String> =
+            files.map(|it| it.path.clone()).filter(|path| !named.contains(&**path)).collect();
+        if unnamed.is_empty() {
+            return Ok(());
         }
-        replaced.iter().try_for_each(|path| self.destination.remove(path))?;
-        Ok(now.rows().saturating_sub(rows_before))
+        // A view must not name a file that is not there.
+        self.destination.write_views(&mut self.manifest)?;
+        unnamed.iter().try_for_each(|path| self.destination.remove(path))
     }
 
     /// Writes rows of the next runs to files, as many as fit into a file, and records the files in
@@ -195,7 +249,6 @@ impl Export {
         now: &mut ExportedProgram,
     ) -> Result<bool> {
         let id = program.manifest.id;
-        let directory = format!("{PROGRAMS}/{id}-{}", program.manifest.project_name);
         let mut writers = BTreeMap::<usize, TableWriter<'_>>::new();
         let (mut up_to, mut more) = (now.runs, true);
         while more {
@@ -204,11 +257,11 @@ impl Export {
             (more, up_to) = (batch.more, batch.up_to);
             now.last_run = batch.last.map(numbers_of).or(now.last_run);
             for (at, rows) in by_table(&batch.rows, program, tables)? {
-                let Current { name, table, .. } = &tables[at];
+                let Current { name, schema, table } = &tables[at];
                 let writer = writers.entry(at).or_insert_with(|| {
-                    let numbers = Numbers::From(table_of(now, name).map_or(0, |it| it.next_file));
-                    let directory = format!("{directory}/{name}");
-                    TableWriter::new(&self.destination, directory, numbers, table.schema())
+                    let identity = table_of(now, name).map(|it| &it.identity);
+                    let schema = identity.map_or_else(Schema::empty, |it| it.numbered(schema));
+                    TableWriter::new(&self.destination, PROGRAMS, schema)
                 });
                 for rows in rows.chunks(MAX_ROWS) {
                     let columns =
@@ -227,24 +280,8 @@ impl Export {
         }
         for (at, writer) in writers {
             let files = writer.finish()?;
-            let Current { name, columns, .. } = &tables[at];
-            let table = match now.tables.iter().position(|it| it.name == *name) {
-                Some(at) => &mut now.tables[at],
-                None => {
-                    let (name, files) = (name.clone(), Vec::new());
-                    now.tables.push(ExportedTable {
-                        name,
-                        columns: Vec::new(),
-                        next_file: 0,
-                        files,
-                    });
-                    let last = now.tables.len() - 1;
-                    &mut now.tables[last]
-                }
-            };
-            table.columns.clone_from(columns);
-            table.next_file += files.len() as u32;
-            table.files.extend(files);
+            let table = now.tables.iter_mut().find(|it| it.name == tables[at].name);
+            table.into_iter().for_each(|table| table.files.extend(files.iter().cloned()));
         }
         now.runs = if more { up_to } else { program.last };
         Ok(more)
@@ -264,23 +301,81 @@ impl Export {
     }
 }
 
-/// Returns whether new rows can be appended to the existing files: every exported table still
-/// exists with its columns unchanged, and new columns come last.
-fn can_append(before: &ExportedProgram, program: &LoggedProgram, tables: &[Current]) -> bool {
+/// Returns whether new rows can be appended to the existing files: every table that has some still has
+/// their columns.
+fn can_append(before: &ExportedProgram, program: &LoggedProgram, now: &ExportedProgram) -> bool {
     let is_wider = |before: &ExportedTable| {
-        let now = tables.iter().find(|table| table.name == before.name);
-        now.is_some_and(|now| now.columns.starts_with(&before.columns))
+        let now = table_of(now, &before.name);
+        let is_known = !before.identity.uuid.is_empty();
+        before.files.is_empty()
+            || now.is_some_and(|now| is_known && before.identity.can_become(&now.identity))
     };
     is_same(before, program) && before.tables.iter().all(is_wider)
 }
 
-/// Creates the entry of a program of which nothing is exported yet, or whose files are written
-/// anew.
-fn new_entry(program: &LoggedProgram, before: Option<&ExportedProgram>) -> ExportedProgram {
+/// Returns the entry of a program, with ids for the columns of files of earlier versions.
+fn identified(
+    entry: &ExportedProgram,
+    program: &LoggedProgram,
+    tables: &[Current],
+    network: &str,
+) -> ExportedProgram {
+    let identified = |table: &ExportedTable| match tables.iter().find(|it| it.name == table.name) {
+        Some(now) => {
+            let texts = texts_of(network, program, &table.name);
+            now.identified(table, &texts.each_ref().map(String::as_str))
+        }
+        None => table.clone(),
+    };
+    let tables = entry.tables.iter().map(identified).collect();
+    ExportedProgram { tables, ..entry.clone() }
+}
+
+/// Returns what distinguishes a table of a program from all others.
+fn texts_of(network: &str, program: &LoggedProgram, table: &str) -> [String; 4] {
     let manifest = &program.manifest;
-    // File numbers are not reused: otherwise a path would temporarily hold rows that differ from
-    // those that the manifest describes.
-    let kept = |table: &ExportedTable| ExportedTable { files: Vec::new(), ..table.clone() };
+    let (id, deployed_at) = (manifest.id.to_string(), manifest.deployed_at.to_string());
+    [network.to_owned(), id, deployed_at, table.to_owned()]
+}
+
+/// Returns the entry of a program with its tables as they are now, of which nothing is exported yet.
+fn begun(
+    before: Option<&ExportedProgram>,
+    program: &LoggedProgram,
+    tables: &[Current],
+    network: &str,
+) -> ExportedProgram {
+    let manifest = &program.manifest;
+    // The columns of a table keep their ids, also when its rows are written anew, and when the program
+    // has it no more.
+    let before = before.filter(|it| is_same(it, program)).map_or(&[][..], |it| &it.tables);
+    let mut entries: Vec<ExportedTable> = before
+        .iter()
+        .map(|table| {
+            let mut identity = table.identity.clone();
+            identity.set(&Schema::empty(), |_| None);
+            let (name, columns, files) = (table.name.clone(), Vec::new(), Vec::new());
+            ExportedTable { name, columns, next_file: 0, identity, files }
+        })
+        .collect();
+    for current in tables {
+        let at = entries.iter().position(|it| it.name == current.name).unwrap_or_else(|| {
+            entries.push(ExportedTable {
+                name: current.name.clone(),
+                columns: Vec::new(),
+                next_file: 0,
+                identity: TableIdentity::default(),
+                files: Vec::new(),
+            });
+            entries.len() - 1
+        });
+        let mut entry = entries[at].clone();
+        if entry.identity.uuid.is_empty() {
+            let texts = texts_of(network, program, &entry.name);
+            entry.identity = TableIdentity::new(&texts.each_ref().map(String::as_str));
+        }
+        entries[at] = current.entry(entry);
+    }
     ExportedProgram {
         id: manifest.id.0,
         owner: manifest.owner.0.clone(),
@@ -290,8 +385,19 @@ fn new_entry(program: &LoggedProgram, before: Option<&ExportedProgram>) -> Expor
         runs: 0,
         last_run: None,
         arrangement: 0,
-        tables: before.map(|it| it.tables.iter().map(kept).collect()).unwrap_or_default(),
+        versions: manifest.schema.versions().to_vec(),
+        tables: entries,
     }
+}
+
+/// Returns the entry with the files of another one, which has its tables, and continues after these.
+fn with_files(mut entry: ExportedProgram, before: Option<&ExportedProgram>) -> ExportedProgram {
+    let Some(before) = before else { return entry };
+    for table in &mut entry.tables {
+        let before = table_of(before, &table.name);
+        table.files = before.map(|it| it.files.clone()).unwrap_or_default();
+    }
+    ExportedProgram { runs: before.runs, last_run: before.last_run, ..entry }
 }
 
 /// Converts a transaction's position to the form in the manifest.

@@ -1,6 +1,6 @@
 //! Reads an export back from its files: the manifest, and rows of the tables.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -11,6 +11,8 @@ use orrery::export::{DataFile, Manifest};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+
+use crate::wait::wait_until;
 
 /// Columns of an exported event that are compared with the REST API's rows.
 pub const OF_EVENTS: [&str; 13] = [
@@ -83,23 +85,41 @@ pub fn comparable(row: &Value, columns: &[&str]) -> Value {
 }
 
 /// Rows of a program's table with all columns, in the order of the files; empty when the table has
-/// no files.
+/// no files. An integer of 128 bits, which files have as a number and as digits, is the digits; checks
+/// that the number is the same, or null because it has 39 of them.
 pub fn rows_of_program(directory: &Path, program: u32, table: &str) -> Vec<Value> {
     let manifest = manifest(directory).unwrap();
     let program = manifest.programs.iter().find(|it| it.id == program);
     let table = program.and_then(|it| it.tables.iter().find(|it| it.name == table));
     let Some(table) = table else { return Vec::new() };
     let columns: Vec<_> = table.columns.iter().map(|(name, _)| name.as_str()).collect();
-    rows(directory, &table.files, &columns)
+    let mut rows = rows(directory, &table.files, &columns);
+    let digits = table.identity.current().filter_map(|it| Some((&it.name, it.exact_of.as_ref()?)));
+    for (digits, name) in digits {
+        for row in rows.iter_mut().map(|row| row.as_object_mut().unwrap()) {
+            match row.remove(digits).unwrap() {
+                // A file of an earlier version has the digits under the name of the number.
+                Value::Null => {}
+                Value::String(exact) => {
+                    let is_long = exact.trim_start_matches('-').len() > 38;
+                    let number = if is_long { Value::Null } else { exact.clone().into() };
+                    assert_eq!(row.insert(name.clone(), exact.into()), Some(number));
+                }
+                other => panic!("{other} are no digits"),
+            }
+        }
+    }
+    rows
 }
 
-/// Asserts that the tables' directories hold exactly the files that the manifest names, and that none
-/// of a program's is empty.
+/// Asserts that the directories of files hold exactly those that the manifest names, and that none of a
+/// program's directories of an earlier version is empty. Waits until the views name them, too.
 pub fn assert_no_strays(directory: &Path) {
     let manifest = manifest(directory).unwrap();
     let named: BTreeSet<String> = manifest.files().map(|file| file.path.clone()).collect();
     let mut found = BTreeSet::new();
-    let mut below: Vec<String> = ["events", "transactions", "programs"].map(str::to_owned).into();
+    let below = ["data", "events", "transactions", "programs"];
+    let mut below: Vec<String> = below.map(str::to_owned).into();
     while let Some(path) = below.pop() {
         let Ok(entries) = fs::read_dir(directory.join(&path)) else { continue };
         let entries: Vec<_> = entries.map(Result::unwrap).collect();
@@ -113,6 +133,54 @@ pub fn assert_no_strays(directory: &Path) {
         }
     }
     assert_eq!(found, named);
+    wait_until("the views name the files", || views_name(directory, &manifest));
+}
+
+/// Whether the views name each file of events, transactions and programs that are not deleted once, and
+/// no file that the manifest does not.
+fn views_name(directory: &Path, manifest: &Manifest) -> Result<(), String> {
+    let views = views(directory);
+    let all = files_of_views(&views["views.sql"]);
+    let of_schemas = views.iter().filter(|(path, _)| *path != "views.sql");
+    let mut apart: Vec<_> = of_schemas.flat_map(|(_, text)| files_of_views(text)).collect();
+    apart.sort_unstable();
+    let mut together = all.clone();
+    together.sort_unstable();
+    if apart != together {
+        return Err(format!("{apart:?} are in single views, {together:?} in all"));
+    }
+    let mut missing: BTreeSet<&str> = manifest.files().map(|file| &*file.path).collect();
+    for file in &all {
+        let is_it = |path: &&&str| file.strip_suffix(**path).is_some_and(|it| it.ends_with('/'));
+        let found = missing.iter().find(is_it).copied();
+        let path = found.ok_or_else(|| format!("{file} is named twice, or not by the manifest"))?;
+        missing.remove(path);
+    }
+    let deleted = manifest.programs.iter().filter(|program| program.deleted);
+    let deleted = deleted.flat_map(|program| &program.tables).flat_map(|table| &table.files);
+    let deleted: BTreeSet<&str> = deleted.map(|file| &*file.path).collect();
+    missing.retain(|path| !deleted.contains(path));
+    if missing.is_empty() { Ok(()) } else { Err(format!("no view names {missing:?}")) }
+}
+
+/// The texts with views, by their path below the export.
+pub fn views(directory: &Path) -> BTreeMap<String, String> {
+    let schemas = fs::read_dir(directory.join("tables")).into_iter().flatten();
+    let schemas = schemas.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let paths = schemas.map(|schema| format!("tables/{schema}/views.sql"));
+    paths
+        .chain(["views.sql".to_owned()])
+        .map(|path| {
+            let text = fs::read_to_string(directory.join(&path)).unwrap_or_default();
+            (path, text)
+        })
+        .collect()
+}
+
+/// The files that a text with views names, in its order.
+pub fn files_of_views(text: &str) -> Vec<&str> {
+    let texts = text.split('\'').skip(1).step_by(2);
+    texts.filter(|text| text.ends_with(".parquet")).collect()
 }
 
 /// Reads these columns of a table's files and checks size, SHA-256, row count and ledger range of

@@ -2,20 +2,27 @@
 //! grew, and whatever was deleted or killed meanwhile.
 
 use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use orrery::export::Manifest;
+use arrow::record_batch::RecordBatch;
+use orrery::export::{ChainTables, Manifest, TableIdentity};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::properties::WriterProperties;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use stellar_xdr::ScVal;
 
 use crate::network::{Chain, built, call};
 use crate::network_growth::silent;
 use crate::service::{Owner, Recorded, Scene, assert_rows};
 use orrery_testkit::binary::{Service, orrery};
-use orrery_testkit::exported::{self, assert_no_strays, rows_of_program};
+use orrery_testkit::exported::{self, assert_no_strays, rows_of_program, views};
 use orrery_testkit::provider::Reply;
 use orrery_testkit::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
 use orrery_testkit::size;
@@ -119,6 +126,178 @@ fn kind(of: &Path, table: &str, column: &str) -> String {
     table.columns.iter().find(|(name, _)| name == column).unwrap().1.clone()
 }
 
+/// What becomes of a table's files.
+#[derive(Clone, Copy)]
+enum Files {
+    /// One is added.
+    Added,
+    /// One has the rows of all.
+    Replaced,
+}
+
+/// Asserts that the columns of all files written by this version have the ids that the manifest gives
+/// them, and that none has two.
+fn assert_ids(of: &Path) {
+    let manifest = manifest(of);
+    let chain = &manifest.chain;
+    let tables = manifest.programs.iter().flat_map(|program| &program.tables);
+    let tables = tables.map(|table| (&table.identity, &table.files));
+    let tables = tables.chain([
+        (&chain.events, &manifest.tables.events),
+        (&chain.transactions, &manifest.tables.transactions),
+    ]);
+    let mut uuids = BTreeSet::new();
+    for (identity, files) in tables {
+        assert!(uuids.insert(&identity.uuid), "{}", identity.uuid);
+        let given: BTreeSet<u32> = identity.fields.iter().map(|field| field.id).collect();
+        assert_eq!(given.len(), identity.fields.len());
+        assert!(given.iter().all(|id| *id <= identity.last_column_id));
+        for file in files.iter().filter(|file| file.columns.is_some()) {
+            let opened = File::open(of.join(&file.path)).unwrap();
+            let reader = ParquetRecordBatchReaderBuilder::try_new(opened).unwrap();
+            let fields = reader.schema().fields();
+            assert_eq!(Some(fields.len() as u32), file.columns);
+            for field in fields {
+                let id = &field.metadata()["PARQUET:field_id"];
+                let known = identity.fields.iter().find(|known| known.id.to_string() == *id);
+                let known = known.unwrap();
+                assert_eq!((&known.name, known.dropped), (field.name(), false));
+            }
+        }
+    }
+}
+
+/// Makes the files of an export's programs those of an earlier version: below the names of programs and
+/// tables, with 128-bit integers as texts, and no ids.
+fn make_earlier(of: &Path) {
+    let mut manifest = manifest(of);
+    manifest.chain = ChainTables::default();
+    for program in &mut manifest.programs {
+        for table in &mut program.tables {
+            let exact: Vec<_> =
+                table.identity.current().filter(|it| it.exact_of.is_some()).collect();
+            let digits_of =
+                |name: &str| exact.iter().find(|it| it.exact_of.as_deref() == Some(name));
+            let is_digits = |name: &str| exact.iter().any(|it| it.name == name);
+            table.columns.retain(|(name, _)| !is_digits(name));
+            for (name, kind) in &mut table.columns {
+                if digits_of(name).is_some() {
+                    *kind = "Utf8".to_owned();
+                }
+            }
+            let directory = format!("programs/{}-{}/{}", program.id, program.project, table.name);
+            fs::create_dir_all(of.join(&directory)).unwrap();
+            for (number, file) in table.files.iter_mut().enumerate() {
+                let path = of.join(&file.path);
+                let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap());
+                let batches = reader.unwrap().build().unwrap().map(|batch| {
+                    let batch = batch.unwrap();
+                    let schema = batch.schema();
+                    let names = schema.fields().iter().map(|field| field.name());
+                    let columns = names.filter(|name| !is_digits(name)).map(|name| {
+                        let own = digits_of(name).map_or(name, |digits| &digits.name);
+                        (name, Arc::clone(batch.column_by_name(own).unwrap()), true)
+                    });
+                    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+                });
+                let batches: Vec<_> = batches.collect();
+                let mut bytes = Vec::new();
+                let properties = WriterProperties::builder().set_coerce_types(true).build();
+                let mut writer =
+                    ArrowWriter::try_new(&mut bytes, batches[0].schema(), Some(properties))
+                        .unwrap();
+                batches.iter().for_each(|batch| writer.write(batch).unwrap());
+                writer.close().unwrap();
+                fs::remove_file(&path).unwrap();
+                file.path = format!("{directory}/{number:010}.parquet");
+                file.bytes = bytes.len() as u64;
+                file.sha256 = hex::encode(Sha256::digest(&bytes));
+                file.columns = None;
+                fs::write(of.join(&file.path), bytes).unwrap();
+            }
+            table.identity = TableIdentity::default();
+        }
+    }
+    for (table, files) in [
+        ("events", &mut manifest.tables.events),
+        ("transactions", &mut manifest.tables.transactions),
+    ] {
+        fs::create_dir(of.join(table)).unwrap();
+        for (number, file) in files.iter_mut().enumerate() {
+            let path = format!(
+                "{table}/{:010}-{:010}-{number}.parquet",
+                file.first_ledger, file.last_ledger
+            );
+            fs::rename(of.join(&file.path), of.join(&path)).unwrap();
+            (file.path, file.columns) = (path, None);
+        }
+    }
+    let mut earlier = serde_json::to_value(&manifest).unwrap();
+    earlier["format"] = json!(1);
+    earlier.as_object_mut().unwrap().remove("chain");
+    fs::write(of.join("manifest.json"), earlier.to_string()).unwrap();
+    ["data", "tables"].iter().for_each(|it| fs::remove_dir_all(of.join(it)).unwrap());
+    fs::remove_file(of.join("views.sql")).unwrap();
+}
+
+#[test]
+fn exports_of_earlier_versions_are_continued() {
+    let mut chain = Chain::new();
+    let contract = chain.create_of(&silent(), Vec::new());
+    let scene = Scene::new();
+    let service = Service::start(scene.path());
+    let owner = scene.owner(&service, "ana");
+    let contracts = [contract.to_string()];
+    let deploy = json!({ "code": built("raw"), "project_name": "raw", "contracts": contracts });
+    owner.post("deploy", &deploy);
+    let lake = Lake::directory(scene.path().join("lake"));
+    let of = lake.directory.as_path();
+    let mut rows = 0;
+    let mut emit = |row: ScVal| {
+        chain.call(contract, "emit", vec![symbol("t"), row]);
+        chain.import_into(&scene);
+        rows += 1;
+        owner.wait_for_rows("raw_t", rows);
+        assert_eq!(export(&scene, &lake, &[])["new_rows"], 1);
+        assert_same(&owner, of, 1, "t");
+    };
+    emit(fields([("v", ScVal::from(i128::MIN)), ("w", ScVal::U32(1))]));
+    emit(fields([("v", ScVal::from(5i128)), ("deep", list([ScVal::from(7i128)]))]));
+    make_earlier(of);
+    // What a killed export of such a version has left.
+    let stray = of.join("programs/1-raw/t/0000000009.parquet");
+    fs::write(&stray, "").unwrap();
+    let earlier: Vec<_> = manifest(of).files().map(|file| file.path.clone()).collect();
+    let (ids, again) = (|| manifest(of).programs[0].tables[0].identity.clone(), json!(0));
+    assert_eq!(export(&scene, &lake, &[])["new_rows"], again);
+    assert_same(&owner, of, 1, "t");
+    assert_no_strays(of);
+    assert!(!stray.exists());
+    let views = &views(of)["tables/raw/views.sql"];
+    let cast =
+        "select * replace (try_cast(\"v\" as decimal(38, 0)) as \"v\"), \"v\" as \"v_exact\" from";
+    assert!(views.contains(cast), "{views}");
+    // New rows get files of their own; those of before stay, and their texts are the digits.
+    let before = ids();
+    let digits = before.fields.iter().find(|field| field.name == "v_exact").unwrap();
+    assert_eq!((digits.earlier_name.as_deref(), digits.id), (Some("v"), 6));
+    assert!(before.current().all(|field| field.name == "v" || field.id <= 9));
+    emit(fields([("v", ScVal::from(6i128)), ("x", ScVal::from(i128::MAX))]));
+    let now: Vec<_> = manifest(of).files().map(|file| file.path.clone()).collect();
+    assert!(earlier.iter().all(|path| now.contains(path)));
+    assert!(now.len() > earlier.len());
+    assert_no_strays(of);
+    assert_ids(of);
+    assert_eq!(ids().fields[..before.fields.len()], before.fields);
+    // Once they are written anew, nothing of before is left.
+    emit(fields([("w", ScVal::from(i128::MIN))]));
+    let table = manifest(of).programs[0].tables[0].clone();
+    assert!(table.files.iter().all(|file| file.path.starts_with("data/")));
+    assert!(!of.join("programs").exists());
+    assert_no_strays(of);
+    assert_ids(of);
+}
+
 #[test]
 fn program_tables_are_exported_with_every_row_once() {
     let Some(recorded) = Recorded::find() else { return };
@@ -136,7 +315,9 @@ fn program_tables_are_exported_with_every_row_once() {
     let before = manifest(&lake.directory);
     let program = &before.programs[0];
     assert_eq!((program.owner.as_str(), program.project.as_str()), ("ana", "vault"));
-    assert_eq!(kind(&lake.directory, "balance_changed", "amount"), "Utf8");
+    assert_eq!(kind(&lake.directory, "balance_changed", "amount"), "Decimal128(38, 0)");
+    assert_eq!(kind(&lake.directory, "balance_changed", "amount_exact"), "Utf8");
+    assert_ids(&lake.directory);
     assert!(kind(&lake.directory, "balance_changed", "_ledger_closed_at").contains("UTC"));
     // Nothing is new, so the second export adds nothing.
     assert_eq!(export(&scene, &lake, &[])["new_rows"], 0);
@@ -176,41 +357,53 @@ fn exported_files_follow_growing_tables() {
     let server = S3Server::start(Rights::Closed);
     let lakes = [Lake::directory(scene.path().join("lake")), Lake::bucket(&server)];
     let mut rows = 0;
-    let mut emit = |row: ScVal, files: &[&str], kind_of_v: &str| {
+    let paths = |lake: &Lake| -> Vec<String> {
+        let programs = manifest(&lake.directory).programs;
+        let files = programs.iter().flat_map(|program| &program.tables[0].files);
+        files.map(|file| file.path.clone()).collect()
+    };
+    let mut before = lakes.each_ref().map(|_| Vec::new());
+    let mut emit = |row: ScVal, file: Files, kind_of_v: &str| {
         chain.call(contract, "emit", vec![symbol("t"), row]);
         chain.import_into(&scene);
         rows += 1;
         owner.wait_for_rows("raw_t", rows);
-        for lake in &lakes {
+        for (lake, before) in lakes.iter().zip(&mut before) {
             assert_eq!(export(&scene, lake, &[])["new_rows"], 1);
             assert_same(&owner, &lake.directory, 1, "t");
             assert_no_strays(&lake.directory);
+            assert_ids(&lake.directory);
             assert_eq!(kind(&lake.directory, "t", "v"), kind_of_v);
-            let exported = &manifest(&lake.directory).programs[0].tables[0].files;
-            let names = exported.iter().map(|file| file.path.rsplit('/').next().unwrap());
-            let numbers: Vec<_> = names.map(|name| name[..10].trim_start_matches('0')).collect();
-            assert_eq!(numbers, files, "{}", lake.into);
+            let now = paths(lake);
+            match file {
+                Files::Added => assert_eq!(now[..now.len() - 1], before[..], "{}", lake.into),
+                Files::Replaced => assert!(now.len() == 1 && !before.contains(&now[0])),
+            }
+            *before = now;
         }
     };
     let v = |value: ScVal| fields([("v", value)]);
-    emit(v(ScVal::U32(7)), &[""], "Int64");
+    let (added, replaced, decimal) = (Files::Added, Files::Replaced, "Decimal128(38, 0)");
+    emit(v(ScVal::U32(7)), added, "Int64");
     // A wider integer or a new column leaves existing files unchanged.
-    emit(v(ScVal::I64(i64::MIN)), &["", "1"], "Int64");
+    emit(v(ScVal::I64(i64::MIN)), added, "Int64");
     let both = fields([("v", ScVal::U32(1)), ("w", ScVal::U64(u64::MAX))]);
-    emit(both, &["", "1", "2"], "Int64");
-    // A value that does not fit into 64 bits changes the column to text, so all earlier files are
+    emit(both, added, "Int64");
+    // A value that does not fit into 64 bits changes the column to decimals, so all earlier files are
     // replaced.
-    emit(v(ScVal::from(i128::MIN)), &["3"], "Utf8");
-    emit(v(ScVal::U32(2)), &["3", "4"], "Utf8");
+    emit(v(ScVal::from(i128::MIN)), replaced, decimal);
+    emit(v(ScVal::U32(2)), added, decimal);
     // The type of a column that had only nulls was unknown, so its first value replaces all files.
-    emit(fields([("n", ScVal::Void)]), &["3", "4", "5"], "Utf8");
+    emit(fields([("n", ScVal::Void)]), added, decimal);
     let numbers = list([ScVal::U32(1), ScVal::U32(2)]);
-    emit(fields([("n", numbers.clone())]), &["6"], "Utf8");
+    emit(fields([("n", numbers.clone())]), replaced, decimal);
+    // A column of decimals that gets digits: those of earlier rows are missing in the files.
+    emit(fields([("w", ScVal::from(i128::MAX))]), replaced, decimal);
     // A failed write leaves the manifest unchanged, and no stray objects.
     let before = manifest(&lakes[1].directory);
     chain.call(contract, "emit", vec![symbol("t"), fields([("n", numbers)])]);
     chain.import_into(&scene);
-    owner.wait_for_rows("raw_t", 8);
+    owner.wait_for_rows("raw_t", 9);
     server.set_fault(|request, honest| {
         let is_of_program = request.target.contains("programs");
         match request.method.as_str() {

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::row_log;
 use orrery_export::{
     AddedNow, AddedRows, Continuous, Destination, Export, ExportScope, ExportedProgram, Interrupt,
     Manifest as ExportManifest,
 };
+use orrery_sandbox::network::MARKET_PROGRAM;
 
 #[test]
 fn rows_without_following_ledgers_are_exported_after_a_delay() {
@@ -57,6 +59,35 @@ fn export(scene: &Scene, directory: &Path) -> AddedRows {
     let added = export.add_programs(&scene.store).unwrap();
     export.finish().unwrap();
     added
+}
+
+#[test]
+fn tables_without_rows_are_exported_too() {
+    let scene = Scene::new();
+    let id = scene.deploy("ana", "seen", MARKET_PROGRAM, market()).unwrap().id;
+    let lake = TempDir::new().unwrap();
+    let lake = lake.path().join("x");
+    assert_eq!(export(&scene, &lake), AddedRows::default());
+    let tables = exported(&lake).tables;
+    let names: Vec<_> = tables.iter().map(|table| table.name.as_str()).collect();
+    assert!(!names.is_empty());
+    let stored = row_log::programs(&scene.store).unwrap();
+    let targets = stored[0].manifest.schema.tables().iter().map(|table| table.target.as_str());
+    assert_eq!(names, targets.collect::<Vec<_>>());
+    let views = std::fs::read_to_string(lake.join("tables/seen/views.sql")).unwrap();
+    for table in &tables {
+        assert!(table.files.is_empty() && table.columns.len() >= 5, "{table:?}");
+        let view = format!("create or replace view \"seen\".\"{}\" as", table.name);
+        assert!(views.contains(&view), "{views}");
+    }
+    // Their identity stays with the first rows.
+    scene.add_all(FIRST..=LAST);
+    scene.run_until_idle();
+    assert_eq!(export(&scene, &lake).rows, scene.rows(id).len() as u64);
+    for table in exported(&lake).tables {
+        let before = tables.iter().find(|it| it.name == table.name);
+        assert!(before.is_none_or(|it| it.identity == table.identity), "{table:?}");
+    }
 }
 
 #[test]
