@@ -3,9 +3,11 @@
 //!
 //! Blocks marked `sh` are run in one shell, in order. A word after `sh` says why a block is not
 //! run, or what it needs; commands of `orrery` in a block that is not run are still compared with
-//! the program's help.
+//! the program's help. Blocks marked `python run` are run between them, by the Python that
+//! `ORRERY_TEST_PYTHON` names; it needs pandas, polars, pyarrow and duckdb.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -24,10 +26,14 @@ const STARTED: &str = "started";
 const COMPILER: &str = "compiler";
 /// The block needs the recorded ledgers, as the directory `lake`.
 const RECORDED: &str = "recorded";
+/// The block needs a Python with libraries for tables, as `python3`.
+const PYTHON: &str = "python";
+/// The block is a program for such a Python.
+const PROGRAM: &str = "program for python";
 /// Blocks that need what no test has: the internet, hours for a build, systemd as the first
-/// process, root, Stellar's command line, another toolchain, packages of npm.
-const NOT_RUN: [&str; 7] =
-    ["public-network", "build", "systemd", "root", "stellar-cli", "rustup", "npm"];
+/// process, root, Stellar's command line, another toolchain, packages of npm, DuckDB's command line.
+const NOT_RUN: [&str; 8] =
+    ["public-network", "build", "systemd", "root", "stellar-cli", "rustup", "npm", "duckdb"];
 
 /// Addresses in documents. The first is replaced by that of the demo, the others by free ones.
 const ADDRESSES: [&str; 3] = ["127.0.0.1:8484", "127.0.0.1:9100", "127.0.0.1:9000"];
@@ -59,7 +65,9 @@ fn blocks(document: &str) -> Vec<Block> {
                     });
                     assert_eq!(command, None, "{document}: a command that is not marked as sh");
                 }
-                if let Some(word) =
+                if mark == "python run" {
+                    blocks.push(Block { word: PROGRAM.to_owned(), text });
+                } else if let Some(word) =
                     mark.strip_prefix("sh").filter(|it| it.starts_with([' ']) || it.is_empty())
                 {
                     blocks.push(Block { word: word.trim().to_owned(), text });
@@ -84,6 +92,7 @@ fn try_out(document: &str) -> Option<Ran> {
         true => compiler(),
         false => None,
     };
+    let python = std::env::var_os("ORRERY_TEST_PYTHON");
     let mut is_whole = true;
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
@@ -92,6 +101,15 @@ fn try_out(document: &str) -> Option<Ran> {
         match word.as_str() {
             "" => script.push_str(&text),
             COMPILER if compiler.is_some() => script.push_str(&text),
+            PYTHON if python.is_some() => script.push_str(&text),
+            PROGRAM if python.is_some() => {
+                script.push_str(&format!("python3 - <<'PROGRAM'\n{text}PROGRAM\n"));
+            }
+            PYTHON | PROGRAM => {
+                println!("{document}: skipped a block: ORRERY_TEST_PYTHON names no Python");
+                is_whole = false;
+                check_spelling(document, &text);
+            }
             COMPILER => {
                 is_whole = false;
                 check_spelling(document, &text);
@@ -129,6 +147,7 @@ fn try_out(document: &str) -> Option<Ran> {
     }
     let programs = Path::new(env!("CARGO_BIN_EXE_orrery")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let path = python.map_or(path.clone(), |python| with_python(&path, Path::new(&python), at));
     let script = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nset -eux\n{script}");
     let mut shell = Command::new("bash");
     for (name, _) in std::env::vars_os() {
@@ -145,6 +164,17 @@ fn try_out(document: &str) -> Option<Ran> {
     assert_eq!(ran.code, 0, "{document}\n{}\n{}", ran.stdout, ran.stderr);
     assert_eq!(demo.end_with(Signal::INT), Some(0));
     is_whole.then_some(ran)
+}
+
+/// Returns a search path that finds this Python as `python3`.
+fn with_python(path: &str, python: &Path, at: &Path) -> String {
+    let own = at.join("python");
+    std::fs::create_dir(&own).unwrap();
+    let launcher = own.join("python3");
+    // A link would hide where the libraries are.
+    std::fs::write(&launcher, format!("#!/bin/sh\nexec {} \"$@\"\n", python.display())).unwrap();
+    std::fs::set_permissions(&launcher, std::fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{path}", own.display())
 }
 
 /// Waits until the demo has data of all kinds, as it does after some seconds: a trade, accounts,
@@ -221,6 +251,7 @@ macro_rules! documents {
 documents! {
     readme: "README.md",
     accounts: "docs/accounts.md",
+    analysts: "docs/analysts.md",
     api: "docs/api.md",
     backup: "docs/backup.md",
     coming_from: "docs/coming-from.md",
