@@ -1,19 +1,7 @@
-//! Keys of ledger entries and ids of contracts, recognised and built.
+//! Keys of ledger entries and ids of contracts, recognised.
 
 use orrery_ledger::domain::ContractId;
-use soroban_env_host::xdr::{
-    ContractDataDurability, ContractId as XdrContractId, Hash, LedgerKey, LedgerKeyContractData,
-    ScAddress, ScVal,
-};
-
-/// Returns the key of a contract's instance entry.
-pub(super) fn instance_key(contract: &ContractId) -> LedgerKey {
-    LedgerKey::ContractData(LedgerKeyContractData {
-        contract: ScAddress::Contract(XdrContractId(Hash(contract.0))),
-        key: ScVal::LedgerKeyContractInstance,
-        durability: ContractDataDurability::Persistent,
-    })
-}
+use soroban_env_host::xdr::{LedgerKey, ScAddress, ScVal};
 
 /// Returns whether a key is that of a nonce, which the host stores as temporary data.
 pub(super) fn is_nonce(key: &LedgerKey) -> bool {

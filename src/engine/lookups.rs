@@ -4,12 +4,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use orrery_ledger::domain::ContractId;
+use orrery_ledger::domain::{ContractId, instance_key};
 use scoped_tls_hkt::scoped_thread_local;
 use soroban_env_host::xdr::{HostFunction, LedgerKey, ScAddress};
 
 use super::invocation::Invocation;
-use super::keys::{instance_key, is_nonce};
+use super::keys::is_nonce;
 use super::limits::Bounds;
 use super::state::{EntryState, PreState, StateError};
 

@@ -2,12 +2,12 @@
 
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
-    ContractDataDurability, ContractExecutable, ContractExecutableExternalRef, ContractId as XdrId,
-    Hash, LedgerEntry, LedgerEntryData, LedgerKey, LedgerKeyContractCode, LedgerKeyContractData,
-    Limits, ReadXdr, ScAddress, ScVal, WriteXdr,
+    ContractDataDurability, ContractExecutable, ContractExecutableExternalRef, Hash, LedgerEntry,
+    LedgerEntryData, LedgerKey, LedgerKeyContractCode, LedgerKeyContractData, Limits, ReadXdr,
+    ScAddress, ScVal, WriteXdr,
 };
 
-use orrery_ledger::domain::{ContractId, Hash32};
+use orrery_ledger::domain::{self, ContractId, Hash32};
 use orrery_store::RowCodec;
 
 /// Limits for decoding entries: the nesting that the contract host allows, and some levels around it.
@@ -103,8 +103,7 @@ pub(super) fn entry(xdr: &[u8]) -> Option<LedgerEntry> {
 
 /// Returns the key of a contract's instance, as XDR `LedgerKey`.
 pub(super) fn instance_key(contract: &ContractId) -> Option<Vec<u8>> {
-    let contract = ScAddress::Contract(XdrId(Hash(contract.0)));
-    data_key(contract, ScVal::LedgerKeyContractInstance)
+    domain::instance_key(contract).to_xdr(Limits::none()).ok()
 }
 
 /// Returns the key of a module, as XDR `LedgerKey`.
@@ -115,12 +114,11 @@ pub(super) fn code_key(hash: &Hash32) -> Option<Vec<u8>> {
 
 /// Returns the key of the entry that a reference names (CAP-85).
 fn named_entry(reference: &ContractExecutableExternalRef) -> Option<Vec<u8>> {
-    data_key(reference.executable_owner.clone(), ScVal::ExecutableTag(reference.tag.clone()))
-}
-
-fn data_key(contract: ScAddress, key: ScVal) -> Option<Vec<u8>> {
-    let durability = ContractDataDurability::Persistent;
-    let key = LedgerKey::ContractData(LedgerKeyContractData { contract, key, durability });
+    let key = LedgerKey::ContractData(LedgerKeyContractData {
+        contract: reference.executable_owner.clone(),
+        key: ScVal::ExecutableTag(reference.tag.clone()),
+        durability: ContractDataDurability::Persistent,
+    });
     key.to_xdr(Limits::none()).ok()
 }
 

@@ -1,11 +1,8 @@
 //! Fetches a contract's module from a network through an RPC server.
 
-use orrery::domain::ContractId;
+use orrery::domain::{ContractId, instance_key};
 use orrery::source::rpc::{RpcEntries, RpcSettings};
-use stellar_xdr::{
-    ContractDataDurability, ContractExecutable, ContractId as XdrContractId, Hash, LedgerEntryData,
-    LedgerKey, LedgerKeyContractCode, LedgerKeyContractData, ScAddress, ScVal,
-};
+use stellar_xdr::{ContractExecutable, LedgerEntryData, LedgerKey, LedgerKeyContractCode, ScVal};
 
 use super::super::remote::Remote;
 use super::super::serve::runtime;
@@ -32,7 +29,7 @@ pub fn of_contract(remote: &Remote, contract: ContractId) -> Result<Vec<u8>, Fai
             let held = server.look_up(&[key]).await.map_err(|error| with_hint(&error))?;
             Ok::<_, Failure>(held.entries.into_iter().flatten().next().map(|held| held.entry.data))
         };
-        let Some(LedgerEntryData::ContractData(instance)) = entry(instance_key(contract)).await?
+        let Some(LedgerEntryData::ContractData(instance)) = entry(instance_key(&contract)).await?
         else {
             return Err(with_hint(&format!("there is no contract {contract} on this network")));
         };
@@ -63,12 +60,4 @@ pub fn of_contract(remote: &Remote, contract: ContractId) -> Result<Vec<u8>, Fai
 
 fn with_hint(problem: &dyn std::fmt::Display) -> Failure {
     Failure::failed(format!("{problem}; use --wasm to read the contract's module from a file"))
-}
-
-fn instance_key(contract: ContractId) -> LedgerKey {
-    LedgerKey::ContractData(LedgerKeyContractData {
-        contract: ScAddress::Contract(XdrContractId(Hash(contract.0))),
-        key: ScVal::LedgerKeyContractInstance,
-        durability: ContractDataDurability::Persistent,
-    })
 }

@@ -16,6 +16,7 @@ mod hash;
 mod ledger_seq;
 mod ledger_set;
 mod ledger_source;
+mod lifetime;
 mod network;
 mod node;
 mod node_id;
@@ -40,6 +41,7 @@ pub use hash::{Hash32, LedgerHash, TxHash};
 pub use ledger_seq::{LedgerRange, LedgerSeq};
 pub use ledger_set::LedgerSet;
 pub use ledger_source::{Fetched, LedgerSource, SourceError};
+pub use lifetime::{has_lifetime, instance_key, instance_key_at, is_temporary, ttl_hash, ttl_key};
 pub use network::{Network, NetworkId};
 pub use node::{
     AuthMode, Funding, LiveEntries, LiveEntry, LiveState, NotFunded, Simulation, Submission,

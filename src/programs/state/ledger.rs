@@ -5,8 +5,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use sha2::{Digest, Sha256};
-use stellar_xdr::{ContractDataDurability, LedgerKey};
+use stellar_xdr::LedgerKey;
 
 use super::changes::{
     Clock, EntrySteps, EntryXdr, Moment, Step, Steps, StepsByKey, ValueBefore, last_modified,
@@ -17,7 +16,7 @@ use super::raw::RawLedgers;
 use super::upstream::{self, Upstream};
 use super::{EntryState, PreState, StateError};
 use orrery_ledger::decode::{EntryKey, EntryKind, transaction_changes};
-use orrery_ledger::domain::LedgerSeq;
+use orrery_ledger::domain::{LedgerSeq, is_temporary, ttl_hash};
 use orrery_store::{EntryReader, Store, StoreError, TransactionPosition};
 
 /// Maximum number of index lookups per ledger, of some microseconds each, that decide whether all
@@ -481,14 +480,9 @@ pub(super) fn is_older(step: &Step, ledger: LedgerSeq) -> bool {
     }
 }
 
-/// Returns the XDR `LedgerKey` of an entry's TTL, which contains the SHA-256 of the entry's key.
+/// Returns the XDR `LedgerKey` of an entry's TTL.
 pub(super) fn ttl_key(ledger_key: &[u8]) -> Vec<u8> {
-    let hash = Sha256::digest(ledger_key);
-    EntryKey { kind: EntryKind::Ttl, body: &hash }.to_ledger_key()
-}
-
-pub(super) fn is_temporary(key: &LedgerKey) -> bool {
-    matches!(key, LedgerKey::ContractData(data) if data.durability == ContractDataDurability::Temporary)
+    EntryKey { kind: EntryKind::Ttl, body: &ttl_hash(ledger_key).0 }.to_ledger_key()
 }
 
 /// Returns whether the upstream server accepts the key: it refuses TTL keys.

@@ -12,14 +12,12 @@ use stellar_xdr::{
 };
 
 use super::changes::{Clock, EntrySteps, Step, Steps, StepsByKey, ValueBefore};
-use super::ledger::{
-    Found, LedgerStates, RequestedKey, after_step, before_step, is_older, is_temporary,
-};
+use super::ledger::{Found, LedgerStates, RequestedKey, after_step, before_step, is_older};
 use super::raw::MAX_DISTANCE;
 use super::upstream::{self, Evidence};
 use super::{EntryState, StateError};
 use orrery_ledger::decode::{EntryKey, EntryKind, transaction_changes};
-use orrery_ledger::domain::LedgerSeq;
+use orrery_ledger::domain::{LedgerSeq, is_temporary};
 use orrery_store::TransactionPosition;
 
 /// Maximum number of other transactions whose steps are cached per ledger looked up.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use orrery_ledger::domain::{is_temporary, ttl_key};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     EnvelopeType, ExtensionPoint, Hash, LedgerCloseMeta, LedgerCloseMetaExt, LedgerCloseMetaExtV1,
@@ -17,7 +18,6 @@ use super::envelope::SignedTransaction;
 use super::error::Result;
 use super::fees::{BASE_FEE, BASE_RESERVE, RENT_FEE_PER_1KB};
 use super::host::PROTOCOL;
-use super::keys::{is_temporary, ttl_key};
 use super::open_ledger::OpenLedger;
 use super::state::LedgerState;
 use super::tx_set::TransactionSet;

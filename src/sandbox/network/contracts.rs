@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use orrery_ledger::domain::{has_lifetime, is_temporary, ttl_key};
 use sha2::{Digest, Sha256};
 use soroban_env_host::budget::Budget;
 use soroban_env_host::e2e_invoke::{
@@ -22,7 +23,7 @@ use super::execution::{Effects, Execution};
 use super::fees::{ResourceFee, rent_fee, rent_size, resource_fee};
 use super::footprint;
 use super::host::{ledger_info, min_persistent_ttl};
-use super::keys::{has_lifetime, is_temporary, ttl_entry, ttl_key};
+use super::keys::ttl_entry;
 use super::open_ledger::OpenLedger;
 use super::state::{LedgerState, Snapshot};
 use super::wasm::modules;

@@ -1,5 +1,6 @@
 //! Fees of the sandbox: the fee schedule, and the computation of resource fees and rent.
 
+use orrery_ledger::domain::has_lifetime;
 use soroban_env_host::budget::Budget;
 use soroban_env_host::e2e_invoke::entry_size_for_rent;
 use soroban_env_host::fees::{
@@ -9,7 +10,6 @@ use soroban_env_host::fees::{
 use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerKey, Limits, SorobanResources, WriteXdr};
 
 use super::error::{Result, SandboxError};
-use super::keys::has_lifetime;
 
 /// Inclusion fee of one operation, in stroops.
 pub(super) const BASE_FEE: u32 = 100;

@@ -1,5 +1,6 @@
 //! The two operations that keep contract entries live: extending and restoring a footprint.
 
+use orrery_ledger::domain::is_temporary;
 use soroban_env_host::fees::LedgerEntryRentChange;
 use stellar_xdr::{
     ExtendFootprintTtlResult, LedgerEntryChange, LedgerKey, OperationResultTr,
@@ -9,7 +10,7 @@ use stellar_xdr::{
 use super::error::Result;
 use super::execution::{Effects, Execution};
 use super::fees::{rent_fee, rent_size, resource_fee};
-use super::keys::{is_temporary, ttl_entry};
+use super::keys::ttl_entry;
 use super::open_ledger::OpenLedger;
 use super::state::LedgerState;
 

@@ -407,12 +407,3 @@ pub(super) fn invocation(
         args: args.try_into()?,
     })
 }
-
-/// Returns the key of a contract's instance.
-pub(super) fn instance_key(address: ScAddress) -> LedgerKey {
-    LedgerKey::ContractData(stellar_xdr::LedgerKeyContractData {
-        contract: address,
-        key: ScVal::LedgerKeyContractInstance,
-        durability: stellar_xdr::ContractDataDurability::Persistent,
-    })
-}

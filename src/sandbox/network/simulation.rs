@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
-use orrery_ledger::domain::{AuthMode, LiveEntry, Simulation};
+use orrery_ledger::domain::{AuthMode, LiveEntry, Simulation, is_temporary};
 use soroban_env_host::budget::Budget;
 use soroban_env_host::e2e_invoke::RecordingInvocationAuthMode;
 use soroban_env_host::xdr::{ContractCostParamEntry, ContractCostParams, ContractCostType};
@@ -39,7 +39,7 @@ impl Sandbox {
         let Some(entry) = self.state.get(key) else { return Ok(None) };
         let live_until = self.state.live_until(key)?;
         let is_expired = live_until.is_some_and(|last| last < self.tip.header.ledger_seq);
-        if is_expired && super::keys::is_temporary(key) {
+        if is_expired && is_temporary(key) {
             return Ok(None);
         }
         let live_until = live_until.map(|last| if is_expired { 0 } else { last });

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use orrery_ledger::domain::{has_lifetime, ttl_key};
 use sha2::{Digest, Sha256};
 use soroban_env_host::HostError;
 use soroban_env_host::storage::{EntryWithLiveUntil, SnapshotSource};
@@ -15,7 +16,7 @@ use stellar_xdr::{
 
 use super::error::Result;
 use super::fees::rent_size;
-use super::keys::{account_key, has_lifetime, trustline_key, ttl_key};
+use super::keys::{account_key, trustline_key};
 
 /// All ledger entries, archived ones included, and the keys that the open ledger has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Chooses the transactions of a regular ledger: payments and contract calls, some of which fail.
 
+use orrery_ledger::domain::instance_key_at;
 use stellar_xdr::{
     Asset, ContractDataDurability, ContractId, CreateAccountOp, Hash, LedgerEntryData, LedgerKey,
     Memo, MuxedAccount, MuxedAccountMed25519, MuxedEd25519Account, OperationBody, PaymentOp,
@@ -11,7 +12,7 @@ use super::assets::{KnownAsset, symbol};
 use super::bootstrap::trust_up_to;
 use super::classic::{is_authorized, spendable};
 use super::error::Result;
-use super::plan::{Planner, instance_key};
+use super::plan::Planner;
 
 /// Maximum number of visitors, accounts that are created and later merged. At the maximum, one
 /// leaves before another is created.
@@ -161,7 +162,7 @@ fn send(
         Kind::Suspension => suspend_or_readmit(planner, source),
         Kind::Clawback => clawback(planner, source),
         Kind::Extension => extend(planner, source),
-        Kind::Restoration => planner.restore(source, instance_key(assets.relic.address())),
+        Kind::Restoration => planner.restore(source, instance_key_at(assets.relic.address())),
     }
 }
 
@@ -379,7 +380,7 @@ fn extend(planner: &mut Planner<'_>, source: &Actor) -> Result<bool> {
     let Some(known) = planner.dice.pick(&used).copied() else {
         return Ok(false);
     };
-    let key = instance_key(known.address());
+    let key = instance_key_at(known.address());
     let sequence = planner.ledger.sequence;
     let left = planner.state.live_until(&key)?.unwrap_or(sequence).saturating_sub(sequence);
     let more = u32::try_from(1 + planner.dice.below(1_000)).unwrap_or(1);

@@ -1,7 +1,7 @@
 //! Validates transactions from outside before they are accepted, as a node does (`checkValid`).
 
 use ed25519_dalek::{Signature, VerifyingKey};
-use orrery_ledger::domain::NetworkId;
+use orrery_ledger::domain::{NetworkId, has_lifetime, is_temporary};
 use stellar_xdr::{
     AccountId, CreateAccountResult, DecoratedSignature, ExtendFootprintTtlResult,
     FeeBumpTransactionInnerTx, InnerTransactionResultResult as Verdict, LedgerKey, Operation,
@@ -20,7 +20,6 @@ use super::envelope::{SignedTransaction, operation_source};
 use super::error::Result;
 use super::fees::{BASE_FEE, resource_fee};
 use super::host::MAX_TTL;
-use super::keys::{has_lifetime, is_temporary};
 use super::state::LedgerState;
 
 /// Maximum number of instructions that a transaction may declare, as on the public network.

@@ -1,7 +1,7 @@
 //! The sandbox's market: a contract in which traders offer goods for cash and fill each other's
 //! offers. Derives its next step from the ledger state, so that it can begin in any ledger.
 
-use orrery_ledger::domain::{ContractId, NetworkId};
+use orrery_ledger::domain::{ContractId, NetworkId, instance_key_at};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     HostFunction, InvokeContractArgs, LedgerEntryData, LedgerKey, ScAddress, ScMap, ScVal,
@@ -10,7 +10,7 @@ use stellar_xdr::{
 use super::actors::Actor;
 use super::assets::symbol;
 use super::error::{Result, SandboxError};
-use super::plan::{Planner, instance_key, invocation};
+use super::plan::{Planner, invocation};
 use super::wasm;
 
 /// WASM module of the contract.
@@ -58,7 +58,7 @@ pub(super) fn plan(planner: &mut Planner<'_>) -> Result<()> {
         return planner.invoke(root, &wasm::upload(CODE)?, None).map(drop);
     }
     let market = wasm::address(contract(planner.ledger.network)?);
-    if planner.state.get(&instance_key(market.clone())).is_none() {
+    if planner.state.get(&instance_key_at(market.clone())).is_none() {
         let create = wasm::create(&root.address(), salt(), CODE, Vec::new())?;
         return planner.invoke(root, &create, None).map(drop);
     }

@@ -303,7 +303,7 @@ fn asset_contracts_are_deployed_under_their_ids() {
         "the id that the native asset has on every standalone network"
     );
     for asset in sandbox.assets.all() {
-        let key = super::super::plan::instance_key(asset.address());
+        let key = orrery_ledger::domain::instance_key_at(asset.address());
         assert!(sandbox.state.get(&key).is_some(), "{}", asset.name);
     }
 }

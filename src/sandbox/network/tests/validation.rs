@@ -167,7 +167,7 @@ fn a_call_restores_archived_entries() {
     let batch = Batch { funded: vec![actor.address()], ..Batch::default() };
     sandbox.next_ledger_of(&batch).unwrap();
     let contract = sandbox.assets.relic.address();
-    let instance = crate::network::plan::instance_key(contract.clone());
+    let instance = orrery_ledger::domain::instance_key_at(contract.clone());
     while sandbox.entry(&instance).unwrap().unwrap().live_until != Some(0) {
         sandbox.next_ledger().unwrap();
     }
@@ -218,7 +218,7 @@ fn a_call_restores_archived_entries() {
             |change| matches!(change, LedgerEntryChange::Restored(entry) if entry.to_key() == *key),
         )
     };
-    let ttl = crate::network::keys::ttl_key(&instance).unwrap();
+    let ttl = orrery_ledger::domain::ttl_key(&instance).unwrap();
     assert!(is_restored(&instance) && is_restored(&ttl), "{:?}", meta.operations[0].changes);
     let live_until = after.entry(&instance).unwrap().unwrap().live_until.unwrap();
     assert_eq!(live_until, after.latest_ledger().0 + 2_073_600 - 1);

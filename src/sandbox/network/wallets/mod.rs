@@ -2,7 +2,7 @@
 //! They share a module that emits the events and stores the entries that its caller passes, in
 //! place of what the real contracts do. Derives each next step from the ledger state.
 
-use orrery_ledger::domain::{ContractId, NetworkId};
+use orrery_ledger::domain::{ContractId, NetworkId, instance_key_at, is_temporary};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     ContractDataDurability, ContractId as XdrContract, Hash, HostFunction, LedgerKey,
@@ -12,9 +12,8 @@ use stellar_xdr::{
 use super::actors::Actor;
 use super::assets::{byte_string, symbol};
 use super::error::{Result, SandboxError};
-use super::keys::is_temporary;
 use super::market::keep_alive;
-use super::plan::{Planner, instance_key, invocation};
+use super::plan::{Planner, invocation};
 use super::wasm;
 
 /// WASM module of all three contracts, assembled from `wallet.wat`.
@@ -64,7 +63,7 @@ pub(super) fn plan(planner: &mut Planner<'_>) -> Result<()> {
     }
     for kind in Kind::ALL {
         let account = wasm::address(kind.contract(planner.ledger.network)?);
-        if planner.state.get(&instance_key(account.clone())).is_none() {
+        if planner.state.get(&instance_key_at(account.clone())).is_none() {
             let create = wasm::create(&root.address(), kind.salt(), CODE, Vec::new())?;
             return planner.invoke(root, &create, None).map(drop);
         }

@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use orrery_ledger::domain::{LedgerSeq, LiveEntries, LiveEntry, excerpt};
-use serde::Deserialize;
-use sha2::{Digest, Sha256};
-use stellar_xdr::{
-    ContractDataDurability, Hash, LedgerEntry, LedgerEntryData, LedgerKey, LedgerKeyTtl, Limits,
-    WriteXdr,
+use orrery_ledger::domain::{
+    LedgerSeq, LiveEntries, LiveEntry, excerpt, has_lifetime, is_temporary, ttl_key,
 };
+use serde::Deserialize;
+use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerKey};
 
 use crate::xdr::from_base64;
 
@@ -32,22 +30,9 @@ struct Item {
     live_until: Option<u32>,
 }
 
-/// Returns the key of the time to live of contract data or code, which is the SHA-256 of the
-/// entry's key (CAP-46-12). `None` for entries that live for ever.
-pub(super) fn time_to_live(key: &LedgerKey) -> Option<LedgerKey> {
-    if !has_time_to_live(key) {
-        return None;
-    }
-    let xdr = key.to_xdr(Limits::none()).ok()?;
-    Some(LedgerKey::Ttl(LedgerKeyTtl { key_hash: Hash(Sha256::digest(xdr).into()) }))
-}
-
-fn has_time_to_live(key: &LedgerKey) -> bool {
-    matches!(key, LedgerKey::ContractData(_) | LedgerKey::ContractCode(_))
-}
-
-fn is_temporary(key: &LedgerKey) -> bool {
-    matches!(key, LedgerKey::ContractData(data) if data.durability == ContractDataDurability::Temporary)
+/// Returns the key of the TTL of contract data or code. `None` for entries that live for ever.
+pub(super) fn ttl_of(key: &LedgerKey) -> Option<LedgerKey> {
+    has_lifetime(key).then(|| ttl_key(key).ok()).flatten()
 }
 
 /// Parses an answer of `getledgerentry`, which has an item for each key in the order of the
@@ -64,7 +49,7 @@ pub(super) fn parse_with_state(body: &[u8], keys: &[LedgerKey]) -> Result<LiveEn
 
 fn entry_with_state(key: &LedgerKey, item: &Item) -> Result<Option<LiveEntry>, String> {
     let state = item.state.as_deref();
-    let live_until = match (state, has_time_to_live(key), item.live_until) {
+    let live_until = match (state, has_lifetime(key), item.live_until) {
         (Some("not-found"), ..) => return Ok(None),
         (Some("live"), false, _) => None,
         (Some("live"), true, Some(until)) => Some(until),
@@ -109,7 +94,7 @@ fn raw_entry(
     found: &mut BTreeMap<LedgerKey, LedgerEntry>,
 ) -> Result<Option<LiveEntry>, String> {
     let Some(entry) = found.remove(key) else { return Ok(None) };
-    let Some(time) = time_to_live(key) else {
+    let Some(time) = ttl_of(key) else {
         return Ok(Some(LiveEntry { entry, live_until: None }));
     };
     let until = match found.get(&time).map(|time| &time.data) {

@@ -229,7 +229,7 @@ impl LiveState for CoreEntries {
 /// Formats a request, `key=BASE64&key=…`: the keys, and with [`Method::Raw`] those of their times
 /// to live.
 fn request_body(keys: &[LedgerKey], method: Method) -> Result<String, String> {
-    let times = keys.iter().filter(|_| method == Method::Raw).filter_map(answers::time_to_live);
+    let times = keys.iter().filter(|_| method == Method::Raw).filter_map(answers::ttl_of);
     let mut request_body = form_urlencoded::Serializer::new(String::new());
     for key in keys.iter().cloned().chain(times) {
         let key = key.to_xdr_base64(Limits::none());

@@ -85,7 +85,7 @@ fn account(byte: u8) -> LedgerKey {
 }
 
 fn time(of: &LedgerEntry, until: u32) -> LedgerEntry {
-    let Some(LedgerKey::Ttl(key)) = answers::time_to_live(&of.to_key()) else { panic!("{of:?}") };
+    let Some(LedgerKey::Ttl(key)) = answers::ttl_of(&of.to_key()) else { panic!("{of:?}") };
     entry(LedgerEntryData::Ttl(TtlEntry { key_hash: key.key_hash, live_until_ledger_seq: until }))
 }
 
