@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use orrery_tables::{folded, may_be_schema};
+use orrery_tables::{folded, in_shown_order, may_be_schema};
 
 use super::columns::{ExportedField, quoted};
 use super::layout::{EVENTS, TRANSACTIONS};
@@ -80,7 +80,7 @@ fn of_program(schema: &str, program: &ExportedProgram, root: &str) -> String {
         program.versions.iter().find(|all| all.first() == Some(&table.name))
     };
     for table in &program.tables {
-        let columns = columns_of(table);
+        let columns = columns_of(program, table);
         let select = select(&columns, &table.files, root);
         let first = versions_of(table).map(|_| first_version(program, table));
         add_view(&mut views, schema, first.as_deref().unwrap_or(&table.name), select);
@@ -112,7 +112,7 @@ fn together(schema: &str, program: &ExportedProgram, tables: &[&ExportedTable]) 
     let has = |table: &ExportedTable, name: &str| {
         table.columns.iter().any(|(other, _)| folded(other) == folded(name))
     };
-    let common = first.columns.iter().map(|(name, _)| name);
+    let common = columns_of(program, first).into_iter().map(|field| &field.name);
     let common = common.filter(|name| rest.iter().all(|table| has(table, name)));
     let common = common.map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
     if common.is_empty() {
@@ -125,11 +125,17 @@ fn together(schema: &str, program: &ExportedProgram, tables: &[&ExportedTable]) 
     Some(tables.iter().enumerate().map(select).collect::<Vec<_>>().join("\nunion all by name\n"))
 }
 
-/// Returns the columns of a table in its order; none if an earlier version has written the table and it
-/// was not exported since.
-fn columns_of(table: &ExportedTable) -> Vec<&ExportedField> {
+/// Returns the columns of a table in the order in which SQL shows them, and then those with digits; none
+/// if an earlier version has written the table and it was not exported since.
+fn columns_of<'a>(program: &ExportedProgram, table: &'a ExportedTable) -> Vec<&'a ExportedField> {
     let field = |(name, _): &(String, String)| table.identity.current().find(|it| it.name == *name);
-    table.columns.iter().filter_map(field).collect()
+    let columns = table.columns.iter().filter_map(field);
+    let (digits, columns): (Vec<_>, Vec<_>) = columns.partition(|it| it.exact_of.is_some());
+    // The rows of programs are never arranged anew.
+    let is_of_events = program.arrangement > 0;
+    let mut columns = in_shown_order(columns, |it| &it.name, is_of_events);
+    columns.extend(digits);
+    columns
 }
 
 fn begin(schema: &str) -> String {
@@ -253,7 +259,13 @@ mod tests {
         let gone = ExportedField { dropped: true, ..field(3, "gone", "VARCHAR") };
         let mut sold = table(
             "sold",
-            vec![field(1, "n", "DECIMAL(38, 0)"), digits, gone],
+            vec![
+                field(4, "_service_event_id", "VARCHAR"),
+                field(5, "_ledger", "BIGINT"),
+                field(1, "n", "DECIMAL(38, 0)"),
+                digits,
+                gone,
+            ],
             vec![
                 file("programs/1-m/sold/0.parquet", None),
                 file("data/programs/a.parquet", Some(2)),
@@ -274,7 +286,8 @@ mod tests {
 create schema if not exists \"m\";
 
 create or replace view \"m\".\"sold\" as
-select null::DECIMAL(38, 0) as \"n\", null::VARCHAR as \"n_exact\" where false
+select null::DECIMAL(38, 0) as \"n\", null::BIGINT as \"_ledger\", null::VARCHAR as \"_service_event_id\", \
+null::VARCHAR as \"n_exact\" where false
 union all by name
 select * replace (try_cast(\"n\" as decimal(38, 0)) as \"n\"), \"n\" as \"n_exact\" from read_parquet([
   '/it''s/programs/1-m/sold/0.parquet'
