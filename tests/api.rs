@@ -22,6 +22,7 @@ mod rest {
     mod protocol;
     mod pruned;
     mod pruned_histories;
+    mod public_read;
     mod response_cache;
     mod saturated;
     mod site;

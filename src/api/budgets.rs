@@ -34,6 +34,8 @@ pub(super) struct Budgets {
     pub forwarded_bytes: Budget,
     /// Slots for store reads.
     pub readers: Budget,
+    /// The part of `readers` that callers without a token have.
+    pub strangers_readers: Budget,
     /// Slots for SQL queries.
     pub queries: Budget,
     /// Slots for requests that change programs.
@@ -42,6 +44,8 @@ pub(super) struct Budgets {
     pub uploads: Budget,
     /// Open event streams.
     pub streams: Budget,
+    /// The part of `streams` that callers without a token have.
+    pub strangers_streams: Budget,
 }
 
 impl Budgets {
@@ -80,6 +84,11 @@ impl Budgets {
             strangers_bytes: instant("strangers_bytes", all_bytes / 2, one_client),
             forwarded_bytes: instant("forwarded_bytes", all_bytes / 4, all_bytes / 8),
             readers: slots("readers", tunables.readers, tunables.readers / 2),
+            strangers_readers: slots(
+                "strangers_readers",
+                tunables.readers / 2,
+                tunables.readers / 2,
+            ),
             queries: slow("queries", query_slots),
             changes: slow("changes", part),
             uploads: instant("uploads", tunables.slow_requests.max(1) as u64, 1),
@@ -88,11 +97,16 @@ impl Budgets {
                 limits.streams.get().into(),
                 limits.streams_per_token.get().into(),
             ),
+            strangers_streams: instant(
+                "strangers_streams",
+                (u64::from(limits.streams.get()) / 2).max(1),
+                (u64::from(limits.streams_per_token.get()) / 4).max(1),
+            ),
         }
     }
 
     /// Returns the current usage of each budget except `rejection_notices`.
-    pub(super) fn usages(&self) -> [Usage; 10] {
+    pub(super) fn usages(&self) -> [Usage; 12] {
         let Self {
             connections,
             rejection_notices: _,
@@ -101,10 +115,12 @@ impl Budgets {
             strangers_bytes,
             forwarded_bytes,
             readers,
+            strangers_readers,
             queries,
             changes,
             uploads,
             streams,
+            strangers_streams,
         } = self;
         [
             connections,
@@ -113,10 +129,12 @@ impl Budgets {
             strangers_bytes,
             forwarded_bytes,
             readers,
+            strangers_readers,
             queries,
             changes,
             uploads,
             streams,
+            strangers_streams,
         ]
         .map(Budget::usage)
     }
@@ -127,6 +145,32 @@ impl Budgets {
         Ok(match caller.stranger {
             Some(site) => share.joined_with(self.strangers_bytes.take_now(site, amount)?),
             None => share,
+        })
+    }
+
+    /// Takes a slot for a read of the store on behalf of this caller, or waits for one unless the client
+    /// hangs up meanwhile.
+    pub(super) async fn read_slot(
+        &self,
+        caller: &Identity,
+        client: &Client,
+    ) -> Result<Share, ApiError> {
+        const WHAT: &str = "reads";
+        let Some(site) = caller.stranger else {
+            return acquire_slot(&self.readers, caller.holder, client, WHAT).await;
+        };
+        // Of callers without a token, only those that have a slot of their part wait among the others.
+        let part = acquire_slot(&self.strangers_readers, site, client, WHAT).await?;
+        let slot = acquire_slot(&self.readers, caller.holder, client, WHAT).await?;
+        Ok(slot.joined_with(part))
+    }
+
+    /// Takes a slot for a stream of this caller.
+    pub(super) fn stream_slot(&self, caller: &Identity) -> Result<Share, Refusal> {
+        let slot = self.streams.take_now(caller.holder, 1)?;
+        Ok(match caller.stranger {
+            Some(site) => slot.joined_with(self.strangers_streams.take_now(site, 1)?),
+            None => slot,
         })
     }
 }

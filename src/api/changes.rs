@@ -26,7 +26,7 @@ const MOST_BYTES: usize = 1 << 20;
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] =
-    [Route::list("/rest/txs/by-hash/{tx_hex}/changes", &[], changes)];
+    [Route::list("/rest/txs/by-hash/{tx_hex}/changes", &[], changes).with_public_read()];
 
 #[derive(Serialize)]
 struct Record {

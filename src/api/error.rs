@@ -76,8 +76,13 @@ pub enum ApiError {
     #[error("{0}")]
     NoRecord(String),
     /// No route has this path.
-    #[error("there is no route '{0}': see /rest/openapi.json for those that exist")]
-    UnknownRoute(String),
+    #[error("there is no route '{path}': {}", which_exist(nearest))]
+    UnknownRoute {
+        /// Path of the request, shortened.
+        path: String,
+        /// Templates of routes that may be meant.
+        nearest: Vec<&'static str>,
+    },
     /// The route does not support this method.
     #[error("the method {method} is not available here: use {allow}")]
     Method {
@@ -202,7 +207,7 @@ impl ApiError {
 
     /// Creates the error for an unknown path, of which an excerpt is shown.
     pub(super) fn unknown_route(path: &str) -> Self {
-        Self::UnknownRoute(excerpt(path))
+        Self::UnknownRoute { path: excerpt(path), nearest: Vec::new() }
     }
 
     /// Returns the HTTP status and the stable value of the `code` field.
@@ -220,7 +225,7 @@ impl ApiError {
             }
             Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::InvalidValue(_) => (StatusCode::BAD_REQUEST, "bad_parameter"),
-            Self::UnknownRoute(_) | Self::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
+            Self::UnknownRoute { .. } | Self::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
             Self::NoLedger(_) => (StatusCode::NOT_FOUND, "no_ledger"),
             Self::NoTransaction(_) => (StatusCode::NOT_FOUND, "no_transaction"),
             Self::NoMetadata(_) => (StatusCode::GONE, "metadata_removed"),
@@ -274,6 +279,17 @@ impl ApiError {
                 _ => None,
             },
             _ => None,
+        }
+    }
+}
+
+/// Says which routes there are instead of one that does not exist.
+fn which_exist(nearest: &[&str]) -> String {
+    match nearest {
+        [] => "see /rest/openapi.json for those that exist".to_owned(),
+        [one] => format!("did you mean {one}? /rest/openapi.json lists all"),
+        [some @ .., last] => {
+            format!("did you mean {} or {last}? /rest/openapi.json lists all", some.join(", "))
         }
     }
 }

@@ -14,16 +14,19 @@ const TYPICAL_EVENTS: usize = 4;
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 9] = [
-    Route::list("/rest/events/by-ledger", &IN_LEDGERS, by_ledger),
-    Route::list("/rest/events/by-contract/{contract_id}", &BY_CONTRACT, by_contract),
-    Route::list("/rest/events/by-contracts", &OF_CONTRACTS, by_contracts),
+    Route::list("/rest/events/by-ledger", &IN_LEDGERS, by_ledger).with_public_read(),
+    Route::list("/rest/events/by-contract/{contract_id}", &BY_CONTRACT, by_contract)
+        .with_public_read(),
+    Route::list("/rest/events/by-contracts", &OF_CONTRACTS, by_contracts).with_public_read(),
     Route::list("/rest/events/by-contracts", &OF_CONTRACTS, by_contracts).posted(),
-    Route::list(BY_LEDGER_AND_CONTRACTS, &OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts),
+    Route::list(BY_LEDGER_AND_CONTRACTS, &OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts)
+        .with_public_read(),
     Route::list(BY_LEDGER_AND_CONTRACTS, &OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts)
         .posted(),
-    Route::list("/rest/events/by-tx/{tx_hex}", &[ADDRESS, DECODED], by_transaction),
-    Route::list("/rest/events/by-address/{address}", &BY_ADDRESS, by_address),
-    Route::list("/rest/events/by-id/{id}", &[DECODED], by_id),
+    Route::list("/rest/events/by-tx/{tx_hex}", &[ADDRESS, DECODED], by_transaction)
+        .with_public_read(),
+    Route::list("/rest/events/by-address/{address}", &BY_ADDRESS, by_address).with_public_read(),
+    Route::list("/rest/events/by-id/{id}", &[DECODED], by_id).with_public_read(),
 ];
 
 const BY_LEDGER_AND_CONTRACTS: &str = "/rest/events/by-ledger/contracts";

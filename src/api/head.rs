@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use warp::http::header::ACCEPT;
 use warp::http::{HeaderMap, Method};
 
 use super::client::Client;
@@ -16,6 +17,14 @@ pub(super) struct Head {
     pub query: String,
     pub headers: HeaderMap,
     pub client: Arc<Client>,
+}
+
+impl Head {
+    /// Whether the request comes from a browser, which shows the response as a page.
+    pub(super) fn is_for_page(&self) -> bool {
+        let mut accepted = self.headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
+        accepted.any(|kinds| kinds.contains("text/html"))
+    }
 }
 
 /// Returns the path of a request. Clients that append `/api/…` to a base address with a slash at its

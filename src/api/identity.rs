@@ -185,6 +185,13 @@ fn verify(deps: &Deps, limits: &Limits, head: &Head, token: &str) -> Result<Arc<
     deps.tokens.verify_at(token, now).map_err(ApiError::Token)
 }
 
+/// Whether a request brings a token or a ticket, valid or not.
+pub(super) fn has_token(head: &Head) -> bool {
+    let is_ticket = |(name, _): (Cow<'_, str>, Cow<'_, str>)| name == TICKET;
+    head.headers.contains_key(AUTHORIZATION)
+        || form_urlencoded::parse(head.query.as_bytes()).any(is_ticket)
+}
+
 /// Returns the token for which the ticket in the query stands.
 fn token_of_ticket(deps: &Deps, head: &Head, tickets: &Tickets) -> Result<String, ApiError> {
     // Two headers with tokens are not overridden by a ticket.

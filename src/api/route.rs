@@ -16,6 +16,7 @@ use super::streams::context::Streams;
 use super::{ApiError, Deps, error};
 use orrery_auth::{Area, Right, Scope};
 use orrery_executables as executables;
+use orrery_settings::Http;
 
 /// A method of a resource.
 pub struct Route {
@@ -34,6 +35,8 @@ pub struct Route {
     pub(super) failure: fn(&ApiError) -> Answer,
     /// Request headers that web pages may send.
     pub(super) allowed_headers: AllowedHeaders,
+    /// Whether everyone may call it where `http.public_read` is set. It must tell all callers the same.
+    pub is_public_read: bool,
     /// Whether it changes something for callers without a token, so that pages which may not read the
     /// response must not send the request either.
     pub(super) acts_for_strangers: bool,
@@ -59,6 +62,7 @@ impl Route {
             work,
             failure: error::rest,
             allowed_headers: AllowedHeaders::Requested,
+            is_public_read: false,
             acts_for_strangers: false,
             no_store: false,
             is_lasting: false,
@@ -87,6 +91,12 @@ impl Route {
     pub(super) const fn with_parameters_in_body(mut self, largest: usize) -> Self {
         self.has_parameters_in_body = true;
         self.with_body(largest)
+    }
+
+    /// Returns the route so that `http.public_read` opens it to callers without a token.
+    pub(super) const fn with_public_read(mut self) -> Self {
+        self.is_public_read = true;
+        self
     }
 
     /// Returns a list whose parameters may be longer than what proxies accept of a URI. Its
@@ -121,7 +131,12 @@ impl Route {
         }
     }
 
-    /// Returns who may call the route.
+    /// Returns who may call the route with these settings. Who has a token is its owner nevertheless.
+    pub fn access_with(&self, settings: &Http) -> Access {
+        if self.is_public_read && settings.public_read { Access::Public } else { self.access() }
+    }
+
+    /// Returns who may call the route by default.
     pub fn access(&self) -> Access {
         match self.work.handler {
             Handler::Shared(access, _) => access,
@@ -203,6 +218,7 @@ pub(super) enum ReadHandler {
 #[derive(Clone, Copy)]
 pub(super) enum PersonalHandler {
     Owner(OwnerHandler),
+    /// Does not know the owner, but ends the response when the token ends.
     Stream(StreamHandler),
     Ticket(TicketHandler),
 }

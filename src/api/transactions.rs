@@ -11,14 +11,16 @@ use orrery_store::{Store, TransactionPosition, TransactionQuery};
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 7] = [
-    Route::list("/rest/txs/by-ledger", &page::IN_LEDGERS, by_ledger),
-    Route::list("/rest/txs/by-contract/{contract_id}", &page::IN_LEDGERS, by_contract),
-    Route::list("/rest/txs/by-contracts", &page::OF_CONTRACTS, by_contracts),
+    Route::list("/rest/txs/by-ledger", &page::IN_LEDGERS, by_ledger).with_public_read(),
+    Route::list("/rest/txs/by-contract/{contract_id}", &page::IN_LEDGERS, by_contract)
+        .with_public_read(),
+    Route::list("/rest/txs/by-contracts", &page::OF_CONTRACTS, by_contracts).with_public_read(),
     Route::list("/rest/txs/by-contracts", &page::OF_CONTRACTS, by_contracts).posted(),
-    Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts),
+    Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts)
+        .with_public_read(),
     Route::list(IN_LEDGERS_OF_CONTRACTS, &page::OF_CONTRACTS_IN_LEDGERS, by_ledger_and_contracts)
         .posted(),
-    Route::list("/rest/txs/by-hash/{tx_hex}", &[DECODED], by_hash),
+    Route::list("/rest/txs/by-hash/{tx_hex}", &[DECODED], by_hash).with_public_read(),
 ];
 
 const IN_LEDGERS_OF_CONTRACTS: &str = "/rest/txs/by-ledger/contracts";

@@ -96,6 +96,9 @@ impl Demo {
             let own: Result<Vec<_>, _> = own.into_iter().map(CorsOrigin::try_from).collect();
             settings.config.http.cors_origins = own.map_err(Failure::failed)?;
         }
+        if settings.origin("http.public_read") == Origin::Default {
+            settings.config.http.public_read = true;
+        }
         widen_limits(&mut settings);
         let network = settings.config.network();
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));

@@ -25,16 +25,23 @@ export class Unreachable extends Error {}
 /** A response to a request of a page that has been left, or whose token has been replaced. It is of no interest. */
 export class Stale extends Error {}
 
-/** Paths of routes that need a token. */
+/** Paths of routes that need a token, and those of them that the service may open to everyone. */
 const OWNED = /^rest\/(events|txs|contracts|retroshade|webhooks)(\/|$)/;
+const READ = /^rest\/(events|txs|contracts)\//;
+
+/** Whether the service opens them to everyone. */
+const isPublic = document.documentElement.hasAttribute("data-public-read");
+
+/** Whether events, transactions and contracts can be read: with a token, or where everyone may. */
+export const mayRead = () => isPublic || session.token !== "";
 
 /** Sends a request and returns what `read` makes of the response. */
 async function send(path, { method, body, signal, timeout, token: checked }, read) {
   const isOwned = OWNED.test(path);
   const token = checked ?? session.token;
-  if (isOwned && token === "") throw new NoToken();
+  if (isOwned && token === "" && !(isPublic && READ.test(path))) throw new NoToken();
   const isStale = () => signal?.aborted || (isOwned && checked === undefined && token !== session.token);
-  const headers = isOwned ? { Authorization: `Bearer ${token}` } : {};
+  const headers = isOwned && token !== "" ? { Authorization: `Bearer ${token}` } : {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const signals = [signal, timeout && AbortSignal.timeout(timeout)].filter(Boolean);
   try {

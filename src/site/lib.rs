@@ -18,6 +18,11 @@ const SHELL: &str = include_str!("index.html");
 const UP: &str = "{up}";
 /// Placeholder for the segment in the addresses of files.
 const BUILD: &str = "{build}";
+/// Placeholders for the beginning of the title, and of the content.
+const TITLE: &str = "<!-- title -->";
+const MAIN: &str = "<!-- main -->";
+/// Placeholder for the attribute that says that reading needs no token.
+const READING: &str = "<!-- reading -->";
 /// Placeholders for the state of the service: a word, the word with a sentence, and all of it.
 const STATE: &str = "<!-- state -->";
 const BADGE: &str = "<!-- badge -->";
@@ -53,8 +58,27 @@ pub const PAGES: [&str; 14] = [
     "/trust",
 ];
 
-/// Returns the document (HTML) of the page at this path.
-pub fn document(path: &str, record: &Record<'_>) -> String {
+/// Returns the document (HTML) of the page at this path. With `is_public_read`, its scripts read events,
+/// transactions and contracts without a token.
+pub fn document(path: &str, record: &Record<'_>, is_public_read: bool) -> String {
+    filled(path, record, is_public_read, "", "")
+}
+
+/// Returns the document (HTML) for a path that no page has.
+pub fn missing_page(path: &str, record: &Record<'_>, is_public_read: bool) -> String {
+    const TITLE: &str = "No such page · ";
+    const MAIN: &str = "<noscript>\n<h1>No such page</h1>\n</noscript>\n";
+    filled(path, record, is_public_read, TITLE, MAIN)
+}
+
+/// Fills in the document, with what stands before the title and at the beginning of the content.
+fn filled(
+    path: &str,
+    record: &Record<'_>,
+    is_public_read: bool,
+    title: &str,
+    main: &str,
+) -> String {
     let state = health::escaped(record.service);
     let sentence = health::sentence(record.service, record.lag_ledgers, record.lag_seconds);
     let badge = format!("<strong>{state}</strong> <span>{}</span>", health::escaped(&sentence));
@@ -62,6 +86,9 @@ pub fn document(path: &str, record: &Record<'_>) -> String {
     SHELL
         .replace(UP, &way_up(path))
         .replace(BUILD, files::build())
+        .replacen(TITLE, title, 1)
+        .replacen(MAIN, main, 1)
+        .replacen(READING, if is_public_read { " data-public-read" } else { "" }, 1)
         .replacen(STATE, &state, 1)
         .replacen(BADGE, &badge, 1)
         .replacen(HEALTH, &health::of(record), 1)
@@ -99,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_document_has_no_inline_code_and_each_placeholder_once() {
-        for placeholder in [STATE, BADGE, HEALTH] {
+        for placeholder in [TITLE, MAIN, READING, STATE, BADGE, HEALTH] {
             assert_eq!(SHELL.matches(placeholder).count(), 1, "{placeholder}");
         }
         for inline in ["style=", "<style", "onclick", "onload", "javascript:"] {

@@ -77,10 +77,19 @@ async function loaded({ load }) {
   }
 }
 
+/** What other explorers call the pages of this one, as the first part of an address. */
+const OTHER_NAMES = {
+  contracts: "contract", accounts: "account", address: "account", ledgers: "ledger", block: "ledger", events: "event",
+  transactions: "tx", transaction: "tx", txs: "tx", webhook: "webhooks", program: "programs",
+};
+
 function unknown(view) {
   view.heading("No such page");
-  view.add(make("p", "", "This address names no page. ", link("", "The first page"),
-    " has a search field for ledgers, transactions, contracts and accounts."));
+  const [first, ...others] = (pathOf(location.href) ?? "").split("/");
+  const meant = [OTHER_NAMES[first], ...others].join("/");
+  view.add(make("p", "", "This address names no page. The search field above finds ledgers, transactions, contracts and "
+    + "accounts; ", link("", "the first page"), " has the newest."));
+  if (Object.hasOwn(OTHER_NAMES, first) && find(meant)) view.add(make("p", "", "Did you mean ", link(meant, meant), "?"));
 }
 
 /**

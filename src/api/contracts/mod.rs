@@ -28,7 +28,8 @@ pub(super) static ROUTES: [Route; 1] = [Route::new(
     "GET",
     "/rest/contracts/{contract_id}",
     Work::current_cached(READ, &[CONSUMER], contract),
-)];
+)
+.with_public_read()];
 
 #[derive(Serialize)]
 struct Record {

@@ -1,14 +1,14 @@
 //! First step: decides from the head of a request whether it may reach a handler.
 
-use warp::http::header::ACCEPT;
-
 use super::resources::Resources;
 use crate::budgets::{RequestShares, refused};
 use crate::call::PathValues;
 use crate::head::Head;
 use crate::identity::{self, Access, Bearer, Identity};
-use crate::route::{Handler, PersonalHandler, Route, SharedHandler};
-use crate::router::Match;
+use crate::route::{
+    Handler, OwnerHandler, PersonalHandler, Route, SharedHandler, StreamHandler, TicketHandler,
+};
+use crate::router::{Match, Router};
 use crate::{ApiError, LONGEST_URI, compression};
 use orrery_ledger::domain::excerpt;
 
@@ -25,17 +25,22 @@ pub(super) struct Admitted<'a> {
 /// The handler of a request, with the caller that it has to know.
 pub(super) enum BoundHandler<'a> {
     Shared(SharedHandler),
-    Personal(PersonalHandler, Bearer<'a>),
+    Owner(OwnerHandler, Bearer<'a>),
+    Ticket(TicketHandler, Bearer<'a>),
+    /// The caller is `None` where everyone may open the stream, and no token was given.
+    Stream(StreamHandler, Option<Bearer<'a>>),
 }
 
 /// Decides whether a request may reach a handler; `None` for an OPTIONS request.
 pub(super) fn admit<'a>(
+    router: &Router,
     resources: &Resources,
     head: &'a Head,
     found: Match<'a>,
     shares: &mut RequestShares,
 ) -> Result<Option<Admitted<'a>>, ApiError> {
-    let access = found.route().map_or(Access::Public, Route::access);
+    let settings = &resources.deps.settings.http;
+    let access = found.route().map_or(Access::Public, |route| route.access_with(settings));
     if let Err(error) = resources.reach.check_host(&resources.deps, head, access) {
         identity::count_unrouted(&resources.deps, &resources.limits, head)?;
         return Err(error);
@@ -44,13 +49,15 @@ pub(super) fn admit<'a>(
         _ if head.path.len() + head.query.len() > LONGEST_URI => {
             Err(ApiError::UriTooLong(LONGEST_URI))
         }
-        Match::Unknown => Err(ApiError::unknown_route(&head.path)),
+        Match::Unknown => Err(ApiError::UnknownRoute {
+            path: excerpt(&head.path),
+            nearest: router.nearest(&head.path),
+        }),
         Match::Options(_) => Ok(None),
         Match::WrongMethod(resource) => {
             let method = excerpt(head.method.as_str());
-            let mut accepts = head.headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
-            let is_for_page = accepts.any(|kinds| kinds.contains("text/html"));
-            Err(ApiError::Method { method, allow: resource.allow.clone(), is_for_page })
+            let (allow, is_for_page) = (resource.allow.clone(), head.is_for_page());
+            Err(ApiError::Method { method, allow, is_for_page })
         }
         Match::Handle(route, path) => {
             return admit_to(route, path, resources, head, shares).map(Some);
@@ -58,6 +65,45 @@ pub(super) fn admit<'a>(
     };
     identity::count_unrouted(&resources.deps, &resources.limits, head)?;
     outcome
+}
+
+/// Identifies the caller of a route, and gives its handler what it has to know of the caller.
+fn identify<'a>(
+    route: &'static Route,
+    resources: &Resources,
+    head: &'a Head,
+) -> Result<(Identity, BoundHandler<'a>), ApiError> {
+    let Resources { deps, limits, streams, .. } = resources;
+    let owner = |right, tickets| identity::authorize_owner(deps, limits, head, right, tickets);
+    // A token that is given counts, so a wrong one is refused everywhere.
+    let access = match route.is_public_read && !identity::has_token(head) {
+        true => route.access_with(&deps.settings.http),
+        false => route.access(),
+    };
+    Ok(match route.work.handler {
+        Handler::Shared(_, handler) => {
+            let identity = identity::authorize(deps, limits, head, access)?;
+            (identity, BoundHandler::Shared(handler))
+        }
+        Handler::Personal(right, PersonalHandler::Owner(handler)) => {
+            let bearer = owner(right, None)?;
+            (bearer.identity, BoundHandler::Owner(handler, bearer))
+        }
+        Handler::Personal(right, PersonalHandler::Ticket(handler)) => {
+            let bearer = owner(right, None)?;
+            (bearer.identity, BoundHandler::Ticket(handler, bearer))
+        }
+        Handler::Personal(right, PersonalHandler::Stream(handler)) => match access {
+            Access::Token(_) => {
+                let bearer = owner(right, Some(&streams.tickets))?;
+                (bearer.identity, BoundHandler::Stream(handler, Some(bearer)))
+            }
+            access => {
+                let identity = identity::authorize(deps, limits, head, access)?;
+                (identity, BoundHandler::Stream(handler, None))
+            }
+        },
+    })
 }
 
 /// Checks whether the caller may call a route, and counts the request as one in flight.
@@ -68,21 +114,8 @@ fn admit_to<'a>(
     head: &'a Head,
     shares: &mut RequestShares,
 ) -> Result<Admitted<'a>, ApiError> {
-    let Resources { deps, limits, budgets, .. } = resources;
-    let (identity, handler) = match route.work.handler {
-        Handler::Shared(access, handler) => {
-            let identity = identity::authorize(deps, limits, head, access)?;
-            (identity, BoundHandler::Shared(handler))
-        }
-        Handler::Personal(right, handler) => {
-            let tickets = match handler {
-                PersonalHandler::Stream(_) => Some(&resources.streams.tickets),
-                PersonalHandler::Owner(_) | PersonalHandler::Ticket(_) => None,
-            };
-            let bearer = identity::authorize_owner(deps, limits, head, right, tickets)?;
-            (bearer.identity, BoundHandler::Personal(handler, bearer))
-        }
-    };
+    let Resources { deps, budgets, .. } = resources;
+    let (identity, handler) = identify(route, resources, head)?;
     if route.acts_for_strangers {
         resources.reach.check_page(deps, head, route.access())?;
     }

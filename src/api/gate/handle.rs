@@ -17,9 +17,7 @@ use crate::consumer_wait::Processed;
 use crate::identity::{self, Bearer};
 use crate::params::Query;
 use crate::reading::Reading;
-use crate::route::{
-    AsyncHandler, Class, OwnerHandler, PersonalHandler, ReadHandler, SharedHandler, StreamHandler,
-};
+use crate::route::{AsyncHandler, Class, OwnerHandler, ReadHandler, SharedHandler, StreamHandler};
 use crate::stored::Stored;
 use crate::streamed_body::StreamedBody;
 use orrery_executables::Lacking;
@@ -78,15 +76,15 @@ pub(super) async fn handle(
         BoundHandler::Shared(SharedHandler::Async(handler)) => {
             answer_async(resources, ready, *handler, shares).await?
         }
-        BoundHandler::Personal(PersonalHandler::Owner(handler), bearer) => {
+        BoundHandler::Owner(handler, bearer) => {
             answer_owner(resources, ready, *handler, bearer, shares)?
         }
-        BoundHandler::Personal(PersonalHandler::Ticket(handler), bearer) => {
+        BoundHandler::Ticket(handler, bearer) => {
             let now = (resources.deps.clock)();
             finish(handler(&resources.streams, &bearer.token, now)?, request.wants_gzip)
         }
-        BoundHandler::Personal(PersonalHandler::Stream(handler), bearer) => {
-            return answer_stream(resources, ready, *handler, bearer, shares);
+        BoundHandler::Stream(handler, bearer) => {
+            return answer_stream(resources, ready, *handler, bearer.as_ref(), shares);
         }
     };
     Ok(answer.into())
@@ -143,7 +141,8 @@ async fn answer_async(
 ) -> Result<Finished, ApiError> {
     let Resources { deps, limits, budgets, watch, consumer_wait, .. } = resources;
     let request = ready.request;
-    let (head, access) = (request.head, request.route.access());
+    let head = request.head;
+    let access = request.route.access_with(&deps.settings.http);
     let share = Mutex::new(reserve_response(resources, request, shares)?);
     let reading = Reading {
         budgets,
@@ -191,7 +190,7 @@ fn answer_stream(
     resources: &Resources,
     ready: &Ready<'_>,
     handler: StreamHandler,
-    bearer: &Bearer<'_>,
+    bearer: Option<&Bearer<'_>>,
     shares: &mut RequestShares,
 ) -> Result<Outcome, ApiError> {
     let head = ready.request.head;
@@ -200,7 +199,7 @@ fn answer_stream(
         query: ready.query,
         // A header value that is not text becomes U+FFFD, which is refused as not a number.
         last_event_id: last_event_id.map(|value| value.to_str().unwrap_or("\u{fffd}")),
-        opening: open_stream(resources, ready.request, bearer)?,
+        opening: open_stream(resources, ready.request, bearer.map(|it| &*it.token))?,
     };
     let stream = handler(&resources.streams, call)?;
     // An open stream does not count as a request in flight.

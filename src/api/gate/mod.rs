@@ -88,7 +88,7 @@ impl Gate {
         body_state: &mut BodyState,
     ) -> Result<Option<Outcome>, ApiError> {
         let resources = &self.resources;
-        let admitted = admit(resources, head, found, shares);
+        let admitted = admit(&self.router, resources, head, found, shares);
         let reserved = match &admitted {
             Ok(Some(request)) => reserve(resources, request, shares),
             _ => Ok(None),

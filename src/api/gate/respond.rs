@@ -13,7 +13,7 @@ use crate::head::Head;
 use crate::replies::{Reply, failure, options, success};
 use crate::request_log::{REQUEST_ID, log_failure, request_id};
 use crate::router::Match;
-use crate::{ApiError, RequestSummary, cors, error};
+use crate::{ApiError, RequestSummary, cors, error, site};
 
 /// Caching of responses that never change: a year, which clients take for ever (RFC 8246).
 const LASTING: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -54,8 +54,12 @@ pub(super) fn respond(
         Ok(None) => (options(*found), None, None),
         Err(error) => {
             log_failure(head, &id, &error);
+            let page = match &error {
+                ApiError::UnknownRoute { .. } => site::missing_page(&resources.deps, head),
+                _ => None,
+            };
             let spelled = found.route().map_or(error::rest as fn(&_) -> _, |it| it.failure);
-            (failure(&error, spelled(&error)), None, None)
+            (page.unwrap_or_else(|| failure(&error, spelled(&error))), None, None)
         }
     };
     let mut reply = with_headers(resources, exchange, reply, id);
@@ -79,7 +83,8 @@ fn with_headers(
     headers.insert(REQUEST_ID, id);
     if let Some(route) = found.route() {
         let configured = &resources.deps.settings.http.cors_origins;
-        let origins = resources.reach.origins(&resources.deps, head, route.access());
+        let access = route.access_with(&resources.deps.settings.http);
+        let origins = resources.reach.origins(&resources.deps, head, access);
         cors::allow(headers, origins, configured, &head.headers);
         for (name, value) in route.headers {
             headers.insert(*name, HeaderValue::from_static(value));

@@ -8,7 +8,6 @@ use super::resources::Resources;
 use crate::ApiError;
 use crate::allowance::GROWTH_STEP;
 use crate::budgets::{RequestShares, acquire_slot, refused};
-use crate::identity::Bearer;
 use crate::route::Class;
 use crate::streams::context::{Opening, RESERVED_BYTES};
 use orrery_runtime::budget::Share;
@@ -24,13 +23,14 @@ pub(super) async fn acquire(
     request: &Admitted<'_>,
 ) -> Result<Option<Share>, ApiError> {
     let budgets = &resources.budgets;
+    let (identity, client) = (&request.identity, &request.head.client);
     let (budget, what) = match request.route.work.class {
         Class::Memory | Class::Async | Class::Stream => return Ok(None),
-        Class::Read => (&budgets.readers, "reads"),
+        Class::Read => return budgets.read_slot(identity, client).await.map(Some),
         Class::Query => (&budgets.queries, "queries"),
         Class::Change | Class::Upload => (&budgets.changes, "changes"),
     };
-    acquire_slot(budget, request.identity.holder, &request.head.client, what).await.map(Some)
+    acquire_slot(budget, identity.holder, client, what).await.map(Some)
 }
 
 /// Reserves bytes for the response of a request, in addition to those of its body.
@@ -50,17 +50,16 @@ pub(super) fn reserve_response<'s>(
     shares.take_bytes(&resources.budgets, &request.identity, bytes)
 }
 
-/// Takes what a stream holds for its whole duration.
+/// Takes what a stream holds for its whole duration. `token` is the one that it depends on.
 pub(super) fn open_stream(
     resources: &Resources,
     request: &Admitted<'_>,
-    bearer: &Bearer<'_>,
+    token: Option<&str>,
 ) -> Result<Opening, ApiError> {
-    let (budgets, holder) = (&resources.budgets, request.identity.holder);
-    let slot = budgets.streams.take_now(holder, 1);
-    let slot = slot.map_err(|refusal| refused(refusal, "streams"))?;
-    let bytes = budgets.take_bytes(&request.identity, RESERVED_BYTES);
+    let (budgets, identity) = (&resources.budgets, request.identity);
+    let slot = budgets.stream_slot(&identity).map_err(|refusal| refused(refusal, "streams"))?;
+    let bytes = budgets.take_bytes(&identity, RESERVED_BYTES);
     let bytes = bytes.map_err(|refusal| refused(refusal, "bytes"))?;
     let client = Arc::clone(&request.head.client);
-    Ok(Opening { client, holder, token: bearer.token.as_ref().into(), _slot: slot, bytes })
+    Ok(Opening { client, identity, token: token.map(Into::into), _slot: slot, bytes })
 }

@@ -1,5 +1,7 @@
 //! Finds the route for a path and method. Does not depend on parameters.
 
+mod nearest;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -156,6 +158,13 @@ impl Router {
         let literal = self.literal.get(path).copied();
         let at = literal.or_else(|| Some(*self.braced.at(path).ok()?.value))?;
         self.resources.get(at)
+    }
+}
+
+impl Router {
+    /// Returns the templates that may be meant by a path that has no resource.
+    pub(super) fn nearest(&self, path: &str) -> Vec<&'static str> {
+        nearest::of(self.resources.iter().map(|resource| resource.template), path)
     }
 }
 

@@ -7,11 +7,12 @@ use super::hub::Hub;
 use crate::blocking::Watch;
 use crate::budgets::Budgets;
 use crate::client::Client;
+use crate::identity::Identity;
 use crate::names_wait::NamesWait;
 use crate::tickets::Tickets;
 use crate::{ApiError, Deps};
 use orrery_auth::Tokens;
-use orrery_runtime::budget::{Holder, Share};
+use orrery_runtime::budget::Share;
 use orrery_store::Store;
 
 /// Bytes of the budget that a stream holds: the piece that is being sent, and the one before, which
@@ -40,10 +41,10 @@ pub(super) struct Context {
 pub(crate) struct Opening {
     /// The client that reads the stream.
     pub client: Arc<Client>,
-    /// Budget holder that the stream is charged to.
-    pub holder: Holder,
-    /// Token of the request; the stream ends when it is no longer valid.
-    pub token: Box<str>,
+    /// Who the stream is charged to.
+    pub identity: Identity,
+    /// Token of the request, if it has one; the stream ends when it is no longer valid.
+    pub token: Option<Box<str>>,
     /// Slot of the streams budget.
     pub _slot: Share,
     /// Share of [`RESERVED_BYTES`] bytes.

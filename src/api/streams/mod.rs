@@ -41,7 +41,9 @@ const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 2] = [
-    Route::new("GET", "/rest/events/stream", Work::stream(READ, stream)).with_parameters(&KNOWN),
+    Route::new("GET", "/rest/events/stream", Work::stream(READ, stream))
+        .with_parameters(&KNOWN)
+        .with_public_read(),
     Route::new("POST", "/rest/events/stream/ticket", Work::ticket(READ, ticket)),
 ];
 

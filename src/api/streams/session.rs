@@ -13,7 +13,6 @@ use super::context::{Context, Opening, RESERVED_BYTES};
 use super::frames;
 use super::hub::{Next, Subscription};
 use super::names::{Names, Piece};
-use crate::budgets::acquire_slot;
 use crate::client::InFlightGuard;
 use crate::{ApiError, json};
 use orrery_executables::{InterfaceReader, Lacking};
@@ -131,9 +130,10 @@ impl Session {
             if self.subscription.is_stopping() {
                 return Err(End::Reported("the service is stopping".to_owned()));
             }
-            let now = (self.context.clock)();
-            let token = self.context.tokens.verify_at(&self.opening.token, now);
-            token.map_err(|error| End::Reported(error.to_string()))?;
+            if let Some(token) = &self.opening.token {
+                let verified = self.context.tokens.verify_at(token, (self.context.clock)());
+                verified.map_err(|error| End::Reported(error.to_string()))?;
+            }
             let piece = match self.subscription.after(self.position.0) {
                 Next::InMemory(batch) if self.names.is_none() => self.piece_of_batch(&batch),
                 Next::InMemory(_) | Next::Stored => self.piece_of_store().await?,
@@ -177,12 +177,11 @@ impl Session {
         }
         // Other tasks of this thread run first.
         tokio::task::yield_now().await;
-        let Opening { client, holder, .. } = &self.opening;
+        let Opening { client, identity, .. } = &self.opening;
         if client.has_hung_up() {
             return Err(End::Disconnected);
         }
-        let slot = acquire_slot(&self.context.budgets.readers, *holder, client, "reads").await;
-        let _slot = match slot {
+        let _slot = match self.context.budgets.read_slot(identity, client).await {
             Ok(slot) => slot,
             Err(ApiError::HungUp) => return Err(End::Disconnected),
             Err(_) => {

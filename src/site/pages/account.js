@@ -1,7 +1,7 @@
 // The page of an account or a contract that signs: what it is by its events, what it is a signer of, and the events
 // that name it.
 
-import { Refused, ask, session } from "../api.js";
+import { Refused, ask, mayRead } from "../api.js";
 import { link, pathOf } from "../address.js";
 import { copyable } from "../copy.js";
 import { button, form, make, put, submit } from "../dom.js";
@@ -30,8 +30,8 @@ async function described(address, [, route, title, create], signal) {
 
 async function contractParts({ signal }, address, body) {
   let kinds = KINDS;
-  // The indexes are public; which of them have the contract needs a token.
-  if (session.token !== "") {
+  // The indexes are public; which of them have the contract may need a token.
+  if (mayRead()) {
     const { account_kinds: own } = await ask(`rest/contracts/${address}`, { signal });
     kinds = KINDS.filter(([kind]) => own.includes(kind));
   }
@@ -103,7 +103,7 @@ export function open(view) {
   }
   if (isContract) view.part("What it is", (body) => contractParts(view, address, body));
   else if (address.startsWith("G")) view.part("What it is a signer of", (body) => accountParts(view, address, body));
-  if (session.token === "") return view.add(make("section", "", needsToken("The events that name it need a token.")));
+  if (!mayRead()) return view.add(make("section", "", needsToken("The events that name it need a token.")));
   view.part("Events that name it", (body) => events(view, address, body));
   return undefined;
 }

@@ -1,6 +1,6 @@
 // The page of a contract: what it runs, its events, who calls it, and what is made of its events.
 
-import { ask, pause, session } from "../api.js";
+import { ask, mayRead, pause, session } from "../api.js";
 import { link, pathOf } from "../address.js";
 import { callers } from "../callers.js";
 import { copyable } from "../copy.js";
@@ -118,7 +118,7 @@ export function open(view) {
   if (!isRight(contract)) return view.add(make("p", "problem", "This address has a mistake: its checksum is wrong."));
   const kinds = make("p", "");
   view.add(kinds);
-  if (session.token === "") {
+  if (!mayRead()) {
     const reason = "What this contract runs, its events and who calls it need a token.";
     return view.add(make("section", "", needsToken(reason)));
   }
@@ -128,6 +128,8 @@ export function open(view) {
   view.part("What it runs", (body) => known.look(view.signal, body), { every: LOOK_EVERY });
   view.part("Events", (body) => events(view, known, body, beside), { beside: [beside] });
   view.part("Who calls it", (body) => callers(view, contract, body));
+  // These are of owners. Who reads without a token is not asked for one here.
+  if (session.token === "") return undefined;
   view.part("Tables of it", async (body) => {
     await Promise.race([known.first, pause(PATIENT)]);
     await tables(view, contract, known.info, body);

@@ -1,6 +1,6 @@
 // The first page: the newest ledgers and events.
 
-import { ask, session } from "../api.js";
+import { ask, mayRead } from "../api.js";
 import { ledgerLink, link } from "../address.js";
 import { having, make, put, renew } from "../dom.js";
 import { eventRows } from "../event.js";
@@ -43,7 +43,7 @@ function welcome() {
       " are public. Events, transactions and tables need a token.")), { "aria-label": "Welcome" });
 }
 
-/** Says to who has a token what this is, and where to go from here. */
+/** Says to who may read events what this is, and where to go from here. */
 const start = () => make("p", "note", "Every event of this network's contracts, and every transaction that calls one. ",
   link("programs", "Programs"), " make tables of them for ", link("sql", "SQL"), "; ",
   link("webhooks", "webhooks"), " send them on.");
@@ -51,7 +51,7 @@ const start = () => make("p", "note", "Every event of this network's contracts, 
 export function open(view) {
   view.heading("Newest");
   setTitle("");
-  view.add(session.token === "" ? welcome() : start());
+  view.add(mayRead() ? start() : welcome());
   const beside = make("span", "home-live");
   const left = view.part("Ledgers", (body) => ledgers(view, body));
   const right = view.part("Events", (body) => events(view, body, beside), { beside: [beside] });

@@ -1,6 +1,6 @@
 // A ledger: its header, its transactions and its events.
 
-import { Refused, ask, session } from "../api.js";
+import { Refused, ask, mayRead } from "../api.js";
 import { ledgerLink, link } from "../address.js";
 import { copyable } from "../copy.js";
 import { having, make, put, renew } from "../dom.js";
@@ -51,7 +51,7 @@ function shown(ledger) {
 
 /** Adds the lists of a stored ledger. */
 async function lists(view, { ledger, transactions, events, events_removed: isRemoved }) {
-  if (session.token === "") {
+  if (!mayRead()) {
     view.add(make("section", "", needsToken("Its transactions and events need a token.")));
     return;
   }

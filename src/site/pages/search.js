@@ -1,6 +1,6 @@
 // The search: looks where a text is found that does not tell by its form what it names.
 
-import { NoToken, Stale, ask, askLeft } from "../api.js";
+import { NoToken, Stale, ask, askLeft, mayRead } from "../api.js";
 import { encoded, link, transactionLink } from "../address.js";
 import { make } from "../dom.js";
 import { count } from "../format.js";
@@ -100,7 +100,7 @@ function show(view, text, results) {
   }
   if (locked.length === 0) return;
   const where = sentenceOf.format(locked.map(({ name }) => name));
-  view.add(make("section", "", make("p", "", `Looking in ${where} needs a token.`), tokenForm()));
+  view.add(make("section", "", make("p", "", `Looking in ${where} needs a token.`), mayRead() ? "" : tokenForm()));
 }
 
 /** What secrets are called, and what to do where one was pasted. */
