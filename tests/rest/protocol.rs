@@ -67,6 +67,24 @@ fn unknown_routes_return_404_with_or_without_a_token() {
 }
 
 #[test]
+fn unknown_routes_name_the_nearest_ones() {
+    let (server, _store) = server();
+    for (path, nearest) in [
+        (
+            "/rest/events",
+            "did you mean /rest/events/by-ledger, /rest/events/by-contract/{contract_id} or ",
+        ),
+        ("/rest/tables", "did you mean /rest/retroshade/tables?"),
+        ("/rest/events/by-legder", "did you mean /rest/events/by-ledger?"),
+        ("/health", "did you mean /rest/health?"),
+        ("/nonsense", "see /rest/openapi.json for those that exist"),
+    ] {
+        let sentence = server.get_public(path).error(404, "not_found");
+        assert!(sentence.contains(nearest), "{path}: {sentence}");
+    }
+}
+
+#[test]
 fn other_methods_return_405_with_an_allow_header() {
     let (server, _store) = server();
     let mut connection = server.connect();

@@ -190,3 +190,35 @@ fn every_page_contains_health_as_escaped_text() {
     );
     assert_eq!(html.matches("<script").count(), 1);
 }
+
+/// Browsers get a page with the search field, and all other clients, and the addresses of programs,
+/// JSON as before.
+#[test]
+fn wrong_addresses_are_a_page_in_a_browser_and_json_elsewhere() {
+    let (server, _store) = empty();
+    let mut connection = server.connect();
+    let browser = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
+    for path in ["/contracts/CX", "/nonsense", "/a/b/c/d", "/index.html", "/<script>"] {
+        let answer = connection.request("GET", path, &browser);
+        assert_eq!(answer.status, 404, "{path}");
+        assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(answer.header("content-security-policy"), Some(POLICY));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert_eq!(answer.header("vary"), Some("Accept"));
+        let html = String::from_utf8(answer.body).unwrap();
+        assert!(html.contains("<title>No such page · Orrery</title>"), "{html}");
+        assert!(html.contains("id=\"search\""), "{html}");
+        assert!(!html.contains("<script>"), "{html}");
+        for file in linked(&html, path).iter().filter(|file| file.starts_with("/site/")) {
+            assert_eq!(server.get_public(file).status, 200, "{path}: {file}");
+        }
+        connection.request("GET", path, &[]).error(404, "not_found");
+        connection
+            .request("POST", path, &[browser[0], ("content-length", "0")])
+            .error(404, "not_found");
+        assert_eq!(connection.request("HEAD", path, &browser).body.len(), 0);
+    }
+    for path in ["/rest/nonsense", "/rest", "/site/app.js", "/metrics/x", "/rpc/x"] {
+        connection.request("GET", path, &browser).error(404, "not_found");
+    }
+}

@@ -406,6 +406,36 @@ fn a_ticket_opens_streams_for_a_minute_and_they_outlast_it() {
     assert!(last.contains("revoked"), "{last}");
 }
 
+/// Where everyone may read: callers without a token have half of all streams, and an address a quarter
+/// of those of an owner.
+#[test]
+fn streams_without_a_token_leave_owners_theirs() {
+    let store = store(2..=20);
+    let budgets = BudgetUsage::default();
+    let server = Server::start_with(&store, |deps| {
+        budgets.watch(deps);
+        deps.settings.http.public_read = true;
+        deps.settings.limits.streams = nonzero!(16);
+        deps.settings.limits.streams_per_token = nonzero!(8);
+    });
+    let open_without = || Reader::open_with(server.address, "", "last-event-id: 0\r\n");
+    let mut strangers: Vec<_> = (0..2).map(|_| open_without().unwrap()).collect();
+    let refused = open_without().err().unwrap();
+    assert_eq!(refused.status, 429);
+    assert!(refused.body.contains("too many streams at a time"), "{}", refused.body);
+    wait_until("both are counted", || budgets.of(&server, "strangers_streams").taken == 2);
+    let owned: Vec<_> = (0..6).map(|_| open(&server, "", None)).collect();
+    // They tell the same as those of owners.
+    let all = stored(&server);
+    assert_eq!(strangers[0].events(all.len()), all);
+    let wrong = Reader::open(server.address, "not.a.token", "", None).err().unwrap();
+    assert_eq!(wrong.status, 401);
+    drop((strangers, owned));
+    for name in ["streams", "strangers_streams", "strangers_readers", "bytes"] {
+        wait_until(name, || budgets.of(&server, name).taken == 0);
+    }
+}
+
 #[test]
 fn streams_have_their_own_limits_and_release_their_slots() {
     let store = store(2..=20);
