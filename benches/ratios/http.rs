@@ -146,6 +146,7 @@ impl Server {
             programs,
             rpc: Arc::new(rpc),
             friendbot: None,
+            example_token: None,
             webhooks: Arc::new(webhooks),
             contract_sizes: tokio::sync::watch::channel(None).1,
             settings: ApiSettings {

@@ -43,6 +43,9 @@ pub struct Deps {
     pub rpc: Arc<Rpc>,
     /// Friendbot of a network that this service runs itself; without one, its routes do not exist.
     pub friendbot: Option<Friendbot>,
+    /// Token that the documents show to clients on this machine, for their examples; `None` but in a
+    /// demo.
+    pub example_token: Option<Arc<str>>,
     /// Webhooks.
     pub webhooks: Arc<Webhooks>,
     /// Latest estimate of the disk space of each contract; `None` before the first estimate.

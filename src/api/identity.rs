@@ -153,13 +153,16 @@ fn may_read_metrics(deps: &Deps, head: &Head) -> Result<bool, ApiError> {
     match deps.settings.http.metrics {
         MetricsReaders::All => Ok(true),
         MetricsReaders::Off => Err(ApiError::unknown_route(&head.path)),
-        // A forwarded request from an untrusted peer may come from anywhere.
-        MetricsReaders::Loopback => {
-            let is_direct = is_forwarded_by_trusted(deps, head) || !is_forwarded(&head.headers);
-            let is_local = client_address(deps, head).is_loopback();
-            Ok(is_local && is_direct && is_asked_by_address(&head.headers))
-        }
+        MetricsReaders::Loopback => Ok(is_local_client(deps, head)),
     }
+}
+
+/// Whether a client is on this machine, and asks by an address or as `localhost`. A forwarded request
+/// from an untrusted peer may come from anywhere.
+pub(super) fn is_local_client(deps: &Deps, head: &Head) -> bool {
+    let is_direct = is_forwarded_by_trusted(deps, head) || !is_forwarded(&head.headers);
+    let is_local = client_address(deps, head).is_loopback();
+    is_local && is_direct && is_asked_by_address(&head.headers)
 }
 
 /// Whether a request has a header that proxies add.

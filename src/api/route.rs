@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use super::answer::Answer;
 use super::call::{AsyncCall, CurrentCall, OwnerCall, ReadCall, StreamCall};
 use super::cors::AllowedHeaders;
+use super::head::Head;
 use super::identity::Access;
 use super::params::{Parameters, Query};
 use super::request_body::LARGEST_BODY;
@@ -196,7 +197,7 @@ pub(super) enum Handler {
 #[derive(Clone, Copy)]
 pub(super) enum SharedHandler {
     Memory(MemoryHandler),
-    /// Answers from memory, and depends on the path as it was sent.
+    /// Answers from memory, and depends on the path and headers as they were sent.
     Located(LocatedHandler),
     /// The metrics text, which is cached for a short time.
     Metrics,
@@ -225,8 +226,8 @@ pub(super) enum PersonalHandler {
 
 type Answered = Result<Answer, ApiError>;
 pub(super) type MemoryHandler = fn(&Deps) -> Answered;
-/// Receives the path of the request.
-pub(super) type LocatedHandler = fn(&Deps, &str) -> Answered;
+/// Receives the head of the request.
+pub(super) type LocatedHandler = fn(&Deps, &Head) -> Answered;
 pub(super) type StoreHandler = fn(&Stored<'_>, &ReadCall<'_>) -> Answered;
 pub(super) type DepsHandler = fn(&Deps, &ReadCall<'_>) -> Answered;
 pub(super) type CurrentHandler = fn(&Deps, &CurrentCall<'_>) -> Answered;
@@ -247,7 +248,7 @@ impl Work {
         Self::new(Class::Memory, Handler::Shared(access, SharedHandler::Memory(handler)))
     }
 
-    /// Answers from memory, depending on the path.
+    /// Answers from memory, depending on the head of the request.
     pub(super) const fn located(access: Access, handler: LocatedHandler) -> Self {
         Self::new(Class::Memory, Handler::Shared(access, SharedHandler::Located(handler)))
     }

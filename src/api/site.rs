@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
-use warp::http::header::{CACHE_CONTROL, VARY};
+use warp::http::header::{CACHE_CONTROL, HOST, ORIGIN, VARY};
 use warp::http::{HeaderValue, Method, StatusCode};
 
 use super::answer::{Answer, Finished};
 use super::head::Head;
 use super::health::record;
-use super::identity::Access;
+use super::identity::{Access, is_local_client};
 use super::replies::{Reply, success};
 use super::route::{LocatedHandler, Route, Work};
 use super::{ApiError, Deps};
@@ -18,7 +18,10 @@ use orrery_site as site;
 pub(super) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
     let page = |template| Route { no_store: true, ..route(template, page) };
     let files = Route { is_lasting: true, ..route("/site/{*rest}", file) };
-    site::PAGES.into_iter().map(page).chain([files]).collect()
+    let documents = ["/docs", "/docs/{*rest}"];
+    let documents =
+        documents.map(|template| Route { no_store: true, ..route(template, documentation) });
+    site::PAGES.into_iter().map(page).chain([files]).chain(documents).collect()
 });
 
 fn route(template: &'static str, handler: LocatedHandler) -> Route {
@@ -26,9 +29,23 @@ fn route(template: &'static str, handler: LocatedHandler) -> Route {
     Route { headers: site::HEADERS, ..Route::new("GET", template, work).ignoring_parameters() }
 }
 
-fn page(deps: &Deps, path: &str) -> Result<Answer, ApiError> {
+fn page(deps: &Deps, head: &Head) -> Result<Answer, ApiError> {
     let is_public_read = deps.settings.http.public_read;
-    Ok(html(site::document(path, &record(deps), is_public_read)))
+    Ok(html(site::document(&head.path, &record(deps), is_public_read)))
+}
+
+/// Returns a document. That of a demo has its token for those who try it on this machine: not for the
+/// scripts of other pages, whose requests have an origin.
+fn documentation(deps: &Deps, head: &Head) -> Result<Answer, ApiError> {
+    let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let is_own = !head.headers.contains_key(ORIGIN) && is_local_client(deps, head);
+    let base = host.map(|host| format!("http://{host}/rest"));
+    let values = match (&deps.example_token, &base) {
+        (Some(token), Some(base)) if is_own => Some(site::ExampleValues { base, token }),
+        _ => None,
+    };
+    let document = site::documentation(&head.path, values);
+    document.map(html).ok_or_else(|| ApiError::unknown_route(&head.path))
 }
 
 fn html(document: String) -> Answer {
@@ -59,7 +76,8 @@ pub(super) fn missing_page(deps: &Deps, head: &Head) -> Option<Reply> {
     Some(reply)
 }
 
-fn file(_: &Deps, path: &str) -> Result<Answer, ApiError> {
-    let (media_type, bytes) = site::file(path).ok_or_else(|| ApiError::unknown_route(path))?;
+fn file(_: &Deps, head: &Head) -> Result<Answer, ApiError> {
+    let found = site::file(&head.path);
+    let (media_type, bytes) = found.ok_or_else(|| ApiError::unknown_route(&head.path))?;
     Ok(Answer { media_type, ..Answer::json(bytes.to_vec()) })
 }

@@ -170,7 +170,8 @@ async fn demonstrate(
     let sandbox = RunningSandbox::new(opened.live, close_time);
     let tokens = Arc::new(service::open_tokens(store.directory(), store.network(), &config.auth)?);
     let service = Service::open(Arc::clone(&node), config, None, stop.clone()).await?;
-    let service = service.with_sandbox(sandbox);
+    let example = tokens.issue(&IssueRequest::for_owner(OWNER))?.token;
+    let service = service.with_sandbox(sandbox).with_example_token(&example);
     let programs = Arc::clone(&service.programs);
     let contracts = opened.contracts;
     let market = Sandbox::market_contract(store.network()).map_err(SandboxNetworkError::from)?;

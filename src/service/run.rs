@@ -52,6 +52,8 @@ pub struct Service {
     pub(super) sandbox: Option<Arc<RunningSandbox>>,
     /// The stellar-core that is followed, if one is.
     pub(super) running: Option<RunningCore>,
+    /// Token that the documents show to clients on this machine.
+    pub(super) example_token: Option<Arc<str>>,
 }
 
 impl Service {
@@ -59,6 +61,12 @@ impl Service {
     #[must_use]
     pub fn with_sandbox(self, sandbox: RunningSandbox) -> Self {
         Self { sandbox: Some(Arc::new(sandbox)), ..self }
+    }
+
+    /// Adds a token that the documents show to clients on this machine, for their examples.
+    #[must_use]
+    pub fn with_example_token(self, token: &str) -> Self {
+        Self { example_token: Some(token.into()), ..self }
     }
 
     /// Opens the programs and webhooks of a data directory and starts them; `running` is the
@@ -89,7 +97,15 @@ impl Service {
             let start = move || webhooks::start(&node, &config);
             spawn_blocking(start).await.map_err(ServiceError::start)??
         };
-        Ok(Self { node, programs, interfaces, webhooks, sandbox: None, running })
+        Ok(Self {
+            node,
+            programs,
+            interfaces,
+            webhooks,
+            sandbox: None,
+            running,
+            example_token: None,
+        })
     }
 
     /// Starts the tasks that keep data of a bounded size and record the lag.
@@ -262,7 +278,7 @@ async fn http_dependencies(
     address: SocketAddr,
     contract_sizes: watch::Receiver<Option<Arc<ContractSizes>>>,
 ) -> Result<Deps, ServiceError> {
-    let Service { node, programs, interfaces, webhooks, sandbox, running } = service;
+    let Service { node, programs, interfaces, webhooks, sandbox, running, example_token } = service;
     Ok(Deps {
         store: Arc::clone(node.store()),
         tokens,
@@ -283,6 +299,7 @@ async fn http_dependencies(
         interfaces: Arc::clone(&interfaces.interfaces),
         rpc: rpc::start(node, config, sandbox.clone(), running.as_ref(), address).await?,
         friendbot: sandbox.clone().map(RunningSandbox::friendbot),
+        example_token: example_token.clone(),
         webhooks: Arc::clone(&webhooks.management),
         contract_sizes,
         metrics: metrics_text(node),

@@ -1,14 +1,17 @@
-//! Lists the files of the site.
+//! Lists the files of the site, and renders the documents.
+
+#[path = "docs/build/mod.rs"]
+mod docs;
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::write(out.join("site.rs"), site_files()?)?;
+    let index = docs::write(&out)?;
+    fs::write(out.join("site.rs"), site_files(&index)?)?;
     Ok(())
 }
 
@@ -16,8 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 const SITE: &str = ".";
 
 /// Returns the list in `files.rs`: all files of the site's directory that browsers load, by
-/// name.
-fn site_files() -> Result<String, Box<dyn Error>> {
+/// name, and the search index of the documents.
+fn site_files(index: &Path) -> Result<String, Box<dyn Error>> {
     println!("cargo::rerun-if-changed={SITE}");
     let mut list = String::from("&[\n");
     for path in files_below(Path::new(SITE))? {
@@ -26,13 +29,17 @@ fn site_files() -> Result<String, Box<dyn Error>> {
             Some("js") => "text/javascript; charset=utf-8",
             _ => continue,
         };
-        let (name, bytes) = (path.strip_prefix(SITE)?, env::current_dir()?.join(&path));
-        writeln!(
-            list,
-            "File {{ name: {name:?}, media_type: {media_type:?}, bytes: include_bytes!({bytes:?}) }},"
-        )?;
+        list += &entry(path.strip_prefix(SITE)?, media_type, &env::current_dir()?.join(&path));
     }
+    list += &entry(Path::new("docs/search.json"), "application/json", index);
     Ok(list + "]")
+}
+
+/// Returns the entry of one file.
+fn entry(name: &Path, media_type: &str, bytes: &Path) -> String {
+    format!(
+        "File {{ name: {name:?}, media_type: {media_type:?}, bytes: include_bytes!({bytes:?}) }},\n"
+    )
 }
 
 /// Returns the paths of all files below a directory.

@@ -5,9 +5,11 @@
 //! All pages have the same document, in which addresses are relative to the page's own, so that the
 //! site works behind a proxy that adds a path prefix. Does not depend on the API, which serves it.
 
+mod docs;
 mod files;
 mod health;
 
+pub use docs::{ExampleValues, documentation};
 pub use files::file;
 
 use orrery_runtime::observe::health::Record;

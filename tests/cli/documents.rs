@@ -293,8 +293,9 @@ fn the_tutorial_works() {
     assert!(ran.stdout.contains("export interface SalesSale {"), "{}", ran.stdout);
 }
 
-/// Documents without commands to run: those for people who change the code.
-const OTHERS: [&str; 4] = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
+/// Documents without commands to run: the list of documents, and those for people who change the code.
+const OTHERS: [&str; 5] =
+    ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/README.md"];
 
 #[test]
 fn every_document_is_tested_and_its_links_exist() {
@@ -303,7 +304,8 @@ fn every_document_is_tested_and_its_links_exist() {
         names.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
     let tried = TRIED.iter().chain([&TUTORIAL]);
     let tried: BTreeSet<_> = tried.map(|path| root().join(path)).collect();
-    let missing: Vec<_> = documents.difference(&tried).collect();
+    let index = root().join("docs/README.md");
+    let missing: Vec<_> = documents.difference(&tried).filter(|it| **it != index).collect();
     assert!(missing.is_empty(), "no test runs {missing:?}");
     let parts = std::fs::read_dir(root().join("docs/architecture")).unwrap();
     let parts = parts.map(|it| it.unwrap().path());

@@ -2,6 +2,8 @@
 //! and label that they name, and docs/metrics.md lists exactly the exported metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -126,4 +128,41 @@ fn the_dashboard_and_alerts_use_existing_metrics() {
         .map(str::to_owned)
         .collect();
     assert_eq!(documented, known);
+}
+
+/// The documents of the package and the tarball, where these install them.
+#[test]
+fn links_of_packaged_documents_lead_to_packaged_files() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for changelog in ["changelog.gz", "CHANGELOG.md"] {
+        let share = tempfile::tempdir().unwrap();
+        let documents = share.path().join("doc/orrery");
+        let script = root.join("packaging/documents");
+        let written =
+            Command::new("python3").args([&script, &documents, &PathBuf::from(changelog)]).status();
+        assert!(written.unwrap().success());
+        std::fs::write(documents.join(changelog), "").unwrap();
+        for shipped in ["prometheus/alerts.yml", "grafana/orrery.json"] {
+            let installed = share.path().join("orrery").join(shipped);
+            std::fs::create_dir_all(installed.parent().unwrap()).unwrap();
+            std::fs::copy(root.join("packaging").join(shipped), installed).unwrap();
+        }
+        let mut followed = 0;
+        let folder = |path: &Path| std::fs::read_dir(path).unwrap().map(|it| it.unwrap().path());
+        for document in folder(&documents).chain(folder(&documents.join("docs"))) {
+            if document.extension().is_none_or(|it| it != "md") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&document).unwrap();
+            for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                if link.starts_with('#') || link.starts_with("http") {
+                    continue;
+                }
+                let target = document.parent().unwrap().join(link.split('#').next().unwrap());
+                assert!(target.exists(), "{}: {link} leads nowhere", document.display());
+                followed += 1;
+            }
+        }
+        assert!(followed > 60, "{followed}");
+    }
 }

@@ -109,6 +109,7 @@ fn idle_deps(store: &TempStore) -> Deps {
         interfaces: Interfaces::new(Arc::clone(&store.store), None),
         rpc: Arc::new(Rpc::new(Arc::clone(&store.store), rpc::Settings::default(), Arc::new(now))),
         friendbot: None,
+        example_token: None,
         webhooks: Arc::new(webhooks),
         contract_sizes: tokio::sync::watch::channel(None).1,
         metrics: Arc::new(|_| String::new()),

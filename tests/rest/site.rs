@@ -1,7 +1,7 @@
 //! The web site: its document, its files and their headers, and what it shows without scripts. What
 //! pages show in a browser is tested in `tests/site`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use orrery::domain::Network;
 use reqwest::Url;
@@ -221,4 +221,70 @@ fn wrong_addresses_are_a_page_in_a_browser_and_json_elsewhere() {
     for path in ["/rest/nonsense", "/rest", "/site/app.js", "/metrics/x", "/rpc/x"] {
         connection.request("GET", path, &browser).error(404, "not_found");
     }
+}
+
+#[test]
+fn documents_are_pages_of_the_site() {
+    let (server, _store) = empty();
+    let browser = [("accept", "text/html")];
+    for path in
+        ["/docs", "/docs/", "/docs/install", "/docs/api", "/docs/http", "/docs/architecture/store"]
+    {
+        let answer = server.get_public(path);
+        assert_eq!(answer.header("content-security-policy"), Some(POLICY), "{path}");
+        let html = page(&server, path);
+        for link in linked(&html, path).iter().filter(|link| !link.contains("://")) {
+            assert_eq!(server.get_public(link).status, 200, "{path}: {link}");
+        }
+        assert!(html.contains("href=\"#main\"") && html.contains("<main id=\"main\""), "{path}");
+    }
+    let missing = server.connect().request("GET", "/docs/nothing", &browser);
+    assert_eq!(missing.header("content-type"), Some("text/html; charset=utf-8"));
+    assert_eq!(missing.status, 404);
+    server.get_public("/docs/nothing").error(404, "not_found");
+    // The footer of every page leads to them.
+    let first = linked(&page(&server, "/"), "/");
+    assert!(first.contains("/docs") && first.contains("/docs/api"), "{first:?}");
+}
+
+#[test]
+fn the_search_index_of_documents_names_places_that_exist() {
+    let (server, _store) = empty();
+    let html = page(&server, "/docs");
+    let script = linked(&html, "/docs").into_iter().find(|it| it.ends_with("/docs.js")).unwrap();
+    let index = server.get_public(&script.replace("docs.js", "search.json"));
+    assert_eq!(index.header("content-type"), Some("application/json"));
+    let places = index.json().as_array().unwrap().clone();
+    assert!(places.len() > 200, "{}", places.len());
+    let mut pages: BTreeMap<String, String> = BTreeMap::new();
+    for place in &places {
+        let address = place[0].as_str().unwrap();
+        let (path, part) = address.split_once('#').unwrap_or((address, ""));
+        let path = format!("/docs/{path}");
+        let html = pages.entry(path.clone()).or_insert_with(|| page(&server, &path));
+        let has_part = part.is_empty() || html.contains(&format!(" id=\"{part}\""));
+        assert!(has_part, "{address}");
+    }
+}
+
+/// The token of a demo is for people on its machine: not for scripts of other pages, nor for anybody
+/// who comes through a proxy.
+#[test]
+fn documents_show_the_token_of_a_demo_only_on_its_machine() {
+    let store = TempStore::new(&Network::from_name_or_passphrase("local"));
+    let server =
+        Server::start_with(&store, |deps| deps.example_token = Some("a.demo.token".into()));
+    let shown = |headers: &[(&str, &str)]| {
+        let answer = server.connect().request("GET", "/docs/install", headers);
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        String::from_utf8(answer.body).unwrap().contains("a.demo.token")
+    };
+    assert!(shown(&[]));
+    for header in
+        [("origin", "http://localhost:5173"), ("x-forwarded-for", "10.0.0.1"), ("via", "1.1 proxy")]
+    {
+        assert!(!shown(&[header]), "{header:?}");
+    }
+    let (other, _store) = empty();
+    assert!(!page(&other, "/docs/install").contains("export ORRERY_JWT="));
 }

@@ -64,7 +64,7 @@ pub(super) async fn handle(
             from_memory(resources, request, handler(&resources.deps)?, shares)?
         }
         BoundHandler::Shared(SharedHandler::Located(handler)) => {
-            let answer = handler(&resources.deps, &request.head.path)?;
+            let answer = handler(&resources.deps, request.head)?;
             from_memory(resources, request, answer, shares)?
         }
         BoundHandler::Shared(SharedHandler::Metrics) => {

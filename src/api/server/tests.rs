@@ -203,6 +203,7 @@ impl Serving {
             programs: Arc::clone(&programs),
             rpc: Arc::new(rpc),
             friendbot: None,
+            example_token: None,
             webhooks: Arc::new(webhooks),
             contract_sizes: watch::channel(None).1,
             metrics: Arc::new(|_| String::new()),

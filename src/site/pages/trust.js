@@ -131,7 +131,8 @@ function proven({ bound, settings }) {
     table(["Data", "Bound by the header", "Stored here"], rows, "What the header of a ledger binds"),
     make("p", "", "What is not proven:"),
     make("ul", "trust-list", not.map((text) => make("li", "", text))),
-    paragraph("note", "`docs/trust.md` has the whole reasoning, the settings, and the format of certificates."),
+    make("p", "note", link("docs/trust", "Whom you have to trust"),
+      " has the whole reasoning, the settings, and the format of certificates."),
   ];
 }
 
