@@ -1,6 +1,6 @@
 //! What accounts cost whose contracts have emitted as much as they could: an event of such an
-//! account against one of a new account, its page, and a page of a tenant while 64 clients ask for
-//! nothing else.
+//! account against one of a new account, its page, and a page of a tenant while 64 clients without a
+//! token ask for nothing else, or search events where everyone may read them.
 
 use std::error::Error;
 use std::path::Path;
@@ -39,12 +39,20 @@ const TRANSACTIONS: usize = 200;
 const IN_A_TRANSACTION: usize = 50;
 const IN_A_LEDGER: u64 = (TRANSACTIONS * IN_A_TRANSACTION) as u64;
 
-/// Clients that ask for large accounts, and the addresses from which they do.
+/// Clients without a token.
 const CLIENTS: u8 = 64;
-const ADDRESSES: u8 = 8;
 /// Pages of the tenant, and after how many of them a ledger is stored.
 const PAGES: usize = 1_000;
 const PAGES_PER_LEDGER: usize = 100;
+
+/// Clients without a token, beside which a tenant's page is measured.
+struct Strangers {
+    clients: u8,
+    /// Number of addresses from which they ask.
+    addresses: u8,
+    /// Returns the page that a client asks for next.
+    page: fn(u64) -> String,
+}
 
 /// Measures events and pages of large accounts.
 pub fn run(
@@ -52,9 +60,10 @@ pub fn run(
     directory: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    let service = Running::start(&recorded.network, directory, |_| {})?;
+    let service =
+        Running::start(&recorded.network, directory, |config| config.http.public_read = true)?;
     let repetitions = 2 * REPETITIONS as u64;
-    let others = (PAGES / PAGES_PER_LEDGER) as u64 + REPETITIONS as u64;
+    let others = 3 * (PAGES / PAGES_PER_LEDGER) as u64 + REPETITIONS as u64;
     let wanted = EVENTS * SHAPES / IN_A_LEDGER + repetitions + others;
     let copies = wanted.div_ceil(recorded.ledgers.len() as u64);
     let ledgers = packed::ledgers(recorded, copies, TRANSACTIONS, IN_A_TRANSACTION, made);
@@ -92,11 +101,20 @@ pub fn run(
     let name = "Page of the slowest smart account with 100,000 events";
     report.add(Row::absolute(name, "ms", Sample::from(pages), PAGE));
 
-    let alone = tenant(&service, 0, &rest[..1], report)?;
-    let beside = tenant(&service, CLIENTS, rest, report)?;
+    let nobody = Strangers { clients: 0, addresses: 1, page: page_of };
+    let alone = tenant(&service, &nobody, &rest[..1], report)?;
     report.note(format!("Large accounts: the tenant's page alone, p99 {alone:.1} ms."));
-    let name = "A tenant's page beside 64 clients that ask for large accounts, p99";
-    report.add(Row::absolute(name, "ms", Sample::from(vec![beside]), PAGE));
+    let mut ledgers = rest.chunks(PAGES / PAGES_PER_LEDGER);
+    for (what, addresses, page) in [
+        ("ask for large accounts, from 8 addresses", 8, page_of as fn(u64) -> String),
+        ("search events without a token, from one address", 1, search),
+        ("search events without a token, from 64 addresses", 64, search),
+    ] {
+        let strangers = Strangers { clients: CLIENTS, addresses, page };
+        let beside = tenant(&service, &strangers, ledgers.next().unwrap_or_default(), report)?;
+        let name = format!("A tenant's page beside {CLIENTS} clients that {what}, p99");
+        report.add(Row::absolute(name, "ms", Sample::from(vec![beside]), PAGE));
+    }
     service.stop()
 }
 
@@ -106,29 +124,30 @@ fn wait_for_index(service: &Running) -> Result<(), Box<dyn Error>> {
     wait_until("the index has all ledgers", is_done)
 }
 
-/// Returns the 99th percentile of the milliseconds of a tenant's pages, while some clients without
-/// a token ask for large accounts and ledgers are stored.
+/// Returns the 99th percentile of the milliseconds of a tenant's pages, while clients without a token
+/// ask for theirs and ledgers are stored.
 fn tenant(
     service: &Running,
-    clients: u8,
+    strangers: &Strangers,
     ledgers: &[Vec<u8>],
     report: &mut Report,
 ) -> Result<f64, Box<dyn Error>> {
+    let &Strangers { clients, addresses, page: page_of_stranger } = strangers;
     let (done, answers) = (AtomicBool::new(false), AtomicU64::new(0));
     let page = format!("/rest/events/by-contract/{}?limit=100", large_account(0));
     let mut tenant = service.client("tenant")?;
     let (times, failed) = thread::scope(|scope| {
         let (done, answers) = (&done, &answers);
         let asking = (0..clients).map(|number| {
-            let from = [127, 0, 7, 1 + number % ADDRESSES];
+            let from = [127, 0, 7, 1 + number % addresses];
             scope.spawn(move || -> std::io::Result<()> {
                 let connect = || Client::connect_from(service.address, from);
                 let mut client = connect()?;
-                for shape in u64::from(number).. {
+                for at in (u64::from(number)..).step_by(CLIENTS.into()) {
                     if done.load(Ordering::Relaxed) {
                         break;
                     }
-                    match client.get(&page_of(shape % SHAPES)) {
+                    match client.get(&page_of_stranger(at)) {
                         Ok(_) => {
                             answers.fetch_add(1, Ordering::Relaxed);
                         }
@@ -172,7 +191,16 @@ fn tenant(
 }
 
 fn page_of(shape: u64) -> String {
-    format!("/rest/smart-account-indexer/api/contract/{}", large_account(shape))
+    format!("/rest/smart-account-indexer/api/contract/{}", large_account(shape % SHAPES))
+}
+
+/// Returns a page that costs as much as one may, and is in no cache.
+fn search(number: u64) -> String {
+    let contract = large_account(number % SHAPES);
+    format!(
+        "/rest/events/by-contract/{contract}?limit=1000&offset=10000&to={}",
+        2_000_000_000 - number
+    )
 }
 
 fn large_account(shape: u64) -> ContractId {

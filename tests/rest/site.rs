@@ -198,7 +198,7 @@ fn wrong_addresses_are_a_page_in_a_browser_and_json_elsewhere() {
     let (server, _store) = empty();
     let mut connection = server.connect();
     let browser = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
-    for path in ["/contracts/CX", "/nonsense", "/a/b/c/d", "/index.html", "/<script>"] {
+    for path in ["/contracts/CX", "/nonsense", "/a/b/c/d", "/index.html", "/%3Cscript%3E"] {
         let answer = connection.request("GET", path, &browser);
         assert_eq!(answer.status, 404, "{path}");
         assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
