@@ -301,7 +301,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         | ProgramError::NotPublic(_)
         | ProgramError::UnknownProject(_) => (StatusCode::NOT_FOUND, "not_found"),
         ProgramError::NotYours(_) => (StatusCode::FORBIDDEN, "forbidden"),
-        ProgramError::ProjectExists(_) => (StatusCode::CONFLICT, "project_exists"),
+        ProgramError::ProjectExists(_) | ProgramError::OwnProject(_) => (StatusCode::CONFLICT, "project_exists"),
         ProgramError::OthersProject(_) => (StatusCode::CONFLICT, "not_your_project"),
         ProgramError::ReplacementRunning { .. } => (StatusCode::CONFLICT, "replacement_running"),
         ProgramError::TooManyPrograms(_) => (StatusCode::CONFLICT, "too_many_programs"),

@@ -51,7 +51,7 @@ fn warning(
     };
     Some(format!(
         "the module has none of the functions of {contract} ({}), so its runs for that contract \
-         fail; it has {}: check --code-path and --contracts, and see `orrery try`",
+         fail; it has {}: check --code-path and --contract, and see `orrery try`",
         listed(theirs),
         listed(own)
     ))

@@ -21,6 +21,7 @@ mod live_line;
 mod new;
 mod open;
 pub mod output;
+mod program_list;
 mod program_name;
 mod programs;
 mod prove;

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::output::{Json, Numbers};
+use super::program_list::List;
 use super::program_name::ProgramName;
 use super::remote::{Body, Remote, draws_tables, with_query};
 use super::watch::Watch;
@@ -24,7 +25,7 @@ pub enum ProgramVerb {
     /// Deploy an indexing program for one or more contracts
     #[command(after_help = "Example:
   orrery --base http://127.0.0.1:8484/rest --jwt $TOKEN deploy --project deposits \\
-    --code-path target/wasm32v1-none/release/deposits.wasm --contracts CA…,CB…
+    --code-path target/wasm32v1-none/release/deposits.wasm --contract CA…,CB…
   orrery deploy --replace --project deposits --code-path deposits.wasm")]
     Deploy(Deploy),
     /// Turn the events of contracts into SQL tables, live and from the first stored ledger
@@ -35,11 +36,14 @@ pub enum ProgramVerb {
     Watch(Watch),
     /// Run a program on stored transactions without deploying it, and store nothing
     #[command(after_help = "Example:
-  orrery try --code-path deposits.wasm --contracts CA… --last 20")]
+  orrery try --code-path deposits.wasm --contract CA… --last 20")]
     Try(Try),
-    /// List your indexing programs
-    #[command(after_help = "Example:
-  orrery watch copies --contract $(orrery list --contracts | head -n 1)")]
+    /// List your indexing programs: which fail, and why, and how many ledgers each is behind
+    #[command(after_help = "Examples:
+  orrery watch copies --contract $(orrery list --contracts | head -n 1)
+  orrery status $(orrery list --quiet | head -n 1)
+
+Errors are those of the newest 500 runs.")]
     List(List),
     /// List the tables that you may read, by their names in SQL, with their columns and rows
     Tables(Json),
@@ -89,15 +93,6 @@ pub struct Delete {
 }
 
 #[derive(Debug, Args)]
-pub struct List {
-    /// Print only the IDs of their contracts, one a line
-    #[arg(long, conflicts_with = "json")]
-    contracts: bool,
-    #[command(flatten)]
-    output: Json,
-}
-
-#[derive(Debug, Args)]
 pub struct Deploy {
     /// Name of the project, unique on the network
     #[arg(long, value_name = "NAME")]
@@ -107,7 +102,13 @@ pub struct Deploy {
     code_path: PathBuf,
     /// Contract IDs with commas between them; may be repeated. With --replace, those of the deployed
     /// version if not given
-    #[arg(long, value_name = "C…", value_delimiter = ',', required_unless_present = "replace")]
+    #[arg(
+        long = "contract",
+        alias = "contracts",
+        value_name = "C…",
+        value_delimiter = ',',
+        required_unless_present = "replace"
+    )]
     contracts: Vec<String>,
     /// Let every owner read its tables
     #[arg(long)]
@@ -134,7 +135,13 @@ struct Code {
     #[arg(long, value_name = "FILE")]
     code_path: PathBuf,
     /// Contract IDs with commas between them; may be repeated
-    #[arg(long, value_name = "C…", value_delimiter = ',', required = true)]
+    #[arg(
+        long = "contract",
+        alias = "contracts",
+        value_name = "C…",
+        value_delimiter = ',',
+        required = true
+    )]
     contracts: Vec<String>,
 }
 
@@ -225,7 +232,13 @@ pub struct Append {
     #[arg(value_name = "PROGRAM")]
     name: ProgramName,
     /// Contract IDs with commas between them; may be repeated
-    #[arg(long, value_name = "C…", value_delimiter = ',', required = true)]
+    #[arg(
+        long = "contract",
+        alias = "contracts",
+        value_name = "C…",
+        value_delimiter = ',',
+        required = true
+    )]
     contracts: Vec<String>,
     #[command(flatten)]
     output: Json,
@@ -273,21 +286,6 @@ impl ProgramVerb {
             Self::Pause(verb) => verb.set_running(remote, "pause"),
             Self::Resume(verb) => verb.set_running(remote, "resume"),
         }
-    }
-}
-
-impl List {
-    fn run(self, remote: &Remote) -> Result<(), Failure> {
-        let answer = remote.get("retroshade/list")?;
-        if self.contracts {
-            let listed = answer.json()?;
-            let programs = listed.as_array().into_iter().flatten();
-            let contracts =
-                programs.filter_map(|program| program["contracts"].as_array()).flatten();
-            return output::print_each(contracts.filter_map(Value::as_str));
-        }
-        let columns = ["id", "project_name", "replaces", "running", "public", "contracts"];
-        show(answer, &self.output, &columns)
     }
 }
 

@@ -79,9 +79,7 @@ impl Watch {
             }
         }
         let replaced = if self.replace { replacement::id_of(remote, &self.project)? } else { None };
-        let in_own_words = |failure: Failure| {
-            failure.beginning("--project", "NAME").beginning("--contracts", "--contract")
-        };
+        let in_own_words = |failure: Failure| failure.beginning("--project", "NAME");
         let watched = remote.post("retroshade/watch", &body).map_err(in_own_words)?;
         let answer = match (self.no_wait, self.replace) {
             (true, _) => watched,

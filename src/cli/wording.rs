@@ -13,8 +13,9 @@ const VERBS: [(&str, &str); 7] = [
 ];
 
 /// Members and parameters that have another name than their option.
-const OPTIONS: [(&str, &str); 6] = [
+const OPTIONS: [(&str, &str); 7] = [
     ("code", "code-path"),
+    ("contracts", "contract"),
     ("contract_ids", "contract"),
     ("delivery_id", "delivery"),
     ("project_name", "project"),
@@ -24,13 +25,13 @@ const OPTIONS: [(&str, &str); 6] = [
 /// Those that have the same name, but for underscores.
 const SAME: [&str; 17] = [
     "address",
-    "contracts",
     "cursor",
     "from",
     "from_ledger",
     "last",
     "limit",
     "max_rows",
+    "replace",
     "source",
     "spec",
     "status",

@@ -21,6 +21,12 @@ pub enum ProgramError {
     /// The project name is taken on this network.
     #[error("the project name '{0}' is taken on this network: choose another")]
     ProjectExists(String),
+    /// The owner has a project of this name.
+    #[error(
+        "'project_name' '{0}' is a project of yours already: give 'replace' to replace it by a new \
+         version, or choose another name"
+    )]
+    OwnProject(String),
     /// There is no project with this name that could be replaced, or another owner's private one, which
     /// must look the same.
     #[error(

@@ -84,7 +84,7 @@ fn a_program_is_built_at_each_save_and_what_changed_is_shown() {
     fs::create_dir(at.join("other")).unwrap();
     unknown.args(["dev", "other", "--base", &base, "--jwt", &token]);
     let ran: Ran = unknown.output().unwrap().into();
-    ran.refuses(2, &["contracts", "--contracts C…"]);
+    ran.refuses(2, &["contracts", "--contract C…"]);
     let ran: Ran = orrery_in(at).args(["dev", "gone"]).output().unwrap().into();
     ran.refuses(2, &["no folder gone", "orrery new"]);
     assert_eq!(demo.end_with(Signal::INT), Some(0));

@@ -513,7 +513,7 @@ fn the_official_javascript_sdk_works_on_the_demo() {
     // Deploys a program for the contract and registers a webhook for its events.
     std::fs::write(&module, MARKET_PROGRAM).unwrap();
     let module = module.to_str().unwrap();
-    ask(&["deploy", "--project", "own", "--code-path", module, "--contracts", &contract]);
+    ask(&["deploy", "--project", "own", "--code-path", module, "--contract", &contract]);
     let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}/", receiver.local_addr().unwrap());
     ask(&["webhooks", "new", "--contract", &contract, "--endpoint", &endpoint]);

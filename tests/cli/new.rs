@@ -535,7 +535,7 @@ fn deploys(at: &Path, projects: &[&str]) {
         let code = format!("{project}/program.wasm");
         // The demo already has a project named `market`.
         let name = format!("{project}-rows");
-        let deploy = ["deploy", "--project", &name, "--code-path", &code, "--contracts", &contract];
+        let deploy = ["deploy", "--project", &name, "--code-path", &code, "--contract", &contract];
         let deployed = asked(&deploy).json();
         let tables = deployed["tables"].to_string();
         assert!(
@@ -544,7 +544,7 @@ fn deploys(at: &Path, projects: &[&str]) {
         );
     }
     let plain = format!("{}/contract.wasm", projects[0]);
-    let deploy = ["deploy", "--project", "plain", "--code-path", &plain, "--contracts", &contract];
+    let deploy = ["deploy", "--project", "plain", "--code-path", &plain, "--contract", &contract];
     asked(&deploy).refuses(1, &["the module emits nothing"]);
     assert_eq!(demo.end_with(Signal::INT), Some(0));
 }

@@ -1,6 +1,7 @@
 //! Verbs for programs in a demo network: programs are named by their projects, and a person is asked
 //! before a program is deleted.
 
+use orrery::sandbox::network::MARKET_PROGRAM;
 use orrery_testkit::binary::{Ran, Service, orrery_in, token};
 use orrery_testkit::signal::Signal;
 use orrery_testkit::terminal::on_terminal_typing;
@@ -37,6 +38,11 @@ fn programs_are_named_by_their_projects() {
     assert_eq!(shown.succeeded().lines().collect::<Vec<_>>(), listed);
     assert!(listed.len() > 1, "{listed:?}");
     assert_eq!(asked(&["list", "--contracts", "--json"]).code, 2);
+    assert_eq!(asked(&["list", "--quiet"]).succeeded(), "market\ndemo\n");
+
+    // A second deploy or watch under an own name says how to replace it.
+    let again = asked(&["watch", "demo", "--contract", &listed[0]]);
+    again.refuses(1, &["NAME 'demo' is a project of yours already: give --replace"]);
 
     // Without --to, a program runs up to the newest ledger.
     let latest = || answer(&["status", "--data-dir", "d"])["latest_ledger"].as_u64().unwrap();
@@ -54,8 +60,12 @@ fn programs_are_named_by_their_projects() {
         "{}",
         refused.stderr
     );
-    let digits = asked(&["deploy", "--project", "7", "--code-path", "x", "--contracts", "C"]);
+    let digits = asked(&["deploy", "--project", "7", "--code-path", "x", "--contract", "C"]);
     assert_ne!(digits.code, 0);
+    std::fs::write(at.join("market.wasm"), MARKET_PROGRAM).unwrap();
+    let deploy = ["deploy", "--project", "market", "--code-path", "market.wasm"];
+    asked(&[&deploy[..], &["--contract", &listed[0]]].concat())
+        .refuses(1, &["--project 'market' is a project of yours already: give --replace"]);
 
     let delete = |typed: &str, arguments: &[&str]| {
         on_terminal_typing(at, &[&["delete", "market"], arguments].concat(), &settings, typed)

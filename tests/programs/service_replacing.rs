@@ -271,7 +271,9 @@ fn a_replacement_is_refused_cancelled_or_fails_without_a_trace() {
     assert_eq!(replacement, Some(id));
     let by = format!("program {id} is about to replace the project 'vault'");
     refused(&ana, "deploy", &body("vault"), 409, "replacement_running", &by);
-    refused(&ana, "deploy", &world.deploy(&version(3)), 409, "project_exists", "is taken");
+    let again = world.deploy(&version(3));
+    refused(&ana, "deploy", &again, 409, "project_exists", "give 'replace' to replace it");
+    refused(&bob, "deploy", &again, 409, "project_exists", "is taken on this network");
     for program in [named, id] {
         let append = json!({ "program_id": program, "contracts": [world.contract.to_string()] });
         refused(&ana, "append-contracts", &append, 409, "replacement_running", &by);

@@ -24,7 +24,7 @@ use saved::Saved;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery dev trades
-  orrery dev trades --contracts CA… --last 50
+  orrery dev trades --contract CA… --last 50
   orrery dev . --build './build.sh' --code-path out/trades.wasm")]
 pub struct Dev {
     /// Folder of the project, as `orrery new NAME` creates it
@@ -32,7 +32,12 @@ pub struct Dev {
     folder: PathBuf,
     /// Contract IDs with commas between them; may be repeated. If not given, those of the project's Makefile, or else
     /// those of the deployed program of that project
-    #[arg(long, value_name = "C…", value_delimiter = ',')]
+    #[arg(
+        long = "contract",
+        alias = "contracts",
+        value_name = "C…",
+        value_delimiter = ','
+    )]
     contracts: Vec<String>,
     /// Transactions to run it on, with commas between them
     #[arg(long, value_name = "HASH", value_delimiter = ',', conflicts_with = "last")]
@@ -105,7 +110,7 @@ impl Dev {
         let found = project.and_then(|project| contracts_of(deployed, &project));
         found.ok_or_else(|| {
             Failure::usage(
-                "the contracts of this project are not known: give --contracts C…, or write them behind \
+                "the contracts of this project are not known: give --contract C…, or write them behind \
                  CONTRACTS in its Makefile",
             )
         })

@@ -42,7 +42,7 @@ pub struct New {
     /// Name of the project, its folder, its package, and the deployed program
     name: String,
     /// A contract on the network of the service at --base, from which its module is fetched over JSON-RPC
-    #[arg(long, value_name = "C…", conflicts_with = "wasm")]
+    #[arg(long, alias = "contracts", value_name = "C…", conflicts_with = "wasm")]
     contract: Option<ContractId>,
     /// The module of a contract (.wasm)
     #[arg(long, value_name = "FILE")]

@@ -65,6 +65,7 @@ pub struct New {
     /// Contract IDs with commas between them; may be repeated
     #[arg(
         long = "contract",
+        alias = "contracts",
         value_name = "C…",
         value_delimiter = ',',
         required_unless_present = "address"
@@ -168,36 +169,42 @@ impl List {
     }
 }
 
-/// Formats subscriptions as a table, each with its state, since when it fails, and why.
+/// Formats subscriptions as a table, each with its state, since when it fails, and why: first those
+/// that fail or are disabled.
 fn subscriptions(listed: &Value) -> String {
     const COLUMNS: [&str; 8] = [
         "id",
+        "state",
+        "failing_since",
+        "deliveries_waiting",
         "webhook_endpoint",
         "contract_id",
         "address",
-        "deliveries_waiting",
-        "state",
-        "failing_since",
         "cause",
     ];
-    let row = |subscription: &Value| -> Vec<String> {
+    const ENABLED: &str = "enabled";
+    let state = |subscription: &Value| {
         let is_failing = !subscription["failing_since"].is_null();
-        let state = match subscription["enabled"] == true {
+        match subscription["enabled"] == true {
             false => "disabled",
             true if is_failing => "failing",
-            true => "enabled",
-        };
+            true => ENABLED,
+        }
+    };
+    let row = |subscription: &Value| -> Vec<String> {
         let causes = [&subscription["disabled_reason"], &subscription["failing_reason"]];
         let causes: Vec<_> = causes.into_iter().filter_map(Value::as_str).collect();
         COLUMNS
             .map(|name| match name {
-                "state" => state.to_owned(),
+                "state" => state(subscription).to_owned(),
                 "cause" => grid::cell(&causes.join(": ").into()),
                 name => grid::cell(&subscription[name]),
             })
             .into()
     };
-    let rows: Vec<_> = listed.as_array().into_iter().flatten().map(row).collect();
+    let mut all: Vec<_> = listed.as_array().into_iter().flatten().collect();
+    all.sort_by_key(|subscription| state(subscription) == ENABLED);
+    let rows: Vec<_> = all.into_iter().map(row).collect();
     let table = grid::grid(&COLUMNS, &rows);
     if rows.is_empty() { table + "no rows\n" } else { table }
 }
@@ -346,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_of_subscriptions_has_the_state_since_when_and_why() {
+    fn a_table_of_subscriptions_begins_with_those_that_fail_since_when_and_why() {
         let subscription =
             |id: u32, enabled: bool, disabled: Option<&str>, failing: [Option<&str>; 2]| {
                 let [since, reason] = failing;
@@ -364,11 +371,11 @@ mod tests {
             subscription(4, false, Some("its endpoint answered 410"), [None, None]),
         ]);
         let expected = "\
-id  webhook_endpoint  contract_id  address  deliveries_waiting  state     failing_since  cause
-1   http://e/         C                     4                   enabled
-2   http://e/         C                     4                   failing   t              Connection refused
-3   http://e/         C                     4                   disabled  t              no delivery has arrived for five days: Connection refused
-4   http://e/         C                     4                   disabled                 its endpoint answered 410
+id  state     failing_since  deliveries_waiting  webhook_endpoint  contract_id  address  cause
+2   failing   t              4                   http://e/         C                     Connection refused
+3   disabled  t              4                   http://e/         C                     no delivery has arrived for five days: Connection refused
+4   disabled                 4                   http://e/         C                     its endpoint answered 410
+1   enabled                  4                   http://e/         C
 ";
         assert_eq!(subscriptions(&listed), expected);
         assert!(subscriptions(&json!([])).ends_with("cause\nno rows\n"));

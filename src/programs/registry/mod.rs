@@ -159,8 +159,12 @@ impl Registry {
         }
         let project_name = deploy.project_name.clone();
         let contracts = names::distinct(deploy.contracts.clone())?;
-        if self.named(&project_name).is_some() {
-            return Err(ProgramError::ProjectExists(project_name));
+        if let Some(existing) = self.named(&project_name) {
+            let is_own = existing.snapshot().manifest.owner == *owner;
+            return Err(match is_own {
+                true => ProgramError::OwnProject(project_name),
+                false => ProgramError::ProjectExists(project_name),
+            });
         }
         self.check_count(owner)?;
         self.check_indexed(&contracts)?;

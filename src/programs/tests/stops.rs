@@ -101,7 +101,7 @@ fn a_failed_deploy_leaves_nothing_behind() {
     assert!(scene.deploy("ana", "seen", &module(""), market()).is_err());
     scene.store.faults().clear();
     let again = scene.deploy("ana", "seen", &module(""), market());
-    assert!(matches!(again, Err(ProgramError::ProjectExists(_))));
+    assert!(matches!(again, Err(ProgramError::OwnProject(_))));
     let id = scene.registry.all()[0].id;
     scene.add_all(21..=30);
     scene.run_until_idle();
