@@ -301,7 +301,9 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         | ProgramError::NotPublic(_)
         | ProgramError::UnknownProject(_) => (StatusCode::NOT_FOUND, "not_found"),
         ProgramError::NotYours(_) => (StatusCode::FORBIDDEN, "forbidden"),
-        ProgramError::ProjectExists(_) | ProgramError::OwnProject(_) => (StatusCode::CONFLICT, "project_exists"),
+        ProgramError::ProjectExists(_) | ProgramError::OwnProject(_) => {
+            (StatusCode::CONFLICT, "project_exists")
+        }
         ProgramError::OthersProject(_) => (StatusCode::CONFLICT, "not_your_project"),
         ProgramError::ReplacementRunning { .. } => (StatusCode::CONFLICT, "replacement_running"),
         ProgramError::TooManyPrograms(_) => (StatusCode::CONFLICT, "too_many_programs"),
@@ -340,6 +342,7 @@ fn of_webhook(error: &WebhookError) -> (StatusCode, &'static str) {
             (StatusCode::NOT_FOUND, "not_found")
         }
         WebhookError::Duplicate(_) => (StatusCode::CONFLICT, "webhook_exists"),
+        WebhookError::TooManySecrets { .. } => (StatusCode::CONFLICT, "too_many_secrets"),
         WebhookError::TooMany { .. } => (StatusCode::CONFLICT, "too_many_webhooks"),
         WebhookError::Disabled(_) => (StatusCode::CONFLICT, "webhook_disabled"),
         WebhookError::Endpoint(_) | WebhookError::Filter(_) | WebhookError::Value { .. } => {

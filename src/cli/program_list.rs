@@ -57,7 +57,8 @@ fn name(program: &Value) -> String {
 
 /// Formats programs with their statuses as a table.
 fn draw(mut programs: Vec<(&Value, Value)>) -> String {
-    programs.sort_by_key(|(program, status)| (!is_failing(program, status), program["id"].as_u64()));
+    programs
+        .sort_by_key(|(program, status)| (!is_failing(program, status), program["id"].as_u64()));
     let row = |(program, status): &(&Value, Value)| -> Vec<String> {
         COLUMNS
             .map(|column| match column {
@@ -99,11 +100,8 @@ fn errors(status: &Value) -> String {
 
 /// Returns why the program does not do what it should; null if nothing is known against it.
 fn cause<'a>(program: &'a Value, status: &'a Value) -> &'a Value {
-    let causes = [
-        &program["stopped_because"],
-        &status["replacement_failed"],
-        &status["last_error_message"],
-    ];
+    let causes =
+        [&program["stopped_because"], &status["replacement_failed"], &status["last_error_message"]];
     causes.into_iter().find(|it| it.is_string()).unwrap_or(&Value::Null)
 }
 

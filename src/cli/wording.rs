@@ -23,9 +23,10 @@ const OPTIONS: [(&str, &str); 7] = [
     ("webhook_secret", "secret-file"),
 ];
 /// Those that have the same name, but for underscores.
-const SAME: [&str; 17] = [
+const SAME: [&str; 18] = [
     "address",
     "cursor",
+    "end_previous",
     "from",
     "from_ledger",
     "last",

@@ -311,8 +311,7 @@ impl Work<'_, '_> {
         };
         let mut state = subscription.state();
         state.disable(reason);
-        let row = Row { definition: subscription.definition.clone(), state };
-        row.put(self.effects, subscription.id)?;
+        subscription.row(state).put(self.effects, subscription.id)?;
         // The state in memory is updated after this write, in `on_step_written`.
         self.registry.begin_doubt(subscription);
         Ok(())

@@ -40,6 +40,17 @@ pub enum WebhookError {
         /// Maximum number of subscriptions per owner.
         most: u32,
     },
+    /// As many secrets as may sign deliveries beside the present one do.
+    #[error(
+        "'end_previous' is not given, and {count} earlier secrets of subscription {subscription} still sign \
+         its deliveries: wait until one ends, a day after its successor was made, or give it to end them all"
+    )]
+    TooManySecrets {
+        /// Number of the subscription.
+        subscription: u32,
+        /// Number of these secrets.
+        count: usize,
+    },
     /// The subscription is disabled.
     #[error(
         "subscription {0} is disabled: repair its endpoint, and enable it with POST /rest/webhooks/{0}/enable first"

@@ -17,6 +17,7 @@ mod naming;
 pub mod payload;
 pub mod registry;
 pub mod replay;
+mod rotation;
 pub mod rows;
 pub mod schedule;
 mod secret;
@@ -28,7 +29,7 @@ pub mod time;
 
 pub use consumer::WebhookConsumer;
 pub use error::WebhookError;
-pub use secret::{Sealer, Secret};
+pub use secret::{Sealer, Secret, Secrets};
 
 /// Name of the webhook consumer in the store's feed.
 pub const CONSUMER: &str = "webhooks";

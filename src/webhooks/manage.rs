@@ -17,7 +17,7 @@ use super::rows::{
 };
 use super::subscription::{Definition, Row, State, Subscription, encode_topic};
 use super::target::{Endpoint, EndpointError, Sender};
-use super::{CONSUMER, Clock, Secret, WebhookError, payload};
+use super::{CONSUMER, Clock, Secret, Secrets, WebhookError, payload};
 use orrery_ledger::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
 use orrery_store::{ConsumerEffects, Mark, RowBounds, RowCodec, Store, StoreError};
 
@@ -78,6 +78,8 @@ pub struct Webhooks {
     pub(super) store: Arc<Store>,
     pub(super) registry: Arc<Registry>,
     pub(super) clock: Clock,
+    /// Held while secrets are changed, which is one change at a time.
+    pub(super) changing_secrets: Mutex<()>,
     sender: Sender,
 }
 
@@ -85,7 +87,7 @@ impl Webhooks {
     /// Creates the webhooks of a service; `deps.registry` must have been read.
     pub fn new(deps: WebhookDeps) -> Self {
         let WebhookDeps { store, registry, sender, clock } = deps;
-        Self { store, registry, sender, clock }
+        Self { store, registry, sender, clock, changing_secrets: Mutex::default() }
     }
 
     /// Starts to send deliveries. `deps` builds the other dependencies around the function that
@@ -126,12 +128,13 @@ impl Webhooks {
         wanted: NewSubscriptions,
     ) -> Result<CreatedSubscriptions, WebhookError> {
         let secret = wanted.secret.clone().unwrap_or_else(Secret::generate);
-        let definitions = self.definitions(owner, &wanted, &secret)?;
+        let definitions = self.definitions(owner, &wanted);
+        let secrets = Secrets { present: secret.clone(), previous: Vec::new() };
         let (registry, store) = (Arc::clone(&self.registry), Arc::clone(&self.store));
         let inserted: Arc<Mutex<Vec<Arc<Subscription>>>> = Arc::default();
         let (seen, owner) = (Arc::clone(&inserted), owner.clone());
         let made = self.store.change_consumer_rows(CONSUMER, move |effects| {
-            let made = insert(&registry, &store, effects, &owner, definitions)?;
+            let made = insert(&registry, &store, effects, &owner, (definitions, &secrets))?;
             // Registered before the write has succeeded: a ledger that arrives after the write must
             // find them.
             let register = |subscription: &Arc<Subscription>| {
@@ -155,12 +158,7 @@ impl Webhooks {
         }
     }
 
-    fn definitions(
-        &self,
-        owner: &Owner,
-        wanted: &NewSubscriptions,
-        secret: &Secret,
-    ) -> Result<Vec<Definition>, WebhookError> {
+    fn definitions(&self, owner: &Owner, wanted: &NewSubscriptions) -> Vec<Definition> {
         let mut contracts: Vec<Option<ContractId>> = Vec::new();
         for contract in &wanted.contracts {
             if !contracts.contains(&Some(*contract)) {
@@ -175,17 +173,16 @@ impl Webhooks {
             let mut tag = [0; TAG_BYTES];
             rand::rng().fill_bytes(&mut tag);
             let tag = hex::encode(tag);
-            Ok(Definition {
+            Definition {
                 owner: owner.clone(),
                 endpoint: wanted.endpoint.as_str().to_owned(),
                 contract: contract.map(|contract| contract.to_string()),
                 topics: wanted.filter.topics.each_ref().map(|it| it.as_deref().map(encode_topic)),
                 address: wanted.address.clone(),
                 include_backfill: wanted.include_backfill,
-                secret: self.registry.sealer()?.seal(&tag, secret)?,
                 tag,
                 made: now,
-            })
+            }
         };
         contracts.into_iter().map(define).collect()
     }
@@ -388,7 +385,7 @@ fn insert(
     store: &Store,
     effects: &mut ConsumerEffects<'_>,
     owner: &Owner,
-    definitions: Vec<Definition>,
+    (definitions, secrets): (Vec<Definition>, &Secrets),
 ) -> Result<Vec<Arc<Subscription>>, WebhookError> {
     let own = (Mark, Sha256::digest(&owner.0).into());
     let have = OWNED.get(effects, &own)?.unwrap_or(0);
@@ -416,7 +413,8 @@ fn insert(
         let id = next;
         let all_given = || WebhookError::Damaged("the number of the next subscription".to_owned());
         next = next.checked_add(1).ok_or_else(all_given)?;
-        let row = Row { definition, state: state.clone() };
+        let secrets = registry.sealer()?.seal_all(&definition.tag, secrets)?;
+        let row = Row { definition, secrets, state: state.clone() };
         IDENTICAL.put(effects, &same, &id)?;
         row.put(effects, id)?;
         made.push(Arc::new(Subscription::new(id, row, registry.sealer()?)?));

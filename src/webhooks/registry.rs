@@ -239,7 +239,7 @@ impl Registry {
         let mut known = self.known.write();
         for (id, row) in rows {
             let subscription = Subscription::new(id, Row::decode(id, &row)?, &sealer)?;
-            if subscription.secret.is_none() {
+            if subscription.secrets().is_none() {
                 tracing::error!(
                     subscription = id,
                     "the secret of a webhook subscription cannot be read: it was sealed under another key"

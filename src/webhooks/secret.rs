@@ -10,6 +10,8 @@ use std::fmt;
 use rand::RngCore;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
+use serde::{Deserialize, Serialize};
+
 use super::WebhookError;
 use super::signature::SECRET_PREFIX;
 
@@ -57,6 +59,42 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The secrets of a subscription as they are stored: encrypted, in hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedSecrets {
+    /// The present one.
+    pub secret: String,
+    /// Those before it that sign beside it for a while, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub previous_secrets: Vec<Previous<String>>,
+}
+
+/// A secret that another one has taken the place of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Previous<S> {
+    /// The secret.
+    pub secret: S,
+    /// UNIX time in milliseconds from which on it signs nothing.
+    pub until: u64,
+}
+
+/// The secrets of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Secrets {
+    /// The present one.
+    pub present: Secret,
+    /// Those before it that sign beside it for a while, oldest first.
+    pub previous: Vec<Previous<Secret>>,
+}
+
+impl Secrets {
+    /// Returns the secrets that sign at `now`, in UNIX milliseconds, oldest first.
+    pub fn signing(&self, now: u64) -> impl Iterator<Item = &Secret> {
+        let previous = self.previous.iter().filter(move |it| now < it.until);
+        previous.map(|it| &it.secret).chain([&self.present])
+    }
+}
+
 /// Encrypts secrets for the store, and decrypts them.
 pub struct Sealer(LessSafeKey);
 
@@ -85,6 +123,32 @@ impl Sealer {
             .seal_in_place_append_tag(under, Aad::from(tag.as_bytes()), &mut sealed)
             .map_err(|_| WebhookError::Seal)?;
         Ok(format!("{}{}", hex::encode(nonce), hex::encode(sealed)))
+    }
+
+    /// Encrypts the secrets of the subscription with this tag.
+    ///
+    /// # Errors
+    /// [`WebhookError::Seal`]
+    pub fn seal_all(&self, tag: &str, secrets: &Secrets) -> Result<SealedSecrets, WebhookError> {
+        let seal = |it: &Previous<Secret>| {
+            let secret = self.seal(tag, &it.secret)?;
+            Ok::<_, WebhookError>(Previous { secret, until: it.until })
+        };
+        Ok(SealedSecrets {
+            secret: self.seal(tag, &secrets.present)?,
+            previous_secrets: secrets.previous.iter().map(seal).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Decrypts the secrets of the subscription with this tag; `None` when the present one cannot be.
+    pub fn open_all(&self, tag: &str, sealed: &SealedSecrets) -> Option<Secrets> {
+        let open = |it: &Previous<String>| {
+            Some(Previous { secret: self.open(tag, &it.secret)?, until: it.until })
+        };
+        Some(Secrets {
+            present: self.open(tag, &sealed.secret)?,
+            previous: sealed.previous_secrets.iter().filter_map(open).collect(),
+        })
     }
 
     /// Decrypts a secret; `None` when it was encrypted under another key or for another

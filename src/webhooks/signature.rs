@@ -9,11 +9,13 @@ use base64::{Engine, alphabet};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
+use super::{Secret, Secrets};
+
 /// Prefix of generated secrets, from Standard Webhooks.
 pub const SECRET_PREFIX: &str = "whsec_";
 
 /// Header with the HMAC-SHA256 of the body in lower-case hex; the key is the secret as it was
-/// given.
+/// given, the oldest that still signs.
 pub const SIGNATURE: &str = "x-service-signature";
 /// Header with the UNIX time in seconds at which the request was sent. [`SIGNATURE`] does not cover
 /// it.
@@ -35,22 +37,33 @@ const STANDARD_VERSION: &str = "v1,";
 /// Standard Webhooks.
 pub const TOLERANCE_SECONDS: u64 = 300;
 
-/// Returns the names and values of the headers that sign a delivery of this body, sent at
-/// `timestamp` (UNIX seconds).
+/// Returns the names and values of the headers that sign a delivery of this body, sent at `now`, in
+/// UNIX milliseconds.
+///
+/// While a new secret has taken the place of others that have not ended, the header of Standard
+/// Webhooks has a signature for each secret. [`SIGNATURE`] has room for one: that of the oldest, so that
+/// a receiver that nobody has touched yet goes on working.
 pub fn headers(
-    secret: &str,
+    secrets: &Secrets,
     delivery: &str,
-    timestamp: u64,
+    now: u64,
     body: &[u8],
 ) -> [(&'static str, String); 6] {
-    let standard = standard_mac(secret, delivery, timestamp, body).finalize().into_bytes();
+    let timestamp = now / 1000;
+    let standard = |secret: &Secret| {
+        let mac = standard_mac(secret.reveal(), delivery, timestamp, body);
+        format!("{STANDARD_VERSION}{}", STANDARD.encode(mac.finalize().into_bytes()))
+    };
+    let all: Vec<String> = secrets.signing(now).map(standard).collect();
+    let oldest = secrets.signing(now).next().unwrap_or(&secrets.present);
+    let plain = plain_mac(oldest.reveal(), body).finalize().into_bytes();
     [
-        (SIGNATURE, hex::encode(plain_mac(secret, body).finalize().into_bytes())),
+        (SIGNATURE, hex::encode(plain)),
         (TIMESTAMP, timestamp.to_string()),
         (DELIVERY, delivery.to_owned()),
         (STANDARD_ID, delivery.to_owned()),
         (STANDARD_TIMESTAMP, timestamp.to_string()),
-        (STANDARD_SIGNATURE, format!("{STANDARD_VERSION}{}", STANDARD.encode(standard))),
+        (STANDARD_SIGNATURE, all.join(" ")),
     ]
 }
 
@@ -146,8 +159,24 @@ fn new_mac(key: &[u8]) -> HmacSha256 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secret::Previous;
 
     const NOW: u64 = 1_800_000_000;
+
+    fn secret(text: &str) -> Secret {
+        Secret::chosen(text.to_owned()).unwrap()
+    }
+
+    /// The headers under one secret, sent at this UNIX time in seconds.
+    fn headers(
+        text: &str,
+        delivery: &str,
+        timestamp: u64,
+        body: &[u8],
+    ) -> [(&'static str, String); 6] {
+        let secrets = Secrets { present: secret(text), previous: Vec::new() };
+        super::headers(&secrets, delivery, timestamp * 1000, body)
+    }
     const BODY: &[u8] = br#"{"event":{"ext":"v0"},"tx_hash":"00"}"#;
 
     fn checked(
@@ -224,10 +253,33 @@ mod tests {
             let outcome = checked("s", &altered, BODY, NOW);
             assert_eq!(outcome, Err(SignatureError::Malformed(name)), "{value}");
         }
-        // While a sender rotates its secret, it sends two signatures.
+        // Other senders may order the signatures otherwise.
         let other = headers("t", "d1", NOW, BODY);
         let mut both = signed.clone();
         both[5].1 = format!("{} {} v1a,x", other[5].1, signed[5].1);
         assert_eq!(checked("s", &both, BODY, NOW), Ok(()));
+    }
+
+    /// Libraries of Standard Webhooks accept a delivery if one signature fits, and receivers of the plain
+    /// header know the oldest secret until it ends.
+    #[test]
+    fn each_secret_signs_until_it_ends() {
+        let previous = |text: &str, until| Previous { secret: secret(text), until };
+        let secrets = Secrets {
+            present: secret("third"),
+            previous: vec![previous("first", 2_000), previous("second", 3_000)],
+        };
+        for (now, signing) in [
+            (1_999, &["first", "second", "third"][..]),
+            (2_000, &["second", "third"]),
+            (3_000, &["third"]),
+        ] {
+            let signed = super::headers(&secrets, "d1", now, BODY);
+            let alone = signing.iter().map(|text| headers(text, "d1", now / 1000, BODY));
+            let alone: Vec<_> = alone.collect();
+            let standard: Vec<_> = alone.iter().map(|it| it[5].1.as_str()).collect();
+            assert_eq!(signed[5].1, standard.join(" "));
+            assert_eq!(signed[0], alone[0][0], "under the oldest");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A subscription: which events an owner wants at which endpoint, as a row of the store and in
 //! memory.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -12,9 +13,10 @@ use sha2::{Digest, Sha256};
 
 use super::filter::{Filter, TOPICS};
 use super::rows::SUBSCRIPTIONS;
+use super::secret::SealedSecrets;
 use super::target::Endpoint;
 use super::time::Moment;
-use super::{Sealer, Secret, WebhookError};
+use super::{Sealer, Secrets, WebhookError};
 use orrery_ledger::domain::{ContractId, Owner};
 use orrery_store::{ConsumerEffects, FedLedger, Mark, StoreError};
 
@@ -24,6 +26,9 @@ pub struct Row {
     /// The part that never changes.
     #[serde(flatten)]
     pub definition: Definition,
+    /// The secrets that sign its deliveries.
+    #[serde(flatten)]
+    pub secrets: SealedSecrets,
     /// The part that changes.
     #[serde(flatten)]
     pub state: State,
@@ -47,8 +52,6 @@ pub struct Definition {
     pub include_backfill: bool,
     /// Random hexadecimal prefix of the delivery ids, which makes them unique.
     pub tag: String,
-    /// Encrypted secret, in hexadecimal digits.
-    pub secret: String,
     /// UNIX time in milliseconds at which it was created.
     pub made: u64,
 }
@@ -174,6 +177,20 @@ pub fn encode_topic(topic: &[u8]) -> String {
     STANDARD.encode(topic)
 }
 
+/// The secrets of a subscription in memory.
+struct HeldSecrets {
+    sealed: SealedSecrets,
+    /// `None` when they cannot be decrypted.
+    opened: Option<Arc<Secrets>>,
+}
+
+impl HeldSecrets {
+    fn of(sealed: SealedSecrets, tag: &str, sealer: &Sealer) -> Self {
+        let opened = sealer.open_all(tag, &sealed).map(Arc::new);
+        Self { sealed, opened }
+    }
+}
+
 /// A subscription in memory.
 pub struct Subscription {
     /// Number of the subscription.
@@ -184,8 +201,7 @@ pub struct Subscription {
     pub filter: Filter,
     /// Endpoint that deliveries go to.
     pub endpoint: Endpoint,
-    /// Secret that signs deliveries; `None` when it cannot be decrypted.
-    pub secret: Option<Secret>,
+    secrets: Mutex<HeldSecrets>,
     /// State as last written, unless `in_doubt` is set.
     state: Mutex<State>,
     in_doubt: AtomicBool,
@@ -199,19 +215,51 @@ impl Subscription {
     /// # Errors
     /// [`WebhookError::Damaged`]
     pub fn new(id: u32, row: Row, sealer: &Sealer) -> Result<Self, WebhookError> {
-        let Row { definition, state } = row;
+        let Row { definition, secrets, state } = row;
         let damaged = || WebhookError::Damaged(format!("webhook subscription {id}"));
         Ok(Self {
             id,
             filter: definition.filter().map_err(|_| damaged())?,
             endpoint: definition.endpoint.parse().map_err(|_| damaged())?,
-            secret: sealer.open(&definition.tag, &definition.secret),
+            secrets: Mutex::new(HeldSecrets::of(secrets, &definition.tag, sealer)),
             definition,
             state: Mutex::new(state),
             in_doubt: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
             waiting: AtomicI64::new(0),
         })
+    }
+
+    /// Returns its row with another state.
+    pub fn row(&self, state: State) -> Row {
+        Row {
+            definition: self.definition.clone(),
+            secrets: self.secrets.lock().sealed.clone(),
+            state,
+        }
+    }
+
+    /// Returns the secrets that sign its deliveries; `None` when they cannot be decrypted.
+    pub fn secrets(&self) -> Option<Arc<Secrets>> {
+        self.secrets.lock().opened.clone()
+    }
+
+    /// Returns the time in UNIX milliseconds at which the last secret before the present one ends;
+    /// `None` when none signs any more at `now`.
+    pub fn previous_secrets_until(&self, now: u64) -> Option<u64> {
+        let held = self.secrets.lock();
+        held.sealed.previous_secrets.iter().map(|it| it.until).filter(|until| now < *until).max()
+    }
+
+    /// Returns the stored form of its secrets.
+    pub(super) fn sealed_secrets(&self) -> SealedSecrets {
+        self.secrets.lock().sealed.clone()
+    }
+
+    /// Sets the secrets. Must be called by the code that writes the row, before the write, while no other
+    /// write can happen, because every write of the row takes them from here.
+    pub(super) fn set_secrets(&self, sealed: SealedSecrets, sealer: &Sealer) {
+        *self.secrets.lock() = HeldSecrets::of(sealed, &self.definition.tag, sealer);
     }
 
     /// Returns the current state.
@@ -274,7 +322,7 @@ impl Subscription {
 
 /// Returns a subscription that is enabled, for tests.
 #[cfg(test)]
-pub(super) fn sample(id: u32) -> std::sync::Arc<Subscription> {
+pub(super) fn sample(id: u32) -> Arc<Subscription> {
     let sealer = Sealer::new(&[7; 32]).unwrap();
     let tag = "00112233aabbccdd".to_owned();
     let definition = Definition {
@@ -284,10 +332,11 @@ pub(super) fn sample(id: u32) -> std::sync::Arc<Subscription> {
         topics: Default::default(),
         address: None,
         include_backfill: false,
-        secret: sealer.seal(&tag, &Secret::generate()).unwrap(),
         tag,
         made: 0,
     };
+    let secrets = Secrets { present: super::Secret::generate(), previous: Vec::new() };
+    let secrets = sealer.seal_all(&definition.tag, &secrets).unwrap();
     let state = State {
         enabled: true,
         disabled_reason: None,
@@ -297,5 +346,5 @@ pub(super) fn sample(id: u32) -> std::sync::Arc<Subscription> {
         after_place: 0,
         after_ledger: 0,
     };
-    std::sync::Arc::new(Subscription::new(id, Row { definition, state }, &sealer).unwrap())
+    Arc::new(Subscription::new(id, Row { definition, secrets, state }, &sealer).unwrap())
 }

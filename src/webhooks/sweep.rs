@@ -1,4 +1,4 @@
-//! Removes deliveries that ended long ago, and old payloads.
+//! Removes deliveries that ended long ago, old payloads, and secrets that have ended.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ impl Webhooks {
     /// # Errors
     /// Errors of the store; what was removed before stays removed.
     pub fn sweep(&self) -> Result<u64, WebhookError> {
+        self.remove_ended_secrets()?;
         let now = self.registry.now();
         let today = now.day_kept();
         let delivered_days = self.registry.settings().delivered_days.get();

@@ -19,6 +19,7 @@ mod replays_ahead;
 mod replays_named;
 mod restarts;
 mod resumed;
+mod rotation;
 mod schedule;
 mod service;
 mod sockets;

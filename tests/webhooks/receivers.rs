@@ -10,8 +10,10 @@ use std::process::{Child, Command, Stdio};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use orrery::webhooks::delivery::Headers;
 use orrery::webhooks::signature;
 use orrery::webhooks::target::{Endpoint, Policy, Sender, Timeouts, system_lookup};
+use orrery::webhooks::{Secret, Secrets};
 use serde_json::json;
 
 use orrery_testkit::binary::orrery;
@@ -82,6 +84,13 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// Sends valid and altered deliveries to a receiver, and checks its responses and its output.
+/// Returns the headers of a delivery that is sent now, under one secret.
+fn signed_by(secret: &str, delivery: &str, body: &[u8]) -> Headers {
+    let present = Secret::chosen(secret.to_owned()).unwrap();
+    let secrets = Secrets { present, previous: Vec::new() };
+    signature::headers(&secrets, delivery, now() * 1000, body)
+}
+
 fn try_out(mut receiver: Receiver, accepted: u16) {
     let policy = Policy { allowed: vec!["127.0.0.0/8".parse().unwrap()] };
     let sender = Sender::new(policy, system_lookup(), Timeouts::default());
@@ -93,7 +102,7 @@ fn try_out(mut receiver: Receiver, accepted: u16) {
         attempted.status.unwrap()
     };
     let body = payload();
-    let signed = |delivery: &str| signature::headers(SECRET, delivery, now(), &body);
+    let signed = |delivery: &str| signed_by(SECRET, delivery, &body);
     assert_eq!(send(&signed("first"), &body), accepted);
     let headers = signed("altered");
     for at in (0..body.len()).step_by(size::choose(7, 1) as usize) {
@@ -193,7 +202,7 @@ fn cases() -> serde_json::Value {
     };
     // With padding, without padding, and without the prefix.
     for secret in [SECRET, "whsec_c2VjcmV0IQ==", "whsec_c2VjcmV0IQ", "c2VjcmV0IQ=="] {
-        let signed = signature::headers(secret, "delivery-1", now(), &body);
+        let signed = signed_by(secret, "delivery-1", &body);
         add(secret, &signed, &body, true);
         for at in (0..body.len()).step_by(5) {
             let mut altered = body.clone();

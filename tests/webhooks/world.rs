@@ -54,6 +54,7 @@ pub struct Sent {
     pub at: u64,
     pub id: String,
     pub endpoint: String,
+    pub headers: Headers,
     pub body: Vec<u8>,
 }
 
@@ -64,6 +65,7 @@ impl Sent {
             at: time.load(Ordering::SeqCst),
             id: header("x-service-delivery"),
             endpoint: subscription.endpoint.as_str().to_owned(),
+            headers: headers.clone(),
             body: body.to_vec(),
         }
     }

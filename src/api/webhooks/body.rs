@@ -7,6 +7,7 @@ use orrery_ledger::domain::{ContractId, LedgerRange, ParseError};
 use orrery_webhooks::Secret;
 use orrery_webhooks::filter::{ADDRESS_FIELD, Filter, TOPIC_FIELDS};
 use orrery_webhooks::manage::NewSubscriptions;
+use orrery_webhooks::rotation::Rotation;
 use orrery_webhooks::target::{Endpoint, EndpointError};
 
 /// Maximum number of contract IDs in one request, repeated ones included.
@@ -56,16 +57,12 @@ pub(super) fn wanted(body: Body<'_>) -> Result<NewSubscriptions, ApiError> {
         (None, Some(_)) => Vec::new(),
         (given, address) => contracts(given, address.is_some())?,
     };
-    let secret = body.secret("webhook_secret")?;
     Ok(NewSubscriptions {
         endpoint,
         contracts,
         filter: filter.map_err(|error| ApiError::body(error.to_string()))?,
         address,
-        secret: secret
-            .map(Secret::chosen)
-            .transpose()
-            .map_err(|error| ApiError::body(error.to_string()))?,
+        secret: chosen(&body)?,
         include_backfill: body.flag("include_backfill")?.unwrap_or(false),
     })
 }
@@ -89,6 +86,20 @@ fn contracts(given: Option<Vec<String>>, has_address: bool) -> Result<Vec<Contra
         text.parse().map_err(|error: ParseError| ApiError::body(format!("'{CONTRACTS}': {error}")))
     };
     given.iter().map(parse).collect()
+}
+
+/// Parses `{webhook_secret?, end_previous?}`.
+pub(super) fn rotation(body: Body<'_>) -> Result<Rotation, ApiError> {
+    let body = Members::of_json(body, &["webhook_secret", "end_previous"])?;
+    Ok(Rotation {
+        secret: chosen(&body)?,
+        end_previous: body.flag("end_previous")?.unwrap_or(false),
+    })
+}
+
+fn chosen(body: &Members<'_>) -> Result<Option<Secret>, ApiError> {
+    let secret = body.secret("webhook_secret")?.map(Secret::chosen);
+    secret.transpose().map_err(|error| ApiError::body(error.to_string()))
 }
 
 /// Parses `{delivery_id}` or `{from, to}`.

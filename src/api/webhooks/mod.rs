@@ -14,7 +14,9 @@ use super::request_body::LARGEST_BODY;
 use super::route::{OwnerHandler, Route, Work};
 use super::{ApiError, Deps};
 use orrery_auth::{Area, Right, Scope};
+use orrery_webhooks::manage::Webhooks;
 use orrery_webhooks::rows::State;
+use orrery_webhooks::subscription::Subscription;
 
 /// Default and maximum number of deliveries on a page.
 const DEFAULT_DELIVERIES: usize = 100;
@@ -43,7 +45,7 @@ const fn change(template: &'static str, handler: OwnerHandler) -> Route {
 }
 
 /// Routes of this area. Literal paths take precedence over templates with `{id}` in their place.
-pub(super) static ROUTES: [Route; 7] = [
+pub(super) static ROUTES: [Route; 8] = [
     change("/rest/webhooks/new", create),
     read("/rest/webhooks/list", list),
     Route::new("DELETE", "/rest/webhooks/{id}", Work::change(OWN, delete)),
@@ -57,6 +59,7 @@ pub(super) static ROUTES: [Route; 7] = [
     change("/rest/webhooks/{id}/replay", replay),
     change("/rest/webhooks/{id}/test", test),
     change("/rest/webhooks/{id}/enable", enable),
+    change("/rest/webhooks/{id}/secret", rotate),
 ];
 
 fn create(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
@@ -73,7 +76,7 @@ fn create(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 fn list(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let webhooks = &deps.webhooks;
     let own = webhooks.registry().list(call.owner);
-    let listed = own.iter().map(|it| records::Listed::of(it, webhooks.missing(it)));
+    let listed = own.iter().map(|it| listed(webhooks, it));
     Ok(Answer::of(&listed.collect::<Vec<_>>()))
 }
 
@@ -141,7 +144,24 @@ fn enable(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     Members::none(call.body)?;
     let webhooks = &deps.webhooks;
     let subscription = webhooks.enable(call.owner, id(call)?)?;
-    Ok(Answer::of(&records::Listed::of(&subscription, webhooks.missing(&subscription))))
+    Ok(Answer::of(&listed(webhooks, &subscription)))
+}
+
+fn listed<'a>(webhooks: &Webhooks, subscription: &'a Subscription) -> records::Listed<'a> {
+    let now = webhooks.registry().now().due;
+    records::Listed::of(subscription, webhooks.missing(subscription), now)
+}
+
+fn rotate(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let id = id(call)?;
+    // Ownership is checked first, as for a replay.
+    deps.webhooks.registry().of_owner(call.owner, id)?;
+    let rotated = deps.webhooks.rotate(call.owner, id, body::rotation(call.body)?)?;
+    Ok(Answer::of(&json!({
+        "id": id,
+        "secret": rotated.secret.reveal(),
+        "previous_secrets_until": rotated.previous_until.map(records::time),
+    })))
 }
 
 fn id(call: &OwnerCall<'_>) -> Result<u32, ApiError> {

@@ -8,7 +8,7 @@ use orrery_webhooks::rows::{Attempt, Delivery, Number, State};
 use orrery_webhooks::subscription::Subscription;
 
 /// Formats a time in UNIX milliseconds.
-fn time(milliseconds: u64) -> String {
+pub(super) fn time(milliseconds: u64) -> String {
     CloseTime::Milliseconds(milliseconds).to_string()
 }
 
@@ -31,12 +31,14 @@ pub(super) struct Listed<'a> {
     deliveries_waiting: u64,
     missing_ledgers: LedgerSet,
     created_at: String,
+    /// When the last secret before the present one ends; `None` when none signs any more.
+    previous_secrets_until: Option<String>,
 }
 
 impl<'a> Listed<'a> {
-    /// Creates the record of a subscription; `missing` are the ledgers whose events it will never
-    /// receive.
-    pub(super) fn of(subscription: &'a Subscription, missing: LedgerSet) -> Self {
+    /// Creates the record of a subscription at `now`, in UNIX milliseconds; `missing` are the ledgers
+    /// whose events it will never receive.
+    pub(super) fn of(subscription: &'a Subscription, missing: LedgerSet, now: u64) -> Self {
         let definition = &subscription.definition;
         let state = subscription.state();
         let [topic1, topic2, topic3, topic4] = definition.topics.each_ref().map(Option::as_deref);
@@ -57,6 +59,7 @@ impl<'a> Listed<'a> {
             deliveries_waiting: subscription.waiting(),
             missing_ledgers: missing,
             created_at: time(definition.made),
+            previous_secrets_until: subscription.previous_secrets_until(now).map(time),
         }
     }
 }

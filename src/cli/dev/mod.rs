@@ -32,12 +32,7 @@ pub struct Dev {
     folder: PathBuf,
     /// Contract IDs with commas between them; may be repeated. If not given, those of the project's Makefile, or else
     /// those of the deployed program of that project
-    #[arg(
-        long = "contract",
-        alias = "contracts",
-        value_name = "C…",
-        value_delimiter = ','
-    )]
+    #[arg(long = "contract", alias = "contracts", value_name = "C…", value_delimiter = ',')]
     contracts: Vec<String>,
     /// Transactions to run it on, with commas between them
     #[arg(long, value_name = "HASH", value_delimiter = ',', conflicts_with = "last")]

@@ -43,12 +43,7 @@ pub struct Prove {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "out", "rpc", "paths"])]
     check: Option<PathBuf>,
     /// Contract whose events are proven; with --check, the one that the certificate has to be about
-    #[arg(
-        long,
-        alias = "contracts",
-        value_name = "C…",
-        required_unless_present = "check"
-    )]
+    #[arg(long, alias = "contracts", value_name = "C…", required_unless_present = "check")]
     contract: Option<ContractId>,
     /// First ledger
     #[arg(long, value_name = "LEDGER", required_unless_present = "check")]

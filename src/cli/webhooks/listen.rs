@@ -45,9 +45,15 @@ pub struct Listen {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9100",
           value_parser = listen_address)]
     listen: SocketAddr,
-    /// The subscription's secret; without it signatures are not checked
-    #[arg(long, value_name = "SECRET", env = "ORRERY_WEBHOOK_SECRET", hide_env_values = true)]
-    secret: Option<String>,
+    /// The subscription's secret; repeated for each that may sign while it is rotated. Without it signatures are not
+    /// checked
+    #[arg(
+        long = "secret",
+        value_name = "SECRET",
+        env = "ORRERY_WEBHOOK_SECRET",
+        hide_env_values = true
+    )]
+    secrets: Vec<String>,
     /// Print each delivery as JSON, with its whole body
     #[arg(long)]
     json: bool,
@@ -69,9 +75,9 @@ impl Listen {
         };
         let listener = TcpListener::bind(self.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let checks = match self.secret {
-            Some(_) => "",
-            None => "; without --secret no signature is checked",
+        let checks = match self.secrets.is_empty() {
+            false => "",
+            true => "; without --secret no signature is checked",
         };
         output::tell(format_args!("listening on http://{address}/{checks}"));
         let listen = Arc::new(self);
@@ -120,7 +126,7 @@ impl Listen {
         let Ok(body) = body.map(Collected::to_bytes) else {
             return Ok(reply(StatusCode::PAYLOAD_TOO_LARGE, "the body is broken or too large"));
         };
-        let checked = self.secret.as_deref().map(|secret| check(secret, &head.headers, &body));
+        let checked = check(&self.secrets, &head.headers, &body);
         self.print(&head.headers, &body, &checked)?;
         let refused = matches!(checked, Some(Err(_)));
         Ok(match self.answer.and_then(|status| StatusCode::from_u16(status).ok()) {
@@ -238,8 +244,19 @@ fn value(text: &str) -> String {
     }
 }
 
-fn check(secret: &str, headers: &HeaderMap, body: &[u8]) -> Result<(), SignatureError> {
-    signature::verify(secret, |name| text_of(headers, name), body, unix_now())
+/// Checks a delivery with each of the secrets. Returns the failure of the first one if none fits; `None`
+/// without secrets.
+fn check(
+    secrets: &[String],
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Option<Result<(), SignatureError>> {
+    let check = |secret: &String| {
+        signature::verify(secret, |name| text_of(headers, name), body, unix_now())
+    };
+    let first = check(secrets.first()?);
+    let fits = first.is_ok() || secrets.iter().skip(1).any(|secret| check(secret).is_ok());
+    Some(if fits { Ok(()) } else { first })
 }
 
 fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

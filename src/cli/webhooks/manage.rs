@@ -41,6 +41,14 @@ The secret that signs deliveries is shown once.")]
     Test(Subscription),
     /// Enable a disabled subscription again
     Enable(Subscription),
+    /// Give a subscription a new secret; the one before goes on signing beside it for a day
+    #[command(after_help = "Examples:
+  orrery webhooks rotate 1
+  pass show hook | orrery webhooks rotate 1 --secret-file - --end-previous
+
+The new secret is shown once. For a day, webhook-signature has a signature for each secret, and
+X-Service-Signature is that of the oldest one.")]
+    Rotate(Rotate),
 }
 
 /// How results look.
@@ -106,6 +114,18 @@ pub struct Subscription {
 }
 
 #[derive(Debug, Args)]
+pub struct Rotate {
+    #[command(flatten)]
+    subscription: Subscription,
+    /// File with the new secret, - for standard input; without it a secret is generated
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// End the secrets before it at once, because one has leaked
+    #[arg(long)]
+    end_previous: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Deliveries {
     #[command(flatten)]
     subscription: Subscription,
@@ -146,6 +166,7 @@ impl ManageVerb {
             Self::Deliveries(verb) => verb.run(remote),
             Self::Replay(verb) => verb.run(remote),
             Self::Test(verb) => verb.test(remote),
+            Self::Rotate(verb) => verb.run(remote),
             Self::Enable(Subscription { id, output }) => {
                 remote.post(&format!("webhooks/{id}/enable"), &json!({}))?.show(output.json, &[])
             }
@@ -227,6 +248,17 @@ impl New {
             body["webhook_secret"] = secret(&file)?.into();
         }
         remote.post("webhooks/new", &body)?.show(self.output.json, &[])
+    }
+}
+
+impl Rotate {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let Subscription { id, output } = self.subscription;
+        let mut body = json!({ "end_previous": self.end_previous });
+        if let Some(file) = self.secret_file {
+            body["webhook_secret"] = secret(&file)?.into();
+        }
+        remote.post(&format!("webhooks/{id}/secret"), &body)?.show(output.json, &[])
     }
 }
 

@@ -13,11 +13,11 @@ use tokio::time::sleep;
 
 use super::job::{Attempted, Ended, Job, Progress, Ready};
 use super::mailbox::Message;
+use crate::Clock;
 use crate::rows::Queued;
 use crate::signature;
 use crate::subscription::Subscription;
 use crate::target::AttemptResult;
-use crate::{Clock, Secret};
 
 /// Time after which a task begins no further attempt, because other subscriptions wait for its place
 /// at the server, and reports the attempts that have ended.
@@ -83,11 +83,10 @@ impl Drop for Guard {
 }
 
 /// Returns a future that attempts the deliveries of a job, until one attempt fails, much time has
-/// passed, or the subscription is disabled. `mailbox` receives the end of the job even when the
+/// passed, or the subscription is disabled, or its secrets cannot be read. `mailbox` receives the end of the job even when the
 /// future is dropped before it completes or is never polled.
 pub fn make(
     job: Job,
-    secret: Secret,
     post: Post,
     clock: Clock,
     mailbox: Sender<Message>,
@@ -98,8 +97,10 @@ pub fn make(
         let (begun, mut time_is_up) = (Instant::now(), pin!(sleep(MAX_DURATION)));
         let mut now = clock();
         while let Some((queued, body)) = guard.begin_next(now) {
+            // Of each attempt, so that a secret that has ended signs no other.
+            let Some(secrets) = subscription.secrets() else { return };
             let id = queued.number.id(&subscription.definition.tag);
-            let headers = signature::headers(secret.reveal(), &id, now / 1000, &body);
+            let headers = signature::headers(&secrets, &id, now, &body);
             let mut attempt = post(Arc::clone(&subscription), headers, body);
             let result = tokio::select! {
                 biased;
@@ -200,8 +201,7 @@ mod tests {
             let answer = answer(status(number));
             async { answer }.boxed()
         });
-        let secret = subscription.secret.clone().unwrap();
-        let task = make(job(subscription, 10), secret, post, Arc::new(|| 0), mailbox);
+        let task = make(job(subscription, 10), post, Arc::new(|| 0), mailbox);
         runtime().block_on(task);
         received(&messages)
     }
@@ -269,9 +269,8 @@ mod tests {
             }
             .boxed()
         });
-        let secret = subscription.secret.clone().unwrap();
         let (mailbox, messages) = channel();
-        let task = make(job(&subscription, 10), secret, post, Arc::new(|| 0), mailbox);
+        let task = make(job(&subscription, 10), post, Arc::new(|| 0), mailbox);
         runtime().block_on(async {
             let task = tokio::spawn(task);
             sleep(2 * MAX_DURATION).await;
@@ -294,9 +293,8 @@ mod tests {
             }
             .boxed()
         });
-        let secret = subscription.secret.clone().unwrap();
         let (mailbox, messages) = channel();
-        let task = make(job(&subscription, 1), secret, post, Arc::new(|| 0), mailbox);
+        let task = make(job(&subscription, 1), post, Arc::new(|| 0), mailbox);
         runtime().block_on(task);
         assert_eq!(received(&messages), (attempts(1..=1), vec![]));
     }
@@ -313,10 +311,9 @@ mod tests {
                 _ => async { answer(200) }.boxed(),
             }
         });
-        let secret = subscription.secret.clone().unwrap();
         let task = |mailbox| {
             let (job, post) = (job(&subscription, 10), Arc::clone(&post));
-            make(job, secret.clone(), post, Arc::new(|| 0), mailbox)
+            make(job, post, Arc::new(|| 0), mailbox)
         };
         let (mailbox, messages) = channel();
         drop(task(mailbox));

@@ -131,8 +131,7 @@ fn note_all(
     let written = written?;
     let changed: Vec<_> = states.into_values().flatten().filter(|it| it.has_changed).collect();
     for KnownState { subscription, state, .. } in &changed {
-        let row = Row { definition: subscription.definition.clone(), state: state.clone() };
-        row.put(effects, subscription.id)?;
+        subscription.row(state.clone()).put(effects, subscription.id)?;
     }
     let change = |KnownState { subscription, state, .. }| {
         let doubt = registry.begin_doubt(&subscription);
@@ -267,8 +266,7 @@ mod tests {
             let store = Store::open_with(directory.path(), Some(&network), extensions).unwrap();
             let subscription = sample(ID);
             registry.insert(&subscription);
-            let row =
-                Row { definition: subscription.definition.clone(), state: subscription.state() };
+            let row = subscription.row(subscription.state());
             let queued = Queued::first(ID, Number::of_event(EventId(1)));
             let written = store.change_consumer_rows(CONSUMER, move |effects| {
                 row.put(effects, ID)?;

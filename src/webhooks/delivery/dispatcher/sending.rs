@@ -12,7 +12,6 @@ use super::super::new_deliveries::Content;
 use super::super::server::{Turn, Unit};
 use super::super::subscription_queue::{LazyView, Next};
 use super::{Dispatcher, Timer};
-use crate::Secret;
 use crate::rows::{Class, DELIVERIES, Delivery, PAYLOADS, Queued, payload_key};
 use crate::subscription::Subscription;
 use orrery_runtime::budget::Share;
@@ -113,10 +112,10 @@ impl Dispatcher {
                 }
             }
         };
-        match (slot, &subscription.secret) {
+        match slot {
             // After an error, what was read before it is sent; the next turn reads again.
-            (Some(slot), Some(secret)) if !deliveries.is_empty() => {
-                self.begin_job(subscription, class, secret.clone(), deliveries, slot);
+            Some(slot) if !deliveries.is_empty() => {
+                self.begin_job(subscription, class, deliveries, slot);
             }
             _ => read?,
         }
@@ -178,9 +177,8 @@ impl Dispatcher {
             self.wake(id, class);
             return Ok(None);
         }
-        if subscription.secret.is_none() {
-            let reason = "its secret cannot be read any more: delete the subscription, and create \
-                          it again";
+        if subscription.secrets().is_none() {
+            let reason = "its secret cannot be read any more: give it a new one, and enable it";
             self.note(abandoned(reason, true));
             return Ok(None);
         }
@@ -237,7 +235,6 @@ impl Dispatcher {
         &mut self,
         subscription: &Arc<Subscription>,
         class: Class,
-        secret: Secret,
         deliveries: VecDeque<Ready>,
         slot: Share,
     ) {
@@ -253,7 +250,6 @@ impl Dispatcher {
         let job = Job { id: self.last_job, class, subscription, server, owner, deliveries, slot };
         let task = attempt::make(
             job,
-            secret,
             Arc::clone(&self.deps.post),
             Arc::clone(&self.deps.clock),
             self.mailbox.messages.clone(),
