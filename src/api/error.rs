@@ -315,6 +315,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         ProgramError::UnknownTransaction(_) => (StatusCode::BAD_REQUEST, "unknown_transaction"),
         ProgramError::SuppliedTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
         ProgramError::Supplied(_) => (StatusCode::UNPROCESSABLE_ENTITY, "spec_refused"),
+        ProgramError::Unfit { .. } => (StatusCode::BAD_REQUEST, "module_unfit"),
         ProgramError::Module(_) => (StatusCode::UNPROCESSABLE_ENTITY, "module_refused"),
         ProgramError::Interrupted => (StatusCode::BAD_REQUEST, "client_closed"),
         ProgramError::NotIndexed(_) => (StatusCode::UNPROCESSABLE_ENTITY, "contract_not_indexed"),

@@ -254,6 +254,7 @@ fn deploy(programs: &Programs, market: ContractId) -> Result<(), Failure> {
         contracts: vec![market],
         public: None,
         replace: Replace::No,
+        allow_unfit: false,
     };
     let failed =
         |error: ProgramError| Failure::failed(format!("the demo's program is refused: {error}"));

@@ -1,5 +1,5 @@
-//! Whether a program's module has functions of the contracts that it is deployed for. A module
-//! without any is accepted, because contracts can be upgraded, but each of its runs fails.
+//! Whether a program's module has functions of each contract that it is deployed for. The service refuses a
+//! module with functions of none, if it knows them all; here a person is warned of the others.
 
 use std::collections::BTreeSet;
 

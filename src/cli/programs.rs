@@ -119,6 +119,10 @@ pub struct Deploy {
     /// Replace it although rows that it has are lost, because data of their ledgers is not stored any more
     #[arg(long, requires = "replace")]
     allow_loss: bool,
+    /// Deploy it although it has none of the functions of its contracts, because they are to have its functions, or had
+    /// them
+    #[arg(long)]
+    allow_unfit: bool,
     /// Do not wait until the deployed version is replaced
     #[arg(long, requires = "replace")]
     no_wait: bool,
@@ -305,6 +309,9 @@ impl Deploy {
             if self.allow_loss {
                 body["allow_loss"] = true.into();
             }
+        }
+        if self.allow_unfit {
+            body["allow_unfit"] = true.into();
         }
         let replaced = if self.replace { replacement::id_of(remote, &self.project)? } else { None };
         let deployed = remote.post("retroshade/deploy", &body)?;

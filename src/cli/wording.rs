@@ -23,8 +23,9 @@ const OPTIONS: [(&str, &str); 7] = [
     ("webhook_secret", "secret-file"),
 ];
 /// Those that have the same name, but for underscores.
-const SAME: [&str; 18] = [
+const SAME: [&str; 19] = [
     "address",
+    "allow_unfit",
     "cursor",
     "end_previous",
     "from",

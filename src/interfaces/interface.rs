@@ -149,6 +149,11 @@ impl Interface {
         self.types.get(name)
     }
 
+    /// Returns the names of the functions, in any order.
+    pub fn functions(&self) -> impl Iterator<Item = &[u8]> {
+        self.functions.keys().map(Vec::as_slice)
+    }
+
     /// Returns the function of this name. The first of a name wins.
     pub fn function(&self, name: &[u8]) -> Option<&ScSpecFunctionV0> {
         self.functions.get(name)

@@ -109,6 +109,11 @@ impl Fields {
 }
 
 impl Union {
+    /// Returns the cases with the types of their values, in any order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[ScSpecTypeDef])> {
+        self.cases.iter().map(|(case, kinds)| (case.as_slice(), kinds.as_slice()))
+    }
+
     /// Returns the types of the values of the case with this name.
     pub fn get(&self, case: &[u8]) -> Option<&[ScSpecTypeDef]> {
         self.cases.get(case).map(Vec::as_slice)

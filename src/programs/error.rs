@@ -73,6 +73,20 @@ pub enum ProgramError {
         /// Rest of the message: what is wrong, and what to give instead.
         problem: String,
     },
+    /// The module has none of the functions of its contracts.
+    #[error(
+        "'code' has none of the functions of the contract {contract}, which has {functions}: it has {own}, and \
+         each of its runs would fail; give the module for these contracts, or 'allow_unfit' if they are to \
+         have its functions, or had them"
+    )]
+    Unfit {
+        /// The first of the contracts.
+        contract: ContractId,
+        /// Some functions of the contract.
+        functions: String,
+        /// Some functions of the module.
+        own: String,
+    },
     /// The module cannot be a program. Contains the message.
     #[error("{0}")]
     Module(String),

@@ -22,6 +22,7 @@ mod feed_queue;
 mod feed_report;
 mod feed_served;
 mod feeder;
+mod fit;
 mod incomplete_results;
 mod lanes;
 mod live;

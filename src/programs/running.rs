@@ -25,7 +25,7 @@ use super::status::ProgramStatus;
 use super::threads::Threads;
 use super::trial::{Trial, TrialResult};
 use super::upstream_limiter::UpstreamLimiter;
-use super::{ProgramError, records, status, trial};
+use super::{ProgramError, fit, records, status, trial};
 use orrery_executables::Interfaces;
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId};
 use orrery_runtime::budget::{self, Budget, Holder, Share, Usage};
@@ -196,7 +196,10 @@ impl Programs {
     pub fn deploy(&self, owner: &Owner, deploy: Deploy) -> Result<Manifest, ProgramError> {
         let _slot = take_slot(&self.deploys, owner)?;
         let now = (self.runner.clock)() / 1000;
-        let manifest = self.registry.deploy(owner, deploy, now)?;
+        let is_fit = |module: &[String], contracts: &[ContractId]| {
+            fit::check(self.runner.events.interfaces(), module, contracts)
+        };
+        let manifest = self.registry.deploy(owner, deploy, now, is_fit)?;
         Ok(self.deployed(manifest))
     }
 

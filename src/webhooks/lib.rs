@@ -17,7 +17,7 @@ mod naming;
 pub mod payload;
 pub mod registry;
 pub mod replay;
-mod rotation;
+pub mod rotation;
 pub mod rows;
 pub mod schedule;
 mod secret;

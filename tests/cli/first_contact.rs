@@ -12,6 +12,9 @@ use orrery_testkit::data::ledgers;
 use orrery_testkit::terminal::on_terminal;
 use orrery_testkit::wait::wait_until;
 
+/// A program for a contract with other functions than the market's.
+const OTHER_PROGRAM: &[u8] = include_bytes!("../programs/built/deposit_program.wasm");
+
 /// An address for documentation (RFC 5737), which no machine has.
 const NOWHERE: &str = "192.0.2.1:9000";
 
@@ -249,5 +252,25 @@ fn a_module_for_its_contract_is_not_warned_of() {
     let deployed = run(at, &[&deploy[..], &code].concat());
     deployed.succeeded();
     assert_eq!(deployed.stderr, "");
+
+    // A module for another contract is refused, unless that is wanted, or nothing is known of the contract.
+    fs::write(at.join("other.wasm"), OTHER_PROGRAM).unwrap();
+    let other = |project: &str, contract: &str, more: &[&str]| {
+        let deploy = ["deploy", "--project", project, "--contract", contract];
+        let code = ["--code-path", "other.wasm", "--base", &base, "--jwt", demo.token()];
+        run(at, &[&deploy[..], &code, more].concat())
+    };
+    other("wrong", contract, &[]).refuses(
+        1,
+        &[
+            &format!("--code-path has none of the functions of the contract {contract}"),
+            "which has account, fill, fund, place: it has ",
+            "--allow-unfit",
+        ],
+    );
+    other("wrong", contract, &["--allow-unfit"]).succeeded();
+    let nobodys = "CCJZ5DGASBWQXR5MPFCJXMBI333XE5U3FSJTNQU7RIKE3P5GN2K2WYD5";
+    other("unknown", nobodys, &[]).succeeded();
+    other("several", &format!("{contract},{nobodys}"), &[]).succeeded();
     demo.stop();
 }

@@ -92,3 +92,131 @@ fn printed_types_match_the_rows() {
     asked(&stranger, &["types", "--lang", "ts"]).refuses(1, &["no table that you may read"]);
     assert_eq!(demo.end_with(Signal::INT), Some(0));
 }
+
+/// Python script that checks that decoded events conform to the printed types, and that wrong ones do
+/// not.
+const EVENTS_CONFORM: &str = r#"
+import json, runpy, sys, typing
+
+names = runpy.run_path(sys.argv[1])
+
+def resolved(kind):
+    holder = type("Holder", (), {"__annotations__": {"kind": kind}})
+    return typing.get_type_hints(holder, names)["kind"]
+
+def conforms(value, kind):
+    if kind is typing.Any:
+        return True
+    origin, inside = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Union:
+        return any(conforms(value, one) for one in inside)
+    if origin is typing.Literal:
+        return value in inside
+    if origin is list:
+        return isinstance(value, list) and all(conforms(one, inside[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(conforms(one, inside[1]) for one in value.values())
+    if typing.is_typeddict(kind):
+        members = typing.get_type_hints(kind, names)
+        return isinstance(value, dict) and kind.__required_keys__ <= value.keys() <= members.keys() and all(
+            conforms(one, members[name]) for name, one in value.items())
+    return type(value) is kind
+
+event = resolved(names["DecodedEvent"])
+events = [{name: one["decoded"][name] for name in ("name", "params")} for one in json.load(open(sys.argv[2]))]
+assert {one["name"] for one in events} >= {"transfer", "filled"}, events
+for one in events:
+    assert conforms(one, event), one
+    if one["name"] is not None:
+        assert not conforms({**one, "name": "other"}, event), one
+        assert not conforms({**one, "params": {**one["params"], "more": 1}}, event), one
+        for name, value in one["params"].items():
+            assert not conforms({**one, "params": {**one["params"], name: [0.5]}}, event), (name, one)
+"#;
+
+/// Code that compiles only if the parts of the union are told apart by their names.
+const USE_IN_TYPESCRIPT: &str = "
+import type { DecodedEvent } from \"./events\";
+export function amount(event: DecodedEvent): string | null {
+  switch (event.name) {
+    case \"transfer\": return `${event.params.from} ${event.params.to} ${event.params.amount}`;
+    case \"filled\": return event.params.amount;
+    default: return null;
+  }
+}
+// @ts-expect-error no such member
+export const wrong = (event: DecodedEvent) => event.name === \"transfer\" && event.params.maker;
+";
+const USE_IN_PYTHON: &str = "
+from events import DecodedEvent
+
+def amount(event: DecodedEvent) -> str:
+    if event[\"name\"] == \"transfer\":
+        return event[\"params\"][\"from\"] + event[\"params\"][\"to\"] + event[\"params\"][\"amount\"]
+    if event[\"name\"] == \"filled\":
+        return event[\"params\"][\"maker\"]
+    return \"\"
+";
+
+#[test]
+fn printed_types_match_decoded_events() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (demo, _) = Service::demo(at, &["--close-time", "200"]);
+    let token = token(&at.join("d"), "demo");
+    let base = format!("http://{}/rest", demo.address);
+    let asked = |arguments: &[&str]| -> Ran {
+        let settings = [("ORRERY_BASE", base.as_str()), ("ORRERY_JWT", token.as_str())];
+        orrery_in(at).args(arguments).envs(settings).output().unwrap().into()
+    };
+    let contracts = asked(&["list", "--contracts"]);
+    let contracts: Vec<&str> = contracts.succeeded().lines().collect();
+    let listed = contracts.join(",");
+    let printed = |lang: &str| {
+        let types = ["types", "--events", "--lang", lang, "--contract", &listed];
+        wait_until("the interfaces are known", || {
+            let ran = asked(&types);
+            if ran.code == 0 { Ok(ran.stdout) } else { Err(ran.stderr) }
+        })
+    };
+    let (typescript, python) = (printed("ts"), printed("python"));
+    for line in ["  name: \"transfer\";", "export interface TransferParams {", "  from: string;"] {
+        assert!(typescript.lines().any(|it| it == line), "{line}\n{typescript}");
+    }
+    fs::write(at.join("events.ts"), &typescript).unwrap();
+    fs::write(at.join("use.ts"), USE_IN_TYPESCRIPT).unwrap();
+    fs::write(at.join("events.py"), &python).unwrap();
+    fs::write(at.join("use.py"), USE_IN_PYTHON).unwrap();
+    let path = format!("/rest/events/by-contracts?contracts={listed}&decoded=true&limit=1000");
+    let events = wait_until("there are events of both kinds", || {
+        let events = demo.ask(&path, Some(&token)).1;
+        let text = events.to_string();
+        let has_both =
+            text.contains("\"name\":\"filled\"") && text.contains("\"name\":\"transfer\"");
+        if has_both { Ok(events) } else { Err(text) }
+    });
+    fs::write(at.join("rows.json"), events.to_string()).unwrap();
+    let tools: [&[&str]; 3] = [
+        &["python3", "-c", EVENTS_CONFORM, "events.py", "rows.json"],
+        &["mypy", "--strict", "events.py", "use.py"],
+        &["tsc", "--strict", "--noEmit", "--target", "es2022", "events.ts", "use.ts"],
+    ];
+    for tool in tools {
+        match Command::new(tool[0]).args(&tool[1..]).current_dir(at).output() {
+            Ok(judged) => {
+                let said = [judged.stdout, judged.stderr].concat();
+                let said = String::from_utf8_lossy(&said);
+                assert!(judged.status.success(), "{said}\n{typescript}\n{python}");
+            }
+            Err(error) => println!("skipped: {} cannot be run: {error}", tool[0]),
+        }
+    }
+
+    let nobodys = "CCJZ5DGASBWQXR5MPFCJXMBI333XE5U3FSJTNQU7RIKE3P5GN2K2WYD5";
+    asked(&["types", "--events", "--lang", "ts", "--contract", nobodys])
+        .refuses(1, &["the interface of CCJZ", "is not known: "]);
+    assert_eq!(asked(&["types", "--events", "--lang", "ts"]).code, 2);
+    let both = ["types", "--events", "--lang", "ts", "--contract", nobodys, "--project", "market"];
+    assert_eq!(asked(&both).code, 2);
+    assert_eq!(demo.end_with(Signal::INT), Some(0));
+}

@@ -6,13 +6,15 @@ use std::net::IpAddr;
 use orrery::webhooks::filter::Filter;
 use orrery::webhooks::signature;
 use orrery::webhooks::target::{Endpoint, Policy};
+use orrery::webhooks::{Secret, Secrets};
 
 const SECRET: &str = "whsec_c2VjcmV0";
 const BODY: &[u8] = b"{}";
 const NOW: u64 = 1_800_000_000;
 
 fn signed() -> [(&'static str, String); 6] {
-    signature::headers(SECRET, "d1", NOW, BODY)
+    let present = Secret::chosen(SECRET.to_owned()).unwrap();
+    signature::headers(&Secrets { present, previous: Vec::new() }, "d1", NOW * 1000, BODY)
 }
 
 pub fn seeds() -> Vec<Vec<u8>> {

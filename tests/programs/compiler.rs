@@ -193,6 +193,7 @@ impl Waiting {
                 contracts: vec![ContractId([1; 32])],
                 public: None,
                 replace: Replace::No,
+                allow_unfit: false,
             },
         );
         let (done, outcome) = channel();

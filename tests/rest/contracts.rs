@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{ContractId, LedgerSeq};
 use orrery::executables::Interfaces;
 use orrery::sandbox::network::FIRST_MARKET_LEDGER;
@@ -64,6 +66,11 @@ fn a_contract_has_what_its_code_declares() {
         assert_eq!(answer["interface_unknown_because"], Value::Null);
         assert_eq!((&answer["token"], &answer["truncated"]), (&Value::Null, &json!(false)));
         assert_eq!(names(&answer["functions"]), ["fill", "fund", "place", "account"]);
+        assert!(answer.get("spec").is_none());
+        let id = answer["contract_id"].as_str().unwrap();
+        let whole = contract(&server, format!("{id}?spec=true"));
+        let spec = STANDARD.decode(whole["spec"].as_str().unwrap()).unwrap();
+        assert_eq!(spec, orrery::interfaces::sections(market).unwrap(), "as the code has it");
         let fill = json!({
             "name": "fill",
             "doc": "",

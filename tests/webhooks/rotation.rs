@@ -120,7 +120,7 @@ fn as_many_secrets_sign_at_a_time_as_are_allowed() {
 #[test]
 fn after_a_failed_write_the_secret_before_goes_on() {
     for fault in [Fault::NotWritten, Fault::Written] {
-        let mut scene = Scene::new();
+        let scene = Scene::new();
         let id = scene.subscribe("https://example.com/");
         let first = rotate(&scene.world, id, None, true);
         let mut next = Some(fault);

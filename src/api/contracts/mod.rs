@@ -6,7 +6,10 @@ mod known;
 mod outline;
 mod token;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
+use stellar_xdr::{Limits, ScSpecEntry, WriteXdr};
 
 use super::accounts;
 use super::answer::Answer;
@@ -21,6 +24,9 @@ use orrery_ledger::domain::ContractId;
 use outline::Outline;
 use token::Token;
 
+/// Limits for writing an entry of an interface, which has been read within narrower ones.
+const ENTRY_LIMITS: Limits = Limits { depth: 500, len: 4 << 20 };
+
 const READ: Access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
 
 /// Routes of this area.
@@ -29,6 +35,7 @@ pub(super) static ROUTES: [Route; 1] = [Route::new(
     "/rest/contracts/{contract_id}",
     Work::current_cached(READ, &[CONSUMER], contract),
 )
+.with_parameters(&["spec"])
 .with_public_read()];
 
 #[derive(Serialize)]
@@ -40,6 +47,10 @@ struct Record {
     account_kinds: Vec<&'static str>,
     #[serde(flatten)]
     outline: Outline,
+    /// The whole interface as its entries stand in a module (SEP-48), in base64; `None` leaves the member
+    /// out, and `Some(None)` means that it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<Option<String>>,
 }
 
 fn contract(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
@@ -56,6 +67,8 @@ fn contract(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     };
     let (account_kinds, are_all) = accounts::kinds(deps, call, &contract)?;
     is_final &= are_all;
+    let wants_spec = call.query.word("spec", &[("true", true), ("false", false)])?;
+    let spec = || entries.as_deref().ok().map(spec).transpose();
     let record = Record {
         contract_id: contract,
         executable,
@@ -63,6 +76,16 @@ fn contract(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
         token,
         account_kinds,
         outline: Outline::of(entries.as_deref().unwrap_or_default())?,
+        spec: wants_spec.unwrap_or(false).then(spec).transpose()?,
     };
     Ok(Answer { is_complete: is_final, lacking, ..Answer::of(&record) })
+}
+
+/// Returns entries as they stand in a module.
+fn spec(entries: &[ScSpecEntry]) -> Result<String, ApiError> {
+    let mut section = Vec::new();
+    for entry in entries {
+        section.extend(entry.to_xdr(ENTRY_LIMITS).map_err(|_| ApiError::Encoding)?);
+    }
+    Ok(STANDARD.encode(section))
 }

@@ -26,10 +26,11 @@ const FORMATS: [(&str, Format); 5] = [
     ("arrow", Format::Arrow),
 ];
 
-/// Parses `{code, project_name, contracts, public?, replace?, allow_loss?}`, as JSON or as a form. With
-/// `replace`, the contracts may be left out.
+/// Parses `{code, project_name, contracts, public?, replace?, allow_loss?, allow_unfit?}`, as JSON or as a
+/// form. With `replace`, the contracts may be left out.
 pub(super) fn deploy(body: Body<'_>) -> Result<Deploy, ApiError> {
-    let known = ["code", "project_name", "contracts", "public", "replace", "allow_loss"];
+    let known =
+        ["code", "project_name", "contracts", "public", "replace", "allow_loss", "allow_unfit"];
     let body = Members::of_any(body, &known, &["contracts"])?;
     let replace = replace(&body)?;
     let contracts = match replace {
@@ -42,6 +43,7 @@ pub(super) fn deploy(body: Body<'_>) -> Result<Deploy, ApiError> {
         contracts,
         public: body.flag("public")?,
         replace,
+        allow_unfit: body.flag("allow_unfit")?.unwrap_or(false),
     })
 }
 
@@ -142,6 +144,7 @@ pub(super) fn trial(body: Body<'_>) -> Result<Trial, ApiError> {
             contracts: contracts(&body)?,
             public: None,
             replace: Replace::No,
+            allow_unfit: true,
         },
         on,
     })

@@ -1,12 +1,15 @@
-//! `orrery types`: prints the types of tables' rows for the programming languages that read them.
+//! `orrery types`: prints the types of tables' rows, and of decoded events, for the programming languages
+//! that read them.
 
 mod column;
+mod events;
 mod python;
 mod typescript;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, ValueEnum};
+use orrery::domain::ContractId;
 use orrery::interfaces::names::EVENTS;
 use orrery::tables::INJECTED;
 use serde::Deserialize;
@@ -17,15 +20,20 @@ use super::remote::Remote;
 use super::{Failure, escape, output};
 use column::Kind;
 
-/// Print types for the rows of your tables
+/// Print types for the rows of your tables, or for decoded events
 ///
 /// The types describe the result of a query (`orrery query`, or `POST /rest/retroshade/query`, format rows): one
 /// type for each table that you may read, named after the project and the table. A column that a program writes may
 /// be null; those that every table has are not.
+///
+/// With --events, they describe the events that contracts declare: `decoded` of the event routes and the stream, and
+/// `event.name` and `event.params` of webhooks, as one type whose parts are told apart by `name`. They are those of the
+/// code that the contracts run as of the newest stored ledger.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery types --lang ts > tables.ts
-  orrery types --lang python --project market > tables.py")]
+  orrery types --lang python --project market > tables.py
+  orrery types --lang ts --events --contract CA…,CB… > events.ts")]
 pub struct Types {
     /// The language
     #[arg(long, value_enum)]
@@ -36,6 +44,18 @@ pub struct Types {
     /// How queries ask for 64-bit and wider integers; with `string`, each of them has one type
     #[arg(long, value_enum, default_value_t = Numbers::Exact)]
     numbers: Numbers,
+    /// Types of the events that contracts declare, instead of those of tables
+    #[arg(long, requires = "contracts", conflicts_with_all = ["project", "numbers"])]
+    events: bool,
+    /// With --events: contract IDs with commas between them; may be repeated
+    #[arg(
+        long = "contract",
+        alias = "contracts",
+        value_name = "C…",
+        value_delimiter = ',',
+        requires = "events"
+    )]
+    contracts: Vec<ContractId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -80,6 +100,9 @@ const MAX_COLUMNS: u32 = 100_000;
 
 impl Types {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
+        if self.events {
+            return events::run(remote, &self.contracts, self.lang);
+        }
         let listed: Vec<Listed> = read(remote.get("retroshade/tables")?.json()?)?;
         let question = json!({ "query": COLUMNS, "max_rows": MAX_COLUMNS });
         let described: Vec<Described> = read(remote.post("retroshade/query", &question)?.json()?)?;

@@ -29,7 +29,7 @@ pub fn of(tables: &[Table]) -> String {
 }
 
 /// Returns the name of a member, as a JSON string when it is not an identifier.
-fn member(name: &str) -> String {
+pub fn member(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     if name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
         && name.chars().all(is_plain)

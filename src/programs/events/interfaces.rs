@@ -84,6 +84,11 @@ impl EventInterfaces {
         Self { interfaces, known, supplied }
     }
 
+    /// Returns the interfaces of contracts.
+    pub fn interfaces(&self) -> &Interfaces {
+        &self.interfaces
+    }
+
     /// Returns an interface; `None` when it is not stored any more, or cannot be read. One that was
     /// supplied belongs to the project.
     pub(crate) fn get(

@@ -45,6 +45,8 @@ pub struct Deploy {
     pub public: Option<bool>,
     /// Whether the program is to replace the one that has the project name.
     pub replace: Replace,
+    /// Whether the module may have none of the contracts' functions.
+    pub allow_unfit: bool,
 }
 
 /// Request to watch the events of contracts.
@@ -223,15 +225,17 @@ impl Registry {
         own.map(Arc::unwrap_or_clone).collect()
     }
 
-    /// Checks a module, makes it ready to run, and registers the program.
+    /// Checks a module, makes it ready to run, and registers the program. `is_fit` judges its functions
+    /// for the contracts.
     pub(super) fn deploy(
         &self,
         owner: &Owner,
         deploy: Deploy,
         now: u64,
+        is_fit: impl FnOnce(&[String], &[ContractId]) -> Result<(), ProgramError>,
     ) -> Result<Manifest, ProgramError> {
         names::check_project(&deploy.project_name)?;
-        self.plan(owner, &deploy)?;
+        let plan = self.plan(owner, &deploy)?;
         let facts = self
             .engine
             .check(&deploy.code, &CheckRules::from(&self.settings))
@@ -242,6 +246,9 @@ impl Registry {
             SchemaLimits::from(&self.settings),
         )
         .map_err(|error| ProgramError::Module(error.to_string()))?;
+        if !deploy.allow_unfit {
+            is_fit(&facts.functions, &plan.contracts)?;
+        }
         let module = self.engine.load(&deploy.code)?;
         let _one_at_a_time = self.deploying.lock();
         let new = New {
@@ -280,7 +287,8 @@ impl Registry {
             Hash32::default()
         };
         let schema = events.schema();
-        let deploy = Deploy { code: Vec::new(), project_name, contracts, public, replace };
+        let code = Vec::new();
+        let deploy = Deploy { code, project_name, contracts, public, replace, allow_unfit: true };
         let _one_at_a_time = self.deploying.lock();
         let plan = self.plan(owner, &deploy)?;
         let new = New { plan, sha256, content, schema, events: Some(events), now };

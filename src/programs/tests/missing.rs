@@ -120,8 +120,9 @@ fn every_row_is_compared_before_a_program_is_replaced() {
         contracts: Vec::new(),
         public: None,
         replace: Replace::WithoutLoss,
+        allow_unfit: false,
     };
-    let id = scene.registry.deploy(&Owner("ana".to_owned()), deploy, 2).unwrap().id;
+    let id = scene.registry.deploy(&Owner("ana".to_owned()), deploy, 2, |_, _| Ok(())).unwrap().id;
     let entry = scene.registry.get(id).unwrap();
     scene.replacements.step(&entry).unwrap();
     scene.run_until_idle();
@@ -180,8 +181,10 @@ fn a_program_whose_rows_would_be_lost_is_replaced_only_if_that_is_allowed() {
             contracts: Vec::new(),
             public: None,
             replace,
+            allow_unfit: false,
         };
-        let id = scene.registry.deploy(&Owner("ana".to_owned()), deploy, 2).unwrap().id;
+        let id =
+            scene.registry.deploy(&Owner("ana".to_owned()), deploy, 2, |_, _| Ok(())).unwrap().id;
         let entry = scene.registry.get(id).unwrap();
         scene.replacements.step(&entry).unwrap();
         scene.run_until_idle();

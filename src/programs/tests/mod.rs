@@ -301,8 +301,9 @@ impl Parts {
             contracts: vec![contract],
             public: None,
             replace: Replace::No,
+            allow_unfit: false,
         };
-        let deployed = self.registry.deploy(&Owner(owner.to_owned()), deploy, 1);
+        let deployed = self.registry.deploy(&Owner(owner.to_owned()), deploy, 1, |_, _| Ok(()));
         self.trouble.report();
         deployed
     }

@@ -39,8 +39,9 @@ impl Parts {
             contracts: Vec::new(),
             public,
             replace: Replace::WithoutLoss,
+            allow_unfit: false,
         };
-        let deployed = self.registry.deploy(&Owner(owner.to_owned()), deploy, 2)?;
+        let deployed = self.registry.deploy(&Owner(owner.to_owned()), deploy, 2, |_, _| Ok(()))?;
         self.step(deployed.id);
         Ok(deployed)
     }
@@ -198,8 +199,10 @@ fn only_one_replacement_of_an_own_project_is_possible() {
         contracts: vec![market()],
         public: Some(true),
         replace: Replace::No,
+        allow_unfit: false,
     };
-    let shown = scene.registry.deploy(&Owner("ana".to_owned()), public, 1).unwrap().id;
+    let shown =
+        scene.registry.deploy(&Owner("ana".to_owned()), public, 1, |_, _| Ok(())).unwrap().id;
     assert!(matches!(by_bob("shown"), ProgramError::OthersProject(_)));
     assert!(matches!(
         scene.replace_as("ana", "", &version(), None),
@@ -305,8 +308,9 @@ fn subscribers_go_over_to_the_new_program_unless_it_is_private() {
             contracts: vec![market()],
             public: Some(true),
             replace: Replace::No,
+            allow_unfit: false,
         };
-        let old = scene.registry.deploy(&ana(), deploy, 1).unwrap().id;
+        let old = scene.registry.deploy(&ana(), deploy, 1, |_, _| Ok(())).unwrap().id;
         scene.registry.subscribe(&bob, "seen").unwrap();
         let id =
             scene.replace_as("ana", "seen", &next_version(), private.then_some(false)).unwrap().id;

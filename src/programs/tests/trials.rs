@@ -12,6 +12,7 @@ fn trial(code: &[u8]) -> Trial {
         contracts: vec![market()],
         public: None,
         replace: Replace::No,
+        allow_unfit: false,
     };
     Trial { deploy, on: TrialSelection::Last(20) }
 }
