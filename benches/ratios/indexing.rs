@@ -204,6 +204,7 @@ impl Indexing {
             contracts: vec![contract],
             public: None,
             replace: Replace::No,
+            allow_unfit: true,
         };
         Ok(self.programs.deploy(owner, deploy)?.id)
     }

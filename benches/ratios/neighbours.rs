@@ -253,6 +253,7 @@ impl Scene<'_> {
                 contracts: vec![self.busy.endless()],
                 public: None,
                 replace: Replace::No,
+                allow_unfit: true,
             };
             let trial = Trial { deploy, on: TrialSelection::Last(1) };
             if let Err(error) = service.programs.try_out(&owner, trial, &|| false) {

@@ -205,6 +205,7 @@ impl Scene {
                 contracts: vec![Deposits::new().contract],
                 public: None,
                 replace: Replace::No,
+                allow_unfit: true,
             },
         )?;
         // The service declares the program's tables once; rows are written after that.

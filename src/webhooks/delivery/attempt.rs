@@ -83,8 +83,8 @@ impl Drop for Guard {
 }
 
 /// Returns a future that attempts the deliveries of a job, until one attempt fails, much time has
-/// passed, or the subscription is disabled, or its secrets cannot be read. `mailbox` receives the end of the job even when the
-/// future is dropped before it completes or is never polled.
+/// passed, or the subscription is disabled, or its secrets cannot be read. `mailbox` receives the end
+/// of the job even when the future is dropped before it completes or is never polled.
 pub fn make(
     job: Job,
     post: Post,
