@@ -15,7 +15,7 @@ use stellar_xdr::{
 use super::passkey::event::key as passkey_key;
 use super::value;
 use orrery_ledger::decode::{EntryKind, LedgerView};
-use orrery_ledger::domain::{ContractId, LedgerSeq};
+use orrery_ledger::domain::{ContractId, DEEPEST_VALUE, LedgerSeq};
 use orrery_store::{
     ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Needs, RowCodec, Rows,
     StartPosition, Store, StoreError, Table, row_codec,
@@ -152,7 +152,7 @@ fn statuses(ledger: &LedgerView<'_>) -> Vec<u8> {
 
 /// Returns the contract of an entry whose key has the form of an account entry.
 fn account_of(ledger_key: &[u8]) -> Option<ContractId> {
-    let limits = Limits { depth: 500, len: 1 << 20 };
+    let limits = Limits { depth: DEEPEST_VALUE, len: 1 << 20 };
     let LedgerKey::ContractData(data) = LedgerKey::from_xdr(ledger_key, limits).ok()? else {
         return None;
     };

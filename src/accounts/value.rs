@@ -1,13 +1,14 @@
 //! Accessors for contract values. Each returns `None` unless the value has exactly the expected
 //! type.
 
+use orrery_ledger::domain::DEEPEST_VALUE;
 use stellar_xdr::{
     Limits, ReadXdr, ScAddress, ScBytes, ScMapEntry, ScSymbol, ScVal, ScVec, WriteXdr,
 };
 
-/// Depth is the nesting that the network allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT` of
-/// soroban-env-host); length is more bytes than the events of one transaction may have.
-const LIMITS: Limits = Limits { depth: 500, len: 1 << 20 };
+/// Limits of a value: more bytes than the events of one transaction may have, and so few that a row has
+/// room for several.
+const LIMITS: Limits = Limits { depth: DEEPEST_VALUE, len: 1 << 20 };
 
 /// Limits of a row that contains such values: some levels deeper, and several of them.
 const ROW_LIMITS: Limits = Limits { depth: 600, len: 4 << 20 };

@@ -9,7 +9,7 @@ use super::{
     BackfillReport, BackfillRequest, CheckpointReport, NotStored, RebuildReport, RebuildRequest,
     StatusReport, Stored,
 };
-use crate::domain::LONGEST_LEDGER;
+use crate::domain::{LAST_FRAGMENT, LONGEST_LEDGER};
 
 /// An operation, which is asked for with a `Q` at the path `/control/NAME` and answered with an `A`.
 pub struct Verb<Q, A> {
@@ -82,9 +82,6 @@ impl<T: Serialize + DeserializeOwned> Body for T {
 /// `LedgerCloseMeta`s, XDR, at most 256. In a body, each is a record of one fragment (RFC 5531, section
 /// 11), as in a file of ledgers.
 pub struct Ledgers(pub Vec<Vec<u8>>);
-
-/// Bit in the header of a record that marks its last fragment.
-const LAST_FRAGMENT: u32 = 1 << 31;
 
 impl Body for Ledgers {
     /// One that is as long as a ledger may be, after others of 32 MiB.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use orrery_ledger::decode::MAX_PROTOCOL;
-use orrery_ledger::domain::{Hash32, excerpt, shortened};
+use orrery_ledger::domain::{DEEPEST_VALUE, Hash32, excerpt, shortened};
 use orrery_settings::Programs;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{Limited, Limits, ReadXdr, ScEnvMetaEntry, ScSpecEntry};
@@ -22,8 +22,6 @@ use super::targets::Targets;
 
 /// Name of the section with a contract's spec (SEP-48).
 const SPEC: &str = "contractspecv0";
-/// Maximum nesting depth of a contract spec, as on the network.
-const SPEC_DEPTH: u32 = 500;
 /// Maximum of the number of structs in the spec times the bytes of data: the name of each struct is
 /// searched for in all data.
 const MAX_NAME_SEARCH_COST: usize = 200_000_000;
@@ -337,7 +335,7 @@ fn too_much(what: &str, most: &str) -> Failure {
 
 /// Parses the XDR values that a section contains one after the other.
 fn entries<T: ReadXdr>(bytes: &[u8], section: &str) -> Result<Vec<T>, Refused> {
-    let limits = Limits { depth: SPEC_DEPTH, len: bytes.len() };
+    let limits = Limits { depth: DEEPEST_VALUE, len: bytes.len() };
     T::read_xdr_iter(&mut Limited::new(std::io::Cursor::new(bytes), limits))
         .collect::<Result<_, _>>()
         .map_err(|error| {

@@ -5,12 +5,11 @@ use stellar_xdr::{Limits, ReadXdr, ScVal};
 use super::reader::{InterfaceReader, Tried};
 use orrery_interfaces::{Found, Matched, is_asset_contract};
 use orrery_ledger::decode::EventType;
-use orrery_ledger::domain::{ContractId, NetworkId};
+use orrery_ledger::domain::{ContractId, DEEPEST_VALUE, NetworkId};
 use orrery_store::{EventRecord, TransactionPosition};
 
-/// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
-/// than the events of a transaction may have.
-const LIMITS: Limits = Limits { depth: 500, len: 4 << 20 };
+/// Limits of a value: more bytes than the events of a transaction may have.
+const LIMITS: Limits = Limits { depth: DEEPEST_VALUE, len: 4 << 20 };
 
 /// The values of an event of a contract, with the interfaces that may declare it.
 #[derive(Debug)]

@@ -23,6 +23,10 @@ impl Interfaces {
     /// [`Self::most_waited`] of a service.
     pub const MOST_WAITED: Duration = Duration::from_secs(1);
 
+    /// How long something that needs no answer at once waits for the index at most before it goes on
+    /// without names, until the index has caught up: some thousand ledgers, as after a start.
+    pub const MOST_WAITED_FOR_INDEX: Duration = Duration::from_secs(10);
+
     /// How long something that needs no answer at once waits for names. Tests that advance the index
     /// themselves would wait in vain.
     pub fn most_waited(&self) -> Duration {

@@ -7,13 +7,13 @@
 
 use stellar_xdr::{Limits, ReadXdr, ScMap, WriteXdr};
 
-use orrery_ledger::domain::{CloseTime, ContractId, Emit, TxHash};
+use orrery_ledger::domain::{CloseTime, ContractId, DEEPEST_VALUE, Emit, TxHash};
 
 const SECONDS: u8 = 1;
 const MILLISECONDS: u8 = 2;
 /// Limits for decoding fields. The contract host already bounds their nesting; these limit the cost
 /// of damaged data.
-const FIELD_LIMITS: Limits = Limits { depth: 500, len: 16 << 20 };
+const FIELD_LIMITS: Limits = Limits { depth: DEEPEST_VALUE, len: 16 << 20 };
 
 /// The emits of one run, with the transaction and close time that their rows contain.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,10 +10,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
-use stellar_xdr::{Limits, ReadXdr, ScVal};
+use stellar_xdr::{ReadXdr, ScVal};
 
 use orrery_ledger::decode::EventType;
-use orrery_ledger::domain::{ContractId, Direction, RpcEventId};
+use orrery_ledger::domain::{ContractId, Direction, ENTERED_VALUE, RpcEventId};
 
 /// Maximum number of filters per query.
 pub(super) const MAX_FILTERS: usize = 256;
@@ -24,8 +24,6 @@ const FLAG_TYPE: u8 = 1;
 const FLAG_SYSTEM: u8 = 2;
 const FLAG_CONTRACT: u8 = 4;
 const FLAG_TOPIC_0: u8 = 8;
-/// Limits on the XDR of a topic, as in a query.
-const TOPIC_LIMITS: Limits = Limits { depth: 500, len: 32 << 10 };
 
 /// A query for events, and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,7 +136,7 @@ impl Filter {
             if flags & FLAG_TOPIC_0 << position != 0 {
                 let length = usize::try_from(rest.u32()?).ok()?;
                 let xdr = rest.take(length)?;
-                ScVal::from_xdr(xdr, TOPIC_LIMITS).ok()?;
+                ScVal::from_xdr(xdr, ENTERED_VALUE).ok()?;
                 *topic = Some(xdr.to_vec());
             }
         }
@@ -169,7 +167,7 @@ impl<'a> ByteReader<'a> {
 mod tests {
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
-    use stellar_xdr::WriteXdr;
+    use stellar_xdr::{Limits, WriteXdr};
 
     use super::*;
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stellar_xdr::{Limits, ScVal, WriteXdr};
+use stellar_xdr::{ScVal, WriteXdr};
 
 use super::event_search::{EventSearch, Events, PageEnd, Selection, TopicCount};
 use super::events::{self, MAX_LEDGERS};
@@ -15,7 +15,9 @@ use super::params::{Named, XdrFormat};
 use super::range::{Needed, Range};
 use super::{CallLimits, Outcome, Params, Rpc, RpcError, xdr};
 use orrery_ledger::decode::EventType;
-use orrery_ledger::domain::{ContractId, Direction, LedgerRange, RpcEventId, scval_xdr};
+use orrery_ledger::domain::{
+    ContractId, Direction, ENTERED_VALUE, LedgerRange, RpcEventId, scval_xdr,
+};
 
 /// Default number of events per page.
 const DEFAULT_LIMIT: u64 = 100;
@@ -23,8 +25,6 @@ const DEFAULT_LIMIT: u64 = 100;
 const MAX_EVENTS: u64 = 1_000;
 /// The first ledger after genesis.
 const FIRST_LEDGER: u32 = 2;
-/// Limits on the XDR of a topic, as elsewhere.
-const TOPIC_LIMITS: Limits = Limits { depth: 500, len: 32 << 10 };
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -330,7 +330,7 @@ fn topic_xdr(given: Value, input: XdrFormat) -> Option<Vec<u8>> {
         XdrFormat::Base64 => scval_xdr(given.as_str()?).ok(),
         XdrFormat::Json => {
             let value: ScVal = serde_json::from_value(given).ok()?;
-            value.to_xdr(TOPIC_LIMITS).ok()
+            value.to_xdr(ENTERED_VALUE).ok()
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use stellar_xdr::{LedgerKey, Limits, ReadXdr};
 
 use super::{Node, ServiceError};
+use crate::domain::DEEPEST_VALUE;
 use crate::executables::{AskEntries, Interfaces};
 use crate::priority::Priority;
 use crate::programs::state::{Upstream, look_up_and_store};
@@ -20,7 +21,7 @@ const ASKING: &str = "interface_lookup";
 /// Timeout of a question to the other server.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Limits of a key that was stored or built here.
-const LIMITS: Limits = Limits { depth: 500, len: 1 << 20 };
+const LIMITS: Limits = Limits { depth: DEEPEST_VALUE, len: 1 << 20 };
 
 /// The interfaces of contracts, with the threads that read them and ask for them.
 pub(super) struct RunningInterfaces {

@@ -9,11 +9,7 @@ use parking_lot::Mutex;
 use orrery_executables::{InterfaceReader, Interfaces, Lacking, Waited};
 use orrery_store::{RowBounds, StoreError};
 
-/// How long new deliveries wait for the index at most before they go on without it, until it has caught
-/// up: some thousand ledgers, as after a start.
-const MOST_WAITED: Duration = Duration::from_secs(10);
-
-/// How long they wait at once. Whoever else changes deliveries waits for that.
+/// How long new deliveries wait for the index at once. Whoever else changes deliveries waits for that.
 const WAITED_AT_ONCE: Duration = Duration::from_millis(50);
 
 /// Interfaces by which events are named.
@@ -80,7 +76,7 @@ impl Naming {
             Index::CaughtUp | Index::TooSlow(_) => (now, now),
         };
         let is_stuck = now - advanced >= interfaces.most_waited();
-        if is_stuck || now - since >= MOST_WAITED {
+        if is_stuck || now - since >= Interfaces::MOST_WAITED_FOR_INDEX {
             *index = Index::TooSlow(place);
             return true;
         }

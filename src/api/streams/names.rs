@@ -8,10 +8,6 @@ use tokio::time::Instant;
 use orrery_executables::{Interfaces, Lacking};
 use orrery_ledger::domain::EventId;
 
-/// How long a stream waits for the index of names at most before it goes on without names, until the
-/// index has caught up: some thousand ledgers, as after a start.
-const MOST_WAITED_FOR_INDEX: Duration = Duration::from_secs(10);
-
 /// Messages of a stream, as read from the store.
 pub(super) struct Piece {
     pub text: Vec<u8>,
@@ -33,7 +29,7 @@ pub(super) struct Names {
 impl Names {
     /// Returns what is to be waited for before the next piece is read, and until when; `None` when it
     /// is there, or was waited for long enough.
-    pub fn awaited(&mut self, interfaces: &Interfaces) -> Option<(Lacking, Instant)> {
+    pub fn begin_waiting(&mut self, interfaces: &Interfaces) -> Option<(Lacking, Instant)> {
         if self.awaited.is_none() {
             // The index is about to process the newest ledger: one read less.
             let place = interfaces.store().last_place();
@@ -70,7 +66,7 @@ impl Names {
 
 fn patience(lacking: &Lacking) -> Duration {
     match lacking.has_ledgers() {
-        true => MOST_WAITED_FOR_INDEX,
+        true => Interfaces::MOST_WAITED_FOR_INDEX,
         false => Interfaces::MOST_WAITED,
     }
 }

@@ -202,7 +202,7 @@ impl Session {
     /// it is to be read now.
     async fn has_waited_for_names(&mut self) -> Result<bool, End> {
         let Some(names) = &mut self.names else { return Ok(true) };
-        let Some((lacking, until)) = names.awaited(self.context.names.interfaces()) else {
+        let Some((lacking, until)) = names.begin_waiting(self.context.names.interfaces()) else {
             return Ok(true);
         };
         let until = until.min(self.heartbeat).min(Instant::now() + TOKEN_CHECK_INTERVAL);

@@ -49,8 +49,10 @@ pub use node::{
 pub use node_id::NodeId;
 pub use page::{Direction, Page};
 pub use program::{Owner, ProgramId};
-pub use raw_ledger::{LONGEST_LEDGER, NEWEST_META_VERSION, Origin, RawLedger, sequence_of};
-pub use scval::{address_xdr, scval_xdr};
+pub use raw_ledger::{
+    LAST_FRAGMENT, LONGEST_LEDGER, NEWEST_META_VERSION, Origin, RawLedger, sequence_of,
+};
+pub use scval::{DEEPEST_VALUE, ENTERED_VALUE, address_xdr, scval_xdr};
 pub use scval_text::scval_from_text;
 pub use seed::{is_seed, without_seeds};
 pub use start_point::StartPoint;

@@ -11,6 +11,10 @@ use super::{CompressedLedger, LedgerSeq};
 /// the public network. Limits memory when a damaged or hostile file claims more.
 pub const LONGEST_LEDGER: u64 = 256 << 20;
 
+/// Bit in the header of a record (RFC 5531, section 11) that marks its last fragment. stellar-core writes
+/// each ledger to a file as a record of one fragment.
+pub const LAST_FRAGMENT: u32 = 1 << 31;
+
 /// Maximum XDR nesting depth in a header.
 const DEEPEST_XDR: u32 = 500;
 /// Highest supported version of `LedgerCloseMeta`.

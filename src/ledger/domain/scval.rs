@@ -8,9 +8,12 @@ use stellar_xdr::{Limits, ReadXdr, ScAddress, ScVal, WriteXdr};
 
 use super::{ParseError, excerpt};
 
-/// The depth to which the network itself allows values to nest, and more bytes than a URI can
-/// carry.
-pub(super) const LIMITS: Limits = Limits { depth: 500, len: 32 << 10 };
+/// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT` of
+/// soroban-env-host).
+pub const DEEPEST_VALUE: u32 = 500;
+
+/// Limits of a value that a user enters: more bytes than a URI can carry.
+pub const ENTERED_VALUE: Limits = Limits { depth: DEEPEST_VALUE, len: 32 << 10 };
 
 /// Accepts base64 without padding, which some encoders leave out.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -36,7 +39,7 @@ pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, &'static str> {
         return Err("an empty value");
     }
     let bytes = BASE64.decode(text.replace(' ', "+")).map_err(|_| "which is not base64")?;
-    ScVal::from_xdr(&bytes, LIMITS).map_err(|_| "which is not an ScVal")?;
+    ScVal::from_xdr(&bytes, ENTERED_VALUE).map_err(|_| "which is not an ScVal")?;
     Ok(bytes)
 }
 
@@ -49,7 +52,7 @@ pub fn address_xdr(text: &str) -> Result<Vec<u8>, ParseError> {
     let expected = "an address: give a strkey, such as one that starts with G or C";
     let problem = || ParseError::of_strkey(text, &['C', 'G'], expected);
     let address: ScAddress = text.parse().map_err(|_| problem())?;
-    ScVal::Address(address).to_xdr(LIMITS).map_err(|_| problem())
+    ScVal::Address(address).to_xdr(ENTERED_VALUE).map_err(|_| problem())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use stellar_xdr::{
     StringM, TimePoint, UInt128Parts, UInt256Parts, WriteXdr,
 };
 
-use super::scval::{LIMITS, decode_base64};
+use super::scval::{ENTERED_VALUE, decode_base64};
 use super::{ParseError, excerpt};
 
 /// Maximum length of a symbol, in bytes, as the network defines it.
@@ -43,7 +43,7 @@ pub fn scval_from_text(text: &str) -> Result<Vec<u8>, ParseError> {
         None => untyped(text).map_err(problem)?,
     };
     // A value that was just made has no more depth or bytes than its text.
-    value.to_xdr(LIMITS).map_err(|_| problem("which is too long".to_owned()))
+    value.to_xdr(ENTERED_VALUE).map_err(|_| problem("which is too long".to_owned()))
 }
 
 fn untyped(text: &str) -> Result<ScVal, String> {

@@ -7,9 +7,7 @@
 
 use std::rc::Rc;
 
-use stellar_xdr::{
-    ContractDataDurability, LedgerKey, LedgerKeyContractData, Limits, ReadXdr, ScVal, WriteXdr,
-};
+use stellar_xdr::{LedgerKey, Limits, ReadXdr, WriteXdr};
 
 use super::changes::{Clock, EntrySteps, Step, Steps, StepsByKey, ValueBefore};
 use super::ledger::{Found, LedgerStates, RequestedKey, after_step, before_step, is_older};
@@ -17,7 +15,7 @@ use super::raw::MAX_DISTANCE;
 use super::upstream::{self, Evidence};
 use super::{EntryState, StateError};
 use orrery_ledger::decode::{EntryKey, EntryKind, transaction_changes};
-use orrery_ledger::domain::{LedgerSeq, is_temporary};
+use orrery_ledger::domain::{DEEPEST_VALUE, LedgerSeq, instance_key_at, is_temporary};
 use orrery_store::TransactionPosition;
 
 /// Maximum number of other transactions whose steps are cached per ledger looked up.
@@ -173,16 +171,12 @@ impl LedgerStates<'_> {
         &self,
         wanted: &RequestedKey<'_>,
     ) -> Result<bool, StateError> {
-        let limits = Limits { depth: 500, len: wanted.xdr.len() };
+        let limits = Limits { depth: DEEPEST_VALUE, len: wanted.xdr.len() };
         let Some(complete) = self.reader.complete() else { return Ok(false) };
         let Ok(LedgerKey::ContractData(data)) = LedgerKey::from_xdr(wanted.xdr, limits) else {
             return Ok(false);
         };
-        let instance = LedgerKey::ContractData(LedgerKeyContractData {
-            contract: data.contract,
-            key: ScVal::LedgerKeyContractInstance,
-            durability: ContractDataDurability::Persistent,
-        });
+        let instance = instance_key_at(data.contract);
         let xdr = instance.to_xdr(Limits::none()).map_err(|_| StateError::Key)?;
         let Some(key) = EntryKey::from_ledger_key(&xdr) else { return Ok(false) };
         let instance = RequestedKey { key, xdr: &xdr, temporary: false };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stellar_xdr::{LedgerEntry, LedgerKey, Limits, ReadXdr, WriteXdr};
 
 use super::{StateError, UpstreamError};
-use orrery_ledger::domain::{LedgerSeq, LiveEntries, LiveEntry};
+use orrery_ledger::domain::{DEEPEST_VALUE, LedgerSeq, LiveEntries, LiveEntry};
 use orrery_store::{KnownEntry, Store};
 
 /// A server that holds the present state of the ledger, such as `getLedgerEntries` of stellar-rpc.
@@ -137,6 +137,6 @@ pub(super) fn xdr(value: &impl WriteXdr) -> Result<Vec<u8>, StateError> {
 
 /// Decodes the XDR of a stored entry of `ledger`.
 pub(super) fn entry(xdr: &[u8], ledger: LedgerSeq) -> Result<LedgerEntry, StateError> {
-    let limits = Limits { depth: 500, len: xdr.len() };
+    let limits = Limits { depth: DEEPEST_VALUE, len: xdr.len() };
     LedgerEntry::from_xdr(xdr, limits).map_err(|_| StateError::Damaged(ledger))
 }

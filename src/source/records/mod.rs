@@ -15,7 +15,7 @@ use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
 use orrery_ledger::decode::{XdrError, ledger_length};
 use orrery_ledger::domain::{
-    CompressedLedger, LONGEST_LEDGER, LedgerSeq, NEWEST_META_VERSION, sequence_of,
+    CompressedLedger, LAST_FRAGMENT, LONGEST_LEDGER, LedgerSeq, NEWEST_META_VERSION, sequence_of,
 };
 
 /// Number of bytes read at first to find the end of a ledger in a batch; each further read doubles
@@ -25,8 +25,7 @@ const FIRST_PIECE: usize = 256 << 10;
 const EXPANSION: usize = 8;
 /// Maximum number of bytes reserved for a ledger before its length is known.
 const MAX_RESERVED: usize = 16 << 20;
-/// Bit 31 of a record mark: last fragment. stellar-core always sets it.
-const LAST_FRAGMENT: u32 = 1 << 31;
+
 /// Error while splitting a file. Offsets count bytes after decompression.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
