@@ -72,8 +72,8 @@ impl Progress {
 }
 
 impl Stored {
-    /// Number of pairs with a signer of this variant.
-    pub fn pairs_of(&mut self, variant: Variant) -> &mut u32 {
+    /// Returns the number of pairs with a signer of this variant, to be changed.
+    pub fn pairs_of_mut(&mut self, variant: Variant) -> &mut u32 {
         let [delegated, external, native] = &mut self.pairs;
         match variant {
             Variant::Delegated => delegated,

@@ -275,7 +275,7 @@ impl Fold<'_> {
     /// Adds pairs with this signer to the totals, and to the signers that lookups find.
     fn weigh(&mut self, signer: &Signer, by: i32) -> Result<(), StoreError> {
         let Signer::Known { variant, .. } = signer else { return Ok(()) };
-        let pairs = self.account.pairs_of(*variant);
+        let pairs = self.account.pairs_of_mut(*variant);
         *pairs = pairs.saturating_add_signed(by);
         for tag in tags_of(signer) {
             self.work += 3;

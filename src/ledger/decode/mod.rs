@@ -8,7 +8,7 @@
 //! finds. A new version of a ledger's data changes the schema; a new part changes it and `Part`.
 //! `ledger` is the visitor that [`decode`] uses. It passes parts on to `header`, `envelope` with
 //! `contracts`, and `events`; `matching` then builds the view from what they have collected. The
-//! visitors of `changes` and `held_events` answer narrower questions.
+//! visitors of `changes` and `meta_events` answer narrower questions.
 
 mod changes;
 mod contracts;
@@ -17,9 +17,9 @@ mod envelope;
 mod error;
 mod events;
 mod header;
-mod held_events;
 mod ledger;
 mod matching;
+mod meta_events;
 mod view;
 mod walk;
 pub(crate) mod xdr;
@@ -36,7 +36,7 @@ pub use entry::{EntryKey, EntryKind};
 pub use envelope::named_contracts;
 pub use error::DecodeError;
 pub use header::{MAX_PROTOCOL, protocol_warning};
-pub use held_events::MetaEvents;
+pub use meta_events::MetaEvents;
 pub use view::{
     EventType, EventView, HeaderView, LedgerView, MuxedAccountView, Placement, TransactionView,
 };

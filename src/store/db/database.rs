@@ -10,7 +10,7 @@ use super::acknowledged::Acknowledged;
 use super::block_cache::{BlockCache, Removals};
 use super::faults::{Faults, WriteKind};
 use super::options;
-use super::writes::{StoredLedgers, Write, Writes};
+use super::writes::{BatchEnds, Write, Writes};
 use crate::encoding::block::PreparedBlock;
 use crate::encoding::columns::{Family, Key, SharedFamily};
 use crate::encoding::error::StoreError;
@@ -334,13 +334,13 @@ pub(crate) struct Batch<'a> {
     handles: Vec<(Family, &'a ColumnFamily)>,
     /// Index in `handles` of the family used last: rows of one family usually come consecutively.
     last: usize,
-    stored: Option<StoredLedgers>,
+    stored: Option<BatchEnds>,
 }
 
 /// A [`Batch`] without its database, to be sent to another thread.
 pub(crate) struct DetachedBatch {
     batch: WriteBatch,
-    stored: Option<StoredLedgers>,
+    stored: Option<BatchEnds>,
 }
 
 impl<'a> Batch<'a> {
@@ -369,7 +369,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Marks the batch as one that stores ledgers.
-    pub(crate) fn set_stored(&mut self, stored: StoredLedgers) {
+    pub(crate) fn set_stored(&mut self, stored: BatchEnds) {
         self.stored = Some(stored);
     }
 

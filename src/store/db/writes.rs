@@ -25,12 +25,12 @@ pub(crate) struct Write {
     pub(crate) kind: WriteKind,
     pub(crate) batch: WriteBatch,
     /// The ledgers that the batch stores; `None` when it stores none.
-    pub(crate) stored: Option<StoredLedgers>,
+    pub(crate) stored: Option<BatchEnds>,
 }
 
 /// What a batch that stores ledgers changes beside their rows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct StoredLedgers {
+pub(crate) struct BatchEnds {
     /// Last ledger of the batch, in the order of ingestion.
     pub(crate) last: LedgerSeq,
     /// Id of the next event after those of the batch.

@@ -10,7 +10,7 @@ use super::index_rows::IndexRows;
 use super::ledger_batch;
 use super::prepare::PreparedLedger;
 use crate::db::database::Batch;
-use crate::db::writes::StoredLedgers;
+use crate::db::writes::BatchEnds;
 use crate::encoding::columns::{Family, LedgerKey};
 use crate::encoding::error::StoreError;
 use crate::state::contract_filters;
@@ -247,7 +247,7 @@ impl Store {
         let removed = self.removed_with(&without_raw, &mut batch)?;
         let marks = self.marks_with(&marks, &mut batch)?;
         let (last, next_event) = (last_ingested(&coverage), coverage.next_event());
-        batch.set_stored(StoredLedgers { last, next_event });
+        batch.set_stored(BatchEnds { last, next_event });
         let change = self.generations.change();
         let written = match durability {
             Durability::Synced => self.database.write_synced(batch),

@@ -9,7 +9,7 @@ use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, NodeId};
 use orrery_ledger::validators::{Signed, Validators};
 use orrery_ledger::verify::{Policy, verify};
 
-use crate::db::writes::StoredLedgers;
+use crate::db::writes::BatchEnds;
 use crate::encoding::columns::{Family, LedgerKey};
 use crate::encoding::error::StoreError;
 use crate::ingest::commit::last_ingested;
@@ -151,7 +151,7 @@ impl Store {
         }
         let marks = self.marks_with(added, &mut batch)?;
         let (last, next_event) = (last_ingested(&coverage), coverage.next_event());
-        batch.set_stored(StoredLedgers { last, next_event });
+        batch.set_stored(BatchEnds { last, next_event });
         let change = self.generations.change();
         if let Err(error) = self.database.write_synced(batch) {
             drop(change);

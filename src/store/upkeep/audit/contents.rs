@@ -96,7 +96,7 @@ impl<'a> Contents<'a> {
                 match self.row(sequence) {
                     Ok(None) => {}
                     Ok(Some(row)) => {
-                        if let Err(error) = self.ledger(sequence, row, sink) {
+                        if let Err(error) = self.check_ledger(sequence, row, sink) {
                             self.counted.unreadable += 1;
                             self.subject.add(format!("ledger {sequence}"), &error);
                         }
@@ -119,7 +119,7 @@ impl<'a> Contents<'a> {
         Ok(row)
     }
 
-    fn ledger(
+    fn check_ledger(
         &mut self,
         sequence: LedgerSeq,
         row: LedgerRow,
