@@ -36,7 +36,8 @@ pub(super) const METHODS: &[(&str, Method)] = &[
 /// A network whose current state is available in process. Errors are sentences.
 ///
 /// Its methods compute, and may block for a while: they run like those that read the store, within the
-/// limits of a call. A [`Node`] is waited for instead. This module knows neither of the two.
+/// limits of a call. A [`Node`] is waited for instead. Both are traits, so that this crate links neither the
+/// sandbox nor the sources.
 pub trait LiveNetwork: Send + Sync {
     /// Returns the entries under `keys`.
     ///
