@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use orrery::programs::engine::Invocation;
-use orrery::programs::state::{EntryState, PreState};
+use orrery::programs::engine::{EntryState, PreState};
 use soroban_env_host::budget::{AsBudget, Budget};
 use soroban_env_host::e2e_invoke::{TtlLedgerEntryMeta, invoke_host_function};
 use soroban_env_host::storage::Storage;

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use orrery::domain::{ContractId, Hash32};
+use orrery::programs::engine::{EntryState, PreState};
 use orrery::programs::engine::{Invocation, Recorded};
-use orrery::programs::state::{EntryState, PreState};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
     AccountId, ContractDataDurability, Hash, HostFunction, Int128Parts, LedgerEntry,

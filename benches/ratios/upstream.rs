@@ -8,7 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orrery::domain::{LedgerSeq, LiveEntries, Owner};
-use orrery::programs::state::{Upstream, UpstreamError};
+use orrery::programs::engine::UpstreamError;
+use orrery::programs::state::Upstream;
 use stellar_xdr::LedgerKey;
 
 use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};

@@ -8,7 +8,7 @@ use orrery_auth::{Refusal, TokenError};
 use orrery_ledger::domain::excerpt;
 use orrery_programs::ProgramError;
 use orrery_programs::engine::RunError;
-use orrery_programs::state::StateError;
+use orrery_programs::engine::StateError;
 use orrery_store::StoreError;
 use orrery_tables::query::QueryError;
 use orrery_webhooks::WebhookError;
@@ -402,7 +402,7 @@ mod tests {
 
     use super::*;
     use orrery_programs::engine::EngineError;
-    use orrery_programs::state::UpstreamError;
+    use orrery_programs::engine::UpstreamError;
     use orrery_tables::TablesError;
 
     #[test]

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use orrery::config::Config;
 use orrery::control::{BACKFILL, BackfillReport, BackfillRequest, BackfillState, Client};
 use orrery::observe::logs::{self, LogFormat};
-use orrery::service::{Node, unix_now};
+use orrery::service::Node;
+use orrery::steady::unix_now;
 
 /// Time between two changes of the line.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -7,7 +7,8 @@ use orrery::control::{
     AttestationReport, ConsumerReport, CoveredRange, MarkedLedgers, STATUS, StatusReport,
 };
 use orrery::domain::{CoveredLedgers, LedgerRange};
-use orrery::service::{lost_ranges, unix_now};
+use orrery::service::lost_ranges;
+use orrery::steady::unix_now;
 
 use super::open::{self, Opened};
 use super::program_name::ProgramName;

@@ -26,9 +26,7 @@ pub use declaration::{
 pub use fits::Steps;
 pub use interface::Interface;
 pub use plain::{Params, Plain, PlainRest};
-pub use read::{
-    DEEPEST_TYPE, MOST_EVENTS, MOST_PARAMETERS, MOST_TYPES, Origin, ReadError, entries_of, sections,
-};
+pub use read::{MOST_EVENTS, MOST_PARAMETERS, MOST_TYPES, Origin, ReadError, entries_of, sections};
 pub use spelled::{spelled, spelled_tuple};
 pub use typed::{Typed, TypedXdr};
 pub use types::{Definition, Fields, Types, Union};

@@ -22,7 +22,7 @@ pub const MOST_PARAMETERS: usize = 1_000;
 /// parameters have different names.
 pub(crate) const MOST_BYTES: usize = 32 << 20;
 /// Maximum number of types inside each other.
-pub const DEEPEST_TYPE: usize = 100;
+const DEEPEST_TYPE: usize = 100;
 /// Maximum depth of the XDR of an entry. A type inside a type takes four levels, and an entry around
 /// it a few.
 const DEEPEST_XDR: u32 = 4 * DEEPEST_TYPE as u32 + 20;

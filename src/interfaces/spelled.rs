@@ -5,7 +5,7 @@ use stellar_xdr::ScSpecTypeDef;
 
 /// Returns the text of a type (SEP-48), such as `Map<Symbol,i128>`, with the names of soroban-sdk and
 /// without blanks. A type that the interface defines has its name. The depth of the type must have been
-/// checked, as it is for every interface ([`super::DEEPEST_TYPE`]).
+/// checked, as it is for every interface.
 pub fn spelled(kind: &ScSpecTypeDef) -> String {
     let mut out = String::new();
     spell(kind, &mut out);

@@ -1,7 +1,7 @@
 //! Errors of requests to the programs.
 
 use super::engine::{EngineError, RunError};
-use super::state::{StateError, UpstreamError};
+use super::engine::{StateError, UpstreamError};
 use super::transaction::TransactionError;
 use orrery_interfaces::ReadError;
 use orrery_ledger::domain::{ContractId, ProgramId};

@@ -8,13 +8,14 @@ use stellar_xdr::LedgerEntryChanges;
 
 use super::ProgramError;
 use super::effects::{Effects, Run};
+use super::engine::StateError;
 use super::engine::{Engine, Invocation, Limits, Outcome, Program, Recorded, RunError};
 use super::events::EventInterfaces;
 use super::manifest::Manifest;
 use super::records::{Execution, Likeness};
 use super::registry::Entry;
 use super::rows::RunRows;
-use super::state::{LedgerStates, LookupLimits, StateError, States, Upstream, applied_protocol};
+use super::state::{LedgerStates, LookupLimits, States, Upstream, applied_protocol};
 use super::transaction::HostCall;
 use super::upstream_limiter::{RefusingUpstream, UpstreamLimiter};
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, Page};

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use stellar_xdr::LedgerKey;
 
-use super::state::{Upstream, UpstreamError};
+use super::engine::UpstreamError;
+use super::state::Upstream;
 use orrery_ledger::domain::{LiveEntries, Owner};
 use orrery_runtime::budget::{Budget, Holder, Limits, Usage};
 

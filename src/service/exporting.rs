@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::tasks::{Tasks, is_stopping, stopped};
-use super::{Node, ServiceError, unix_now};
+use super::{Node, ServiceError};
 use crate::config::Config;
 use crate::executables::Interfaces;
 use crate::export::{
@@ -24,6 +24,7 @@ use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
 use crate::settings::Export;
+use crate::steady::unix_now;
 use crate::store::Store;
 
 /// Name under which the export reports to health.

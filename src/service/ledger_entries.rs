@@ -19,7 +19,8 @@ use super::tasks::stopped;
 use super::{Node, ServiceError, sources};
 use crate::config::Config;
 use crate::domain::{LiveEntries, LiveState};
-use crate::programs::state::{Upstream, UpstreamError};
+use crate::programs::engine::UpstreamError;
+use crate::programs::state::Upstream;
 
 /// Timeout of a probe. A stellar-core that lags behind what it has streamed takes two seconds of it
 /// to catch up.

@@ -39,5 +39,3 @@ pub use ledger_entries::UpstreamEntries;
 pub use network_node::{RunningCore, RunningSandbox};
 pub use node::{Node, check_restored};
 pub use run::{Service, run, run_opened};
-
-pub use crate::steady::{unix_now, unix_now_ms};

@@ -10,13 +10,13 @@ use futures_util::future::BoxFuture;
 use stellar_xdr::{LedgerKey, ScAddress, TransactionEnvelope, TransactionV1Envelope};
 use tokio::time::timeout;
 
-use super::unix_now;
 use crate::api::Friendbot;
 use crate::domain::{AuthMode, Funding, LedgerSeq, LiveEntries, LiveState, NotFunded, Simulation};
 use crate::net::http::{HttpError, Timeouts};
 use crate::rpc::{LiveNetwork, Node, Settings, Submitted};
 use crate::sandbox::source::LiveSandbox;
 use crate::source::captive_core::{CoreEntries, CoreSubmission, QueryPort, SubmissionError};
+use crate::steady::unix_now;
 use crate::store::Store;
 
 /// Timeout of a request to core.

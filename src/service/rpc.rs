@@ -14,12 +14,13 @@ use tokio::time::timeout;
 use super::network_node::RunningCore;
 use super::node::indexed_as;
 use super::sources::rpc_settings;
-use super::{Node, RunningSandbox, ServiceError, unix_now};
+use super::{Node, RunningSandbox, ServiceError};
 use crate::config::Config;
 use crate::domain::Network;
 use crate::rpc::envelope::Reply;
 use crate::rpc::{HasRoom, LONGEST_ANSWER, Rpc, Settings, Upstream};
 use crate::source::rpc::{Relayed, RpcRelay};
+use crate::steady::unix_now;
 
 /// How long the start waits for the network passphrase of the upstream server. A server that hangs
 /// does not keep the service from starting.

@@ -20,7 +20,7 @@ use super::upkeep::{self, CONTRACT_SIZES, RETENTION};
 use super::webhooks::RunningWebhooks;
 use super::{
     Backfills, Node, OpenSources, RunningSandbox, ServiceError, attestation, exporting, interfaces,
-    ledger_entries, node, rpc, running_programs, status_messages, supervisor, unix_now, webhooks,
+    ledger_entries, node, rpc, running_programs, status_messages, supervisor, webhooks,
 };
 use crate::api::{self, ApiSettings, Deps, MetricsText, RequestObserver, Tunables};
 use crate::auth::Tokens;
@@ -29,6 +29,7 @@ use crate::control::Listener;
 use crate::notify::Target;
 use crate::priority::Priority;
 use crate::programs::Programs;
+use crate::steady::unix_now;
 use crate::store::ContractSizes;
 
 /// Name under which programs report to health.

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use super::{Node, ServiceError, unix_now_ms};
+use super::{Node, ServiceError};
 use crate::auth;
 use crate::config::Config;
 use crate::executables::Interfaces;
 use crate::observe::health::Health;
 use crate::programs::state::Upstream;
 use crate::programs::{ProgramDeps, ProgramError, Programs};
+use crate::steady::unix_now_ms;
 use crate::tables::{Tables, TablesSettings, Tunables};
 
 /// Name under which SQL queries report to health.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{Node, ServiceError, unix_now};
+use super::{Node, ServiceError};
 use crate::notify::{self, Lag, Observation, Target, TargetError};
 use crate::settings::Status;
+use crate::steady::unix_now;
 
 /// Returns the configured destinations.
 ///

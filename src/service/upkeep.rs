@@ -9,11 +9,12 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::Node;
 use super::tasks::stopped;
-use super::{Node, unix_now};
 use crate::observe::history::SAMPLE_INTERVAL;
 use crate::programs::Programs;
 use crate::steady::Milliseconds;
+use crate::steady::unix_now;
 use crate::store::{ContractSizes, Sample};
 use crate::webhooks::manage::Webhooks;
 

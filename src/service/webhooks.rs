@@ -6,10 +6,11 @@ use std::sync::Arc;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::{Node, ServiceError, secrets, unix_now_ms};
+use super::{Node, ServiceError, secrets};
 use crate::auth;
 use crate::config::Config;
 use crate::steady::elapsed_ms;
+use crate::steady::unix_now_ms;
 use crate::webhooks::Sealer;
 use crate::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads};
 use crate::webhooks::manage::{WebhookDeps, Webhooks};

@@ -24,6 +24,7 @@ use super::error::TablesError;
 use super::schema::TableSchema;
 use super::types::{ColumnType, Field};
 use super::{names, values};
+use orrery_ledger::domain;
 
 /// Largest magnitude of a decimal of 38 digits.
 pub(crate) const LARGEST_DECIMAL: u128 = 10u128.pow(38) - 1;
@@ -98,7 +99,7 @@ fn array(kind: &ColumnType, values: &[Option<&ScVal>]) -> Result<ArrayRef, Arrow
         })?,
         ColumnType::Json => strings(values, |value| Some(values::tagged(value)))?,
         ColumnType::JsonText => strings(values, |value| match value {
-            ScVal::String(text) => Some(names::text(text.as_slice())),
+            ScVal::String(text) => Some(domain::text(text.as_slice())),
             _ => None,
         })?,
         ColumnType::Unknown => strings(values, |_| None)?,

@@ -29,7 +29,7 @@ pub mod schema;
 mod settings;
 pub mod show;
 mod spec;
-pub mod types;
+mod types;
 mod values;
 mod worker_process;
 mod worker_slot;

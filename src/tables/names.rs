@@ -4,7 +4,6 @@
 pub use orrery_interfaces::names::{CLOSED_AT, CONTRACT_ID, LEDGER, ROW_ID};
 use orrery_interfaces::names::{DECLARED, EVENT_ID, EVENT_INDEX, REST, TRANSACTION};
 use orrery_ledger::domain::ProgramId;
-pub use orrery_ledger::domain::text;
 
 /// Schema of all tables, in which unqualified names are resolved.
 pub const SCHEMA: &str = "retroshade";

@@ -9,6 +9,7 @@ use stellar_xdr::{ScSpecEntry, ScSpecEventV0, ScSpecTypeDef, ScSpecUdtStructV0};
 
 use super::names;
 use super::types::{ColumnType, Field};
+use orrery_ledger::domain;
 
 /// Maximum number of types in one table, nested ones included. Structs inside structs multiply, so
 /// types beyond this number are stored in the tagged form.
@@ -167,7 +168,7 @@ struct Walk<'a, D> {
 
 impl<'a, D: Definitions> Walk<'a, D> {
     fn fields(&mut self, fields: Vec<(&'a [u8], &'a ScSpecTypeDef)>) -> Vec<Field> {
-        let field = |(name, kind)| Field { name: names::text(name), kind: self.kind(kind) };
+        let field = |(name, kind)| Field { name: domain::text(name), kind: self.kind(kind) };
         fields.into_iter().map(field).collect()
     }
 

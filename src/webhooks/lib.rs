@@ -8,18 +8,18 @@
 //! them ([`schedule`]), and writes the outcome of each attempt. Operations that users request are
 //! in [`manage`]. Everything is stored in rows of the consumer ([`rows`]).
 
-pub mod consumer;
+mod consumer;
 pub mod delivery;
 mod error;
 pub mod filter;
 pub mod manage;
 mod naming;
-pub mod payload;
+mod payload;
 pub mod registry;
 pub mod replay;
 pub mod rotation;
 pub mod rows;
-pub mod schedule;
+mod schedule;
 mod secret;
 pub mod signature;
 pub mod subscription;

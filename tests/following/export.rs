@@ -369,7 +369,7 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     configure(scene.at(), &config);
     {
         let store = open(&scene.at().join("copy"), Some(&scene.chain.network));
-        let _held = Export::open(&place(orrery::service::unix_now), &store, Interrupt::default());
+        let _held = Export::open(&place(orrery::steady::unix_now), &store, Interrupt::default());
         assert!(_held.is_ok());
         let ran = run(scene.at(), &[&export[..], &[&to]].concat());
         assert_eq!(ran.code, 1, "{}", ran.stderr);

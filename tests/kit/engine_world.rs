@@ -7,7 +7,7 @@ use std::sync::Arc;
 use orrery::programs::engine::{
     CheckRules, Engine, EngineSettings, Invocation, Limits, Outcome, Program, Recorded, RunError,
 };
-use orrery::programs::state::{EntryState, PreState};
+use orrery::programs::engine::{EntryState, PreState};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
 use sha2::{Digest, Sha256};
 use soroban_env_host::budget::Budget;

@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use orrery::programs::engine::{EntryState, PreState, StateError};
 use orrery::programs::engine::{Invocation, Recorded};
-use orrery::programs::state::{EntryState, PreState, StateError};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq, Network, TxHash};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use orrery::domain::{ContractId, LedgerSeq};
 use orrery::programs::engine::{Engine, Fidelity, Invocation, Limits, Program, RunError};
-use orrery::programs::state::{EntryState, PreState, StateError};
+use orrery::programs::engine::{EntryState, PreState, StateError};
 use stellar_xdr::LedgerKey;
 
 use crate::engine_vault::{Vaults, engine, run};

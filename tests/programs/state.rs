@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use orrery::domain::LedgerSeq;
-use orrery::programs::state::{EntryState, LedgerStates, PreState, States, Upstream};
+use orrery::programs::engine::{EntryState, PreState};
+use orrery::programs::state::{LedgerStates, States, Upstream};
 use orrery::programs::transaction::HostCall;
 use orrery::store::{IndexOptions, Store};
 use stellar_xdr::{LedgerKey, LedgerKeyAccount};

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use orrery::domain::LedgerSeq;
-use orrery::programs::state::{EntryState, PreState, StateError, States};
+use orrery::programs::engine::{EntryState, PreState, StateError};
+use orrery::programs::state::States;
 use orrery::store::{IndexOptions, Store, StoreError};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};

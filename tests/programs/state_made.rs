@@ -3,7 +3,8 @@
 
 use orrery::decode::{HeaderView, LedgerView, MuxedAccountView, TransactionView, changed_entries};
 use orrery::domain::{Hash32, LedgerHash, LedgerSeq, Network};
-use orrery::programs::state::{EntryState, PreState, States};
+use orrery::programs::engine::{EntryState, PreState};
+use orrery::programs::state::States;
 use orrery::store::{Durability, IndexOptions, PreparedLedger, Retention, Store};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{

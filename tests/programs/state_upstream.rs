@@ -10,7 +10,8 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{LedgerSeq, LiveEntries, LiveEntry, LiveState};
-use orrery::programs::state::{PreState, States, Upstream, UpstreamError};
+use orrery::programs::engine::{PreState, UpstreamError};
+use orrery::programs::state::{States, Upstream};
 use orrery::service::UpstreamEntries;
 use orrery::source::rpc::{RpcEntries, RpcSettings};
 use orrery::store::IndexOptions;
@@ -136,7 +137,7 @@ fn check_untruths(
     store: &orrery::store::Store,
     liar: &ModelUpstream<'_>,
 ) -> u64 {
-    use orrery::programs::state::EntryState;
+    use orrery::programs::engine::EntryState;
 
     let states = States::new(store, Some(liar));
     let mut wrong = 0;

@@ -149,7 +149,7 @@ fn events_are_delivered_signed_in_order_and_their_outcomes_listed() {
     let schema: Value =
         serde_json::from_str(include_str!("../../schema/webhook-delivery.schema.json")).unwrap();
     let schema = jsonschema::draft202012::new(&schema).unwrap();
-    let now = orrery::service::unix_now();
+    let now = orrery::steady::unix_now();
     for one in &received {
         signature::verify(secret, |name| one.header(name), &one.body, now).unwrap();
         assert_eq!(one.header("content-type"), Some("application/json"));

@@ -11,5 +11,5 @@ mod state;
 mod tables;
 
 pub use account::Logged;
-pub use rows::{MAX_RULE_IDS, SmartAccounts, Summary};
+pub use rows::{SmartAccounts, Summary};
 pub use state::Rule;

@@ -24,7 +24,7 @@ use orrery_store::{Mark, RowCodec, Rows, RowsMut, StoreError, Table};
 const MAX_LOG: u32 = 1 << 20;
 
 /// Maximum number of rule ids in a summary.
-pub const MAX_RULE_IDS: usize = 100;
+const MAX_RULE_IDS: usize = 100;
 
 /// Number of rows that are read and written with an event that comes later than it should, to compute
 /// the state of its account again.
@@ -51,7 +51,7 @@ pub struct Summary {
     pub is_complete: bool,
     /// Number of its rules.
     pub rule_count: u32,
-    /// Ids of its first rules, ascending, at most [`MAX_RULE_IDS`].
+    /// Ids of its first rules, ascending, at most 100.
     pub rules: Vec<u32>,
 }
 

@@ -6,7 +6,8 @@ use orrery::config::Config;
 use orrery::control::StatusReport;
 use orrery::decode::decode;
 use orrery::domain::{Fetched, LedgerSource};
-use orrery::service::{Node, sources, unix_now};
+use orrery::service::{Node, sources};
+use orrery::steady::unix_now;
 
 use super::super::serve::runtime;
 use super::{Failure, Finding, State};

@@ -1,13 +1,13 @@
 //! Checks a certificate.
 
 use super::error::{CertificateError, unreadable};
-use super::format::{Cursor, EventsOf, Kind, Statement, read_block, read_head};
+use super::format::{EventsOf, Kind, Statement, read_block, read_head};
 use super::tail::Tail;
 use super::{Certificate, CertifiedEvent, Claim};
 use crate::decode::HeaderView;
 use crate::decode::xdr::{
-    Depth, Header, InvokeHostFunctionSuccessPreImage, Part, TransactionResultSet, Visit, Xdr,
-    XdrError,
+    Cursor, Depth, Header, InvokeHostFunctionSuccessPreImage, Part, TransactionResultSet, Visit,
+    Xdr, XdrError,
 };
 use crate::domain::{Hash32, LedgerHash, LedgerRange, LedgerSeq, NetworkId, TxHash};
 use crate::validators::Validators;
@@ -97,13 +97,13 @@ impl<'a> Checker<'a, '_> {
                     "transaction {transaction} invokes a contract beside other operations"
                 ));
             }
-            self.invocation(ledger, transaction, order, named)?;
+            self.check_invocation(ledger, transaction, order, named)?;
         }
         Ok(())
     }
 
     /// Checks an invocation, and takes the events of the contract.
-    fn invocation(
+    fn check_invocation(
         &mut self,
         ledger: LedgerSeq,
         transaction: TxHash,

@@ -7,9 +7,7 @@ use super::error::{CertificateError, unreadable};
 use super::{CertifiedEvent, Claim};
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, RpcEventId, TxHash};
 
-pub use crate::decode::xdr::Cursor;
-
-use crate::decode::xdr::{Part, Visit, XdrError};
+use crate::decode::xdr::{Cursor, Part, Visit, XdrError};
 
 /// First bytes of a certificate, with the version of the format.
 const MAGIC: [u8; 8] = *b"ORRCERT1";

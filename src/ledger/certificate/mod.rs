@@ -16,6 +16,7 @@ mod format;
 mod tail;
 mod write;
 
+use crate::decode::xdr::Cursor;
 use crate::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, NetworkId, RpcEventId, TxHash};
 
 pub use check::check;
@@ -41,7 +42,7 @@ impl Claim {
     /// # Errors
     /// When the bytes are not the beginning of a certificate.
     pub fn read(certificate: &[u8]) -> Result<Self, CertificateError> {
-        format::read_head(&mut format::Cursor::new(certificate))
+        format::read_head(&mut Cursor::new(certificate))
     }
 }
 

@@ -54,9 +54,11 @@ pub use raw_ledger::{
 };
 pub use scval::{DEEPEST_VALUE, ENTERED_VALUE, address_xdr, scval_xdr};
 pub use scval_text::scval_from_text;
-pub use seed::{is_seed, without_seeds};
+pub use seed::without_seeds;
 pub use start_point::StartPoint;
 pub use text::text;
+
+use seed::is_seed;
 
 /// Reason why a text is not a valid value: a sentence that quotes it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

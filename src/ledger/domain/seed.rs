@@ -11,7 +11,7 @@ const FIRST: char = 'S';
 const HIDDEN: &str = "(a secret seed, hidden)";
 
 /// Returns whether a text is a secret seed, in either case and with a valid checksum.
-pub fn is_seed(text: &str) -> bool {
+pub(super) fn is_seed(text: &str) -> bool {
     text.len() == LENGTH
         && text.is_ascii()
         && PrivateKey::from_string(&text.to_ascii_uppercase()).is_ok()

@@ -13,7 +13,7 @@ mod neighbours;
 mod raw;
 mod upstream;
 
-pub use super::engine::{EntryState, LookupFault, PreState, StateError, UpstreamError};
+use super::engine::{EntryState, LookupFault, PreState, StateError, UpstreamError};
 pub use ledger::{LedgerStates, StateBefore, States, applied_protocol};
 pub use lookups::LookupLimits;
 pub use upstream::{Upstream, look_up_and_store};

@@ -11,8 +11,9 @@ use stellar_xdr::{
 };
 
 use super::*;
+use crate::engine::UpstreamError;
 use crate::records;
-use crate::state::{LookupLimits, UpstreamError};
+use crate::state::LookupLimits;
 use orrery_ledger::domain::{LiveEntries, LiveEntry};
 use orrery_settings::Millis;
 

@@ -6,7 +6,8 @@ use super::{Context, SourcesError};
 use crate::domain::LedgerSource;
 use crate::pipeline::Trust;
 use crate::sandbox::source;
-use crate::service::{Node, ServiceError, attestation, unix_now_ms};
+use crate::service::{Node, ServiceError, attestation};
+use crate::steady::unix_now_ms;
 
 /// Opens the network of a data directory, or begins one.
 pub(super) fn open(context: &Context<'_>) -> Result<Box<dyn LedgerSource>, SourcesError> {

@@ -26,7 +26,6 @@ pub(crate) use self::fixed_tables::EVENTS_VIEW;
 pub use self::layout::Layout;
 pub use self::rows::Rows;
 pub use self::shapes::{MOST_BYTES, Shapes};
-pub use self::stored::Row as StoredRow;
 pub use self::summarised::Summarised;
 
 /// Place of an event in the chain.

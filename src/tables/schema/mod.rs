@@ -6,7 +6,7 @@
 //! column if that loses nothing (`types`), and fails the run otherwise. Columns and tables never
 //! narrow or disappear.
 
-use orrery_ledger::domain::Emit;
+use orrery_ledger::domain::{self, Emit};
 use orrery_settings::Programs;
 use serde::{Deserialize, Serialize};
 use stellar_xdr::ScSpecEntry;
@@ -106,7 +106,7 @@ impl ProgramSchema {
         let mut schema = Self::default();
         let mut others = Vec::new();
         for definition in spec.structs() {
-            let targets = names::snake_cases(&names::text(definition.name.as_slice()));
+            let targets = names::snake_cases(&domain::text(definition.name.as_slice()));
             match targets.iter().find(|target| may_emit(target)) {
                 Some(target) => {
                     let table = TableSchema::new(target, spec.fields(definition), limits)?;
@@ -289,7 +289,7 @@ impl TableSchema {
     fn grow_for(&mut self, emit: &Emit, limits: SchemaLimits) -> Result<(), SchemaError> {
         for entry in emit.fields.iter() {
             let name = match &entry.key {
-                stellar_xdr::ScVal::Symbol(symbol) => names::text(symbol.0.as_slice()),
+                stellar_xdr::ScVal::Symbol(symbol) => domain::text(symbol.0.as_slice()),
                 other => return Err(self.field_name_error(values::plain(other))),
             };
             // Rejects values that are nested too deeply before they are examined further.

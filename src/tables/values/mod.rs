@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use orrery_interfaces::Typed;
 use stellar_xdr::{ScMap, ScMapEntry, ScVal};
 
-use super::names;
 use super::types::{ColumnType, Field};
+use orrery_ledger::domain;
 
 /// Why a column cannot hold a value, even widened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -259,7 +259,7 @@ pub fn is_named(entry: &ScMapEntry, name: &str) -> bool {
     // This runs for each column of each row, so valid UTF-8 is compared without allocating.
     match std::str::from_utf8(symbol.0.as_slice()) {
         Ok(text) => text == name,
-        Err(_) => names::text(symbol.0.as_slice()) == name,
+        Err(_) => domain::text(symbol.0.as_slice()) == name,
     }
 }
 
@@ -286,8 +286,8 @@ pub fn plain(value: &ScVal) -> String {
         ScVal::I128(parts) => parts.to_string(),
         ScVal::U256(parts) => parts.to_string(),
         ScVal::I256(parts) => parts.to_string(),
-        ScVal::String(text) => names::text(text.0.as_slice()),
-        ScVal::Symbol(text) => names::text(text.0.as_slice()),
+        ScVal::String(text) => domain::text(text.0.as_slice()),
+        ScVal::Symbol(text) => domain::text(text.0.as_slice()),
         ScVal::Address(address) => address.to_string(),
         other => tagged(other),
     }

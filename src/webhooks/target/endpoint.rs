@@ -13,7 +13,7 @@ use orrery_ledger::domain::excerpt;
 use orrery_net::reqwest::Url;
 
 /// Maximum length of an endpoint, in bytes.
-pub const LONGEST_ENDPOINT: usize = 2048;
+const LONGEST_ENDPOINT: usize = 2048;
 
 /// A URL that is acceptable by its text: HTTP or HTTPS, without user and password. Whether its
 /// address is public is checked separately ([`super::Sender::check`]).
@@ -31,7 +31,7 @@ pub struct Endpoint {
 /// Why an endpoint is not accepted for deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// Longer than [`LONGEST_ENDPOINT`]: its length in bytes.
+    /// Longer than an endpoint may be: its length in bytes.
     #[error("is {0} bytes long: give a URL of at most 2048")]
     TooLong(usize),
     /// Not a URL.

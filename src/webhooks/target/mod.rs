@@ -10,6 +10,6 @@ mod resolver;
 mod sender;
 
 pub use address::Policy;
-pub use endpoint::{Endpoint, EndpointError, LONGEST_ENDPOINT};
+pub use endpoint::{Endpoint, EndpointError};
 pub use resolver::{Lookup, system_lookup};
 pub use sender::{AttemptResult, Sender, Timeouts};
