@@ -16,11 +16,9 @@ pub mod passkey;
 mod position;
 pub mod smart;
 mod stats;
-mod tag;
 mod value;
 
 pub use consumer::AccountConsumer;
-pub use index::{AccountIndex, Emitted, with_signer};
+pub use index::{AccountIndex, Emitted, Tag, with_signer};
 pub use position::{NotAPosition, Position};
 pub use stats::Stats;
-pub use tag::Tag;

@@ -4,7 +4,6 @@
 pub(crate) mod consumers;
 pub(crate) mod contract_filters;
 pub(crate) mod coverage;
-pub(crate) mod durable_events;
 pub(crate) mod extracts;
 pub(crate) mod generation;
 pub(crate) mod ingest_runs;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet, Network};
@@ -12,7 +12,6 @@ use parking_lot::{Mutex, RwLock};
 use super::consumers::spec::Needs;
 use super::consumers::states::Consumers;
 use super::coverage::Coverage;
-use super::durable_events::DurableEvents;
 use super::extracts::Gathered;
 use super::generation::{Generation, Generations};
 use super::marks::Marks;
@@ -63,6 +62,22 @@ pub struct Store {
     pub(crate) generations: Generations,
     /// Never read. Last field, so that the lock is released last.
     pub(crate) _lock: DirectoryLock,
+}
+
+/// Id of the last event that survives a crash; every event before it does, too.
+#[derive(Default)]
+pub(crate) struct DurableEvents(pub(crate) AtomicU64);
+
+impl DurableEvents {
+    /// Creates the value for a store that was just opened, all of whose events are on disk.
+    pub(crate) fn up_to(last: EventId) -> Self {
+        Self(AtomicU64::new(last.0))
+    }
+
+    /// Records that every event up to `last` is on disk; returns whether the durable id advanced.
+    pub(crate) fn advance_to(&self, last: EventId) -> bool {
+        self.0.fetch_max(last.0, Ordering::AcqRel) < last.0
+    }
 }
 
 /// State that the writer mutex protects.

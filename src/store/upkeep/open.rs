@@ -26,12 +26,11 @@ use crate::ingest::contradiction;
 use crate::state::consumers::rows;
 use crate::state::consumers::states::Consumers;
 use crate::state::coverage::Coverage;
-use crate::state::durable_events::DurableEvents;
 use crate::state::extracts::Gathered;
 use crate::state::generation::Generations;
 use crate::state::marks::Marks;
 use crate::state::removed::Removed;
-use crate::state::store::Store;
+use crate::state::store::{DurableEvents, Store};
 use crate::state::totals::Totals;
 use crate::state::unused_ids;
 
