@@ -39,7 +39,9 @@ impl Page {
         let title = sections.first().ok_or_else(|| format!("docs/{file} has no heading"))?;
         let title = title.title.clone();
         let html = with_links(&with_ids(&html(text)?, &sections), file);
-        let html = with_contents(&with_scrolled_tables(&html), &sections);
+        let html = with_scrolled_tables(&html);
+        // The first page is itself a list.
+        let html = if path.is_empty() { html } else { with_contents(&html, &sections) };
         Ok(Self { path, title, html, sections })
     }
 
@@ -154,11 +156,18 @@ fn with_links(html: &str, file: &str) -> String {
     out + rest
 }
 
-/// Lets wide tables scroll by themselves, with the keyboard, too.
+/// Lets wide tables scroll by themselves, with the keyboard, too. Each has a name of its own, and a head
+/// without text is a cell.
 fn with_scrolled_tables(html: &str) -> String {
-    const BEGIN: &str =
-        "<div class=\"wide-table\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table>";
-    html.replace("<table>", BEGIN).replace("</table>", "</table></div>")
+    let html = html.replace("<th></th>", "<td></td>").replace("</table>", "</table></div>");
+    let mut parts = html.split("<table>");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for (part, number) in parts.zip(1..) {
+        out += &format!(
+            "<div class=\"wide-table\" tabindex=\"0\" role=\"region\" aria-label=\"Table {number}\"><table>{part}"
+        );
+    }
+    out
 }
 
 /// Puts a list of the sections below the title of a long page.

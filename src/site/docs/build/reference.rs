@@ -135,7 +135,7 @@ impl Reference<'_> {
         if parameters.is_empty() {
             return Ok(());
         }
-        self.begin_table(["Parameter", "Type", ""]);
+        self.begin_table(["Parameter", "Type", "Meaning"]);
         for parameter in parameters {
             let name = text(&parameter["name"]);
             let place = match (text(&parameter["in"]), parameter["required"].as_bool()) {
@@ -214,7 +214,7 @@ impl Reference<'_> {
 
     /// Adds the responses of a route. Failures that many routes have are described once.
     fn responses(&mut self, responses: &Value) -> Result<(), Box<dyn Error>> {
-        self.begin_table(["Status", "", "Record"]);
+        self.begin_table(["Status", "Meaning", "Record"]);
         let (mut shared, mut shape) = (Vec::new(), None);
         for (status, response) in mapping(responses).clone() {
             let status = status.as_str().map_or_else(|| compact(&status), str::to_owned);
@@ -297,7 +297,7 @@ impl Reference<'_> {
             return Ok(());
         }
         let required: Vec<_> = schema["required"].as_sequence().into_iter().flatten().collect();
-        self.begin_table(["Member", "Type", ""]);
+        self.begin_table(["Member", "Type", "Meaning"]);
         for (member, of) in members {
             let (kind, told) = (self.kind(&of), html(text(&of["description"]))?);
             let may_lack = if required.contains(&&member) { "" } else { "may be absent" };
