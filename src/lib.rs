@@ -4,7 +4,6 @@
 //! Data flows in one direction: a [`source`] yields the bytes of closed ledgers, [`decode`] turns
 //! them into one borrowed view, [`pipeline`] writes the decoded ledgers to the [`store`], and
 //! [`api`] answers requests from the store. `ARCHITECTURE.md` has the overview and the invariants.
-#![warn(missing_docs)]
 
 pub use orrery_ledger::{certificate, decode, domain, validators, verify};
 pub use orrery_pipeline::attestation;

@@ -1,4 +1,4 @@
-// cargo add bytes hex hmac@0.12 serde_json sha2@0.10, tokio -F full, warp -F server
+//! Needs: cargo add bytes hex hmac@0.12 serde_json sha2@0.10, tokio -F full, warp -F server
 use bytes::Bytes;
 use hmac::{Hmac, Mac};
 use serde_json::Value;

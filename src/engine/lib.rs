@@ -19,7 +19,6 @@
 //! | `check`, `refused`, `cost`, `compiler`, `compiled`, `load`, `module`, `targets` | the steps from a module's bytes to something that can be run |
 //! | `limits`, `settings` | limits of a run, and the configuration of wasmtime |
 //! | `run_slots`, `watch`, `thread_clock` | how many runs may execute at a time, and stopping those that exceed their time |
-#![warn(missing_docs)]
 
 mod check;
 mod compiled;

@@ -1,7 +1,6 @@
 //! Interfaces of contracts (SEP-48): reading them ([`Interface`]), finding the declaration of an
 //! event ([`declaration`]), its values as people read them ([`Plain`], [`Params`]) or exactly
 //! ([`Typed`]), and types as text ([`spelled()`]). Does no I/O, and links no native library.
-#![warn(missing_docs)]
 
 mod asset;
 mod bundled;

@@ -2,7 +2,6 @@
 //! decoding of `LedgerCloseMeta` into one borrowed view ([`decode`]), verification of what consensus
 //! binds ([`verify`]), the validators whose signatures attest it ([`validators`]), and certificates of
 //! a contract's events ([`certificate`]). Does no I/O, and links no native code.
-#![warn(missing_docs)]
 
 pub mod certificate;
 pub mod decode;

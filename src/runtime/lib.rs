@@ -4,7 +4,6 @@
 //! settings of the process ([`process`]), writes that make no progress ([`stall`]), a clock for deadlines
 //! ([`steady`]), and restarts of threads and tasks that panic ([`supervision`]).
 //! Does not depend on the parts that use it.
-#![warn(missing_docs)]
 
 pub mod account;
 pub mod budget;

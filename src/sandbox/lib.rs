@@ -1,6 +1,5 @@
 //! A Stellar network of its own, for the demo and for tests: [`network`] makes its ledgers, [`source`]
 //! yields them as a ledger source, at the pace of [`paced`]. Does not depend on who reads them.
-#![warn(missing_docs)]
 
 pub mod network;
 pub mod paced;

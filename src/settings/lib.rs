@@ -2,7 +2,6 @@
 //! default and, where the type does not say enough, what it accepts. Types of values say their units.
 //! Parts of the product take the sections that they need as they are; files, environment and flags are
 //! read elsewhere.
-#![warn(missing_docs)]
 
 mod data;
 mod export;

@@ -1,6 +1,5 @@
 //! Sources of ledgers. Every source yields the raw bytes of closed ledgers with their origin, and
 //! reads only the sequence number from their content.
-#![warn(missing_docs)]
 
 pub mod captive_core;
 pub mod files;

@@ -4,7 +4,6 @@
 //!
 //! The store has floors, listed here from the lowest. A file uses only files of its own floor and of
 //! the floors below. [`Store`] stands on the floor `state`; what it does is in the floors above.
-#![warn(missing_docs)]
 
 mod db;
 mod encoding;

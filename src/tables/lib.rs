@@ -7,7 +7,6 @@
 //! directory of its own, and one process per file, so that no flaw of SQL gives access to another
 //! owner's data. `types`, `values`, `spec`, [`schema`] and [`event_tables`] do not depend on DuckDB;
 //! `worker` runs in the child process, and `wire` is the protocol between the service and the child.
-#![warn(missing_docs)]
 
 mod answer;
 mod apply;
