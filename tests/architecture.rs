@@ -53,6 +53,87 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("backup", &["domain", "durable", "sandbox", "service", "store"]),
 ];
 
+/// Crates of `src`, each with the others that it uses.
+const BORDERS: &[(&str, &[&str])] = &[
+    // Closed ledgers, whoever yields or stores them.
+    ("ledger", &[]),
+    ("interfaces", &["ledger"]),
+    // What any process needs, and no part that uses it.
+    ("runtime", &["ledger"]),
+    // HTTP, TLS and buckets, whatever is requested.
+    ("net", &[]),
+    ("settings", &["ledger", "runtime"]),
+    // No consumer of what is stored.
+    ("store", &["ledger", "runtime"]),
+    // Sources never see the store.
+    ("source", &["ledger", "net", "runtime"]),
+    ("sandbox", &["ledger", "runtime"]),
+    // One module on one transaction: no store, no SQL.
+    ("engine", &["ledger", "runtime", "settings"]),
+    // Rows become tables, wherever they come from.
+    ("tables", &["interfaces", "ledger", "runtime", "settings"]),
+    ("accounts", &["ledger", "store"]),
+    ("executables", &["interfaces", "ledger", "store"]),
+    ("auth", &["ledger", "settings"]),
+    // Neither particular sources nor particular readers.
+    ("pipeline", &["ledger", "runtime", "store"]),
+    // HTTP as a client alone.
+    ("webhooks", &["executables", "interfaces", "ledger", "net", "runtime", "settings", "store"]),
+    // No HTTP, no webhooks and no accounts.
+    (
+        "programs",
+        &[
+            "engine",
+            "executables",
+            "interfaces",
+            "ledger",
+            "runtime",
+            "settings",
+            "store",
+            "tables",
+        ],
+    ),
+    // JSON-RPC over any transport, with any node.
+    ("rpc", &["ledger", "store"]),
+    // Files, whatever is stored.
+    ("site", &["runtime"]),
+    // No source, no bucket and no engine.
+    (
+        "api",
+        &[
+            "accounts",
+            "auth",
+            "executables",
+            "interfaces",
+            "ledger",
+            "pipeline",
+            "programs",
+            "rpc",
+            "runtime",
+            "settings",
+            "site",
+            "store",
+            "tables",
+            "webhooks",
+        ],
+    ),
+    // Neither the service nor its interfaces.
+    (
+        "export",
+        &[
+            "executables",
+            "interfaces",
+            "ledger",
+            "net",
+            "pipeline",
+            "programs",
+            "runtime",
+            "store",
+            "tables",
+        ],
+    ),
+];
+
 /// Libraries, each with the only modules of the product that may use it.
 const LIBRARY_USERS: &[(&str, &[&str])] = &[
     ("clap", &["cli", "main"]),
@@ -405,6 +486,19 @@ fn libraries_are_linked_only_by_their_crates() {
             let may = rule.is_none_or(|(_, crates)| crates.contains(&name));
             assert!(may, "{name} links {linked}, which only {rule:?} may");
         }
+    }
+}
+
+#[test]
+fn crates_use_only_the_crates_that_they_may_know() {
+    let borders: Vec<_> = BORDERS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(borders, *CRATES, "every crate, in the order of the workspace");
+    for (name, allowed) in BORDERS {
+        let manifest = manifest(&root().join(name));
+        let used = manifest["dependencies"].as_table().unwrap().keys();
+        let used: BTreeSet<_> = used.filter_map(|name| name.strip_prefix("orrery-")).collect();
+        let allowed = allowed.iter().copied().collect();
+        assert_eq!(used, allowed, "{name}: its manifest, and what it may use");
     }
 }
 
