@@ -2,6 +2,7 @@
 //! selects the key, never the algorithm.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
@@ -15,7 +16,7 @@ use super::provider;
 pub enum PublicKeyAlgorithm {
     /// Ed25519 signatures (RFC 8037).
     EdDsa,
-    /// RSASSA-PKCS1-v1_5 with SHA-256 (RFC 7518).
+    /// RSASSA-PKCS1-v1_5 with SHA-256 (RFC 7518), with a modulus of 1024 to 8192 bits.
     Rs256,
 }
 
@@ -30,6 +31,32 @@ pub struct PublicKey {
     pub pem: String,
     /// Required prefix of the `sub` of its tokens; empty when it may issue tokens for any owner.
     pub sub_prefix: String,
+}
+
+/// Sizes of the moduli with which ring verifies RS256, in bits.
+const RSA_BITS: RangeInclusive<usize> = 1024..=8192;
+
+/// Returns the number of bits of the modulus of an RSA public key in DER (RFC 8017, appendix A.1.1).
+fn modulus_bits(der: &[u8]) -> Option<usize> {
+    let modulus = der_value(0x02, der_value(0x30, der)?)?;
+    let zero_bytes = modulus.iter().take_while(|byte| **byte == 0).count();
+    let first = modulus.get(zero_bytes)?;
+    Some((modulus.len() - zero_bytes) * 8 - first.leading_zeros() as usize)
+}
+
+/// Returns what the first value in the bytes contains, if it has that tag (X.690, section 8.1).
+fn der_value(tag: u8, der: &[u8]) -> Option<&[u8]> {
+    let (&[found, length], rest) = der.split_first_chunk()?;
+    let (length, rest) = match length {
+        0..0x80 => (usize::from(length), rest),
+        _ => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
+            let longer =
+                |length: usize, byte: &u8| length.checked_mul(256)?.checked_add(usize::from(*byte));
+            (bytes.iter().try_fold(0, longer)?, rest)
+        }
+    };
+    rest.get(..length).filter(|_| found == tag)
 }
 
 /// A key with the only algorithm that is accepted with it.
@@ -77,11 +104,21 @@ impl KeyRing {
             PublicKeyAlgorithm::Rs256 => (DecodingKey::from_rsa_pem(pem), Algorithm::RS256),
         };
         let kid = public.kid.clone();
+        let unreadable =
+            |why| AuthError::Other(format!("the public key '{kid}' cannot be read: {why}"));
         let key = parsed.map_err(|error| {
-            AuthError::Other(format!(
-                "the public key '{kid}' cannot be read: give a PEM public key of its algorithm ({error})"
-            ))
+            unreadable(format!("give a PEM public key of its algorithm ({error})"))
         })?;
+        if algorithm == Algorithm::RS256 {
+            let bits = key.try_get_as_bytes().ok().and_then(modulus_bits).unwrap_or(0);
+            // As ring counts them.
+            if !RSA_BITS.contains(&bits.next_multiple_of(8)) {
+                let (least, most) = (RSA_BITS.start(), RSA_BITS.end());
+                return Err(unreadable(format!(
+                    "its modulus has {bits} bits: give an RSA public key of {least} to {most} bits"
+                )));
+            }
+        }
         let pinned = PinnedKey::new(key, algorithm, &public.sub_prefix);
         if self.others.insert(kid.clone(), pinned).is_some() {
             return Err(AuthError::Other(format!(

@@ -203,6 +203,50 @@ fn public_keys_must_be_valid_and_have_distinct_ids() {
     }
 }
 
+/// A public key (RFC 5280, section 4.1) with a modulus of so many bits, which is no product of primes.
+fn rsa_public(bits: usize) -> String {
+    let value = |tag: u8, content: &[u8]| {
+        let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+        [&[tag, 0x82], &length[..], content].concat()
+    };
+    let mut modulus = vec![0xff; bits / 8 + 1];
+    modulus[0] = ((1_u16 << (bits % 8)) - 1) as u8;
+    let key = value(0x30, &[value(0x02, &modulus), value(0x02, &[1, 0, 1])].concat());
+    // The identifier of RSA, with its parameters.
+    let algorithm = [6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1, 5, 0];
+    let key = [value(0x30, &algorithm), value(0x03, &[&[0], &key[..]].concat())].concat();
+    let text = STANDARD.encode(value(0x30, &key));
+    let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----", lines.join("\n"))
+}
+
+/// Of moduli that ring does not take, the start says so, and not only each token.
+#[test]
+fn rsa_keys_have_a_size_with_which_tokens_are_verified() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = |pem: String| {
+        let (kid, algorithm) = ("partner".to_owned(), PublicKeyAlgorithm::Rs256);
+        let key = PublicKey { kid, algorithm, pem, sub_prefix: String::new() };
+        Tokens::open_with_keys(directory.path(), &testnet(), &[key]).err().map(|e| e.to_string())
+    };
+    for bits in [1024, 2048, 8192] {
+        assert_eq!(open(rsa_public(bits)), None, "{bits}");
+    }
+    for bits in [512, 1016, 8193] {
+        let expected = format!(
+            "the public key 'partner' cannot be read: its modulus has {bits} bits: give an RSA \
+             public key of 1024 to 8192 bits"
+        );
+        assert_eq!(open(rsa_public(bits)), Some(expected));
+    }
+    // Made by OpenSSL.
+    let short = "-----BEGIN PUBLIC KEY-----
+MFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBALUpRkFvJr/9aKz8JLpTYHYb4dmZ87zR
+tuuc3zmGLC4BnW14eyS6d2G9wBj31g5rSSZou7VUy7f6KBJZohAXq58CAwEAAQ==
+-----END PUBLIC KEY-----";
+    assert!(open(short.to_owned()).unwrap().contains("has 512 bits"));
+}
+
 #[test]
 fn another_issuer_is_limited_to_owners_with_its_prefix() {
     let directory = tempfile::tempdir().unwrap();
