@@ -244,7 +244,7 @@ fn acknowledged(errors: &str) -> u64 {
     let stored = sentence.strip_prefix("the running service ended the connection");
     let stored = stored.unwrap_or_else(|| panic!("it says nothing of the service: {sentence}"));
     let count = stored.split(' ').find_map(|word| word.parse().ok());
-    count.unwrap_or(u64::from(!stored.is_empty()))
+    count.unwrap_or(u64::from(stored.contains("the ledger before it is stored")))
 }
 
 /// Kills a service while it prunes.

@@ -155,7 +155,7 @@ fn open_or_reach(
         };
         match Client::connect(&config.data_dir) {
             Ok(Some(client)) => return Ok(Opened::Running(client)),
-            Ok(None) | Err(ControlError::Closed) if begun.elapsed() < LOCK_WAIT => {
+            Ok(None) | Err(ControlError::Closed(_)) if begun.elapsed() < LOCK_WAIT => {
                 thread::sleep(RETRY_INTERVAL);
             }
             Ok(None) => return Err(Failure::in_use(in_use.to_string())),

@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::verb::{Body, LONGEST_ANSWER, Verb};
@@ -23,6 +24,10 @@ use super::{ControlError, PROTOCOL, Peer, SocketPath};
 
 /// Timeout for the first answer, which a working service gives at once.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a connection ended that worked after the last request.
+const BETWEEN_REQUESTS: &str =
+    ": it is stopping or has stopped, or nothing was asked on the connection for ten minutes";
 
 /// A connection to the running service that has a data directory open.
 pub struct Client {
@@ -72,7 +77,11 @@ impl Client {
         A::from_bytes(answer).map_err(ControlError::Protocol)
     }
 
-    fn request(
+    /// Returns the body of the answer of the path `/control/NAME`.
+    ///
+    /// # Errors
+    /// When the service refuses, its connection has ended, or nothing was answered in `time`.
+    pub(super) fn request(
         &mut self,
         name: &str,
         body: Vec<u8>,
@@ -85,10 +94,15 @@ impl Client {
         request.headers_mut().insert(HOST, HeaderValue::from_static("orrery"));
         Peer::name_own(request.headers_mut());
         let Self { path, runtime: Some(runtime), requests } = self else {
-            return Err(ControlError::Closed);
+            return Err(ControlError::Closed(""));
         };
         let exchange = async {
-            requests.ready().await.map_err(|error| ended(path, &error))?;
+            // The connection runs only now: twice, to learn of its end and to pass that on.
+            for _ in 0..2 {
+                yield_now().await;
+            }
+            let ready = requests.ready().await;
+            ready.map_err(|_| ControlError::Closed(BETWEEN_REQUESTS))?;
             let response = requests.send_request(request).await;
             let (head, body) = response.map_err(|error| ended(path, &error))?.into_parts();
             let peer = Peer::of(&head.headers).unwrap_or_default();
@@ -96,13 +110,20 @@ impl Client {
                 return Err(ControlError::Refused(peer.refusal()));
             }
             let body = Limited::new(body, LONGEST_ANSWER).collect().await;
-            let body = body.map_err(|error| ControlError::Protocol(error.to_string()))?;
+            let body = body.map_err(|error| match error.downcast_ref() {
+                Some(error) => ended(path, error),
+                None => ControlError::Protocol(error.to_string()),
+            })?;
             Ok((head.status, body.to_bytes().to_vec()))
         };
-        let silent = || ControlError::Protocol("nothing was received in time".to_owned());
         let answered = wait_for(runtime, async { timeout(time, exchange).await });
-        match answered.map_err(|_| silent())?? {
+        let silent = |_| {
+            let sentence = format!("the running service has not answered for {} s", time.as_secs());
+            path.error(io::Error::new(io::ErrorKind::TimedOut, sentence))
+        };
+        match answered.map_err(silent)?? {
             (StatusCode::OK, body) => Ok(body),
+            (StatusCode::SERVICE_UNAVAILABLE, _) => Err(ControlError::Closed(": it is stopping")),
             (_, body) => Err(ControlError::Refused(sentence(&body))),
         }
     }
@@ -134,13 +155,14 @@ fn ended(path: &SocketPath, error: &hyper::Error) -> ControlError {
         return ControlError::Refused(Peer::default().refusal());
     }
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-    match source.map(io::Error::kind) {
-        None
-        | Some(
-            io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe,
-        ) => ControlError::Closed,
-        Some(kind) => path.error(kind.into()),
+    let Some(source) = source else { return ControlError::Closed("") };
+    match source.kind() {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe => ControlError::Closed(""),
+        kind => path.error(source.raw_os_error().map_or_else(
+            || io::Error::new(kind, source.to_string()),
+            io::Error::from_raw_os_error,
+        )),
     }
 }

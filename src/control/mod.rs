@@ -392,9 +392,9 @@ pub enum ControlError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The peer closed the connection.
-    #[error("the running service ended the connection")]
-    Closed,
+    /// The service ended the connection; contains why, after a colon, if that is known.
+    #[error("the running service ended the connection{0}")]
+    Closed(&'static str),
     /// The peer refused the request; contains its message.
     #[error("{0}")]
     Refused(String),

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -295,6 +296,10 @@ async fn answer<C: Default + Send + 'static>(
     if let Some(peer) = Peer::of(request.headers()).filter(|it| it.protocol != PROTOCOL) {
         return Err((StatusCode::CONFLICT, peer.refusal()));
     }
+    let stopping = || (StatusCode::SERVICE_UNAVAILABLE, "the service is stopping".to_owned());
+    if stopped(stop.clone()).now_or_never().is_some() {
+        return Err(stopping());
+    }
     let path = request.uri().path();
     if matches!(path, "/" | "/control" | "/control/") {
         return Ok(verbs.list());
@@ -303,7 +308,7 @@ async fn answer<C: Default + Send + 'static>(
     let handler = Arc::clone(verbs.by_name.get(name).ok_or_else(|| verbs.unknown())?);
     let body = tokio::select! {
         biased;
-        () = stopped(stop) => Err((StatusCode::SERVICE_UNAVAILABLE, STOPPING.to_owned())),
+        () = stopped(stop) => Err(stopping()),
         body = received(request.into_body(), handler.longest, stall) => body,
     }?;
     let work = move || {
@@ -319,9 +324,6 @@ async fn answer<C: Default + Send + 'static>(
         Err((StatusCode::INTERNAL_SERVER_ERROR, format!("the service failed: {error}")))
     })
 }
-
-/// Why a request that arrives during a stop is not answered.
-const STOPPING: &str = "the service is stopping";
 
 /// Receives a body of at most `longest` bytes.
 async fn received(mut body: Incoming, longest: u64, stall: Duration) -> Result<Vec<u8>, Refusal> {

@@ -4,7 +4,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::*;
 use crate::domain::{Digest, LedgerHash};
@@ -208,6 +210,10 @@ fn another_release_is_told_from_a_service_that_has_ended() {
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", "another release and release"),
         ("E\0\0\0\u{4}what", "another release and release"),
         ("", "the running service ended the connection"),
+        (
+            "HTTP/1.1 200 OK\r\norrery-protocol: 3\r\ncontent-length: 9\r\n\r\nhalf",
+            "the running service ended the connection",
+        ),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let listener =
@@ -222,6 +228,78 @@ fn another_release_is_told_from_a_service_that_has_ended() {
         assert!(error.contains(sentence), "{answer:?}: {error}");
         served.join().unwrap();
     }
+}
+
+/// A service in the directory, with what stops it and what waits for that.
+fn served(data_dir: &Path) -> (Runtime, watch::Sender<bool>, JoinHandle<()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let (stop, stopped) = watch::channel(false);
+    let listener = runtime.block_on(async { Listener::bind(data_dir).unwrap() });
+    let verbs = Arc::new(recording(&Log::default()));
+    let served = runtime.spawn(Arc::new(listener).serve(verbs, stopped));
+    (runtime, stop, served)
+}
+
+#[test]
+fn a_client_learns_that_the_service_has_stopped_since_its_last_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let (runtime, stop, served) = served(directory.path());
+    let mut client = Client::connect(directory.path()).unwrap().unwrap();
+    assert_eq!(client.ask(STATUS, &()).unwrap().events, 0);
+    stop.send(true).unwrap();
+    runtime.block_on(served).unwrap();
+    for _ in 0..2 {
+        let error = client.ask(STATUS, &()).unwrap_err().to_string();
+        let end = error.strip_prefix("the running service ended the connection: ");
+        assert!(end.is_some_and(|end| end.starts_with("it is stopping or has stopped")), "{error}");
+    }
+}
+
+/// A request whose head has begun to arrive is answered during a stop; whether it has, when the
+/// service learns of the stop, differs each time.
+#[test]
+fn a_request_during_a_stop_is_told_of_it() {
+    let told = (0..50).any(|_| {
+        let directory = tempfile::tempdir().unwrap();
+        let (runtime, stop, served) = served(directory.path());
+        let path = SocketPath::new(directory.path()).unwrap();
+        let mut stream = UnixStream::connect(path.short(SocketPath::NAME)).unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nhost: o\r\ncontent-length: 0\r\n\r\n").unwrap();
+        assert!(std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap() > 0);
+        stream.write_all(b"POST / HTTP/1.1\r\nhost: o\r\n").unwrap();
+        stop.send(true).unwrap();
+        // The service may have closed the connection.
+        let _ = stream.write_all(b"content-length: 0\r\n\r\n");
+        let answer = std::io::read_to_string(stream).unwrap_or_default();
+        runtime.block_on(served).unwrap();
+        let is_told = answer.starts_with("HTTP/1.1 503 ");
+        assert!(is_told || answer.is_empty(), "{answer}");
+        is_told && answer.contains("the service is stopping")
+    });
+    assert!(told);
+}
+
+/// A service that accepts connections and answers a request, and no other.
+#[test]
+fn a_silent_service_is_named_with_its_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join(SocketPath::NAME);
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let silent = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap();
+        let answer = "HTTP/1.1 200 OK\r\norrery-protocol: 3\r\ncontent-length: 2\r\n\r\n{}";
+        stream.write_all(answer.as_bytes()).unwrap();
+        let _ = ended.recv();
+    });
+    let mut client = Client::connect(directory.path()).unwrap().unwrap();
+    let second = std::time::Duration::from_secs(1);
+    let error = client.request("status", Vec::new(), second).unwrap_err().to_string();
+    assert!(error.contains(&*socket.to_string_lossy()), "{error}");
+    assert!(error.ends_with("the running service has not answered for 1 s"), "{error}");
+    drop(end);
+    silent.join().unwrap();
 }
 
 /// Clients that occupy all connection slots and send nothing, stop in the middle of a request, or do

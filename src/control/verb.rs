@@ -54,7 +54,7 @@ pub trait Body: Sized {
     /// Returns the body.
     ///
     /// # Errors
-    /// When a value has no JSON, in one sentence.
+    /// When the value cannot be written, in one sentence.
     fn to_bytes(&self) -> Result<Vec<u8>, String>;
 
     /// Reads the body.
