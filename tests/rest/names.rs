@@ -69,8 +69,8 @@ fn lists() -> Vec<String> {
     .collect()
 }
 
-/// Number of services one of which must have the names in time.
-const STARTS: usize = 5;
+/// Number of services that are asked for each list.
+const STARTS: usize = 4;
 
 fn is_pending(row: &Value) -> bool {
     row["decoded"]["names_pending"] == true
@@ -92,12 +92,17 @@ fn the_first_answer_has_the_names_that_are_stored() {
         let expected = settled(&Named::start(&store), &path);
         let names = expected.iter().filter(|row| row["decoded"]["name"].is_string()).count();
         assert!(names > 0 || path.contains("/txs/"), "{path}");
-        // On a busy machine a service may be too late, which it says, but not each time.
-        let first = (0..STARTS).find_map(|_| {
+        // On a busy machine a service may be too late for some names, which it says.
+        let mut late = 0;
+        for _ in 0..STARTS {
             let first = Named::start(&store).server.get(&path).json().as_array().unwrap().clone();
-            (!first.iter().any(is_pending)).then_some(first)
-        });
-        assert_eq!(first.as_ref(), Some(&expected), "{path}");
+            assert_eq!(first.len(), expected.len(), "{path}");
+            for (row, expected) in first.iter().zip(&expected).filter(|it| !is_pending(it.0)) {
+                assert_eq!(row, expected, "{path}");
+            }
+            late += usize::from(first.iter().any(is_pending));
+        }
+        assert!(late * 2 <= STARTS, "{path}: {late} of {STARTS} services had not all names");
     }
 }
 
