@@ -1,5 +1,6 @@
 //! The shipped Grafana dashboard and Prometheus alert rules: a running service exports every metric
-//! and label that they name, and docs/metrics.md lists exactly the exported metrics.
+//! and label that they name, and docs/metrics.md lists exactly the exported metrics. The documents of a package lead
+//! to what is in it, and nothing is released without an address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -164,5 +165,32 @@ fn links_of_packaged_documents_lead_to_packaged_files() {
             }
         }
         assert!(followed > 60, "{followed}");
+        let read = |name: &str| std::fs::read_to_string(documents.join(name)).unwrap();
+        assert!(read("SECURITY.md").contains("](packaging/publication)"));
+        let readme = read("README.md");
+        assert!(!readme.contains("CONTRIBUTING.md"), "a section for those who change the code");
+        assert!(readme.trim_end().ends_with("Licence: Apache-2.0."));
     }
+}
+
+/// The step of the workflow, with and without an address.
+#[test]
+fn nothing_is_released_before_the_address_is_decided() {
+    let workflow = Path::new(env!("CARGO_MANIFEST_DIR")).join(".github/workflows/release.yml");
+    let workflow = std::fs::read_to_string(workflow).unwrap();
+    let workflow: Value = serde_yaml_ng::from_str(&workflow).unwrap();
+    let steps = workflow["jobs"]["build"]["steps"].as_array().unwrap();
+    let mut runs = steps.iter().filter_map(|step| step["run"].as_str());
+    let check = runs.find(|run| run.contains("packaging/publication")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("packaging")).unwrap();
+    let is_accepted = |text: &str| {
+        std::fs::write(directory.path().join("packaging/publication"), text).unwrap();
+        let ran = Command::new("sh").args(["-ec", check]).current_dir(directory.path()).output();
+        ran.unwrap().status.success()
+    };
+    let decided = "ADDRESS=\"https://orrery.example\"\nMAINTAINERS=\"M <m@orrery.example>\"\n";
+    assert!(is_accepted(decided));
+    assert!(!is_accepted(&decided.replace("https://orrery.example", "https://orrery.invalid")));
+    assert!(!is_accepted(&decided.replace("m@orrery.example", "m@orrery.invalid")));
 }
