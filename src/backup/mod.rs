@@ -113,7 +113,7 @@ pub fn list(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
 /// Returns the backup at `path`, or all backups in a directory of backups, oldest first.
 ///
 /// # Errors
-/// When there is no directory in which one could be, or `path` cannot be read.
+/// When `path` is no directory, cannot be read, or is neither a backup nor a directory with backups.
 pub fn find(path: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let found = fs::metadata(path);
     let is_missing = |error: &io::Error| {

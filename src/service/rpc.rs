@@ -30,8 +30,9 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(3);
 /// the service's HTTP interface.
 ///
 /// # Errors
-/// When the upstream server is of another network, or its address is invalid. An upstream server that
-/// does not answer is asked for its network again with the first call.
+/// When the upstream server is of another network, its address is invalid, or the client that sends
+/// requests to stellar-core cannot be set up. An upstream server that does not answer is asked for its
+/// network again with the first call.
 pub(super) async fn start(
     node: &Node,
     config: &Config,
