@@ -26,6 +26,7 @@ const VALUES: &str = "<!-- values -->";
 pub struct ExampleValues<'a> {
     /// Base address of the HTTP interface.
     pub base: &'a str,
+    /// Token with which requests are authorised.
     pub token: &'a str,
 }
 
