@@ -7,6 +7,8 @@ import json
 import pathlib
 import sys
 
+import published
+
 # A registry has one archive for each name and version, so the package of each architecture has its own name. The command
 # is `orrery` in both.
 PACKAGES = {"x86_64": ("orrery", "x64"), "aarch64": ("orrery-arm64", "arm64")}
@@ -27,6 +29,7 @@ def main():
         "name": name,
         "version": version,
         "description": "Indexer of Stellar smart-contract events that you run yourself",
+        "homepage": published.address(),
         "license": "Apache-2.0",
         "bin": {"orrery": "bin/orrery"},
         "files": ["bin/orrery", "copyright"],

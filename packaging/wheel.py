@@ -13,6 +13,7 @@ import time
 import zipfile
 
 import binary as facts
+import published
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -30,6 +31,7 @@ def main():
 Name: orrery
 Version: {version}
 Summary: Indexer of Stellar smart-contract events that you run yourself
+Home-page: {published.address()}
 License: Apache-2.0
 Classifier: Environment :: Console
 Classifier: License :: OSI Approved :: Apache Software License

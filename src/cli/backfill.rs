@@ -86,7 +86,8 @@ impl Backfill {
         if self.from.is_some() && self.to.is_none() {
             return Err(Failure::usage("give the last ledger with --to"));
         }
-        let settings = common.load(self.network.settings())?;
+        let network = self.network.settings();
+        let settings = common.or_of_service(network.clone())?.load(network)?;
         let terminal = std::io::stderr().is_terminal();
         // On a terminal, a bar shows the progress, and log lines would disrupt it.
         begin_log(&settings, terminal)?;

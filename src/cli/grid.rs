@@ -123,9 +123,18 @@ pub fn cell(value: &Value) -> String {
         Value::Array(values) if values.iter().all(Value::is_string) => {
             values.iter().map(cell).collect::<Vec<_>>().join(",")
         }
+        Value::Array(values) if values.iter().all(Value::is_object) => {
+            values.iter().map(phrase).collect::<Vec<_>>().join("; ")
+        }
         // JSON does not escape all control characters.
         other => escape::control_chars(&other.to_string()).into_owned(),
     }
+}
+
+/// Formats an object within a list: its values, in the order of their names.
+fn phrase(object: &Value) -> String {
+    let members = object.as_object().into_iter().flatten();
+    members.map(|(_, value)| cell(value)).collect::<Vec<_>>().join(": ")
 }
 
 /// Shortens the addresses in a sentence; an address that is alone stays whole.
@@ -198,5 +207,7 @@ mod tests {
             draw(br#"{"id":1,"tables":["a","b"]}"#, &[]).unwrap(),
             "id      1\ntables  a,b\n"
         );
+        let json = br#"{"without":[{"contract":"CA","reason":"x"},{"contract":"CB","reason":"y"}],"none":[]}"#;
+        assert_eq!(draw(json, &[]).unwrap(), "without  CA: x; CB: y\nnone     \n");
     }
 }

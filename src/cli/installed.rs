@@ -1,8 +1,11 @@
-//! Finds the services of this machine by their settings, so that a command needs no address.
+//! Finds the services of this machine, so that a command needs no address and no data directory: by
+//! their settings, and by the lock files that running ones hold open.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orrery::config::{ConfigError, Layers, Settings};
@@ -11,6 +14,27 @@ use super::Failure;
 
 /// Directory with the settings of the services of the Debian package, one file for each.
 pub const SETTINGS: &str = "/etc/orrery";
+/// Where a machine keeps what [`data_dir`] looks at.
+pub struct Places<'a> {
+    /// Processes, as in proc_pid_fd(5).
+    pub processes: &'a Path,
+    /// Settings of the services of the Debian package, one file for each.
+    pub settings: &'a Path,
+    /// Data directories of these services, each with the name of its settings.
+    pub data: &'a Path,
+}
+
+/// Returns the places of this machine.
+pub fn machine() -> Places<'static> {
+    Places {
+        processes: Path::new("/proc"),
+        settings: Path::new(SETTINGS),
+        data: Path::new("/var/lib/orrery"),
+    }
+}
+
+/// Name of the file in a data directory that the process which uses it keeps open.
+pub const LOCK_FILE: &str = "orrery.lock";
 /// Time in which a service on this machine accepts a connection.
 const CONNECT: Duration = Duration::from_millis(500);
 
@@ -48,6 +72,47 @@ pub fn running(directory: &Path) -> Result<Option<SocketAddr>, Failure> {
         }
     }
     Ok(None)
+}
+
+/// Returns the data directory of the only service: of those that run, one below `here` comes first; if
+/// none is known to run, the only installed one that has stored something. `None` when there is none.
+///
+/// # Errors
+/// There are several, so that one has to be chosen.
+pub fn data_dir(places: &Places<'_>, here: &Path) -> Result<Option<PathBuf>, Failure> {
+    let running = running_data_dirs(places.processes);
+    let (near, far): (Vec<_>, Vec<_>) = running.into_iter().partition(|it| it.starts_with(here));
+    let mut found = if near.is_empty() { far } else { near };
+    if found.is_empty() {
+        let installed = services(places.settings).into_iter().map(|it| places.data.join(it.name));
+        found.extend(installed.filter(|path| path.is_dir()));
+    }
+    match found.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        several => {
+            let several: Vec<_> = several.iter().map(|it| it.display().to_string()).collect();
+            Err(Failure::usage(format!(
+                "there are several services on this machine: give --data-dir, or set ORRERY_DATA_DIR, for one \
+                 of {}",
+                several.join(", ")
+            )))
+        }
+    }
+}
+
+/// Returns the data directories whose lock file a process holds open, as far as this user may see that.
+fn running_data_dirs(processes: &Path) -> Vec<PathBuf> {
+    let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    let is_process = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    let processes = entries(processes).filter(|entry| is_process(&entry.file_name()));
+    let descriptors = processes.flat_map(|process| entries(&process.path().join("fd")));
+    let files = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+    let locks = files.filter(|file| file.ends_with(LOCK_FILE));
+    let directories = locks.filter_map(|it| Some(it.parent()?.to_owned()));
+    // The directory of a stellar-core that a service runs has such a file, too.
+    let directories: BTreeSet<_> = directories.filter(|it| it.join("raw").is_dir()).collect();
+    directories.into_iter().collect()
 }
 
 /// Returns what to say when no service answers at the default address although some are installed.
@@ -102,8 +167,52 @@ fn services(directory: &Path) -> Vec<Installed> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn the_data_directory_of_the_only_service_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let (processes, settings, data) = (at.join("proc"), at.join("etc"), at.join("data"));
+        for path in [&processes, &settings, &data] {
+            fs::create_dir(path).unwrap();
+        }
+        let places = Places { processes: &processes, settings: &settings, data: &data };
+        let found = |here: &str| data_dir(&places, &at.join(here)).map_err(|it| it.to_string());
+        assert_eq!(found("home"), Ok(None));
+        // Both services of a package have settings, and one of them has stored something.
+        for name in ["mainnet", "testnet"] {
+            fs::write(settings.join(format!("{name}.toml")), "").unwrap();
+        }
+        assert_eq!(found("home"), Ok(None));
+        fs::create_dir(data.join("testnet")).unwrap();
+        assert_eq!(found("home"), Ok(Some(data.join("testnet"))));
+
+        let runs = |process: &str, data_dir: &str| {
+            let (files, data_dir) = (processes.join(process).join("fd"), at.join(data_dir));
+            fs::create_dir_all(&files).unwrap();
+            fs::create_dir_all(data_dir.join("raw")).unwrap();
+            symlink("/dev/null", files.join("0")).unwrap();
+            symlink(data_dir.join(LOCK_FILE), files.join("7")).unwrap();
+            data_dir
+        };
+        let demo = runs("12", "home/my-network");
+        assert_eq!(found("elsewhere"), Ok(Some(demo.clone())), "what runs comes first");
+        // A directory that is none of ours, and what is no process.
+        fs::remove_dir(runs("13", "core").join("raw")).unwrap();
+        runs("self", "also");
+        assert_eq!(found("elsewhere"), Ok(Some(demo.clone())));
+
+        let other = runs("14", "other");
+        assert_eq!(found("home"), Ok(Some(demo.clone())), "the one below this directory");
+        let refused = found("elsewhere").unwrap_err();
+        assert!(refused.contains("--data-dir"), "{refused}");
+        for path in [demo, other] {
+            assert!(refused.contains(path.to_str().unwrap()), "{refused}");
+        }
+    }
 
     #[test]
     fn the_only_service_that_runs_is_found() {

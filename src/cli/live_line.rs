@@ -1,4 +1,5 @@
-//! One line on a terminal that says how the service stands, below its log lines.
+//! One line on a terminal that says how the service stands, below its log lines, while the terminal is
+//! the service's.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -12,6 +13,8 @@ use orrery::control::{BACKFILL, BackfillReport, BackfillRequest, BackfillState, 
 use orrery::observe::logs::{self, LogFormat};
 use orrery::service::Node;
 use orrery::steady::unix_now;
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 
 /// Time between two changes of the line.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -26,7 +29,8 @@ pub struct LiveLine {
 
 impl LiveLine {
     /// Begins to show the line of a service; shows none where log lines are for machines, and where
-    /// standard error is no terminal.
+    /// standard error is no terminal. A service in the background shows it when it is brought to the
+    /// foreground.
     pub fn begin(node: &Arc<Node>, config: &Config) -> Option<Self> {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         if config.log.format == LogFormat::Json || is_dumb || !std::io::stderr().is_terminal() {
@@ -50,9 +54,21 @@ impl Drop for LiveLine {
     }
 }
 
+/// Whether what is typed on the terminal is for this process. Otherwise the line would be written over
+/// what somebody types for another one.
+fn is_in_foreground() -> bool {
+    tcgetpgrp(std::io::stderr()).is_ok_and(|group| group == getpgrp())
+}
+
 fn show(node: &Node, stop: &AtomicBool) {
     let mut counted = VecDeque::new();
     while !stop.load(Ordering::Relaxed) {
+        if !is_in_foreground() {
+            logs::forget_live_line();
+            counted.clear();
+            thread::park_timeout(INTERVAL);
+            continue;
+        }
         let ends = node.store().ends();
         counted.push_back((Instant::now(), ends.last_event_id.0));
         if counted.len() > COUNTED {
@@ -72,7 +88,9 @@ fn show(node: &Node, stop: &AtomicBool) {
         logs::show_live_line(Some(&standing.line()));
         thread::park_timeout(INTERVAL);
     }
-    logs::show_live_line(None);
+    if is_in_foreground() {
+        logs::show_live_line(None);
+    }
 }
 
 /// Returns the events per second over the times that were counted.

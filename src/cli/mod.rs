@@ -18,6 +18,7 @@ mod grid;
 mod import;
 mod installed;
 mod live_line;
+mod mistyped;
 mod new;
 mod open;
 pub mod output;
@@ -44,7 +45,6 @@ mod webhooks;
 mod wording;
 mod xdr;
 
-use std::borrow::Cow;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -53,7 +53,6 @@ use std::{env, fs};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use orrery::account::{self, Reach};
 use orrery::config::{Layers, Origin, Settings};
-use orrery::domain::without_seeds;
 use orrery::observe::logs::{self, LogLevel};
 use toml::Value;
 
@@ -74,6 +73,8 @@ pub struct Arguments {
 const EXAMPLES: &str = "Examples:
   orrery demo                                          try it, without network access or files
   orrery serve --data-dir d --network testnet          follow a public network and serve its data
+  orrery watch usdc --contract C…                      make SQL tables of a contract's events
+  orrery query 'select * from usdc.transfer limit 3'   read them
   orrery backfill --data-dir d --from 2 --to 9999      fetch older ledgers
   orrery import --data-dir d --network mainnet lake/   store ledgers from files
   orrery token issue --data-dir d --sub alice          issue a token for requests to the API
@@ -85,6 +86,7 @@ Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data dir
 
 /// Verbs in the order of the help, under their headings.
 const GROUPS: [(&str, &[&str]); 5] = [
+    ("Tables", &["watch", "tables", "query", "types", "subscribe", "unsubscribe"]),
     (
         "Service",
         &["demo", "serve", "status", "doctor", "token", "config", "completions", "xdr", "version"],
@@ -96,7 +98,6 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "new",
             "dev",
             "try",
-            "watch",
             "deploy",
             "list",
             "executions",
@@ -107,7 +108,6 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "delete",
         ],
     ),
-    ("Tables", &["tables", "query", "types", "subscribe", "unsubscribe"]),
     ("Webhooks", &["webhooks"]),
 ];
 
@@ -117,17 +117,7 @@ pub fn arguments() -> Arguments {
     let matches = command().try_get_matches();
     matches
         .and_then(|matches| Arguments::from_arg_matches(&matches))
-        .unwrap_or_else(|error| explain_usage(&error))
-}
-
-/// Prints what is wrong with the arguments, or the help, and ends the process.
-fn explain_usage(error: &clap::Error) -> ! {
-    let text = error.render().to_string();
-    if let Cow::Owned(_) = without_seeds(&text) {
-        output::tell(text.trim_end());
-        std::process::exit(error.exit_code());
-    }
-    error.exit()
+        .unwrap_or_else(|error| mistyped::explain(error, &command()))
 }
 
 /// Returns the command line, whose help lists the verbs in groups.
@@ -154,7 +144,7 @@ fn command() -> Command {
 const GLOBAL_OPTIONS: &str = "Global options";
 
 /// Flags that every verb takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = GLOBAL_OPTIONS)]
 struct Common {
     /// Configuration file (TOML); every key is explained in config.reference.toml
@@ -294,6 +284,24 @@ impl Common {
         Ok(settings)
     }
 
+    /// Returns these flags, with the data directory of the only service of this machine if they and the
+    /// settings name neither a directory nor a network, and there is no directory of the default name.
+    fn or_of_service(&self, verb: Vec<Option<FlagValue>>) -> Result<Self, Failure> {
+        let settings = self.read(verb)?;
+        let is_named = ["data_dir", "network", "network_passphrase"]
+            .iter()
+            .any(|key| settings.origin(key) != Origin::Default);
+        if is_named || self.config.is_some() || settings.config.data_dir.exists() {
+            return Ok(self.clone());
+        }
+        let here = env::current_dir().unwrap_or_default();
+        let found = installed::data_dir(&installed::machine(), &here)?;
+        if let Some(found) = &found {
+            output::note(format_args!("the data directory is {}", found.display()));
+        }
+        Ok(Self { data_dir: found, ..self.clone() })
+    }
+
     /// Loads the settings, and makes a process of root work as the owner of the data directory.
     fn load(&self, verb: Vec<Option<FlagValue>>) -> Result<Settings, Failure> {
         let settings = self.read(verb)?;
@@ -379,7 +387,14 @@ mod tests {
         let help = command().render_help().to_string();
         let place =
             |text: &str| help.find(text).unwrap_or_else(|| panic!("{text} is not in {help}"));
-        let headings = ["Service:\n", "Data:\n", "Programs:\n", "Webhooks:\n", "Global options:\n"];
+        let headings = [
+            "Tables:\n  watch ",
+            "Service:\n",
+            "Data:\n",
+            "Programs:\n",
+            "Webhooks:\n",
+            "Global options:\n",
+        ];
         assert!(headings.map(place).is_sorted(), "{help}");
         for name in ["serve", "backfill", "try"] {
             let mut command = command();

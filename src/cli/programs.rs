@@ -29,10 +29,15 @@ pub enum ProgramVerb {
   orrery deploy --replace --project deposits --code-path deposits.wasm")]
     Deploy(Deploy),
     /// Turn the events of contracts into SQL tables, live and from the first stored ledger
+    ///
+    /// Each event that the contracts declare becomes a table of its name, in the schema of the project's name,
+    /// with a column for each parameter. Nothing is compiled or deployed. A contract that declares nothing gets
+    /// tables from what its events look like, or from an interface that --spec supplies.
     #[command(after_help = "Examples:
   orrery watch usdc --contract CBIELTK6YBZJU5UP2WWQEUCYKLPU6AUNZ2BQ4WWFEIE3USCIHMXQDAMA
-  orrery query 'select * from usdc.transfer limit 3'
-  orrery watch pools --contract CA…,CB… --spec soroswap")]
+  orrery query 'select \"from\", \"to\", amount from usdc.transfer limit 3'
+  orrery watch pools --contract CA…,CB… --spec soroswap
+  orrery watch usdc --replace --contract CA…,CB…")]
     Watch(Watch),
     /// Run a program on stored transactions without deploying it, and store nothing
     #[command(after_help = "Example:
@@ -55,9 +60,9 @@ Errors are those of the newest 500 runs.")]
     Unsubscribe(Project),
     /// Query tables with SQL
     #[command(after_help = "Examples:
-  orrery query 'select * from deposits_deposit order by _ledger desc limit 10'
-  orrery query 'select sum(amount) from program_1_deposit' --numbers string
-  orrery query 'from program_1_deposit' --format csv > deposits.csv")]
+  orrery query 'select * from deposits.deposit order by _ledger desc limit 10'
+  orrery query 'select sum(amount) from deposits.deposit' --numbers string
+  orrery query 'from deposits.deposit' --format csv > deposits.csv")]
     Query(Query),
     /// Show the newest runs of an indexing program
     Executions(Executions),

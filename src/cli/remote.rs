@@ -58,7 +58,8 @@ fn running_on(data_dir: &Path) -> Option<String> {
     Some(base_of(installed::on_this_machine(listen.parse().ok()?)))
 }
 
-fn base_of(address: SocketAddr) -> String {
+/// Returns the base address of a service that listens there.
+pub fn base_of(address: SocketAddr) -> String {
     format!("http://{address}{REST}")
 }
 
@@ -77,7 +78,7 @@ fn base_address(text: &str) -> Result<String, String> {
 }
 
 /// Base address of a service with the default settings.
-const DEFAULT_BASE: &str = "http://127.0.0.1:8484/rest";
+pub const DEFAULT_BASE: &str = "http://127.0.0.1:8484/rest";
 /// End of the base address of a service.
 const REST: &str = "/rest";
 

@@ -39,7 +39,7 @@ impl Status {
         if let Some(program) = &self.program {
             return programs::status(remote, program, self.json);
         }
-        let settings = common.settings(Vec::new())?;
+        let settings = common.or_of_service(Vec::new())?.settings(Vec::new())?;
         let report = match open::look(&settings)? {
             Opened::Local(ledgers) => ledgers.report()?,
             Opened::Running(mut client) => client.ask(STATUS, &())?,

@@ -71,7 +71,8 @@ struct Issue {
 
 impl Token {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
-        let settings = common.settings(self.network.settings())?;
+        let network = self.network.settings();
+        let settings = common.or_of_service(network.clone())?.settings(network)?;
         match self.verb {
             Verb::Issue(issue) => issue.run(&settings),
             Verb::List { quiet: true, .. } => {

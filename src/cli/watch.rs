@@ -7,7 +7,8 @@ use clap::Args;
 use orrery::interfaces::{bundled_names, bundled_text};
 use serde_json::{Value, json};
 
-use super::remote::{Body, Remote};
+use super::remote::{Body, Remote, draws_tables};
+use super::types::target;
 use super::{Failure, output, read_file, replacement, spec_file};
 
 /// Interval between requests for the progress.
@@ -86,8 +87,21 @@ impl Watch {
             (false, true) => replacement::follow(remote, &self.project, replaced, &watched)?,
             (false, false) => follow(remote, &watched)?,
         };
-        answer.show(self.json, &[])
+        if draws_tables(self.json) { with_names_in_sql(&answer)? } else { answer }
+            .show(self.json, &[])
     }
+}
+
+/// Returns the project with its tables as they are called in SQL, for people.
+fn with_names_in_sql(project: &Body) -> Result<Body, Failure> {
+    let mut project = project.json()?;
+    let name = project["project_name"].as_str().unwrap_or_default().to_owned();
+    for table in project["tables"].as_array_mut().into_iter().flatten() {
+        if let Some(called) = table.as_str().map(|table| format!("{name}.{}", target(table))) {
+            *table = called.into();
+        }
+    }
+    Ok(Body(project.to_string().into_bytes()))
 }
 
 /// Returns the member `spec` for a file, or for the name of a bundled interface.
@@ -178,6 +192,18 @@ fn warnings(status: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_are_called_as_in_sql() {
+        let project = json!({
+            "project_name": "xlm",
+            "tables": ["program_1_transfer", "program_12_signer_added_2"],
+        });
+        let shown = with_names_in_sql(&Body(project.to_string().into_bytes())).unwrap();
+        let tables = &shown.json().unwrap()["tables"];
+        assert_eq!(*tables, json!(["xlm.transfer", "xlm.signer_added_2"]));
+        assert!(with_names_in_sql(&Body(b"{}".to_vec())).is_ok());
+    }
 
     #[test]
     fn what_a_new_project_lacks_is_told() {

@@ -29,7 +29,9 @@ fn finding(at: &Path, arguments: &[&str], what: &str) -> (String, String) {
 fn the_doctor_reports_problems_with_their_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    assert!(finding(at, &[], "store").1.contains("there is no data directory d"));
+    let (state, sentence) = finding(at, &[], "store");
+    assert_eq!(state, "broken", "it is named, and so it should be there");
+    assert!(sentence.contains("there is no data directory d"), "{sentence}");
     let chain = Chain::made(6, 20);
     let lake = LakeFiles::with(&chain, 2..=20);
     run(at, &["import", "--json", "--data-dir", "d", &lake.text()]).json();

@@ -7,9 +7,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use orrery::sandbox::network::MARKET_PROGRAM;
-use orrery_testkit::binary::{Service, configure, run};
+use orrery_testkit::binary::{Ran, Service, configure, orrery_in, run};
 use orrery_testkit::data::ledgers;
-use orrery_testkit::terminal::on_terminal;
+use orrery_testkit::terminal::{Terminal, on_terminal};
 use orrery_testkit::wait::wait_until;
 
 /// A program for a contract with other functions than the market's.
@@ -243,10 +243,10 @@ fn messages_name_options_and_verbs() {
 fn a_module_for_its_contract_is_not_warned_of() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let (demo, commands) = Service::demo(at, &["--close-time", "200"]);
+    let (demo, told) = Service::demo(at, &["--close-time", "200"]);
     fs::write(at.join("market.wasm"), MARKET_PROGRAM).unwrap();
     let base = format!("{}/rest", demo.base);
-    let contract = commands[2].split("by-contract/").nth(1).unwrap().split('?').next().unwrap();
+    let contract = told["contract"].as_str().unwrap();
     let deploy = ["deploy", "--project", "right", "--contracts", contract];
     let code = ["--code-path", "market.wasm", "--base", &base, "--jwt", demo.token()];
     let deployed = run(at, &[&deploy[..], &code].concat());
@@ -273,4 +273,67 @@ fn a_module_for_its_contract_is_not_warned_of() {
     other("unknown", nobodys, &[]).succeeded();
     other("several", &format!("{contract},{nobodys}"), &[]).succeeded();
     demo.stop();
+}
+
+/// In the background, it would be written over what somebody types for the shell.
+#[test]
+fn the_live_line_is_shown_in_the_foreground_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let demo = "orrery demo --listen 127.0.0.1:0 --close-time 100 --data-dir d > said &";
+    let Some(mut terminal) = Terminal::run(at, &format!("{demo} read -r go; fg")) else { return };
+    wait_until("the demo is ready", || {
+        fs::read_to_string(at.join("said")).ok().filter(|said| said.contains("More: "))
+    });
+    // The line would be there as soon as it is ready, and again each second.
+    let latest = || {
+        let status = run(at, &["status", "--data-dir", "d", "--json"]);
+        status.json()["latest_ledger"].as_u64().unwrap()
+    };
+    let ready = latest();
+    wait_until("two seconds of ledgers", || Some(latest()).filter(|now| *now > ready + 20));
+    assert!(!terminal.shown().contains("events/s"), "{:?}", terminal.shown());
+    terminal.type_in("\n");
+    wait_until("the line is shown", || {
+        let shown = terminal.shown();
+        if shown.contains("events/s") { Ok(()) } else { Err(shown) }
+    });
+    terminal.type_in("\u{3}");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn commands_without_a_directory_find_the_service_below_this_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let (demo, _) = Service::demo(at, &[]);
+    let place = at.canonicalize().unwrap().join("d").display().to_string();
+    let latest = demo.health()["service_latest_ledger"].as_u64().unwrap();
+    let status = run(at, &["status", "--json"]);
+    assert!(status.json()["latest_ledger"].as_u64().unwrap() >= latest);
+    assert!(status.stderr.contains(&place), "{}", status.stderr);
+    let token = run(at, &["token", "issue", "--sub", "a"]).succeeded().trim().to_owned();
+    assert_eq!(demo.ask("/rest/retroshade/list", Some(&token)).0, 200);
+    let findings = run(at, &["doctor"]);
+    assert!(findings.stdout.contains("service"), "{}{}", findings.stdout, findings.stderr);
+    let backfill = run(at, &["backfill", "--status", "--json"]);
+    assert_eq!(backfill.json()["state"], "none");
+    assert!(!at.join("orrery-data").exists());
+
+    // A directory of the default name is the one that is meant, and so is one that is named.
+    fs::create_dir(at.join("orrery-data")).unwrap();
+    run(at, &["status"]).refuses(1, &["orrery-data holds nothing yet"]);
+    run(at, &["status", "--data-dir", "nowhere"]).refuses(1, &["no data directory nowhere"]);
+    demo.stop();
+}
+
+#[test]
+fn the_program_alone_shows_its_help() {
+    let directory = tempfile::tempdir().unwrap();
+    let help = run(directory.path(), &["--help"]);
+    let alone = run(directory.path(), &[]);
+    assert_eq!((alone.code, &alone.stdout), (2, &help.stdout), "{}", alone.stderr);
+    let token = [("ORRERY_JWT", "x"), ("ORRERY_BASE", "http://127.0.0.1:9/rest")];
+    let aided: Ran = orrery_in(directory.path()).arg("query").envs(token).output().unwrap().into();
+    assert!(aided.stderr.contains("Usage: orrery query <SQL>"), "{}", aided.stderr);
 }

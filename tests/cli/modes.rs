@@ -4,11 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use orrery::domain::Network;
 use orrery::store::Store;
-use serde_json::Value;
 use tempfile::TempDir;
 
 use orrery_testkit::binary::{Ran, Service, command, run};
@@ -46,13 +44,20 @@ fn files_of_a_service_are_private() {
     // Open to others, as an operator may have created it.
     fs::create_dir(&data).unwrap();
     fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
-    let (demo, commands) = Service::demo(at, &[]);
-    for command in commands {
+    let (demo, told) = Service::demo(at, &[]);
+    let wallet = told["passkey_wallets"][0].as_str().unwrap();
+    for path in ["events/by-ledger?limit=1", &format!("passkey-indexer/api/wallet/{wallet}")] {
         wait_until("the demo answers", || {
-            let ran = Command::new("sh").args(["-c", &command]).output().unwrap();
-            serde_json::from_slice::<Value>(&ran.stdout).ok()
+            let (status, _) = demo.ask(&format!("/rest/{path}"), told["token"].as_str());
+            (status == 200).then_some(())
         });
     }
+    let base = format!("{}/rest", demo.base);
+    let token = told["token"].as_str().unwrap();
+    wait_until("SQL is answered", || {
+        let query = ["query", "select count(*) from market.trade", "--base", &base];
+        run(at, &[&query[..], &["--jwt", token]].concat()).code == 0
+    });
     wait_until("tables are filled", || {
         let files = fs::read_dir(data.join("tables")).ok()?.count();
         (files > 0 && data.join("compiled").exists()).then_some(())

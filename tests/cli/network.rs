@@ -486,7 +486,7 @@ fn the_official_javascript_sdk_works_on_the_demo() {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
-    let (demo, commands) = Service::demo(directory.path(), &[]);
+    let (demo, told) = Service::demo(directory.path(), &[]);
     let module = directory.path().join("module.wasm");
     std::fs::write(&module, own_module()).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/clients/builds.mjs");
@@ -502,7 +502,7 @@ fn the_official_javascript_sdk_works_on_the_demo() {
     };
     let mut lines = BufReader::new(node.stdout.take().unwrap()).lines().map(Result::unwrap);
     let contract = lines.next().expect("it says which contract it made");
-    let token = commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap();
+    let token = told["token"].as_str().unwrap();
     let base = format!("http://{}/rest", demo.address);
     let ask = |more: &[&str]| {
         let arguments = [more, &["--json", "--base", &base, "--jwt", token]].concat();

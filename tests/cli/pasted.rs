@@ -1,7 +1,6 @@
 //! Commands as users paste them from the README and the demo, output on a terminal, and a base URL
 //! that lacks `/rest`.
 
-use std::io::Write;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,12 +15,13 @@ use orrery_testkit::wait::wait_until;
 #[test]
 fn readme_commands_work_in_either_order() {
     let readme = include_str!("../../README.md");
-    let (_, block) = readme.split_once("issue a token:\n\n```sh public-network\n").unwrap();
-    let lines: Vec<_> = block.split_once("```").unwrap().0.lines().collect();
-    let [serve, token, ask] = lines[..] else { panic!("three lines: {lines:?}") };
-    assert!(serve.ends_with(" &") && token.contains("token issue"), "{lines:?}");
+    let line = |start: &str| readme.lines().find(|line| line.starts_with(start)).unwrap();
+    // It has a terminal of its own in the README.
+    let serve = format!("{} &", line("orrery serve --data-dir orrery-data --network testnet"));
+    let token = line("export ORRERY_JWT=$(orrery token issue --data-dir orrery-data ");
+    let ask = line("curl --retry ");
     let programs = Path::new(env!("CARGO_BIN_EXE_orrery")).parent().unwrap().display();
-    for order in [[serve, token], [token, serve]] {
+    for order in [[&serve, token], [token, &serve]] {
         let directory = tempfile::tempdir().unwrap();
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let script = format!(
@@ -112,63 +112,71 @@ fn a_base_url_without_rest_gives_a_hint() {
 }
 
 #[test]
-fn the_demo_prints_working_commands_and_resumes() {
+fn the_demo_prints_a_screen_of_working_commands_and_resumes() {
     let directory = tempfile::tempdir().unwrap();
     let (mut latest, mut rows) = (0, 0);
     for round in 0..2 {
-        let (demo, commands) = Service::demo(directory.path(), &[]);
-        let (classic, accounts) = commands.split_at(5);
-        for command in accounts {
-            // The accounts are created in the first ledgers, one after the other.
-            wait_until("there is something to look up", || {
-                let answer = pasted(command);
-                let has = |name: &str| answer[name].as_array().is_some_and(|it| !it.is_empty());
-                ["contracts", "wallets", "contextRules", "signers"].into_iter().any(has)
-            });
+        let (demo, said) = Service::demo_in_words(directory.path(), &[]);
+        let token = said.iter().find_map(|line| line.strip_prefix("export ORRERY_JWT=")).unwrap();
+        assert_eq!(said.join("\n").matches(token).count(), 1, "{said:#?}");
+        let long: Vec<_> = said.iter().filter(|line| line.chars().count() > 80).collect();
+        let paths = ["export ORRERY_JWT=", "export PATH=", "Everything stays in "];
+        assert!(
+            long.iter().all(|line| paths.iter().any(|it| line.starts_with(it))),
+            "wider than a terminal: {long:#?}"
+        );
+        // Two of them are for this demo alone: where the program is, and where it listens.
+        let lines = said.iter().filter(|line| !line.is_empty()).count();
+        assert!(lines <= 14, "{said:#?}");
+
+        let commands = said.iter().skip_while(|line| !line.starts_with("Try")).skip(1);
+        let commands: Vec<_> = commands.take_while(|line| !line.is_empty()).cloned().collect();
+        // The project is there already when the demo is resumed.
+        let commands = commands.join("\n").replace(" orders ", &format!(" orders{round} "));
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", &commands]).current_dir(elsewhere.path()).stdin(Stdio::null());
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("ORRERY_") {
+                shell.env_remove(name);
+            }
         }
-        for command in classic {
-            let answer = pasted(command);
-            let rows = answer.as_array().map_or(1, Vec::len);
-            assert!(rows > 0, "{command} finds nothing");
-        }
-        let health = wait_until("all of it is up", || {
-            let health = pasted(&commands[0]);
-            if health["service"] == "up" { Ok(health) } else { Err(health) }
-        });
+        let ran: Ran = shell.output().unwrap().into();
+        let answers: Vec<_> = ran.succeeded().lines().collect();
+        let [tables, transfers, watched, site] = answers[..] else { panic!("{answers:#?}") };
+        let json = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+        assert!(json(tables).as_array().unwrap().iter().any(|it| it["table"] == "demo.transfer"));
+        let transfers = json(transfers);
+        assert!(transfers[0]["from"].is_string(), "{transfers}");
+        assert!(json(watched)["tables"][0].is_string(), "{watched}");
+        assert_eq!(site, format!("{}/#token={token}", demo.base));
+
+        let ask = |path: &str| demo.ask(&format!("/rest/{path}"), Some(token)).1;
+        let health = demo.wait_for_health("all of it is up", |health| health["service"] == "up");
         let now = health["service_latest_ledger"].as_u64().unwrap();
         assert!(now >= latest, "round {round}: {now} after {latest}");
         latest = wait_until("the next ledger comes", || {
-            pasted(&commands[0])["service_latest_ledger"].as_u64().filter(|next| *next > now)
+            demo.health()["service_latest_ledger"].as_u64().filter(|next| *next > now)
         });
-        let trades = || pasted(&commands[4])[0]["trades"].as_u64().unwrap();
+        let trades = || {
+            let count = "select count(*) as trades from market.trade";
+            let base = format!("{}/rest", demo.base);
+            let ran = run(elsewhere.path(), &["query", count, "--base", &base, "--jwt", token]);
+            ran.json()[0]["trades"].as_u64().unwrap()
+        };
         let before = trades();
         assert!(before >= rows, "round {round}: {before} after {rows}");
         rows = wait_until("the rows grow", || Some(trades()).filter(|rows| *rows > before));
-        let ask = |path: &str| {
-            let (before, _) = commands[1].rsplit_once(" '").unwrap();
-            pasted(&format!("{before} 'http://{}/rest/retroshade/{path}'", demo.address))
-        };
-        let projects: Vec<_> = ask("list").as_array().unwrap().clone();
-        let projects: Vec<_> = projects.iter().map(|it| &it["project_name"]).collect();
-        assert_eq!(projects, ["market", "demo"], "each is there once");
-        let status = ask("1/status");
+        let projects = ask("retroshade/list");
+        let projects: Vec<_> =
+            projects.as_array().unwrap().iter().map(|it| &it["project_name"]).collect();
+        let watched = ["orders0", "orders1"];
+        let expected = [&["market", "demo"], &watched[..=round]].concat();
+        assert_eq!(projects, expected, "each is there once");
+        let status = ask("retroshade/1/status");
         assert!(status["running"] == true && status["total_errors"] == 0, "{status}");
-        let runs = ask("1/executions?limit=200");
+        let runs = ask("retroshade/1/executions?limit=200");
         assert!(runs.as_array().unwrap().iter().all(|run| run["fidelity"] == "exact"), "{runs}");
         assert_eq!(demo.end_with(Signal::INT), Some(0));
     }
-}
-
-/// Runs a command of the demo in a shell and parses its output.
-fn pasted(command: &str) -> Value {
-    let mut shell = Command::new("sh")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    writeln!(shell.stdin.take().unwrap(), "{command}").unwrap();
-    let output = shell.wait_with_output().unwrap();
-    assert!(output.status.success(), "{command}");
-    serde_json::from_slice(&output.stdout).unwrap()
 }

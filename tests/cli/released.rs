@@ -13,6 +13,13 @@ fn packaging(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging").join(name)
 }
 
+/// Where the project is published, of which the packages tell.
+fn address() -> String {
+    let text = fs::read_to_string(packaging("publication")).unwrap();
+    let address = text.lines().find_map(|line| line.strip_prefix("ADDRESS=")).unwrap();
+    address.trim_matches('"').to_owned()
+}
+
 fn shell(script: &str, environment: &[(&str, &Path)]) -> Output {
     let mut command = Command::new("sh");
     command.args(["-euc", script]).envs(environment.iter().copied());
@@ -108,10 +115,12 @@ fn the_npm_package_never_tells_to_run_another_one() {
         let at = directory.path();
         let script =
             format!("{} {architecture} 1.2.3 {}", packaging("npm.py").display(), at.display());
-        let made = shell(&script, &[]);
+        // No compiled Python in the sources.
+        let made = shell(&script, &[("PYTHONDONTWRITEBYTECODE", Path::new("1"))]);
         assert!(made.status.success(), "{}", text(&made.stderr));
         let read = |name: &str| fs::read_to_string(at.join(name)).unwrap();
         let package: serde_json::Value = serde_json::from_str(&read("package.json")).unwrap();
+        assert_eq!(package["homepage"], address());
         let file = format!("./{}-1.2.3.tgz", package["name"].as_str().unwrap());
         let readme = read("README.md");
         let run: Vec<_> = readme.split("npx ").skip(1).collect();

@@ -49,7 +49,15 @@ fn programs_and_sql_work_under_the_systemd_restrictions() {
     let out = at.join("out");
     let mut restricted = Command::new(root().join("packaging/run-restricted"));
     restricted.arg(root().join("systemd/orrery@.service")).arg(&state).arg(&program);
-    restricted.args(["demo", "--listen", "127.0.0.1:0", "--close-time", "200", "--data-dir"]);
+    restricted.args([
+        "demo",
+        "--json",
+        "--listen",
+        "127.0.0.1:0",
+        "--close-time",
+        "200",
+        "--data-dir",
+    ]);
     restricted.arg(state.join("d")).stdout(std::fs::File::create(&out).unwrap());
     let mut restricted = restricted.spawn().unwrap();
     let output = wait_until("the demo says where it listens", || {
@@ -57,12 +65,11 @@ fn programs_and_sql_work_under_the_systemd_restrictions() {
             panic!("it ended: {status}");
         }
         let output = std::fs::read_to_string(&out).unwrap();
-        output.contains("stellar network add").then_some(output)
+        serde_json::from_str::<Value>(&output).ok()
     });
-    let address = output.split("http://").nth(1).unwrap().split(' ').next().unwrap().to_owned();
-    let token = output.lines().skip_while(|line| *line != "Token:").nth(1).unwrap().to_owned();
+    let [base, token] = ["base", "token"].map(|name| output[name].as_str().unwrap().to_owned());
     let ask = |query: &str| -> Option<Value> {
-        let request = HTTP.post(format!("http://{address}/rest/retroshade/query"));
+        let request = HTTP.post(format!("{base}/retroshade/query"));
         let request = request.bearer_auth(&token).json(&json!({ "query": query }));
         request.send().ok()?.json().ok()
     };
@@ -72,8 +79,7 @@ fn programs_and_sql_work_under_the_systemd_restrictions() {
             .as_u64()
             .filter(|it| *it > 0)
     });
-    let health: Value =
-        HTTP.get(format!("http://{address}/rest/health")).send().unwrap().json().unwrap();
+    let health: Value = HTTP.get(format!("{base}/health")).send().unwrap().json().unwrap();
     assert_eq!(health["service"], "up", "{health}");
     let walls = health["components"]["queries"]["detail"].as_str().unwrap();
     assert!(walls.contains("Landlock") && walls.contains("seccomp"), "{walls}");

@@ -208,21 +208,43 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts a demo in the data directory `d` of a working directory; also returns the nine `curl`
-    /// commands that it prints.
-    pub fn demo(directory: &Path, arguments: &[&str]) -> (Self, [String; 9]) {
+    /// Starts a demo in the data directory `d` of a working directory; also returns what it says of
+    /// itself as JSON.
+    pub fn demo(directory: &Path, arguments: &[&str]) -> (Self, Value) {
+        let (mut demo, mut lines) = Self::demo_lines(directory, arguments, Some("--json"));
+        let told: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+        demo.listens_on_site(told["site"].as_str().unwrap());
+        (demo, told)
+    }
+
+    /// As [`Self::demo`], but returns what it says to people.
+    pub fn demo_in_words(directory: &Path, arguments: &[&str]) -> (Self, Vec<String>) {
+        let (mut demo, mut lines) = Self::demo_lines(directory, arguments, None);
+        let mut said: Vec<String> = Vec::new();
+        while !said.last().is_some_and(|line| line.starts_with("More: ")) {
+            said.push(lines.next().unwrap());
+        }
+        let site = said.iter().find_map(|line| line.strip_prefix("Its site: ")).unwrap();
+        demo.listens_on_site(site);
+        (demo, said)
+    }
+
+    fn demo_lines(
+        directory: &Path,
+        arguments: &[&str],
+        json: Option<&str>,
+    ) -> (Self, impl Iterator<Item = String> + use<>) {
         let mut command = orrery_in(directory);
-        command.args(["demo", "--listen", "127.0.0.1:0", "--data-dir", DATA_DIR]).args(arguments);
-        command.stdout(Stdio::piped());
-        let mut demo =
-            Self::of(&mut command, &directory.join(DATA_DIR), tempfile::tempfile().unwrap());
+        command.args(["demo", "--listen", "127.0.0.1:0", "--data-dir", DATA_DIR]).args(json);
+        command.args(arguments).stdout(Stdio::piped());
+        let log = tempfile::tempfile().unwrap();
+        let mut demo = Self::of(&mut command, &directory.join(DATA_DIR), log);
         let stdout = BufReader::new(demo.child.stdout.take().unwrap());
-        let lines = stdout.lines().map(Result::unwrap);
-        let commands = lines.filter(|line| line.starts_with("curl ")).take(9);
-        let commands: [String; 9] = commands.collect::<Vec<_>>().try_into().unwrap();
-        let (_, address) = commands[0].split_once("http://").unwrap();
-        demo.listens_on(address.split(['/', '\'']).next().unwrap());
-        (demo, commands)
+        (demo, stdout.lines().map(Result::unwrap))
+    }
+
+    fn listens_on_site(&mut self, site: &str) {
+        self.listens_on(site.trim_start_matches("http://").trim_end_matches('/'));
     }
 
     /// From here on, the process is killed when the service is dropped.

@@ -24,11 +24,12 @@ fn a_service_estimates_contract_sizes() {
 #[test]
 fn contracts_name_the_indexes_that_have_them() {
     let directory = tempfile::tempdir().unwrap();
-    let (demo, commands) = Service::demo(directory.path(), &["--close-time", "200"]);
-    let token = commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap();
-    for (path, kind) in [("api/contract/", "smart_account"), ("api/wallet/", "passkey_wallet")] {
-        let command = commands.iter().find(|command| command.contains(path)).unwrap();
-        let contract = &command.split(path).nth(1).unwrap()[..56];
+    let (demo, told) = Service::demo(directory.path(), &["--close-time", "200"]);
+    let token = told["token"].as_str().unwrap();
+    for (accounts, kind) in
+        [("smart_accounts", "smart_account"), ("passkey_wallets", "passkey_wallet")]
+    {
+        let contract = told[accounts][0].as_str().unwrap();
         wait_until("the contract is known as an account", || {
             let (_, answer) = demo.ask(&format!("/rest/contracts/{contract}"), Some(token));
             (answer["account_kinds"] == json!([kind])).then_some(())

@@ -15,9 +15,9 @@ fn pages_say_what_retention_has_removed() {
     let settings =
         "[retention]\nevents = 25\ntransactions = 25\nraw_ledgers = 25\nwait_for_consumers = 0\n";
     let config = configure(directory.path(), settings);
-    let (demo, commands) =
+    let (demo, told) =
         Service::demo(directory.path(), &[&["--close-time", "500"][..], &config].concat());
-    let token = commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap();
+    let token = told["token"].as_str().unwrap();
     demo.wait_for_health("there are events", |it| it["service_latest_ledger"].as_u64() > Some(40));
     let Some(told) = browser::run("retention.mjs", &demo.base, token, json!({})) else { return };
     browser::assert_quiet(&told);

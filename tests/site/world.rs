@@ -29,9 +29,8 @@ impl Demo {
     /// A demo that goes on.
     pub fn running() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (service, commands) = Service::demo(directory.path(), &["--close-time", "500"]);
-        let token =
-            commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap().to_owned();
+        let (service, told) = Service::demo(directory.path(), &["--close-time", "500"]);
+        let token = told["token"].as_str().unwrap().to_owned();
         let programs = wait_until("it has programs", || {
             let (_, programs) = service.ask("/rest/retroshade/list", Some(&token));
             (programs.as_array()?.len() > 1).then_some(programs)

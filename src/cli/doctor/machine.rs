@@ -9,6 +9,7 @@ use orrery::config::Config;
 use orrery::confinement;
 use orrery::service::{self, DiskSpace};
 
+use super::super::installed::LOCK_FILE;
 use super::{Finding, State};
 
 /// Number of file descriptors that the store and the rest of the process need, in addition to one
@@ -24,7 +25,7 @@ const FEWEST_PROCESSES: u64 = 64;
 /// found. `/proc/locks` identifies the holder by its pid and the file by its device and inode
 /// (proc_locks(5)).
 pub(super) fn service_process(data_dir: &Path) -> Option<u32> {
-    let inode = fs::metadata(data_dir.join("orrery.lock")).ok()?.ino();
+    let inode = fs::metadata(data_dir.join(LOCK_FILE)).ok()?.ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace().skip(1);

@@ -6,7 +6,7 @@ mod network;
 mod public;
 
 use clap::Args;
-use orrery::config::Settings;
+use orrery::config::{Origin, Settings};
 use orrery::control::{STATUS, StatusReport};
 use orrery::net::reqwest::Url;
 use orrery::service::Node;
@@ -72,7 +72,7 @@ enum StoreAccess {
 
 impl Doctor {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
-        let settings = common.settings(Vec::new())?;
+        let settings = common.or_of_service(Vec::new())?.settings(Vec::new())?;
         let config = &settings.config;
         let process = machine::service_process(&config.data_dir);
         let mut findings = vec![machine::disk(config)];
@@ -117,9 +117,14 @@ fn access_store(settings: &Settings) -> StoreAccess {
         let (state, text) = if directory.exists() {
             (State::Ok, format!("{path} holds nothing yet: its source was not checked"))
         } else {
+            // Who names one believes that it is there.
+            let state = match settings.origin("data_dir") {
+                Origin::Default => State::Look,
+                _ => State::Broken,
+            };
             let mend =
                 "name an existing one with --data-dir, or start the service, which creates it";
-            (State::Look, format!("there is no data directory {path}: {mend}"))
+            (state, format!("there is no data directory {path}: {mend}"))
         };
         return StoreAccess::Unavailable(Finding::new("store", state, text));
     }

@@ -92,6 +92,11 @@ pub fn show_live_line(line: Option<&str>) {
     *live = line.map(str::to_owned);
 }
 
+/// Forgets the line and leaves the terminal as it is, because it has come to be another process's.
+pub fn forget_live_line() {
+    *LIVE_LINE.lock() = None;
+}
+
 /// Sends log lines of `level` and above to standard error from now on.
 pub fn init(format: LogFormat, level: LogLevel) -> Result<(), LogsError> {
     let terminal = io::stderr().is_terminal();

@@ -1,28 +1,29 @@
 //! `orrery demo`: runs the whole service on a sandbox network of its own, for trying it out.
 
+mod welcome;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use ipnet::IpNet;
-use orrery::auth::{IssueRequest, Tokens};
 use orrery::config::{Origin, Settings};
-use orrery::domain::{ContractId, Network, Owner, Page, StartPoint};
+use orrery::domain::{ContractId, Network, Owner, StartPoint};
 use orrery::programs::{Deploy, ProgramError, Programs, Replace, Watch};
-use orrery::sandbox::network::{MARKET_PROGRAM, Sandbox, SandboxWallets};
+use orrery::sandbox::network::{MARKET_PROGRAM, Sandbox};
 use orrery::sandbox::source::{self, SandboxNetworkError};
 use orrery::service::{self, Following, Node, RunningSandbox, Service};
 use orrery::settings::CorsOrigin;
 use orrery::source::follow::Candidate;
 use orrery::steady::unix_now_ms;
-use orrery::store::{EventQuery, TopicFilter};
 use orrery::tables::query::QueryRequest;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
+
+use welcome::Welcome;
 
 use super::live_line::LiveLine;
 use super::open::NewDirectory;
@@ -50,13 +51,15 @@ pub struct Demo {
     #[arg(long, value_name = "MS", default_value_t = 1000,
           value_parser = milliseconds)]
     close_time: u64,
+    /// Print addresses, token and accounts of the network as one JSON object instead of commands
+    #[arg(long)]
+    json: bool,
 }
 
 /// Maximum time to wait for the first events, and then for the first rows of each table. All of it
 /// usually takes a fraction of that.
 const FIRST_LEDGERS_TIMEOUT: Duration = Duration::from_secs(60);
-/// Owner of the printed token and of the deployed program, and the webhook secret in the printed
-/// commands.
+/// Owner of the printed token and of the deployed program.
 const OWNER: &str = "demo";
 /// Project name of the tables of events.
 const EVENTS_PROJECT: &str = "demo";
@@ -64,12 +67,6 @@ const EVENTS_PROJECT: &str = "demo";
 /// Project name of the deployed program. Its rows are in the view named after the project and the
 /// emitted struct.
 const PROJECT: &str = "market";
-/// Suggested query over the program's rows. Contains no quotes, so that it can be pasted into a
-/// quoted shell argument.
-const QUERY: &str = "select count(*) as trades, sum(amount) as goods, sum(cost) as cash, \
-                     max(_ledger) as ledger from market_trade";
-/// Address of the webhook receiver that the printed commands start.
-const RECEIVER: &str = "127.0.0.1:9100";
 /// Number of events that must have been stored before the demo reports that it is ready.
 const MIN_EVENTS: u64 = 10;
 
@@ -111,9 +108,17 @@ impl Demo {
         let opening =
             source::Opening { seed: rand::random(), close_time, clock: Arc::new(unix_now_ms) };
         let node = Arc::new(node.with_sandbox(&opening)?);
-        let kept = temporary.is_none();
-        runtime()?.block_on(demonstrate(node, &settings, kept, opening, &mut new))
+        let told = Told { kept: temporary.is_none(), json: self.json };
+        runtime()?.block_on(demonstrate(node, &settings, told, opening, &mut new))
     }
+}
+
+/// How the demo is announced.
+#[derive(Clone, Copy)]
+struct Told {
+    /// Whether the data directory stays.
+    kept: bool,
+    json: bool,
 }
 
 /// Widens the limits for one client, unless they are configured: test suites on this machine send
@@ -155,7 +160,7 @@ fn temporary_directory(settings: &Settings) -> Result<Option<TempDir>, Failure> 
 async fn demonstrate(
     node: Arc<Node>,
     settings: &Settings,
-    kept: bool,
+    told: Told,
     opening: source::Opening,
     new: &mut NewDirectory,
 ) -> Result<(), Failure> {
@@ -203,8 +208,8 @@ async fn demonstrate(
             && first_rows(&programs, &trades, &mut stop).await?
             && first_rows(&programs, &transfers, &mut stop).await?
         {
-            let directory = kept.then(|| store.directory());
-            output::print(&welcome(address, &tokens, &node, directory, close_time)?)?;
+            let welcome = Welcome::new(address, &tokens, &node, market, close_time, told.kept)?;
+            if told.json { welcome.print_json() } else { output::print(&welcome.text()) }?;
         }
         let _shown = LiveLine::begin(&node, config);
         std::future::pending::<Result<(), Failure>>().await
@@ -316,114 +321,4 @@ async fn first_ledgers(node: &Node, stop: &mut watch::Receiver<bool>) -> Result<
             _ = stop.wait_for(|stop| *stop) => return Ok(false),
         }
     }
-}
-
-fn welcome(
-    address: SocketAddr,
-    tokens: &Tokens,
-    node: &Node,
-    directory: Option<&Path>,
-    close_time: Duration,
-) -> Result<String, Failure> {
-    let token = tokens.issue(&IssueRequest::for_owner(OWNER))?.token;
-    let base = format!("http://{address}/rest");
-    let newest = format!("{base}/events/by-ledger?limit=1&decoded=true");
-    let contract = busy_contract(node)?;
-    let of_contract = match contract {
-        Some(contract) => format!("{base}/events/by-contract/{contract}?limit=3"),
-        None => format!("{base}/txs/by-ledger?limit=3"),
-    };
-    let wallets = Sandbox::wallets(node.store().network()).map_err(SandboxNetworkError::from)?;
-    let lookup_help = lookup_help(&wallets, &base);
-    let webhook_help =
-        contract.map(|contract| webhook_help(contract, &base, &token)).unwrap_or_default();
-    let rpc_help = rpc_help(address, node.store().network());
-    let pace = match close_time.as_millis() {
-        1000 => "one ledger a second".to_owned(),
-        milliseconds => format!("one ledger every {milliseconds} ms"),
-    };
-    let stays = match directory {
-        Some(directory) => format!("Everything stays in {}.", directory.display()),
-        None => "All data is removed at the end, unless --data-dir is given.".to_owned(),
-    };
-    Ok(format!(
-        "Orrery is listening on http://{address} with a network of its own, {pace}.
-{stays} Stop it with Ctrl-C.
-
-Token:
-{token}
-
-The site, with this token:
-http://{address}/#token={token}
-
-Try, in another terminal:
-curl '{base}/health'
-curl -H 'Authorization: Bearer {token}' '{newest}'
-curl -H 'Authorization: Bearer {token}' '{of_contract}'
-
-The events of this network's contracts are SQL tables, without any program:
-curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"query\":\"select * from {EVENTS_PROJECT}.transfer limit 3\"}}' '{base}/retroshade/query'
-
-An indexing program for a contract of this network writes a row for each trade. Repeat the query to see more:
-curl -H 'Authorization: Bearer {token}' -H 'Content-Type: application/json' -d '{{\"query\":\"{QUERY}\"}}' '{base}/retroshade/query'
-{lookup_help}{webhook_help}{rpc_help}"
-    ))
-}
-
-/// Returns the text on using the network with clients of Stellar RPC.
-fn rpc_help(address: SocketAddr, network: &Network) -> String {
-    let passphrase = network.passphrase();
-    format!(
-        "
-Clients of Stellar RPC can deploy and call contracts on this network. Its address, its passphrase, and a request for funds:
-http://{address}/rpc
-{passphrase}
-curl 'http://{address}/friendbot?addr=G…'
-For Stellar's command line:
-stellar network add orrery-demo --rpc-url http://{address}/rpc --network-passphrase '{passphrase}'
-"
-    )
-}
-
-/// Returns example requests that look up the network's smart account and passkey wallets.
-fn lookup_help(wallets: &SandboxWallets, base: &str) -> String {
-    let SandboxWallets { smart_account, legacy, v1, credential } = wallets;
-    let credential: String = credential.iter().map(|byte| format!("{byte:02x}")).collect();
-    let (smart, passkey) =
-        (format!("{base}/smart-account-indexer"), format!("{base}/passkey-indexer"));
-    format!(
-        "
-A smart account and two passkey wallets of this network change their signers. Look them up by passkey and by address:
-curl '{smart}/api/lookup/{credential}'
-curl '{passkey}/api/lookup/{credential}'
-curl '{smart}/api/contract/{smart_account}'
-curl '{passkey}/api/wallet/{legacy}'
-curl '{passkey}/api/wallet/{v1}'
-"
-    )
-}
-
-/// Returns commands that send a contract's events to `orrery webhooks listen`.
-fn webhook_help(contract: ContractId, base: &str, token: &str) -> String {
-    format!(
-        "
-To receive a contract's events as signed webhooks, run the first command in one terminal and the second in another:
-orrery webhooks listen --listen {RECEIVER} --secret {OWNER}
-echo {OWNER} | orrery --base {base} --jwt {token} webhooks new --contract {contract} --endpoint http://{RECEIVER}/ --secret-file -
-"
-    )
-}
-
-/// Returns the contract of the newest event; `None` when no event is stored or the event has no
-/// contract.
-fn busy_contract(node: &Node) -> Result<Option<ContractId>, Failure> {
-    let query = EventQuery {
-        ledgers: None,
-        contracts: Vec::new(),
-        topics: TopicFilter::default(),
-        page: Page::first(1),
-    };
-    let mut contract = None;
-    node.store().events(&query, |event| contract = event.contract.copied().map(ContractId))?;
-    Ok(contract)
 }
