@@ -76,10 +76,11 @@ impl Terminal {
     /// Runs a script in a working directory, where `orrery` is the program under test. `None` as for
     /// [`on_terminal`].
     pub fn run(directory: &Path, text: &str) -> Option<Self> {
-        let program = program::orrery();
-        let text = format!("orrery() {{ {} \"$@\"; }}; {text}", quoted(program.to_str().unwrap()));
         let shown = directory.join("terminal");
-        let mut command = script(directory, &format!("bash -mc {}", quoted(&text)), &shown);
+        let mut command = script(directory, &format!("bash -mc {}", quoted(text)), &shown);
+        let programs = program::orrery();
+        let path = std::env::var("PATH").unwrap();
+        command.env("PATH", format!("{}:{path}", programs.parent().unwrap().display()));
         command.env("TERM", "xterm").stdin(Stdio::piped()).stdout(Stdio::null());
         let mut child = begun(command)?;
         let input = child.stdin.take().unwrap();

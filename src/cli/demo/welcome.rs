@@ -78,7 +78,7 @@ orrery query 'select \"from\", \"to\", amount from {EVENTS_PROJECT}.transfer lim
 orrery watch orders --contract $CONTRACT
 echo \"http://{address}/#token=$ORRERY_JWT\"    # the site, with this token
 
-More: http://{address}/docs
+More: docs/ in the sources, /usr/share/doc/orrery/docs in the package
 ",
             path.unwrap_or_default(),
             base.unwrap_or_default(),
