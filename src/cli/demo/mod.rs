@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use ipnet::IpNet;
+use orrery::auth::IssueRequest;
 use orrery::config::{Origin, Settings};
 use orrery::domain::{ContractId, Network, Owner, StartPoint};
 use orrery::programs::{Deploy, ProgramError, Programs, Replace, Watch};
@@ -208,7 +209,7 @@ async fn demonstrate(
             && first_rows(&programs, &trades, &mut stop).await?
             && first_rows(&programs, &transfers, &mut stop).await?
         {
-            let welcome = Welcome::new(address, &tokens, &node, market, close_time, told.kept)?;
+            let welcome = Welcome::new(address, example, &node, market, close_time, told.kept)?;
             if told.json { welcome.print_json() } else { output::print(&welcome.text()) }?;
         }
         let _shown = LiveLine::begin(&node, config);

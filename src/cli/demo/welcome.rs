@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use orrery::auth::{IssueRequest, Tokens};
 use orrery::domain::ContractId;
 use orrery::sandbox::network::{Sandbox, SandboxWallets};
 use orrery::sandbox::source::SandboxNetworkError;
@@ -15,7 +14,7 @@ use serde_json::json;
 use super::super::installed::{self, on_this_machine};
 use super::super::remote::{DEFAULT_BASE, base_of};
 use super::super::{Failure, output};
-use super::{EVENTS_PROJECT, OWNER};
+use super::EVENTS_PROJECT;
 
 /// What somebody needs to know who tries the demo.
 pub struct Welcome {
@@ -31,10 +30,10 @@ pub struct Welcome {
 }
 
 impl Welcome {
-    /// Issues the token, and collects the rest.
+    /// Collects what is told; `token` is one of the demo's owner.
     pub fn new(
         address: SocketAddr,
-        tokens: &Tokens,
+        token: String,
         node: &Node,
         contract: ContractId,
         close_time: Duration,
@@ -43,7 +42,7 @@ impl Welcome {
         let store = node.store();
         Ok(Self {
             address: on_this_machine(address),
-            token: tokens.issue(&IssueRequest::for_owner(OWNER))?.token,
+            token,
             contract,
             wallets: Sandbox::wallets(store.network()).map_err(SandboxNetworkError::from)?,
             network_passphrase: store.network().passphrase().to_owned(),
@@ -78,7 +77,7 @@ orrery query 'select \"from\", \"to\", amount from {EVENTS_PROJECT}.transfer lim
 orrery watch orders --contract $CONTRACT
 echo \"http://{address}/#token=$ORRERY_JWT\"    # the site, with this token
 
-More: docs/ in the sources, /usr/share/doc/orrery/docs in the package
+More: http://{address}/docs
 ",
             path.unwrap_or_default(),
             base.unwrap_or_default(),
