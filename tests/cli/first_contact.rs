@@ -247,7 +247,7 @@ fn a_module_for_its_contract_is_not_warned_of() {
     fs::write(at.join("market.wasm"), MARKET_PROGRAM).unwrap();
     let base = format!("{}/rest", demo.base);
     let contract = told["contract"].as_str().unwrap();
-    let deploy = ["deploy", "--project", "right", "--contracts", contract];
+    let deploy = ["deploy", "--project", "right", "--contract", contract];
     let code = ["--code-path", "market.wasm", "--base", &base, "--jwt", demo.token()];
     let deployed = run(at, &[&deploy[..], &code].concat());
     deployed.succeeded();
