@@ -36,6 +36,7 @@ mod health;
 mod host;
 mod identity;
 mod json;
+mod labels;
 mod ledgers;
 mod limits;
 mod members;
@@ -72,6 +73,7 @@ pub use error::ApiError;
 pub use head::LONGEST_URI;
 pub use identity::Access;
 pub use json::List as EventList;
+pub use labels::AddressNames;
 pub use request_body::LARGEST_BODY;
 #[doc(hidden)]
 pub use retroshade::{read_deploy, read_trial};

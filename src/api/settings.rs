@@ -1,7 +1,9 @@
 //! What the operator may choose of the API, and what only tests choose.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::labels::AddressNames;
 use orrery_settings::{Http, Indexers, Limits, Queries, Rpc};
 use orrery_store::IndexedAs;
 
@@ -20,6 +22,11 @@ pub struct ApiSettings {
     pub indexers: Indexers,
     /// Current indexing settings, as reported by `/rest/completeness`.
     pub indexed_as: IndexedAs,
+    /// Names that the operator gives to addresses (`[site] labels`).
+    pub names: Arc<AddressNames>,
+    /// Data directory as commands in the service's working directory name it, which pages put into
+    /// commands; `None` for an absolute path, which is nobody else's business.
+    pub data_dir: Option<String>,
     /// What no setting changes.
     pub tunables: Tunables,
 }

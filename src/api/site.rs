@@ -29,9 +29,13 @@ fn route(template: &'static str, handler: LocatedHandler) -> Route {
     Route { headers: site::HEADERS, ..Route::new("GET", template, work).ignoring_parameters() }
 }
 
+fn told(deps: &Deps) -> site::Told<'_> {
+    let (http, data_dir) = (&deps.settings.http, deps.settings.data_dir.as_deref());
+    site::Told { is_public_read: http.public_read, data_dir }
+}
+
 fn page(deps: &Deps, head: &Head) -> Result<Answer, ApiError> {
-    let is_public_read = deps.settings.http.public_read;
-    Ok(html(site::document(&head.path, &record(deps), is_public_read)))
+    Ok(html(site::document(&head.path, &record(deps), &told(deps))))
 }
 
 /// Returns a document. That of a demo has its token for those who try it on this machine: not for the
@@ -63,8 +67,7 @@ pub(super) fn missing_page(deps: &Deps, head: &Head) -> Option<Reply> {
     if !is_read || !head.is_for_page() || !is_for_people(&head.path) {
         return None;
     }
-    let is_public_read = deps.settings.http.public_read;
-    let document = site::missing_page(&head.path, &record(deps), is_public_read);
+    let document = site::missing_page(&head.path, &record(deps), &told(deps));
     let answer = Answer { status: StatusCode::NOT_FOUND, ..html(document) };
     let mut reply = success(Finished::new(answer, None));
     let headers = reply.headers_mut();

@@ -17,7 +17,7 @@ use crate::auth::section::Auth;
 use crate::domain::Network;
 use crate::settings::{
     Core, Disk, Export, Http, Index, Indexers, Limits, Log, NetworkName, Programs, Queries,
-    Retention, Rpc, Source, Status, Trust, Webhooks, section,
+    Retention, Rpc, Site, Source, Status, Trust, Webhooks, section,
 };
 
 section! {
@@ -58,6 +58,8 @@ section! {
         pub indexers: Indexers = Indexers::default();
         /// The JSON-RPC interface.
         pub rpc: Rpc = Rpc::default();
+        /// The web site.
+        pub site: Site = Site::default();
         /// Targets of messages about the service's state.
         pub status: Status = Status::default();
         /// Plan of issued tokens, and keys of other accepted issuers.

@@ -19,14 +19,32 @@ pub enum Instance {
     Known(Box<ScContractInstance>),
     /// There was none in this ledger.
     Absent(LedgerSeq),
-    /// It is not known. If there is another server, it is asked.
+    /// It is not known.
     Unknown,
 }
 
 impl Interfaces {
     /// Returns the instance of a contract as of a ledger: as the last stored transaction that changed
-    /// it has left it, or else from another server's last answer.
+    /// it has left it, or else from another server's last answer. If it is not known and there is
+    /// another server, that is asked, and a later call returns its answer.
     pub fn instance(
+        &self,
+        contract: &ContractId,
+        as_of: LedgerSeq,
+    ) -> Result<Instance, StoreError> {
+        let found = self.stored_instance(contract, as_of)?;
+        if found == Instance::Unknown
+            && self.has_source()
+            && let Some(key) = instance_key(contract)
+            && self.store().known_entries(&key)?.is_empty()
+        {
+            self.wish(Wish::Entry(key));
+        }
+        Ok(found)
+    }
+
+    /// Like [`Self::instance`], but asks no other server for what is not known.
+    pub fn stored_instance(
         &self,
         contract: &ContractId,
         as_of: LedgerSeq,
@@ -38,9 +56,6 @@ impl Interfaces {
             return Ok(found);
         }
         let Some(last) = self.store().known_entries(&key)?.pop() else {
-            if self.has_source() {
-                self.wish(Wish::Entry(key));
-            }
             return Ok(Instance::Unknown);
         };
         Ok(match last.entry.as_deref() {

@@ -2,6 +2,7 @@
 //! it is stopped.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use super::{
     Backfills, Node, OpenSources, RunningSandbox, ServiceError, attestation, exporting, interfaces,
     ledger_entries, node, rpc, running_programs, status_messages, supervisor, webhooks,
 };
-use crate::api::{self, ApiSettings, Deps, MetricsText, RequestObserver, Tunables};
+use crate::api::{self, AddressNames, ApiSettings, Deps, MetricsText, RequestObserver, Tunables};
 use crate::auth::Tokens;
 use crate::config::Config;
 use crate::control::Listener;
@@ -293,6 +294,8 @@ async fn http_dependencies(
             rpc: config.rpc.clone(),
             indexers: config.indexers.clone(),
             indexed_as: node::indexed_as(config),
+            names: Arc::new(address_names(&config.site.labels)?),
+            data_dir: named_in_commands(&config.data_dir),
             tunables: Tunables::default(),
         },
         clock: Arc::new(unix_now),
@@ -306,6 +309,23 @@ async fn http_dependencies(
         metrics: metrics_text(node),
         on_request: request_observer(node),
     })
+}
+
+/// Reads the operator's names of addresses, if there is a file of them.
+fn address_names(path: &Path) -> Result<AddressNames, ServiceError> {
+    if path.as_os_str().is_empty() {
+        return Ok(AddressNames::default());
+    }
+    AddressNames::read(path)
+        .map_err(|error| ServiceError::Other(format!("site.labels, {}: {error}", path.display())))
+}
+
+/// Returns a data directory as a command in the same working directory names it, without quotes.
+fn named_in_commands(data_dir: &Path) -> Option<String> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._/-".contains(letter);
+    let text = data_dir.to_str()?;
+    let is_option = text.starts_with('-');
+    (data_dir.is_relative() && !is_option && text.chars().all(is_plain)).then(|| text.to_owned())
 }
 
 fn metrics_text(node: &Node) -> MetricsText {

@@ -1,8 +1,9 @@
-//! Settings of the HTTP interface: where it listens, the limits on clients' requests, and the lookups
-//! of accounts.
+//! Settings of the HTTP interface: where it listens, the limits on clients' requests, the web site, and
+//! the lookups of accounts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 
 use crate::units::{Kib, Mib, Millis, Seconds};
 use crate::values::{CorsOrigin, MetricsReaders, Proxies, UnknownParameters};
@@ -98,6 +99,14 @@ impl Limits {
                  query would be answered"
             )
         })
+    }
+}
+
+section! {
+    /// `[site]`: the web site.
+    pub struct Site {
+        /// File with names of addresses, which the site shows beside them; empty for none.
+        pub labels: PathBuf = PathBuf::new(), "a file, such as \"/etc/orrery/labels\"";
     }
 }
 

@@ -19,7 +19,7 @@ mod webhooks;
 
 pub use data::{Disk, Index, Retention};
 pub use export::Export;
-pub use http::{Http, Indexers, Limits};
+pub use http::{Http, Indexers, Limits, Site};
 pub use process::{Core, Log, Status};
 pub use programs::{Programs, Queries};
 pub use rpc::Rpc;

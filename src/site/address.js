@@ -29,10 +29,14 @@ export function pathOf(address) {
   return /^(G[A-Z2-7]{55}|M[A-Z2-7]{68})$/.test(address) ? `account/${address}` : null;
 }
 
-/** Creates a link to the page of a contract or an account; text if no page shows such an address. */
+/** `of(address)` creates the element of the name of an address, which may come later. `labels.js` sets it. */
+export const labels = { of: () => null };
+
+/** Creates a link to the page of a contract or an account, after its name; text if no page shows such an address. */
 export function addressLink(address, kept = 6) {
   const path = pathOf(address);
-  return path === null ? short(address, kept) : link(path, short(address, kept));
+  return path === null ? short(address, kept)
+    : make("span", "address", labels.of(address), link(path, short(address, kept)));
 }
 
 /** Creates text with ranges of ledgers, the first ones of many. */

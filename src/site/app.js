@@ -3,6 +3,7 @@
 import { session } from "./api.js";
 import { at, button, make, put } from "./dom.js";
 import * as health from "./health.js";
+import * as labels from "./labels.js";
 import { forgetRows } from "./kept_rows.js";
 import * as router from "./router.js";
 import { searchFor } from "./search.js";
@@ -11,7 +12,7 @@ import * as token from "./token.js";
 function tokenPanel() {
   const panel = at("token-panel");
   const name = () => {
-    at("token-toggle").textContent = session.token === "" ? "Give a token" : `Token: ${token.claims().sub ?? "in use"}`;
+    at("token-toggle").textContent = session.token === "" ? "Enter a token" : `Token: ${token.claims().sub ?? "in use"}`;
   };
   panel.addEventListener("beforetoggle", ({ newState }) => {
     if (newState !== "open") return;
@@ -73,6 +74,7 @@ at("search").hidden = false;
 at("token-toggle").hidden = false;
 searchForm();
 health.begin();
+labels.begin();
 token.resume();
 addEventListener("hashchange", useAddress);
 useAddress();

@@ -26,23 +26,26 @@ function counts(head, transactions, keyOf, show) {
   };
   const others = groups.slice(MOST);
   const rows = groups.slice(0, MOST).map((group) => row(show(group[0]), group));
-  if (others.length > 0) rows.push(row(`${number(others.length)} others`, others.flat()));
+  if (others.length > 0) rows.push(row(others.length === 1 ? "1 other" : `${number(others.length)} others`, others.flat()));
   const heads = [head, ["Transactions", "number"], ["Failed", "number"]];
-  return make("div", "", table(heads, rows, `Transactions by ${head.toLowerCase()}`));
+  return make("div", "", table(heads, rows, `Transactions by ${head.toLowerCase()}`, false));
 }
+
+/** Creates a name in a contract: where there is little room, the name gives way and the address does not. */
+const nameOf = (name, contract) => make("span", "named-of", name, " of ", addressLink(contract, 4));
 
 /** Creates what a transaction called, as the contract of the page sees it. */
 function called(transaction, contract) {
   const { decoded } = transaction;
   if (decoded?.function === undefined) return operationOf(transaction) ?? "not known";
-  const name = make("span", "mono", decoded.function.slice(0, 64) || "(no name)");
-  return decoded.contract === contract ? name : make("span", "", name, " of ", addressLink(decoded.contract, 4));
+  const name = make("span", "name mono", decoded.function.slice(0, 64) || "(no name)");
+  return decoded.contract === contract ? name : nameOf(name, decoded.contract);
 }
 
 function failure({ decoded }) {
   const error = decoded?.error;
-  return error ? make("span", "", make("span", "mono", errorOf(error)), " of ", addressLink(error.contract, 4))
-    : "No error of a contract is known";
+  return error ? nameOf(make("span", "name mono", errorOf(error)), error.contract)
+    : "without an error of a contract";
 }
 
 function summary(transactions, isAll, contract) {
@@ -54,7 +57,7 @@ function summary(transactions, isAll, contract) {
       `, of which ${number(failed.length)} failed:`),
     make("div", "contract-counts",
       counts("Function", transactions, keyOf("contract", "function", "operation"), (it) => called(it, contract)),
-      counts("Caller", transactions, (it) => it.source_account, (it) => addressLink(it.source_account)),
+      counts("Caller", transactions, (it) => it.source_account, (it) => addressLink(it.source_account, 4)),
       failed.length === 0 ? null : counts("Error", failed, keyOf("error"), failure)),
   ];
 }

@@ -17,30 +17,30 @@ const ENTRIES = words({
   trustline: "trust line", contract_data: "contract data", contract_code: "contract code", ttl: "time to live",
 });
 
-/** Creates a value of an entry. The name of its column stands before it where rows are not side by side. */
-function value({ entry }, column, content) {
+/** Creates a value of an entry. */
+function value({ entry }, content) {
   const show = entry === "contract_data" ? typed : plain;
   let shown = make("span", "null", "none");
   if (content !== undefined && content !== null) {
     const isLong = JSON.stringify(content).length > LONG;
     shown = isLong ? folded("", show(content, BEGINNING).textContent, () => show(content)) : show(content);
   }
-  return [make("div", "", make("span", "label", `${column} `), shown), "wide"];
+  return [shown, "wide"];
 }
 
 /** Creates what an entry is after the change; of one with members, those that differ. */
 function after(change) {
   const { entry, before, after: now } = change;
-  if (entry === "contract_data" || !isObject(before) || !isObject(now)) return value(change, "After", now);
+  if (entry === "contract_data" || !isObject(before) || !isObject(now)) return value(change, now);
   const differs = ([name, inner]) => JSON.stringify(inner) !== JSON.stringify(before[name]);
-  return value(change, "After", Object.fromEntries(Object.entries(now).filter(differs)));
+  return value(change, Object.fromEntries(Object.entries(now).filter(differs)));
 }
 
 function row(change) {
   const { change: kind, entry, contract, durability, key, before } = change;
   return [kind, `${ENTRIES[entry] ?? entry}${durability === "temporary" ? ", temporary" : ""}`,
     contract === undefined ? "" : addressLink(contract, 4),
-    value(change, "Key", key), value(change, "Before", before), after(change)];
+    value(change, key), value(change, before), after(change)];
 }
 
 /** Creates the table of these changes. Those of times to live come last. */

@@ -2,6 +2,7 @@
 
 import { pathOf, to } from "./address.js";
 import { command } from "./copy.js";
+import { DATA_DIR } from "./data_dir.js";
 import { field, having, input, make, paragraph } from "./dom.js";
 
 /** Networks whose validators are built in. */
@@ -77,7 +78,7 @@ export function checks(record, contract = "") {
     make("h3", "", "Everything that is stored"),
     paragraph("note", "Reads everything back from disk, recomputes the digests, and checks the stored raw ledgers "
       + "against their headers. Stop the service first, and run this on its machine:"),
-    command("orrery verify --data-dir DIRECTORY", "the command that verifies everything"),
+    command(`orrery verify --data-dir ${DATA_DIR}`, "the command that verifies everything"),
     make("h3", "", "The events of one contract, for anybody"),
     paragraph("note", "A certificate proves that these, and only these, are the events of a contract's calls in a "
       + "range of attested ledgers, down to the signatures of the validators. Any machine that reaches this service "

@@ -2,6 +2,7 @@
 
 import { ledgerLink, link } from "./address.js";
 import { command } from "./copy.js";
+import { DATA_DIR_FLAG } from "./data_dir.js";
 import { draw, make, paragraph } from "./dom.js";
 import { count, number } from "./format.js";
 import { table } from "./table.js";
@@ -34,7 +35,7 @@ function fill(gap, isPublic) {
   const days = size > LONG && isPublic ? `, about ${count(Math.round(size / DAY), "day")} of the network` : "";
   return [
     make("p", "note", `${count(size, "ledger")}${days}:`),
-    command(`orrery backfill --from ${first} --to ${last}`, `the command that fills ${first} to ${last}`),
+    command(`orrery backfill${DATA_DIR_FLAG} --from ${first} --to ${last}`, `the command that fills ${first} to ${last}`),
   ];
 }
 
@@ -44,7 +45,8 @@ function mend(gaps, isPublic) {
   const shown = gaps.slice(-MAX_COMMANDS).reverse();
   return [
     make("p", "warning", `Missing: ${count(missing, "ledger")} in ${count(gaps.length, "gap")}.`),
-    paragraph("note", "A command fills one gap. Run it on the service's machine, with its `--data-dir` or `--config`."),
+    paragraph("note", `A command fills one gap. Run it on the service's machine${DATA_DIR_FLAG === ""
+      ? ", with its `--data-dir` or `--config`" : ", in the directory in which the service was started"}.`),
     shown.some((gap) => sizeOf(gap) > LONG) ? paragraph("note", `More than ${number(LONG)} ledgers take hours or days, `
       + "and much disk (`docs/operate.md`). For the newest part alone, give a later ledger to `--from`.") : null,
     ...shown.flatMap((gap) => fill(gap, isPublic)),

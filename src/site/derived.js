@@ -1,9 +1,12 @@
 // What is made of a contract's events: programs and their tables, and webhooks.
 
+import { attempt, outcome } from "./actions.js";
 import { link, sqlLink } from "./address.js";
-import { ask } from "./api.js";
-import { folded, joined, make, put } from "./dom.js";
+import { ask, pause } from "./api.js";
+import { command } from "./copy.js";
+import { field, folded, form, input, joined, make, put, submit } from "./dom.js";
 import { declarations } from "./filter.js";
+import { forgetProjects } from "./labels.js";
 import { tableOf } from "./sql/names.js";
 import { table, tag } from "./table.js";
 import { filtersOf, stateOf, whyOf } from "./webhook/parts.js";
@@ -27,7 +30,7 @@ function tablesOf({ tables, project_name: project, kind }, contract, declared) {
   if (own.length === 0) return all.length === 0 ? "none yet" : links(all, contract);
   const others = all.filter((it) => !own.includes(it));
   return make("div", "", links(own, contract), others.length === 0 ? null
-    : folded("", `${others.length} others of the project`, () => links(others, contract)));
+    : folded("", `${others.length === 1 ? "1 other" : `${others.length} others`} of the project`, () => links(others, contract)));
 }
 
 function state({ running, stopped_because: reason }) {
@@ -35,16 +38,45 @@ function state({ running, stopped_because: reason }) {
   return make("span", "bad", reason === undefined ? "paused" : `stopped: ${reason}`);
 }
 
-/** Fills the part of programs and tables. `info` is the contract's interface. */
-export async function tables(view, contract, info, body) {
-  const all = await ask("rest/retroshade/list", { signal: view.signal });
-  const programs = all.filter(({ contracts }) => contracts.includes(contract));
-  if (programs.length === 0) {
-    return put(body, make("p", "", "None of your programs has this contract. ",
-      make("code", "", `orrery watch NAME --contract ${contract}`),
-      " makes tables of its events; ", link("programs", "programs"), "."));
-  }
-  const declared = declarations(info);
+/** How often it is looked whether a new project has tables, in milliseconds, and how many times. */
+const LOOK_EVERY = 1000;
+const MOST_LOOKS = 20;
+
+/** Returns the programs that have a contract. */
+export const programsOf = async (contract, signal) =>
+  (await ask("rest/retroshade/list", { signal })).filter(({ contracts }) => contracts.includes(contract));
+
+/** The command that makes tables of a contract's events. */
+export const watchCommand = (contract, name = "NAME") =>
+  command(`orrery watch ${name} --contract ${contract}`, "the command that makes tables of its events");
+
+/** Creates the form that makes tables of a contract's events; `reload` shows them. `name` is proposed. */
+function making(view, contract, name, reload) {
+  const told = outcome();
+  const text = input({ required: "", maxlength: 200, value: name });
+  const watch = () => attempt(told, "The project is made …", async () => {
+    const body = { project_name: text.value.trim(), contracts: [contract], public: false };
+    await ask("rest/retroshade/watch", { body });
+    forgetProjects();
+    for (let look = 0; look < MOST_LOOKS && !view.signal.aborted; look += 1) {
+      if ((await programsOf(contract, view.signal)).some(({ tables: all }) => all.length > 0)) break;
+      await pause(LOOK_EVERY);
+    }
+    await reload();
+    return "";
+  });
+  return make("div", "",
+    form("row", watch, field("Name of the project", text), submit("Make tables of its events")), told,
+    make("p", "note", "Each event that it declares becomes a table for ", link("sql", "SQL"),
+      ", from the first stored ledger on and as new ones come. On the command line:"),
+    watchCommand(contract, name));
+}
+
+/** Fills the part of programs and tables. `info()` is the contract's interface, `name()` what a project is called. */
+export async function tables(view, contract, { info, name, reload }, body) {
+  const programs = await programsOf(contract, view.signal);
+  if (programs.length === 0) return put(body, making(view, contract, name(), reload));
+  const declared = declarations(info());
   const rows = programs.map((it) => [
     link(`programs/${it.id}`, it.project_name || (it.replaces ? `the next ${it.replaces}` : `program ${it.id}`)),
     it.kind === "events" ? "tables of events" : "program", state(it), [tablesOf(it, contract, declared), "wide"],

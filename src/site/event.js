@@ -5,7 +5,7 @@ import { askOn } from "./api.js";
 import { make, put } from "./dom.js";
 import { amount, clock } from "./format.js";
 import { beginning } from "./health.js";
-import { Rows, fitTimes } from "./rows.js";
+import { Rows } from "./rows.js";
 import { assetOf, unitOf } from "./unit.js";
 import { IN_LIST, plain, typed } from "./value.js";
 
@@ -14,9 +14,9 @@ const MOST = 12;
 
 /** Creates the element of an asset, `code:issuer` (SEP-11). The issuer is always shown: any issuer may use any code. */
 function asset(text) {
-  if (text === "native") return "XLM";
+  if (text === "native") return make("span", "unit", "XLM");
   const [code, issuer] = text.split(":");
-  return make("span", "mono", code, issuer && [":", addressLink(issuer, 4)]);
+  return make("span", "unit", code, issuer && [":", addressLink(issuer, 4)]);
 }
 
 function namedAsset(event, text) {
@@ -35,7 +35,7 @@ export function parameter(event, name, value, most = Infinity) {
   unitOf(event).then((unit) => {
     if (unit === null) return;
     // The author of a contract chooses its symbol, which may look like digits.
-    put(made, `${amount(value, unit.decimals)} `, unit.asset ? asset(unit.asset) : make("bdi", "unit", unit.symbol),
+    put(made, make("span", "figure", amount(value, unit.decimals)), " ", unit.asset ? asset(unit.asset) : make("bdi", "unit", unit.symbol),
       most === Infinity ? [" ", make("small", "note", `(${value})`)] : null).className = "value";
   });
   return made;
@@ -56,9 +56,26 @@ export function nameOf(event) {
   return made;
 }
 
-/** Creates the values of an event or a call in one line: pairs of a name, empty if it has none, and an element. */
-export const line = (pairs, ...before) => make("span", "summary", before,
-  pairs.map(([name, value]) => make("span", "", name && make("i", "", `${name} `), value)));
+/** Names of parameters that are the parties of a payment, and how many of them stand before everything else. */
+const PARTIES = ["from", "to", "spender", "admin"];
+const MOST_PARTIES = 2;
+
+/** Whether a parameter is a party: its value is an address and nothing else. */
+const isParty = ([name, value]) => PARTIES.includes(name) && value.childNodes?.length === 1
+  && value.firstElementChild?.matches(".address");
+
+/**
+ * Creates the values of an event or a call in one line: pairs of a name, empty if it has none, and an element. Narrow
+ * lists cut the end off: the parties and the amount come first, and what is left of them is never cut.
+ */
+export function line(pairs, ...before) {
+  const parties = pairs.filter(isParty).slice(0, MOST_PARTIES);
+  const amounts = pairs.filter(([name]) => name === "amount");
+  const rest = pairs.filter((pair) => !parties.includes(pair) && !amounts.includes(pair));
+  const show = (kind) => ([name, value]) => make("span", kind, name && make("i", "", `${name} `), value, " ");
+  return make("span", "summary", before, parties.map(show("party")), amounts.map(show("amount")),
+    rest.length === 0 ? null : make("span", "rest", rest.map(show(""))));
+}
 
 /** Creates the parameters of an event in one line; of one without a declaration, its topics and data. */
 function summary(event) {
@@ -68,10 +85,9 @@ function summary(event) {
     const values = [...wordOf(topics[0]) === "" ? topics : topics.slice(1), data];
     return line(values.slice(0, MOST).map((value) => ["", typed(value, IN_LIST)]));
   }
-  // The unit of the amount names the asset. Narrow lists cut the end off: the amount comes first.
+  // The unit of the amount names the asset.
   const isInUnit = assetOf(event) !== null && params.amount !== undefined;
-  const shown = Object.entries(params).filter(([name]) => !isInUnit || name !== "sep0011_asset")
-    .sort(([one], [other]) => (other === "amount") - (one === "amount")).slice(0, MOST);
+  const shown = Object.entries(params).filter(([name]) => !isInUnit || name !== "sep0011_asset").slice(0, MOST);
   return line(shown.map(([name, value]) =>
     [name === "sep0011_asset" ? "" : name, parameter(event, name, value, IN_LIST)]));
 }
@@ -86,11 +102,9 @@ const COLUMNS = [
 ];
 
 /** Returns what reads a list page by page. `cursorOf` tells what of the last item of a page continues behind it. */
-export const pagesOf = (path, signal, cursorOf) => async (last, rows) => {
+export const pagesOf = (path, signal, cursorOf) => (last, rows) => {
   const searched = () => put(rows.said, "Nothing is found so far; searching on …");
-  const items = await askOn(`${path}${last === null ? "" : `&cursor=${cursorOf(last)}`}`, { signal, searched });
-  fitTimes(rows.element, items);
-  return items;
+  return askOn(`${path}${last === null ? "" : `&cursor=${cursorOf(last)}`}`, { signal, searched });
 };
 
 /**

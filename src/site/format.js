@@ -47,17 +47,17 @@ export function time(when) {
   return having(make("time", "", shown), { datetime: date.toISOString() });
 }
 
-/** Age, in milliseconds, from which on lists show the day of a time, too. */
+/** Age, in milliseconds, from which on lists show how long ago a time is. */
 const DAY = 86400000;
 
-/** Returns whether a time, as `time` takes it, is so long ago that lists show its day. */
-export const isOld = (when) => Date.now() - new Date(when) > DAY;
-
-/** Returns an element with the time of the day in the reader's zone, for lists. Its title has the time in full. */
+/**
+ * Returns an element for lists, with the time of the day in the reader's zone, or with the days since a time that is
+ * longer ago. Its title has the time in full.
+ */
 export function clock(when) {
   const date = new Date(when);
-  const shown = local.format(date);
-  return having(make("time", "", isOld(date) ? shown : shown.slice(11)),
+  const age = Date.now() - date;
+  return having(make("time", "", age > DAY ? `${number(Math.floor(age / DAY))} d ago` : local.format(date).slice(11)),
     { datetime: date.toISOString(), title: `${zoned(date)} (${utc(date)})` });
 }
 

@@ -7,6 +7,7 @@ import { facts } from "./table.js";
 
 /** Creates the name of a token. That of an asset contract is `code:issuer`. */
 function tokenName(name) {
+  if (name === "native") return "XLM, the native asset";
   const [code, issuer] = (name ?? "").split(":");
   return issuer === undefined || pathOf(issuer) === null ? name
     : make("span", "note", `${code} of `, addressLink(issuer));
@@ -18,7 +19,7 @@ export function whatItRuns({ executable, token }) {
     : executable?.stellar_asset ? "A Stellar asset: this contract is built into the protocol."
       : "The code that it runs is not known.";
   const known = token && facts([
-    ["Token", tokenName(token.name)], ["Symbol", token.symbol], ["Decimals", String(token.decimals)],
+    ["Token", tokenName(token.name)], ["Symbol", token.symbol === "native" ? "XLM" : token.symbol], ["Decimals", String(token.decimals)],
   ]);
   return make("div", "", make("p", "", code), known);
 }
@@ -50,9 +51,13 @@ function typeEntry(it) {
   return entry(it, `${it.kind} `, " {", joined(it.members.map(member)), "}");
 }
 
+/** Creates the list of entries of one kind. Several forms of one name are below each other, and count once. */
 function group(entries, thing, show) {
   if (entries.length === 0) return null;
-  return folded("contract-group", count(entries.length, thing), () => make("ul", "", entries.map(show)));
+  const names = Map.groupBy(entries, ({ name }) => name);
+  const forms = names.size === entries.length ? "" : ` in ${count(entries.length, "form")}`;
+  return folded("contract-group", `${count(names.size, thing)}${forms}`,
+    () => make("ul", "", [...names.values()].flat().map(show)));
 }
 
 /** Creates the interface: functions, events and types, each kind closed at first; or says why it is not known. */

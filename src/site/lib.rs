@@ -25,6 +25,8 @@ const TITLE: &str = "<!-- title -->";
 const MAIN: &str = "<!-- main -->";
 /// Placeholder for the attribute that says that reading needs no token.
 const READING: &str = "<!-- reading -->";
+/// Placeholder for the data directory, which commands in the pages name.
+const DATA_DIR: &str = "{data_dir}";
 /// Placeholders for the state of the service: a word, the word with a sentence, and all of it.
 const STATE: &str = "<!-- state -->";
 const BADGE: &str = "<!-- badge -->";
@@ -60,27 +62,29 @@ pub const PAGES: [&str; 14] = [
     "/trust",
 ];
 
-/// Returns the document (HTML) of the page at this path. With `is_public_read`, its scripts read events,
-/// transactions and contracts without a token.
-pub fn document(path: &str, record: &Record<'_>, is_public_read: bool) -> String {
-    filled(path, record, is_public_read, "", "")
+/// What pages are told of the service besides its health.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Told<'a> {
+    /// Whether events, transactions and contracts are read without a token.
+    pub is_public_read: bool,
+    /// The data directory as commands on the service's machine name it; `None` where that is not told.
+    pub data_dir: Option<&'a str>,
+}
+
+/// Returns the document (HTML) of the page at this path.
+pub fn document(path: &str, record: &Record<'_>, told: &Told<'_>) -> String {
+    filled(path, record, told, "", "")
 }
 
 /// Returns the document (HTML) for a path that no page has.
-pub fn missing_page(path: &str, record: &Record<'_>, is_public_read: bool) -> String {
+pub fn missing_page(path: &str, record: &Record<'_>, told: &Told<'_>) -> String {
     const TITLE: &str = "No such page · ";
     const MAIN: &str = "<noscript>\n<h1>No such page</h1>\n</noscript>\n";
-    filled(path, record, is_public_read, TITLE, MAIN)
+    filled(path, record, told, TITLE, MAIN)
 }
 
 /// Fills in the document, with what stands before the title and at the beginning of the content.
-fn filled(
-    path: &str,
-    record: &Record<'_>,
-    is_public_read: bool,
-    title: &str,
-    main: &str,
-) -> String {
+fn filled(path: &str, record: &Record<'_>, told: &Told<'_>, title: &str, main: &str) -> String {
     let state = health::escaped(record.service);
     let sentence = health::sentence(record.service, record.lag_ledgers, record.lag_seconds);
     let badge = format!("<strong>{state}</strong> <span>{}</span>", health::escaped(&sentence));
@@ -90,7 +94,8 @@ fn filled(
         .replace(BUILD, files::build())
         .replacen(TITLE, title, 1)
         .replacen(MAIN, main, 1)
-        .replacen(READING, if is_public_read { " data-public-read" } else { "" }, 1)
+        .replacen(READING, if told.is_public_read { " data-public-read" } else { "" }, 1)
+        .replacen(DATA_DIR, &health::escaped(told.data_dir.unwrap_or_default()), 1)
         .replacen(STATE, &state, 1)
         .replacen(BADGE, &badge, 1)
         .replacen(HEALTH, &health::of(record), 1)
@@ -128,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_document_has_no_inline_code_and_each_placeholder_once() {
-        for placeholder in [TITLE, MAIN, READING, STATE, BADGE, HEALTH] {
+        for placeholder in [TITLE, MAIN, READING, DATA_DIR, STATE, BADGE, HEALTH] {
             assert_eq!(SHELL.matches(placeholder).count(), 1, "{placeholder}");
         }
         for inline in ["style=", "<style", "onclick", "onload", "javascript:"] {

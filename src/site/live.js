@@ -1,7 +1,7 @@
 // New events at the top of a list, as they are stored.
 
 import { askPatiently } from "./api.js";
-import { button, make, put } from "./dom.js";
+import { button, having, make, put } from "./dom.js";
 import { count } from "./format.js";
 import { sentence } from "./problem.js";
 import { follow } from "./stream.js";
@@ -10,6 +10,8 @@ import { follow } from "./stream.js";
 const MOST = 2000;
 /** How often it is looked whether the reader still is, in milliseconds. */
 const EVERY = 500;
+/** How often it is said aloud how many events are new, in milliseconds. */
+const SAY_EVERY = 10000;
 
 /** Whether the reader is in the list: further down, at one of its links, or pointing at a row. */
 function isReadIn({ scroller, spacer, kept }) {
@@ -33,11 +35,18 @@ async function lastOf(rows, signal) {
 
 /**
  * Puts events that fulfil these conditions at the top of a list whose first page is read, until `signal` is aborted.
- * While the reader is in the list they wait, and a button in `place` says how many.
+ * While the reader is in the list they wait, and a button in `place` says how many. `see` gets the newest one each time.
  */
-export function live(rows, conditions, place, signal) {
+export function live(rows, conditions, place, signal, see = () => {}) {
   let held = [];
   let left = 0;
+  let unsaid = 0;
+  const aloud = having(make("p", "offscreen"), { role: "status" });
+  rows.element.append(aloud);
+  const say = () => {
+    if (unsaid > 0) aloud.textContent = count(unsaid, "new event");
+    unsaid = 0;
+  };
   const said = make("span", "note", "as they are stored");
   const release = () => {
     // Those that were left out, or stored while nothing was followed, are between the new events and those of the list.
@@ -59,12 +68,14 @@ export function live(rows, conditions, place, signal) {
   };
   const take = (events, leftOut) => {
     held.unshift(...events);
+    unsaid += events.length + leftOut;
+    if (events.length > 0) see(events[0]);
     left += leftOut + Math.max(0, held.length - MOST);
     held.length = Math.min(held.length, MOST);
     round();
   };
-  const timer = setInterval(round, EVERY);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  const timers = [setInterval(round, EVERY), setInterval(say, SAY_EVERY)];
+  signal.addEventListener("abort", () => timers.forEach(clearInterval));
   put(place, said);
   lastOf(rows, signal).then((last) => follow(conditions, { last, signal, take }))
     .catch((error) => put(place, make("span", "problem", sentence(error) ?? "")));

@@ -2,7 +2,7 @@
 // the end.
 
 import { having, make, put } from "./dom.js";
-import { isOld, number } from "./format.js";
+import { number } from "./format.js";
 import { problem } from "./problem.js";
 import { recall } from "./kept_rows.js";
 import { onKey, untab } from "./row_keys.js";
@@ -14,11 +14,6 @@ const NEAR_END = 25;
 
 /** Most items that are kept when newer ones are put before them. */
 const MOST = 5000;
-
-/** Gives the column of times the width that these items need. */
-export function fitTimes(element, items) {
-  if (items.some(({ ledger_closed_at: at }) => isOld(at))) element.classList.add("dated");
-}
 
 const part = (kind, role, ...children) => having(make("div", kind, ...children), { role });
 
@@ -34,7 +29,7 @@ export class Rows {
    * - `keptAs`: what tells its items from those of other lists of the page, if they are kept for who comes back.
    */
   constructor({ label, kind, heads, row, more, empty, keptAs }) {
-    Object.assign(this, { row, more, empty, keptAs });
+    Object.assign(this, { row, more, empty, keptAs, heads });
     this.items = [];
     /** The place at which the reader left the list; undefined once it is there again. */
     this.kept = recall(`${label} ${keptAs ?? ""}`, this);
@@ -60,7 +55,6 @@ export class Rows {
   load() {
     if (this.items.length === 0 && this.kept?.items !== undefined) {
       Object.assign(this, { items: this.kept.items, isEnd: this.kept.isEnd });
-      fitTimes(this.element, this.items);
       this.draw();
       return Promise.resolve();
     }
@@ -162,7 +156,7 @@ export class Rows {
     const { isEnd, items: { length } } = this;
     if (length === 0) return isEnd ? this.empty : "";
     if (!isEnd) return `${number(length)} read so far; more follow when you scroll.`;
-    return length === 1 ? "This is the only one." : `These ${number(length)} are all.`;
+    return length === 1 ? "One, and no more." : `All ${number(length)}.`;
   }
 
   /** Makes these rows the ones that exist. Those that stay are not moved, so that the focus in one stays, too. */
@@ -177,7 +171,9 @@ export class Rows {
   }
 
   cells(item) {
-    const cells = this.row(item).map((content) => having(make("span", "", content), { role: "cell" }));
+    const headOf = (index) => typeof this.heads[index] === "string" ? this.heads[index] : null;
+    const cells = this.row(item)
+      .map((content, index) => having(make("span", "", content), { role: "cell", "data-head": headOf(index) }));
     return untab(part("row", "row", cells));
   }
 

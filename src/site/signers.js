@@ -21,11 +21,7 @@ const credentialLink = (id) => link(`search?q=${id}`, short(id, 10));
 
 /** Creates a list. `columns` are the head, the width, and what makes the cell; `more` reads a page. */
 function list(label, columns, empty, more) {
-  // On narrow screens, where the heads have no place, each cell has its own.
-  const row = (item) => columns.map(([head, , cell]) => {
-    const content = cell(item);
-    return content === "" ? "" : make("span", "", make("small", "signers-head", `${head.toLowerCase()} `), content);
-  });
+  const row = (item) => columns.map(([, , cell]) => cell(item));
   const rows = new Rows({ label, kind: "signers", heads: columns.map(([head]) => head), row, more, empty });
   rows.element.style.setProperty("--columns", columns.map(([, width]) => width).join(" "));
   return rows;

@@ -2,20 +2,26 @@
 
 import { having, make } from "./dom.js";
 
+/** Number of columns from which on a table has its rows stacked in windows of middle width, too. */
+const MANY = 7;
+
 /**
- * Creates a table. A cell or column head is an element or text, or an array of that and a class. Where the table is
+ * Creates a table. A cell or column head is an element or text, or an array of that and a class. In narrow windows, the
+ * cells of a row stand below each other with the heads before them, unless `isStacked` is false. Where the table is
  * wider than its place, the keyboard can scroll it.
  */
-export function table(heads, rows, label) {
-  const cell = (tag) => (value) => {
+export function table(heads, rows, label, isStacked = true) {
+  const cell = (tag) => (value, index) => {
     const [content, kind] = Array.isArray(value) ? value : [value, ""];
     const made = make(tag, kind, content);
-    return tag === "th" ? having(made, { scope: "col" }) : made;
+    return having(made, tag === "th" ? { scope: "col" } : { "data-head": index === 0 ? null : names[index] });
   };
+  const names = heads.map((value) => Array.isArray(value) ? value[0] : value);
   const head = make("thead", "", make("tr", "", heads.map(cell("th"))));
   const body = make("tbody", "", rows.map((row) => make("tr", "", row.map(cell("td")))));
-  const names = heads.map((value) => Array.isArray(value) ? value[0] : value);
-  return scrolled(label ?? `Table: ${names.join(", ")}`, make("table", "", head, body));
+  const made = scrolled(label ?? `Table: ${names.join(", ")}`, make("table", "", head, body));
+  if (isStacked) made.classList.add("stacked", ...heads.length >= MANY ? ["many"] : []);
+  return made;
 }
 
 /** Creates a place that scrolls sideways where its content is wider. */

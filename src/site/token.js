@@ -1,6 +1,7 @@
 // The token: checking it, keeping it, and the form in which it is given.
 
 import { Refused, Unreachable, ask, session } from "./api.js";
+import { DATA_DIR_FLAG } from "./data_dir.js";
 import { field, form, having, input, make, paragraph, prose, submit } from "./dom.js";
 import { time } from "./format.js";
 
@@ -102,8 +103,8 @@ export function tokenForm() {
     if (refusal === undefined) token.value = "";
   };
   return make("div", "token",
-    paragraph("note", "`orrery token issue --sub NAME` issues one on the service's machine; `orrery demo` prints one "
-      + "when it starts. It stays in the memory of this page, or with the box in this tab, and is sent only to this "
+    paragraph("note", `\`orrery token issue${DATA_DIR_FLAG} --sub NAME\` issues one on the service's machine; `
+      + "`orrery demo` prints one when it starts. It stays in the memory of this page, or with the box in this tab, and is sent only to this "
       + "service."),
     form("row", take, field("Token", token, "grow"),
       make("label", "check", keep, " Keep it for this tab"), submit("Use")),

@@ -42,8 +42,8 @@ export function argumentsOf({ decoded }, most = Infinity) {
 function called(transaction, own) {
   const { decoded } = transaction;
   if (decoded?.function === undefined) return operationOf(transaction) ?? make("span", "null", "not known");
-  const name = make("b", "mono", decoded.function.slice(0, 64) || "(no name)");
-  return decoded.contract === own ? name : make("span", "", addressLink(decoded.contract, 4), " ", name);
+  const name = make("b", "name mono", decoded.function.slice(0, 64) || "(no name)");
+  return decoded.contract === own ? name : make("span", "named-of", addressLink(decoded.contract, 4), " ", name);
 }
 
 /** Returns the error of a failed call in few words. */
@@ -80,7 +80,7 @@ export function transactionRows({ label, path, without, empty, signal, own }) {
   const columns = COLUMNS.filter(([name]) => !without.includes(name));
   const read = pagesOf(`${path}&limit=100`, signal, ({ tx }) => tx);
   const rows = new Rows({
-    label, keptAs: path, kind: "transactions", empty,
+    label, keptAs: path, kind: `transactions ${without.map((name) => `no-${name}`).join(" ")}`, empty,
     heads: columns.map(([, head]) => head),
     row: (transaction) => columns.map(([, , , cell]) => cell(transaction, own)),
     more: async (last) => light(await read(last, rows)),

@@ -12,7 +12,7 @@ export const isObject = (value) => value !== null && typeof value === "object" &
 /** Text and links of a value, up to so many letters. Neighbouring texts are one node, however long a list is. */
 class Parts {
   constructor(most) {
-    Object.assign(this, { nodes: [], left: most });
+    Object.assign(this, { nodes: [], left: most, kept: most === Infinity ? 6 : 4 });
   }
 
   text(text) {
@@ -26,7 +26,7 @@ class Parts {
   address(text) {
     if (pathOf(text) === null) this.text(text);
     else if (this.left > 0) {
-      const made = addressLink(text);
+      const made = addressLink(text, this.kept);
       this.nodes.push(made);
       this.left -= made.textContent.length;
     }

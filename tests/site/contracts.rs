@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use orrery_testkit::binary::Service;
+use orrery_testkit::binary::{Service, run};
 use orrery_testkit::wait::wait_until;
 
 #[test]
@@ -40,4 +40,58 @@ fn contracts_name_the_indexes_that_have_them() {
     let (_, answer) = demo.ask(&format!("/rest/contracts/{market}"), Some(token));
     assert_eq!(answer["account_kinds"], json!([]));
     demo.stop();
+}
+
+/// Waits for a value of the decoded events, of which `find` picks one.
+fn found<T>(service: &Service, token: &str, find: impl Fn(&Value) -> Option<T>) -> T {
+    wait_until("there is such an event", || {
+        let (_, events) = service.ask("/rest/events/by-ledger?limit=200&decoded=true", Some(token));
+        events.as_array()?.iter().find_map(&find)
+    })
+}
+
+#[test]
+fn addresses_have_names_that_say_who_chose_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let (demo, commands) = Service::demo(directory.path(), &["--close-time", "200"]);
+    let token = commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap();
+    let (asset, code, holder) = found(&demo, token, |event| {
+        let params = &event["decoded"]["params"];
+        let (code, _) = params["sep0011_asset"].as_str()?.split_once(':')?;
+        let holder = params["to"].as_str().filter(|it| it.starts_with('G'))?.to_owned();
+        Some((event["contract_id"].as_str()?.to_owned(), code.to_owned(), holder))
+    });
+    let (_, programs) = demo.ask("/rest/retroshade/list", Some(token));
+    let market = programs[0]["contracts"][0].as_str().unwrap().to_owned();
+    let of = |service: &Service, addresses: &str| {
+        service.ask(&format!("/rest/contracts/labels?addresses={addresses}"), Some(token))
+    };
+    let all = format!("{holder},{asset},{market}");
+    let asset_label = json!({ "address": asset, "name": code, "kind": "asset" });
+    assert_eq!(of(&demo, &all), (200, json!([asset_label])));
+
+    let (status, refused) = of(&demo, &vec![asset.as_str(); 51].join(","));
+    assert_eq!((status, &refused["code"]), (400, &json!("bad_parameter")), "{refused}");
+    assert_eq!(of(&demo, "CA").0, 400);
+    assert_eq!(demo.ask(&format!("/rest/contracts/labels?addresses={asset}"), None).0, 401);
+    demo.stop();
+
+    // What the operator says counts more than what strangers chose.
+    let file = directory.path().join("labels");
+    std::fs::write(&file, format!("# ours\n{holder} Treasury, cold\n{asset} Ours\n")).unwrap();
+    let labels = [("ORRERY_SITE_LABELS", file.to_str().unwrap())];
+    let service = Service::start_with(&directory.path().join("d"), &labels);
+    let operator =
+        |address: &str, name: &str| json!({ "address": address, "name": name, "kind": "operator" });
+    let named = json!([operator(&holder, "Treasury, cold"), operator(&asset, "Ours")]);
+    assert_eq!(of(&service, &all), (200, named));
+    service.stop();
+
+    // A mistake is told when the service starts.
+    std::fs::write(&file, format!("{holder} a\u{202e}b\n")).unwrap();
+    let path = file.to_str().unwrap();
+    std::fs::write(directory.path().join("orrery.toml"), format!("[site]\nlabels = '{path}'\n"))
+        .unwrap();
+    let serve = ["--config", "orrery.toml", "serve", "--no-source", "--data-dir", "d"];
+    run(directory.path(), &serve).refuses(1, &["site.labels", "line 1", "U+202E"]);
 }

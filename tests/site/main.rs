@@ -6,6 +6,7 @@
 
 mod attacks;
 mod browser;
+mod clipped;
 mod code;
 mod contracts;
 mod figures;

@@ -30,6 +30,8 @@ fn health_can_be_read_without_scripts() {
         let page = &told["pages"][address];
         assert!(page["badge"].as_str().unwrap().starts_with("up"), "{page}");
         assert_eq!((&page["search"], &page["wide"]), (&json!(true), &json!(false)), "{address}");
+        // Commands in the pages name the data directory as the service was told it.
+        assert_eq!(page["directory"], "d", "{address}");
         // Relative links lead to the same pages from every depth.
         let links = page["links"].as_array().unwrap();
         for path in ["/programs", "/webhooks", "/sql", "/trust", "/status", "/rest/health"] {

@@ -3,6 +3,7 @@
 
 mod asset;
 mod known;
+mod labels;
 mod outline;
 mod token;
 
@@ -30,13 +31,22 @@ const ENTRY_LIMITS: Limits = Limits { depth: 500, len: 4 << 20 };
 const READ: Access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
 
 /// Routes of this area.
-pub(super) static ROUTES: [Route; 1] = [Route::new(
-    "GET",
-    "/rest/contracts/{contract_id}",
-    Work::current_cached(READ, &[CONSUMER], contract),
-)
-.with_parameters(&["spec"])
-.with_public_read()];
+pub(super) static ROUTES: [Route; 2] = [
+    Route::new(
+        "GET",
+        "/rest/contracts/{contract_id}",
+        Work::current_cached(READ, &[CONSUMER], contract),
+    )
+    .with_parameters(&["spec"])
+    .with_public_read(),
+    Route::new(
+        "GET",
+        "/rest/contracts/labels",
+        Work::current_cached(READ, &[CONSUMER], labels::labels),
+    )
+    .with_parameters(&[labels::ADDRESSES])
+    .with_public_read(),
+];
 
 #[derive(Serialize)]
 struct Record {

@@ -12,6 +12,9 @@ use orrery_ledger::domain::{ContractId, LedgerSeq, asset_text, text};
 /// Number of decimals of every asset (`DECIMAL` of the contract host's stellar_asset_contract).
 const ASSET_DECIMALS: u32 = 7;
 
+/// What the native asset is called everywhere but in its own contract, which says `native`.
+const NATIVE_SYMBOL: &str = "XLM";
+
 /// Key under which soroban-token-sdk, and the contract of an asset, store what SEP-41 calls decimals,
 /// name and symbol: a map with the members `decimal`, `name` and `symbol`.
 const METADATA: &[u8] = b"METADATA";
@@ -46,6 +49,20 @@ pub(super) fn of(
         }),
     };
     Ok((token, is_known))
+}
+
+/// Returns the symbol that an instance names.
+pub(super) fn symbol_in_instance(instance: &ScContractInstance) -> Option<String> {
+    in_instance(instance)?.symbol
+}
+
+/// Returns the code of an asset; that of the native one has no issuer, and is the ticker that all
+/// wallets use.
+pub(super) fn symbol_of_asset(asset: &Asset) -> String {
+    match asset {
+        Asset::Native => NATIVE_SYMBOL.to_owned(),
+        other => asset_text(other).split(':').next().unwrap_or_default().to_owned(),
+    }
 }
 
 fn in_instance(instance: &ScContractInstance) -> Option<Token> {

@@ -102,8 +102,8 @@ export function open(view) {
       ". Events have that account as a topic, and the id among their parameters; so few name the muxed one."));
   }
   if (isContract) view.part("What it is", (body) => contractParts(view, address, body));
-  else if (address.startsWith("G")) view.part("What it is a signer of", (body) => accountParts(view, address, body));
-  if (!mayRead()) return view.add(make("section", "", needsToken("The events that name it need a token.")));
-  view.part("Events that name it", (body) => events(view, address, body));
+  if (!mayRead()) view.add(make("section", "", needsToken("The events that name it need a token.")));
+  else view.part("Events that name it", (body) => events(view, address, body));
+  if (address.startsWith("G")) view.part("What it is a signer of", (body) => accountParts(view, address, body));
   return undefined;
 }

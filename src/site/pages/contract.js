@@ -5,12 +5,13 @@ import { link, pathOf } from "../address.js";
 import { callers } from "../callers.js";
 import { copyable } from "../copy.js";
 import { exporter } from "../csv.js";
-import { tables, webhooks } from "../derived.js";
+import { tables, watchCommand, webhooks } from "../derived.js";
 import { make, put } from "../dom.js";
 import { listing } from "../event.js";
 import { conditions, declarations, filterForm } from "../filter.js";
 import { words } from "../format.js";
 import { interfaceOf, whatItRuns } from "../interface.js";
+import { nameOf } from "../labels.js";
 import { live } from "../live.js";
 import { isRight } from "../strkey.js";
 import { setTitle } from "../title.js";
@@ -35,6 +36,17 @@ const KINDS = words({ smart_account: "a smart account", passkey_wallet: "a passk
 const kindsOf = ({ account_kinds: kinds, contract_id: contract }) => kinds.length === 0 ? []
   : [`By its events, this is ${kinds.map((kind) => KINDS[kind] ?? kind).join(" and ")}: `,
     link(`account/${contract}`, "its rules and signers"), "."];
+
+/** Says how tables are made, to who has no token. */
+const withToken = (contract) => make("div", "",
+  make("p", "", "With a token, a button here makes SQL tables of its events, as this does:"), watchCommand(contract));
+
+/** Returns what a project with this contract may be called: the symbol of its token, or the beginning of its address. */
+function nameFor(contract, info) {
+  const symbol = info?.executable?.stellar_asset && info.token?.name === "native" ? "xlm" : info?.token?.symbol ?? "";
+  const plain = symbol.toLowerCase().replace(/[^a-z0-9_]/g, "").slice(0, 20);
+  return /^[a-z]/.test(plain) ? plain : `c_${contract.slice(1, 7).toLowerCase()}`;
+}
 
 /** The interface of the page's contract. It has an event `change` when another answer comes. */
 class Interface extends EventTarget {
@@ -109,8 +121,10 @@ async function events(view, known, body, beside) {
 
 export function open(view) {
   const { contract } = view.params;
-  view.heading("Contract", copyable(contract, "the address of the contract", make("span", "mono note", contract)));
-  setTitle(`Contract ${contract.slice(0, 6)}…${contract.slice(-6)}`);
+  const heading = view.heading("Contract",
+    copyable(contract, "the address of the contract", make("span", "mono note", contract)));
+  const title = `Contract ${contract.slice(0, 6)}…${contract.slice(-6)}`;
+  setTitle(title);
   if (pathOf(contract) !== `contract/${contract}`) {
     return view.add(make("p", "problem",
       "This is not the address of a contract, which has 56 letters and digits and begins with C."));
@@ -120,20 +134,26 @@ export function open(view) {
   view.add(kinds);
   if (!mayRead()) {
     const reason = "What this contract runs, its events and who calls it need a token.";
-    return view.add(make("section", "", needsToken(reason)));
+    return view.add(make("section", "", needsToken(reason)),
+      make("section", "", withToken(contract)));
   }
+  // The heading begins with the name that all lists show beside the address.
+  const name = nameOf(contract, (told) => setTitle(`${told} · ${title}`));
+  put(heading, name, make("span", "", "Contract"));
   const known = new Interface(contract);
   known.addEventListener("change", () => put(kinds, ...kindsOf(known.info)));
   const beside = make("span", "note");
+  const made = view.part("Tables of its events", async (body) => {
+    if (session.token === "") return put(body, withToken(contract));
+    await Promise.race([known.first, pause(PATIENT)]);
+    const proposed = () => nameFor(contract, known.info);
+    return tables(view, contract, { info: () => known.info, name: proposed, reload: () => made.reload() }, body);
+  });
   view.part("What it runs", (body) => known.look(view.signal, body), { every: LOOK_EVERY });
   view.part("Events", (body) => events(view, known, body, beside), { beside: [beside] });
   view.part("Who calls it", (body) => callers(view, contract, body));
   // These are of owners. Who reads without a token is not asked for one here.
   if (session.token === "") return undefined;
-  view.part("Tables of it", async (body) => {
-    await Promise.race([known.first, pause(PATIENT)]);
-    await tables(view, contract, known.info, body);
-  });
   view.part("Webhooks of it", (body) => webhooks(view, contract, body));
   return undefined;
 }

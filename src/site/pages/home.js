@@ -18,18 +18,18 @@ async function ledgers(view, body) {
   const row = ({ ledger, closed_at: at, transactions, events }) =>
     [ledgerLink(ledger), clock(at), [number(transactions), "number"], [number(events), "number"]];
   const heads = ["Ledger", "Closed", ["Transactions", "number"], ["Events", "number"]];
-  renew(body, newest.length > 0 ? having(table(heads, newest.map(row), "Newest ledgers"), { "data-moves": "" })
+  renew(body, newest.length > 0 ? having(table(heads, newest.map(row), "Newest ledgers", false), { "data-moves": "" })
     : make("p", "note", "No ledger is stored yet. The first one is shown here when it is."));
 }
 
-async function events(view, body, beside) {
+async function events(view, body, beside, see) {
   const rows = eventRows({
-    label: "Newest events", path: "rest/events/by-ledger?decoded=true", without: ["tx"], signal: view.signal,
+    label: "Newest events", path: "rest/events/by-ledger?decoded=true", without: ["ledger", "tx"], signal: view.signal,
     empty: "No event is stored yet. The first one is shown here when it is.",
   });
   put(body, rows.element);
   await rows.load();
-  live(rows, {}, beside, view.signal);
+  live(rows, {}, beside, view.signal, ({ ledger }) => see(ledger));
 }
 
 function welcome() {
@@ -49,18 +49,19 @@ const start = () => make("p", "note", "Every event of this network's contracts, 
   link("webhooks", "webhooks"), " send them on.");
 
 export function open(view) {
-  view.heading("Newest");
+  view.heading("Newest ledgers and events");
   setTitle("");
   view.add(mayRead() ? start() : welcome());
   const beside = make("span", "home-live");
   const left = view.part("Ledgers", (body) => ledgers(view, body));
-  const right = view.part("Events", (body) => events(view, body, beside), { beside: [beside] });
+  const right = view.part("Events", (body) => events(view, body, beside, (ledger) => see(ledger)), { beside: [beside] });
   view.add(make("div", "home-columns", left.section, right.section));
-  // Health is asked anyway; the ledgers are asked again when it names a newer one.
+  // Health is asked anyway; the ledgers are asked again when it names a newer one, or an event is of one.
   let newest;
-  onHealth(({ service_latest_ledger: latest = 0 }) => {
-    if (newest !== undefined && latest !== newest) left.reload();
-    newest = latest;
-  }, view.signal);
+  const see = (latest) => {
+    if (newest !== undefined && latest > newest) left.reload();
+    newest = Math.max(newest ?? 0, latest);
+  };
+  onHealth(({ service_latest_ledger: latest = 0 }) => see(latest), view.signal);
   view.add(make("p", "note", link("trust", "All stored ranges, what is missing, and who attests them"), "."));
 }

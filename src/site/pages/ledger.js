@@ -3,6 +3,7 @@
 import { Refused, ask, mayRead } from "../api.js";
 import { ledgerLink, link } from "../address.js";
 import { copyable } from "../copy.js";
+import { DATA_DIR_FLAG } from "../data_dir.js";
 import { having, make, put, renew } from "../dom.js";
 import { eventRows } from "../event.js";
 import { number, time, words } from "../format.js";
@@ -71,8 +72,9 @@ async function lists(view, { ledger, transactions, events, events_removed: isRem
 
 /** Says why a ledger is not stored. The sentence has the command that mends it between backticks. */
 function missing(body, error) {
+  const ofService = (text) => text.replace(/^orrery backfill(?! --data-dir)/, `orrery backfill${DATA_DIR_FLAG}`);
   const parts = sentence(error).split("`").map((part, index) =>
-    index % 2 === 1 ? copyable(part, "the command that adds it", make("code", "", part)) : part);
+    index % 2 === 1 ? copyable(ofService(part), "the command that adds it", make("code", "", ofService(part))) : part);
   renew(body, make("p", "", parts), make("p", "note", "This page shows it as soon as it is stored."));
 }
 

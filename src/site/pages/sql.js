@@ -5,8 +5,9 @@ import { button, having, make, paragraph, put } from "../dom.js";
 import { bytes } from "../format.js";
 import { Editor } from "../sql/editor.js";
 import { History } from "../sql/history.js";
+import { nameOf } from "../sql/names.js";
 import { Result } from "../sql/result.js";
-import { readTables, tree } from "../sql/tables.js";
+import { newest, readTables, tree } from "../sql/tables.js";
 import { claims } from "../token.js";
 
 /** Letters that the parameters of an address may have: the service takes 32 KiB with the path. */
@@ -32,7 +33,7 @@ function workbench(view, tables) {
   const run = () => {
     const { text } = editor;
     if (text.trim() === "" || session.token === "") {
-      said.textContent = session.token === "" ? "Give a token first." : "Write a statement first.";
+      said.textContent = session.token === "" ? "Enter a token first." : "Write a statement first.";
       return undefined;
     }
     said.textContent = share(view, text);
@@ -58,16 +59,27 @@ function section(title, ...children) {
   return having(make("section", "", make("h2", "", title), make("div", "body", children)), { "aria-label": title });
 }
 
+/** Creates statements about the reader's own tables, for who has none yet. */
+function examples(tables, show) {
+  const table = tables.find((it) => it.table === "events") ?? tables[0];
+  if (table === undefined) return [];
+  const name = nameOf(table);
+  const has = table.columns.some(({ name: column }) => column === "name");
+  const statements = [newest(table), has ? `select name, count(*) as events\nfrom ${name}\ngroup by name\norder by events desc`
+    : `select count(*) as rows\nfrom ${name}`];
+  return statements.map((statement) =>
+    make("div", "command", make("pre", "", statement), button("Run this", "quiet small", () => show(statement))));
+}
+
 export function open(view) {
   view.heading("SQL", make("span", "note", "DuckDB's SQL over your tables; it only reads"));
   let tables = [];
   const { editor, result, run, main } = workbench(view, () => tables);
   const side = view.part("Tables", async (body) => {
     tables = await readTables(view.signal);
-    put(body, ...tree(tables, {
-      insert: (name) => editor.insertName(name),
-      show: (statement) => { editor.set(statement); run(); },
-    }));
+    const show = (statement) => { editor.set(statement); run(); };
+    put(body, ...tree(tables, { insert: (name) => editor.insertName(name), show }));
+    if (result.place.childNodes.length === 0) put(result.place, ...examples(tables, show));
   }, { beside: [button("Read again", "link", () => side.reload())] });
   side.section.className = "sql-side";
   view.add(make("div", "sql", side.section, main));

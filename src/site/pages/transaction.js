@@ -132,5 +132,5 @@ export function open(view) {
   }
   view.heading(`Transaction ${hash.slice(0, 8)}…`, copyable(hash, "the hash of the transaction", short(hash, 32)));
   let isKnown = false;
-  view.part("What came of it", async (body) => { isKnown ||= await load(view, hash, body); }, { every: AGAIN });
+  view.part("Outcome", async (body) => { isKnown ||= await load(view, hash, body); }, { every: AGAIN });
 }

@@ -113,7 +113,7 @@ class Page {
       throw error;
     });
     const told = tried.length > 0 ? tried : newest;
-    const title = `${told === newest ? "The newest deliveries" : "Deliveries that are tried again"}: ${told.length}`;
+    const title = `${told === newest ? "The newest deliveries" : "Deliveries that will be tried again"}: ${number(told.length)}`;
     const attempts = told.flatMap((delivery) => delivery.attempts);
     renew(this.figures, figures(title, this.rate, attempts));
   }

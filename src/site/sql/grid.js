@@ -16,6 +16,9 @@ const BELOW = 20_000;
 /** Space between columns, in pixels, as the style of lists has it. */
 const GAP = 12;
 
+/** A hash or a key, which is shown shortened. */
+const HASH = /^[0-9a-f]{64}$/;
+
 /** Returns the path of the page that a value names; null if its column does not say so. */
 function pathFor(name, value) {
   if (typeof value === "object") return null;
@@ -28,7 +31,8 @@ function pathFor(name, value) {
 
 /** Returns the width of a column in letters, at which its shorter values fit. */
 function widthOf({ name, values }) {
-  const widths = values.map((value) => pathFor(name, value) === null ? textOf(value).length + 1 : SHORT);
+  const isShort = (value) => pathFor(name, value) !== null || HASH.test(textOf(value));
+  const widths = values.map((value) => isShort(value) ? SHORT : textOf(value).length + 1);
   return Math.min(WIDE, widths.reduce((most, width) => Math.max(most, width), Math.max(NARROW, name.length + 3)));
 }
 
@@ -36,6 +40,7 @@ function widthOf({ name, values }) {
 function cell({ name, isNumber, width }, value, show) {
   const path = pathFor(name, value);
   const text = textOf(value);
+  if (HASH.test(text)) return button(short(text).textContent, "link mono", show);
   const kind = value === null ? "null" : isNumber ? "number" : "";
   if (path !== null) return make("span", kind, link(path, short(text)));
   return text.length < width ? make("span", kind, text) : button(bounded(text, IN_CELL), "link", show);

@@ -29,7 +29,9 @@ export function tableOf(name, project) {
     : WITHOUT_SCHEMA.test(project) ? quoted(`${project}_${target}`) : nameOf({ schema: project, table: target });
   const query = (contract) => {
     const of = contract ? ` WHERE contract_id = ${textOf(contract)}` : "";
-    return `SELECT * FROM ${shown}${of} ORDER BY _ledger DESC LIMIT 100`;
+    // The view of all events of a project has no such key.
+    const columns = target === "events" ? "*" : "* EXCLUDE (_service_event_id)";
+    return `SELECT ${columns} FROM ${shown}${of} ORDER BY _ledger DESC LIMIT 100`;
   };
   return { target, shown, query };
 }

@@ -29,6 +29,18 @@ function answerTo(query, signal) {
 const csv = (columns) => csvFile(columns.map(({ name }) => name), columns[0].values.length,
   (row) => columns.map(({ values }) => values[row]));
 
+/** Letters before and after a place in a statement that are shown. */
+const AROUND = 60;
+
+/** Returns the line of a statement that an error names, with a mark below the place; undefined if it names none. */
+function placeIn(query, message) {
+  const [, line, at] = /\(line (\d+), character (\d+)\)/.exec(message) ?? [];
+  const text = query.split("\n")[line - 1];
+  if (text === undefined || at > text.length + 1) return undefined;
+  const first = Math.max(0, at - 1 - AROUND);
+  return `${text.slice(first, Number(at) + AROUND)}\n${" ".repeat(at - 1 - first)}^`;
+}
+
 export class Result {
   /** `signal` ends all requests; `done(query, told)` is called after each run. */
   constructor(signal, done) {
@@ -64,7 +76,7 @@ export class Result {
     if (isCancelled) put(this.place);
     else if (error instanceof Unreachable) put(this.place, make("p", "problem", "The service does not answer."));
     else if (error instanceof Refused && error.status === 422) {
-      const [told, excerpt] = error.message.split(/\n+(?=LINE \d+: )/);
+      const [told, excerpt = placeIn(query, error.message)] = error.message.split(/\n+(?=LINE \d+: )/);
       put(this.place, having(make("p", "problem sql-told", told), { role: "alert" }),
         excerpt === undefined ? null : scrolled("Where", make("pre", "sql-plan", excerpt)));
       this.done(query, "refused");

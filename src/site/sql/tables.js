@@ -39,10 +39,14 @@ export async function readTables(signal) {
   return [...[...known.values()].filter(({ schema }) => schema !== "retroshade"), ...others];
 }
 
+/** A key of the service, which tells rows apart and says nothing to people. */
+const KEY = "_service_event_id";
+
 /** Returns a statement for the newest rows of a table. */
-function newest(table) {
-  const over = ["_event_id", "_ledger", "ledger"].find((column) => table.columns.some(({ name }) => name === column));
-  return `select *\nfrom ${nameOf(table)}${over === undefined ? "" : `\norder by ${over} desc`}\nlimit 100`;
+export function newest(table) {
+  const has = (column) => table.columns.some(({ name }) => name === column);
+  const over = ["_event_id", "_ledger", "ledger"].find(has);
+  return `select *${has(KEY) ? ` exclude (${KEY})` : ""}\nfrom ${nameOf(table)}${over === undefined ? "" : `\norder by ${over} desc`}\nlimit 100`;
 }
 
 /** Creates the entry of a table, which opens to show its columns. */

@@ -38,7 +38,7 @@ export function arrivedOf(deliveries) {
   const of = (wanted) => deliveries.filter(({ status }) => status === wanted).length;
   const [arrived, dead] = [of("delivered"), of("dead")];
   const ended = arrived + dead;
-  return { ended, arrived, text: ended === 0 ? "none ended" : `${Math.floor(100 * arrived / ended)} % of ${ended}` };
+  return { ended, arrived, text: ended === 0 ? "none yet" : `${Math.floor(100 * arrived / ended)} % of ${ended}` };
 }
 
 /** Whether an attempt succeeded. */

@@ -138,7 +138,7 @@ for (const [name, value, plain] of [["bools", { bool: true }, true], ["addresses
   told.many_at_once = await list.locator("> .note").textContent();
   await until("all are read", async () => {
     await list.locator(".scroller").evaluate((it) => { it.scrollTop = it.scrollHeight; });
-    return /^These 600 are all/.test(await list.locator("> .note").textContent());
+    return /^All 600\./.test(await list.locator("> .note").textContent());
   }, 20000).catch((error) => { told.not_shown.push(`many at once: ${error.message}`); });
   await close(page);
 }

@@ -15,6 +15,7 @@ for (const where of given.addresses) {
     badge: await page.locator("#badge").innerText(),
     search: await page.locator("#search").isHidden(),
     links: await page.$$eval("a", (all) => all.map((it) => it.href)),
+    directory: await page.locator("html").getAttribute("data-dir"),
     wide: (await page.locator("body").boundingBox()).width > 360,
   };
 }

@@ -98,7 +98,7 @@ told.lists.goes_on = await until("the list goes on", async () => {
 }, 20000).catch((error) => error.message);
 await ledgers.locator("tbody a").nth(3).focus();
 told.lists.focused = await waits();
-told.lists.statuses = await page.evaluate(() => [...document.querySelectorAll("main [role=status], main [aria-live]")].map((it) => it.outerHTML.slice(0, 200)));
+told.lists.statuses = await page.evaluate(() => [...document.querySelectorAll("main [role=status]:not(.offscreen), main [aria-live]")].map((it) => it.outerHTML.slice(0, 200)));
 
 // A statement in a link is filled in and not run; one of the site's own links is run.
 const asked = [];

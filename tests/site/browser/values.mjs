@@ -12,6 +12,8 @@ const told = { pages: {}, statements: [] };
 const read = () => page.evaluate(() => {
   const whole = (element) => {
     const copy = element.cloneNode(true);
+    // The name of an address stands beside it.
+    for (const it of copy.querySelectorAll(".alias")) it.remove();
     for (const it of copy.querySelectorAll(".mono[title]")) it.textContent = it.title;
     for (const it of copy.querySelectorAll("button, .copy")) if (/^Copy/.test(it.textContent)) it.remove();
     return (copy.matches(".mono[title]") ? copy.title : copy.textContent).trim();

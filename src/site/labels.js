@@ -1,0 +1,115 @@
+// Names of addresses: of the operator, of assets and tokens, and of the reader's own projects. They are asked for in
+// batches, and stand beside the address, which they never replace.
+
+import { ask, mayRead, session } from "./api.js";
+import { labels } from "./address.js";
+import { having, make, put } from "./dom.js";
+import { words } from "./format.js";
+import { isRight } from "./strkey.js";
+import { onToken } from "./token.js";
+
+/** Addresses of one request, and those that are remembered. */
+const BATCH = 50;
+const MOST = 3000;
+/** Milliseconds in which addresses are collected for a request, and between two requests. */
+const COLLECT = 40;
+const BETWEEN = 1000;
+/** Milliseconds for which nothing is asked after a refusal, such as that of a token without the right. */
+const SILENCE = 30000;
+/** Letters of a name. */
+const LETTERS = 40;
+
+/** How each kind of name looks, and what its title says: who chose it. */
+const KINDS = words({
+  operator: [(name) => `✓ ${name}`, "The operator of this service calls it so"],
+  asset: [(name) => name, "The code of the asset, which its issuer chose"],
+  token: [(name) => `“${name}”`, "The symbol of the token, which the author of its contract chose"],
+  project: [(name) => name, "Your project of this name has the contract"],
+});
+
+/** What is known: a name and its kind, or null, by address. */
+const known = new Map();
+/** Elements that wait for the name of their address. */
+const waiting = new Map();
+/** Names of the reader's projects by contract; null before they are asked for. */
+let projects = null;
+let timer;
+/** Until when nothing is asked. */
+let silentUntil = 0;
+
+function fill(element, label) {
+  if (label === null) return element;
+  const [shown, title] = KINDS[label.kind] ?? KINDS.token;
+  put(having(element, { class: `alias ${label.kind in KINDS ? label.kind : "token"}`, title }), `${shown(label.name.slice(0, LETTERS))} `);
+  element.hidden = false;
+  return element;
+}
+
+async function projectsOf() {
+  const list = await ask("rest/retroshade/list").catch(() => []);
+  return new Map(list.filter(({ project_name: name }) => name)
+    .flatMap(({ project_name: name, contracts }) => contracts.map((contract) => [contract, name])));
+}
+
+function later(delay) {
+  timer ??= setTimeout(read, delay);
+}
+
+async function read() {
+  const batch = [...waiting.keys()].slice(0, BATCH);
+  const { token } = session;
+  if (batch.length > 0) {
+    projects ??= projectsOf();
+    const [found, own] = await Promise.all([
+      ask(`rest/contracts/labels?addresses=${batch.join(",")}`).catch(() => null), projects]);
+    if (found === null) silentUntil = performance.now() + SILENCE;
+    const named = new Map((found ?? []).map((label) => [label.address, label]));
+    for (const address of batch) {
+      const project = own.get(address);
+      const label = named.get(address) ?? (project === undefined ? null : { name: project, kind: "project" });
+      if (found !== null && token === session.token) known.set(address, label);
+      for (const element of waiting.get(address) ?? []) fill(element, label);
+      waiting.delete(address);
+    }
+    while (known.size > MOST) known.delete(known.keys().next().value);
+  }
+  timer = undefined;
+  if (waiting.size > 0) later(BETWEEN);
+}
+
+/** Creates the element of an address's name. It is hidden while there is none. */
+function of(address) {
+  const element = having(make("span", "alias"), { hidden: "" });
+  if (known.has(address)) return fill(element, known.get(address));
+  if (!mayRead() || performance.now() < silentUntil) return element;
+  if (!waiting.has(address)) waiting.set(address, []);
+  waiting.get(address).push(element);
+  later(COLLECT);
+  return element;
+}
+
+/** Creates the name of the address of a page, for its heading. `tell` gets it once it is known, if there is one. */
+export function nameOf(address, tell) {
+  const element = of(address);
+  const told = () => { if (!element.hidden) tell(element.textContent.trim()); };
+  new MutationObserver(told).observe(element, { childList: true });
+  told();
+  return element;
+}
+
+/** Forgets the reader's projects: another one has been made. */
+export function forgetProjects() {
+  projects = null;
+  known.clear();
+}
+
+/** Begins to name addresses. */
+export function begin() {
+  // One that is none would spoil the request for all of its batch; muxed ones have no name of their own.
+  labels.of = (address) => /^[CG]/.test(address) && isRight(address) ? of(address) : null;
+  onToken(() => {
+    forgetProjects();
+    waiting.clear();
+    silentUntil = 0;
+  });
+}
