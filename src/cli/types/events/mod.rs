@@ -71,9 +71,10 @@ fn declared(remote: &Remote, contract: ContractId) -> Result<Declared, Failure> 
     }
     match (known["spec"].as_str(), known["interface_unknown_because"].as_str()) {
         (Some(spec), _) => Ok(Declared { contract, spec: Some(spec.to_owned()) }),
-        (None, Some(because)) => {
-            Err(Failure::failed(format!("the interface of {contract} is not known: {because}")))
-        }
+        (None, Some(because)) => Err(Failure::failed(format!(
+            "the interface of {contract} is not known: {because}; the names of events come from it, so \
+             leave the contract out, or wait until it is known"
+        ))),
         (None, None) => Err(Failure::failed(format!(
             "the service does not send the interface of {contract}: is it an older version?"
         ))),
