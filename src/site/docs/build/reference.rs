@@ -107,9 +107,9 @@ impl Reference<'_> {
         shared: &Value,
     ) -> Result<(), Box<dyn Error>> {
         let method = method.to_uppercase();
-        let title = format!("{method} {path}");
+        let title = format!("{method} {BASE}{path}");
         let shown =
-            format!("<span class=\"method\">{method}</span> <code>{}</code>", escaped(path));
+            format!("<span class=\"method\">{method}</span> <code>{BASE}{}</code>", escaped(path));
         self.heading(3, &title, &shown);
         self.text(text(&operation["summary"]))?;
         self.text(text(&operation["description"]))?;
