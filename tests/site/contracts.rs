@@ -53,8 +53,8 @@ fn found<T>(service: &Service, token: &str, find: impl Fn(&Value) -> Option<T>) 
 #[test]
 fn addresses_have_names_that_say_who_chose_them() {
     let directory = tempfile::tempdir().unwrap();
-    let (demo, commands) = Service::demo(directory.path(), &["--close-time", "200"]);
-    let token = commands[1].split("Bearer ").nth(1).unwrap().split('\'').next().unwrap();
+    let (demo, told) = Service::demo(directory.path(), &["--close-time", "200"]);
+    let token = told["token"].as_str().unwrap();
     let (asset, code, holder) = found(&demo, token, |event| {
         let params = &event["decoded"]["params"];
         let (code, _) = params["sep0011_asset"].as_str()?.split_once(':')?;
