@@ -13,6 +13,7 @@ mod rest {
     mod description;
     mod health;
     mod ledgers;
+    mod mcp;
     mod names;
     mod noisy_neighbours;
     mod one_event;

@@ -3,7 +3,7 @@
 use super::route::Route;
 use super::{
     ApiSettings, accounts, changes, completeness, contracts, description, events, friendbot,
-    health, ledgers, metrics, retroshade, rpc, site, status, streams, transactions, webhooks,
+    health, ledgers, mcp, metrics, retroshade, rpc, site, status, streams, transactions, webhooks,
 };
 
 /// Returns every route that a service with these settings may have. Those of friendbot exist only
@@ -13,7 +13,7 @@ pub fn routes(settings: &ApiSettings) -> impl Iterator<Item = &'static Route> {
 }
 
 /// Returns the route tables of all areas.
-pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [Route]; 18] {
+pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [Route]; 19] {
     [
         &events::ROUTES,
         &streams::ROUTES,
@@ -29,6 +29,7 @@ pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [R
         &site::ROUTES,
         &retroshade::ROUTES,
         &webhooks::ROUTES,
+        &mcp::ROUTES,
         &accounts::smart::ROUTES,
         &accounts::passkey::ROUTES,
         if settings.rpc.require_token { &rpc::WITH_TOKEN } else { &rpc::ROUTES },

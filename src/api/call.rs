@@ -1,6 +1,7 @@
 //! What a handler receives of a request: for each kind of handler, what its routes guarantee.
 
 use bytes::Bytes;
+use warp::http::HeaderMap;
 
 use super::allowance::Allowance;
 use super::client::Waiting;
@@ -60,6 +61,12 @@ pub(super) struct AsyncCall<'a> {
     pub reading: Reading<'a>,
     /// Waits for consumers of the feed.
     pub consumer_wait: &'a ConsumerWait,
+}
+
+/// A request that is answered from the answers of other routes.
+pub(super) struct RelayCall<'a> {
+    pub headers: &'a HeaderMap,
+    pub body: Body<'a>,
 }
 
 /// A request that opens a stream.

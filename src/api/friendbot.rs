@@ -29,7 +29,7 @@ pub(super) static ROUTES: [Route; 2] =
 
 const fn route(method: &'static str) -> Route {
     let route = Route::new(method, PATH, WORK).with_parameters(&[ADDRESS]);
-    Route { acts_for_strangers: true, ..route }
+    Route { refuses_foreign_pages: true, ..route }
 }
 
 const WORK: Work = Work::asynchronous(Access::Public, answer);

@@ -51,8 +51,11 @@ pub(super) struct Identity {
 }
 
 /// Caller with a valid token.
+#[derive(Clone)]
 pub(super) struct Bearer<'a> {
     pub identity: Identity,
+    /// What the token says.
+    pub claims: Arc<Claims>,
     /// Owner of the token.
     pub owner: Owner,
     /// The token as it was sent, or that for which the ticket stands.
@@ -145,7 +148,7 @@ pub(super) fn authorize_owner<'a>(
     limits.count(|| Caller::Owner(owner.clone()))?;
     decide(&claims, right, &deps.network)?;
     let identity = Identity { holder: holder_of_owner(&owner), stranger: None, is_exempt: false };
-    Ok(Bearer { identity, owner, token })
+    Ok(Bearer { identity, claims, owner, token })
 }
 
 /// Whether the caller may read the metrics.

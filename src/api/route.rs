@@ -5,11 +5,12 @@
 use futures_util::future::BoxFuture;
 
 use super::answer::Answer;
-use super::call::{AsyncCall, CurrentCall, OwnerCall, ReadCall, StreamCall};
+use super::call::{AsyncCall, CurrentCall, OwnerCall, ReadCall, RelayCall, StreamCall};
 use super::cors::AllowedHeaders;
 use super::head::Head;
 use super::identity::Access;
 use super::params::{Parameters, Query};
+use super::relay::Relayed;
 use super::request_body::LARGEST_BODY;
 use super::stored::{DECODED, Stored};
 use super::streamed_body::StreamedBody;
@@ -38,9 +39,9 @@ pub struct Route {
     pub(super) allowed_headers: AllowedHeaders,
     /// Whether everyone may call it where `http.public_read` is set. It must tell all callers the same.
     pub is_public_read: bool,
-    /// Whether it changes something for callers without a token, so that pages which may not read the
-    /// response must not send the request either.
-    pub(super) acts_for_strangers: bool,
+    /// Whether pages which may not read the response must not send the request either: because it changes
+    /// something for callers without a token, or because its protocol says so.
+    pub(super) refuses_foreign_pages: bool,
     /// Whether the response depends on the time of the request and must not be cached by clients
     /// and proxies.
     pub(super) no_store: bool,
@@ -64,7 +65,7 @@ impl Route {
             failure: error::rest,
             allowed_headers: AllowedHeaders::Requested,
             is_public_read: false,
-            acts_for_strangers: false,
+            refuses_foreign_pages: false,
             no_store: false,
             is_lasting: false,
             headers: &[],
@@ -179,6 +180,8 @@ pub(super) enum Class {
     Change,
     /// Like `Change`, with a module in its body that is checked and compiled.
     Upload,
+    /// Asks other routes, each of which takes what its own class needs.
+    Relay,
     /// Opens a stream. An open stream does not count as a request in flight, and never blocks its
     /// thread for long.
     Stream,
@@ -219,6 +222,7 @@ pub(super) enum ReadHandler {
 #[derive(Clone, Copy)]
 pub(super) enum PersonalHandler {
     Owner(OwnerHandler),
+    Relay(RelayHandler),
     /// Does not know the owner, but ends the response when the token ends.
     Stream(StreamHandler),
     Ticket(TicketHandler),
@@ -232,6 +236,7 @@ pub(super) type StoreHandler = fn(&Stored<'_>, &ReadCall<'_>) -> Answered;
 pub(super) type DepsHandler = fn(&Deps, &ReadCall<'_>) -> Answered;
 pub(super) type CurrentHandler = fn(&Deps, &CurrentCall<'_>) -> Answered;
 pub(super) type OwnerHandler = fn(&Deps, &OwnerCall<'_>) -> Answered;
+pub(super) type RelayHandler = for<'a> fn(&RelayCall<'a>) -> Result<Relayed<'a>, ApiError>;
 /// Takes the token, and the time in UNIX seconds.
 pub(super) type TicketHandler = fn(&Streams, &str, u64) -> Answered;
 pub(super) type StreamHandler = fn(&Streams, StreamCall<'_>) -> Result<StreamedBody, ApiError>;
@@ -323,6 +328,11 @@ impl Work {
     /// Like [`Self::change`], with a module in the body.
     pub(super) const fn upload(right: Right, handler: OwnerHandler) -> Self {
         Self::own(Class::Upload, right, handler)
+    }
+
+    /// Answers the owner of a token from the answers of other routes.
+    pub(super) const fn relay(right: Right, handler: RelayHandler) -> Self {
+        Self::new(Class::Relay, Handler::Personal(right, PersonalHandler::Relay(handler)))
     }
 
     /// Gives out a ticket for a stream.

@@ -114,7 +114,7 @@ fn answer<'a>(deps: &'a Deps, call: AsyncCall<'a>) -> BoxFuture<'a, Result<Answe
 }
 
 /// Whether the content type is JSON, with the charset UTF-8 if one is given.
-fn is_json(content_type: Option<&str>) -> bool {
+pub(super) fn is_json(content_type: Option<&str>) -> bool {
     let mut parts = content_type.unwrap_or_default().split(';').map(str::trim);
     let is_json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(JSON));
     is_json

@@ -18,6 +18,7 @@ mod grid;
 mod import;
 mod installed;
 mod live_line;
+mod mcp;
 mod mistyped;
 mod new;
 mod open;
@@ -86,7 +87,7 @@ Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data dir
 
 /// Verbs in the order of the help, under their headings.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Tables", &["watch", "tables", "query", "types", "subscribe", "unsubscribe"]),
+    ("Tables", &["watch", "tables", "query", "types", "subscribe", "unsubscribe", "mcp"]),
     (
         "Service",
         &["demo", "serve", "status", "doctor", "token", "config", "completions", "xdr", "version"],
@@ -212,6 +213,7 @@ enum Verb {
     #[command(flatten)]
     Program(programs::ProgramVerb),
     Types(types::Types),
+    Mcp(mcp::Mcp),
     New(new::New),
     Dev(dev::Dev),
     #[command(hide = true)]
@@ -249,6 +251,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Webhooks(verb) => verb.run(&remote),
         Verb::Program(verb) => verb.run(&remote),
         Verb::Types(verb) => verb.run(&remote),
+        Verb::Mcp(verb) => verb.run(&remote),
         Verb::New(verb) => verb.run(&remote),
         Verb::Dev(verb) => verb.run(&remote),
         Verb::Generate(verb) => verb.run(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use orrery::control::{Client, STATUS};
 use orrery::net::http::{self, Timeouts};
+use orrery::net::reqwest::header::CONTENT_TYPE;
 use orrery::net::reqwest::{self, Method, StatusCode};
 use serde_json::Value;
 
@@ -134,6 +135,30 @@ impl Remote {
     ///
     /// Fails with the service's error message when the service refuses.
     pub fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Body, Failure> {
+        self.token()?;
+        let base = self.base()?;
+        let body = body.map(|body| body.to_string().into_bytes());
+        let (status, answer) = self.exchange(method, &format!("{base}/{path}"), body)?;
+        if status.is_success() { Ok(answer) } else { Err(refusal(&base, status, &answer.0)) }
+    }
+
+    /// Sends a message of the Model Context Protocol, and returns the status and the answer, which is
+    /// empty for a notification.
+    ///
+    /// # Errors
+    /// There is no token, or no answer.
+    pub fn send_message(&self, message: Vec<u8>) -> Result<(StatusCode, Body), Failure> {
+        self.token()?;
+        let base = self.base()?;
+        let root = base.strip_suffix(REST).ok_or_else(|| not_a_base(&base))?;
+        self.exchange(Method::POST, &format!("{root}/mcp"), Some(message))
+    }
+
+    /// Returns the token.
+    ///
+    /// # Errors
+    /// None is given, or it cannot be one.
+    pub fn token(&self) -> Result<&str, Failure> {
         let Some(token) = &self.jwt else {
             return Err(Failure::usage(
                 "a token is needed: give --jwt or set ORRERY_JWT to what `orrery token issue` prints",
@@ -145,8 +170,17 @@ impl Remote {
                  what `orrery token issue` prints",
             ));
         }
-        let base = self.base()?;
-        let url = format!("{base}/{path}");
+        Ok(token)
+    }
+
+    /// Sends a request with a JSON document, if there is one, and returns the status and the answer.
+    fn exchange(
+        &self,
+        method: Method,
+        url: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<(StatusCode, Body), Failure> {
+        let (token, is_default) = (self.token()?, self.base()? == DEFAULT_BASE);
         let unreachable = |error: &dyn std::fmt::Display| {
             Failure::failed(format!("the request to {url} failed: {error}"))
         };
@@ -155,7 +189,7 @@ impl Remote {
             if !error.is_connect() {
                 return failure;
             }
-            let hint = installed::hint(Path::new(SETTINGS)).filter(|_| base == DEFAULT_BASE);
+            let hint = installed::hint(Path::new(SETTINGS)).filter(|_| is_default);
             let failure = match hint {
                 Some(hint) => failure.and(hint),
                 None => failure,
@@ -164,18 +198,14 @@ impl Remote {
         };
         runtime()?.block_on(async {
             let client = http::client(TIMEOUTS).map_err(|error| unreachable(&error))?;
-            let mut request = client.request(method, &url).bearer_auth(token);
+            let mut request = client.request(method, url).bearer_auth(token);
             if let Some(body) = body {
-                request = request.json(body);
+                request = request.header(CONTENT_TYPE, "application/json").body(body);
             }
             let answer = request.send().await.map_err(not_sent)?;
             let status = answer.status();
             let body = answer.bytes().await.map_err(|error| unreachable(&reason(&error)))?;
-            if status.is_success() {
-                Ok(Body(body.to_vec()))
-            } else {
-                Err(refusal(&base, status, &body))
-            }
+            Ok((status, Body(body.to_vec())))
         })
     }
 
@@ -225,6 +255,13 @@ impl Body {
     }
 }
 
+/// Returns the failure for an address that is not the base of a service.
+fn not_a_base(base: &str) -> Failure {
+    Failure::failed(format!(
+        "{base} is not a base address: it ends in {REST}; give --base {base}{REST}"
+    ))
+}
+
 /// Returns the failure for an error response: the service's message, or its status if there is
 /// none.
 fn refusal(base: &str, status: StatusCode, body: &[u8]) -> Failure {
@@ -235,9 +272,7 @@ fn refusal(base: &str, status: StatusCode, body: &[u8]) -> Failure {
             true => {
                 format!("the service at {base} does not know this command: is it an older version?")
             }
-            false => {
-                format!("{base} is not a base address: it ends in {REST}; give --base {base}{REST}")
-            }
+            false => return not_a_base(base),
         },
         Some(sentence) => wording::of(sentence),
         None => format!("the service answered {status}: check --base, which ends in {REST}"),

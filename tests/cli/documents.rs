@@ -261,6 +261,7 @@ documents! {
     export: "docs/export.md",
     frontend: "docs/frontend.md",
     install: "docs/install.md",
+    mcp: "docs/mcp.md",
     metrics: "docs/metrics.md",
     operate: "docs/operate.md",
     programs: "docs/programs.md",

@@ -10,6 +10,7 @@ mod export;
 mod first_contact;
 mod interfaces;
 mod logs;
+mod mcp;
 mod modes;
 mod network;
 mod new;

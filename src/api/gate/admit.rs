@@ -6,7 +6,8 @@ use crate::call::PathValues;
 use crate::head::Head;
 use crate::identity::{self, Access, Bearer, Identity};
 use crate::route::{
-    Handler, OwnerHandler, PersonalHandler, Route, SharedHandler, StreamHandler, TicketHandler,
+    Handler, OwnerHandler, PersonalHandler, RelayHandler, Route, SharedHandler, StreamHandler,
+    TicketHandler,
 };
 use crate::router::{Match, Router};
 use crate::{ApiError, LONGEST_URI, compression};
@@ -26,6 +27,7 @@ pub(super) struct Admitted<'a> {
 pub(super) enum BoundHandler<'a> {
     Shared(SharedHandler),
     Owner(OwnerHandler, Bearer<'a>),
+    Relay(RelayHandler, Bearer<'a>),
     Ticket(TicketHandler, Bearer<'a>),
     /// The caller is `None` where everyone may open the stream, and no token was given.
     Stream(StreamHandler, Option<Bearer<'a>>),
@@ -89,6 +91,10 @@ fn identify<'a>(
             let bearer = owner(right, None)?;
             (bearer.identity, BoundHandler::Owner(handler, bearer))
         }
+        Handler::Personal(right, PersonalHandler::Relay(handler)) => {
+            let bearer = owner(right, None)?;
+            (bearer.identity, BoundHandler::Relay(handler, bearer))
+        }
         Handler::Personal(right, PersonalHandler::Ticket(handler)) => {
             let bearer = owner(right, None)?;
             (bearer.identity, BoundHandler::Ticket(handler, bearer))
@@ -116,7 +122,7 @@ fn admit_to<'a>(
 ) -> Result<Admitted<'a>, ApiError> {
     let Resources { deps, budgets, .. } = resources;
     let (identity, handler) = identify(route, resources, head)?;
-    if route.acts_for_strangers {
+    if route.refuses_foreign_pages {
         resources.reach.check_page(deps, head, route.access())?;
     }
     if !identity.is_exempt {

@@ -79,6 +79,8 @@ pub(super) async fn handle(
         BoundHandler::Owner(handler, bearer) => {
             answer_owner(resources, ready, *handler, bearer, shares)?
         }
+        // The gate runs relays itself, and a relay asks no other one.
+        BoundHandler::Relay(..) => return Err(ApiError::unknown_route(&request.head.path)),
         BoundHandler::Ticket(handler, bearer) => {
             let now = (resources.deps.clock)();
             finish(handler(&resources.streams, &bearer.token, now)?, request.wants_gzip)
@@ -91,7 +93,7 @@ pub(super) async fn handle(
 }
 
 /// Returns an answer that exists already, and counts its bytes.
-fn from_memory(
+pub(super) fn from_memory(
     resources: &Resources,
     request: &Admitted<'_>,
     answer: Answer,

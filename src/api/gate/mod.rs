@@ -1,10 +1,12 @@
 //! Processing of every request, in steps: who may send it ([`admit`]), its body ([`reserve`]), what
 //! its handler needs ([`slot`]), the handler ([`handle`]), and the response ([`respond`]). Before
 //! the third, it waits for the consumers that its route names, and a cached response ends it.
-//! Every failure is a JSON response.
+//! Every failure is a JSON response. A request that is answered from the answers of other routes takes
+//! these steps, from the third on, once for each of them ([`relay`]).
 
 mod admit;
 mod handle;
+mod relay;
 mod reserve;
 mod resources;
 mod respond;
@@ -18,7 +20,7 @@ use warp::Buf;
 use warp::http::header::CONTENT_TYPE;
 use warp::reply::Response;
 
-use self::admit::{Admitted, admit};
+use self::admit::{Admitted, BoundHandler, admit};
 use self::handle::{Outcome, Ready, handle};
 use self::reserve::{receive, reserve};
 use self::resources::Resources;
@@ -104,7 +106,13 @@ impl Gate {
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let unknown = resources.deps.settings.http.unknown_parameters;
         let body = Body { bytes: &received?, content_type, unknown };
-        self.work(&request, body, shares).await.map(Some)
+        let outcome = match &request.handler {
+            BoundHandler::Relay(handler, bearer) => {
+                self.relay(&request, *handler, bearer, body, shares).await
+            }
+            _ => self.work(&request, body, shares).await,
+        };
+        outcome.map(Some)
     }
 
     /// Returns the outcome of an admitted request.

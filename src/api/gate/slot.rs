@@ -25,7 +25,7 @@ pub(super) async fn acquire(
     let budgets = &resources.budgets;
     let (identity, client) = (&request.identity, &request.head.client);
     let (budget, what) = match request.route.work.class {
-        Class::Memory | Class::Async | Class::Stream => return Ok(None),
+        Class::Memory | Class::Async | Class::Relay | Class::Stream => return Ok(None),
         Class::Read => return budgets.read_slot(identity, client).await.map(Some),
         Class::Query => (&budgets.queries, "queries"),
         Class::Change | Class::Upload => (&budgets.changes, "changes"),
