@@ -63,7 +63,7 @@ fn example_query(name: &str, model: Option<&Model>, transactions: bool) -> Strin
     let contract = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA";
     match (name, model) {
         ("contracts", Some(model)) => model.contracts.join(","),
-        ("contracts", None) | ("address", _) => contract.into(),
+        ("contracts", None) | ("address" | "addresses", _) => contract.into(),
         ("cursor", Some(model)) if transactions => {
             model.transactions[3]["tx"].as_str().unwrap().into()
         }
