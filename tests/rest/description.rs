@@ -68,7 +68,7 @@ fn example_query(name: &str, model: Option<&Model>, transactions: bool) -> Strin
             model.transactions[3]["tx"].as_str().unwrap().into()
         }
         ("order", _) => "asc".into(),
-        ("combine" | "decoded", _) => "true".into(),
+        ("combine" | "decoded" | "spec", _) => "true".into(),
         ("topics_match", _) => "all".into(),
         (name, _) if name.starts_with("topic") => "AAAADwAAAAh0cmFuc2Zlcg==".into(),
         _ => "3".into(),

@@ -153,10 +153,8 @@ fn listed<'a>(webhooks: &Webhooks, subscription: &'a Subscription) -> records::L
 }
 
 fn rotate(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
-    let id = id(call)?;
-    // Ownership is checked first, as for a replay.
-    deps.webhooks.registry().of_owner(call.owner, id)?;
-    let rotated = deps.webhooks.rotate(call.owner, id, body::rotation(call.body)?)?;
+    let (id, wanted) = (id(call)?, body::rotation(call.body)?);
+    let rotated = deps.webhooks.rotate(call.owner, id, wanted)?;
     Ok(Answer::of(&json!({
         "id": id,
         "secret": rotated.secret.reveal(),
