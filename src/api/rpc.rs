@@ -49,17 +49,17 @@ const fn route(access: Access) -> Route {
     }
 }
 
-/// What a person sees who opens the address, in a browser or with curl.
+/// What a person sees who opens the address in a browser.
 const FOR_PEOPLE: &str = "This is the JSON-RPC interface. Programs send calls to this address with POST and \
     Content-Type: application/json, such as {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"getHealth\"}.\n";
 
-/// Formats failures outside of every call. Where the status suffices, as for a method that no person
-/// sends by hand, the body is empty.
+/// Formats failures outside of every call. Where the status suffices, as for a wrong method of a
+/// program, the body is empty.
 fn failure(error: &ApiError) -> Answer {
     let (status, _) = error.status_and_code();
     let error_object = match error {
-        ApiError::Method { method, is_for_page, .. } => {
-            let body = if *is_for_page || method == "GET" { FOR_PEOPLE } else { "" };
+        ApiError::Method { is_for_page, .. } => {
+            let body = if *is_for_page { FOR_PEOPLE } else { "" };
             return Answer { status, media_type: PLAIN_TEXT, ..Answer::json(body.into()) };
         }
         _ if status.is_server_error() => RpcError::internal(error.to_string()),

@@ -184,17 +184,16 @@ fn malformed_calls_get_the_errors_of_the_reference() {
         assert_eq!(answer.status(), 415, "{content_type}");
         assert_eq!(answer.text().unwrap(), "content-type must be application/json");
     }
-    for method in [Method::PUT, Method::DELETE] {
+    for method in [Method::GET, Method::PUT, Method::DELETE] {
         let answer = HTTP.request(method, rpc.url()).send().unwrap();
         assert_eq!((answer.status().as_u16(), answer.text().unwrap().as_str()), (405, ""));
     }
-    // A person who opens the address, in a browser or with curl, is told what it is for.
-    for accepted in ["text/html,application/xhtml+xml,*/*;q=0.8", "*/*"] {
-        let opened = HTTP.get(rpc.url()).header("accept", accepted).send().unwrap();
-        assert_eq!(opened.status(), 405);
-        assert_eq!(opened.headers()["allow"], "POST, OPTIONS");
-        assert!(opened.text().unwrap().contains("getHealth"), "{accepted}");
-    }
+    // A person who opens the address in a browser is told what it is for.
+    let opened = HTTP.get(rpc.url()).header("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+    let opened = opened.send().unwrap();
+    assert_eq!(opened.status(), 405);
+    assert_eq!(opened.headers()["allow"], "POST, OPTIONS");
+    assert!(opened.text().unwrap().contains("getHealth"));
     let long = rpc.post("application/json", vec![b' '; (512 << 10) + 1]);
     assert_eq!(long.status(), 413);
     assert!(long.json::<Value>().unwrap()["error"]["message"].is_string());
