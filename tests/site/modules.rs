@@ -229,8 +229,16 @@ fn no_cell_of_a_file_is_a_formula_whatever_ends_cells() {
             }
         }
     }
-    let modules =
-        ["csv.js", "api.js", "address.js", "dom.js", "format.js", "problem.js", "token.js"];
+    let modules = [
+        "csv.js",
+        "api.js",
+        "address.js",
+        "data_dir.js",
+        "dom.js",
+        "format.js",
+        "problem.js",
+        "token.js",
+    ];
     let file = "await (await csvFile(['n', 't'], given.length, (at) => [at, given[at]])).text()";
     let Some(file) = value_of(&modules, file, &given) else { return };
     let file = file.as_str().unwrap();

@@ -34,17 +34,17 @@ const READ: Access = Access::Token(Right { area: Area::Queries, scope: Scope::Re
 pub(super) static ROUTES: [Route; 2] = [
     Route::new(
         "GET",
-        "/rest/contracts/{contract_id}",
-        Work::current_cached(READ, &[CONSUMER], contract),
-    )
-    .with_parameters(&["spec"])
-    .with_public_read(),
-    Route::new(
-        "GET",
         "/rest/contracts/labels",
         Work::current_cached(READ, &[CONSUMER], labels::labels),
     )
     .with_parameters(&[labels::ADDRESSES])
+    .with_public_read(),
+    Route::new(
+        "GET",
+        "/rest/contracts/{contract_id}",
+        Work::current_cached(READ, &[CONSUMER], contract),
+    )
+    .with_parameters(&["spec"])
     .with_public_read(),
 ];
 
