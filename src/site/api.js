@@ -30,7 +30,7 @@ const OWNED = /^rest\/(events|txs|contracts|retroshade|webhooks)(\/|$)/;
 const READ = /^rest\/(events|txs|contracts)\//;
 
 /** Whether the service opens them to everyone. */
-const isPublic = document.documentElement.hasAttribute("data-public-read");
+const isPublic = globalThis.document?.documentElement.hasAttribute("data-public-read") ?? false;
 
 /** Whether events, transactions and contracts can be read: with a token, or where everyone may. */
 export const mayRead = () => isPublic || session.token !== "";

@@ -13,8 +13,9 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use serde::{Deserialize, Serialize};
 
 use super::WebhookError;
-use super::signature::SECRET_PREFIX;
 
+/// Prefix of generated secrets, from Standard Webhooks.
+pub const SECRET_PREFIX: &str = "whsec_";
 /// Length of a generated secret, in bytes.
 const GENERATED_BYTES: usize = 32;
 

@@ -9,10 +9,8 @@ use base64::{Engine, alphabet};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
+use super::secret::SECRET_PREFIX;
 use super::{Secret, Secrets};
-
-/// Prefix of generated secrets, from Standard Webhooks.
-pub const SECRET_PREFIX: &str = "whsec_";
 
 /// Header with the HMAC-SHA256 of the body in lower-case hex; the key is the secret as it was
 /// given, the oldest that still signs.

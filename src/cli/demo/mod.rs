@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use welcome::Welcome;
+use welcome::{EVENTS_PROJECT, Welcome};
 
 use super::live_line::LiveLine;
 use super::open::NewDirectory;
@@ -62,8 +62,6 @@ pub struct Demo {
 const FIRST_LEDGERS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Owner of the printed token and of the deployed program.
 const OWNER: &str = "demo";
-/// Project name of the tables of events.
-const EVENTS_PROJECT: &str = "demo";
 
 /// Project name of the deployed program. Its rows are in the view named after the project and the
 /// emitted struct.

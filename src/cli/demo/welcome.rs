@@ -14,7 +14,9 @@ use serde_json::json;
 use super::super::installed::{self, on_this_machine};
 use super::super::remote::{DEFAULT_BASE, base_of};
 use super::super::{Failure, output};
-use super::EVENTS_PROJECT;
+
+/// Project name of the tables of events.
+pub const EVENTS_PROJECT: &str = "demo";
 
 /// What somebody needs to know who tries the demo.
 pub struct Welcome {

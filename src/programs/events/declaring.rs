@@ -26,19 +26,6 @@ const MOST_CONSULTED: usize = 4_096;
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const LOOK_LATER: Duration = Duration::from_secs(60);
 
-/// What is remembered of these looks.
-#[derive(Debug, Default)]
-pub(super) struct DeclaredLooks {
-    /// When the last one ended, and how long it took.
-    last: Option<(Instant, Duration)>,
-    /// Number of looks in a row that have found something unknown.
-    unknown: u32,
-    /// Number of contracts that the look in progress has passed.
-    passed: usize,
-    /// Modules whose declarations are in the project's summary: zeros stand for the asset contract.
-    consulted: HashSet<Hash32>,
-}
-
 /// Outcome of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeclaredTables {
@@ -50,13 +37,6 @@ pub(crate) struct DeclaredTables {
 
 impl DeclaredTables {
     const SAME: Self = Self { changed: false, again: None };
-}
-
-impl Looks {
-    /// Forgets which declarations are in the project's summary, because it is another one.
-    pub(super) fn forget_consulted(&mut self) {
-        self.declared.consulted.clear();
-    }
 }
 
 impl EventInterfaces {

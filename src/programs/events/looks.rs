@@ -1,10 +1,10 @@
 //! What is remembered of the looks for one project (see `looking`).
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use super::declaring::DeclaredLooks;
 use super::derivation::Derivation;
-use orrery_ledger::domain::ContractId;
+use orrery_ledger::domain::{ContractId, Hash32};
 use orrery_store::TransactionPosition;
 
 /// Time from a look to the next, in multiples of what it took. Unit tests, which give turns themselves,
@@ -28,6 +28,19 @@ pub struct Looks {
     pub(super) derivation: Option<Derivation>,
 }
 
+/// What is remembered of the looks for what the contracts of a project declare (see `declaring`).
+#[derive(Debug, Default)]
+pub(super) struct DeclaredLooks {
+    /// When the last one ended, and how long it took.
+    pub(super) last: Option<(Instant, Duration)>,
+    /// Number of looks in a row that have found something unknown.
+    pub(super) unknown: u32,
+    /// Number of contracts that the look in progress has passed.
+    pub(super) passed: usize,
+    /// Modules whose declarations are in the project's summary: zeros stand for the asset contract.
+    pub(super) consulted: HashSet<Hash32>,
+}
+
 /// A walk over the ends of spans, or through the transactions in the middle of joined ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk {
@@ -38,6 +51,11 @@ pub(super) struct Walk {
 }
 
 impl Looks {
+    /// Forgets which declarations are in the project's summary, because it is another one.
+    pub(super) fn forget_consulted(&mut self) {
+        self.declared.consulted.clear();
+    }
+
     /// Returns how long to wait before the next look.
     pub(super) fn pause(&self, now: Instant) -> Duration {
         pause_after(self.last, now)

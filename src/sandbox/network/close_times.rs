@@ -3,8 +3,8 @@
 
 use orrery_ledger::domain::LedgerSeq;
 
+use super::config::SandboxConfig;
 use super::dice::Dice;
-use super::sandbox::SandboxConfig;
 
 /// XORed with the seed, so that close times are independent of the ledgers' contents.
 const CLOSE_TIME_SALT: u64 = 0x6d69_6c6c_6973_6563;

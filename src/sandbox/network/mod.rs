@@ -20,6 +20,7 @@ mod bootstrap;
 mod classic;
 mod close;
 mod close_times;
+mod config;
 mod contracts;
 mod control;
 mod dice;
@@ -48,9 +49,7 @@ mod wallets;
 mod wasm;
 
 pub use batch::{Batch, Closed, FIRST_BATCH_LEDGER};
+pub use config::{MAX_TRANSACTIONS, SandboxConfig};
 pub use error::{FULL, SandboxError};
 pub use requests::Request;
-pub use sandbox::{
-    FIRST_LEDGER, FIRST_MARKET_LEDGER, MARKET_PROGRAM, MAX_TRANSACTIONS, Sandbox, SandboxConfig,
-    SandboxWallets,
-};
+pub use sandbox::{FIRST_LEDGER, FIRST_MARKET_LEDGER, MARKET_PROGRAM, Sandbox, SandboxWallets};

@@ -1,6 +1,5 @@
 //! The simulated network itself: its state, and what closes its ledgers.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use orrery_ledger::domain::{ContractId, LedgerSeq, Network, NodeId};
@@ -14,6 +13,7 @@ use super::assets::Assets;
 use super::batch::{Batch, Closed, FIRST_BATCH_LEDGER};
 use super::close::{TOTAL_COINS, Tip, close_ledger};
 use super::close_times::{CloseTimestamp, Milliseconds};
+use super::config::{MAX_TRANSACTIONS, SandboxConfig};
 use super::dice::Dice;
 use super::envelope::SignedTransaction;
 use super::error::{Result, SandboxError};
@@ -36,25 +36,6 @@ pub const FIRST_MARKET_LEDGER: LedgerSeq = LedgerSeq(bootstrap::LAST_LEDGER + 1)
 pub const MARKET_PROGRAM: &[u8] = market::PROGRAM;
 /// Minimum number of accounts that trade with one another.
 const MIN_TRADERS: usize = 16;
-
-/// Maximum of the range [`SandboxConfig::transactions_per_ledger`].
-pub const MAX_TRANSACTIONS: usize = 45;
-
-/// Configuration of a sandbox. The same values always yield the same ledgers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SandboxConfig {
-    /// Network that transactions are signed for.
-    pub network: Network,
-    /// Seed of all keys and pseudo-random numbers.
-    pub seed: u64,
-    /// Close time of ledger 2, the first one, in Unix seconds.
-    pub start_time: u64,
-    /// Seconds between two ledgers, at least 1.
-    pub close_interval: u64,
-    /// Range of the number of transactions in a regular ledger, at most [`MAX_TRANSACTIONS`]. Some
-    /// ledgers are empty regardless, and the first five follow a script.
-    pub transactions_per_ledger: RangeInclusive<usize>,
-}
 
 /// Contracts of the sandbox that are accounts with signers.
 #[derive(Debug, Clone, PartialEq, Eq)]

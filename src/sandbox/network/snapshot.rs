@@ -9,8 +9,9 @@ use sha2::{Digest, Sha256};
 use stellar_xdr::{LedgerEntry, LedgerHeader, Limits, ReadXdr, VecM, WriteXdr};
 
 use super::close::Tip;
+use super::config::SandboxConfig;
 use super::error::{Result, SandboxError};
-use super::sandbox::{Sandbox, SandboxConfig};
+use super::sandbox::Sandbox;
 use super::state::LedgerState;
 
 const MAGIC: &[u8; 8] = b"ORRYSBOX";

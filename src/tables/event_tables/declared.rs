@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::shape::{Shape, ShapeKey};
-use super::shapes::weight;
+use super::shape::{Shape, ShapeKey, weight};
 
 /// Maximum number of bytes that they take. Of more, those with the smallest keys are kept, so that it
 /// does not matter when each came; the others have tables once they occur.

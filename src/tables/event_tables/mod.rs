@@ -12,6 +12,7 @@ mod layout;
 mod naming;
 mod rows;
 mod shape;
+mod shaped;
 mod shapes;
 mod stored;
 mod summarised;

@@ -7,10 +7,10 @@ use orrery_interfaces::Origin;
 use orrery_ledger::domain::Hash32;
 use serde::{Deserialize, Serialize};
 
-use super::columns::bytes_of;
 use super::declarations::Declarations;
 use super::declared::DeclaredShapes;
-use super::shape::{Shape, ShapeKey, Shaped};
+use super::shape::{Shape, ShapeKey, weight};
+use super::shaped::Shaped;
 use super::{Declared, Event, Place};
 use crate::types::ColumnType;
 
@@ -18,10 +18,6 @@ use crate::types::ColumnType;
 pub const MOST_BYTES: usize = 768 << 10;
 /// Maximum number of declared names: at most 256 KiB.
 const MOST_NAMES: usize = 4_096;
-/// What a shape takes besides its names and columns, and a column besides its name, in bytes.
-const OF_SHAPE: usize = 128;
-const OF_COLUMN: usize = 64;
-
 /// A summary of events. Grows with [`Shapes::add`] and [`Shapes::join`], and never forgets.
 ///
 /// Beyond [`MOST_BYTES`], all columns without a declared type are JSON: a shape
@@ -249,15 +245,6 @@ impl Shapes {
             && (self.names.len() < MOST_NAMES
                 || self.names.last().is_some_and(|last| name < last.as_str()))
     }
-}
-
-/// Returns what a shape takes, in bytes. The same at all times: not what its columns have become.
-pub(super) fn weight(key: &ShapeKey, shape: &Shape) -> usize {
-    let columns = shape.columns.iter().map(|column| match key {
-        ShapeKey::Declared { .. } => bytes_of(column),
-        ShapeKey::Inferred { .. } => OF_COLUMN + column.name.len(),
-    });
-    OF_SHAPE + 2 * shape.name.len() + columns.sum::<usize>()
 }
 
 /// Makes the columns without a declared type JSON.

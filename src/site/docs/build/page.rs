@@ -8,7 +8,7 @@ use markdown::mdast::Node;
 use markdown::{CompileOptions, Options, ParseOptions, to_html_with_options, to_mdast};
 use serde_json::{Value, json};
 
-use super::address;
+use super::paths::address;
 
 /// Most letters of a section that its search looks at.
 const SEARCHED: usize = 4000;
