@@ -26,8 +26,8 @@ const OPTIONS: [(&str, &str); 4] =
 /// Prints what is wrong with the arguments of this process, or the help, and ends the process.
 pub fn explain(error: clap::Error, command: &Command) -> ! {
     if env::args_os().len() < 2 {
-        // Who gives no arguments wants to know which there are. A closed pipe is not an error.
-        drop(command.clone().print_help());
+        // Who gives no arguments wants to know which there are; a script gets no result.
+        output::tell(command.clone().render_help().to_string().trim_end());
         std::process::exit(error.exit_code());
     }
     let mut error = without_environment(error, command);

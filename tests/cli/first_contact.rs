@@ -332,7 +332,7 @@ fn the_program_alone_shows_its_help() {
     let directory = tempfile::tempdir().unwrap();
     let help = run(directory.path(), &["--help"]);
     let alone = run(directory.path(), &[]);
-    assert_eq!((alone.code, &alone.stdout), (2, &help.stdout), "{}", alone.stderr);
+    assert_eq!((alone.code, &alone.stderr), (2, &help.stdout), "{}", alone.stdout);
     let token = [("ORRERY_JWT", "x"), ("ORRERY_BASE", "http://127.0.0.1:9/rest")];
     let aided: Ran = orrery_in(directory.path()).arg("query").envs(token).output().unwrap().into();
     assert!(aided.stderr.contains("Usage: orrery query <SQL>"), "{}", aided.stderr);

@@ -47,7 +47,8 @@ use tempfile::TempDir;
 fn wrong_usage_exits_with_2() {
     let directory = tempfile::tempdir().unwrap();
     for arguments in [
-        &["fly"][..],
+        &[][..],
+        &["fly"],
         &["import"],
         &["serve", "--listen", "here"],
         &["token", "issue"],
