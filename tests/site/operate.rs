@@ -59,7 +59,7 @@ fn programs_and_webhooks_are_operated_in_the_pages() {
         assert!(done.contains_key(name), "{name}");
     }
     for (name, parts) in [
-        ("deploy twice", &["browser", "taken"][..]),
+        ("deploy twice", &["browser", "replace"][..]),
         ("deploy no module", &["not a WebAssembly module"]),
         ("watch no contract", &["not a contract"]),
         ("subscribe to nobody", &["no public project"]),
