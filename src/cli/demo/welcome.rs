@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn paths_are_quoted_where_a_shell_needs_it() {
         for (path, expected) in [
-            ("/root/.cache/orrery/target/debug", "/root/.cache/orrery/target/debug"),
+            ("/opt/orrery-0.1/bin", "/opt/orrery-0.1/bin"),
             ("/home/a b/it's", r"'/home/a b/it'\''s'"),
             ("/a:$b", "'/a:$b'"),
         ] {
