@@ -86,36 +86,39 @@ impl Runner {
             return Ok(DeclaredTables { changed: false, again: Some(pause) });
         }
         let look = &mut looks.declared;
-        if look.consulted.len() >= MOST_CONSULTED {
-            look.consulted.clear();
+        // After a failure all are consulted again: it is not known what has been added.
+        let mut consulted = std::mem::take(&mut look.consulted);
+        if consulted.len() >= MOST_CONSULTED {
+            consulted.clear();
         }
         let mut shapes = Shapes::default();
-        let mut is_known = true;
+        look.lacks &= look.passed > 0;
         let names = self.events.interfaces.loading_reader()?;
         let network = *self.store.network().id();
         let left = manifest.contracts.iter().skip(look.passed);
         let mut passed = look.passed;
         for contract in left {
-            let (consulted, shapes) = (&mut look.consulted, &mut shapes);
-            is_known &=
-                self.events.add_declared(&names, contract, &network, (consulted, shapes))?;
+            let into = (&mut consulted, &mut shapes);
+            look.lacks |= !self.events.add_declared(&names, contract, &network, into)?;
             passed += 1;
             if begun.elapsed() >= time {
                 break;
             }
         }
         names.finish()?;
-        look.passed = if passed < manifest.contracts.len() { passed } else { 0 };
-        look.unknown = if is_known { 0 } else { look.unknown.saturating_add(1) };
-        look.last = Some((Instant::now(), begun.elapsed()));
-        let again = match look.passed {
-            0 if is_known || !self.may_soon_know_more() => None,
-            0 => Some(LOOK_LATER.min(LOOK_AGAIN * 2u32.pow(look.unknown.min(8)))),
-            _ => Some(Duration::ZERO),
-        };
-        let pause = pause_after(look.last, Instant::now());
         let changed =
             project.summary.may_change_by(&shapes) && self.add_tables(entry, registry, &shapes)?;
+        look.consulted = consulted;
+        look.passed = if passed < manifest.contracts.len() { passed } else { 0 };
+        look.last = Some((Instant::now(), begun.elapsed()));
+        let again = if look.passed > 0 {
+            Some(Duration::ZERO)
+        } else {
+            look.unknown = if look.lacks { look.unknown.saturating_add(1) } else { 0 };
+            let wait = LOOK_AGAIN * 2u32.pow(look.unknown.min(8));
+            (look.lacks && self.may_soon_know_more()).then_some(wait.min(LOOK_LATER))
+        };
+        let pause = pause_after(look.last, Instant::now());
         Ok(DeclaredTables { changed, again: again.map(|wait| wait.max(pause)) })
     }
 

@@ -33,6 +33,8 @@ pub struct Looks {
 pub(super) struct DeclaredLooks {
     /// When the last one ended, and how long it took.
     pub(super) last: Option<(Instant, Duration)>,
+    /// Whether the look in progress, or the last one, has found something unknown.
+    pub(super) lacks: bool,
     /// Number of looks in a row that have found something unknown.
     pub(super) unknown: u32,
     /// Number of contracts that the look in progress has passed.

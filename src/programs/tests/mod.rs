@@ -4,6 +4,7 @@
 
 mod asking;
 mod costs;
+mod declared;
 mod deriving;
 mod events;
 mod events_wakes;
