@@ -1,7 +1,7 @@
 //! `orrery list`: an owner's programs, those that fail before the others.
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::remote::{Remote, draws_tables};
 use super::{Failure, grid, output};
@@ -39,9 +39,11 @@ impl List {
             return output::print_each(programs.map(name));
         }
         let with_status = programs.map(|program| {
-            // A program may be deleted between the two requests.
             let status = remote.get(&format!("retroshade/{}/status", program["id"]));
-            (program, status.and_then(|status| status.json()).unwrap_or_default())
+            let unknown = |failure: Failure| {
+                json!({ "last_error_message": format!("its status is not known: {failure}") })
+            };
+            (program, status.and_then(|status| status.json()).unwrap_or_else(unknown))
         });
         output::print(&draw(with_status.collect()))
     }
@@ -107,8 +109,6 @@ fn cause<'a>(program: &'a Value, status: &'a Value) -> &'a Value {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -13,6 +13,9 @@ use super::value::{self, Before, Executable, id_of, instance_key, owner_of};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
 use orrery_store::{ConsumerView, KnownEntry, RowBounds, Store, StoreError, TransactionPosition};
 
+/// Number of changes that are read to find the last ones, in multiples of their number.
+const MOST_READ: usize = 4;
+
 /// Maximum number of contracts whose last answer a lookup keeps.
 const MAX_CACHED: usize = 1024;
 
@@ -110,9 +113,9 @@ impl<'s> Lookup<'s> {
         })
     }
 
-    /// Returns what a contract is known to have run, the latest first: what up to `most` changes of its
-    /// instance, and of an entry that it refers to, say. What it runs after `last` comes first, also when
-    /// that is not known.
+    /// Returns what a contract is known to have run, the latest first: what the last changes of its instance,
+    /// and of entries that it refers to, say, `most` at the most. What it runs after `last` comes first,
+    /// also when that is not known.
     pub fn ran_ever(
         &self,
         contract: &ContractId,
@@ -121,13 +124,20 @@ impl<'s> Lookup<'s> {
     ) -> Result<Vec<Ran>, StoreError> {
         let Some(instance) = instance_key(contract) else { return Ok(Vec::new()) };
         let mut found = vec![self.ran(contract, last, Side::After)?];
-        let mut positions = rows::latest(&self.view, &id_of(&instance), most)?;
-        let references = positions.iter().flat_map(|(_, change)| change.references());
-        let references: BTreeSet<Vec<u8>> = references.map(<[u8]>::to_vec).collect();
-        for key in references {
-            positions.extend(rows::latest(&self.view, &id_of(&key), most)?);
+        let mut positions = BTreeSet::new();
+        let mut entries = vec![id_of(&instance)];
+        // What a contract has referred to, and how often that was changed, is up to its author.
+        while let Some(entry) = entries.pop()
+            && positions.len() < MOST_READ * most
+        {
+            for (position, change) in rows::latest(&self.view, &entry, most)? {
+                positions.insert(position);
+                if entry == id_of(&instance) {
+                    entries.extend(change.references().map(id_of));
+                }
+            }
         }
-        for (position, _) in positions {
+        for position in positions.into_iter().rev().take(most) {
             for side in [Side::After, Side::Before] {
                 let ran = self.ran(contract, position, side)?;
                 if !matches!(ran, Ran::Unknown(_)) && !found.contains(&ran) {

@@ -164,9 +164,13 @@ impl<'a> InterfaceReader<'a> {
     }
 
     /// Returns the interfaces that a contract is known to have had, the latest first, from as many of its
-    /// changes as [`MOST_CHANGES`]; and whether its present one is among them. What is not known is asked
-    /// for; a failure is kept for [`Self::finish`].
-    pub fn had(&self, contract: &ContractId) -> (Vec<Tried>, bool) {
+    /// changes as [`MOST_CHANGES`], without those of modules that are not `wanted`; and whether its present
+    /// one is known. What is not known is asked for; a failure is kept for [`Self::finish`].
+    pub fn had(
+        &self,
+        contract: &ContractId,
+        wanted: impl Fn(&Hash32) -> bool,
+    ) -> (Vec<Tried>, bool) {
         let Some(latest) = self.interfaces.store().ends().latest else {
             return (Vec::new(), true);
         };
@@ -182,6 +186,7 @@ impl<'a> InterfaceReader<'a> {
         for ran in ran {
             match ran {
                 Ran::Asset => had.push(Tried::Asset),
+                Ran::Code(hash) if !wanted(&hash) => {}
                 Ran::Code(hash) => {
                     let (interface, is_known) = self.interface(&hash);
                     is_present &= is_known;

@@ -73,6 +73,9 @@ pub struct ExportedProgram {
     /// under this number is not the store that was exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<(u32, u32)>,
+    /// Whether it is a project of events, whose rows are events and not what a program emits.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_events: bool,
     /// For a project of events: UNIX time in milliseconds since when the rows of earlier runs are
     /// what they are. Readers can ignore it.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -23,7 +23,6 @@ use orrery_programs::events::EventInterfaces;
 use orrery_programs::row_log::{self, LoggedProgram};
 use orrery_store::{Store, StoreError, TransactionPosition};
 use orrery_tables::export_types::PortableTable;
-use orrery_tables::schema::TableSchema;
 use orrery_tables::{Row, TablesError};
 
 /// Maximum number of rows that are converted to columns at a time.
@@ -61,7 +60,7 @@ pub(super) fn is_behind(
                 !is_same(it, program)
                     || it.runs < program.last
                     || program.arrangement() != Some(it.arrangement)
-                    || !has_all(it, program.manifest.schema.tables())
+                    || !has_tables_of(it, program)
             })
     };
     Ok(programs.iter().any(is_new) || exported.iter().any(|it| is_gone(it, &programs)))
@@ -76,9 +75,13 @@ fn is_same(exported: &ExportedProgram, program: &LoggedProgram) -> bool {
         && exported.project == manifest.project_name
 }
 
-/// Returns whether the entry of a program has these tables, with or without rows.
-fn has_all(exported: &ExportedProgram, tables: &[TableSchema]) -> bool {
-    tables.iter().all(|table| table_of(exported, &table.target).is_some())
+/// Returns whether the entry of a program has the tables that it has now, with their columns and versions,
+/// with or without rows. Tables that cannot be exported are none that lack.
+fn has_tables_of(exported: &ExportedProgram, program: &LoggedProgram) -> bool {
+    let Ok(tables) = current(program) else { return true };
+    let has =
+        |now: &Current| table_of(exported, &now.name).is_some_and(|it| it.columns == now.columns());
+    exported.versions == program.manifest.schema.versions() && tables.iter().all(has)
 }
 
 /// Returns whether the exported program is missing from the store and is not marked as deleted yet.
@@ -103,9 +106,14 @@ impl Current {
     /// Returns the table as the manifest has it, if this was its entry before.
     fn entry(&self, mut now: ExportedTable) -> ExportedTable {
         now.identity.set(&self.schema, |name| self.table.exact_of(name));
-        let columns = self.schema.fields().iter();
-        now.columns = columns.map(|it| (it.name().clone(), it.data_type().to_string())).collect();
+        now.columns = self.columns();
         now
+    }
+
+    /// Returns the names and types of its columns as the manifest has them.
+    fn columns(&self) -> Vec<(String, String)> {
+        let columns = self.schema.fields().iter();
+        columns.map(|it| (it.name().clone(), it.data_type().to_string())).collect()
     }
 
     /// Returns the entry of the table with ids for its columns, if an earlier version has written it. It
@@ -384,6 +392,7 @@ fn begun(
         deleted: false,
         runs: 0,
         last_run: None,
+        of_events: manifest.events.is_some(),
         arrangement: 0,
         versions: manifest.schema.versions().to_vec(),
         tables: entries,

@@ -131,9 +131,7 @@ fn columns_of<'a>(program: &ExportedProgram, table: &'a ExportedTable) -> Vec<&'
     let field = |(name, _): &(String, String)| table.identity.current().find(|it| it.name == *name);
     let columns = table.columns.iter().filter_map(field);
     let (digits, columns): (Vec<_>, Vec<_>) = columns.partition(|it| it.exact_of.is_some());
-    // The rows of programs are never arranged anew.
-    let is_of_events = program.arrangement > 0;
-    let mut columns = in_shown_order(columns, |it| &it.name, is_of_events);
+    let mut columns = in_shown_order(columns, |it| &it.name, program.of_events);
     columns.extend(digits);
     columns
 }
@@ -243,6 +241,7 @@ mod tests {
             deleted,
             runs: 1,
             last_run: None,
+            of_events: false,
             arrangement: 0,
             versions: Vec::new(),
             tables,

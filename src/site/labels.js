@@ -8,9 +8,10 @@ import { words } from "./format.js";
 import { isRight } from "./strkey.js";
 import { onToken } from "./token.js";
 
-/** Addresses of one request, and those that are remembered. */
+/** Addresses of one request, those that are remembered, and those that wait. */
 const BATCH = 50;
 const MOST = 3000;
+const MOST_WAITING = 1000;
 /** Milliseconds in which addresses are collected for a request, and between two requests. */
 const COLLECT = 40;
 const BETWEEN = 1000;
@@ -56,21 +57,30 @@ function later(delay) {
 }
 
 async function read() {
-  const batch = [...waiting.keys()].slice(0, BATCH);
+  // Rows that were left behind need no names, and those that came last are in sight.
+  for (const [address, elements] of waiting) if (!elements.some((it) => it.isConnected)) waiting.delete(address);
+  const batch = [...waiting.keys()].slice(-BATCH);
   const { token } = session;
   if (batch.length > 0) {
     projects ??= projectsOf();
     const [found, own] = await Promise.all([
       ask(`rest/contracts/labels?addresses=${batch.join(",")}`).catch(() => null), projects]);
+    // Names of the projects of one owner are not shown to another.
+    if (token !== session.token) {
+      timer = undefined;
+      if (waiting.size > 0) later(COLLECT);
+      return;
+    }
     if (found === null) silentUntil = performance.now() + SILENCE;
     const named = new Map((found ?? []).map((label) => [label.address, label]));
     for (const address of batch) {
       const project = own.get(address);
       const label = named.get(address) ?? (project === undefined ? null : { name: project, kind: "project" });
-      if (found !== null && token === session.token) known.set(address, label);
+      if (found !== null) known.set(address, label);
       for (const element of waiting.get(address) ?? []) fill(element, label);
       waiting.delete(address);
     }
+    if (found === null) waiting.clear();
     while (known.size > MOST) known.delete(known.keys().next().value);
   }
   timer = undefined;
@@ -84,6 +94,7 @@ function of(address) {
   if (!mayRead() || performance.now() < silentUntil) return element;
   if (!waiting.has(address)) waiting.set(address, []);
   waiting.get(address).push(element);
+  if (waiting.size > MOST_WAITING) waiting.delete(waiting.keys().next().value);
   later(COLLECT);
   return element;
 }

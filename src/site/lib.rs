@@ -101,11 +101,14 @@ fn filled(path: &str, record: &Record<'_>, told: &Told<'_>, title: &str, main: &
         .replacen(HEALTH, &health::of(record), 1)
 }
 
+/// Maximum number of steps up: pages have few segments, and a page names many addresses.
+const MOST_UP: usize = 16;
+
 /// Returns the relative address of the first page, seen from a page with this path.
 fn way_up(path: &str) -> String {
     match path.matches('/').count() {
         0 | 1 => "./".to_owned(),
-        segments => "../".repeat(segments - 1),
+        segments => "../".repeat((segments - 1).min(MOST_UP)),
     }
 }
 
@@ -120,6 +123,7 @@ mod tests {
         assert_eq!(way_up("/sql/"), "../");
         assert_eq!(way_up("/tx/00"), "../");
         assert_eq!(way_up("/tx/00/"), "../../");
+        assert!(way_up(&"/".repeat(30_000)).len() < 100);
     }
 
     #[test]

@@ -1,10 +1,14 @@
 // Contract values as text and links: values with their types, as the service decodes them (SEP-51), and parameters.
 
-import { addressLink, pathOf } from "./address.js";
+import { addressLink, link, pathOf } from "./address.js";
+import { short } from "./format.js";
 import { make } from "./dom.js";
 
 /** Letters of a value in a list. Where it is shown by itself, it is whole. */
 export const IN_LIST = 400;
+/** Addresses of a value that get names: in a list, and where it is shown by itself. */
+const NAMED_IN_LIST = 4;
+const NAMED = 20;
 
 /** Returns whether a JSON value is one with members. */
 export const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
@@ -12,7 +16,8 @@ export const isObject = (value) => value !== null && typeof value === "object" &
 /** Text and links of a value, up to so many letters. Neighbouring texts are one node, however long a list is. */
 class Parts {
   constructor(most) {
-    Object.assign(this, { nodes: [], left: most, kept: most === Infinity ? 6 : 4 });
+    const [kept, mostNamed] = most === Infinity ? [6, NAMED] : [4, NAMED_IN_LIST];
+    Object.assign(this, { nodes: [], left: most, kept, mostNamed, named: new Set() });
   }
 
   text(text) {
@@ -24,11 +29,14 @@ class Parts {
   }
 
   address(text) {
-    if (pathOf(text) === null) this.text(text);
+    const path = pathOf(text);
+    if (path === null) this.text(text);
     else if (this.left > 0) {
-      const made = addressLink(text, this.kept);
-      this.nodes.push(made);
-      this.left -= made.textContent.length;
+      // Each address is named once, and not all of many.
+      const isNamed = this.named.size < this.mostNamed && !this.named.has(text);
+      if (isNamed) this.named.add(text);
+      this.nodes.push(isNamed ? addressLink(text, this.kept) : link(path, short(text, this.kept)));
+      this.left -= 2 * this.kept + 1;
     }
   }
 

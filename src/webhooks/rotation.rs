@@ -90,7 +90,14 @@ impl Webhooks {
         sealed: SealedSecrets,
     ) -> Result<(), WebhookError> {
         let before = subscription.sealed_secrets();
-        self.write_secrets(subscription, sealed).inspect_err(|_| {
+        self.write_secrets(subscription, sealed).inspect_err(|error| {
+            // In memory at any rate: what signs is written with the next outcome.
+            if let Ok(sealer) = self.registry.sealer() {
+                subscription.set_secrets(before.clone(), sealer);
+            }
+            if matches!(error, WebhookError::Unknown(_)) {
+                return;
+            }
             if let Err(error) = self.write_secrets(subscription, before) {
                 let id = subscription.id;
                 tracing::warn!(subscription = id, "its secrets before could not be kept: {error}");

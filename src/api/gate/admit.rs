@@ -47,10 +47,18 @@ pub(super) fn admit<'a>(
         identity::count_unrouted(&resources.deps, &resources.limits, head)?;
         return Err(error);
     }
-    let outcome = match found {
-        _ if head.path.len() + head.query.len() > LONGEST_URI => {
-            Err(ApiError::UriTooLong(LONGEST_URI))
+    let is_too_long = head.path.len() + head.query.len() > LONGEST_URI;
+    let refused = match found {
+        Match::Handle(route, path) if !is_too_long => {
+            return admit_to(route, path, resources, head, shares).map(Some);
         }
+        refused => refused,
+    };
+    // Before the nearest routes are looked for, which is work.
+    identity::count_unrouted(&resources.deps, &resources.limits, head)?;
+    match refused {
+        Match::Handle(..) => Err(ApiError::UriTooLong(LONGEST_URI)),
+        _ if is_too_long => Err(ApiError::UriTooLong(LONGEST_URI)),
         Match::Unknown => Err(ApiError::UnknownRoute {
             path: excerpt(&head.path),
             nearest: router.nearest(&head.path),
@@ -61,12 +69,7 @@ pub(super) fn admit<'a>(
             let (allow, is_for_page) = (resource.allow.clone(), head.is_for_page());
             Err(ApiError::Method { method, allow, is_for_page })
         }
-        Match::Handle(route, path) => {
-            return admit_to(route, path, resources, head, shares).map(Some);
-        }
-    };
-    identity::count_unrouted(&resources.deps, &resources.limits, head)?;
-    outcome
+    }
 }
 
 /// Identifies the caller of a route, and gives its handler what it has to know of the caller.

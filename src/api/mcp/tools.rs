@@ -100,7 +100,8 @@ fn list_tables(ListTables { project, cursor }: ListTables) -> Begun {
         let mut found = Found::new()?;
         let shown = found.list("tables", &tables)?;
         let is_all = shown == tables.len() && shown < TABLES;
-        let last = shown.checked_sub(1).and_then(|last| tables[last].get("table"));
+        // One that does not fit alone is passed over.
+        let last = tables.get(shown.saturating_sub(1)).and_then(|last| last.get("table"));
         found.always("cursor", &last.filter(|_| !is_all))?;
         found.end("Call again with this cursor, or with project.")
     })
@@ -284,8 +285,9 @@ fn events(wanted: Events) -> Result<Begun, String> {
 }
 
 fn page_of_events(answer: &Bytes, is_page: bool) -> Result<ToolResult, ApiError> {
-    let events: Vec<Map<String, Value>> = parsed(answer)?;
-    let events: Vec<_> = events.into_iter().map(shown_event).collect();
+    // Values stay text: as trees, those of a page would take many times their bytes.
+    let events: Vec<Members<'_>> = parsed(answer)?;
+    let events = events.into_iter().map(shown_event).collect::<Result<Vec<_>, _>>()?;
     let mut found = Found::new()?;
     let shown = found.list("events", &events)?;
     if is_page {
@@ -299,27 +301,29 @@ fn page_of_events(answer: &Bytes, is_page: bool) -> Result<ToolResult, ApiError>
     })
 }
 
+/// Members of an object of an answer, with their values as text.
+type Members<'a> = BTreeMap<&'a str, &'a RawValue>;
+
 /// Returns an event without what is in it twice: its XDR, and its topics and data where these have names.
-fn shown_event(mut event: Map<String, Value>) -> Map<String, Value> {
-    let decoded = match event.remove("decoded") {
-        Some(Value::Object(decoded)) => decoded,
-        _ => Map::new(),
+fn shown_event(mut event: Members<'_>) -> Result<Members<'_>, ApiError> {
+    let decoded: Members<'_> = match event.remove("decoded") {
+        Some(decoded) => parsed(decoded.get().as_bytes())?,
+        None => Members::new(),
     };
-    event.retain(|name, _| !(name == "data" || name.starts_with("topic")));
-    let has_name = decoded.get("name").is_some_and(|name| !name.is_null());
+    event.retain(|name, _| !(*name == "data" || name.starts_with("topic")));
+    let has_name = decoded.get("name").is_some_and(|name| name.get() != "null");
     let is_raw = |name: &str| matches!(name, "topics" | "data");
-    let values: Map<_, _> =
-        decoded.into_iter().filter(|(name, _)| !(has_name && is_raw(name))).collect();
-    // The length of what is written is that of its texts, and little more.
-    if Value::Object(values.clone()).to_string().len() > LARGEST_EVENT {
-        if let Some(name) = values.get("name").filter(|name| name.to_string().len() < 100) {
-            event.insert("name".to_owned(), name.clone());
+    let values = decoded.into_iter().filter(|(name, _)| !(has_name && is_raw(name)));
+    let values: Members<'_> = values.collect();
+    if values.values().map(|value| value.get().len()).sum::<usize>() > LARGEST_EVENT {
+        if let Some(name) = values.get("name").filter(|name| name.get().len() < 100) {
+            event.insert("name", name);
         }
-        event.insert("left_out".to_owned(), "its values are too large".into());
+        event.insert("left_out", parsed(br#""its values are too large""#)?);
     } else {
         event.extend(values);
     }
-    event
+    Ok(event)
 }
 
 #[derive(Deserialize)]
@@ -438,8 +442,9 @@ mod tests {
     fn events_lose_what_is_in_them_twice_and_what_is_too_large() {
         let event = |decoded: Value| {
             let event = json!({ "id": 7, "topic1": "AAAA", "data": "AAAA", "decoded": decoded });
-            let Value::Object(event) = event else { unreachable!() };
-            Value::Object(shown_event(event))
+            let event = event.to_string();
+            let shown = shown_event(serde_json::from_str(&event).unwrap()).unwrap();
+            serde_json::to_value(shown).unwrap()
         };
         let raw = json!([{ "symbol": "mint" }]);
         let named = json!({ "name": "mint", "params": { "to": "GA" }, "topics": raw, "data": {} });

@@ -49,7 +49,7 @@ impl EventInterfaces {
         network: &NetworkId,
         (consulted, shapes): (&mut HashSet<Hash32>, &mut Shapes),
     ) -> Result<bool, ProgramError> {
-        let (had, is_known) = names.had(contract);
+        let (had, is_known) = names.had(contract, |code| !consulted.contains(code));
         // What it declares is known also where nothing of it is stored.
         let is_native = *contract == asset_contract_id(network, &Asset::Native);
         for tried in had.into_iter().chain(is_native.then_some(Tried::Asset)) {

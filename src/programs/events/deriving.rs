@@ -122,6 +122,10 @@ impl Runner {
                 cell.reload_if_in_doubt(&self.store)?;
                 let mut new = Derivation::new(Arc::clone(&cell.manifest), cell.merges);
                 drop(cell);
+                // What was known of the contracts is, also if it is not stored any more.
+                if let Some(project) = &new.begun.events {
+                    new.summary.shapes = project.summary.shapes().without_events();
+                }
                 self.consult_all(&new.begun, &mut new.summary.shapes)?;
                 new
             }

@@ -14,7 +14,10 @@ let places;
 
 /** Loads the index once: an array of address, title of the page, title of the section, and text. */
 function index() {
-  places ??= fetch(new URL("search.json", import.meta.url)).then((answer) => answer.json());
+  places ??= fetch(new URL("search.json", import.meta.url)).then((answer) => {
+    if (!answer.ok) throw new Error(String(answer.status));
+    return answer.json();
+  });
   return places;
 }
 
@@ -65,11 +68,11 @@ async function search() {
     said.textContent = "The search could not be loaded.";
     return;
   }
+  if (field.value.toLowerCase().trim() === "") return;
   const scored = all.map((place) => [score(place, words), place]).filter(([points]) => points > 0);
   const best = scored.sort(([a], [b]) => b - a).slice(0, MOST);
   list.replaceChildren(...best.map(([, place]) => item(place, words)));
-  if (best.length === 0) list.append("Nothing has all these words.");
-  said.textContent = best.length === 1 ? "1 place" : `${best.length} places`;
+  said.textContent = best.length === 0 ? "Nothing has all these words." : best.length === 1 ? "1 place" : `${best.length} places`;
 }
 
 form.hidden = false;

@@ -105,6 +105,12 @@ impl Shapes {
         changes | self.reserve(other.names.iter().map(String::as_str))
     }
 
+    /// Returns what is declared, without the events.
+    #[must_use]
+    pub fn without_events(&self) -> Self {
+        Self { names: self.names.clone(), declared: self.declared.clone(), ..Self::default() }
+    }
+
     /// Whether [`Self::join`] may change this one. Does not copy it.
     pub fn may_change_by(&self, other: &Self) -> bool {
         let is_earlier = other.beyond.as_ref().is_some_and(|theirs| !self.is_beyond(theirs));
