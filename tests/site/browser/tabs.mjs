@@ -9,8 +9,9 @@ const made = await context(browser, notes);
 const told = { behind: [], outages: [] };
 const [{ contracts: [contract] }] = await ask("rest/retroshade/list");
 
-const newest = (page) => page.evaluate(() =>
-  Number(document.querySelector("main .events .spacer .row a[href*='/ledger/']")?.textContent ?? 0));
+// The first page has its ledgers beside the events, and asks for them with each event of a newer one.
+const LEDGER = "main .events .spacer .row a[href*='/ledger/'], main [data-moves] a[href*='/ledger/']";
+const newest = (page) => page.evaluate((it) => Number(document.querySelector(it)?.textContent ?? 0), LEDGER);
 const outage = (page) => page.evaluate(() => document.querySelector("#outage").hidden ? "" : document.querySelector("#outage").innerText);
 
 /** Streams that a page has open. */
@@ -52,7 +53,7 @@ for (const { page } of tabs) await page.close();
 {
   const page = await made.newPage();
   const streams = counted(page);
-  await open(page, "");
+  await open(page, `contract/${contract}`);
   const hide = (isHidden) => page.evaluate((it) => {
     Object.defineProperty(document, "hidden", { configurable: true, get: () => it });
     document.dispatchEvent(new Event("visibilitychange"));
