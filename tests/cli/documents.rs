@@ -22,6 +22,8 @@ use orrery_testkit::wait::wait_until;
 
 /// The block starts the demo, which is running already.
 const STARTED: &str = "started";
+/// The block copies an example of the package, which is there already.
+const INSTALLED: &str = "installed";
 /// The block needs a compiler for WebAssembly.
 const COMPILER: &str = "compiler";
 /// The block needs the recorded ledgers, as the directory `lake`.
@@ -114,6 +116,7 @@ fn try_out(document: &str) -> Option<Ran> {
                 is_whole = false;
                 check_spelling(document, &text);
             }
+            INSTALLED => assert_eq!(text, "cp /usr/share/doc/orrery/examples/trades.wasm .\n"),
             STARTED => assert!(
                 text.starts_with("orrery demo ") && text.contains("--data-dir my-network"),
                 "{text}"

@@ -5,6 +5,8 @@ mod welcome;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -97,6 +99,7 @@ impl Demo {
             settings.config.http.public_read = true;
         }
         widen_limits(&mut settings);
+        let patience = Patience::begin();
         let network = settings.config.network();
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));
         // Dropped after the store, which has to be closed before its directory is removed.
@@ -108,7 +111,29 @@ impl Demo {
             source::Opening { seed: rand::random(), close_time, clock: Arc::new(unix_now_ms) };
         let node = Arc::new(node.with_sandbox(&opening)?);
         let told = Told { kept: temporary.is_none(), json: self.json };
-        runtime()?.block_on(demonstrate(node, &settings, told, opening, &mut new))
+        runtime()?.block_on(demonstrate(node, &settings, told, opening, &mut new, patience))
+    }
+}
+
+/// Says after some seconds that the demo is still starting, until it is dropped.
+struct Patience {
+    _ready: mpsc::Sender<()>,
+}
+
+impl Patience {
+    const SILENCE: Duration = Duration::from_secs(4);
+
+    fn begin() -> Self {
+        let (ready, started) = mpsc::channel::<()>();
+        thread::spawn(move || {
+            let waited = started.recv_timeout(Self::SILENCE);
+            if waited == Err(RecvTimeoutError::Timeout) {
+                output::note(
+                    "still starting: the network closes its first ledgers, and its tables get rows",
+                );
+            }
+        });
+        Self { _ready: ready }
     }
 }
 
@@ -162,6 +187,7 @@ async fn demonstrate(
     told: Told,
     opening: source::Opening,
     new: &mut NewDirectory,
+    patience: Patience,
 ) -> Result<(), Failure> {
     let (config, store) = (&settings.config, node.store());
     let close_time = opening.close_time;
@@ -207,6 +233,7 @@ async fn demonstrate(
             && first_rows(&programs, &trades, &mut stop).await?
             && first_rows(&programs, &transfers, &mut stop).await?
         {
+            drop(patience);
             let welcome = Welcome::new(address, example, &node, market, close_time, told.kept)?;
             if told.json { welcome.print_json() } else { output::print(&welcome.text()) }?;
         }
