@@ -62,6 +62,8 @@ class Internet(http.server.BaseHTTPRequestHandler):
             return self.answer(404, b"no such host")
         address, path = place
         passed = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
+        # As a proxy does: others than this machine ask.
+        passed["X-Forwarded-For"] = "192.0.2.7"
         try:
             connection = http.client.HTTPConnection(address, timeout=60)
             connection.request(self.command, (path + self.path) if path == "" else path, body, passed)
