@@ -587,5 +587,6 @@ fn a_directory_belongs_to_one_process_and_one_network() {
         error.contains(": give another directory for ") && error.contains("\"another\""),
         "{error}"
     );
+    assert!(error.ends_with(", or delete this one, which has no ledger yet"), "{error}");
     assert_eq!(Store::open(directory.path(), None).unwrap().network(), &network());
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,8 @@ const COUNTED: usize = 10;
 
 /// The line, which is removed when this is dropped.
 pub struct LiveLine {
-    stop: Arc<AtomicBool>,
+    /// Ends the thread when it is dropped.
+    stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -36,19 +37,18 @@ impl LiveLine {
         if config.log.format == LogFormat::Json || is_dumb || !std::io::stderr().is_terminal() {
             return None;
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        let (node, stopping) = (Arc::clone(node), Arc::clone(&stop));
+        let (stop, stopped) = channel();
+        let node = Arc::clone(node);
         let shown = thread::Builder::new().name("live-line".to_owned());
-        let thread = shown.spawn(move || show(&node, &stopping)).ok();
-        Some(Self { stop, thread })
+        let thread = shown.spawn(move || show(&node, &stopped)).ok();
+        Some(Self { stop: Some(stop), thread })
     }
 }
 
 impl Drop for LiveLine {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
             drop(thread.join());
         }
     }
@@ -60,36 +60,42 @@ fn is_in_foreground() -> bool {
     tcgetpgrp(std::io::stderr()).is_ok_and(|group| group == getpgrp())
 }
 
-fn show(node: &Node, stop: &AtomicBool) {
+fn show(node: &Node, stopped: &Receiver<()>) {
     let mut counted = VecDeque::new();
-    while !stop.load(Ordering::Relaxed) {
-        if !is_in_foreground() {
+    loop {
+        if is_in_foreground() {
+            logs::show_live_line(Some(&standing(node, &mut counted).line()));
+        } else {
             logs::forget_live_line();
             counted.clear();
-            thread::park_timeout(INTERVAL);
-            continue;
         }
-        let ends = node.store().ends();
-        counted.push_back((Instant::now(), ends.last_event_id.0));
-        if counted.len() > COUNTED {
-            counted.pop_front();
+        // Parking would end early: requests to the control socket unpark the thread that makes them.
+        if stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
+            break;
         }
-        let standing = Standing {
-            ledger: ends.latest.map(|ledger| ledger.0),
-            seconds_old: ends.latest_close_time.map(|closed| unix_now().saturating_sub(closed)),
-            behind: node
-                .health()
-                .network_latest()
-                .zip(ends.latest)
-                .map(|(network, own)| network.0.saturating_sub(own.0)),
-            events_per_second: rate(&counted),
-            backfill: backfill(node),
-        };
-        logs::show_live_line(Some(&standing.line()));
-        thread::park_timeout(INTERVAL);
     }
     if is_in_foreground() {
         logs::show_live_line(None);
+    }
+}
+
+/// Returns how the service stands, and counts its events.
+fn standing(node: &Node, counted: &mut VecDeque<(Instant, u64)>) -> Standing {
+    let ends = node.store().ends();
+    counted.push_back((Instant::now(), ends.last_event_id.0));
+    if counted.len() > COUNTED {
+        counted.pop_front();
+    }
+    Standing {
+        ledger: ends.latest.map(|ledger| ledger.0),
+        seconds_old: ends.latest_close_time.map(|closed| unix_now().saturating_sub(closed)),
+        behind: node
+            .health()
+            .network_latest()
+            .zip(ends.latest)
+            .map(|(network, own)| network.0.saturating_sub(own.0)),
+        events_per_second: rate(counted),
+        backfill: backfill(node),
     }
 }
 

@@ -1,5 +1,7 @@
 //! `orrery list`: an owner's programs, those that fail before the others.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -11,7 +13,7 @@ const COLUMNS: [&str; 8] =
 
 #[derive(Debug, Args)]
 pub struct List {
-    /// Print only the IDs of their contracts, one a line
+    /// Print only the IDs of their contracts, each once, one a line
     #[arg(long, conflicts_with_all = ["json", "quiet"])]
     contracts: bool,
     /// Print only the names of their projects, one a line; the id of one that has no name yet
@@ -31,9 +33,7 @@ impl List {
         let listed = answer.json()?;
         let programs = listed.as_array().into_iter().flatten();
         if self.contracts {
-            let contracts =
-                programs.filter_map(|program| program["contracts"].as_array()).flatten();
-            return output::print_each(contracts.filter_map(Value::as_str));
+            return output::print_each(contracts(&listed));
         }
         if self.quiet {
             return output::print_each(programs.map(name));
@@ -47,6 +47,14 @@ impl List {
         });
         output::print(&draw(with_status.collect()))
     }
+}
+
+/// Returns the contracts of programs, each once, in the order of the programs.
+fn contracts(listed: &Value) -> Vec<&str> {
+    let programs = listed.as_array().into_iter().flatten();
+    let all = programs.filter_map(|program| program["contracts"].as_array()).flatten();
+    let mut known = BTreeSet::new();
+    all.filter_map(Value::as_str).filter(|contract| known.insert(*contract)).collect()
 }
 
 /// Returns how commands name the program.
@@ -148,6 +156,8 @@ id  project_name  state          errors    behind  public  contracts  cause
 ";
         assert_eq!(text, expected);
         assert_eq!([&well, &next].map(name), ["well", "5"]);
+        let listed = json!([{ "contracts": ["CB", "CA"] }, { "contracts": ["CA", "CC"] }]);
+        assert_eq!(contracts(&listed), ["CB", "CA", "CC"]);
         assert!(draw(Vec::new()).ends_with("cause\nno rows\n"));
     }
 }

@@ -99,7 +99,7 @@ pub struct Delete {
 
 #[derive(Debug, Args)]
 pub struct Deploy {
-    /// Name of the project, unique on the network
+    /// Name of the project, which no other owner of the service uses
     #[arg(long, value_name = "NAME")]
     project: String,
     /// The compiled module (.wasm)

@@ -168,10 +168,14 @@ fn attested(report: &AttestationReport, latest: Option<u32>) -> String {
 /// Describes the state of a consumer in one line.
 fn describe(consumer: &ConsumerReport) -> String {
     let ConsumerReport { name, active, lag, lost, rebuild } = consumer;
+    let behind = match lag {
+        1 => "1 ledger behind".to_owned(),
+        lag => format!("{} ledgers behind", output::count(*lag)),
+    };
     let mut text = match (active, lag) {
         (_, 0) => format!("{name} has processed all ledgers"),
-        (true, _) => format!("{name} is {} ledgers behind", output::count(*lag)),
-        (false, _) => format!("{name} is not active, {} ledgers behind", output::count(*lag)),
+        (true, _) => format!("{name} is {behind}"),
+        (false, _) => format!("{name} is not active, {behind}"),
     };
     if !lost.is_empty() {
         text.push_str(&format!(", missed {}", lost_ranges(lost.ranges())));
@@ -230,6 +234,12 @@ mod tests {
             consumers: vec![
                 ConsumerReport { name: "export".to_owned(), active: true, ..Default::default() },
                 ConsumerReport {
+                    name: "webhooks".to_owned(),
+                    active: true,
+                    lag: 1,
+                    ..ConsumerReport::default()
+                },
+                ConsumerReport {
                     name: "programs/7".to_owned(),
                     lag: 1_200,
                     lost: [LedgerRange::new(10, 10), LedgerRange::new(12, 40)]
@@ -253,6 +263,7 @@ mod tests {
             "events         1,234",
             "transactions   0",
             "consumers      export has processed all ledgers",
+            "               webhooks is 1 ledger behind",
             "               programs/7 is not active, 1,200 ledgers behind, missed 10, 12–40",
             "version        0.1.0, store format 1.0.0",
         ] {

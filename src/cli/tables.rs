@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use orrery::tables::quoted;
 use serde_json::{Map, Value, json};
 
 use super::Failure;
@@ -36,7 +37,7 @@ pub fn run(remote: &Remote, output: &Json) -> Result<(), Failure> {
     let shown = tables.into_iter().zip(&names).map(|(mut table, name)| {
         let called = match text(&table, "project_name_plain") {
             project if project.is_empty() => name.clone(),
-            project => format!("{project}.{}", target(name)),
+            project => in_sql(&project, name),
         };
         table.insert("table".to_owned(), called.into());
         table.insert("columns".to_owned(), columns.remove(name).unwrap_or(Value::Null));
@@ -46,6 +47,20 @@ pub fn run(remote: &Remote, output: &Json) -> Result<(), Failure> {
     let shown = Value::Array(shown.collect());
     Body(shown.to_string().into_bytes())
         .show(output.json, &["table", "rows", "columns", "own", "problem"])
+}
+
+/// Returns how SQL calls a table of a project: a name with other characters than letters, digits and
+/// underscores is in quotes.
+pub fn in_sql(project: &str, table: &str) -> String {
+    let called = |name: &str| {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        if name.chars().all(is_plain) && !name.starts_with(|it: char| it.is_ascii_digit()) {
+            name.to_owned()
+        } else {
+            quoted(name)
+        }
+    };
+    format!("{}.{}", called(project), called(target(table)))
 }
 
 /// What is known of each table.

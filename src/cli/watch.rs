@@ -8,7 +8,7 @@ use orrery::interfaces::{bundled_names, bundled_text};
 use serde_json::{Value, json};
 
 use super::remote::{Body, Remote, draws_tables};
-use super::types::target;
+use super::tables::in_sql;
 use super::{Failure, output, read_file, replacement, spec_file};
 
 /// Interval between requests for the progress.
@@ -19,7 +19,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 pub struct Watch {
-    /// Name of the project, unique on the network: the schema of its tables
+    /// Name of the project, which no other owner of the service uses: the schema of its tables
     #[arg(value_name = "NAME")]
     project: String,
     /// Contract IDs with commas between them; may be repeated. With --replace, those of the project if
@@ -97,7 +97,7 @@ fn with_names_in_sql(project: &Body) -> Result<Body, Failure> {
     let mut project = project.json()?;
     let name = project["project_name"].as_str().unwrap_or_default().to_owned();
     for table in project["tables"].as_array_mut().into_iter().flatten() {
-        if let Some(called) = table.as_str().map(|table| format!("{name}.{}", target(table))) {
+        if let Some(called) = table.as_str().map(|table| in_sql(&name, table)) {
             *table = called.into();
         }
     }
@@ -203,6 +203,8 @@ mod tests {
         let tables = &shown.json().unwrap()["tables"];
         assert_eq!(*tables, json!(["xlm.transfer", "xlm.signer_added_2"]));
         assert!(with_names_in_sql(&Body(b"{}".to_vec())).is_ok());
+        assert_eq!(in_sql("Orders-2", "program_1_placed"), "\"Orders-2\".placed");
+        assert_eq!(in_sql("7", "program_1_a b"), "\"7\".\"a b\"");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use stellar_xdr::{LedgerKey, ScAddress, TransactionEnvelope, TransactionV1Envelope};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::api::Friendbot;
 use crate::domain::{AuthMode, Funding, LedgerSeq, LiveEntries, LiveState, NotFunded, Simulation};
@@ -23,6 +23,8 @@ use crate::store::Store;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a friendbot request may take, in addition to three times the interval between ledgers.
 const FUNDING_GRACE: Duration = Duration::from_secs(20);
+/// Interval at which a friendbot request looks whether its ledger is stored.
+const STORED_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The stellar-core that this process follows. Requests to it fail while it does not run.
 #[derive(Clone, Default)]
@@ -137,17 +139,28 @@ impl RunningSandbox {
         self.close_time.as_secs().saturating_mul(3).max(Settings::default().max_ledger_latency)
     }
 
-    /// Returns the network's friendbot.
-    pub(super) fn friendbot(self: Arc<Self>) -> Friendbot {
+    /// Returns the network's friendbot, where `store` holds the network's ledgers.
+    pub(super) fn friendbot(self: Arc<Self>, store: &Arc<Store>) -> Friendbot {
+        let store = Arc::clone(store);
         Arc::new(move |address| {
-            let sandbox = Arc::clone(&self);
-            async move { sandbox.fund(address).await }.boxed()
+            let (sandbox, store) = (Arc::clone(&self), Arc::clone(&store));
+            async move { sandbox.fund(address, &store).await }.boxed()
         })
     }
 
-    async fn fund(&self, address: ScAddress) -> Result<Funding, NotFunded> {
+    /// Funds an address. Returns when the transaction is stored: clients ask for it at once, and only
+    /// once.
+    async fn fund(&self, address: ScAddress, store: &Store) -> Result<Funding, NotFunded> {
         let funding = self.live.fund(address)?;
-        match timeout(self.close_time.saturating_mul(3) + FUNDING_GRACE, funding).await {
+        let stored = async {
+            let funding = funding.await;
+            let ledger = self.live.newest().latest_ledger();
+            while store.ends().latest < Some(ledger) {
+                sleep(STORED_INTERVAL).await;
+            }
+            funding
+        };
+        match timeout(self.close_time.saturating_mul(3) + FUNDING_GRACE, stored).await {
             Ok(Ok(Some(funding))) => Ok(funding),
             Ok(Ok(None)) => Err(NotFunded::Refused("the transaction failed: try again")),
             Ok(Err(_)) | Err(_) => Err(NotFunded::Busy),

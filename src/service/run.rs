@@ -302,7 +302,7 @@ async fn http_dependencies(
         programs: Arc::clone(programs),
         interfaces: Arc::clone(&interfaces.interfaces),
         rpc: rpc::start(node, config, sandbox.clone(), running.as_ref(), address).await?,
-        friendbot: sandbox.clone().map(RunningSandbox::friendbot),
+        friendbot: sandbox.clone().map(|sandbox| sandbox.friendbot(node.store())),
         example_token: example_token.clone(),
         webhooks: Arc::clone(&webhooks.management),
         contract_sizes,

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::Instant;
 
 use orrery::sandbox::network::MARKET_PROGRAM;
 use orrery_testkit::binary::{Ran, Service, configure, orrery_in, run};
@@ -298,6 +299,12 @@ fn the_live_line_is_shown_in_the_foreground_only() {
         let shown = terminal.shown();
         if shown.contains("events/s") { Ok(()) } else { Err(shown) }
     });
+    // It is written once a second, and again below a line of the log.
+    let written = || terminal.shown().matches("events/s").count();
+    let (before, since, ready) = (written(), Instant::now(), latest());
+    wait_until("three seconds of ledgers", || Some(latest()).filter(|now| *now > ready + 30));
+    let (times, seconds) = (written() - before, since.elapsed().as_secs());
+    assert!((1..=2 * seconds + 5).contains(&(times as u64)), "{times} times in {seconds} s");
     terminal.type_in("\u{3}");
     assert_eq!(terminal.end(), Some(0));
 }

@@ -69,6 +69,8 @@ fn many_accounts_are_funded_at_once() {
                 let address = account_of(&SigningKey::from_bytes(&[number; 32])).to_string();
                 let (status, given) = friendbot(demo, &address);
                 assert_eq!(status, 200, "{given}");
+                let found = rpc(demo, "getTransaction", json!({ "hash": given["hash"] }));
+                assert_eq!(found["status"], "SUCCESS", "{found}");
             });
         }
     });
@@ -226,10 +228,8 @@ fn an_rpc_client_works_on_the_demo_and_keeps_its_data_after_a_kill() {
         let (status, given) = friendbot(&demo, &address);
         assert_eq!(status, 200, "{given}");
         assert_eq!(client.balance_and_sequence().0, 100_000_000_000, "as soon as it answers");
-        let found = wait_until("the funding is found", || {
-            let found = rpc(&demo, "getTransaction", json!({ "hash": given["hash"] }));
-            (found["status"] != "NOT_FOUND").then_some(found)
-        });
+        let found = rpc(&demo, "getTransaction", json!({ "hash": given["hash"] }));
+        assert_eq!(found["status"], "SUCCESS", "as soon as it answers");
         assert_eq!(found["envelopeXdr"], given["envelope_xdr"]);
         assert_eq!(found["resultMetaXdr"], given["result_meta_xdr"]);
         let (status, refusal) = friendbot(&demo, &address);

@@ -249,10 +249,11 @@ fn the_tools_answer_what_the_routes_do() {
         assert!(sentence.contains(part), "{name} {arguments}: {sentence}");
     };
     wrong("transaction", json!({ "hash": "ab".repeat(32) }), "no smart-contract transaction");
-    wrong("transaction", json!({ "hash": "../by-ledger" }), "tx_hex");
+    wrong("transaction", json!({ "hash": "../by-ledger" }), "'hash' is malformed");
+    wrong("events", json!({ "transaction": "x" }), "'transaction' is malformed");
     wrong("find_contract", json!({ "contract": "x" }), "neither an address nor a project");
-    wrong("find_contract", json!({ "contract": "C".repeat(56) }), "contract_id");
-    wrong("events", json!({ "contract": "x" }), "contract_id");
+    wrong("find_contract", json!({ "contract": "C".repeat(56) }), "'contract' is malformed");
+    wrong("events", json!({ "contract": "x" }), "'contract' is malformed");
     wrong("events", json!({ "address": "x" }), "address");
     wrong("events", json!({ "unknown": 1 }), "unknown field");
     wrong("query", json!({ "sql": "create table t (a int)" }), "Only statements that read");

@@ -81,7 +81,14 @@ pub(super) fn begin(name: &str, arguments: &str) -> Option<Begun> {
 
 fn read<T: DeserializeOwned>(arguments: &str) -> Result<T, String> {
     serde_json::from_str(arguments)
-        .map_err(|error| format!("the arguments are wrong: {}", excerpt(&error.to_string())))
+        .map_err(|error| format!("the arguments are wrong: {}", excerpt(&without_position(&error))))
+}
+
+/// Returns the message of the JSON parser without "at line 1 column 7": clients write the JSON, not those
+/// who call the tool.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
 #[derive(Deserialize)]
@@ -174,7 +181,7 @@ fn find_contract(FindContract { contract }: FindContract) -> Begun {
         };
         match known {
             Ok(known) => of_contract(&contract, &known, projects),
-            Err(error) => Ok(ToolResult::failed(&error.to_string())),
+            Err(error) => Ok(ToolResult::failed(&sentence(&error, "hash"))),
         }
     };
     Begun::Ask(vec![known, projects], Box::new(tell))
@@ -358,12 +365,26 @@ fn ask_one(
     question: Question,
     tell: impl FnOnce(&Bytes) -> Result<ToolResult, ApiError> + Send + 'static,
 ) -> Begun {
-    let tell = |answers: Answers| match answers.into_iter().next() {
+    let hash = if question.path.starts_with("/rest/events/") { "transaction" } else { "hash" };
+    let tell = move |answers: Answers| match answers.into_iter().next() {
         Some(Ok(answer)) => tell(&answer),
-        Some(Err(error)) => Ok(ToolResult::failed(&error.to_string())),
+        Some(Err(error)) => Ok(ToolResult::failed(&sentence(&error, hash))),
         None => Err(ApiError::Encoding),
     };
     Begun::Ask(vec![question], Box::new(tell))
+}
+
+/// Returns why a route failed, with the names of a tool's arguments for those of parameters; `hash` is
+/// that for the hash of a transaction.
+fn sentence(error: &ApiError, hash: &str) -> String {
+    let ApiError::Parameter { name, problem } = error else { return error.to_string() };
+    let argument = match *name {
+        "contract_id" => "contract",
+        "tx_hex" => hash,
+        "topic1" => "name",
+        name => name,
+    };
+    format!("'{argument}' {problem}")
 }
 
 fn get(path: String, query: String) -> Question {
@@ -433,7 +454,7 @@ mod tests {
             ("transaction", json!({ "hash": null }), "invalid type"),
         ] {
             let why = asked(tool, &arguments).unwrap_err();
-            assert!(why.contains(part), "{tool} {arguments}: {why}");
+            assert!(why.contains(part) && !why.contains("line 1"), "{tool} {arguments}: {why}");
         }
         assert!(begin("drop_table", "{}").is_none());
     }

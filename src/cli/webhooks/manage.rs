@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::cli::remote::{Remote, draws_tables, with_query};
+use crate::cli::remote::{Body, Remote, draws_tables, with_query};
 use crate::cli::{Failure, grid, output};
 
 /// Interval between requests for the outcome of a test delivery.
@@ -354,7 +354,11 @@ impl Subscription {
                 page.as_array().and_then(|all| all.iter().find(|it| it["delivery_id"] == *id));
             match found {
                 Some(delivery) if delivery["status"] != "pending" || Instant::now() >= until => {
-                    return crate::cli::remote::Body(delivery.to_string().into_bytes())
+                    let mut shown = delivery.clone();
+                    if draws_tables(self.output.json) {
+                        shown["attempts"] = attempts(delivery).into();
+                    }
+                    return Body(shown.to_string().into_bytes())
                         .show(self.output.json, &[])
                         .and_then(|()| outcome(delivery));
                 }
@@ -367,6 +371,19 @@ impl Subscription {
             }
         }
     }
+}
+
+/// Says of each attempt when it was, what the endpoint answered, and how long it took.
+fn attempts(delivery: &Value) -> String {
+    let attempt = |it: &Value| {
+        let answer = match (it["status"].as_u64(), it["error"].as_str()) {
+            (Some(status), _) => format!("answered {status}"),
+            (None, error) => error.unwrap_or("not answered").to_owned(),
+        };
+        format!("{}, {answer}, {} ms", grid::cell(&it["at"]), it["duration_ms"])
+    };
+    let all = delivery["attempts"].as_array().into_iter().flatten().map(attempt);
+    all.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns a failure unless the test delivery has arrived.
@@ -435,6 +452,8 @@ a-3          9       delivered  c                            200
 a-4          9       pending    c
 ";
         assert_eq!(deliveries(&listed), expected);
+        assert_eq!(attempts(&listed[0]), "t, answered 500, 1 ms; t, Connection refused, 1 ms");
+        assert_eq!(attempts(&listed[3]), "");
         assert!(deliveries(&json!([])).ends_with("error\nno rows\n"));
     }
 }

@@ -8,6 +8,7 @@ use crate::db::database::Database;
 use crate::encoding::bytes::Malformed;
 use crate::encoding::columns::Family;
 use crate::encoding::error::{StoreError, corrupt};
+use crate::state::coverage::Coverage;
 
 pub(crate) const PASSPHRASE_ROW: &[u8] = b"passphrase";
 
@@ -24,10 +25,14 @@ pub(crate) fn resolve_network(
     wanted: Option<&Network>,
 ) -> Result<Network, StoreError> {
     match (stored_network(database)?, wanted) {
-        (Some(stored), Some(wanted)) if stored != *wanted => Err(StoreError::Other(format!(
-            "the data directory {} holds {stored}, not {wanted}: give another directory for {wanted}",
-            directory.display()
-        ))),
+        (Some(stored), Some(wanted)) if stored != *wanted => {
+            let is_empty = Coverage::load(database)?.latest().is_none();
+            let empty = if is_empty { ", or delete this one, which has no ledger yet" } else { "" };
+            Err(StoreError::Other(format!(
+                "the data directory {} holds {stored}, not {wanted}: give another directory for {wanted}{empty}",
+                directory.display()
+            )))
+        }
         (Some(stored), _) => Ok(stored),
         (None, None) => Err(StoreError::Empty(directory.to_owned())),
         (None, Some(wanted)) => {
