@@ -227,15 +227,15 @@ fn line(verdict: &str, delivery: &str, payload: &Payload<'_>) -> String {
     if let (Value::String(name), Some(params)) = (name, params) {
         return event(&format!("{name} {}", params.get()));
     }
-    let topics = body.v0.topics.iter().map(|topic| value(topic.get()));
+    let topics = body.v0.topics.iter().map(|topic| without_type(topic.get()));
     let topics = topics.collect::<Vec<_>>().join(" ");
-    let data = body.v0.data.map_or("null".to_owned(), |data| value(data.get()));
+    let data = body.v0.data.map_or("null".to_owned(), |data| without_type(data.get()));
     event(&format!("[{topics}]  {data}"))
 }
 
 /// Formats a decoded value, without the name of its type when it is a single string, number or
 /// Boolean.
-fn value(text: &str) -> String {
+pub fn without_type(text: &str) -> String {
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
     let single = members.values().next().filter(|_| members.len() == 1).map(|inner| inner.get());
     match single.map(|inner| (inner, serde_json::from_str(inner))) {

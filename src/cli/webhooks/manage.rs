@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use stellar_xdr::{Limits, ReadXdr, ScVal};
 
+use super::listen::without_type;
 use crate::cli::remote::{Body, Remote, draws_tables, with_query};
 use crate::cli::{Failure, grid, output};
 
@@ -15,6 +17,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum time to wait for a test delivery: an attempt takes 15 seconds at most, and others may
 /// come before it.
 const LONGEST_TEST: Duration = Duration::from_secs(60);
+/// Maximum nesting depth of a topic.
+const TOPIC_DEPTH: u32 = 500;
 
 /// Verbs for subscriptions. Each asks a running service.
 #[derive(Debug, Subcommand)]
@@ -193,13 +197,14 @@ impl List {
 /// Formats subscriptions as a table, each with its state, since when it fails, and why: first those
 /// that fail or are disabled.
 fn subscriptions(listed: &Value) -> String {
-    const COLUMNS: [&str; 8] = [
+    const COLUMNS: [&str; 9] = [
         "id",
         "state",
         "failing_since",
         "deliveries_waiting",
         "webhook_endpoint",
         "contract_id",
+        "topics",
         "address",
         "cause",
     ];
@@ -218,6 +223,7 @@ fn subscriptions(listed: &Value) -> String {
         COLUMNS
             .map(|name| match name {
                 "state" => state(subscription).to_owned(),
+                "topics" => grid::cell(&topics(subscription).into()),
                 "cause" => grid::cell(&causes.join(": ").into()),
                 name => grid::cell(&subscription[name]),
             })
@@ -228,6 +234,21 @@ fn subscriptions(listed: &Value) -> String {
     let rows: Vec<_> = all.into_iter().map(row).collect();
     let table = grid::grid(&COLUMNS, &rows);
     if rows.is_empty() { table + "no rows\n" } else { table }
+}
+
+/// Returns the topics that an event must have, with `*` for any: symbols, addresses, texts and numbers as
+/// they are, other values as JSON.
+fn topics(subscription: &Value) -> String {
+    let topic = |name: &str| match subscription[name].as_str() {
+        None => "*".to_owned(),
+        Some(xdr) => ScVal::from_xdr_base64(xdr, Limits { depth: TOPIC_DEPTH, len: xdr.len() })
+            .ok()
+            .and_then(|value| serde_json::to_string(&value).ok())
+            .map_or_else(|| xdr.to_owned(), |json| without_type(&json)),
+    };
+    let topics = ["topic1", "topic2", "topic3", "topic4"].map(topic);
+    let last = topics.iter().rposition(|topic| topic != "*");
+    last.map_or_else(String::new, |last| topics[..=last].join(" "))
 }
 
 impl New {
@@ -403,15 +424,19 @@ mod tests {
 
     #[test]
     fn a_table_of_subscriptions_begins_with_those_that_fail_since_when_and_why() {
-        let subscription =
-            |id: u32, enabled: bool, disabled: Option<&str>, failing: [Option<&str>; 2]| {
-                let [since, reason] = failing;
-                json!({
-                    "id": id, "webhook_endpoint": "http://e/", "contract_id": "C", "address": null,
-                    "enabled": enabled, "disabled_reason": disabled, "failing_since": since,
-                    "failing_reason": reason, "deliveries_waiting": 4,
-                })
-            };
+        const TRANSFER: &str = "AAAADwAAAAh0cmFuc2Zlcg==";
+        let subscription = |id: u32,
+                            enabled: bool,
+                            disabled: Option<&str>,
+                            failing: [Option<&str>; 2]| {
+            let [since, reason] = failing;
+            json!({
+                "id": id, "webhook_endpoint": "http://e/", "contract_id": "C", "address": null,
+                "enabled": enabled, "disabled_reason": disabled, "failing_since": since,
+                "failing_reason": reason, "deliveries_waiting": 4, "topic1": TRANSFER,
+                "topic2": null, "topic3": if id == 1 { json!("AAAABQAAAAAAAAAH") } else { Value::Null },
+            })
+        };
         let refused = [Some("t"), Some("Connection refused")];
         let listed = json!([
             subscription(1, true, None, [None, None]),
@@ -420,14 +445,16 @@ mod tests {
             subscription(4, false, Some("its endpoint answered 410"), [None, None]),
         ]);
         let expected = "\
-id  state     failing_since  deliveries_waiting  webhook_endpoint  contract_id  address  cause
-2   failing   t              4                   http://e/         C                     Connection refused
-3   disabled  t              4                   http://e/         C                     no delivery has arrived for five days: Connection refused
-4   disabled                 4                   http://e/         C                     its endpoint answered 410
-1   enabled                  4                   http://e/         C
+id  state     failing_since  deliveries_waiting  webhook_endpoint  contract_id  topics        address  cause
+2   failing   t              4                   http://e/         C            transfer               Connection refused
+3   disabled  t              4                   http://e/         C            transfer               no delivery has arrived for five days: Connection refused
+4   disabled                 4                   http://e/         C            transfer               its endpoint answered 410
+1   enabled                  4                   http://e/         C            transfer * 7
 ";
         assert_eq!(subscriptions(&listed), expected);
         assert!(subscriptions(&json!([])).ends_with("cause\nno rows\n"));
+        assert_eq!(topics(&json!({ "topic1": null })), "");
+        assert_eq!(topics(&json!({ "topic2": "?" })), "* ?");
     }
 
     #[test]
