@@ -16,6 +16,9 @@ use orrery_runtime::observe::health::Record;
 
 /// The document of every page, with placeholders.
 const SHELL: &str = include_str!("index.html");
+/// Placeholders for the links to the pages, and those at the foot, which documents have, too.
+const PAGE_LINKS: (&str, &str) = ("<!-- pages -->", include_str!("pages.html"));
+const FOOT_LINKS: (&str, &str) = ("<!-- links -->", include_str!("links.html"));
 /// Placeholder for the way from the page's directory up to that of the first page.
 const UP: &str = "{up}";
 /// Placeholder for the segment in the addresses of files.
@@ -89,7 +92,7 @@ fn filled(path: &str, record: &Record<'_>, told: &Told<'_>, title: &str, main: &
     let sentence = health::sentence(record.service, record.lag_ledgers, record.lag_seconds);
     let badge = format!("<strong>{state}</strong> <span>{}</span>", health::escaped(&sentence));
     // Text of components comes last, so that nothing in it is taken for a placeholder.
-    SHELL
+    with_links(SHELL)
         .replace(UP, &way_up(path))
         .replace(BUILD, files::build())
         .replacen(TITLE, title, 1)
@@ -99,6 +102,12 @@ fn filled(path: &str, record: &Record<'_>, told: &Told<'_>, title: &str, main: &
         .replacen(STATE, &state, 1)
         .replacen(BADGE, &badge, 1)
         .replacen(HEALTH, &health::of(record), 1)
+}
+
+/// Returns a document with the links that all have.
+fn with_links(document: &str) -> String {
+    let (pages, foot) = (PAGE_LINKS, FOOT_LINKS);
+    document.replacen(pages.0, pages.1, 1).replacen(foot.0, foot.1.trim_end(), 1)
 }
 
 /// Maximum number of steps up: pages have few segments, and a page names many addresses.
@@ -137,7 +146,10 @@ mod tests {
 
     #[test]
     fn the_document_has_no_inline_code_and_each_placeholder_once() {
-        for placeholder in [TITLE, MAIN, READING, DATA_DIR, STATE, BADGE, HEALTH] {
+        let links = [PAGE_LINKS.0, FOOT_LINKS.0];
+        for placeholder in
+            [TITLE, MAIN, READING, DATA_DIR, STATE, BADGE, HEALTH].into_iter().chain(links)
+        {
             assert_eq!(SHELL.matches(placeholder).count(), 1, "{placeholder}");
         }
         for inline in ["style=", "<style", "onclick", "onload", "javascript:"] {

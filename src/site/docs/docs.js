@@ -75,6 +75,14 @@ async function search() {
   said.textContent = best.length === 0 ? "Nothing has all these words." : best.length === 1 ? "1 place" : `${best.length} places`;
 }
 
+/** Follows the item of a list that the address names: it has the id of the heading on another page that it leads to. */
+function follow() {
+  const named = document.getElementById(location.hash.slice(1));
+  if (named?.matches("li[id]")) location.replace(named.querySelector("a").href);
+}
+
+addEventListener("hashchange", follow);
+follow();
 form.hidden = false;
 field.addEventListener("focus", () => { index().catch(() => { places = undefined; }); });
 field.addEventListener("input", search);

@@ -1,7 +1,7 @@
 //! The documents of `docs` and the reference of the HTTP interface, below `/docs`. The build renders
 //! them, so a page is its frame with the rendered text.
 
-use super::{BUILD, UP, files, health::escaped, way_up};
+use super::{BUILD, UP, files, health::escaped, way_up, with_links};
 
 /// A rendered document.
 struct Document {
@@ -35,7 +35,7 @@ pub struct ExampleValues<'a> {
 pub fn documentation(path: &str, values: Option<ExampleValues<'_>>) -> Option<String> {
     let name = path.trim_matches('/').strip_prefix("docs")?.trim_start_matches('/');
     let Document { title, html, .. } = DOCUMENTS.iter().find(|document| document.path == name)?;
-    let page = FRAME
+    let page = with_links(FRAME)
         .replace(BUILD, files::build())
         .replacen(TITLE, &escaped(title), 1)
         .replacen(CONTENT, html, 1)
@@ -144,16 +144,39 @@ mod tests {
         assert!(!documentation("/docs/api", None).unwrap().contains("export ORRERY_JWT="));
     }
 
+    /// Most bytes of a page.
+    const LARGEST: usize = 150_000;
+
     #[test]
     fn the_reference_has_every_route_of_the_description() {
-        let html = documentation("/docs/api", None).unwrap();
+        let below = |path: &String| path.starts_with("/docs/api/");
+        let pages: Vec<_> = paths().filter(below).collect();
+        let htmls: Vec<_> = pages.iter().map(|path| documentation(path, None).unwrap()).collect();
         let yaml = include_str!("../../../schema/openapi.yaml");
-        let paths = yaml.lines().filter_map(|line| line.strip_prefix("  /")?.strip_suffix(':'));
+        let routes = yaml.lines().filter_map(|line| line.strip_prefix("  /")?.strip_suffix(':'));
         let mut shown = 0;
-        for path in paths {
-            assert!(html.contains(&format!("</span> <code>/rest/{path}</code></h3>")), "{path}");
+        for path in routes {
+            let heading = format!("</span> <code>/rest/{path}</code></h2>");
+            assert_eq!(htmls.iter().filter(|html| html.contains(&heading)).count(), 1, "{path}");
             shown += 1;
         }
         assert!(shown > 40, "{shown}");
+        // Links to the first page find what is on another one.
+        let first = documentation("/docs/api", None).unwrap();
+        let first: BTreeSet<_> = attributes(&first, "id").into_iter().collect();
+        for html in &htmls {
+            let body = html.split_once("<article>").unwrap().1;
+            for id in body.split("<h2 id=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+                assert!(first.contains(id), "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_document_is_large() {
+        for path in paths() {
+            let size = documentation(&path, None).unwrap().len();
+            assert!(size <= LARGEST, "{path}: {size} bytes");
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use page::Page;
-use paths::{DOCS, REFERENCE, path_of};
+use paths::{DOCS, path_of};
 
 /// The description of the HTTP interface.
 const DESCRIPTION: &str = "../../schema/openapi.yaml";
@@ -26,7 +26,7 @@ pub fn write(out: &Path) -> Result<PathBuf, Box<dyn Error>> {
         pages.push(Page::of_markdown(path_of(&file), &file, &text)?);
     }
     let description = serde_yaml_ng::from_str(&fs::read_to_string(DESCRIPTION)?)?;
-    pages.push(reference::page(REFERENCE, &description)?);
+    pages.extend(reference::pages(&description)?);
     let mut list = String::from("&[\n");
     for Page { path, title, html, .. } in &pages {
         writeln!(list, "Document {{ path: {path:?}, title: {title:?}, html: {html:?} }},")?;

@@ -46,9 +46,9 @@ impl Page {
     }
 
     /// Makes a page of HTML.
-    pub fn new(path: &str, title: &str, html: String, sections: Vec<Section>) -> Self {
+    pub fn new(path: String, title: &str, html: String, sections: Vec<Section>) -> Self {
         let html = with_contents(&with_scrolled_tables(&html), &sections);
-        Self { path: path.to_owned(), title: title.to_owned(), html, sections }
+        Self { path, title: title.to_owned(), html, sections }
     }
 
     /// Returns what the search looks at: the address of each section, below `docs`, its titles and its

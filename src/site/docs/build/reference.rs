@@ -1,5 +1,6 @@
-//! The reference of the HTTP interface: the OpenAPI description as a page, by tag, with the
-//! parameters, the body, the responses and an example of each route.
+//! The reference of the HTTP interface: the OpenAPI description as pages. The first lists all routes
+//! and records, and has what holds of all of them; there is one for each tag, with the parameters, the
+//! body, the responses and an example of each route, and one of the records.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -7,6 +8,7 @@ use std::fmt::Write;
 use serde_yaml_ng::{Mapping, Value};
 
 use super::page::{Ids, Page, Section, escaped, html};
+use super::paths::REFERENCE;
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 /// Base address of the routes, and the service that examples ask.
@@ -17,49 +19,166 @@ const DEEPEST: usize = 5;
 /// Prefixes of the ids of records, and of failures that many routes have.
 const RECORD: &str = "record-";
 const ERROR: &str = "error-";
+/// Title of the first page, and the beginning of the others' titles.
+const TITLE: &str = "API reference";
+/// Last part of the path, and the heading, of the page of records.
+const RECORDS: (&str, &str) = ("records", "Records");
 
-/// The page while it is written.
+/// The page that is being written.
 struct Reference<'a> {
     root: &'a Value,
     html: String,
     sections: Vec<Section>,
-    ids: Ids,
+}
+
+/// A route of a tag.
+struct Operation<'a> {
+    method: &'static str,
+    path: &'a str,
+    said: &'a Value,
+    /// Parameters of all methods of the path.
+    shared: &'a Value,
+}
+
+impl Operation<'_> {
+    fn title(&self) -> String {
+        format!("{} {BASE}{}", self.method.to_uppercase(), self.path)
+    }
+
+    /// Returns the title as HTML.
+    fn shown(&self) -> String {
+        let (method, path) = (self.method.to_uppercase(), escaped(self.path));
+        format!("<span class=\"method\">{method}</span> <code>{BASE}{path}</code>")
+    }
 }
 
 /// Renders the description.
-pub fn page(path: &str, root: &Value) -> Result<Page, Box<dyn Error>> {
-    const TITLE: &str = "API reference";
-    let mut page =
-        Reference { root, html: String::new(), sections: Vec::new(), ids: Ids::default() };
-    page.heading(1, TITLE, TITLE);
-    page.text(
-        "The same as a description for programs (OpenAPI 3.1): [`/rest/openapi.json`](openapi).",
-    )?;
-    // The only link to something that is no document.
-    page.html = page.html.replace("\"openapi\"", "\"{up}rest/openapi.json\"");
-    page.heading(2, "In general", "In general");
-    page.text(text(&root["info"]["description"]))?;
-    for tag in root["tags"].as_sequence().into_iter().flatten() {
-        page.tag(tag)?;
+pub fn pages(root: &Value) -> Result<Vec<Page>, Box<dyn Error>> {
+    let mut page = Reference { root, html: String::new(), sections: Vec::new() };
+    page.first()?;
+    let mut pages = vec![page.ended(REFERENCE.to_owned(), TITLE)];
+    for tag in tags(root) {
+        let name = text(&tag["name"]);
+        let title = page.begin(name)?;
+        page.text(text(&tag["description"]))?;
+        for operation in operations(root, name) {
+            page.operation(&operation)?;
+        }
+        pages.push(page.ended(page_of(name), &title));
     }
-    page.heading(2, "Errors", "Errors");
-    page.errors()?;
-    page.heading(2, "Records", "Records");
+    let title = page.begin(RECORDS.1)?;
     for (name, schema) in mapping(&root["components"]["schemas"]) {
         page.record(text(name), schema)?;
     }
-    let Reference { html, sections, .. } = page;
-    Ok(Page::new(path, TITLE, html, sections))
+    pages.push(page.ended(page_of(RECORDS.0), &title));
+    Ok(pages)
+}
+
+fn tags(root: &Value) -> impl Iterator<Item = &Value> {
+    root["tags"].as_sequence().into_iter().flatten()
+}
+
+/// Returns all routes of a tag.
+fn operations<'a>(root: &'a Value, tag: &str) -> Vec<Operation<'a>> {
+    let mut found = Vec::new();
+    for (path, item) in mapping(&root["paths"]) {
+        for method in METHODS {
+            let tags = item[method]["tags"].as_sequence();
+            if tags.into_iter().flatten().any(|it| it.as_str() == Some(tag)) {
+                let (path, said, shared) = (text(path), &item[method], &item["parameters"]);
+                found.push(Operation { method, path, said, shared });
+            }
+        }
+    }
+    found
+}
+
+/// Returns the path of the page of a tag, or of the records, below `/docs`.
+fn page_of(name: &str) -> String {
+    format!("{REFERENCE}/{}", id(name))
+}
+
+/// Returns the id of a heading.
+fn id(title: &str) -> String {
+    Ids::default().id(title)
+}
+
+/// Returns an item of a list of the first page. It has the id of the heading that it leads to, so that
+/// links to the first page find it.
+fn item(id: &str, page: &str, shown: &str, told: &str) -> String {
+    format!("<li id=\"{id}\"><a href=\"{{up}}docs/{page}#{id}\">{shown}</a>{told}</li>\n")
 }
 
 impl Reference<'_> {
-    /// Adds a heading, of which `shown` is the HTML.
-    fn heading(&mut self, depth: u8, title: &str, shown: &str) {
-        let id = self.ids.id(title);
-        self.heading_at(depth, id, title, shown);
+    /// Begins a page other than the first. Returns its title.
+    fn begin(&mut self, name: &str) -> Result<String, Box<dyn Error>> {
+        let title = format!("{TITLE}: {name}");
+        self.heading(1, id(&title), &title, &escaped(name));
+        writeln!(
+            self.html,
+            "<p class=\"note\"><a href=\"{{up}}docs/{REFERENCE}\">{TITLE}</a></p>"
+        )?;
+        Ok(title)
     }
 
-    fn heading_at(&mut self, depth: u8, id: String, title: &str, shown: &str) {
+    /// Ends the page.
+    fn ended(&mut self, path: String, title: &str) -> Page {
+        Page::new(path, title, std::mem::take(&mut self.html), std::mem::take(&mut self.sections))
+    }
+
+    /// Writes the first page.
+    fn first(&mut self) -> Result<(), Box<dyn Error>> {
+        self.heading(1, id(TITLE), TITLE, TITLE);
+        self.html += "<p>What holds of all routes (tokens, pages of lists, costs, limits) is below: \
+            <a href=\"#in-general\">in general</a>, <a href=\"#errors\">errors</a>. The same as a \
+            description for programs (OpenAPI 3.1): \
+            <a href=\"{up}rest/openapi.json\"><code>/rest/openapi.json</code></a>.</p>\n";
+        for tag in tags(self.root) {
+            self.list_of_routes(tag)?;
+        }
+        self.heading(2, id("In general"), "In general", "In general");
+        self.text(text(&self.root["info"]["description"]))?;
+        self.heading(2, id("Errors"), "Errors", "Errors");
+        self.errors()?;
+        let (name, shown) = RECORDS;
+        self.list_heading(name, shown, &page_of(name))?;
+        self.html += "<ul class=\"names\">\n";
+        for (record, _) in mapping(&self.root["components"]["schemas"]) {
+            let record = text(record);
+            let shown = format!("<code>{}</code>", escaped(record));
+            self.html += &item(&record_id(record), &page_of(name), &shown, "");
+        }
+        self.html += "</ul>\n";
+        Ok(())
+    }
+
+    /// Lists the routes of a tag, with what each does.
+    fn list_of_routes(&mut self, tag: &Value) -> Result<(), Box<dyn Error>> {
+        let name = text(&tag["name"]);
+        self.list_heading(&id(name), name, &page_of(name))?;
+        self.html += &html(text(&tag["description"]))?;
+        self.html += "\n<ul class=\"routes\">\n";
+        for operation in operations(self.root, name) {
+            let told = html(text(&operation.said["summary"]))?;
+            let page = page_of(name);
+            self.html += &item(&id(&operation.title()), &page, &operation.shown(), &told);
+        }
+        self.html += "</ul>\n";
+        Ok(())
+    }
+
+    /// Adds the heading of a list, which leads to the page that is listed. The search finds that page.
+    fn list_heading(&mut self, id: &str, name: &str, page: &str) -> Result<(), Box<dyn Error>> {
+        writeln!(
+            self.html,
+            "<h2 id=\"{id}\"><a href=\"{{up}}docs/{page}\">{}</a></h2>",
+            escaped(name)
+        )?;
+        Ok(())
+    }
+
+    /// Adds a heading, of which `shown` is the HTML.
+    fn heading(&mut self, depth: u8, id: String, title: &str, shown: &str) {
         self.html += &format!("<h{depth} id=\"{id}\">{shown}</h{depth}>\n");
         self.sections.push(Section { id, title: title.to_owned(), depth, text: String::new() });
     }
@@ -82,53 +201,28 @@ impl Reference<'_> {
         steps.fold(self.root, |value, name| &value[name])
     }
 
-    /// Adds all routes of a tag.
-    fn tag(&mut self, tag: &Value) -> Result<(), Box<dyn Error>> {
-        let name = text(&tag["name"]);
-        self.heading(2, name, &escaped(name));
-        self.text(text(&tag["description"]))?;
-        for (path, item) in mapping(&self.root["paths"]).clone() {
-            for method in METHODS {
-                let operation = &item[method];
-                let tags = operation["tags"].as_sequence();
-                if tags.into_iter().flatten().any(|it| it.as_str() == Some(name)) {
-                    self.operation(method, text(&path), operation, &item["parameters"])?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn operation(
-        &mut self,
-        method: &str,
-        path: &str,
-        operation: &Value,
-        shared: &Value,
-    ) -> Result<(), Box<dyn Error>> {
-        let method = method.to_uppercase();
-        let title = format!("{method} {BASE}{path}");
-        let shown =
-            format!("<span class=\"method\">{method}</span> <code>{BASE}{}</code>", escaped(path));
-        self.heading(3, &title, &shown);
-        self.text(text(&operation["summary"]))?;
-        self.text(text(&operation["description"]))?;
-        let is_public = operation["security"].as_sequence().is_some_and(Vec::is_empty);
-        self.text(match (is_public, operation["x-public-read"].as_bool()) {
+    fn operation(&mut self, operation: &Operation<'_>) -> Result<(), Box<dyn Error>> {
+        let Operation { method, path, said, shared } = operation;
+        let title = operation.title();
+        self.heading(2, id(&title), &title, &operation.shown());
+        self.text(text(&said["summary"]))?;
+        self.text(text(&said["description"]))?;
+        let is_public = said["security"].as_sequence().is_some_and(Vec::is_empty);
+        self.text(match (is_public, said["x-public-read"].as_bool()) {
             (true, _) => "*No token needed.*",
             (false, Some(true)) => "*Needs a token, except where `http.public_read` is set.*",
             (false, _) => "*Needs a token.*",
         })?;
-        let parameters: Vec<Value> = [shared, &operation["parameters"]]
+        let parameters: Vec<Value> = [shared, &said["parameters"]]
             .into_iter()
             .flat_map(|list| list.as_sequence().into_iter().flatten())
             .map(|parameter| self.resolved(parameter).clone())
             .collect();
         self.parameters(&parameters)?;
-        let body = self.resolved(&operation["requestBody"]).clone();
+        let body = self.resolved(&said["requestBody"]).clone();
         self.contents("Body", &body)?;
-        self.example(&method, path, is_public, &parameters, &body);
-        self.responses(&operation["responses"])
+        self.example(&method.to_uppercase(), path, is_public, &parameters, &body);
+        self.responses(&said["responses"])
     }
 
     fn parameters(&mut self, parameters: &[Value]) -> Result<(), Box<dyn Error>> {
@@ -220,8 +314,10 @@ impl Reference<'_> {
             let status = status.as_str().map_or_else(|| compact(&status), str::to_owned);
             if let Some(name) = shared_response(&response) {
                 if status != "default" {
-                    shared
-                        .push(format!("<a href=\"#{ERROR}{}\">{status}</a>", name.to_lowercase()));
+                    shared.push(format!(
+                        "<a href=\"{{up}}docs/{REFERENCE}#{}\">{status}</a>",
+                        error_id(name)
+                    ));
                 }
                 continue;
             }
@@ -234,7 +330,7 @@ impl Reference<'_> {
         if !shared.is_empty() {
             writeln!(
                 self.html,
-                "<p>Also {}, as described in <a href=\"#errors\">errors</a>.</p>",
+                "<p>Also {}, as described in <a href=\"{{up}}docs/{REFERENCE}#errors\">errors</a>.</p>",
                 shared.join(", ")
             )?;
         }
@@ -280,7 +376,7 @@ impl Reference<'_> {
     fn errors(&mut self) -> Result<(), Box<dyn Error>> {
         for (name, response) in mapping(&self.root["components"]["responses"]).clone() {
             let name = text(&name);
-            self.heading_at(3, format!("{ERROR}{}", name.to_lowercase()), name, &escaped(name));
+            self.heading(3, error_id(name), name, &escaped(name));
             self.text(text(&response["description"]))?;
         }
         Ok(())
@@ -288,7 +384,7 @@ impl Reference<'_> {
 
     /// Adds a record with its members.
     fn record(&mut self, name: &str, schema: &Value) -> Result<(), Box<dyn Error>> {
-        self.heading_at(3, format!("{RECORD}{}", name.to_lowercase()), name, &escaped(name));
+        self.heading(2, record_id(name), name, &escaped(name));
         self.text(text(&schema["description"]))?;
         let members = mapping(&schema["properties"]).clone();
         if members.is_empty() {
@@ -316,7 +412,8 @@ impl Reference<'_> {
     fn kind(&self, schema: &Value) -> String {
         match schema["$ref"].as_str().and_then(|it| it.strip_prefix("#/components/schemas/")) {
             Some(name) => {
-                format!("<a href=\"#{RECORD}{}\">{}</a>", name.to_lowercase(), escaped(name))
+                let (page, id) = (page_of(RECORDS.0), record_id(name));
+                format!("<a href=\"{{up}}docs/{page}#{id}\">{}</a>", escaped(name))
             }
             None => self.kind_of(schema),
         }
@@ -392,6 +489,14 @@ impl Reference<'_> {
             _ => Value::Null,
         }
     }
+}
+
+fn record_id(name: &str) -> String {
+    format!("{RECORD}{}", name.to_lowercase())
+}
+
+fn error_id(name: &str) -> String {
+    format!("{ERROR}{}", name.to_lowercase())
 }
 
 /// Returns the name of a response that several routes have.
