@@ -53,8 +53,9 @@ function summary(transactions, isAll, contract) {
   const some = number(transactions.length);
   const keyOf = (...names) => ({ decoded }) => JSON.stringify(names.map((name) => decoded?.[name]));
   return [
-    make("p", "note", isAll ? `All ${some} stored transactions` : `The newest ${some} transactions`,
-      `, of which ${number(failed.length)} failed:`),
+    make("p", "note", transactions.length === 1 ? "One stored transaction"
+      : isAll ? `All ${some} stored transactions` : `The newest ${some} transactions`,
+    failed.length === 0 ? ", without a failure:" : `, of which ${number(failed.length)} failed:`),
     make("div", "contract-counts",
       counts("Function", transactions, keyOf("contract", "function", "operation"), (it) => called(it, contract)),
       counts("Caller", transactions, (it) => it.source_account, (it) => addressLink(it.source_account, 4)),

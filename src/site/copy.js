@@ -1,6 +1,6 @@
 // Copying: hashes and commands with a button beside them.
 
-import { having, make, put } from "./dom.js";
+import { code, having, make, put } from "./dom.js";
 import { short } from "./format.js";
 
 /** Milliseconds for which it is said that the text was copied. */
@@ -42,8 +42,8 @@ export const copyable = (text, what, shown = short(text, 8)) =>
 
 /** Creates a command line with a button that copies it. `what` names it. Its method `set(text)` replaces the text. */
 export function command(text, what) {
-  const line = make("code", "", text);
+  const line = code(text);
   const made = make("div", "command", line, copyButton(() => line.textContent, what));
-  made.set = (other) => put(line, other);
+  made.set = (other) => put(line, ...code(other).childNodes);
   return made;
 }

@@ -3,7 +3,7 @@
 import { ledgerLink, link } from "./address.js";
 import { command } from "./copy.js";
 import { DATA_DIR_FLAG } from "./data_dir.js";
-import { draw, make, paragraph } from "./dom.js";
+import { draw, make, paragraph, prose } from "./dom.js";
 import { count, number } from "./format.js";
 import { table } from "./table.js";
 
@@ -47,8 +47,9 @@ function mend(gaps, isPublic) {
     make("p", "warning", `Missing: ${count(missing, "ledger")} in ${count(gaps.length, "gap")}.`),
     paragraph("note", `A command fills one gap. Run it on the service's machine${DATA_DIR_FLAG === ""
       ? ", with its `--data-dir` or `--config`" : ", in the directory in which the service was started"}.`),
-    shown.some((gap) => sizeOf(gap) > LONG) ? paragraph("note", `More than ${number(LONG)} ledgers take hours or days, `
-      + "and much disk (`docs/operate.md`). For the newest part alone, give a later ledger to `--from`.") : null,
+    shown.some((gap) => sizeOf(gap) > LONG) ? make("p", "note", `More than ${number(LONG)} ledgers take `,
+      link("docs/operate", "hours or days, and much disk"),
+      prose(". For the newest part alone, give a later ledger to `--from`.")) : null,
     ...shown.flatMap((gap) => fill(gap, isPublic)),
     gaps.length > shown.length ? make("p", "note", "Older gaps are filled likewise.") : null,
   ];

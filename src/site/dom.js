@@ -89,8 +89,12 @@ export function draw(tag, attributes, ...children) {
 export const joined = (items, between = ", ") =>
   items.flatMap((item, index) => index === 0 ? item : [between, item].flat());
 
+/** Creates a `code` element. Flags such as `--data-dir` are not divided at the end of a line. */
+export const code = (text) => make("code", "",
+  text.split(/(--[\w-]+)/).map((part, index) => index % 2 === 1 ? make("span", "flag", part) : part));
+
 /** Returns text in which parts between backticks are `code` elements. */
-export const prose = (text) => text.split("`").map((part, index) => index % 2 === 1 ? make("code", "", part) : part);
+export const prose = (text) => text.split("`").map((part, index) => index % 2 === 1 ? code(part) : part);
 
 /** Creates a paragraph of such text. */
 export const paragraph = (kind, text) => make("p", kind, prose(text));

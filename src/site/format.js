@@ -42,8 +42,11 @@ const zoned = (date) =>
 export function time(when) {
   const date = new Date(when);
   if (Number.isNaN(date.valueOf())) return String(when);
-  const shown = date.getTimezoneOffset() === 0 ? [utc(date)]
-    : [`${zoned(date)} `, make("small", "note", `(${utc(date)})`)];
+  const [here, there] = [zoned(date), utc(date)];
+  // The date is written once where it is the same.
+  const day = "0000-00-00 ".length;
+  const shown = date.getTimezoneOffset() === 0 ? [there]
+    : [`${here} `, make("small", "note", `(${here.startsWith(there.slice(0, day)) ? there.slice(day) : there})`)];
   return having(make("time", "", shown), { datetime: date.toISOString() });
 }
 

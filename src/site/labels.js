@@ -5,7 +5,7 @@ import { ask, mayRead, session } from "./api.js";
 import { labels } from "./address.js";
 import { having, make, put } from "./dom.js";
 import { words } from "./format.js";
-import { isRight } from "./strkey.js";
+import { baseOf, isRight } from "./strkey.js";
 import { onToken } from "./token.js";
 
 /** Addresses of one request, those that are remembered, and those that wait. */
@@ -87,8 +87,9 @@ async function read() {
   if (waiting.size > 0) later(BETWEEN);
 }
 
-/** Creates the element of an address's name. It is hidden while there is none. */
-function of(address) {
+/** Creates the element of an address's name: of a muxed one, that of its account. It is hidden while there is none. */
+function of(named) {
+  const address = named.startsWith("M") ? baseOf(named).base : named;
   const element = having(make("span", "alias"), { hidden: "" });
   if (known.has(address)) return fill(element, known.get(address));
   if (!mayRead() || performance.now() < silentUntil) return element;
@@ -116,8 +117,8 @@ export function forgetProjects() {
 
 /** Begins to name addresses. */
 export function begin() {
-  // One that is none would spoil the request for all of its batch; muxed ones have no name of their own.
-  labels.of = (address) => /^[CG]/.test(address) && isRight(address) ? of(address) : null;
+  // One that is none would spoil the request for all of its batch.
+  labels.of = (address) => /^[CGM]/.test(address) && isRight(address) ? of(address) : null;
   onToken(() => {
     forgetProjects();
     waiting.clear();

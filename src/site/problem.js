@@ -14,6 +14,11 @@ const PLACES = [
   [/see \/rest\/webhooks\/\d+\/deliveries/, "see the list of its deliveries"],
   [/ with POST \/rest\/webhooks\/\d+\/enable/, ""],
   [/\(POST \/rest\/retroshade\/subscribe\)/, "(on the page Programs)"],
+  [/^'project_name' (?=')/, ""],
+  [/^'end_previous' is not given, and /, ""],
+  [/, or give it to end them all/, ", or check the box that ends them at once"],
+  [/give 'replace' to replace it by a new version, or choose another name/,
+    "choose another name, or replace it by a new version on the page Programs"],
 ];
 const inSite = (text) => PLACES.reduce((said, [route, place]) => said.replace(route, place), text);
 

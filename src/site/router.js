@@ -87,9 +87,10 @@ function unknown(view) {
   view.heading("No such page");
   const [first, ...others] = (pathOf(location.href) ?? "").split("/");
   const meant = [OTHER_NAMES[first], ...others].join("/");
-  view.add(make("p", "", "This address names no page. The search field above finds ledgers, transactions, contracts and "
-    + "accounts; ", link("", "the first page"), " has the newest."));
-  if (Object.hasOwn(OTHER_NAMES, first) && find(meant)) view.add(make("p", "", "Did you mean ", link(meant, meant), "?"));
+  view.add(make("section", "", make("p", "", "This address names no page. The search field above finds ledgers, "
+    + "transactions, contracts and accounts; ", link("", "the first page"), " has the newest, and ",
+  link("docs", "the documents"), " have a search of their own."),
+  Object.hasOwn(OTHER_NAMES, first) && find(meant) ? make("p", "", "Did you mean ", link(meant, meant), "?") : null));
 }
 
 /**

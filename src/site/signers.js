@@ -44,7 +44,7 @@ const described = (account, seen, pairs) => [
     ["First event in ledger", ledgerLink(seen.first_seen_ledger)],
     ["Newest event in ledger", ledgerLink(seen.last_seen_ledger)],
     ["Entry of the contract", entryStatus(account) || null],
-    ["Complete up to ledger", account.as_of_ledger === null ? "none" : ledgerLink(account.as_of_ledger)]]),
+    ["Complete up to ledger", account.as_of_ledger === null ? "none" : ledgerLink(account.as_of_ledger)]], "facts short"),
   account.complete ? "" : make("p", "warning",
     "Ledgers since its first event are missing, or it is longer than an answer: this may not be all."),
 ];

@@ -13,6 +13,7 @@ mod figures;
 mod hostile;
 mod keyboard;
 mod modules;
+mod names;
 mod operate;
 mod pages;
 mod plain;

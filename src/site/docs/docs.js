@@ -1,5 +1,7 @@
 // Searches the documents: every place that has all words, those first that have them in a title.
 
+import { copyButton } from "../copy.js";
+
 /** Most places that are shown, and letters around the first word. */
 const MOST = 20;
 const AROUND = 70;
@@ -81,6 +83,12 @@ function follow() {
   if (named?.matches("li[id]")) location.replace(named.querySelector("a").href);
 }
 
+const pages = [...document.querySelectorAll("header nav a")];
+pages.findLast(({ pathname }) => `${location.pathname}/`.startsWith(`${pathname}/`))?.setAttribute("aria-current", "page");
+for (const block of document.querySelectorAll("article pre")) {
+  const { textContent: text } = block;
+  block.append(copyButton(() => text.trimEnd(), "these lines"));
+}
 addEventListener("hashchange", follow);
 follow();
 form.hidden = false;

@@ -46,9 +46,9 @@ pub fn documentation(path: &str, values: Option<ExampleValues<'_>>) -> Option<St
 fn shown(ExampleValues { base, token }: ExampleValues<'_>) -> String {
     let (base, token) = (escaped(base), escaped(token));
     format!(
-        "<section class=\"values\" aria-labelledby=\"values-title\">\n<p id=\"values-title\"><b>For the examples, in \
-         this demo</b></p>\n<p>Only this machine sees these lines. Instead of issuing a token, paste them into a terminal:</p>\n\
-         <pre><code>export ORRERY_BASE={base}\nexport ORRERY_JWT={token}\nTOKEN=$ORRERY_JWT</code></pre>\n</section>\n"
+        "<details class=\"values\">\n<summary>Address and token of this demo, for the examples</summary>\n\
+         <p>Only this machine sees these lines. Instead of issuing a token, paste them into a terminal:</p>\n\
+         <pre><code>export ORRERY_BASE={base}\nexport ORRERY_JWT={token}\nTOKEN=$ORRERY_JWT</code></pre>\n</details>\n"
     )
 }
 

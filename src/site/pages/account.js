@@ -7,6 +7,7 @@ import { copyable } from "../copy.js";
 import { button, form, make, put, submit } from "../dom.js";
 import { listing } from "../event.js";
 import { clear, ledgerField, textField, written } from "../filter.js";
+import { nameOf } from "../labels.js";
 import { baseOf, isRight } from "../strkey.js";
 import { ORIGIN, accountsWith, passkeyWallet, smartAccount } from "../signers.js";
 import { setTitle } from "../title.js";
@@ -76,10 +77,10 @@ function events(view, address, body) {
     clear(element);
     return send();
   };
-  const element = form("row", send,
-    textField("Of these contracts", "contracts", "C…, C…", query.get("contracts"), "grow"),
-    ledgerField("From ledger", "from", query), ledgerField("To ledger", "to", query),
-    submit("Show"), button("Clear", "quiet", empty));
+  const element = form("contract-filter", send,
+    make("div", "row", textField("Of these contracts", "contracts", "C…, C…", query.get("contracts"), "grow"),
+      ledgerField("From ledger", "from", query), ledgerField("To ledger", "to", query)),
+    make("div", "row", submit("Show"), button("Clear", "quiet", empty)));
   put(body, element, place);
   return show();
 }
@@ -87,14 +88,18 @@ function events(view, address, body) {
 export function open(view) {
   const { address } = view.params;
   const isContract = pathOf(address)?.startsWith("contract/");
-  view.heading(isContract ? "Account of a contract" : "Account",
+  const kind = isContract ? "Account of a contract" : "Account";
+  const heading = view.heading(kind,
     copyable(address, "the address of the account", make("span", "mono note", address)));
-  setTitle(`Account ${address.slice(0, 6)}…${address.slice(-6)}`);
+  const title = `Account ${address.slice(0, 6)}…${address.slice(-6)}`;
+  setTitle(title);
   if (pathOf(address) === null) {
     return view.add(make("p", "problem", "This is not the address of an account: "
       + "G and 55 letters and digits, M and 68 for a muxed one, C and 55 for a contract."));
   }
   if (!isRight(address)) return view.add(make("p", "problem", "This address has a mistake: its checksum is wrong."));
+  // The heading begins with the name that all lists show beside the address.
+  put(heading, nameOf(address, (told) => setTitle(`${told} · ${title}`)), make("span", "", kind));
   if (address.startsWith("M")) {
     const { base, id } = baseOf(address);
     view.add(make("p", "", "A muxed account: the id ", make("b", "mono", id), " of ",

@@ -77,7 +77,7 @@ function others(view) {
 
 export function open(view) {
   view.heading("Programs");
-  if (session.token === "") return view.add(problem(new NoToken()));
+  if (session.token === "") return view.add(make("section", "", problem(new NoToken())));
   const [{ reload }, subscriptions] = [own(view), others(view)];
   // A link of a program's page asks for a new version of it.
   const replaced = view.query.get("replace") ?? "";

@@ -94,7 +94,7 @@ function show(view, text, results) {
   const { looked = [], locked = [], failed = [] } = Object.groupBy(results, ({ error }) =>
     error === undefined ? "looked" : error instanceof NoToken ? "locked" : "failed");
   if (finds.length > 0) view.add(list(finds));
-  else if (looked.length > 0 || results.length === 0) view.add(nothing(text, looked));
+  else if (looked.length > 0 || results.length === 0) view.add(make("section", "", nothing(text, looked)));
   for (const { name, error } of failed) {
     view.add(make("p", "problem", `It could not be looked for in ${name}. ${sentence(error)}`));
   }

@@ -29,7 +29,10 @@ function share(view, text) {
 /** Creates the parts for writing and running a statement. Returns the editor, and what runs its statement. */
 function workbench(view, tables) {
   const said = having(make("p", "note"), { role: "status" });
-  const result = new Result(view.signal, (query, told) => past.add(query, told));
+  const result = new Result(view.signal, (query, told, wrong = null) => {
+    past.add(query, told);
+    if (editor.text === query) editor.mark(wrong);
+  });
   const run = () => {
     const { text } = editor;
     if (text.trim() === "" || session.token === "") {
@@ -59,17 +62,21 @@ function section(title, ...children) {
   return having(make("section", "", make("h2", "", title), make("div", "body", children)), { "aria-label": title });
 }
 
-/** Creates statements about the reader's own tables, for who has none yet. */
-function examples(tables, show) {
-  const table = tables.find((it) => it.table === "events") ?? tables[0];
+/** Returns the table to begin with. */
+const firstOf = (tables) => tables.find((it) => it.table === "events") ?? tables[0];
+
+/** Returns statements about the reader's own tables, to begin with. */
+function statements(tables) {
+  const table = firstOf(tables);
   if (table === undefined) return [];
   const name = nameOf(table);
   const has = table.columns.some(({ name: column }) => column === "name");
-  const statements = [newest(table), has ? `select name, count(*) as events\nfrom ${name}\ngroup by name\norder by events desc`
+  return [newest(table), has ? `select name, count(*) as events\nfrom ${name}\ngroup by name\norder by events desc`
     : `select count(*) as rows\nfrom ${name}`];
-  return statements.map((statement) =>
-    make("div", "command", make("pre", "", statement), button("Run this", "quiet small", () => show(statement))));
 }
+
+const examples = (tables, show) => statements(tables).map((statement) =>
+  make("div", "command", make("pre", "", statement), button("Run this", "quiet small", () => show(statement))));
 
 export function open(view) {
   view.heading("SQL", make("span", "note", "DuckDB's SQL over your tables; it only reads"));
@@ -80,6 +87,8 @@ export function open(view) {
     const show = (statement) => { editor.set(statement); run(); };
     put(body, ...tree(tables, { insert: (name) => editor.insertName(name), show }));
     if (result.place.childNodes.length === 0) put(result.place, ...examples(tables, show));
+    const table = firstOf(tables);
+    if (table !== undefined) editor.area.placeholder = `from ${nameOf(table)} limit 10`;
   }, { beside: [button("Read again", "link", () => side.reload())] });
   side.section.className = "sql-side";
   view.add(make("div", "sql", side.section, main));

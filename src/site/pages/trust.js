@@ -151,7 +151,7 @@ export function open(view) {
     view.part(title, async (body) => renew(body, create(await completeness())), { every: EVERY });
   const ofNewest = (create) => ({ ranges: all }) =>
     all.length > 0 ? create(all.at(-1)) : [make("p", "note", "No ledger is stored yet.")];
-  part("Newest attested ledger", ofNewest(newest));
+  part("Attestation", ofNewest(newest));
   part("Who has signed", ofNewest(signers));
   part("What is proven", proven);
   part("Stored ranges", ranges);

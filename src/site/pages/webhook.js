@@ -12,6 +12,7 @@ import { DeliveryList } from "../webhook/deliveries.js";
 import { verification } from "../webhook/form.js";
 import { adviceOf, answerOf, arrivedOf, filtersOf, isGood, stateOf, whyOf } from "../webhook/parts.js";
 import { replayForm } from "../webhook/replay.js";
+import { rotation } from "../webhook/rotation.js";
 
 const EVERY = 2500;
 /** How often the newest deliveries are read for the figures, in milliseconds, and how many. */
@@ -37,6 +38,7 @@ function state(hook, rate) {
       ["Backfilled ledgers", hook.include_backfill ? "are sent, too" : "are not sent"],
       ["Subscribed", time(hook.created_at)],
       ["Deliveries that wait", number(hook.deliveries_waiting)],
+      ["Earlier secrets sign until", hook.previous_secrets_until ? time(hook.previous_secrets_until) : null],
       ["Ledgers whose events it never gets", missing.length === 0 ? null : ledgerRanges(missing)],
     ])];
 }
@@ -131,8 +133,7 @@ class Page {
       setTimeout(() => view.every(EVERY, update), EVERY);
     });
     view.part("Send stored events again", (body) => put(body, replayForm(view, id, () => this.list.begin())));
-    view.part("Receiving", (body) => put(body, verification(),
-      make("p", "note", "The secret is not shown again. If it is lost, ", link("webhooks", "subscribe anew"), ".")));
+    view.part("Receiving", (body) => put(body, verification(), rotation(id)));
   }
 
   /** Shows a delivery beside the list; null closes it. */

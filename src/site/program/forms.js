@@ -57,7 +57,7 @@ export function deployForm(replaced, done) {
   const { name, rest } = common(replaced, "Contracts on whose transactions it runs");
   const [file, told, tried] = [fileInput(".wasm,application/wasm"), outcome(), outcome()];
   const last = input({ type: "number", min: 1, max: 100, value: 10 });
-  const hashes = input({ placeholder: "hashes; without them, the newest ones" });
+  const hashes = input({ placeholder: "their hashes" });
   const deploy = () => attempt(told, "The module is checked and compiled …", async () => {
     const answer = await change("deploy", { code: await moduleOf(file), ...said(whole) });
     await done();

@@ -55,7 +55,7 @@ async function drawTables(body, { id, kind, project_name: project, tables: names
 /** Adds the part of the page. What is returned shows each newer state of the program. */
 export function tables(view, program) {
   const part = view.part("Tables", (body) => drawTables(body, program, view.signal),
-    { beside: [button("Refresh", "quiet", () => part.reload())] });
+    { beside: [button("Refresh", "quiet small", () => part.reload())] });
   return (newer) => {
     const isSame = newer.tables.join() === program.tables.join() && newer.project_name === program.project_name;
     program = newer;

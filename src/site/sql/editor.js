@@ -1,6 +1,7 @@
 // The text area for SQL, which offers words while one is typed.
 
 import { having, make, put } from "../dom.js";
+import { painting } from "./paint.js";
 import { complete } from "./words.js";
 
 /** Letters of a text up to which words are offered: the whole is read at each key. */
@@ -17,8 +18,10 @@ export class Editor {
       "aria-autocomplete": "list", "aria-haspopup": "listbox", "aria-controls": "sql-words",
     });
     this.popup = having(make("ul", "sql-words"), { role: "listbox", id: "sql-words", "aria-label": "Completions" });
-    this.element = make("div", "sql-editor", this.area, this.popup);
+    this.painting = painting(this.area);
+    this.element = make("div", "sql-editor", this.painting.element, this.area, this.popup);
     this.area.addEventListener("input", ({ inputType }) => {
+      having(this.area, { "aria-invalid": null });
       if (inputType === "insertText" || (inputType === "deleteContentBackward" && this.list.length > 0)) this.offer();
       else this.close();
     });
@@ -40,7 +43,14 @@ export class Editor {
   /** Replaces the statement. */
   set(text) {
     this.area.value = text;
+    this.mark(null);
     this.close();
+  }
+
+  /** Marks the place of a mistake, an index of the text; null if there is none, -1 if it is not known where. */
+  mark(at) {
+    having(this.area, { "aria-invalid": at === null ? null : "true" });
+    this.painting.draw(at ?? -1);
   }
 
   /** Puts text in place of what is selected, so that the browser can undo it. */

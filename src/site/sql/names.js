@@ -1,7 +1,7 @@
 // Names of tables and columns in SQL.
 
 /** Words that DuckDB does not take as a plain name: as the name of a table or column they need quotes. */
-const RESERVED = new Set(`all analyse analyze and any array as asc asymmetric both case cast check collate column
+export const RESERVED = new Set(`all analyse analyze and any array as asc asymmetric both case cast check collate column
   constraint create default deferrable desc describe distinct do else end except false fetch for foreign from group
   having in initially intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer
   pivot_wider placing primary qualify references returning select show some summarize symmetric table then to trailing
@@ -28,10 +28,10 @@ export function tableOf(name, project) {
   const shown = project === "" ? quoted(name)
     : WITHOUT_SCHEMA.test(project) ? quoted(`${project}_${target}`) : nameOf({ schema: project, table: target });
   const query = (contract) => {
-    const of = contract ? ` WHERE contract_id = ${textOf(contract)}` : "";
+    const of = contract ? `\nwhere contract_id = ${textOf(contract)}` : "";
     // The view of all events of a project has no such key.
-    const columns = target === "events" ? "*" : "* EXCLUDE (_service_event_id)";
-    return `SELECT ${columns} FROM ${shown}${of} ORDER BY _ledger DESC LIMIT 100`;
+    const columns = target === "events" ? "*" : "* exclude (_service_event_id)";
+    return `select ${columns}\nfrom ${shown}${of}\norder by _ledger desc\nlimit 100`;
   };
   return { target, shown, query };
 }

@@ -32,17 +32,31 @@ const csv = (columns) => csvFile(columns.map(({ name }) => name), columns[0].val
 /** Letters before and after a place in a statement that are shown. */
 const AROUND = 60;
 
-/** Returns the line of a statement that an error names, with a mark below the place; undefined if it names none. */
+/** Returns the line, its text and the character of a statement that an error names; undefined if it names none. */
 function placeIn(query, message) {
-  const [, line, at] = /\(line (\d+), character (\d+)\)/.exec(message) ?? [];
+  const [, line, at] = /\(line (\d+), character (\d+)\)/.exec(message) ?? caretIn(message);
   const text = query.split("\n")[line - 1];
-  if (text === undefined || at > text.length + 1) return undefined;
-  const first = Math.max(0, at - 1 - AROUND);
-  return `${text.slice(first, Number(at) + AROUND)}\n${" ".repeat(at - 1 - first)}^`;
+  return text === undefined || at > text.length + 1 ? undefined : { line: Number(line), text, at: Number(at) };
 }
 
+/** Finds the same where the database shows a line with a mark below it. It cuts long lines, and says so with dots. */
+function caretIn(message) {
+  const [, before, line, text, blanks] = /(LINE (\d+): )(.*)\n( *)\^/.exec(message) ?? [];
+  return before === undefined || text.startsWith("...") ? [] : ["", line, blanks.length - before.length + 1];
+}
+
+/** Returns the line of a place, with a mark below it. */
+function excerptOf({ text, at }) {
+  const first = Math.max(0, at - 1 - AROUND);
+  return `${text.slice(first, at + AROUND)}\n${" ".repeat(at - 1 - first)}^`;
+}
+
+/** Returns the index of a place in its statement; -1 if it is undefined. */
+const indexOf = (query, place) => place === undefined ? -1
+  : query.split("\n").slice(0, place.line - 1).reduce((sum, line) => sum + line.length + 1, 0) + place.at - 1;
+
 export class Result {
-  /** `signal` ends all requests; `done(query, told)` is called after each run. */
+  /** `signal` ends all requests; `done(query, told, wrong)` is called after each run, with the index of an error. */
   constructor(signal, done) {
     Object.assign(this, { signal, done, running: null });
     this.cancel = button("Cancel", "quiet", () => this.running.abort());
@@ -76,10 +90,11 @@ export class Result {
     if (isCancelled) put(this.place);
     else if (error instanceof Unreachable) put(this.place, make("p", "problem", "The service does not answer."));
     else if (error instanceof Refused && error.status === 422) {
-      const [told, excerpt = placeIn(query, error.message)] = error.message.split(/\n+(?=LINE \d+: )/);
+      const place = placeIn(query, error.message);
+      const [told, excerpt = place && excerptOf(place)] = error.message.split(/\n+(?=LINE \d+: )/);
       put(this.place, having(make("p", "problem sql-told", told), { role: "alert" }),
         excerpt === undefined ? null : scrolled("Where", make("pre", "sql-plan", excerpt)));
-      this.done(query, "refused");
+      this.done(query, "refused", indexOf(query, place));
     } else put(this.place, problem(error));
   }
 

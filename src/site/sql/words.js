@@ -1,6 +1,6 @@
 // Completion of SQL: what the word before the caret may become.
 
-import { nameOf, quoted } from "./names.js";
+import { RESERVED, nameOf, quoted } from "./names.js";
 
 const WORDS = `select from where group by order limit with as join left asof on using having distinct union all except
   intersect case when then else end and or not in is null between like exists asc desc offset over partition qualify
@@ -10,6 +10,11 @@ const WORDS = `select from where group by order limit with as join left asof on 
   lower( substring( starts_with( contains( regexp_matches( regexp_extract( regexp_replace( json_extract_string(
   list_contains( list_transform( list_filter( unnest( row_number( rank( lag( lead( generate_series( typeof(`
   .split(/\s+/).map((word) => ({ insert: word, label: word, detail: "" }));
+
+const OWN = new Set(WORDS.map(({ label }) => label.replace("(", "")));
+
+/** Whether a name is a word of SQL. */
+export const isWord = (name) => RESERVED.has(name.toLowerCase()) || OWN.has(name.toLowerCase());
 
 /** Number of candidates that are offered. */
 const MOST = 60;

@@ -33,13 +33,14 @@ export const verification = () => make("details", "webhooks-verify",
   copyButton(() => RECEIVER, "the example"),
   paragraph("note", "`orrery webhooks listen` is a receiver for trying it out: it checks deliveries and prints them."));
 
-function made({ ids, secret }) {
-  return having(make("div", "webhooks-made",
-    make("h3", "", ids.length === 1 ? "It is subscribed" : `${ids.length} webhooks are subscribed`),
-    make("p", "", ...listed(ids.map((id) => link(`webhooks/${id}`, `webhook ${id}`))), ". Send a test from there."),
-    make("p", "", "The secret is shown now, and never again: ", make("code", "", secret), " ",
-      copyButton(() => secret, "the secret"))), { tabindex: -1 });
-}
+/** Creates the place of a secret that was made, which has the focus when it is shown. */
+export const secretOf = (secret, title, ...told) => having(make("div", "webhooks-made", make("h3", "", title), ...told,
+  make("p", "", "The secret is shown now, and never again: ", make("code", "", secret), " ",
+    copyButton(() => secret, "the secret"))), { tabindex: -1 });
+
+const made = ({ ids, secret }) => secretOf(secret,
+  ids.length === 1 ? "It is subscribed" : `${ids.length} webhooks are subscribed`,
+  make("p", "", ...listed(ids.map((id) => link(`webhooks/${id}`, `webhook ${id}`))), ". Send a test from there."));
 
 /** Returns what the form says in a request: its fields have the names of the members. */
 function said(whole) {

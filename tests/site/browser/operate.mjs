@@ -1,7 +1,8 @@
 // Does in the pages what the command line can do to programs and webhooks, each once, and what is refused. Further
-// members of the argument: `module`, a file with a module; `contract`, a contract that has events; `other`, a token of
-// another owner; `reading`, a token with the scope `read`.
+// members of the argument: `module`, a file with a module; `contract` and `further`, contracts that have events; `other`,
+// a token of another owner; `reading`, a token with the scope `read`.
 
+import { createHmac } from "node:crypto";
 import http from "node:http";
 import { Notes, ask, base, context, given, latestLedger, launch, open, settled, tell, until } from "./common.mjs";
 
@@ -195,6 +196,35 @@ await step("delete a program", async () => {
   await until("the list is open", () => page.url() === `${base}programs`);
 });
 
+// Tables from the page of a contract: pressed in two windows that were opened before there were any.
+
+const windows = [page, await page.context().newPage()];
+for (const it of windows) await open(it, `contract/${given.further}`, given.other);
+const tablesIn = (window) => window.locator("main section")
+  .filter({ has: window.getByRole("heading", { name: "Tables of its events", exact: true }) });
+const making = async (window) => {
+  const place = tablesIn(window);
+  await place.getByLabel("Name of the project").fill("from_its_page");
+  await place.getByRole("button", { name: "Make tables of its events" }).click();
+  return place;
+};
+await step("make tables of a contract's events", async () => {
+  const place = await making(windows[0]);
+  const said = await says(place, /from_its_page\.\w+/);
+  const list = await as(given.other, "rest/retroshade/list");
+  const own = list.find((it) => it.project_name === "from_its_page");
+  if (own?.contracts.join() !== given.further || own.kind !== "events") throw new Error(JSON.stringify(own));
+  const named = await place.locator("a[href*='sql?q=']").allInnerTexts();
+  if (!own.tables.every((table) => named.some((it) => table.endsWith(`_${it.split(".")[1]}`)))) throw new Error(named.join());
+  if (await place.getByRole("button", { name: "Make tables of its events" }).count() > 0) throw new Error("the form is still there");
+  return said;
+});
+await refusal("make the same tables again", async () => problemOf(await making(windows[1])));
+await windows[1].close();
+for (const it of await as(given.other, "rest/retroshade/list")) {
+  if (it.project_name === "from_its_page") await as(given.other, `rest/retroshade/${it.id}`, undefined, "DELETE").catch(() => {});
+}
+
 // Webhooks.
 
 await open(page, "webhooks");
@@ -217,12 +247,13 @@ await refusal("subscribe to no contract", async () => {
 });
 const hooks = async () => await as(given.token, "rest/webhooks/list");
 const before = (await hooks()).map(({ id }) => id);
+const secrets = [];
 await step("subscribe an endpoint", async () => {
   await subscribe.getByLabel(/^Contracts, with spaces/).fill(given.contract);
   await subscribe.getByRole("button", { name: "Subscribe" }).click();
   await says(subscribe, /It is subscribed/);
-  const secret = await subscribe.locator(".webhooks-made code").innerText();
-  return secret.length > 20;
+  secrets.push(await subscribe.locator(".webhooks-made code").innerText());
+  return secrets[0].length > 20;
 });
 const hook = (await hooks()).find(({ id }) => !before.includes(id));
 await open(page, `webhooks/${hook?.id}`);
@@ -285,6 +316,52 @@ await step("replay of dead deliveries", async () => {
   const said = await says(place, /1 event will be sent again/);
   await page.unroute("**/deliveries?status=dead&**");
   return said;
+});
+// New secrets. A test tells which of them sign.
+const present = async () => (await hooks()).find(({ id }) => id === hook.id);
+const signed = async () => {
+  const count = received.length;
+  await page.getByRole("button", { name: "Send a test" }).click();
+  const { body, headers } = await until("the test arrives", () => received.slice(count).find((it) => it.body.includes("\"test\"")));
+  const of = (secret) => createHmac("sha256", secret).update(body).digest("hex");
+  return { all: headers["webhook-signature"].split(" ").length, by: secrets.findIndex((it) => of(it) === headers["x-service-signature"]) };
+};
+const rotate = async (isLeaked) => {
+  const place = part("Receiving");
+  await place.getByRole("button", { name: "Make a new secret" }).click();
+  if (isLeaked) await place.getByLabel(/^Earlier secrets end at once/).check();
+  await place.getByRole("button", { name: "Make it", exact: true }).click();
+  const secret = await until("there is another secret", async () => {
+    const [text] = await place.locator(".webhooks-made code").allInnerTexts();
+    return text !== undefined && !secrets.includes(text) && text;
+  });
+  secrets.push(secret);
+  return place;
+};
+await step("no new secret", async () => {
+  const place = part("Receiving");
+  await place.getByRole("button", { name: "Make a new secret" }).click();
+  await says(place, /For 24 hours, both sign/);
+  await place.getByRole("button", { name: "Keep the present one" }).click();
+  return (await present()).previous_secrets_until === null;
+});
+await step("a new secret", async () => {
+  const said = await says(await rotate(false), /goes on signing beside it until/);
+  await says(part("Subscription"), /Earlier secrets sign until/);
+  const { all, by } = await signed();
+  if (all !== 2 || by !== 0 || (await present()).previous_secrets_until === null) throw new Error(`${all} signatures, secret ${by}`);
+  return said;
+});
+await step("a new secret, and none before it", async () => {
+  const said = await says(await rotate(true), /no longer sign/);
+  const { all, by } = await signed();
+  if (all !== 1 || by !== 2) throw new Error(`${all} signatures, secret ${by}`);
+  return said;
+});
+await step("a secret is shown once", async () => {
+  await open(page, `webhooks/${hook.id}`);
+  const text = await page.locator("body").innerText();
+  return !secrets.some((it) => text.includes(it));
 });
 // Disabled after five days without a success: the service says so only then, so the page is given such an answer.
 await step("enable", async () => {
