@@ -29,7 +29,10 @@ pub(super) fn report(summary: FeedSummary, health: &Health) {
         ));
     }
     if behind > 0 {
-        details.push(format!("rows of {behind} owners are still being written to their tables"));
+        details.push(format!(
+            "rows of {behind} {} are still being written to their tables",
+            if behind == 1 { "owner" } else { "owners" }
+        ));
     }
     let details = details.join("; ");
     // A failure for a single owner may be caused by that owner.

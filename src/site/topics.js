@@ -11,7 +11,8 @@ export function strkey(version, key) {
     for (let bit = 0; bit < 8; bit += 1) crc = (crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1) & 0xffff;
   }
   const bits = [version, ...key, crc & 0xff, crc >> 8].map((byte) => byte.toString(2).padStart(8, "0")).join("");
-  return bits.match(/.{5}/g).map((five) => ALPHABET[parseInt(five, 2)]).join("");
+  // The bits of a muxed address end within a letter.
+  return bits.match(/.{1,5}/g).map((five) => ALPHABET[parseInt(five.padEnd(5, "0"), 2)]).join("");
 }
 
 function decoded(bytes) {

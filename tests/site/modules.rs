@@ -5,7 +5,10 @@ use std::process::Command;
 
 use orrery::domain::{Network, asset_contract_id, parse_asset};
 use serde_json::{Value, json};
-use stellar_xdr::{Int128Parts, Limits, ScAddress, ScSymbol, ScVal, UInt128Parts, WriteXdr};
+use stellar_xdr::{
+    Int128Parts, Limits, MuxedAccount, MuxedAccountMed25519, ScAddress, ScSymbol, ScVal,
+    UInt128Parts, WriteXdr,
+};
 
 const CONTRACT: &str = "CDYCP4CTXHKI2L3SHW33BXRFCHMVPD5J2SQIAMO3QYLX2SG3NQ5ANS3T";
 const ACCOUNT: &str = "GAVJCNS3N4CAFWHEATMIHULVAYEOQBK53DESOGNL5GCZKINA6SGQRXVP";
@@ -59,6 +62,27 @@ fn topics_are_written_as_the_service_takes_them() {
     };
     let expected: Vec<_> = topics.iter().map(|(_, text)| json!(text)).collect();
     assert_eq!(texts, json!(expected));
+}
+
+#[test]
+fn addresses_have_checksums_and_muxed_ones_an_account_and_an_id() {
+    let MuxedAccount::Ed25519(ed25519) = ACCOUNT.parse().unwrap() else { panic!("{ACCOUNT}") };
+    let muxed = |id| {
+        MuxedAccount::MuxedEd25519(MuxedAccountMed25519 { id, ed25519: ed25519.clone() })
+            .to_string()
+    };
+    let ids = [0, 815_359, u64::MAX];
+    let muxed = ids.map(muxed);
+    let mut given = vec![CONTRACT.to_owned(), ACCOUNT.to_owned()];
+    given.extend(muxed.clone());
+    let wrong: Vec<_> = given.iter().map(|it| it.replacen('A', "B", 1)).collect();
+    let modules = ["topics.js", "strkey.js"];
+    let right = [&given[..], &wrong].concat();
+    let Some(checked) = value_of(&modules, "given.map(isRight)", &right) else { return };
+    assert_eq!(checked, json!([vec![true; given.len()], vec![false; wrong.len()]].concat()));
+    let bases = value_of(&modules, "given.map(baseOf)", &muxed).unwrap();
+    let expected = ids.map(|id| json!({ "base": ACCOUNT, "id": id.to_string() }));
+    assert_eq!(bases, json!(expected));
 }
 
 /// A contract may name any asset in its events; only that of the asset is shown with its unit.

@@ -36,6 +36,7 @@ fn muxed_addresses_have_the_names_of_their_accounts() {
     browser::assert_quiet(&told);
     assert_eq!(told["headings"], json!(["✓ Treasury Account", "✓ Treasury Account"]));
     assert!(told["title"].as_str().unwrap().starts_with("✓ Treasury"), "{told}");
+    let source = told["source"].as_str().unwrap();
     let short = format!("{}…{}", &muxed[..6], &muxed[63..]);
-    assert_eq!(told["source"], format!("✓ Treasury {short}"));
+    assert!(source.starts_with("✓ Treasury") && source.ends_with(&short), "{source}");
 }

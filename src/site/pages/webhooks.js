@@ -18,13 +18,14 @@ const HEADS = ["State", "Endpoint", ["Arrived", "number"], ["Waiting", "number"]
 
 function row(hook, rate) {
   const why = whyOf(hook, clock);
+  const filters = filtersOf(hook);
   const kind = rate === undefined || rate.ended === 0 ? "null" : rate.arrived < rate.ended ? "bad" : "";
   return [
     tag(stateOf(hook, rate)),
     [make("div", "", link(`webhooks/${hook.id}`, short(hook.webhook_endpoint, 24)), why && make("div", "note", why)),
       "wide"],
     [rate?.text ?? "…", `number ${kind}`], [number(hook.deliveries_waiting), "number"],
-    hook.contract_id === "" ? "all" : addressLink(hook.contract_id), [filtersOf(hook), "wide"],
+    hook.contract_id === "" ? "all" : addressLink(hook.contract_id, 4), filters.matches(".null") ? filters : [filters, "wide"],
   ];
 }
 

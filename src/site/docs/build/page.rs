@@ -14,6 +14,8 @@ use super::paths::address;
 const SEARCHED: usize = 4000;
 /// Sections from which on a page begins with a list of them.
 const LISTED: usize = 4;
+/// Letters of titles up to which a list has narrow columns.
+const NARROW: usize = 24;
 
 /// A page of the documents.
 pub struct Page {
@@ -180,8 +182,10 @@ fn with_contents(html: &str, sections: &[Section]) -> String {
         format!("<li><a href=\"#{id}\">{}</a></li>\n", escaped(title))
     });
     let items: String = items.collect();
+    let is_short = listed.iter().all(|section| section.title.chars().count() <= NARROW);
+    let class = if is_short { "contents short" } else { "contents" };
     format!(
-        "{title}</h1>\n<nav class=\"contents\" aria-label=\"On this page\"><ul>\n{items}</ul></nav>{rest}"
+        "{title}</h1>\n<nav class=\"{class}\" aria-label=\"On this page\"><ul>\n{items}</ul></nav>{rest}"
     )
 }
 

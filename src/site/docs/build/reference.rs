@@ -2,6 +2,7 @@
 //! and records, and has what holds of all of them; there is one for each tag, with the parameters, the
 //! body, the responses and an example of each route, and one of the records.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write;
 
@@ -67,8 +68,8 @@ pub fn pages(root: &Value) -> Result<Vec<Page>, Box<dyn Error>> {
         pages.push(page.ended(page_of(name), &title));
     }
     let title = page.begin(RECORDS.1)?;
-    for (name, schema) in mapping(&root["components"]["schemas"]) {
-        page.record(text(name), schema)?;
+    for (name, schema) in records(root) {
+        page.record(name, schema)?;
     }
     pages.push(page.ended(page_of(RECORDS.0), &title));
     Ok(pages)
@@ -76,6 +77,11 @@ pub fn pages(root: &Value) -> Result<Vec<Page>, Box<dyn Error>> {
 
 fn tags(root: &Value) -> impl Iterator<Item = &Value> {
     root["tags"].as_sequence().into_iter().flatten()
+}
+
+/// Returns all records, by name.
+fn records(root: &Value) -> BTreeMap<&str, &Value> {
+    mapping(&root["components"]["schemas"]).iter().map(|(name, of)| (text(name), of)).collect()
 }
 
 /// Returns all routes of a tag.
@@ -113,11 +119,11 @@ impl Reference<'_> {
     /// Begins a page other than the first. Returns its title.
     fn begin(&mut self, name: &str) -> Result<String, Box<dyn Error>> {
         let title = format!("{TITLE}: {name}");
-        self.heading(1, id(&title), &title, &escaped(name));
         writeln!(
             self.html,
             "<p class=\"note\"><a href=\"{{up}}docs/{REFERENCE}\">{TITLE}</a></p>"
         )?;
+        self.heading(1, id(&title), &title, &escaped(name));
         Ok(title)
     }
 
@@ -143,8 +149,7 @@ impl Reference<'_> {
         let (name, shown) = RECORDS;
         self.list_heading(name, shown, &page_of(name))?;
         self.html += "<ul class=\"names\">\n";
-        for (record, _) in mapping(&self.root["components"]["schemas"]) {
-            let record = text(record);
+        for (record, _) in records(self.root) {
             let shown = format!("<code>{}</code>", escaped(record));
             self.html += &item(&record_id(record), &page_of(name), &shown, "");
         }
