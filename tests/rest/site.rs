@@ -227,9 +227,15 @@ fn wrong_addresses_are_a_page_in_a_browser_and_json_elsewhere() {
 fn documents_are_pages_of_the_site() {
     let (server, _store) = empty();
     let browser = [("accept", "text/html")];
-    for path in
-        ["/docs", "/docs/", "/docs/install", "/docs/api", "/docs/http", "/docs/architecture/store"]
-    {
+    for path in [
+        "/docs",
+        "/docs/",
+        "/docs/install",
+        "/docs/api",
+        "/docs/api/events",
+        "/docs/http",
+        "/docs/architecture/store",
+    ] {
         let answer = server.get_public(path);
         assert_eq!(answer.header("content-security-policy"), Some(POLICY), "{path}");
         let html = page(&server, path);

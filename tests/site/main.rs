@@ -9,6 +9,7 @@ mod browser;
 mod clipped;
 mod code;
 mod contracts;
+mod documents;
 mod figures;
 mod hostile;
 mod keyboard;
