@@ -99,7 +99,7 @@ impl Budgets {
             ),
             strangers_streams: instant(
                 "strangers_streams",
-                (u64::from(limits.streams.get()) / 2).max(1),
+                u64::from(limits.streams.get()) / 2,
                 (u64::from(limits.streams_per_token.get()) / 4).max(1),
             ),
         }
@@ -165,13 +165,11 @@ impl Budgets {
         Ok(slot.joined_with(part))
     }
 
-    /// Takes a slot for a stream of this caller.
+    /// Takes a slot for a stream of this caller. One without a token never gets the last.
     pub(super) fn stream_slot(&self, caller: &Identity) -> Result<Share, Refusal> {
-        let slot = self.streams.take_now(caller.holder, 1)?;
-        Ok(match caller.stranger {
-            Some(site) => slot.joined_with(self.strangers_streams.take_now(site, 1)?),
-            None => slot,
-        })
+        let Some(site) = caller.stranger else { return self.streams.take_now(caller.holder, 1) };
+        let slot = self.streams.take_leaving(caller.holder, 1, 1)?;
+        Ok(slot.joined_with(self.strangers_streams.take_now(site, 1)?))
     }
 }
 
@@ -374,6 +372,32 @@ mod tests {
         drop((taken, more));
         assert_eq!(budgets.bytes.usage().taken, 32 << 20);
         assert_eq!(budgets.strangers_bytes.usage().taken, 0);
+    }
+
+    #[test]
+    fn strangers_get_half_of_the_streams_and_never_the_last() {
+        let stranger = |network: u64| Identity {
+            holder: Holder::of(&network),
+            stranger: Some(Holder::of(&network)),
+            is_exempt: false,
+        };
+        let owner =
+            |name: &str| Identity { holder: Holder::of(name), stranger: None, is_exempt: false };
+        for (streams, most) in [(1, 0), (2, 1), (3, 1), (8, 4)] {
+            let mut settings = ApiSettings::default();
+            settings.limits.streams = streams.try_into().unwrap();
+            let budgets = Budgets::new(&settings);
+            let taken = (0..9).filter_map(|network| budgets.stream_slot(&stranger(network)).ok());
+            let taken: Vec<_> = taken.collect();
+            assert_eq!(taken.len(), most, "{streams}");
+            assert!(budgets.stream_slot(&owner("a")).is_ok());
+            drop(taken);
+            let names = (0..streams - 1).map(|number| format!("owner {number}"));
+            let owners: Vec<_> = names.map(|name| budgets.stream_slot(&owner(&name))).collect();
+            assert!(owners.iter().all(Result::is_ok));
+            assert!(budgets.stream_slot(&stranger(1)).is_err(), "the last of {streams}");
+            assert!(budgets.stream_slot(&owner("a")).is_ok());
+        }
     }
 
     #[test]

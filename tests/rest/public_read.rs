@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use orrery::api::{self, Access, ApiSettings};
-use orrery::settings::{Http, UnknownParameters};
+use orrery::settings::{Http, UnknownParameters, nonzero};
 use serde_json::Value;
 
 use orrery_testkit::pubnet;
@@ -150,6 +150,23 @@ fn the_rate_limit_of_the_address_applies() {
     server.get_public("/rest/events/by-ledger").error(429, "too_many_requests");
     server.get_public("/rest/openapi.json").error(429, "too_many_requests");
     assert_eq!(server.get("/rest/events/by-ledger").status, 200);
+}
+
+/// Where there is only one stream at a time, it is for owners.
+#[test]
+fn callers_without_a_token_never_have_the_last_stream() {
+    let store = TempStore::new(&pubnet::network());
+    let server = Server::start_with(&store, |deps| {
+        deps.settings.http.public_read = true;
+        deps.settings.limits.streams = nonzero!(1);
+    });
+    server.get_public("/rest/events/stream").error(503, "busy");
+    let mut stream = server.connect();
+    let bearer = format!("Authorization: Bearer {}", server.token);
+    let request = format!("GET /rest/events/stream HTTP/1.1\r\nHost: x\r\n{bearer}\r\n\r\n");
+    stream.send(request.as_bytes()).unwrap();
+    // Its body does not end.
+    assert_eq!(stream.answer(true).status, 200);
 }
 
 /// The page says whether it needs a token.

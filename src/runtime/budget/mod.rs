@@ -204,6 +204,21 @@ impl Budget {
         Ok(self.share(holder, amount))
     }
 
+    /// Takes a share if one is available now, and as much as `left` beside it.
+    ///
+    /// # Errors
+    /// [`Refusal`], which counts in [`Usage`].
+    pub fn take_leaving(&self, holder: Holder, amount: u64, left: u64) -> Result<Share, Refusal> {
+        let mut state = self.0.state.lock();
+        let is_last = state.taken.saturating_add(amount).saturating_add(left) > self.0.limits.all;
+        let fits = state.fits(&self.0.limits, holder, amount);
+        let fits = if is_last { fits.and(Err(Refusal::All)) } else { fits };
+        fits.map_err(|refusal| self.0.count_refusal(refusal))?;
+        state.add(holder, amount);
+        drop(state);
+        Ok(self.share(holder, amount))
+    }
+
     /// Waits for a share. Dropping the future removes the request from the queue.
     ///
     /// # Errors
