@@ -28,6 +28,8 @@ const MEASURE_EVERY: u32 = 6;
 const PRUNE_RECORDS_EVERY: Duration = Duration::from_secs(600);
 /// Interval between two removals of old deliveries.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+/// Interval at which secrets of webhooks that could not be written are written again.
+const KEEP_SECRETS_EVERY: Duration = Duration::from_secs(60);
 
 /// Size of a sample. Where contracts are about equally busy in all ledgers, 256 ledgers determine
 /// shares to a few per cent. For dense ledgers, with megabytes of records each, fewer ledgers
@@ -100,11 +102,12 @@ pub(super) async fn prune_program_records(
     }
 }
 
-/// Removes old deliveries of webhooks repeatedly until `stop` turns true.
+/// Removes old deliveries of webhooks repeatedly until `stop` turns true, and writes secrets that could not be
+/// written when they were to.
 pub(super) async fn sweep_webhooks(webhooks: Arc<Webhooks>, stop: watch::Receiver<bool>) {
     loop {
-        let webhooks = Arc::clone(&webhooks);
-        match spawn_blocking(move || webhooks.sweep()).await {
+        let swept = Arc::clone(&webhooks);
+        match spawn_blocking(move || swept.sweep()).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 tracing::error!("old deliveries of webhooks could not be removed: {error}")
@@ -113,8 +116,16 @@ pub(super) async fn sweep_webhooks(webhooks: Arc<Webhooks>, stop: watch::Receive
                 tracing::error!("old deliveries of webhooks could not be removed: {error}")
             }
         }
-        if stops_within(SWEEP_EVERY, &stop).await {
-            return;
+        for _ in 0..SWEEP_EVERY.as_secs() / KEEP_SECRETS_EVERY.as_secs() {
+            if stops_within(KEEP_SECRETS_EVERY, &stop).await {
+                return;
+            }
+            let kept = Arc::clone(&webhooks);
+            match spawn_blocking(move || kept.keep_secrets()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!("secrets of webhooks are not written: {error}"),
+                Err(error) => tracing::error!("secrets of webhooks are not written: {error}"),
+            }
         }
     }
 }

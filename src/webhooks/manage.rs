@@ -1,6 +1,7 @@
 //! Operations that owners request: creating, deleting and enabling subscriptions, and listing and
 //! testing deliveries. Every change is on disk before it is acknowledged.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -80,6 +81,8 @@ pub struct Webhooks {
     pub(super) clock: Clock,
     /// Held while secrets are changed, which is one change at a time.
     pub(super) changing_secrets: Mutex<()>,
+    /// Subscriptions of which other secrets than those in memory may be on disk.
+    pub(super) unsure_secrets: Mutex<BTreeSet<u32>>,
     sender: Sender,
 }
 
@@ -87,7 +90,8 @@ impl Webhooks {
     /// Creates the webhooks of a service; `deps.registry` must have been read.
     pub fn new(deps: WebhookDeps) -> Self {
         let WebhookDeps { store, registry, sender, clock } = deps;
-        Self { store, registry, sender, clock, changing_secrets: Mutex::default() }
+        let (changing_secrets, unsure_secrets) = (Mutex::default(), Mutex::default());
+        Self { store, registry, sender, clock, changing_secrets, unsure_secrets }
     }
 
     /// Starts to send deliveries. `deps` builds the other dependencies around the function that

@@ -61,16 +61,27 @@ impl Webhooks {
         Ok(Rotated { secret, previous_until })
     }
 
-    /// Removes the secrets that have ended from the rows of their subscriptions.
-    pub(super) fn remove_ended_secrets(&self) -> Result<(), WebhookError> {
+    /// Writes the secrets of subscriptions that are not on disk for certain, if there are any.
+    ///
+    /// # Errors
+    /// Errors of the store; those that are not written yet stay noted.
+    pub fn keep_secrets(&self) -> Result<(), WebhookError> {
+        if self.unsure_secrets.lock().is_empty() { Ok(()) } else { self.clear_secrets() }
+    }
+
+    /// Removes the secrets that have ended from the rows of their subscriptions, and writes those that are
+    /// not on disk for certain.
+    pub(super) fn clear_secrets(&self) -> Result<(), WebhookError> {
         let now = self.registry.now().due;
         let all = self.registry.with(|known| known.all().cloned().collect::<Vec<_>>());
+        self.unsure_secrets.lock().retain(|id| all.iter().any(|it| it.id == *id));
         for subscription in all {
             let _one_at_a_time = self.changing_secrets.lock();
             let mut sealed = subscription.sealed_secrets();
             let count = sealed.previous_secrets.len();
             sealed.previous_secrets.retain(|it| now < it.until);
-            if sealed.previous_secrets.len() == count {
+            let is_unsure = self.unsure_secrets.lock().contains(&subscription.id);
+            if sealed.previous_secrets.len() == count && !is_unsure {
                 continue;
             }
             match self.put_secrets(&subscription, sealed) {
@@ -83,26 +94,33 @@ impl Webhooks {
     }
 
     /// Writes the secrets of a subscription. When that fails, those before stay, also on disk if the
-    /// write was made all the same: nobody knows the new one.
+    /// write was made all the same: nobody knows the new one. If they cannot be written now, the next
+    /// outcome of a delivery writes them, or [`Self::keep_secrets`].
     fn put_secrets(
         &self,
         subscription: &Arc<Subscription>,
         sealed: SealedSecrets,
     ) -> Result<(), WebhookError> {
-        let before = subscription.sealed_secrets();
-        self.write_secrets(subscription, sealed).inspect_err(|error| {
-            // In memory at any rate: what signs is written with the next outcome.
-            if let Ok(sealer) = self.registry.sealer() {
-                subscription.set_secrets(before.clone(), sealer);
+        let (id, before) = (subscription.id, subscription.sealed_secrets());
+        let Err(error) = self.write_secrets(subscription, sealed) else {
+            self.unsure_secrets.lock().remove(&id);
+            return Ok(());
+        };
+        if let Ok(sealer) = self.registry.sealer() {
+            subscription.set_secrets(before.clone(), sealer);
+        }
+        if matches!(error, WebhookError::Unknown(_)) {
+            return Err(error);
+        }
+        match self.write_secrets(subscription, before) {
+            Ok(()) => drop(self.unsure_secrets.lock().remove(&id)),
+            Err(WebhookError::Unknown(_)) => {}
+            Err(again) => {
+                tracing::warn!(subscription = id, "its secrets are not on disk yet: {again}");
+                self.unsure_secrets.lock().insert(id);
             }
-            if matches!(error, WebhookError::Unknown(_)) {
-                return;
-            }
-            if let Err(error) = self.write_secrets(subscription, before) {
-                let id = subscription.id;
-                tracing::warn!(subscription = id, "its secrets before could not be kept: {error}");
-            }
-        })
+        }
+        Err(error)
     }
 
     fn write_secrets(

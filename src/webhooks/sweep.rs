@@ -23,7 +23,7 @@ impl Webhooks {
     /// # Errors
     /// Errors of the store; what was removed before stays removed.
     pub fn sweep(&self) -> Result<u64, WebhookError> {
-        self.remove_ended_secrets()?;
+        self.clear_secrets()?;
         let now = self.registry.now();
         let today = now.day_kept();
         let delivered_days = self.registry.settings().delivered_days.get();

@@ -137,6 +137,26 @@ fn after_a_failed_write_the_secret_before_goes_on() {
     }
 }
 
+/// The write was made although it failed, and the one that takes it back is not.
+#[test]
+fn the_secret_before_is_written_again_until_it_is_on_disk() {
+    let scene = Scene::new();
+    let id = scene.subscribe("https://example.com/");
+    let first = rotate(&scene.world, id, None, true);
+    let mut left = vec![Fault::NotWritten, Fault::NotWritten, Fault::Written];
+    scene.world.store.faults().plan(move |_| left.pop());
+    let wanted = Rotation { secret: None, end_previous: true };
+    assert!(scene.world.webhooks.rotate(&owner("ana"), id, wanted).is_err());
+    assert!(scene.world.webhooks.keep_secrets().is_err(), "the third write fails, too");
+    scene.world.webhooks.keep_secrets().unwrap();
+    let mut scene = scene.restarted(BEGINNING + 1, 0);
+    scene.world.deliver(0, always(status(200)));
+    scene.ledger_with_one_event(id);
+    scene.world.settle();
+    let sent = scene.world.sent.lock().last().unwrap().clone();
+    assert_eq!(signers(&sent, &[&first]), (0, vec![0]));
+}
+
 #[test]
 fn a_new_secret_is_shown_once_and_survives_restarts_and_backups() {
     let directory = directory();
