@@ -53,6 +53,11 @@ impl AddressNames {
         Ok(Self(names))
     }
 
+    /// Returns all addresses with their names.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(address, name)| (address.as_str(), name.as_str()))
+    }
+
     /// Returns the name of an address.
     pub(super) fn of(&self, address: &str) -> Option<&str> {
         self.0.get(address).map(String::as_str)

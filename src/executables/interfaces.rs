@@ -374,6 +374,14 @@ impl Interfaces {
         Ok(true)
     }
 
+    /// Returns the joined sections of a module's interface; `None` when the module is not stored, or has none.
+    pub fn sections(&self, hash: &Hash32) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(match self.stored(hash)? {
+            Some(CodeInterface::Sections(sections)) => Some(sections),
+            Some(CodeInterface::None(_)) | None => None,
+        })
+    }
+
     /// Returns what is stored of a module's interface; `None` when the module is not.
     fn stored(&self, hash: &Hash32) -> Result<Option<CodeInterface>, StoreError> {
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;

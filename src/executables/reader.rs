@@ -202,6 +202,18 @@ impl<'a> InterfaceReader<'a> {
         (had, is_present)
     }
 
+    /// Returns the modules that a contract is known to have run up to `last`, the latest first, from as many of its
+    /// changes as [`MOST_CHANGES`].
+    pub fn codes(
+        &self,
+        contract: &ContractId,
+        last: TransactionPosition,
+    ) -> Result<Vec<Hash32>, StoreError> {
+        let ran = self.lookup.ran_ever(contract, last, MOST_CHANGES)?;
+        let code = |ran: Ran| if let Ran::Code(hash) = ran { Some(hash) } else { None };
+        Ok(ran.into_iter().filter_map(code).collect())
+    }
+
     /// Returns whether whatever becomes known of a contract is the same for all its transactions after
     /// one and up to another; see [`Lookup::is_same_between`].
     pub fn is_same_between(

@@ -12,7 +12,7 @@ use stellar_xdr::{
 pub struct Types(HashMap<Vec<u8>, Definition>);
 
 /// A type that an interface defines.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Definition {
     /// A struct whose fields have names: a map.
     Struct(Fields),
@@ -27,7 +27,7 @@ pub enum Definition {
 }
 
 /// The fields of a struct. The first of a name wins.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fields {
     in_order: Vec<(Vec<u8>, ScSpecTypeDef)>,
     /// Position of each name in `in_order`.
@@ -35,7 +35,7 @@ pub struct Fields {
 }
 
 /// The cases of a union with the types of their values. The first of a name wins.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Union {
     cases: HashMap<Vec<u8>, Vec<ScSpecTypeDef>>,
 }

@@ -91,6 +91,12 @@ export function ask(path, options = {}) {
   });
 }
 
+/** Like `ask`, for an answer that may have ended at the limits of one request: `answer`, and whether it `isWhole`. */
+export const askWhole = (path, options = {}) => send(path, options, async (answer) => ({
+  answer: parsed(await answer.text()) ?? [],
+  isWhole: !answer.headers.has("X-Result-Truncated"),
+}));
+
 /**
  * Like `ask`, for a page of a list: a search that ended at the limits of one request goes on where it ended, until it
  * finds something or the end. `searched` gets the position that it has reached.

@@ -1,7 +1,7 @@
 // Names of addresses: of the operator, of assets and tokens, and of the reader's own projects. They are asked for in
 // batches, and stand beside the address, which they never replace.
 
-import { ask, mayRead, session } from "./api.js";
+import { ask, askWhole, mayRead, session } from "./api.js";
 import { labels } from "./address.js";
 import { having, make, put } from "./dom.js";
 import { words } from "./format.js";
@@ -35,6 +35,8 @@ const waiting = new Map();
 /** Names of the reader's projects by contract; null before they are asked for. */
 let projects = null;
 let timer;
+/** Addresses of the next request: fewer after an answer that ended before all were looked at. */
+let batchSize = BATCH;
 /** Until when nothing is asked. */
 let silentUntil = 0;
 
@@ -59,12 +61,12 @@ function later(delay) {
 async function read() {
   // Rows that were left behind need no names, and those that came last are in sight.
   for (const [address, elements] of waiting) if (!elements.some((it) => it.isConnected)) waiting.delete(address);
-  const batch = [...waiting.keys()].slice(-BATCH);
+  const batch = [...waiting.keys()].slice(-batchSize);
   const { token } = session;
   if (batch.length > 0) {
     projects ??= projectsOf();
     const [found, own] = await Promise.all([
-      ask(`rest/contracts/labels?addresses=${batch.join(",")}`).catch(() => null), projects]);
+      askWhole(`rest/contracts/labels?addresses=${batch.join(",")}`).catch(() => null), projects]);
     // Names of the projects of one owner are not shown to another.
     if (token !== session.token) {
       timer = undefined;
@@ -72,10 +74,14 @@ async function read() {
       return;
     }
     if (found === null) silentUntil = performance.now() + SILENCE;
-    const named = new Map((found ?? []).map((label) => [label.address, label]));
+    const named = new Map((found?.answer ?? []).map((label) => [label.address, label]));
+    const isWhole = found?.isWhole ?? true;
+    batchSize = isWhole ? Math.min(2 * batchSize, BATCH) : Math.ceil(batchSize / 2);
     for (const address of batch) {
       const project = own.get(address);
       const label = named.get(address) ?? (project === undefined ? null : { name: project, kind: "project" });
+      // One without a name may not have been looked at: it stays. For one alone there is no more time another time.
+      if (!named.has(address) && !isWhole && batch.length > 1) continue;
       if (found !== null) known.set(address, label);
       for (const element of waiting.get(address) ?? []) fill(element, label);
       waiting.delete(address);

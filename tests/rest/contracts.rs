@@ -1,6 +1,6 @@
 //! `/rest/contracts/{contract_id}`: what contracts run and declare, and which token they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base64::Engine;
@@ -115,7 +115,7 @@ fn a_contract_has_what_its_code_declares() {
     }
 }
 
-/// After upgrades, the answer is that of the newest code.
+/// After upgrades, the answer is that of the newest code; the whole interface has those before beside it.
 #[test]
 fn a_contract_has_the_interface_of_its_newest_code() {
     let made = Upgraded::made();
@@ -123,6 +123,8 @@ fn a_contract_has_the_interface_of_its_newest_code() {
     let server = Server::start(&store);
     let versions: BTreeMap<String, u32> =
         (0..5).map(|number| (hex::encode(Sha256::digest(version(number))), number)).collect();
+    let spec = |number| STANDARD.encode(orrery::interfaces::sections(&version(number)).unwrap());
+    let specs: Vec<String> = (0..4).map(spec).collect();
     for id in made.contracts {
         let answer = contract(&server, id);
         let number = versions[answer["executable"]["wasm"].as_str().unwrap()];
@@ -136,6 +138,14 @@ fn a_contract_has_the_interface_of_its_newest_code() {
         assert_eq!(names(&answer["events"]), events);
         let because = answer["interface_unknown_because"].as_str().unwrap_or_default();
         assert_eq!(because.contains("has no section contractspecv0"), number == 4, "{because}");
+        assert!(answer.get("earlier_specs").is_none());
+        let whole = contract(&server, format!("{id}?spec=true"));
+        let earlier = whole["earlier_specs"].as_array().unwrap();
+        let earlier: Vec<&str> = earlier.iter().map(|it| it.as_str().unwrap()).collect();
+        assert!(!earlier.is_empty() && earlier.iter().all(|it| specs.iter().any(|one| one == it)));
+        assert!(!earlier.contains(&whole["spec"].as_str().unwrap_or_default()));
+        let distinct: BTreeSet<&&str> = earlier.iter().collect();
+        assert_eq!(distinct.len(), earlier.len());
     }
 }
 

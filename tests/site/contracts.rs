@@ -1,7 +1,8 @@
-//! What the service tells of contracts for the pages that show them. No browser.
+//! What the service tells of contracts for the pages that show them.
 
 use serde_json::{Value, json};
 
+use super::browser;
 use orrery_testkit::binary::{Service, run};
 use orrery_testkit::wait::wait_until;
 
@@ -55,12 +56,13 @@ fn addresses_have_names_that_say_who_chose_them() {
     let directory = tempfile::tempdir().unwrap();
     let (demo, told) = Service::demo(directory.path(), &["--close-time", "200"]);
     let token = told["token"].as_str().unwrap();
-    let (asset, code, holder) = found(&demo, token, |event| {
+    let (asset, asset_name, holder) = found(&demo, token, |event| {
         let params = &event["decoded"]["params"];
-        let (code, _) = params["sep0011_asset"].as_str()?.split_once(':')?;
+        let name = params["sep0011_asset"].as_str().filter(|name| name.contains(':'))?.to_owned();
         let holder = params["to"].as_str().filter(|it| it.starts_with('G'))?.to_owned();
-        Some((event["contract_id"].as_str()?.to_owned(), code.to_owned(), holder))
+        Some((event["contract_id"].as_str()?.to_owned(), name, holder))
     });
+    let code = asset_name.split(':').next().unwrap().to_owned();
     let (_, programs) = demo.ask("/rest/retroshade/list", Some(token));
     let market = programs[0]["contracts"][0].as_str().unwrap().to_owned();
     let of = |service: &Service, addresses: &str| {
@@ -73,6 +75,33 @@ fn addresses_have_names_that_say_who_chose_them() {
     let (status, refused) = of(&demo, &vec![asset.as_str(); 51].join(","));
     assert_eq!((status, &refused["code"]), (400, &json!("bad_parameter")), "{refused}");
     assert_eq!(of(&demo, "CA").0, 400);
+
+    let called = |service: &Service, name: &str| {
+        service.ask(&format!("/rest/contracts/labels?name={name}"), Some(token)).1
+    };
+    let finds = |name: &str, label: &Value| {
+        let found = called(&demo, name);
+        assert!(found.as_array().unwrap().contains(label), "{name}: {found}");
+    };
+    finds(&code.to_lowercase(), &asset_label);
+    finds(&code[1..], &asset_label);
+    assert_eq!(called(&demo, &asset_name.replace(':', "%3A")), json!([asset_label]));
+    let native = called(&demo, "xlm");
+    assert_eq!((&native[0]["name"], &native[0]["kind"]), (&json!("XLM"), &json!("asset")));
+    assert_eq!(called(&demo, "nothing%20of%20this%20name"), json!([]));
+    for wrong in ["name=", "name=x&addresses=CA", &format!("name={}", "x".repeat(81))] {
+        let (status, refused) = demo.ask(&format!("/rest/contracts/labels?{wrong}"), Some(token));
+        assert_eq!((status, &refused["code"]), (400, &json!("bad_parameter")), "{refused}");
+    }
+
+    if let Some(told) = browser::run("labels.mjs", &demo.base, token, json!({ "name": code })) {
+        browser::assert_quiet(&told);
+        let asked: Vec<u64> = serde_json::from_value(told["asked"].clone()).unwrap();
+        // Half as many at a time as before.
+        assert!(asked.len() > 2 && asked[1] <= 25 && asked[2] <= 13, "{asked:?}");
+        let text = told["text"].as_str().unwrap();
+        assert!(text.contains(&code) && text.contains("the code of an asset"), "{text}");
+    }
     demo.stop();
 
     // What the operator says counts more than what strangers chose.
@@ -84,6 +113,8 @@ fn addresses_have_names_that_say_who_chose_them() {
         |address: &str, name: &str| json!({ "address": address, "name": name, "kind": "operator" });
     let named = json!([operator(&holder, "Treasury, cold"), operator(&asset, "Ours")]);
     assert_eq!(of(&service, &all), (200, named));
+    assert_eq!(called(&service, "treasury"), json!([operator(&holder, "Treasury, cold")]));
+    assert_eq!(called(&service, "ours"), json!([operator(&asset, "Ours")]));
     assert_eq!(service.ask(&format!("/rest/contracts/labels?addresses={asset}"), None).0, 401);
     service.stop();
 

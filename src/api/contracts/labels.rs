@@ -1,4 +1,5 @@
-//! `/rest/contracts/labels`: short names of addresses, of many at once, for lists that show them.
+//! `/rest/contracts/labels`: short names of addresses, of many at once, for lists that show them; or the addresses
+//! that have a name ([`named`]).
 
 use serde::Serialize;
 use stellar_xdr::ContractExecutable;
@@ -7,7 +8,7 @@ use super::super::answer::Answer;
 use super::super::call::CurrentCall;
 use super::super::labels::shown_symbol;
 use super::super::{ApiError, Deps};
-use super::{asset, token};
+use super::{asset, named, token};
 use orrery_executables::Instance;
 use orrery_ledger::domain::{ContractId, LedgerSeq, address_xdr};
 
@@ -15,11 +16,13 @@ use orrery_ledger::domain::{ContractId, LedgerSeq, address_xdr};
 /// transaction.
 pub(super) const ADDRESSES: &str = "addresses";
 const MOST: usize = 50;
+/// Name of the parameter for a search by name.
+pub(super) const NAME: &str = "name";
 
 /// Who chose a name.
 #[derive(Serialize, Clone, Copy)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+pub(super) enum Kind {
     /// The operator of this service.
     Operator,
     /// The code of an asset: whoever issues it chose the code.
@@ -30,14 +33,33 @@ enum Kind {
 
 /// The name of an address.
 #[derive(Serialize)]
-struct Label {
+pub(super) struct Label {
     address: String,
     name: String,
     kind: Kind,
 }
 
-/// Returns the names of those of the given addresses that have one.
+impl Label {
+    pub(super) fn new(address: String, name: String, kind: Kind) -> Self {
+        Self { address, name, kind }
+    }
+
+    /// Whether this is the name, which is given in small letters.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.name.to_lowercase() == name
+    }
+}
+
+/// Returns the names of those of the given addresses that have one, or the addresses that have a name. An answer
+/// without some that were not looked at in time is truncated.
 pub(super) fn labels(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    if let Some(name) = call.query.get(NAME) {
+        if call.query.get(ADDRESSES).is_some() {
+            let problem = format!("goes alone: leave '{ADDRESSES}' out");
+            return Err(ApiError::parameter(NAME, problem));
+        }
+        return named::named(deps, call, name);
+    }
     let mut found = Vec::new();
     let mut is_complete = true;
     for address in given(call)? {
@@ -51,7 +73,7 @@ pub(super) fn labels(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiE
             (None, Ok(contract), Some(ledger)) => of_contract(deps, &contract, ledger)?,
             _ => None,
         };
-        found.extend(label.map(|(name, kind)| Label { address: address.to_owned(), name, kind }));
+        found.extend(label.map(|(name, kind)| Label::new(address.to_owned(), name, kind)));
     }
     Ok(Answer { is_complete, ..Answer::of(&found) })
 }
@@ -74,7 +96,7 @@ fn given<'a>(call: &'a CurrentCall<'_>) -> Result<Vec<&'a str>, ApiError> {
 }
 
 /// Returns the symbol of the token that a contract is. No other server is asked.
-fn of_contract(
+pub(super) fn of_contract(
     deps: &Deps,
     contract: &ContractId,
     as_of: LedgerSeq,

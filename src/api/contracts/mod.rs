@@ -2,8 +2,10 @@
 //! that it is. Nothing of the contract is executed.
 
 mod asset;
+mod earlier;
 mod known;
 mod labels;
+mod named;
 mod outline;
 mod token;
 
@@ -37,7 +39,7 @@ pub(super) static ROUTES: [Route; 2] = [
         "/rest/contracts/labels",
         Work::current_cached(READ, &[CONSUMER], labels::labels),
     )
-    .with_parameters(&[labels::ADDRESSES])
+    .with_parameters(&[labels::ADDRESSES, labels::NAME])
     .with_public_read(),
     Route::new(
         "GET",
@@ -61,6 +63,9 @@ struct Record {
     /// out, and `Some(None)` means that it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     spec: Option<Option<String>>,
+    /// Those of the code that it ran before, the latest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    earlier_specs: Option<Vec<String>>,
 }
 
 fn contract(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
@@ -77,8 +82,16 @@ fn contract(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     };
     let (account_kinds, are_all) = accounts::kinds(deps, call, &contract)?;
     is_final &= are_all;
-    let wants_spec = call.query.word("spec", &[("true", true), ("false", false)])?;
+    let wants_spec = call.query.word("spec", &[("true", true), ("false", false)])?.unwrap_or(false);
     let spec = || entries.as_deref().ok().map(spec).transpose();
+    let earlier_specs = match wants_spec {
+        true => {
+            let (specs, are_final) = earlier::specs(deps, call, &contract, executable.as_ref())?;
+            is_final &= are_final;
+            Some(specs)
+        }
+        false => None,
+    };
     let record = Record {
         contract_id: contract,
         executable,
@@ -86,7 +99,8 @@ fn contract(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
         token,
         account_kinds,
         outline: Outline::of(entries.as_deref().unwrap_or_default())?,
-        spec: wants_spec.unwrap_or(false).then(spec).transpose()?,
+        spec: wants_spec.then(spec).transpose()?,
+        earlier_specs,
     };
     Ok(Answer { is_complete: is_final, lacking, ..Answer::of(&record) })
 }

@@ -1,7 +1,7 @@
 // The search: looks where a text is found that does not tell by its form what it names.
 
 import { NoToken, Stale, ask, askLeft, mayRead } from "../api.js";
-import { encoded, link, transactionLink } from "../address.js";
+import { encoded, link, pathOf, transactionLink } from "../address.js";
 import { make } from "../dom.js";
 import { count } from "../format.js";
 import { sentence } from "../problem.js";
@@ -12,6 +12,8 @@ import { tokenForm } from "../token.js";
 
 /** Finds that are listed. */
 const MOST = 50;
+/** Letters of a name that the service searches. */
+const LONGEST_NAME = 80;
 
 const sentenceOf = new Intl.ListFormat("en-GB");
 
@@ -23,6 +25,7 @@ function places(text, signal) {
     hash && { name: "the stored transactions", look: () => transactions(hash, signal) },
     credential && { name: "the credentials of smart accounts", look: () => accounts("smart", credential, signal) },
     credential && { name: "the credentials of passkey wallets", look: () => accounts("passkey", credential, signal) },
+    text.length <= LONGEST_NAME && { name: "the names of contracts", look: () => labelled(text, signal) },
     text.length <= 200 && { name: "the projects and tables that you may read", look: () => names(text, signal) },
   ].filter(Boolean);
 }
@@ -39,6 +42,19 @@ async function accounts(index, credential, signal) {
   const { items } = await accountsWith(index, credential, signal);
   return items.map(({ contract_id: contract }) =>
     ({ ...found(kind, `account/${contract}`, contract), isAccount: true }));
+}
+
+/** Who chose a name. */
+const CHOSEN = { operator: "so called by the operator", asset: "the code of an asset", token: "the symbol of a token" };
+
+/** Finds contracts and accounts by what they are called. */
+async function labelled(text, signal) {
+  const labels = await ask(`rest/contracts/labels?name=${encoded(text)}`, { signal });
+  return labels.filter(({ address }) => pathOf(address) !== null).map(({ address, name, kind }) => ({
+    ...found(address.startsWith("C") ? "Contract " : "Account ", pathOf(address), address,
+      ` ${name.slice(0, 40)}`, make("small", "note", ` ${CHOSEN[kind] ?? CHOSEN.token}`)),
+    isOfStranger: kind !== "operator",
+  }));
 }
 
 /** Finds programs and tables by the name of the project or table, by both, or by a part of these. */
@@ -129,12 +145,13 @@ export async function open(view) {
   view.heading("Search", make("span", "note mono", text.slice(0, 100)));
   if (path === null) {
     return view.add(make("p", "", "The field above finds ledgers by their number, transactions by their hash, "
-      + "contracts and accounts by their address, smart accounts and passkey wallets by a credential, and programs and "
-      + "their tables by their name."));
+      + "contracts and accounts by their address, an asset's code, a token's symbol or the operator's name for them, smart "
+      + "accounts and passkey wallets by a credential, and programs and their tables by their name."));
   }
   const results = await Promise.all(places(text, view.signal).map(lookIn));
   const finds = results.flatMap((it) => it.finds);
   const isAll = results.every(({ error }) => error === undefined);
-  if (finds.length === 1 && isAll) return view.go(finds[0].path, { isReplaced: true });
+  // A name that anybody may choose leads nowhere by itself.
+  if (finds.length === 1 && isAll && !finds[0].isOfStranger) return view.go(finds[0].path, { isReplaced: true });
   return show(view, text, results);
 }

@@ -25,8 +25,9 @@ pub fn run(remote: &Remote, contracts: &[ContractId], language: Language) -> Res
     for contract in contracts {
         let found = declared(remote, *contract)?;
         // Tokens and pools often have the same code.
-        if seen.insert(found.spec.clone()) {
-            shapes.add(found.interface()?.as_ref());
+        if seen.insert((found.spec.clone(), found.earlier.clone())) {
+            let interfaces = found.interfaces()?;
+            shapes.add(&interfaces.iter().map(AsRef::as_ref).collect::<Vec<_>>());
         }
     }
     if shapes.events.is_empty() {
@@ -48,18 +49,27 @@ struct Declared {
     contract: ContractId,
     /// The entries of its interface in base64; `None` for the contract of an asset.
     spec: Option<String>,
+    /// Those of the code that it ran before, whose events are stored, too.
+    earlier: Vec<String>,
 }
 
 impl Declared {
-    fn interface(&self) -> Result<Cow<'static, Interface>, Failure> {
-        let Some(spec) = &self.spec else { return Ok(Cow::Borrowed(asset_contract())) };
+    /// Returns its interfaces, the present one first.
+    fn interfaces(&self) -> Result<Vec<Cow<'static, Interface>>, Failure> {
+        let Some(spec) = &self.spec else { return Ok(vec![Cow::Borrowed(asset_contract())]) };
         let failed = |error: &dyn Display| {
             let contract = self.contract;
             Failure::failed(format!("the interface of {contract} cannot be read: {error}"))
         };
-        let sections = STANDARD.decode(spec).map_err(|error| failed(&error))?;
-        let interface = Interface::from_sections(&sections).map_err(|error| failed(&error))?;
-        Ok(Cow::Owned(interface))
+        let interface = |spec: &String| {
+            let sections = STANDARD.decode(spec).map_err(|error| failed(&error))?;
+            let interface = Interface::from_sections(&sections).map_err(|error| failed(&error))?;
+            Ok::<_, Failure>(Cow::Owned(interface))
+        };
+        let mut interfaces = vec![interface(spec)?];
+        // One that cannot be read gives no event a name.
+        interfaces.extend(self.earlier.iter().filter_map(|spec| interface(spec).ok()));
+        Ok(interfaces)
     }
 }
 
@@ -67,10 +77,12 @@ impl Declared {
 fn declared(remote: &Remote, contract: ContractId) -> Result<Declared, Failure> {
     let known = remote.get(&format!("contracts/{contract}?spec=true"))?.json()?;
     if known["executable"]["stellar_asset"] == true {
-        return Ok(Declared { contract, spec: None });
+        return Ok(Declared { contract, spec: None, earlier: Vec::new() });
     }
+    let earlier = known["earlier_specs"].as_array().into_iter().flatten();
+    let earlier = earlier.filter_map(|spec| spec.as_str().map(str::to_owned)).collect();
     match (known["spec"].as_str(), known["interface_unknown_because"].as_str()) {
-        (Some(spec), _) => Ok(Declared { contract, spec: Some(spec.to_owned()) }),
+        (Some(spec), _) => Ok(Declared { contract, spec: Some(spec.to_owned()), earlier }),
         (None, Some(because)) => Err(Failure::failed(format!(
             "the interface of {contract} is not known: {because}; the names of events come from it, so \
              leave the contract out, or wait until it is known"

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use orrery::domain::text;
 use orrery::interfaces::{Definition, Interface, names};
-use stellar_xdr::{ScSpecEventDataFormat, ScSpecEventParamLocationV0, ScSpecTypeDef};
+use stellar_xdr::{
+    ScSpecEventDataFormat, ScSpecEventParamLocationV0, ScSpecEventParamV0, ScSpecEventV0,
+    ScSpecTypeDef,
+};
 
 use super::super::{pascal, unique_name};
 
@@ -130,23 +133,23 @@ impl Default for Shapes {
 }
 
 impl Shapes {
-    /// Adds the events of an interface.
-    pub fn add(&mut self, interface: &Interface) {
+    /// Adds the events of a contract that has these interfaces, or had them. What is the same in several of them is
+    /// one type, and an event of several forms has one, too.
+    pub fn add(&mut self, interfaces: &[&Interface]) {
         let mut forms: Vec<(&str, Vec<Vec<Member>>)> = Vec::new();
-        let mut defined = Defined { interface, names: BTreeMap::new(), shapes: self };
-        for (event, name) in interface.events().zip(interface.event_names()) {
-            let names = names::parameters(event.params.iter().map(|it| it.name.as_slice()));
-            let members = event.params.iter().zip(names).map(|(param, name)| {
-                let is_key = event.data_format == ScSpecEventDataFormat::Map
-                    && param.location == ScSpecEventParamLocationV0::Data;
-                let may_lack = is_key && matches!(param.type_, ScSpecTypeDef::Option(_));
-                Member { name, shape: defined.shape(&param.type_), may_lack }
-            });
-            let members = members.collect();
-            match forms.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, all)) => all.push(members),
-                None => forms.push((name, vec![members])),
+        let mut before: Vec<(&Interface, BTreeMap<Vec<u8>, String>)> = Vec::new();
+        for &interface in interfaces {
+            let known = before.iter().flat_map(|(other, names)| alike(interface, other, names));
+            let mut defined = Defined { interface, names: known.collect(), shapes: self };
+            for (event, name) in interface.events().zip(interface.event_names()) {
+                let members = defined.members(event);
+                match forms.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, all)) if all.contains(&members) => {}
+                    Some((_, all)) => all.push(members),
+                    None => forms.push((name, vec![members])),
+                }
             }
+            before.push((interface, defined.names));
         }
         for (name, forms) in forms {
             let type_name = unique_name(&format!("{}Event", pascal(name)), &mut self.taken);
@@ -156,6 +159,55 @@ impl Shapes {
             self.events.push(Event { name: name.to_owned(), type_name, params });
         }
     }
+}
+
+/// Returns those of the types with a name of `other` that are the same in `interface`, with all that they refer to.
+fn alike(
+    interface: &Interface,
+    other: &Interface,
+    names: &BTreeMap<Vec<u8>, String>,
+) -> BTreeMap<Vec<u8>, String> {
+    let is_same = |name: &[u8]| interface.definition(name) == other.definition(name);
+    let mut alike = names.clone();
+    alike.retain(|name, _| is_same(name));
+    loop {
+        let before = alike.len();
+        let known = alike.clone();
+        alike.retain(|name, _| {
+            // Errors and what is not defined have no type with a name.
+            let is_known = |name: &[u8]| match names.contains_key(name) {
+                true => known.contains_key(name),
+                false => is_same(name),
+            };
+            referred(interface.definition(name)).into_iter().all(is_known)
+        });
+        if alike.len() == before {
+            return alike;
+        }
+    }
+}
+
+/// Returns the names of the types to which a definition refers.
+fn referred(definition: Option<&Definition>) -> Vec<&[u8]> {
+    let mut open: Vec<&ScSpecTypeDef> = match definition {
+        Some(Definition::Struct(fields)) => fields.iter().map(|(_, kind)| kind).collect(),
+        Some(Definition::Tuple(kinds)) => kinds.iter().collect(),
+        Some(Definition::Union(union)) => union.iter().flat_map(|(_, kinds)| kinds).collect(),
+        Some(Definition::Enum(_) | Definition::Errors(_)) | None => Vec::new(),
+    };
+    let mut names = Vec::new();
+    while let Some(kind) = open.pop() {
+        match kind {
+            ScSpecTypeDef::Option(of) => open.push(&of.value_type),
+            ScSpecTypeDef::Result(of) => open.extend([&*of.ok_type, &*of.error_type]),
+            ScSpecTypeDef::Vec(of) => open.push(&of.element_type),
+            ScSpecTypeDef::Map(of) => open.extend([&*of.key_type, &*of.value_type]),
+            ScSpecTypeDef::Tuple(of) => open.extend(of.value_types.iter()),
+            ScSpecTypeDef::Udt(named) => names.push(named.name.as_slice()),
+            _ => {}
+        }
+    }
+    names
 }
 
 /// Returns the members of an event that has one of these forms.
@@ -204,6 +256,18 @@ struct Defined<'a> {
 }
 
 impl Defined<'_> {
+    /// Returns the parameters of an event.
+    fn members(&mut self, event: &ScSpecEventV0) -> Vec<Member> {
+        let names = names::parameters(event.params.iter().map(|it| it.name.as_slice()));
+        let member = |(param, name): (&ScSpecEventParamV0, String)| {
+            let is_key = event.data_format == ScSpecEventDataFormat::Map
+                && param.location == ScSpecEventParamLocationV0::Data;
+            let may_lack = is_key && matches!(param.type_, ScSpecTypeDef::Option(_));
+            Member { name, shape: self.shape(&param.type_), may_lack }
+        };
+        event.params.iter().zip(names).map(member).collect()
+    }
+
     fn shape(&mut self, kind: &ScSpecTypeDef) -> Shape {
         match kind {
             ScSpecTypeDef::Bool => Shape::Boolean,
@@ -281,5 +345,43 @@ impl Defined<'_> {
 
     fn member(&mut self, name: String, kind: &ScSpecTypeDef) -> Member {
         Member { name, shape: self.shape(kind), may_lack: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orrery_testkit::specs::{Map, Type, event, structure, udt};
+    use stellar_xdr::{Limits, WriteXdr};
+
+    use super::*;
+
+    /// The interface of a contract whose type `Point` has a member of this type.
+    fn drawing(of_point: Type) -> Interface {
+        let member = |name: &str, kind| [(name.to_owned(), kind)];
+        let entries = [
+            structure("Point", &member("x", of_point)),
+            structure("Line", &member("from", udt("Point"))),
+            structure("Mark", &member("of", Type::U32)),
+            event("drawn", &["drawn"], &[], Map, &[("line", udt("Line")), ("mark", udt("Mark"))]),
+        ];
+        let sections = entries.iter().flat_map(|entry| entry.to_xdr(Limits::none()).unwrap());
+        Interface::from_sections(&sections.collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn what_several_interfaces_of_a_contract_declare_alike_is_one_type() {
+        let names = |interfaces: &[&Interface]| {
+            let mut shapes = Shapes::default();
+            shapes.add(interfaces);
+            let events: Vec<_> = shapes.events.iter().map(|it| it.name.clone()).collect();
+            assert_eq!(events, ["drawn"]);
+            let mut names: Vec<_> = shapes.named.into_iter().map(|it| it.name).collect();
+            names.sort_unstable();
+            names
+        };
+        let (now, same, other) = (drawing(Type::U32), drawing(Type::U32), drawing(Type::Symbol));
+        assert_eq!(names(&[&now, &same]), ["DrawnParams", "Line", "Mark", "Point"]);
+        let both = ["DrawnParams", "Line", "Line2", "Mark", "Point", "Point2"];
+        assert_eq!(names(&[&now, &other, &same]), both);
     }
 }
