@@ -84,8 +84,11 @@ fn answer(remote: &Remote, line: Line) -> Option<String> {
         _ => Some(Value::Null),
     };
     let (code, sentence) = match remote.send_message(message) {
-        Ok((status, Body(body))) if status.is_success() => {
+        Ok((status, Body(body))) if status.is_success() && is_message(&body) => {
             return (!body.is_empty()).then(|| String::from_utf8_lossy(&body).into_owned());
+        }
+        Ok((status, _)) if status.is_success() || is_absent(status) => {
+            (INTERNAL, absent(remote, status))
         }
         Ok((status, Body(body))) => refusal(status, &body),
         Err(failure) => (INTERNAL, failure.to_string()),
@@ -96,15 +99,32 @@ fn answer(remote: &Remote, line: Line) -> Option<String> {
     id.map(|id| error(&id, code, &sentence))
 }
 
+/// Whether the body of a success is one of the service: a message, or nothing.
+fn is_message(body: &[u8]) -> bool {
+    body.is_empty() || serde_json::from_slice::<Value>(body).is_ok_and(|it| it["jsonrpc"] == "2.0")
+}
+
+/// Whether a status says that there is no such route, or none to which messages are sent.
+fn is_absent(status: StatusCode) -> bool {
+    status == StatusCode::NOT_FOUND || status == StatusCode::METHOD_NOT_ALLOWED
+}
+
+/// Returns the sentence about an address where nothing takes messages.
+fn absent(remote: &Remote, status: StatusCode) -> String {
+    let base = remote.base().unwrap_or_default();
+    let root = base.strip_suffix("/rest").unwrap_or(&base);
+    format!(
+        "{root}/mcp does not take messages (status {status}): the service there is an older version, or a proxy before \
+         it does not pass /mcp on"
+    )
+}
+
 /// Returns code and sentence of an answer that is no success.
 fn refusal(status: StatusCode, body: &[u8]) -> (i64, String) {
     let body = serde_json::from_slice::<Value>(body).unwrap_or_default();
-    // An older service, which has no such route, answers as REST does.
+    // The steps before the route answer as REST does.
     let sentence = body["error"]["message"].as_str().or_else(|| body["error"].as_str());
     let sentence = match sentence {
-        _ if status == StatusCode::NOT_FOUND => {
-            "the service has no tools for language models: is it an older version?".to_owned()
-        }
         Some(sentence) => sentence.to_owned(),
         None => format!("the service answered {status}: check --base, which ends in /rest"),
     };

@@ -33,6 +33,7 @@ mod replacement;
 mod restore;
 mod serve;
 mod spec_file;
+mod sql_tables;
 mod sql_worker;
 mod status;
 mod tables;

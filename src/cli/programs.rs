@@ -13,8 +13,10 @@ use super::output::{Json, Numbers};
 use super::program_list::List;
 use super::program_name::ProgramName;
 use super::remote::{Body, Remote, draws_tables, with_query};
+use super::replacement::{self, Version};
+use super::sql_tables::with_names_in_sql;
 use super::watch::Watch;
-use super::{Failure, fit, output, read_file, replacement, tables, trial};
+use super::{Failure, fit, output, read_file, tables, trial};
 
 /// Interval between requests for the progress of a backfill.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -115,15 +117,8 @@ pub struct Deploy {
         required_unless_present = "replace"
     )]
     contracts: Vec<String>,
-    /// Let every owner read its tables
-    #[arg(long)]
-    public: bool,
-    /// Replace the deployed version of the project as soon as this one has processed the same ledgers
-    #[arg(long)]
-    replace: bool,
-    /// Replace it although rows that it has are lost, because data of their ledgers is not stored any more
-    #[arg(long, requires = "replace")]
-    allow_loss: bool,
+    #[command(flatten)]
+    version: Version,
     /// Deploy it although it has none of the functions of its contracts, because they are to have its functions, or had
     /// them
     #[arg(long)]
@@ -305,25 +300,17 @@ impl Deploy {
         if !self.contracts.is_empty() {
             body["contracts"] = json!(self.contracts);
         }
-        // Without --public, a version that replaces another is as public as that one.
-        if self.public || !self.replace {
-            body["public"] = self.public.into();
-        }
-        if self.replace {
-            body["replace"] = true.into();
-            if self.allow_loss {
-                body["allow_loss"] = true.into();
-            }
-        }
+        self.version.write_into(&mut body);
         if self.allow_unfit {
             body["allow_unfit"] = true.into();
         }
-        let replaced = if self.replace { replacement::id_of(remote, &self.project)? } else { None };
+        let replaces = self.version.replace;
+        let replaced = if replaces { replacement::id_of(remote, &self.project)? } else { None };
         let deployed = remote.post("retroshade/deploy", &body)?;
         for warning in fit::warnings(remote, &code, &self.contracts) {
             output::note(warning);
         }
-        if !self.replace || self.no_wait {
+        if !replaces || self.no_wait {
             return self.show(deployed);
         }
         let answer = replacement::follow(remote, &self.project, replaced, &deployed)?;
@@ -334,13 +321,13 @@ impl Deploy {
         if self.quiet {
             return output::print(&format!("{}\n", answer.json()?["id"]));
         }
-        show(answer, &self.output, &[])
+        show_project(answer, &self.output)
     }
 }
 
 impl Project {
     fn post(self, remote: &Remote, path: &str) -> Result<(), Failure> {
-        show(remote.post(path, &json!({ "project": self.project }))?, &self.output, &[])
+        show_project(remote.post(path, &json!({ "project": self.project }))?, &self.output)
     }
 }
 
@@ -488,6 +475,12 @@ fn follow(remote: &Remote, path: &str, begun: Body, output: &Json) -> Result<(),
         bar.set_message(format!("{} rows", number(&state, "rows_written")));
     }
     bar.finish_and_clear();
+    show(answer, output, &[])
+}
+
+/// Shows an answer that names the tables of a project.
+fn show_project(answer: Body, output: &Json) -> Result<(), Failure> {
+    let answer = if draws_tables(output.json) { with_names_in_sql(&answer)? } else { answer };
     show(answer, output, &[])
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use clap::Args;
+use serde_json::{Value, json};
 
 use super::remote::{Body, Remote};
 use super::serve::{runtime, stop_on_signal};
@@ -10,6 +11,36 @@ use super::{Failure, output, program_name};
 
 /// Interval between requests for the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
+
+/// What `orrery deploy` and `orrery watch` say of the version that is to replace another, and of its readers.
+#[derive(Debug, Args)]
+pub struct Version {
+    /// Let every owner read its tables
+    #[arg(long)]
+    public: bool,
+    /// Replace the deployed version of the project as soon as this one has processed the same ledgers
+    #[arg(long)]
+    pub replace: bool,
+    /// Replace it although rows that it has are lost, because data of their ledgers is not stored any more
+    #[arg(long, requires = "replace")]
+    allow_loss: bool,
+}
+
+impl Version {
+    /// Adds this to the body of a request.
+    pub fn write_into(&self, body: &mut Value) {
+        // Without --public, a version that replaces another is as public as that one.
+        if self.public || !self.replace {
+            body["public"] = self.public.into();
+        }
+        if self.replace {
+            body["replace"] = true.into();
+            if self.allow_loss {
+                body["allow_loss"] = true.into();
+            }
+        }
+    }
+}
 
 /// Returns the id of the owner's program with this project name, if there is one.
 pub fn id_of(remote: &Remote, project: &str) -> Result<Option<u64>, Failure> {

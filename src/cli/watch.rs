@@ -8,8 +8,9 @@ use orrery::interfaces::{bundled_names, bundled_text};
 use serde_json::{Value, json};
 
 use super::remote::{Body, Remote, draws_tables};
-use super::tables::in_sql;
-use super::{Failure, output, read_file, replacement, spec_file};
+use super::replacement::{self, Version};
+use super::sql_tables::with_names_in_sql;
+use super::{Failure, output, read_file, spec_file};
 
 /// Interval between requests for the progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -40,15 +41,8 @@ pub struct Watch {
     /// First ledger whose events become rows; all that are stored if not given
     #[arg(long, value_name = "LEDGER")]
     from: Option<u32>,
-    /// Let every owner read its tables
-    #[arg(long)]
-    public: bool,
-    /// Replace the project of this name as soon as this one has read the same ledgers
-    #[arg(long)]
-    replace: bool,
-    /// Replace it although rows that it has are lost, because their events are not stored any more
-    #[arg(long, requires = "replace")]
-    allow_loss: bool,
+    #[command(flatten)]
+    version: Version,
     /// Do not wait until the stored events are in the tables
     #[arg(long)]
     no_wait: bool,
@@ -69,20 +63,12 @@ impl Watch {
         if let Some(from) = self.from {
             body["from"] = from.into();
         }
-        // Without --public, a project that replaces another is as public as that one.
-        if self.public || !self.replace {
-            body["public"] = self.public.into();
-        }
-        if self.replace {
-            body["replace"] = true.into();
-            if self.allow_loss {
-                body["allow_loss"] = true.into();
-            }
-        }
-        let replaced = if self.replace { replacement::id_of(remote, &self.project)? } else { None };
+        self.version.write_into(&mut body);
+        let replaces = self.version.replace;
+        let replaced = if replaces { replacement::id_of(remote, &self.project)? } else { None };
         let in_own_words = |failure: Failure| failure.beginning("--project", "NAME");
         let watched = remote.post("retroshade/watch", &body).map_err(in_own_words)?;
-        let answer = match (self.no_wait, self.replace) {
+        let answer = match (self.no_wait, replaces) {
             (true, _) => watched,
             (false, true) => replacement::follow(remote, &self.project, replaced, &watched)?,
             (false, false) => follow(remote, &watched)?,
@@ -90,18 +76,6 @@ impl Watch {
         if draws_tables(self.json) { with_names_in_sql(&answer)? } else { answer }
             .show(self.json, &[])
     }
-}
-
-/// Returns the project with its tables as they are called in SQL, for people.
-fn with_names_in_sql(project: &Body) -> Result<Body, Failure> {
-    let mut project = project.json()?;
-    let name = project["project_name"].as_str().unwrap_or_default().to_owned();
-    for table in project["tables"].as_array_mut().into_iter().flatten() {
-        if let Some(called) = table.as_str().map(|table| in_sql(&name, table)) {
-            *table = called.into();
-        }
-    }
-    Ok(Body(project.to_string().into_bytes()))
 }
 
 /// Returns the member `spec` for a file, or for the name of a bundled interface.
@@ -192,20 +166,6 @@ fn warnings(status: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tables_are_called_as_in_sql() {
-        let project = json!({
-            "project_name": "xlm",
-            "tables": ["program_1_transfer", "program_12_signer_added_2"],
-        });
-        let shown = with_names_in_sql(&Body(project.to_string().into_bytes())).unwrap();
-        let tables = &shown.json().unwrap()["tables"];
-        assert_eq!(*tables, json!(["xlm.transfer", "xlm.signer_added_2"]));
-        assert!(with_names_in_sql(&Body(b"{}".to_vec())).is_ok());
-        assert_eq!(in_sql("Orders-2", "program_1_placed"), "\"Orders-2\".placed");
-        assert_eq!(in_sql("7", "program_1_a b"), "\"7\".\"a b\"");
-    }
 
     #[test]
     fn what_a_new_project_lacks_is_told() {

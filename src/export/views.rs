@@ -96,14 +96,11 @@ fn of_program(schema: &str, program: &ExportedProgram, root: &str) -> String {
     views
 }
 
-/// Returns the name of the first of several versions of a table: that without a number is the view of
-/// all.
+/// Returns the name of the first of several versions of a table.
 fn first_version(program: &ExportedProgram, table: &ExportedTable) -> String {
-    let mut name = format!("{}_v1", table.name);
-    while program.tables.iter().any(|other| other.name == name) {
-        name.push('_');
-    }
-    name
+    orrery_tables::first_version(&table.name, |name| {
+        program.tables.iter().any(|it| it.name == name)
+    })
 }
 
 /// Returns the query for the rows of several versions of a table, with the columns that all have.

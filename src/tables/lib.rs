@@ -47,7 +47,10 @@ use orrery_runtime::budget::Usage;
 
 pub use self::changes::{Change, Row, event_id};
 pub use self::error::TablesError;
-pub use self::names::{INJECTED, folded, in_shown_order, may_be_schema, quoted, snake_cases};
+pub use self::names::{
+    INJECTED, first_version, folded, in_query, in_shown_order, may_be_schema, snake_cases, view,
+    written,
+};
 use self::owners::Owners;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 pub use self::settings::{Protections, TablesSettings, Tunables};

@@ -96,6 +96,46 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// Words that are no names without quotes in DuckDB: those that its `duckdb_keywords()` calls `reserved` and
+/// `type_function`.
+const WORDS: &str = "\
+    all analyse analyze and anti any array as asc asof asymmetric at authorization binary both by case \
+    cast check collate collation column concurrently constraint create cross default deferrable desc \
+    describe distinct do else end except false fetch for foreign freeze from full glob group having \
+    ilike in initially inner intersect into is isnull join lambda lateral leading left like limit \
+    natural not notnull null offset on only or order outer overlaps pivot pivot_longer pivot_wider \
+    placing positional primary qualify references returning right select semi show similar some \
+    summarize symmetric table tablesample then to trailing true union unique unpack unpivot using \
+    variadic verbose when where window with";
+
+/// Returns the name of a table, column or schema as a query writes it: in quotes where it needs them.
+pub fn written(name: &str) -> String {
+    let begins = |letter: char| letter.is_ascii_alphabetic() || letter == '_';
+    let is_plain = name.starts_with(begins)
+        && name.chars().all(|letter| begins(letter) || letter.is_ascii_digit());
+    let is_word = || WORDS.split(' ').any(|word| word.eq_ignore_ascii_case(name));
+    if is_plain && !is_word() { name.to_owned() } else { quoted(name) }
+}
+
+/// Returns the name of a project's table as a query writes it: `project.target`, or `project_target` where the
+/// project has no schema.
+pub fn in_query(project: &str, target: &str) -> String {
+    match may_be_schema(project) {
+        true => format!("{}.{}", written(project), written(target)),
+        false => written(&view(project, target)),
+    }
+}
+
+/// Returns the target of the view of the first of several versions of an event: `target_v1`, with as many `_` at
+/// its end as make it differ from what is taken. That without a number is the view of all versions.
+pub fn first_version(target: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut name = format!("{target}_v1");
+    while is_taken(&name) {
+        name.push('_');
+    }
+    name
+}
+
 /// Folds ASCII letters to lower case: SQL treats names with the same folded form as equal.
 pub fn folded(name: &str) -> String {
     name.to_ascii_lowercase()
@@ -173,5 +213,41 @@ mod tests {
     #[test]
     fn any_name_can_be_quoted() {
         assert_eq!(quoted("a\"b"), "\"a\"\"b\"");
+    }
+
+    #[test]
+    fn names_are_quoted_in_queries_where_they_have_to_be() {
+        for (project, target, expected) in [
+            ("xlm", "transfer", "xlm.transfer"),
+            ("My-pools", "swap_v2", "\"My-pools\".swap_v2"),
+            ("full", "order", "\"full\".\"order\""),
+            ("main", "t", "main_t"),
+            ("pg_x-1", "t", "\"pg_x-1_t\""),
+        ] {
+            assert_eq!(in_query(project, target), expected);
+        }
+    }
+
+    /// DuckDB itself says which words these are, and takes what is written here.
+    #[test]
+    fn words_of_sql_are_those_of_duckdb() {
+        let connection = duckdb::Connection::open_in_memory().unwrap();
+        let mut statement =
+            connection.prepare("select keyword_name from duckdb_keywords()").unwrap();
+        let words = statement.query_map([], |row| row.get(0)).unwrap();
+        let words: Vec<String> = words.map(Result::unwrap).collect();
+        assert!(words.len() > 300, "{words:?}");
+        for word in words.iter().map(String::as_str).chain(["a-b", "1a", "", "a\"b", "A_1"]) {
+            if word.is_empty() {
+                continue;
+            }
+            let (all, name) = (quoted(word), written(word));
+            let table = format!("create or replace temp table {all} as select 1 as {all}");
+            connection.execute_batch(&table).unwrap();
+            let query = format!("select {name} from {name}");
+            assert!(connection.prepare(&query).is_ok_and(|mut it| it.query([]).is_ok()), "{query}");
+        }
+        let needless = WORDS.split(' ').filter(|word| !words.iter().any(|it| it == word));
+        assert_eq!(needless.collect::<Vec<_>>(), Vec::<&str>::new());
     }
 }

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use orrery_testkit::binary::{Ran, Service, orrery_in, token};
 use orrery_testkit::client::HTTP;
+use orrery_testkit::provider::{Provider, Reply};
 use orrery_testkit::signal::Signal;
 use orrery_testkit::wait::wait_until;
 use serde_json::{Value, json};
@@ -111,6 +112,15 @@ fn every_tool_answers_a_client_that_starts_the_program() {
     let known = client.found("find_contract", json!({ "contract": contract }));
     assert!(known["projects"].as_array().unwrap().contains(&json!("market")), "{known}");
     assert!(known["events"].to_string().contains("Filled"), "{known}");
+    // By what it is called, in any case.
+    let named = wait_until("an asset is found by its code", || {
+        let named = client.found("find_contract", json!({ "contract": "xlm" }));
+        named["named"].as_array().is_some_and(|all| !all.is_empty()).then_some(named)
+    });
+    let label = &named["named"][0];
+    assert_eq!((&label["name"], &label["kind"]), (&json!("XLM"), &json!("asset")), "{named}");
+    let native = client.found("find_contract", json!({ "contract": label["address"] }));
+    assert_eq!(native["executable"], json!({ "stellar_asset": true }), "{native}");
     let events =
         client.found("events", json!({ "contract": contract, "name": "filled", "limit": 1 }));
     let event = &events["events"][0];
@@ -125,6 +135,26 @@ fn every_tool_answers_a_client_that_starts_the_program() {
     assert_eq!(request.send().unwrap().json::<Value>().unwrap(), client.ask(&question));
     assert!(client.end().stderr.is_empty());
     assert_eq!(demo.end_with(Signal::INT), Some(0));
+}
+
+/// An older service, and proxies that answer by themselves.
+#[test]
+fn an_address_without_tools_is_told_in_one_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    for (status, body) in
+        [(404, "{\"error\":\"there is no route /mcp\"}"), (405, ""), (200, "<html>")]
+    {
+        let other = Provider::start(move |_| Reply::new(status, "text/html", body));
+        let mut client = Client::start(directory.path(), &other.url("/rest"), "a.b.c");
+        let answer = client.ask(&json!({ "jsonrpc": "2.0", "id": 7, "method": "ping" }));
+        let expected = format!("{} does not take messages (status {status}): ", other.url("/mcp"));
+        let said = answer["error"]["message"].as_str().unwrap();
+        assert!(said.starts_with(&expected) && said.contains("an older version"), "{said}");
+        client
+            .send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string());
+        let ended = client.end();
+        assert!(ended.code == 0 && ended.stderr.contains(&expected), "{}", ended.stderr);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Indexing programs: what they can read, how they are run, and what happens to the rows that they
 //! emit.
 
+mod agreement;
 mod compiler;
 mod engine_check;
 mod engine_compiled;

@@ -22,6 +22,7 @@ fn value_of(modules: &[&str], expression: &str, given: &[String]) -> Option<Valu
     let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/site");
     let mut script = String::from("const given = process.argv.slice(2);\n");
     for name in modules {
+        std::fs::create_dir_all(at.join(name).parent().unwrap()).unwrap();
         std::fs::copy(site.join(name), at.join(name)).unwrap();
         script += &format!("Object.assign(globalThis, await import('./{name}'));\n");
     }
@@ -39,6 +40,29 @@ fn value_of(modules: &[&str], expression: &str, given: &[String]) -> Option<Valu
     };
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     Some(serde_json::from_slice(&ran.stdout).unwrap())
+}
+
+/// Names that pages write into statements mean the same as in quotes, whatever words SQL has.
+#[test]
+fn names_in_statements_are_quoted_where_they_have_to_be() {
+    let connection = duckdb::Connection::open_in_memory().unwrap();
+    let mut statement = connection.prepare("select keyword_name from duckdb_keywords()").unwrap();
+    let words = statement.query_map([], |row| row.get(0)).unwrap();
+    let mut names: Vec<String> = words.map(Result::unwrap).collect();
+    assert!(names.len() > 300, "{names:?}");
+    names.extend(["a-b", "1a", "a b", "a\"b", "A_1"].map(str::to_owned));
+    let Some(written) = value_of(&["sql/names.js"], "given.map((it) => quoted(it))", &names) else {
+        return;
+    };
+    for (name, written) in names.iter().zip(written.as_array().unwrap()) {
+        let (all, written) = (name.replace('"', "\"\""), written.as_str().unwrap());
+        let table = format!("create or replace temp table \"{all}\" as select 1 as \"{all}\"");
+        connection.execute_batch(&table).unwrap();
+        let query = format!("select {written} from {written}");
+        assert!(connection.prepare(&query).is_ok_and(|mut it| it.query([]).is_ok()), "{query}");
+        // As the command line writes it.
+        assert_eq!(written, orrery::tables::written(name));
+    }
 }
 
 #[test]

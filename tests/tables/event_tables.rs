@@ -165,7 +165,8 @@ fn grown_tables_equal_rebuilt_ones() {
     assert_eq!(project.feed(&world, "rebuilt"), 0);
     let digest = |name: &str| world.tables.digest(&owner(name)).unwrap();
     let cells = |name: &str| {
-        let tables = ["demo.swap_v2", "demo.odd", "demo.undeclared", "demo.events", "demo.swap"];
+        let tables = ["swap", "swap_v1", "swap_v2", "odd", "undeclared", "events"];
+        let tables = tables.map(|table| format!("demo.{table}"));
         tables.map(|table| world.rows(&owner(name), &format!("FROM {table}")))
     };
     assert_eq!(cells("grown"), cells("rebuilt"));
@@ -174,8 +175,9 @@ fn grown_tables_equal_rebuilt_ones() {
         let sql = format!("SELECT count(*) AS n FROM demo.{table}");
         world.rows(&owner("grown"), &sql)[0]["n"].as_u64().unwrap()
     };
-    // The view over both versions, and its second table.
-    assert_eq!(["events", "swap", "swap_v2", "odd", "undeclared"].map(count), [10, 5, 2, 4, 1]);
+    // The view over both versions, and those of each.
+    let tables = ["events", "swap", "swap_v1", "swap_v2", "odd", "undeclared"];
+    assert_eq!(tables.map(count), [10, 5, 3, 2, 4, 1]);
 }
 
 #[test]
@@ -207,8 +209,10 @@ fn views_show_versions_together_and_one_row_per_event() {
         world.rows(&alice, "FROM retroshade.demo_swap ORDER BY ALL"),
         world.rows(&alice, "FROM demo.swap ORDER BY ALL")
     );
-    let first = world.rows(&alice, "SELECT a, typeof(a) AS t FROM program_1_swap");
-    assert_eq!(first, json!([{"a": 7, "t": "UINTEGER"}]));
+    for first in ["program_1_swap", "demo.swap_v1", "demo_swap_v1"] {
+        let rows = world.rows(&alice, &format!("SELECT a, typeof(a) AS t FROM {first}"));
+        assert_eq!(rows, json!([{"a": 7, "t": "UINTEGER"}]), "{first}");
+    }
     let second = world.rows(&alice, "SELECT a FROM demo.swap_v2 ORDER BY _event_id");
     assert_eq!(second, json!([{"a": "x\"\u{e9}"}, {"a": null}]));
     let columns =

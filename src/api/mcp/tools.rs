@@ -5,16 +5,17 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use warp::http::Method;
 
 use super::result::{Found, ToolResult};
 use crate::ApiError;
 use crate::relay::Question;
 use orrery_ledger::domain::excerpt;
+use orrery_tables::written;
 
 /// Names of the tools, in the order of their descriptions.
 pub(super) const NAMES: [&str; 6] =
@@ -47,10 +48,10 @@ const ADDRESS: usize = 56;
 
 /// Tables after a name in the order of their names, with their columns. The schema `retroshade` has them
 /// all again by other names, and `orrery` what SQL programs keep.
-const LIST_TABLES: &str = "select table_schema || '.' || table_name as \"table\", \
+const LIST_TABLES: &str = "select table_schema || '.' || table_name as place, table_schema, table_name, \
     list(column_name order by ordinal_position) as columns from information_schema.columns \
-    where table_schema not in ('retroshade', 'orrery') and (? = '' or table_schema = ?) group by 1 \
-    having \"table\" > ? order by 1 limit ?";
+    where table_schema not in ('retroshade', 'orrery') and (? = '' or table_schema = ?) group by 1, 2, 3 \
+    having place > ? order by 1 limit ?";
 const DESCRIBE_TABLE: &str = "select column_name as name, data_type as type from information_schema.columns \
     where table_schema = ? and table_name = ? order by ordinal_position";
 
@@ -100,15 +101,40 @@ struct ListTables {
     cursor: String,
 }
 
+/// A row of [`LIST_TABLES`].
+#[derive(Deserialize)]
+struct ListedTable {
+    /// Where it is in the list: a cursor.
+    place: String,
+    table_schema: String,
+    table_name: String,
+    columns: Vec<String>,
+}
+
+/// A table by its name in queries.
+#[derive(Serialize)]
+struct ShownTable<'a> {
+    table: String,
+    columns: &'a [String],
+}
+
+impl<'a> ShownTable<'a> {
+    fn of(listed: &'a ListedTable) -> Self {
+        let table = format!("{}.{}", written(&listed.table_schema), written(&listed.table_name));
+        Self { table, columns: &listed.columns }
+    }
+}
+
 fn list_tables(ListTables { project, cursor }: ListTables) -> Begun {
     let params = json!([project, project, cursor, TABLES]);
     ask_one(sql(LIST_TABLES, params), |answer| {
-        let tables: Vec<Map<String, Value>> = parsed(answer)?;
+        let listed: Vec<ListedTable> = parsed(answer)?;
+        let tables: Vec<ShownTable<'_>> = listed.iter().map(ShownTable::of).collect();
         let mut found = Found::new()?;
         let shown = found.list("tables", &tables)?;
         let is_all = shown == tables.len() && shown < TABLES;
         // One that does not fit alone is passed over.
-        let last = tables.get(shown.saturating_sub(1)).and_then(|last| last.get("table"));
+        let last = listed.get(shown.saturating_sub(1)).map(|last| &last.place);
         found.always("cursor", &last.filter(|_| !is_all))?;
         found.end("Call again with this cursor, or with project.")
     })
@@ -121,8 +147,10 @@ struct DescribeTable {
 }
 
 fn describe_table(DescribeTable { table }: DescribeTable) -> Begun {
+    // As queries write it, or without quotes: there are none, and no dots, in the names themselves.
+    let plain = table.replace('"', "");
     // Names without a project are those in the schema with all tables.
-    let (project, name) = table.split_once('.').unwrap_or(("retroshade", &table));
+    let (project, name) = plain.split_once('.').unwrap_or(("retroshade", &plain));
     ask_one(sql(DESCRIBE_TABLE, json!([project, name])), move |answer| {
         let columns: Vec<&RawValue> = parsed(answer)?;
         if columns.is_empty() {
@@ -172,7 +200,16 @@ struct Project {
 fn find_contract(FindContract { contract }: FindContract) -> Begun {
     let projects = get("/rest/retroshade/list".to_owned(), String::new());
     if contract.len() != ADDRESS {
-        return ask_one(projects, move |answer| of_project(&contract, parsed(answer)?));
+        let query =
+            form_urlencoded::Serializer::new(String::new()).append_pair("name", &contract).finish();
+        let named = get("/rest/contracts/labels".to_owned(), query);
+        let tell = move |answers: Answers| {
+            let Ok([projects, named]) = <[_; 2]>::try_from(answers) else {
+                return Err(ApiError::Encoding);
+            };
+            of_name(&contract, projects, named)
+        };
+        return Begun::Ask(vec![projects, named], Box::new(tell));
     }
     let known = get(format!("/rest/contracts/{}", encoded(&contract)), String::new());
     let tell = move |answers: Answers| {
@@ -187,24 +224,48 @@ fn find_contract(FindContract { contract }: FindContract) -> Begun {
     Begun::Ask(vec![known, projects], Box::new(tell))
 }
 
-fn of_project(name: &str, projects: Vec<Project>) -> Result<ToolResult, ApiError> {
-    let Some(project) = projects.iter().find(|it| it.project_name.eq_ignore_ascii_case(name))
-    else {
-        let names: Vec<_> = projects.iter().map(|it| it.project_name.as_str()).collect();
-        let mut sentence =
-            format!("'{}' is neither an address nor a project of yours", excerpt(name));
-        if !names.is_empty() {
-            // Writing to a string cannot fail.
-            let _ = write!(sentence, ": yours are {}", names.join(", "));
-        }
-        return Ok(ToolResult::failed(&sentence));
+/// Returns the contracts that a name stands for: those of the caller's project of this name, and those that the
+/// operator, an issuer or an author calls so.
+fn of_name(
+    name: &str,
+    projects: Result<Bytes, ApiError>,
+    named: Result<Bytes, ApiError>,
+) -> Result<ToolResult, ApiError> {
+    let (projects, named): (Vec<Project>, Vec<&RawValue>) = match (&projects, &named) {
+        (Err(error), Err(_)) => return Ok(ToolResult::failed(&error.to_string())),
+        (projects, named) => (
+            projects.as_ref().map_or(Ok(Vec::new()), |answer| parsed(answer))?,
+            named.as_ref().map_or(Ok(Vec::new()), |answer| parsed(answer))?,
+        ),
     };
+    let project = projects.iter().find(|it| it.project_name.eq_ignore_ascii_case(name));
+    if project.is_none() && named.is_empty() {
+        return Ok(ToolResult::failed(&no_such_name(name, &projects)));
+    }
     let mut found = Found::new()?;
-    found.fact("project", &project.project_name)?;
-    found.fact("kind", &project.kind)?;
-    found.fact("running", &project.running)?;
-    found.list("contracts", &project.contracts)?;
+    if let Some(project) = project {
+        found.fact("project", &project.project_name)?;
+        found.fact("kind", &project.kind)?;
+        found.fact("running", &project.running)?;
+        found.list("contracts", &project.contracts)?;
+    }
+    found.list("named", &named)?;
     found.end("The list is too long for a tool.")
+}
+
+/// Returns the sentence about a name that nothing has.
+fn no_such_name(name: &str, projects: &[Project]) -> String {
+    let mut sentence = format!(
+        "'{}' is neither an address nor a project of yours, and the contracts with the most or the newest events are \
+         not called so",
+        excerpt(name)
+    );
+    if !projects.is_empty() {
+        let names: Vec<_> = projects.iter().map(|it| it.project_name.as_str()).collect();
+        // Writing to a string cannot fail.
+        let _ = write!(sentence, ": your projects are {}", names.join(", "));
+    }
+    sentence
 }
 
 fn of_contract(

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use orrery::tables::in_query;
+
 use super::definitions;
 use super::functions::Program;
 use super::native_test;
@@ -103,9 +105,7 @@ fn shared(
         ),
     };
     let table = program.map_or(POLL_TABLE, |program| &program.row.table);
-    let view = format!("{}_{table}", names.project);
-    // SQL requires quotes around a name with a hyphen.
-    let view = if view.contains('-') { format!("\"{view}\"") } else { view };
+    let view = in_query(names.project, table);
     let filled = |text: &str| {
         text.replace("{{name}}", names.project)
             .replace("{{module}}", names.module)

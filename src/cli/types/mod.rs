@@ -6,29 +6,30 @@ mod events;
 mod python;
 mod typescript;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use clap::{Args, ValueEnum};
 use orrery::domain::ContractId;
-use orrery::interfaces::names::EVENTS;
-use orrery::tables::INJECTED;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use orrery::interfaces::names::{CONTRACT_ID, DECLARED, EVENT_ID, EVENTS, UNDECLARED};
+use orrery::tables::{INJECTED, view};
+use serde_json::Value;
 
 use super::output::Numbers;
 use super::remote::Remote;
+use super::sql_tables::{listed, with_columns};
 use super::{Failure, escape, output};
 use column::Kind;
 
 /// Print types for the rows of your tables, or for decoded events
 ///
 /// The types describe the result of a query (`orrery query`, or `POST /rest/retroshade/query`, format rows): one
-/// type for each table that you may read, named after the project and the table. A column that a program writes may
-/// be null; those that every table has are not.
+/// type for each table that you may read, named after the project and the table. A column that a program writes, or
+/// that has a value of an event, may be null; those that every table has are not.
 ///
 /// With --events, they describe the events that contracts declare: `decoded` of the event routes and the stream, and
 /// `event.name` and `event.params` of webhooks, as one type whose parts are told apart by `name`. They are those of the
-/// code that the contracts run as of the newest stored ledger.
+/// code that the contracts run as of the newest stored ledger, and of what they ran before: stored events have its
+/// forms.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery types --lang ts > tables.ts
@@ -76,64 +77,43 @@ struct Table {
     columns: Vec<(String, Kind)>,
 }
 
-#[derive(Deserialize)]
-struct Listed {
-    table_name: String,
-    project_name_plain: String,
-}
-
-#[derive(Deserialize)]
-struct Described {
-    table_name: String,
-    column_name: String,
-    data_type: String,
-}
-
-/// Column with the ledger's sequence, which every table has.
-const LEDGER: &str = "_ledger";
-/// Query for the columns of all tables, with the table names of `retroshade/tables`.
-const COLUMNS: &str = "select table_name, column_name, data_type from information_schema.columns \
-                       where table_schema = 'retroshade' order by table_name, ordinal_position";
-/// Maximum number of rows requested, enough for the columns of all tables that an owner may read.
-/// By default the service returns fewer.
-const MAX_COLUMNS: u32 = 100_000;
+/// Columns with the sequence of a ledger, which has 32 bits.
+const LEDGERS: [&str; 2] = ["_ledger", "ledger"];
+/// Columns of the view of all events of a project of events, which no table of a program has alone.
+const OF_EVENTS_VIEW: [&str; 6] =
+    [EVENT_ID, "ledger", "ledger_closed_at", CONTRACT_ID, "name", "params"];
 
 impl Types {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         if self.events {
             return events::run(remote, &self.contracts, self.lang);
         }
-        let listed: Vec<Listed> = read(remote.get("retroshade/tables")?.json()?)?;
-        let question = json!({ "query": COLUMNS, "max_rows": MAX_COLUMNS });
-        let described: Vec<Described> = read(remote.post("retroshade/query", &question)?.json()?)?;
-        let mut columns: BTreeMap<String, Vec<(String, Kind)>> = BTreeMap::new();
-        for Described { table_name, column_name, data_type } in described {
-            let kind = self.kind(&column_name, &data_type);
-            columns.entry(table_name).or_default().push((column_name, kind));
-        }
+        let mut found = with_columns(remote, listed(remote)?)?;
         // The tables of a program that is to replace another have no other name yet.
-        let named = listed.into_iter().filter(|table| !table.project_name_plain.is_empty());
-        let wanted = named.filter(|table| {
-            self.project.as_ref().is_none_or(|project| *project == table.project_name_plain)
+        found.retain(|table| {
+            let project = &table.listed.project;
+            !project.is_empty() && self.project.as_ref().is_none_or(|wanted| wanted == project)
         });
-        let (mut names, mut projects) = (BTreeSet::new(), BTreeSet::new());
+        let of_events: BTreeSet<String> = found
+            .iter()
+            .filter(|it| {
+                it.target == EVENTS
+                    && it.columns.iter().map(|(name, _)| name.as_str()).eq(OF_EVENTS_VIEW)
+            })
+            .map(|it| it.listed.project.clone())
+            .collect();
+        let mut names = BTreeSet::new();
         let mut tables = Vec::new();
-        for Listed { table_name, project_name_plain } in wanted {
-            let called = format!("{project_name_plain}_{}", target(&table_name));
-            // The view of this name shows all versions of an event. A listed table may have no
-            // columns here, for example when it was deleted after the list was read.
-            let table = columns.remove(&table_name);
-            let Some(columns) = columns.remove(&called).or(table) else { continue };
-            let name = unique_name(&pascal(&called), &mut names);
-            tables.push(Table { name, called, columns });
-            projects.insert(project_name_plain);
-        }
-        // A project of events has a view of all events.
-        for project in projects {
-            let called = format!("{project}_{EVENTS}");
-            let Some(columns) = columns.remove(&called) else { continue };
-            let name = unique_name(&pascal(&called), &mut names);
-            tables.push(Table { name, called, columns });
+        // A listed table may have no columns, for example when it was deleted after the list was read.
+        for table in found.into_iter().filter(|table| !table.columns.is_empty()) {
+            let is_of_events = of_events.contains(&table.listed.project);
+            let name =
+                unique_name(&pascal(&view(&table.listed.project, &table.target)), &mut names);
+            let columns = table.columns.iter().map(|(name, data_type)| {
+                let present = is_of_events && is_present(&table.target, name);
+                (name.clone(), self.kind((name.as_str(), data_type.as_str()), present))
+            });
+            tables.push(Table { name, columns: columns.collect(), called: table.called });
         }
         if tables.is_empty() {
             return Err(Failure::failed(match &self.project {
@@ -155,23 +135,26 @@ impl Types {
 }
 
 impl Types {
-    /// Returns the kind of a column's values.
-    fn kind(&self, column: &str, data_type: &str) -> Kind {
+    /// Returns the kind of a column's values, which are never null if it is `present`.
+    fn kind(&self, (column, data_type): (&str, &str), present: bool) -> Kind {
+        let is_injected = INJECTED.iter().any(|(injected, _)| *injected == column);
+        let is_ledger = (is_injected || present) && LEDGERS.contains(&column);
         let kind = match (Kind::of(data_type), self.numbers) {
-            // A ledger sequence has 32 bits.
-            (Kind::Integer, Numbers::Exact | Numbers::Decimal) if column == LEDGER => Kind::Number,
+            (Kind::Integer, Numbers::Exact | Numbers::Decimal) if is_ledger => Kind::Number,
             (kind, Numbers::Exact | Numbers::Decimal) => kind,
             (kind, Numbers::String) => kind.with_integers_as_text(),
         };
-        let is_injected = INJECTED.iter().any(|(injected, _)| *injected == column);
-        if is_injected { Kind::Present(Box::new(kind)) } else { kind }
+        if is_injected || present { Kind::Present(Box::new(kind)) } else { kind }
     }
 }
 
-fn read<T: for<'de> Deserialize<'de>>(answer: Value) -> Result<T, Failure> {
-    serde_json::from_value(answer).map_err(|error| {
-        Failure::failed(format!("the service's answer is not understood: {error}"))
-    })
+/// Whether every event has a value in this column of a project of events.
+fn is_present(target: &str, column: &str) -> bool {
+    match target {
+        EVENTS => !matches!(column, "name" | "params"),
+        UNDECLARED => matches!(column, EVENT_ID | "topics" | "data" | "reason"),
+        _ => matches!(column, EVENT_ID | DECLARED),
+    }
 }
 
 /// Returns a name as a comment shows it. Names come from a service, which may be a stranger's: a
@@ -179,7 +162,7 @@ fn read<T: for<'de> Deserialize<'de>>(answer: Value) -> Result<T, Failure> {
 fn in_comment(name: &str) -> String {
     name.chars()
         .map(|letter| match letter {
-            ' ' | '-' | '.' | '_' => letter.to_string(),
+            ' ' | '-' | '.' | '_' | '"' => letter.to_string(),
             letter if letter.is_alphanumeric() => letter.to_string(),
             letter => format!("\\u{{{:x}}}", u32::from(letter)),
         })
@@ -189,15 +172,6 @@ fn in_comment(name: &str) -> String {
 /// Returns a name as a string literal of both languages: JSON without hidden characters.
 fn literal(name: &str) -> String {
     escape::json(&Value::from(name).to_string()).into_owned()
-}
-
-/// Returns the part of `program_7_deposit` that the program chose, here `deposit`.
-pub fn target(table: &str) -> &str {
-    let rest = table.strip_prefix("program_").unwrap_or(table);
-    match rest.split_once('_') {
-        Some((number, target)) if number.bytes().all(|byte| byte.is_ascii_digit()) => target,
-        _ => table,
-    }
 }
 
 /// Converts `market_trade` to `MarketTrade`, a valid name in every language.
@@ -253,8 +227,6 @@ mod tests {
 
     #[test]
     fn type_names_are_valid_and_unique() {
-        assert_eq!(target("program_12_big_deposit"), "big_deposit");
-        assert_eq!(target("programs"), "programs");
         assert_eq!(pascal("market_trade"), "MarketTrade");
         assert_eq!(pascal("1-a b"), "Table1AB");
         assert_eq!(pascal("é"), "Table");

@@ -5,6 +5,8 @@ import { addressLink } from "../address.js";
 import { ask } from "../api.js";
 import { button, field, form, make, paragraph, put, renew, submit } from "../dom.js";
 import { number } from "../format.js";
+import { nameOf } from "../sql/names.js";
+import { readTables } from "../sql/tables.js";
 import { table } from "../table.js";
 import { change, listed, queryLink } from "./parts.js";
 
@@ -14,38 +16,44 @@ const OF_EVENTS = ["_event_id", "_event_index", "_declared", "_event", "_rest"];
 
 const quoted = (names) => names.map((name) => `\`${name}\``).join(", ");
 
-/** Reads the columns of tables by names, and the numbers of their rows. A listed table may not exist in SQL yet. */
-async function described(names, signal) {
-  const rowsOf = (query, params) => ask("rest/retroshade/query", { body: { query, params, max_rows: 10000 }, signal });
-  const marks = names.map(() => "?").join(", ");
-  const found = await rowsOf("select table_name, column_name, data_type from information_schema.columns "
-    + `where table_schema = 'retroshade' and table_name in (${marks}) order by ordinal_position`, names);
-  const columns = Map.groupBy(found, (column) => column.table_name);
-  const counting = [...columns.keys()]
-    .map((name) => `select '${name}' as name, count(*) as number from retroshade."${name}"`);
-  const counted = counting.length === 0 ? [] : await rowsOf(counting.join(" union all "), []);
-  return { columns, counts: new Map(counted.map((row) => [row.name, row.number])) };
+/** Reads the tables of a program as SQL has them: those of its project, with its views, in the order of `names`. */
+async function described({ id, project_name: project, tables: names }, signal) {
+  const isOwn = project === "" ? ({ table }) => names.includes(table)
+    : (it) => it.project.toLowerCase() === project.toLowerCase();
+  const place = ({ table }) => {
+    const at = Math.max(names.indexOf(table), names.indexOf(`program_${id}_${table}`));
+    return at < 0 ? names.length : at;
+  };
+  return (await readTables(signal)).filter(isOwn).sort((a, b) => place(a) - place(b));
+}
+
+/** Counts the rows of tables. A listed table may not exist in SQL yet. */
+async function counted(tables, signal) {
+  const counting = tables.flatMap((it, index) => it.columns.length === 0 ? []
+    : [`select ${index} as at, count(*) as number from ${nameOf(it)}`]);
+  if (counting.length === 0) return new Map();
+  const query = counting.join(" union all ");
+  const rows = await ask("rest/retroshade/query", { body: { query, max_rows: 10000 }, signal });
+  return new Map(rows.map(({ at, number }) => [at, number]));
 }
 
 function columnsCell(columns) {
-  if (columns === undefined) return ["not in SQL yet", "note"];
-  const own = columns.filter(({ column_name: name }) => ![...SHARED, ...OF_EVENTS].includes(name));
-  return [make("span", "", listed(own.map(({ column_name: name, data_type: type }) =>
+  if (columns.length === 0) return ["not in SQL yet", "note"];
+  const own = columns.filter(({ name }) => ![...SHARED, ...OF_EVENTS].includes(name));
+  return [make("span", "", listed(own.map(({ name, type }) =>
     make("span", "", make("span", "mono", name), make("span", "note", ` ${type}`))))), "wide"];
 }
 
-async function drawTables(body, { id, kind, project_name: project, tables: names }, signal) {
+async function drawTables(body, program, signal) {
+  const { kind, project_name: project, tables: names } = program;
   if (names.length === 0) return put(body, make("p", "note", "It has no tables yet: they come with the first rows."));
-  // A project of events has a view of all events, which is no table of its own.
-  const all = `program_${id}_events`;
-  const { columns, counts } = await described(kind === "events" && project ? [...names, all] : names, signal);
-  const entries = await ask("rest/retroshade/tables", { signal });
-  const row = (name) => [queryLink(project, name), [counts.has(name) ? number(counts.get(name)) : "–", "number"],
-    columnsCell(columns.get(name))];
-  const rows = [...names, ...columns.has(all) ? [all] : []].map(row);
+  const own = await described(program, signal);
+  const counts = await counted(own, signal);
+  const rows = own.map((it, index) => [queryLink(project, it.table),
+    [counts.has(index) ? number(counts.get(index)) : "–", "number"], columnsCell(it.columns)]);
   return put(body,
-    ...entries.filter((entry) => entry.problem && names.includes(entry.table_name))
-      .map((entry) => make("p", "problem", `${entry.table_name}: ${entry.problem}`)),
+    ...own.filter(({ problem }) => problem)
+      .map(({ table: name, problem }) => make("p", "problem", `${name}: ${problem}`)),
     table(["Table", ["Rows", "number"], "Its own columns"], rows, "Tables of this program"),
     paragraph("note", `A name opens the page for SQL with a query. Every table also has ${quoted(SHARED)}`
       + `${kind === "events" ? `; that of a declared event has ${quoted(OF_EVENTS)}` : ""}. `

@@ -1,5 +1,6 @@
 //! The queries of views: a table as it is, the versions of an event together, or one row per event.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::conversion::conversion;
@@ -12,7 +13,7 @@ use crate::wire::Definition;
 /// What a view shows.
 pub struct Shown<'a> {
     /// Target after which the view is named.
-    pub target: &'a str,
+    pub target: Cow<'a, str>,
     /// Names of the tables.
     pub tables: Vec<String>,
     /// The query.
@@ -34,20 +35,27 @@ pub fn of(definition: &Definition) -> Vec<Shown<'_>> {
             [table] => alone(definition, table),
             versions => together(definition, versions),
         };
-        shown.push(show(definition, &table.target, tables, select));
+        shown.push(show(definition, Cow::Borrowed(&*table.target), tables, select));
+        // That of all versions has only the columns that these have in common.
+        if let [first, _, ..] = tables {
+            let target = names::first_version(&first.target, |name| {
+                definition.schema.stored_tables().any(|it| it.target == name)
+            });
+            shown.push(show(definition, Cow::Owned(target), &[first], alone(definition, first)));
+        }
     }
     if let Some(table) = &of_events.events {
         let column = |(own, name): (&str, &str)| format!("{} AS {}", quoted(own), quoted(name));
         let columns = EVENTS_VIEW.map(column).join(", ");
         let select = format!("SELECT {columns} FROM {}", full_name(definition, table));
-        shown.push(show(definition, &table.target, &[table], select));
+        shown.push(show(definition, Cow::Borrowed(&*table.target), &[table], select));
     }
     shown
 }
 
 fn show<'a>(
     definition: &Definition,
-    target: &'a str,
+    target: Cow<'a, str>,
     tables: &[&TableSchema],
     select: String,
 ) -> Shown<'a> {

@@ -70,12 +70,12 @@ pub fn desired(programs: &BTreeMap<ProgramId, Definition>) -> Views {
             continue;
         }
         for shown in selects::of(definition) {
-            let name = names::view(project, shown.target);
+            let name = names::view(project, &shown.target);
             if !tables.contains(&names::folded(&name)) {
                 add(&mut views, names::SCHEMA, &name, &shown);
             }
             if names::may_be_schema(project) {
-                add(&mut views, project, shown.target, &shown);
+                add(&mut views, project, &shown.target, &shown);
             }
         }
     }
@@ -95,7 +95,7 @@ fn add(views: &mut Views, schema: &str, name: &str, shown: &Shown<'_>) {
 
 /// The rule by which the queries of views follow from definitions. A change of the queries makes it
 /// another one: views by an earlier rule are created anew.
-const RULE: u32 = 1;
+const RULE: u32 = 2;
 
 /// Returns the views that exist in the file. The tables and query of each are taken from `desired`: a
 /// view is always created in the same transaction as the definition that it follows from. Those that

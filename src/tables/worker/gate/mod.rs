@@ -17,7 +17,7 @@ use duckdb::Connection;
 use super::ast;
 use super::clock;
 use super::query_text::Text;
-use crate::names;
+use crate::names::{self, written};
 use crate::wire::Failure;
 
 /// Functions that queries may call, one per line; table functions (called in FROM) have the prefix
@@ -67,7 +67,8 @@ impl Gate {
         let views = statement.query_map([], |row| row.get(0))?;
         let builtin_views = views.collect::<Result<_, _>>()?;
         let mut statement = parser.prepare(
-            "SELECT lower(keyword_name) FROM duckdb_keywords() WHERE keyword_category = 'reserved'",
+            "SELECT lower(keyword_name) FROM duckdb_keywords()
+             WHERE keyword_category IN ('reserved', 'type_function')",
         )?;
         let reserved = statement.query_map([], |row| row.get(0))?;
         Ok(Self { builtin_views, reserved: reserved.collect::<Result<_, _>>()? })
@@ -213,7 +214,10 @@ fn not_yours(table: &str, own: &BTreeSet<String>) -> Failure {
     let likeness = |own: &&String| strsim::normalized_damerau_levenshtein(own, table);
     let nearest = own.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let mend = match nearest.filter(|own| likeness(own) >= SIMILAR) {
-        Some(nearest) => format!("did you mean '{nearest}'? SHOW TABLES lists all"),
+        Some(nearest) => {
+            let nearest: Vec<String> = nearest.split('.').map(written).collect();
+            format!("did you mean '{}'? SHOW TABLES lists all", nearest.join("."))
+        }
         None => "SHOW TABLES lists them".to_owned(),
     };
     refused(&format!("Table '{table}' is not one of yours: {mend}"))
