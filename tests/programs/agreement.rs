@@ -204,25 +204,34 @@ fn portable(columns: &[(String, String)]) -> Vec<(String, String)> {
     let mut exact = Vec::new();
     let mut portable: Vec<(String, String)> = Vec::new();
     for (name, kind) in columns {
-        let kind = match kind.as_str() {
-            "UINTEGER" | "BIGINT" => "BIGINT",
-            "UBIGINT" => "DECIMAL(38,0)",
-            "HUGEINT" => {
-                exact.push((format!("{name}_exact"), "VARCHAR".to_owned()));
-                "DECIMAL(38,0)"
-            }
-            "JSON" => "VARCHAR",
-            "TIMESTAMP" => "TIMESTAMP WITH TIME ZONE",
-            other => other,
-        };
-        portable.push((name.clone(), kind.to_owned()));
+        if kind == "HUGEINT" {
+            exact.push((format!("{name}_exact"), "VARCHAR".to_owned()));
+        }
+        portable.push((name.clone(), portable_type(kind)));
     }
     portable.extend(exact);
     portable
 }
 
-/// The views of the project as DuckDB reads them. Without Parquet, which the linked one lacks, a view has the columns that its
-/// text gives it, and no rows.
+/// The type in files for one in SQL.
+fn portable_type(kind: &str) -> String {
+    let portable = match kind {
+        "UINTEGER" | "BIGINT" => "BIGINT",
+        "UBIGINT" | "HUGEINT" => "DECIMAL(38,0)",
+        "JSON" => "VARCHAR",
+        "TIMESTAMP" => "TIMESTAMP WITH TIME ZONE",
+        // Those of 128 bits in lists are digits.
+        "HUGEINT[]" => "VARCHAR[]",
+        other => match other.strip_suffix("[]") {
+            Some(element) => return format!("{}[]", portable_type(element)),
+            None => other,
+        },
+    };
+    portable.to_owned()
+}
+
+/// The views of the project as DuckDB reads them. Without Parquet, which the linked one lacks, a view has the
+/// columns that its text gives it, and no rows.
 fn linked(views: &str) -> Columns {
     let mut text = String::new();
     for part in views.split("\nunion all by name\n") {

@@ -231,18 +231,25 @@ fn of_name(
     projects: Result<Bytes, ApiError>,
     named: Result<Bytes, ApiError>,
 ) -> Result<ToolResult, ApiError> {
-    let (projects, named): (Vec<Project>, Vec<&RawValue>) = match (&projects, &named) {
-        (Err(error), Err(_)) => return Ok(ToolResult::failed(&error.to_string())),
-        (projects, named) => (
-            projects.as_ref().map_or(Ok(Vec::new()), |answer| parsed(answer))?,
-            named.as_ref().map_or(Ok(Vec::new()), |answer| parsed(answer))?,
-        ),
+    let named = match &named {
+        Ok(named) => parsed::<Vec<&RawValue>>(named)?,
+        Err(ApiError::Parameter { problem, .. }) => {
+            return Ok(ToolResult::failed(&format!("'contract' {problem}")));
+        }
+        Err(error) => return Ok(ToolResult::failed(&error.to_string())),
+    };
+    let (projects, unknown) = match &projects {
+        Ok(projects) => (parsed::<Vec<Project>>(projects)?, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
     };
     let project = projects.iter().find(|it| it.project_name.eq_ignore_ascii_case(name));
     if project.is_none() && named.is_empty() {
-        return Ok(ToolResult::failed(&no_such_name(name, &projects)));
+        return Ok(ToolResult::failed(&no_such_name(name, &projects, unknown.as_deref())));
     }
     let mut found = Found::new()?;
+    if let Some(because) = unknown {
+        found.fact("projects_unknown_because", &because)?;
+    }
     if let Some(project) = project {
         found.fact("project", &project.project_name)?;
         found.fact("kind", &project.kind)?;
@@ -253,18 +260,20 @@ fn of_name(
     found.end("The list is too long for a tool.")
 }
 
-/// Returns the sentence about a name that nothing has.
-fn no_such_name(name: &str, projects: &[Project]) -> String {
+/// Returns the sentence about a name that nothing has. `unknown` says why projects are not known.
+fn no_such_name(name: &str, projects: &[Project], unknown: Option<&str>) -> String {
     let mut sentence = format!(
         "'{}' is neither an address nor a project of yours, and the contracts with the most or the newest events are \
          not called so",
         excerpt(name)
     );
-    if !projects.is_empty() {
-        let names: Vec<_> = projects.iter().map(|it| it.project_name.as_str()).collect();
-        // Writing to a string cannot fail.
-        let _ = write!(sentence, ": your projects are {}", names.join(", "));
-    }
+    let names: Vec<_> = projects.iter().map(|it| it.project_name.as_str()).collect();
+    // Writing to a string cannot fail.
+    let _ = match unknown {
+        Some(because) => write!(sentence, "; your projects are not known: {because}"),
+        None if names.is_empty() => Ok(()),
+        None => write!(sentence, ": your projects are {}", names.join(", ")),
+    };
     sentence
 }
 
