@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -14,8 +15,14 @@ def host():
 
 def cargo(command, *options):
     # Without network access: whoever has built the binary has its crates.
-    command = ["cargo", command, "--locked", "--offline", "--manifest-path", str(ROOT / "Cargo.toml"), *options]
-    return subprocess.check_output(command, text=True)
+    manifest = ROOT / "Cargo.toml"
+    called = ["cargo", command, "--locked", "--offline", f"--manifest-path={manifest}", *options]
+    ran = subprocess.run(called, capture_output=True, text=True)
+    if ran.returncode != 0:
+        said = ran.stderr.strip().splitlines() or ["it said nothing"]
+        sys.exit(f"cargo {command} does not find the crates of the binary ({said[0].removeprefix('error: ')}): run "
+                 f"cargo fetch --locked --manifest-path={manifest}")
+    return ran.stdout
 
 
 def linked(target):

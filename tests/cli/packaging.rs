@@ -1,6 +1,6 @@
 //! The shipped Grafana dashboard and Prometheus alert rules: a running service exports every metric
 //! and label that they name, and docs/metrics.md lists exactly the exported metrics. The documents of a package lead
-//! to what is in it, and nothing is released without an address.
+//! to what is in it, and nothing is packaged without its crates or released without an address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -169,6 +169,20 @@ fn links_of_packaged_documents_lead_to_packaged_files() {
         assert!(read("SECURITY.md").contains("](packaging/publication)"));
         assert!(read("README.md").contains("](SECURITY.md)"));
     }
+}
+
+/// A checkout in which nothing was built.
+#[test]
+fn packaging_without_the_crates_says_how_to_fetch_them() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let home = tempfile::tempdir().unwrap();
+    let mut written = Command::new("python3");
+    written.arg(root.join("packaging/copyright")).env("CARGO_HOME", home.path());
+    let written = written.output().unwrap();
+    let said = String::from_utf8_lossy(&written.stderr);
+    assert_eq!(written.status.code(), Some(1), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("cargo fetch --locked"), "{said}");
 }
 
 /// The step of the workflow, with and without an address.
