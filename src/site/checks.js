@@ -1,9 +1,9 @@
 // Commands with which a reader checks the stored ledgers, or proves the events of a contract to others.
 
-import { pathOf, to } from "./address.js";
+import { link, pathOf, to } from "./address.js";
 import { command } from "./copy.js";
 import { DATA_DIR } from "./data_dir.js";
-import { field, having, input, make, paragraph } from "./dom.js";
+import { field, having, input, make, paragraph, prose } from "./dom.js";
 
 /** Networks whose validators are built in. */
 const KNOWN = ["mainnet", "testnet", "futurenet"];
@@ -73,7 +73,10 @@ function chosen(record, contract) {
 export function checks(record, contract = "") {
   const { form, lines: [prove, check, checkElsewhere] } = chosen(record, contract);
   const isKnown = KNOWN.includes(record.network);
-  const trust = " `trust.toml` names the validators that you trust, as the setting `[trust]` does (`docs/trust.md`).";
+  const trust = [
+    ...prose(" `trust.toml` names the validators that you trust, as the setting `[trust]` does; "),
+    link("docs/trust", "how to choose them"), ".",
+  ];
   return [
     make("h3", "", "Everything that is stored"),
     paragraph("note", "Reads everything back from disk, recomputes the digests, and checks the stored raw ledgers "
@@ -84,8 +87,8 @@ export function checks(record, contract = "") {
       + "range of attested ledgers, down to the signatures of the validators. Any machine that reaches this service "
       + "can write it, while the service is up to date with its network and still has the raw ledgers."),
     ...form, prove,
-    paragraph("note", `To check it, neither this service nor a network is needed.${isKnown ? "" : trust}`), check,
-    paragraph("note", `Or with a second program, which shares no code with Orrery.${isKnown ? trust : ""}`),
+    make("p", "note", "To check it, neither this service nor a network is needed.", isKnown ? [] : trust), check,
+    make("p", "note", "Or with a second program, which shares no code with Orrery.", isKnown ? trust : []),
     checkElsewhere,
   ];
 }
