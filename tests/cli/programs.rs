@@ -1,10 +1,11 @@
-//! Verbs for programs in a demo network: programs are named by their projects, and a person is asked
-//! before a program is deleted.
+//! Verbs for programs in a demo network: programs are named by their projects, contracts by one option, and a person
+//! is asked before a program is deleted.
 
 use orrery::sandbox::network::MARKET_PROGRAM;
-use orrery_testkit::binary::{Ran, Service, orrery_in, token};
+use orrery_testkit::binary::{Ran, Service, orrery_in, run, token};
 use orrery_testkit::signal::Signal;
 use orrery_testkit::terminal::on_terminal_typing;
+use orrery_testkit::wait::wait_until;
 
 #[test]
 fn programs_are_named_by_their_projects() {
@@ -39,6 +40,15 @@ fn programs_are_named_by_their_projects() {
     assert!(listed.len() > 1, "{listed:?}");
     assert_eq!(asked(&["list", "--contracts", "--json"]).code, 2);
     assert_eq!(asked(&["list", "--quiet"]).succeeded(), "market\ndemo\n");
+
+    // Of a table, its own columns come first.
+    let columns = wait_until("the columns are known", || {
+        let tables = answer(&["tables"]);
+        let transfers = tables.as_array()?.iter().find(|it| it["table"] == "demo.transfer")?;
+        Some(transfers["columns"].as_str()?.to_owned())
+    });
+    let (first, last) = ("from, to, sep0011_asset, amount, ", ", _service_event_id");
+    assert!(columns.starts_with(first) && columns.ends_with(last), "{columns}");
 
     // A second deploy or watch under an own name says how to replace it.
     let again = asked(&["watch", "demo", "--contract", &listed[0]]);
@@ -82,6 +92,31 @@ fn programs_are_named_by_their_projects() {
     assert_eq!(left.as_array().map(Vec::len), Some(1), "{left}");
     assert_eq!(left[0]["project_name"], "demo");
     assert_eq!(demo.end_with(Signal::INT), Some(0));
+}
+
+/// One spelling is shown, and the other one is read.
+#[test]
+fn every_verb_names_contracts_alike() {
+    let directory = tempfile::tempdir().unwrap();
+    for verb in [
+        &["watch"][..],
+        &["deploy"],
+        &["append-contracts"],
+        &["try"],
+        &["dev"],
+        &["new"],
+        &["prove"],
+        &["types"],
+        &["webhooks", "new"],
+    ] {
+        let help = run(directory.path(), &[verb, &["--help"]].concat());
+        let help = help.succeeded();
+        assert!(help.contains("--contract <") && !help.contains("--contracts <"), "{help}");
+        let other = run(directory.path(), &[verb, &["--contracts", "C"]].concat());
+        assert!(!other.stderr.contains("unexpected argument"), "{verb:?}: {}", other.stderr);
+    }
+    let help = run(directory.path(), &["query", "--help"]);
+    assert!(!help.succeeded().contains("program_"), "examples have the names of SQL");
 }
 
 /// SQL sees all events as soon as the command ends, and a wrong contract is told.

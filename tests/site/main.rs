@@ -11,6 +11,7 @@ mod code;
 mod contracts;
 mod documents;
 mod figures;
+mod first_look;
 mod hostile;
 mod keyboard;
 mod modules;
