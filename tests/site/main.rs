@@ -21,6 +21,7 @@ mod pages;
 mod plain;
 mod readers;
 mod retention;
+mod statements;
 mod tabs;
 mod truth;
 mod values;
