@@ -146,7 +146,16 @@ impl Lock {
     /// Locks a file, and creates it first if it does not exist; `None` when another process holds
     /// the lock.
     pub(super) fn take(path: &Path) -> Result<Option<Self>, BackupError> {
-        let file = open_lock(path).map_err(failed(path))?;
+        let file = open_lock(path).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                BackupError::Other(format!(
+                    "cannot write in the directory {} ({error}): name one in a place where this account \
+                     may write",
+                    parent(path).display()
+                ))
+            }
+            _ => failed(path)(error),
+        })?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Self(file))),
             Err(fs::TryLockError::WouldBlock) => Ok(None),

@@ -19,7 +19,7 @@ use super::{Common, Failure, output};
 /// Back up all data of a data directory that cannot be derived again, or check existing backups
 ///
 /// A service that runs on the data directory keeps storing ledgers: it creates a checkpoint, which takes
-/// milliseconds, and this command copies the checkpoint. A backup is a new directory below DIRECTORY, named
+/// milliseconds, and this command copies the checkpoint. A backup is a new directory below BACKUPS, named
 /// after the time. Files that the newest backup there already holds with the same content are hard-linked and
 /// take no space; they are read on both sides to be sure. An unfinished backup has no manifest and is removed
 /// by the next backup. A backup holds keys and tokens, and only its owner can read it.
@@ -31,7 +31,7 @@ use super::{Common, Failure, output};
   orrery restore /mnt/backups --data-dir restored")]
 pub struct Backup {
     /// Directory of backups; with --verify also a single backup
-    #[arg(value_name = "DIRECTORY")]
+    #[arg(value_name = "BACKUPS")]
     directory: PathBuf,
     /// Number of newest backups to keep, including this one; older ones are removed. Without it all are kept
     #[arg(long, value_name = "NUMBER")]

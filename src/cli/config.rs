@@ -1,6 +1,7 @@
 //! `orrery config`: checks and shows the settings.
 
 use clap::{Args, Subcommand};
+use orrery::service;
 
 use super::{Common, Failure, output};
 
@@ -32,7 +33,13 @@ impl Config {
         let settings = common.settings(Vec::new())?;
         match self.verb {
             Verb::Check => {
-                if let Some(caution) = settings.config.rpc.caution() {
+                let config = &settings.config;
+                service::check_files(config)?;
+                if let Some(network) = config.network() {
+                    let plan = config.source.plan(&network);
+                    plan.map_err(|error| Failure::failed(error.to_string()))?;
+                }
+                if let Some(caution) = config.rpc.caution() {
                     output::note(caution);
                 }
                 Ok(())

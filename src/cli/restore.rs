@@ -1,8 +1,11 @@
 //! `orrery restore`: makes a data directory from a backup.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use orrery::account;
 use orrery::backup::{self, BackupError};
 use orrery::config::Config;
 use orrery::control::BackfillOrder;
@@ -62,8 +65,27 @@ impl Restore {
         if let Some(words) = order(data_dir) {
             output::note(words);
         }
+        if let Some(words) = other_owner(&restored.backup, data_dir) {
+            output::note(words);
+        }
         output::print(&format!("{}: restored\n", line(&restored.backup, &restored.manifest)))
     }
+}
+
+/// Says that what was restored belongs to another account than the backup, usually to root: the service
+/// of the backup's account could not use it.
+fn other_owner(backup: &Path, data_dir: &Path) -> Option<String> {
+    let (of_backup, own) = (fs::metadata(backup).ok()?, fs::metadata(data_dir).ok()?);
+    (of_backup.uid() != own.uid()).then(|| {
+        let path = data_dir.display();
+        format!(
+            "{path} belongs to {}, and the backup to {}: run `sudo chown -R {} {path}` before a service of \
+             that account uses it",
+            account::name(own.uid()),
+            account::name(of_backup.uid()),
+            account::for_chown(of_backup.uid(), of_backup.gid())
+        )
+    })
 }
 
 /// Says that a backfill was running when the backup was made: the service goes on with it, from the

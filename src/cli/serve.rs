@@ -70,6 +70,7 @@ impl Serve {
         let settings = common.load(flags)?;
         let config = &settings.config;
         begin_log(&settings, false)?;
+        service::check_files(config)?;
         // Dropped after the store, which has to be closed before its directory is removed.
         let mut new = NewDirectory::at(&config.data_dir);
         if new.was_missing() {

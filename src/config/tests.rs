@@ -245,6 +245,10 @@ fn errors_name_the_line_the_value_and_what_is_allowed() {
         ("[source]\nkind = 'laek'", "(did you mean \"lake\"?): give auto"),
         ("[source]\npath = '/srv'", "source.path is set, but source.kind is auto: give lake"),
         ("[source]\nrpc_url = 'http://a'", "source.rpc_url is set, but source.kind is auto"),
+        (
+            "[source]\nkind = 'rpc'\npath = 'http://a'",
+            "source.path is set, but source.kind is rpc, whose address is source.rpc_url: give lake",
+        ),
         ("[source]\nrpc_headers = ['a: b']", "source.rpc_headers are set without source.rpc_url"),
         ("[source]\nkind = 'core'\npath = '/srv'", "source.kind is core"),
         (

@@ -52,8 +52,11 @@ struct Owner {
 impl Owner {
     /// Returns the owner of the data in a directory; `None` when it cannot be seen.
     fn of(directory: &Path) -> Option<Self> {
-        let found = fs::metadata(directory.join(DATABASE)).or_else(|_| fs::metadata(directory));
-        found.ok().map(|found| Self { uid: found.uid(), gid: found.gid() })
+        Self::of_path(&directory.join(DATABASE)).or_else(|_| Self::of_path(directory)).ok()
+    }
+
+    fn of_path(path: &Path) -> io::Result<Self> {
+        fs::metadata(path).map(|found| Self { uid: found.uid(), gid: found.gid() })
     }
 }
 
@@ -101,21 +104,30 @@ fn change_to(owner: Owner, reach: Reach) -> io::Result<()> {
     )?)
 }
 
-/// Returns a file in a data directory that does not belong to its owner, if there is one.
+/// Name of the directory that belongs to root at the top of many file systems: a data directory may be
+/// one.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// Returns a file in a data directory that does not belong to its owner, if there is one. For another
+/// account than root, a database of root in a directory that is not root's is such a file.
 pub fn foreign_file(directory: &Path) -> Option<ForeignFile> {
     let owner = Owner::of(directory)?;
+    let owner = if owner.uid == 0 && !geteuid().is_root() {
+        Owner::of_path(directory).ok()?
+    } else {
+        owner
+    };
     let mut directories = VecDeque::from([directory.to_owned()]);
     while let Some(next) = directories.pop_front() {
         // What this process may not list belongs to somebody else, and was found before.
         let Ok(entries) = fs::read_dir(&next) else { continue };
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let Ok(found) = fs::symlink_metadata(&path) else { continue };
+            if next == directory && path.ends_with(LOST_AND_FOUND) {
+                continue;
+            }
             if found.uid() != owner.uid {
-                let wanted = name(owner.uid);
-                let chown = match wanted.strip_prefix('#') {
-                    Some(_) => format!("{}:{}", owner.uid, owner.gid),
-                    None => format!("{wanted}:"),
-                };
+                let (wanted, chown) = (name(owner.uid), for_chown(owner.uid, owner.gid));
                 let (directory, owner) = (directory.to_owned(), name(found.uid()));
                 return Some(ForeignFile { path, directory, owner, wanted, chown });
             }
@@ -125,6 +137,12 @@ pub fn foreign_file(directory: &Path) -> Option<ForeignFile> {
         }
     }
     None
+}
+
+/// Returns an account and its group as `chown` takes them.
+pub fn for_chown(uid: u32, gid: u32) -> String {
+    let name = name(uid);
+    if name.starts_with('#') { format!("{uid}:{gid}") } else { format!("{name}:") }
 }
 
 /// Returns the name of an account as `sudo -u` takes it: `#` and its number if it has no name.
@@ -164,6 +182,8 @@ mod tests {
         }
         chown(&file, Some(70_123), None).unwrap();
         assert_eq!(foreign_file(at), None);
+        fs::create_dir(at.join("lost+found")).unwrap();
+        assert_eq!(foreign_file(at), None, "a file system has it at its top");
         assert_eq!(foreign_file(&at.join("missing")), None);
     }
 }

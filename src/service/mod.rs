@@ -38,4 +38,4 @@ pub use ingest::{Ended, Ingestion};
 pub use ledger_entries::UpstreamEntries;
 pub use network_node::{RunningCore, RunningSandbox};
 pub use node::{Node, check_restored};
-pub use run::{Service, run, run_opened};
+pub use run::{Service, check_files, run, run_opened};

@@ -311,6 +311,14 @@ async fn http_dependencies(
     })
 }
 
+/// Checks the files of `[site]`, which a start reads.
+///
+/// # Errors
+/// When one cannot be read, or holds a mistake.
+pub fn check_files(config: &Config) -> Result<(), ServiceError> {
+    address_names(&config.site.labels).map(drop)
+}
+
 /// Reads the operator's names of addresses, if there is a file of them.
 fn address_names(path: &Path) -> Result<AddressNames, ServiceError> {
     if path.as_os_str().is_empty() {

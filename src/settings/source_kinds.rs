@@ -420,8 +420,10 @@ impl Source {
             let Some(setting) = other.address() else { continue };
             if !(setting.configured)(self).is_empty() {
                 let AddressSetting { key, noun, .. } = setting;
+                let own = kind.address().map(|own| format!(", whose address is {}", own.key));
                 return Some(format!(
-                    "{key} is set, but source.kind is {kind}: give {other}, or remove the {noun}"
+                    "{key} is set, but source.kind is {kind}{}: give {other}, or remove the {noun}",
+                    own.unwrap_or_default()
                 ));
             }
         }

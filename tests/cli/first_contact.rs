@@ -96,6 +96,14 @@ fn a_mistyped_setting_is_answered_with_what_was_meant() {
     let config = configure(at, "[http]\nport = 80");
     let check = [&["config", "check"][..], &config].concat();
     run(at, &check).refuses(1, &["line 2", "http.port", "did you mean http.listen?"]);
+    configure(at, "network = 'local'\n[source]\nkind = 'rpc'");
+    run(at, &check).refuses(1, &["local has no public RPC server", "source.rpc_url"]);
+    configure(at, "network = 'local'\n[site]\nlabels = 'nothere'");
+    let serve = ["serve", "--no-source", "--data-dir", "d", "--listen", "127.0.0.1:0"];
+    for verb in [&check[..], &[&serve[..], &config].concat()] {
+        run(at, verb).refuses(1, &["site.labels, nothere: cannot be read"]);
+    }
+    assert!(!at.join("d").exists(), "the mistake is found before anything is made");
     configure(at, "network = testnet");
     run(at, &check).refuses(1, &["line 1", "quotation marks: network = \"…\""]);
     run(at, &["serve", "--data-dir", "d", "--network", "testnett"])

@@ -172,9 +172,13 @@ fn a_directory_of_another_account_is_not_called_empty() {
         &["backfill", "--status"],
         &["export", "--into", "e"],
     ] {
-        run_as_other(&program, arguments)
-            .refuses(1, &["belongs to root and cannot be read", "sudo -u root"]);
+        run_as_other(&program, arguments).refuses(
+            1,
+            &["belongs to root and cannot be read", "sudo -u root", "chown -R ", " d`"],
+        );
     }
+    let doctor = run_as_other(&program, &["doctor"]);
+    assert_eq!(doctor.stdout.matches("broken  secrets").count(), 1, "{}", doctor.stdout);
 }
 
 /// Paths below a directory that do not belong to [`OTHER`].
@@ -245,6 +249,29 @@ fn commands_of_root_leave_nothing_that_the_owner_cannot_use() {
     chown(at.join("d/raw/CURRENT"), Some(OTHER), None).unwrap();
     chown(at.join("d/secrets/tokens.jsonl"), Some(0), None).unwrap();
     run_as_other(&program, &["token", "list"]).refuses(1, &["d/secrets/tokens.jsonl belongs to"]);
+    let doctor = run_as_other(&program, &["doctor"]);
+    assert!(doctor.stdout.contains("d/secrets/tokens.jsonl belongs to root"), "{}", doctor.stdout);
+}
+
+#[test]
+fn a_restored_directory_is_made_for_the_account_of_the_backup() {
+    let Some((directory, program)) = shared_with_other() else { return };
+    let at = directory.path();
+    fs::create_dir(at.join("d")).unwrap();
+    chown(at.join("d"), Some(OTHER), Some(OTHER)).unwrap();
+    let issue = ["token", "issue", "--sub", "a", "--network", "local", "--data-dir", "d"];
+    run(at, &issue).succeeded();
+    run(at, &["backup", "b", "--data-dir", "d"]).succeeded();
+    let restore = ["restore", "b", "--data-dir", "r"];
+    let mut by_other = command(&program);
+    by_other.current_dir(at).uid(OTHER).gid(OTHER).args(restore);
+    let refused: Ran = by_other.output().unwrap().into();
+    refused.refuses(1, &["cannot write in the directory", "place where this account may write"]);
+    let restored = run(at, &restore);
+    restored.succeeded();
+    for part in ["r belongs to root, and the backup to ", "sudo chown -R ", " r`"] {
+        assert!(restored.stderr.contains(part), "{}", restored.stderr);
+    }
 }
 
 #[test]

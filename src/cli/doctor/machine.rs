@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use orrery::account;
 use orrery::config::Config;
 use orrery::confinement;
 use orrery::service::{self, DiskSpace};
@@ -115,7 +116,8 @@ pub(super) fn limits(process: Option<u32>, config: &Config) -> Vec<Finding> {
     .collect()
 }
 
-/// Checks that only the owner can access the data directory and all of its secrets.
+/// Checks that only the owner can access the data directory and all of its secrets, and that all files
+/// are the owner's.
 pub(super) fn secrets(data_dir: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     let secrets = service::secrets(data_dir);
@@ -144,8 +146,19 @@ pub(super) fn secrets(data_dir: &Path) -> Vec<Finding> {
             }
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => findings.push(unreadable(&secrets, &error)),
+        Err(error) => {
+            let finding = unreadable(&secrets, &error);
+            // Said above where the directory cannot even be looked at.
+            if findings.iter().all(|other| other.sentence != finding.sentence) {
+                findings.push(finding);
+            }
+        }
     }
+    // The service would find out at its next start.
+    findings.extend(
+        account::foreign_file(data_dir)
+            .map(|file| Finding::new("secrets", State::Broken, file.to_string())),
+    );
     if findings.is_empty() {
         let text = match count {
             0 => "there are none yet".to_owned(),

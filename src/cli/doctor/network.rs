@@ -22,6 +22,8 @@ const MAX_CLOCK_SKEW: u64 = 10;
 const MAX_LEDGER_AGE: u64 = 120;
 /// Maximum number of ledgers by which a following service may lag without being reported.
 const MAX_LAG: u32 = 24;
+/// Beginning of the report about a service whose source does not work: the name of that component.
+const SOURCE_DOWN: &str = "source: ";
 
 /// Reports the service, its source and the clock from the status of a running service; `unit` is its
 /// systemd unit.
@@ -45,7 +47,15 @@ pub(super) fn of_service(report: &StatusReport, unit: Option<&str>) -> Vec<Findi
         return findings;
     };
     let behind = newest.saturating_sub(stored);
+    let is_silent = report.down.as_ref().is_some_and(|down| down.starts_with(SOURCE_DOWN));
     findings.push(match behind {
+        _ if is_silent => {
+            let text = format!(
+                "it does not work, as `service` says; its newest ledger was {newest}: check [source] and \
+                 the network connection to it, or name others in source.gaps"
+            );
+            Finding::new("source", State::Broken, text)
+        }
         0..=MAX_LAG => Finding::new("source", State::Ok, format!("its newest ledger is {newest}")),
         _ => {
             let text = format!(
@@ -178,5 +188,14 @@ mod tests {
         let nothing = StatusReport { network_latest_ledger: None, ..report };
         assert_eq!(of_service(&nothing, None)[1].state, State::Look);
         assert_eq!(of_service(&StatusReport::default(), None)[1].state, State::Ok);
+        let gone = StatusReport {
+            latest_ledger: Some(200),
+            network_latest_ledger: Some(200),
+            down: Some("source: no connection".to_owned()),
+            ..StatusReport::default()
+        };
+        let source = &of_service(&gone, None)[1];
+        assert_eq!(source.state, State::Broken);
+        assert!(source.sentence.contains("its newest ledger was 200"), "{}", source.sentence);
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use orrery_runtime::account;
+use rustix::process::{getegid, geteuid};
 
 use crate::encoding::error::StoreError;
 
@@ -29,9 +30,20 @@ fn forbidden(directory: &Path) -> StoreError {
     // The directory itself may be out of reach, below one that is forbidden.
     let seen = directory.ancestors().find_map(|path| fs::metadata(path).ok());
     let owner = seen.map_or_else(|| "its owner".to_owned(), |seen| account::name(seen.uid()));
+    let path = directory.display();
+    // What root has restored or copied may be for a service that is not root's.
+    let or = if fs::metadata(directory).is_ok_and(|seen| seen.uid() == 0) {
+        let (own, group) = (geteuid().as_raw(), getegid().as_raw());
+        format!(
+            ", or, if the service is to run as {}, run `sudo chown -R {} {path}`",
+            account::name(own),
+            account::for_chown(own, group)
+        )
+    } else {
+        String::new()
+    };
     StoreError::Other(format!(
-        "the data directory {} belongs to {owner} and cannot be read: run this as {owner}, for example \
-         with sudo -u {owner}",
-        directory.display()
+        "the data directory {path} belongs to {owner} and cannot be read: run this as {owner}, for example \
+         with sudo -u {owner}{or}"
     ))
 }
