@@ -4,6 +4,7 @@
 mod asset;
 mod earlier;
 mod known;
+mod label;
 mod labels;
 mod named;
 mod outline;
@@ -39,7 +40,7 @@ pub(super) static ROUTES: [Route; 2] = [
         "/rest/contracts/labels",
         Work::current_cached(READ, &[CONSUMER], labels::labels),
     )
-    .with_parameters(&[labels::ADDRESSES, labels::NAME])
+    .with_parameters(&[labels::ADDRESSES, named::NAME])
     .with_public_read(),
     Route::new(
         "GET",

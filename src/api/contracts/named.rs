@@ -10,10 +10,12 @@ use super::super::answer::Answer;
 use super::super::call::CurrentCall;
 use super::super::{ApiError, Deps};
 use super::asset::asset;
-use super::labels::{Kind, Label, NAME, of_contract};
+use super::label::{Kind, Label, of_contract};
 use orrery_ledger::domain::{ContractId, Page, asset_contract_id, parse_asset};
 use orrery_store::{EventQuery, TopicFilter};
 
+/// Name of the parameter.
+pub(super) const NAME: &str = "name";
 /// Maximum number of characters of a name that is searched: that of an asset with its issuer.
 const LONGEST: usize = 80;
 /// Minimum number of characters that may be a part of a name.
