@@ -1,5 +1,5 @@
-//! Whether a program's module has functions of each contract that it is deployed for. The service refuses a
-//! module with functions of none, if it knows them all; here a person is warned of the others.
+//! Whether a program's module has functions of each contract that it is deployed for or tried on. The service
+//! refuses to deploy a module with functions of none, if it knows them all; here a person is warned of the others.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn warning(
     };
     Some(format!(
         "the module has none of the functions of {contract} ({}), so its runs for that contract \
-         fail; it has {}: check --code-path and --contract, and see `orrery try`",
+         fail; it has {}: check --code-path and --contract",
         listed(theirs),
         listed(own)
     ))

@@ -253,20 +253,7 @@ impl ProgramVerb {
         match self {
             Self::Deploy(verb) => verb.run(remote),
             Self::Watch(verb) => verb.run(remote),
-            Self::Try(verb) => {
-                let mut body = verb.code.body()?;
-                if verb.transactions.is_empty() {
-                    body["last"] = verb.last.into();
-                } else {
-                    body["transactions"] = verb.transactions.into();
-                }
-                let answer = remote.post("retroshade/try", &body)?;
-                if draws_tables(verb.output.json) {
-                    output::print(&trial::draw(&answer.json()?))
-                } else {
-                    answer.print()
-                }
-            }
+            Self::Try(verb) => verb.run(remote),
             Self::List(verb) => verb.run(remote),
             Self::Tables(output) => tables::run(remote, &output),
             Self::Subscribe(verb) => verb.post(remote, "retroshade/subscribe"),
@@ -335,14 +322,29 @@ impl Program {
     fn set_running(&self, remote: &Remote, action: &str) -> Result<(), Failure> {
         let id = self.name.id(remote)?;
         let answer = remote.post(&format!("retroshade/{id}/{action}"), &json!({}))?;
-        show(answer, &self.output, &[])
+        show_project(answer, &self.output)
     }
 }
 
-impl Code {
-    fn body(&self) -> Result<Value, Failure> {
-        let code = STANDARD.encode(read_file(&self.code_path)?);
-        Ok(json!({ "code": code, "contracts": self.contracts }))
+impl Try {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let Code { code_path, contracts } = self.code;
+        let code = read_file(&code_path)?;
+        let mut body = json!({ "code": STANDARD.encode(&code), "contracts": contracts });
+        if self.transactions.is_empty() {
+            body["last"] = self.last.into();
+        } else {
+            body["transactions"] = self.transactions.into();
+        }
+        let answer = remote.post("retroshade/try", &body)?;
+        for warning in fit::warnings(remote, &code, &contracts) {
+            output::note(warning);
+        }
+        if draws_tables(self.output.json) {
+            output::print(&trial::draw(&answer.json()?))
+        } else {
+            answer.print()
+        }
     }
 }
 

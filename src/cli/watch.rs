@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use orrery::interfaces::names::UNDECLARED;
 use orrery::interfaces::{bundled_names, bundled_text};
 use serde_json::{Value, json};
 
 use super::remote::{Body, Remote, draws_tables};
 use super::replacement::{self, Version};
-use super::sql_tables::with_names_in_sql;
+use super::sql_tables::{target, with_names_in_sql};
 use super::{Failure, output, read_file, spec_file};
 
 /// Interval between requests for the progress.
@@ -73,8 +74,7 @@ impl Watch {
             (false, true) => replacement::follow(remote, &self.project, replaced, &watched)?,
             (false, false) => follow(remote, &watched)?,
         };
-        if draws_tables(self.json) { with_names_in_sql(&answer)? } else { answer }
-            .show(self.json, &[])
+        show_project(&answer, self.json)
     }
 }
 
@@ -111,12 +111,13 @@ fn follow(remote: &Remote, watched: &Body) -> Result<Body, Failure> {
         std::thread::sleep(POLL_INTERVAL);
     }
     bar.finish_and_clear();
-    for warning in warnings(&filled(remote, id)?) {
-        output::note(warning);
-    }
+    let status = filled(remote, id)?;
     let list = remote.get("retroshade/list")?.json()?;
     let found = list.as_array().into_iter().flatten().find(|it| it["id"] == id);
     let project = found.cloned().unwrap_or(watched.json()?);
+    for warning in warnings(&status, &project) {
+        output::note(warning);
+    }
     Ok(Body(project.to_string().into_bytes()))
 }
 
@@ -142,7 +143,7 @@ fn filled(remote: &Remote, id: u64) -> Result<Value, Failure> {
 
 /// Returns what a person has to know about a new project: contracts without names, and that there is
 /// nothing.
-fn warnings(status: &Value) -> Vec<String> {
+fn warnings(status: &Value, project: &Value) -> Vec<String> {
     let without = status["without_interface"].as_array().into_iter().flatten();
     let mut warnings: Vec<String> = without
         .filter_map(|it| {
@@ -154,13 +155,22 @@ fn warnings(status: &Value) -> Vec<String> {
         })
         .collect();
     if status["events"] == 0 {
-        warnings.push(
+        warnings.push(if has_declared_tables(project) {
+            "no event of these contracts is stored yet: the tables are empty until there is one".to_owned()
+        } else {
             "no stored event is of these contracts yet: are they contracts of the network that the service \
              follows?"
-                .to_owned(),
-        );
+                .to_owned()
+        });
     }
     warnings
+}
+
+/// Whether the project has a table of a declared event: then the code of one of its contracts is known,
+/// which therefore is on the network.
+fn has_declared_tables(project: &Value) -> bool {
+    let tables = project["tables"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    tables.map(target).any(|table| table != UNDECLARED)
 }
 
 #[cfg(test)]
@@ -172,9 +182,13 @@ mod tests {
         let status = json!({ "events": 0, "without_interface": [
             { "contract": "CA", "reason": "its code is not known yet" },
         ] });
-        let told = warnings(&status);
+        let unknown = json!({ "tables": ["program_1_undeclared"] });
+        let told = warnings(&status, &unknown);
         assert!(told[0].contains("CA") && told[0].contains("--spec"), "{told:?}");
-        assert!(told[1].contains("no stored event"), "{told:?}");
-        assert!(warnings(&json!({ "events": 3 })).is_empty());
+        assert!(told[1].contains("are they contracts of the network"), "{told:?}");
+        assert!(warnings(&json!({ "events": 3 }), &unknown).is_empty());
+        let declared = json!({ "tables": ["program_1_pinged", "program_1_undeclared"] });
+        let told = warnings(&json!({ "events": 0 }), &declared);
+        assert!(told[0].contains("empty until there is one"), "{told:?}");
     }
 }

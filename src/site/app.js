@@ -56,8 +56,9 @@ function useAddress() {
   if (given === null || given === session.token) return;
   const take = async () => {
     const refusal = await token.use(given, false);
-    if (refusal === undefined) return;
-    health.notice("refused", token.needsToken(`The token of this address cannot be used: ${refusal}.`));
+    // The notice is gone, and with it what had the focus.
+    if (refusal === undefined) return at("main").querySelector("h1")?.focus({ preventScroll: true });
+    return health.notice("refused", token.needsToken(`The token of this address cannot be used: ${refusal}.`));
   };
   const other = nameOf(token.claims(given));
   const own = session.token === "" ? null : nameOf(token.claims());
@@ -67,7 +68,10 @@ function useAddress() {
       `. With it, what you make and write here belongs to ${other}. Use it if the address is from your own service, or `
       + "from someone whom you trust."),
     make("div", "row", button("Use it", "quiet", take),
-      button(own === null ? "Go on without" : `Stay ${own}`, "", () => health.notice("refused"))));
+      button(own === null ? "Go on without" : `Stay ${own}`, "", () => {
+        health.notice("refused");
+        at("main").querySelector("h1")?.focus({ preventScroll: true });
+      })));
 }
 
 at("search").hidden = false;

@@ -38,9 +38,9 @@ function state({ running, stopped_because: reason }) {
   return make("span", "bad", reason === undefined ? "paused" : `stopped: ${reason}`);
 }
 
-/** How often it is looked whether a new project has tables, in milliseconds, and how many times. */
+/** How often it is looked whether the tables of a new project have the stored events, in milliseconds, and how often. */
 const LOOK_EVERY = 1000;
-const MOST_LOOKS = 20;
+const MOST_LOOKS = 60;
 
 /** Returns the programs that have a contract. */
 export const programsOf = async (contract, signal) =>
@@ -50,19 +50,34 @@ export const programsOf = async (contract, signal) =>
 export const watchCommand = (contract, name = "NAME") =>
   command(`orrery watch ${name} --contract ${contract}`, "the command that makes tables of its events");
 
-/** Creates the form that makes tables of a contract's events; `reload` shows them. `name` is proposed. */
-function making(view, contract, name, reload) {
+/** Waits until the stored events are in the tables of a new project; returns whether they are. */
+async function filled(id, signal) {
+  for (let look = 0; look < MOST_LOOKS && !signal.aborted; look += 1) {
+    const [backfill, status] = await Promise.all([
+      // Without a stored ledger there is none.
+      ask(`rest/retroshade/${id}/backfill`, { signal }).catch(() => null),
+      ask(`rest/retroshade/${id}/status`, { signal }),
+    ]);
+    if (backfill?.state !== "running" && status.rows_in_tables !== false) return true;
+    await pause(LOOK_EVERY);
+  }
+  return false;
+}
+
+/**
+ * Creates the form that makes tables of a contract's events; `reload` shows them, and `tell` gets what was done. `name`
+ * is proposed.
+ */
+function making(view, contract, name, { reload, tell }) {
   const told = outcome();
   const text = input({ required: "", maxlength: 200, value: name });
   const watch = () => attempt(told, "The project is made …", async () => {
     const body = { project_name: text.value.trim(), contracts: [contract], public: false };
-    await ask("rest/retroshade/watch", { body });
+    const { id, project_name: project } = await ask("rest/retroshade/watch", { body });
     forgetProjects();
-    for (let look = 0; look < MOST_LOOKS && !view.signal.aborted; look += 1) {
-      if ((await programsOf(contract, view.signal)).some(({ tables: all }) => all.length > 0)) break;
-      await pause(LOOK_EVERY);
-    }
+    const isFilled = await filled(id, view.signal);
     await reload();
+    tell(isFilled ? `${project} is made, and has the stored events.` : `${project} is made, and reads the stored events.`);
     return "";
   });
   return make("div", "",
@@ -72,10 +87,13 @@ function making(view, contract, name, reload) {
     watchCommand(contract, name));
 }
 
-/** Fills the part of programs and tables. `info()` is the contract's interface, `name()` what a project is called. */
-export async function tables(view, contract, { info, name, reload }, body) {
+/**
+ * Fills the part of programs and tables. `info()` is the contract's interface, `name()` what a project is called;
+ * `reload` and `tell` are those of the form that makes one.
+ */
+export async function tables(view, contract, { info, name, ...shown }, body) {
   const programs = await programsOf(contract, view.signal);
-  if (programs.length === 0) return put(body, making(view, contract, name(), reload));
+  if (programs.length === 0) return put(body, making(view, contract, name(), shown));
   const declared = declarations(info());
   const rows = programs.map((it) => [
     link(`programs/${it.id}`, it.project_name || (it.replaces ? `the next ${it.replaces}` : `program ${it.id}`)),
@@ -91,7 +109,8 @@ export async function webhooks(view, contract, body) {
   const all = await ask("rest/webhooks/list", { signal: view.signal });
   const own = all.filter(({ contract_id: of }) => of === contract || of === "");
   if (own.length === 0) {
-    return put(body, make("p", "", "None of your webhooks is sent its events; ", link("webhooks", "webhooks"), "."));
+    return put(body, make("p", "", "None of your webhooks is sent its events; ",
+      link(`webhooks?contract=${contract}`, "subscribe an endpoint to them"), "."));
   }
   const rows = own.slice(0, MOST).map((it) => [
     link(`webhooks/${it.id}`, String(it.id)), [it.webhook_endpoint.slice(0, 200), "wide"], [filtersOf(it), "wide"],

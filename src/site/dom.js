@@ -99,22 +99,39 @@ export const prose = (text) => text.split("`").map((part, index) => index % 2 ==
 /** Creates a paragraph of such text. */
 export const paragraph = (kind, text) => make("p", kind, prose(text));
 
-/** Calls `act` when an element gets an event. While a promise that it returned is pending, `pressed` is disabled. */
+/** Focuses the heading of a part of the page, or else that of the page, which no key of its own reaches. */
+function focusHeading(part) {
+  const heading = part?.isConnected ? part.querySelector("h2") : at("main").querySelector("h1");
+  if (heading !== null) having(heading, { tabindex: -1 }).focus({ preventScroll: true });
+}
+
+/**
+ * Calls `act` when an element gets an event, and not again while a promise that it returned is pending. Meanwhile what
+ * was pressed is marked as disabled, and keeps the focus, which a disabled control would lose. If it is gone afterwards,
+ * the heading of its part gets the focus.
+ */
 function whenever(element, type, act) {
+  let isPending = false;
   element.addEventListener(type, async (event) => {
     event.preventDefault();
+    if (isPending) return;
+    isPending = true;
     const pressed = event.submitter ?? element;
-    pressed.disabled = true;
+    const part = pressed.closest("section");
+    const isFocused = pressed === document.activeElement;
+    having(pressed, { "aria-disabled": true });
     try {
       await act(event);
     } finally {
-      pressed.disabled = false;
+      isPending = false;
+      having(pressed, { "aria-disabled": null });
+      if (isFocused && !pressed.isConnected && document.activeElement === document.body) focusHeading(part);
     }
   });
   return element;
 }
 
-/** Creates a button that calls `act`. While a promise that it returned is pending, the button is disabled. */
+/** Creates a button that calls `act`. While a promise that it returned is pending, the button does nothing more. */
 export const button = (text, kind, act) =>
   whenever(having(make("button", kind, text), { type: "button" }), "click", act);
 

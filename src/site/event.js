@@ -2,9 +2,10 @@
 
 import { addressLink, eventLink, ledgerLink, transactionLink } from "./address.js";
 import { askOn } from "./api.js";
-import { make, put } from "./dom.js";
-import { amount, clock } from "./format.js";
+import { having, make, put } from "./dom.js";
+import { amount, clock, count } from "./format.js";
 import { beginning } from "./health.js";
+import { untab } from "./row_keys.js";
 import { Rows } from "./rows.js";
 import { assetOf, unitOf } from "./unit.js";
 import { IN_LIST, plain, typed } from "./value.js";
@@ -37,6 +38,8 @@ export function parameter(event, name, value, most = Infinity) {
     // The author of a contract chooses its symbol, which may look like digits.
     put(made, make("span", "figure", amount(value, unit.decimals)), " ", unit.asset ? asset(unit.asset) : make("bdi", "unit", unit.symbol),
       most === Infinity ? [" ", make("small", "note", `(${value})`)] : null).className = "value";
+    // The row of a long list was made before its unit was known.
+    if (made.closest("[role=row]") !== null) untab(made);
   });
   return made;
 }
@@ -127,19 +130,30 @@ export function eventRows({ label, path, without = [], empty, signal }) {
   return rows;
 }
 
-/** Returns a function that lists events in a place, instead of those that it has listed there before. */
+/**
+ * Returns a function that lists events in a place, instead of those that it has listed there before. How many those of a
+ * further list are is said aloud.
+ */
 export function listing(view, place) {
   let leaving = new AbortController();
+  let isFirst = true;
+  const [body, aloud] = [make("div"), having(make("p", "offscreen"), { role: "status" })];
+  put(place, body, aloud);
   return (options, begun = () => {}) => {
     leaving.abort();
     leaving = new AbortController();
     const signal = AbortSignal.any([view.signal, leaving.signal]);
-    const body = make("div");
-    put(place, body);
-    return view.fill(body, async () => {
+    const said = isFirst ? () => "" : (rows) => rows.isEnd ? rows.extent()
+      : `${count(rows.items.length, "event")}, and more when you scroll.`;
+    isFirst = false;
+    const list = make("div");
+    put(body, list);
+    aloud.textContent = "";
+    return view.fill(list, async () => {
       const rows = eventRows({ ...options, signal });
-      put(body, rows.element);
+      put(list, rows.element);
       await rows.load();
+      aloud.textContent = said(rows);
       begun(rows, signal);
     });
   };

@@ -50,8 +50,9 @@ function fill(element, label) {
 
 async function projectsOf() {
   const list = await ask("rest/retroshade/list").catch(() => []);
+  // A contract of several projects is called after the first of them, also when further ones are made.
   return new Map(list.filter(({ project_name: name }) => name)
-    .flatMap(({ project_name: name, contracts }) => contracts.map((contract) => [contract, name])));
+    .flatMap(({ project_name: name, contracts }) => contracts.map((contract) => [contract, name])).reverse());
 }
 
 function later(delay) {

@@ -69,8 +69,12 @@ export function meant(text, base) {
   return { name: nameOf(joined) ?? (isHex ? joined : bare) };
 }
 
+/** A word that is a secret seed or, with a letter that is wrong, missing or doubled, nearly one. */
+const NEARLY = /^(?:S[A-D][A-Z2-7]{53,55}|s[a-d][a-z2-7]{53,55})$/;
+
 /** Whether a secret seed (SEP-23, S…) is anywhere in a text, whatever is around or within it. */
 function hasSeed(text) {
+  if (seen(text).split(" ").some((word) => NEARLY.test(word.replace(AROUND, "")))) return true;
   const letters = seen(text).replaceAll(" ", "").toUpperCase();
   const candidates = letters.matchAll(/(?=(S[A-D][A-Z2-7]{54}))/g);
   return [...candidates].some(([, candidate]) => isRight(candidate));

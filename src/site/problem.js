@@ -7,8 +7,10 @@ import { needsToken } from "./token.js";
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const ended = (text) => /[.!?]$/.test(text) ? text : `${text}.`;
 
-/** Routes that sentences of the service name, and where the same is in the site. */
+/** What sentences of the service say of routes and requests, and how the same is said in the site. */
 const PLACES = [
+  // The reader has written into fields.
+  [/^the request body is malformed: /, ""],
   [/see \/rest\/retroshade\/list for yours/, "see the page Programs for yours"],
   [/see \/rest\/webhooks\/list for those/, "see the page Webhooks for those"],
   [/see \/rest\/webhooks\/\d+\/deliveries/, "see the list of its deliveries"],

@@ -55,8 +55,9 @@ export async function open({ scroll = 0, focus = false } = {}) {
     if (error instanceof Unreachable) whenAnswering(() => open(), signal);
   }
   if (signal.aborted) return;
+  const hadFocus = at("main").contains(document.activeElement);
   at("main").replaceChildren(root);
-  if (focus) root.querySelector("h1")?.focus({ preventScroll: true });
+  if (focus || hadFocus) root.querySelector("h1")?.focus({ preventScroll: true });
   await Promise.race([Promise.allSettled(view.loads), new Promise((resolve) => setTimeout(resolve, PATIENCE))]);
   if (!signal.aborted && (scroll > 0 || focus)) scrollTo(0, scroll);
 }

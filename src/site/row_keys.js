@@ -2,7 +2,7 @@
 
 const controlsOf = (row) => [...row?.querySelectorAll("a, button, input") ?? []];
 
-/** Takes the controls of a row out of the order of the Tab key. */
+/** Takes the controls of a row, or of a part of one, out of the order of the Tab key. */
 export function untab(row) {
   for (const control of controlsOf(row)) control.tabIndex = -1;
   return row;

@@ -55,7 +55,8 @@ fn a_program_is_built_at_each_save_and_what_changed_is_shown() {
     assert_eq!(rows, 5, "{first}");
 
     save(&without_rows);
-    shown(&err, "waiting for a save in market", 2);
+    let text = shown(&err, "waiting for a save in market", 2);
+    assert!(text.contains("the module has none of the functions of C"), "{text}");
     let text = fs::read_to_string(&out).unwrap();
     let second = text.strip_prefix(&first).unwrap();
     assert!(second.contains("0 new, ") && second.contains("\n-  "), "{second}");

@@ -277,6 +277,11 @@ fn a_module_for_its_contract_is_not_warned_of() {
             "--allow-unfit",
         ],
     );
+    let tried = ["try", "--code-path", "other.wasm", "--contract", contract];
+    let tried = run(at, &[&tried[..], &["--base", &base, "--jwt", demo.token()]].concat());
+    tried.succeeded();
+    let warning = format!("the module has none of the functions of {contract} (account, fill,");
+    assert!(tried.stderr.contains(&warning), "{}", tried.stderr);
     other("wrong", contract, &["--allow-unfit"]).succeeded();
     let nobodys = "CCJZ5DGASBWQXR5MPFCJXMBI333XE5U3FSJTNQU7RIKE3P5GN2K2WYD5";
     other("unknown", nobodys, &[]).succeeded();

@@ -19,6 +19,8 @@ fn the_keyboard_suffices() {
     println!("{} keys were pressed", told["presses"]);
     assert_eq!(told["unseen"], json!([]), "the focus is always seen");
     assert_eq!(told["focus_after"], "H1", "the focus is where the new page begins");
+    assert_eq!(told["stops"]["stops"], 0, "links of a list that the arrow keys reach");
+    assert_eq!(told["kept"], "Show", "a button that was pressed keeps the focus");
     assert!(told["contract"].as_str().unwrap().starts_with("contract/C"));
     assert_eq!(told["replayed"]["status"], 200);
     assert_eq!(told["replayed"]["asked"]["delivery_id"], told["chosen"]);

@@ -58,6 +58,8 @@ fn programs_and_webhooks_are_operated_in_the_pages() {
         "a new secret",
         "a new secret, and none before it",
         "a secret is shown once",
+        "make tables",
+        "subscribe to a contract",
         "enable",
         "delete a webhook",
     ] {
@@ -77,6 +79,7 @@ fn programs_and_webhooks_are_operated_in_the_pages() {
         ("delete with another name", &["Nothing was deleted"]),
         ("subscribe without an endpoint", &["endpoint"]),
         ("subscribe with a wrong scheme", &["javascript", "https://"]),
+        ("subscribe an endpoint without a scheme", &["has to be a URL"]),
         ("subscribe to no contract", &["not a contract"]),
         ("replay of no range", &["first and the last ledger"]),
         ("replay of a range that is not stored", &["not stored"]),
@@ -92,4 +95,10 @@ fn programs_and_webhooks_are_operated_in_the_pages() {
         let said = said.unwrap_or_else(|| panic!("{name}: {}", told["refused"][name]));
         assert!(parts.iter().all(|part| said.contains(part)), "{name}: {said}");
     }
+    // What was pressed keeps the focus, or what took its place has it.
+    let focus = json!({
+        "pause": "Resume", "test": "Send a test", "tables": "Tables of its events",
+        "mistake": "webhook_endpoint",
+    });
+    assert_eq!(told["focus"], focus);
 }

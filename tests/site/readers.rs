@@ -38,6 +38,8 @@ fn readers_find_keep_and_are_asked() {
     assert_eq!((&token["used"], &token["at"]), (&json!(0), &json!("programs")), "{token}");
     assert!(token["question"].as_str().unwrap().contains("a token of demo"), "{token}");
     assert!(token["locked"].as_u64() > Some(0), "{token}");
+    assert_eq!(token["focus"], "H1", "the question is gone, and the focus is at the page");
+    assert_eq!(told["documents"]["text"], "webhooks listen");
 }
 
 /// Who sends a link chooses its statement.

@@ -383,6 +383,8 @@ fn the_cli_does_what_the_routes_do() {
     let count = replayed["deliveries"].as_u64().unwrap() as usize;
     assert_eq!(count, events_of(&ana, &contract).len());
     wait_until("they arrive", || receiver.count() == count + 1);
+    let replayed = json_of(&["replay", &id, "--from", "2"]);
+    assert_eq!(replayed["deliveries"], count, "up to the newest ledger");
     assert_eq!(json_of(&["deliveries", &id, "--limit", "2"]).as_array().unwrap().len(), 2);
     assert_eq!(json_of(&["enable", &id])["enabled"], true);
     assert_eq!(json_of(&["delete", &id])["deleted"], made["ids"][0]);

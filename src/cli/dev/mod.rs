@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::remote::Remote;
 use super::serve::{runtime, stop_on_signal};
-use super::{Failure, output, program_name, read_file, trial};
+use super::{Failure, fit, output, program_name, read_file, trial};
 use saved::Saved;
 
 /// Build an indexing program at each save, and show its rows and what changed
@@ -145,6 +145,9 @@ impl Trials {
             body["transactions"] = json!(self.transactions);
         }
         let after = remote.post("retroshade/try", &body)?.json()?;
+        for warning in fit::warnings(remote, code, &self.contracts) {
+            output::note(warning);
+        }
         let runs = after["transactions"].as_array().into_iter().flatten();
         self.transactions =
             runs.filter_map(|run| run["tx_hash"].as_str().map(str::to_owned)).collect();

@@ -152,9 +152,9 @@ pub struct Replay {
     #[arg(long, value_name = "DELIVERY", conflicts_with_all = ["from", "to"])]
     delivery: Option<String>,
     /// First ledger
-    #[arg(long, value_name = "LEDGER", requires = "to")]
+    #[arg(long, value_name = "LEDGER")]
     from: Option<u32>,
-    /// Last ledger
+    /// Last ledger; the newest stored one if not given
     #[arg(long, value_name = "LEDGER", requires = "from")]
     to: Option<u32>,
 }
@@ -343,11 +343,16 @@ impl Replay {
         let Subscription { id, output } = self.subscription;
         let path = format!("webhooks/{id}/replay");
         if self.delivery.is_none() && self.from.is_none() {
-            return Err(Failure::usage("give --delivery, or --from and --to"));
+            return Err(Failure::usage("give --delivery, or --from"));
         }
-        let (Some(mut from), Some(to)) = (self.from, self.to) else {
+        let Some(mut from) = self.from else {
             let body = json!({ "delivery_id": self.delivery });
             return remote.post(&path, &body)?.show(output.json, &[]);
+        };
+        let newest = || remote.get("health")?.json();
+        let to = match self.to {
+            Some(to) => json!(to),
+            None => newest()?["service_latest_ledger"].take(),
         };
         // The service limits the time of one request, and returns the ledger at which to continue.
         loop {

@@ -5,6 +5,8 @@ import { copyButton } from "../copy.js";
 /** Most places that are shown, and letters around the first word. */
 const MOST = 20;
 const AROUND = 70;
+/** Milliseconds without a key after which the number of places is said. */
+const PAUSE = 500;
 
 const form = document.getElementById("search");
 const field = document.getElementById("search-text");
@@ -55,11 +57,19 @@ function item([address, page, section, text], words) {
   return row;
 }
 
+let saying;
+
+/** Says aloud how many places there are, once the reader pauses. */
+function say(text) {
+  clearTimeout(saying);
+  saying = setTimeout(() => { if (said.textContent !== text) said.textContent = text; }, PAUSE);
+}
+
 async function search() {
   const words = field.value.toLowerCase().split(/\s+/).filter((word) => word !== "").slice(0, 8);
   list.hidden = words.length === 0;
   if (words.length === 0) {
-    said.textContent = "";
+    say("");
     return;
   }
   let all;
@@ -67,14 +77,14 @@ async function search() {
     all = await index();
   } catch {
     places = undefined;
-    said.textContent = "The search could not be loaded.";
+    say("The search could not be loaded.");
     return;
   }
   if (field.value.toLowerCase().trim() === "") return;
   const scored = all.map((place) => [score(place, words), place]).filter(([points]) => points > 0);
   const best = scored.sort(([a], [b]) => b - a).slice(0, MOST);
   list.replaceChildren(...best.map(([, place]) => item(place, words)));
-  said.textContent = best.length === 0 ? "Nothing has all these words." : best.length === 1 ? "1 place" : `${best.length} places`;
+  say(best.length === 0 ? "Nothing has all these words." : best.length === 1 ? "1 place" : `${best.length} places`);
 }
 
 /** Follows the item of a list that the address names: it has the id of the heading on another page that it leads to. */
@@ -92,6 +102,9 @@ for (const block of document.querySelectorAll("article pre")) {
 addEventListener("hashchange", follow);
 follow();
 form.hidden = false;
+// The search of the other pages leads here with what it did not find.
+field.value = new URLSearchParams(location.search).get("q")?.slice(0, 200) ?? "";
+if (field.value !== "") search();
 field.addEventListener("focus", () => { index().catch(() => { places = undefined; }); });
 field.addEventListener("input", search);
 form.addEventListener("submit", (event) => {

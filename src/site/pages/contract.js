@@ -6,7 +6,7 @@ import { callers } from "../callers.js";
 import { copyable } from "../copy.js";
 import { exporter } from "../csv.js";
 import { tables, watchCommand, webhooks } from "../derived.js";
-import { make, put } from "../dom.js";
+import { having, make, put } from "../dom.js";
 import { listing } from "../event.js";
 import { conditions, declarations, filterForm } from "../filter.js";
 import { words } from "../format.js";
@@ -143,12 +143,14 @@ export function open(view) {
   const known = new Interface(contract);
   known.addEventListener("change", () => put(kinds, ...kindsOf(known.info)));
   const beside = make("span", "note");
+  const told = having(make("span", "note"), { role: "status" });
+  const tell = (text) => { told.textContent = text; };
   const made = view.part("Tables of its events", async (body) => {
     if (session.token === "") return put(body, withToken(contract));
     await Promise.race([known.first, pause(PATIENT)]);
     const proposed = () => nameFor(contract, known.info);
-    return tables(view, contract, { info: () => known.info, name: proposed, reload: () => made.reload() }, body);
-  });
+    return tables(view, contract, { info: () => known.info, name: proposed, reload: () => made.reload(), tell }, body);
+  }, { beside: [told] });
   view.part("What it runs", (body) => known.look(view.signal, body), { every: LOOK_EVERY });
   view.part("Events", (body) => events(view, known, body, beside), { beside: [beside] });
   view.part("Who calls it", (body) => callers(view, contract, body));

@@ -54,13 +54,15 @@ function troubles(program) {
   const { stopped_because: stopped, replacement_failed: failed, last_error_message: last } = program;
   const { without_interface: without = [], missing_ledgers: missing = [] } = program;
   const said = [
-    stopped && ["problem", `The service stopped it: ${stopped}`],
+    stopped && ["problem", /^stopped /.test(stopped) ? `The service stopped it ${stopped.slice("stopped ".length)}`
+      : `The service stopped it: ${stopped}`],
     failed && ["problem", `The last program that was to replace it did not: ${failed}`],
     last && last !== stopped && ["problem", last],
     missing.length > 0 && ["warning", "It did not process the missing ledgers, or not in full, because they were "
       + "removed or left out. A backfill fills in those that are stored again."],
     program.runs_waiting > 0 && ["note", "Waiting runs are repeated when older ledgers are stored."],
-    program.events === 0 && ["warning", "No stored event is of these contracts yet: are they of this network?"],
+    program.events === 0 && (without.length === 0 ? ["note", "None of the stored events is of these contracts yet."]
+      : ["warning", "No stored event is of these contracts yet: are they of this network?"]),
     without.length > 0 && ["warning", `Events of ${count(without.length, "contract")} have no declared names; their `
       + "tables follow from the values. A new version with an interface supplies names."],
   ];
@@ -83,8 +85,10 @@ function controls(id, reload) {
   const resume = acting("Resume", "Resuming …", "It goes on where it stopped.");
   const replace = make("span", "programs-next");
   const show = ({ running, project_name: name, kind, successor }) => {
+    const isFocused = [pause, resume].includes(document.activeElement);
     pause.hidden = !running;
     resume.hidden = running;
+    if (isFocused) (running ? pause : resume).focus({ preventScroll: true });
     renew(replace, name === "" || successor ? ""
       : link(`programs?kind=${kind}&replace=${encoded(name)}`, "Replace it by a new version"));
   };

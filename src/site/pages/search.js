@@ -114,6 +114,9 @@ function show(view, text, results) {
   for (const { name, error } of failed) {
     view.add(make("p", "problem", `It could not be looked for in ${name}. ${sentence(error)}`));
   }
+  if (finds.length === 0) {
+    view.add(make("p", "", link(`docs?q=${encoded(text.slice(0, 200))}`, "Look for it in the documents"), "."));
+  }
   if (locked.length === 0) return;
   const where = sentenceOf.format(locked.map(({ name }) => name));
   view.add(make("section", "", make("p", "", `Looking in ${where} needs a token.`), mayRead() ? "" : tokenForm()));

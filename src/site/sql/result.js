@@ -66,7 +66,7 @@ export class Result {
     this.element = make("div", "", this.said, this.place);
   }
 
-  /** Runs a statement. One that is still running is cancelled. */
+  /** Runs a statement, and brings what comes of it into sight. One that is still running is cancelled. */
   async run(query) {
     this.running?.abort();
     const running = new AbortController();
@@ -80,8 +80,17 @@ export class Result {
     } catch (error) {
       if (this.running === running) this.refuse(query, error);
     } finally {
-      if (this.running === running) this.cancel.hidden = true;
+      if (this.running === running) {
+        this.cancel.hidden = true;
+        this.reveal();
+      }
     }
+  }
+
+  /** Scrolls to the answer where it begins below the screen, as on a phone. */
+  reveal() {
+    const isBelow = this.place.getBoundingClientRect().top > innerHeight;
+    if (isBelow) (this.element.closest("section") ?? this.element).scrollIntoView();
   }
 
   refuse(query, error) {

@@ -42,6 +42,9 @@ const made = ({ ids, secret }) => secretOf(secret,
   ids.length === 1 ? "It is subscribed" : `${ids.length} webhooks are subscribed`,
   make("p", "", ...listed(ids.map((id) => link(`webhooks/${id}`, `webhook ${id}`))), ". Send a test from there."));
 
+/** Creates the error of a field, which is found by its name. */
+const ofField = (name, text) => Object.assign(mistake(text), { field: name });
+
 /** Returns what the form says in a request: its fields have the names of the members. */
 function said(whole) {
   const given = new FormData(whole);
@@ -50,15 +53,19 @@ function said(whole) {
     const text = name === "webhook_secret" ? value : value.trim();
     if (text !== "" && name !== "include_backfill") body[name] = name === "contract_ids" ? wordsOf(text) : text;
   }
-  if (!body.webhook_endpoint) throw mistake("give the endpoint: the address to which events are sent");
-  if (!body.contract_ids && !body.address) throw mistake("name a contract or more, or an address");
+  const { webhook_endpoint: endpoint } = body;
+  if (!endpoint) throw ofField("webhook_endpoint", "give the endpoint: the address to which events are sent");
+  if (!/^[a-z][a-z0-9+.-]*:/i.test(endpoint)) {
+    throw ofField("webhook_endpoint", "the endpoint has to be a URL, which begins with https:// or http://");
+  }
+  if (!body.contract_ids && !body.address) throw ofField("contract_ids", "name a contract or more, or an address");
   return body;
 }
 
 /** Marks the field of a form that an error names, and no other. */
 function mark(whole, told, error) {
-  const [, name = ""] = /'(\w+)'/.exec(error?.message) ?? [];
-  const wrong = error && (whole.elements.namedItem(name) ?? whole.querySelector("input:invalid"));
+  const [, named = ""] = /'(\w+)'/.exec(error?.message) ?? [];
+  const wrong = error && (whole.elements.namedItem(error.field ?? named) ?? whole.querySelector("input:invalid"));
   for (const it of whole.elements) {
     having(it, { "aria-invalid": it === wrong || null, "aria-describedby": it === wrong ? told.id : null });
   }

@@ -57,6 +57,12 @@ await press("Enter");
 await until("the token is in use", () => page.evaluate(() => document.querySelector("#token-toggle").textContent.startsWith("Token:")));
 await settled(page);
 
+// A list is one stop of Tab, also when the units of its amounts have come, with links to their issuers.
+told.stops = await until("the units are there", () => page.evaluate(() => {
+  const links = [...document.querySelectorAll("main .scroller a")];
+  return links.some((it) => it.closest(".unit")) ? { stops: links.filter((it) => it.tabIndex >= 0).length } : null;
+}));
+
 await press("/");
 await until("the search field has the focus", async () => (await focused()).id === "search-text");
 await page.keyboard.type(event.tx);
@@ -68,6 +74,11 @@ await tab("the contract", ({ href }) => href.startsWith(`${base}contract/`));
 await press("Enter");
 await arrived("contract/");
 told.contract = page.url().slice(base.length);
+await tab("the filter", ({ text }) => text === "Show");
+await press("Enter");
+await until("what the filter finds is said", () => page.evaluate(() =>
+  [...document.querySelectorAll("main [role=status]")].some((it) => /event|All|One/.test(it.textContent))));
+told.kept = (await focused()).text;
 
 await press("/");
 await tab("SQL", ({ text, href }) => text === "SQL" && href === `${base}sql`);

@@ -9,7 +9,9 @@ import { Notes, ask, base, context, given, latestLedger, launch, open, settled, 
 const browser = await launch();
 const notes = new Notes();
 const page = await (await context(browser, notes)).newPage();
-const told = { done: {}, refused: {}, hidden: [] };
+const told = { done: {}, refused: {}, hidden: [], focus: {} };
+/** The text of what has the focus. */
+const focused = () => page.evaluate(() => document.activeElement.innerText.split("\n")[0]);
 
 const received = [];
 let status = 200;
@@ -130,6 +132,7 @@ await open(page, `programs/${own?.id}`);
 await step("pause", async () => {
   await page.getByRole("button", { name: "Pause" }).click();
   await says(part("State"), /It is paused/);
+  told.focus.pause = await focused();
   return (await named("browser")).running === false;
 });
 await step("resume", async () => {
@@ -263,6 +266,7 @@ await open(page, `webhooks/${hook?.id}`);
 await step("test", async () => {
   await page.getByRole("button", { name: "Send a test" }).click();
   const said = await says(part("Subscription"), /The test arrived/);
+  told.focus.test = await focused();
   return received.length > 0 ? said : false;
 });
 await step("a test that fails", async () => {
@@ -411,6 +415,31 @@ await refusal("another owner's webhook", async () => {
   await open(page, `webhooks/${hook.id}`, given.other);
   return problemOf(page.locator("main"));
 });
+
+// Tables and webhooks of a contract, for who has none.
+await open(page, `contract/${given.further}`, given.other);
+await step("make tables", async () => {
+  const place = part("Tables of its events");
+  await place.getByRole("button", { name: "Make tables of its events" }).click();
+  await says(place, /has the stored events/);
+  told.focus.tables = await focused();
+  return says(place, /\.transfer/);
+});
+await step("subscribe to a contract", async () => {
+  await part("Webhooks of it").getByRole("link", { name: "subscribe an endpoint to them" }).click();
+  await settled(page);
+  return await page.getByLabel(/^Contracts, with spaces/).inputValue() === given.further;
+});
+await refusal("subscribe an endpoint without a scheme", async () => {
+  await subscribe.getByLabel("Endpoint, a URL").fill("example");
+  await subscribe.getByRole("button", { name: "Subscribe" }).click();
+  const said = await problemOf(subscribe);
+  told.focus.mistake = await page.evaluate(() => document.activeElement.name);
+  return said;
+});
+for (const { id } of await as(given.other, "rest/retroshade/list")) {
+  if (id !== shared?.id) await as(given.other, `rest/retroshade/${id}`, undefined, "DELETE").catch(() => {});
+}
 
 await open(page, `webhooks/${hook.id}`);
 await step("delete a webhook", async () => {

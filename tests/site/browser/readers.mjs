@@ -36,6 +36,7 @@ for (const [name, text, place] of [
 // Secrets are in no address, on no page and in no request.
 for (const [name, text] of [
   ["seed", given.seed], ["lower", ` ${given.seed.toLowerCase()}.`], ["wrapped", half(given.seed)], ["within", `my key: "${given.seed}"`],
+  ["mistyped", `${given.seed.slice(0, -1)}Y`], ["a letter short", given.seed.slice(0, -1)],
 ]) {
   const requests = notes.requests.length;
   const where = await search(text);
@@ -125,5 +126,14 @@ await page.goto(`${base}programs#token=${given.token}`);
 await settled(page);
 told.token = { used: bearers.length, question: await page.locator("#refused").innerText(), at: at(), requests: notes.requests.length - before };
 await page.locator("#refused").getByRole("button", { name: "Go on without" }).click();
+told.token.focus = await page.evaluate(() => document.activeElement.tagName);
 told.token.locked = await page.locator("main .locked").count();
+
+// What the search of the site does not find is looked for in the documents.
+await open(page, "search?q=webhooks%20listen");
+await page.getByRole("link", { name: "Look for it in the documents" }).click();
+told.documents = await until("places are listed", () => page.evaluate(() => {
+  const count = document.querySelectorAll("#found li").length;
+  return count > 0 ? { count, text: document.querySelector("#search-text").value } : null;
+}));
 await tell(browser, { ...told, complaints: notes.complaints, foreign: notes.foreign() });
