@@ -282,6 +282,16 @@ fn a_module_for_its_contract_is_not_warned_of() {
     tried.succeeded();
     let warning = format!("the module has none of the functions of {contract} (account, fill,");
     assert!(tried.stderr.contains(&warning), "{}", tried.stderr);
+    let hook = ["webhooks", "new", "--contract", contract, "--endpoint", "http://127.0.0.1:9/"];
+    let hook = |topic: &str| {
+        let more = ["--topic1", topic, "--base", &base, "--jwt", demo.token()];
+        run(at, &[&hook[..], &more].concat())
+    };
+    let mistyped = hook("filed");
+    mistyped.succeeded();
+    let warning = "declares no event whose first topic is filed: it declares filled, placed";
+    assert!(mistyped.stderr.contains(warning), "{}", mistyped.stderr);
+    assert_eq!(hook("filled").stderr, "");
     other("wrong", contract, &["--allow-unfit"]).succeeded();
     let nobodys = "CCJZ5DGASBWQXR5MPFCJXMBI333XE5U3FSJTNQU7RIKE3P5GN2K2WYD5";
     other("unknown", nobodys, &[]).succeeded();

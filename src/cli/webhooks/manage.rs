@@ -12,6 +12,8 @@ use super::listen::without_type;
 use crate::cli::remote::{Body, Remote, draws_tables, with_query};
 use crate::cli::{Failure, grid, output};
 
+use super::declared;
+
 /// Interval between requests for the outcome of a test delivery.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum time to wait for a test delivery: an attempt takes 15 seconds at most, and others may
@@ -263,12 +265,18 @@ impl New {
             "include_backfill": self.include_backfill,
         });
         if !self.contracts.is_empty() {
-            body["contract_ids"] = self.contracts.into();
+            body["contract_ids"] = json!(self.contracts);
         }
         if let Some(file) = self.secret_file {
             body["webhook_secret"] = secret(&file)?.into();
         }
-        remote.post("webhooks/new", &body)?.show(self.output.json, &[])
+        let made = remote.post("webhooks/new", &body)?;
+        for warning in
+            self.topic1.iter().flat_map(|it| declared::warnings(remote, &self.contracts, it))
+        {
+            output::note(warning);
+        }
+        made.show(self.output.json, &[])
     }
 }
 

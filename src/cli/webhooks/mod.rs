@@ -1,5 +1,6 @@
 //! The verbs for webhooks: `orrery webhooks …`.
 
+mod declared;
 mod listen;
 mod manage;
 
