@@ -4,7 +4,7 @@ import { attempt, outcome } from "./actions.js";
 import { link, sqlLink } from "./address.js";
 import { ask, pause } from "./api.js";
 import { command } from "./copy.js";
-import { field, folded, form, input, joined, make, put, submit } from "./dom.js";
+import { field, folded, form, input, joined, make, put, renew, submit } from "./dom.js";
 import { declarations } from "./filter.js";
 import { forgetProjects } from "./labels.js";
 import { tableOf } from "./sql/names.js";
@@ -38,9 +38,10 @@ function state({ running, stopped_because: reason }) {
   return make("span", "bad", reason === undefined ? "paused" : `stopped: ${reason}`);
 }
 
-/** How often it is looked whether the tables of a new project have the stored events, in milliseconds, and how often. */
+/** How often it is looked what a new project has, in milliseconds, how often until it has tables, and until all rows. */
 const LOOK_EVERY = 1000;
-const MOST_LOOKS = 60;
+const MOST_LOOKS = 20;
+const MOST_LOOKS_AT_ROWS = 600;
 
 /** Returns the programs that have a contract. */
 export const programsOf = async (contract, signal) =>
@@ -50,18 +51,29 @@ export const programsOf = async (contract, signal) =>
 export const watchCommand = (contract, name = "NAME") =>
   command(`orrery watch ${name} --contract ${contract}`, "the command that makes tables of its events");
 
-/** Waits until the stored events are in the tables of a new project; returns whether they are. */
-async function filled(id, signal) {
-  for (let look = 0; look < MOST_LOOKS && !signal.aborted; look += 1) {
-    const [backfill, status] = await Promise.all([
-      // Without a stored ledger there is none.
-      ask(`rest/retroshade/${id}/backfill`, { signal }).catch(() => null),
-      ask(`rest/retroshade/${id}/status`, { signal }),
-    ]);
-    if (backfill?.state !== "running" && status.rows_in_tables !== false) return true;
+/** Waits until `is` says so, so many times; returns whether it did. */
+async function becomes(is, times, signal) {
+  for (let look = 0; look < times && !signal.aborted; look += 1) {
+    if (await is()) return true;
     await pause(LOOK_EVERY);
   }
   return false;
+}
+
+/** Whether a project has a table beside that of events without a name. */
+async function hasTables(id, contract, signal) {
+  const { tables: all = [], project_name: project } = (await programsOf(contract, signal)).find((it) => it.id === id) ?? {};
+  return all.some((name) => tableOf(name, project).target !== "undeclared");
+}
+
+/** Whether the stored events are in the tables of a project. */
+async function isFilled(id, signal) {
+  const [backfill, status] = await Promise.all([
+    // Without a stored ledger there is none.
+    ask(`rest/retroshade/${id}/backfill`, { signal }).catch(() => null),
+    ask(`rest/retroshade/${id}/status`, { signal }),
+  ]);
+  return backfill?.state !== "running" && status.rows_in_tables !== false;
 }
 
 /**
@@ -69,15 +81,23 @@ async function filled(id, signal) {
  * is proposed.
  */
 function making(view, contract, name, { reload, tell }) {
+  const { signal } = view;
   const told = outcome();
   const text = input({ required: "", maxlength: 200, value: name });
+  const follow = async (id, project) => {
+    if (!await becomes(() => isFilled(id, signal), MOST_LOOKS_AT_ROWS, signal)) return;
+    await reload();
+    tell(`${project} is made, and has the stored events.`);
+  };
   const watch = () => attempt(told, "The project is made …", async () => {
     const body = { project_name: text.value.trim(), contracts: [contract], public: false };
     const { id, project_name: project } = await ask("rest/retroshade/watch", { body });
     forgetProjects();
-    const isFilled = await filled(id, view.signal);
+    await becomes(() => hasTables(id, contract, signal), MOST_LOOKS, signal);
     await reload();
-    tell(isFilled ? `${project} is made, and has the stored events.` : `${project} is made, and reads the stored events.`);
+    tell(`${project} is made, and reads the stored events …`);
+    // The page goes on meanwhile; what the project has is on its own page, too.
+    follow(id, project).catch(() => {});
     return "";
   });
   return make("div", "",
@@ -100,7 +120,9 @@ export async function tables(view, contract, { info, name, ...shown }, body) {
     it.kind === "events" ? "tables of events" : "program", state(it), [tablesOf(it, contract, declared), "wide"],
   ]);
   const heads = ["Program", "Kind", "State", ["Tables", "wide"]];
-  return put(body, table(heads, rows, "Programs that have this contract"),
+  // The form goes as a whole; a link that has the focus keeps it.
+  const draw = body.querySelector("table") ? renew : put;
+  return draw(body, table(heads, rows, "Programs that have this contract"),
     make("p", "note", "A table is opened with a query for the rows of this contract."));
 }
 

@@ -19,7 +19,7 @@ const FIGURES = ["Contracts", "Runs", "Errors", "Average run", "Behind", "Size o
 const HEADS = ["Project", "Kind", "State", ...FIGURES.map((name) => [name, "number"])];
 
 function row(program, state) {
-  const figures = state === undefined ? Array(5).fill("–") : [
+  const figures = state === undefined ? Array(5).fill("…") : [
     number(state.total_executions), number(state.total_errors), `${number(state.avg_execution_ms)} ms`,
     number(state.lag_ledgers ?? 0), bytes(state.row_bytes ?? 0),
   ];
