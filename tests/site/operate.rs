@@ -58,7 +58,6 @@ fn programs_and_webhooks_are_operated_in_the_pages() {
         "a new secret",
         "a new secret, and none before it",
         "a secret is shown once",
-        "make tables",
         "subscribe to a contract",
         "enable",
         "delete a webhook",
