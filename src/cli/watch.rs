@@ -74,7 +74,8 @@ impl Watch {
             (false, true) => replacement::follow(remote, &self.project, replaced, &watched)?,
             (false, false) => follow(remote, &watched)?,
         };
-        show_project(&answer, self.json)
+        if draws_tables(self.json) { with_names_in_sql(&answer)? } else { answer }
+            .show(self.json, &[])
     }
 }
 
