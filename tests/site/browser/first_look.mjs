@@ -38,7 +38,11 @@ told.token = await main();
 const events = await ask("rest/events/by-ledger?limit=500&decoded=true");
 const native = events.find(({ decoded }) => decoded?.params?.sep0011_asset === "native");
 await open(page, `contract/${native.contract_id}`);
-told.native = { heading: await heading(page), text: await main() };
+// Names are read after the page.
+told.native = await until("the asset is named", async () => {
+  const seen = { heading: await heading(page), text: await main() };
+  return seen.heading.startsWith("XLM") ? seen : Promise.reject(new Error(seen.heading));
+});
 await open(page, `account/${native.decoded.params.from}`);
 told.account = await page.locator("main section h2").first().innerText();
 
