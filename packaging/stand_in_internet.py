@@ -45,9 +45,11 @@ class Internet(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
-    def answer(self, status, body, kind="application/octet-stream"):
+    def answer(self, status, body, kind="application/octet-stream", encoding=None):
         self.send_response(status)
         self.send_header("Content-Type", kind)
+        if encoding:
+            self.send_header("Content-Encoding", encoding)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
@@ -68,7 +70,8 @@ class Internet(http.server.BaseHTTPRequestHandler):
             connection = http.client.HTTPConnection(address, timeout=60)
             connection.request(self.command, (path + self.path) if path == "" else path, body, passed)
             got = connection.getresponse()
-            return self.answer(got.status, got.read(), got.getheader("Content-Type") or "text/plain")
+            kind, encoding = got.getheader("Content-Type", "text/plain"), got.getheader("Content-Encoding")
+            return self.answer(got.status, got.read(), kind, encoding)
         except OSError as error:
             return self.answer(502, str(error).encode())
 
