@@ -29,6 +29,10 @@ function mark(path) {
     const own = pathOf(item.href);
     const isCurrent = path === own || (own !== "" && path.startsWith(`${own}/`));
     having(item, { "aria-current": isCurrent ? "page" : null });
+    if (!isCurrent || item.matches(".state")) continue;
+    // On a phone, the links are one line, of which the end may be out of sight.
+    const line = item.parentElement;
+    line.scrollLeft = item.offsetLeft - line.clientWidth / 2;
   }
 }
 

@@ -94,7 +94,11 @@ function follow() {
 }
 
 const pages = [...document.querySelectorAll("header nav a")];
-pages.findLast(({ pathname }) => `${location.pathname}/`.startsWith(`${pathname}/`))?.setAttribute("aria-current", "page");
+const current = pages.findLast(({ pathname }) => `${location.pathname}/`.startsWith(`${pathname}/`));
+if (current !== undefined) {
+  current.setAttribute("aria-current", "page");
+  current.parentElement.scrollLeft = current.offsetLeft;
+}
 for (const block of document.querySelectorAll("article pre")) {
   const { textContent: text } = block;
   block.append(copyButton(() => text.trimEnd(), "these lines"));
