@@ -111,6 +111,7 @@ fn is_absent(status: StatusCode) -> bool {
 
 /// Returns the sentence about an address where nothing takes messages.
 fn absent(remote: &Remote, status: StatusCode) -> String {
+    let status = status.as_u16();
     let base = remote.base().unwrap_or_default();
     let root = base.strip_suffix("/rest").unwrap_or(&base);
     format!(
