@@ -1,11 +1,9 @@
-//! `/rest/contracts/labels`: short names of addresses, of many at once, for lists that show them; or the addresses
-//! that have a name ([`named`]).
+//! `/rest/contracts/labels`: short names of addresses, of many at once, for lists that show them.
 
 use super::super::answer::Answer;
 use super::super::call::CurrentCall;
 use super::super::{ApiError, Deps};
 use super::label::{Kind, Label, of_contract};
-use super::named;
 use orrery_ledger::domain::{ContractId, address_xdr};
 
 /// Name of the parameter, and maximum number of addresses in it. Each may take the reading of a
@@ -13,16 +11,9 @@ use orrery_ledger::domain::{ContractId, address_xdr};
 pub(super) const ADDRESSES: &str = "addresses";
 const MOST: usize = 50;
 
-/// Returns the names of those of the given addresses that have one, or the addresses that have a name. An answer
-/// without some that were not looked at in time is truncated.
+/// Returns the names of those of the given addresses that have one. An answer without some that were not looked at
+/// in time is truncated.
 pub(super) fn labels(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
-    if let Some(name) = call.query.get(named::NAME) {
-        if call.query.get(ADDRESSES).is_some() {
-            let problem = format!("goes alone: leave '{ADDRESSES}' out");
-            return Err(ApiError::parameter(named::NAME, problem));
-        }
-        return named::named(deps, call, name);
-    }
     let mut found = Vec::new();
     let mut is_complete = true;
     for address in given(call)? {

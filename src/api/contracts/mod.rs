@@ -34,13 +34,20 @@ const ENTRY_LIMITS: Limits = Limits { depth: 500, len: 4 << 20 };
 const READ: Access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
 
 /// Routes of this area.
-pub(super) static ROUTES: [Route; 2] = [
+pub(super) static ROUTES: [Route; 3] = [
     Route::new(
         "GET",
         "/rest/contracts/labels",
         Work::current_cached(READ, &[CONSUMER], labels::labels),
     )
-    .with_parameters(&[labels::ADDRESSES, named::NAME])
+    .with_parameters(&[labels::ADDRESSES])
+    .with_public_read(),
+    Route::new(
+        "GET",
+        "/rest/contracts/named",
+        Work::current_cached(READ, &[CONSUMER], named::named),
+    )
+    .with_parameters(&[named::NAME])
     .with_public_read(),
     Route::new(
         "GET",

@@ -1,4 +1,4 @@
-//! The addresses that have a name: searched among those that the operator names, the native asset, and the contracts
+//! `/rest/contracts/named`: the addresses that have a name, searched among those that the operator names, the native asset, and the contracts
 //! that take the most space or have emitted the newest events. There is no index of names, which strangers choose,
 //! so the work of a search is bounded: a contract without much of it is found by its address only.
 
@@ -29,8 +29,8 @@ const MOST: usize = 20;
 
 /// Returns the addresses with a name: those that have exactly this one, or else those whose name contains it. Capitals
 /// do not matter.
-pub(super) fn named(deps: &Deps, call: &CurrentCall<'_>, name: &str) -> Result<Answer, ApiError> {
-    let name = name.trim();
+pub(super) fn named(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    let name = call.query.get(NAME).unwrap_or_default().trim();
     if name.is_empty() || name.chars().count() > LONGEST {
         let problem = format!("is not a name: give one of at most {LONGEST} characters");
         return Err(ApiError::parameter(NAME, problem));

@@ -202,7 +202,7 @@ fn find_contract(FindContract { contract }: FindContract) -> Begun {
     if contract.len() != ADDRESS {
         let query =
             form_urlencoded::Serializer::new(String::new()).append_pair("name", &contract).finish();
-        let named = get("/rest/contracts/labels".to_owned(), query);
+        let named = get("/rest/contracts/named".to_owned(), query);
         let tell = move |answers: Answers| {
             let Ok([projects, named]) = <[_; 2]>::try_from(answers) else {
                 return Err(ApiError::Encoding);

@@ -49,7 +49,7 @@ const CHOSEN = { operator: "so called by the operator", asset: "the code of an a
 
 /** Finds contracts and accounts by what they are called. */
 async function labelled(text, signal) {
-  const labels = await ask(`rest/contracts/labels?name=${encoded(text)}`, { signal });
+  const labels = await ask(`rest/contracts/named?name=${encoded(text)}`, { signal });
   return labels.filter(({ address }) => pathOf(address) !== null).map(({ address, name, kind }) => ({
     ...found(address.startsWith("C") ? "Contract " : "Account ", pathOf(address), address,
       ` ${name.slice(0, 40)}`, make("small", "note", ` ${CHOSEN[kind] ?? CHOSEN.token}`)),
