@@ -21,8 +21,8 @@ import threading
 import urllib.parse
 from xml.sax.saxutils import escape
 
-# Address of the service that follows the stand-in of the network, as first.example.org:8484 in docs/rpc.md.
-FOLLOWER = "127.0.0.2:8484"
+# Address of the service that follows the stand-in of the network.
+FOLLOWER = "127.0.0.2:8485"
 # What answers for a name: (address, path before that of the request), or the bucket.
 BUCKET = "bucket"
 HOSTS = {
@@ -30,8 +30,10 @@ HOSTS = {
     "aws-public-blockchain.s3.us-east-2.amazonaws.com": BUCKET,
     # A service behind a proxy with TLS.
     "orrery.example.org": ("127.0.0.1:8484", ""),
+    # Another machine, on port 8484 without TLS: a service on a loopback address does not answer to this name.
+    "first.example.org": (FOLLOWER, ""),
 }
-# Names of machines that have a loopback address of their own, without TLS.
+# Addresses of names that are not at 127.0.0.1.
 MACHINES = {"first.example.org": "127.0.0.2"}
 # Prefix of the network's lake in the bucket.
 PREFIX = "v1.1/stellar/ledgers/testnet/"
@@ -119,6 +121,8 @@ def main():
     quiet = type("Released", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
     place = http.server.ThreadingHTTPServer(("127.0.0.1", 8000), functools.partial(quiet, directory=released))
     threading.Thread(target=place.serve_forever, daemon=True).start()
+    other = http.server.ThreadingHTTPServer(("127.0.0.2", 8484), Internet)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 443), Internet)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
