@@ -264,7 +264,7 @@ impl Export {
             let batch = program.rows_after(store, interfaces, up_to)?;
             (more, up_to) = (batch.more, batch.up_to);
             now.last_run = batch.last.map(numbers_of).or(now.last_run);
-            for (at, rows) in by_table(&batch.rows, program, tables)? {
+            for (at, rows) in by_table(&batch.items, program, tables)? {
                 let Current { name, schema, table } = &tables[at];
                 let writer = writers.entry(at).or_insert_with(|| {
                     let identity = table_of(now, name).map(|it| &it.identity);

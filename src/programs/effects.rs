@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::events::Summary;
+use super::events::{Kinds, Summary};
 use super::manifest::Manifest;
 use super::records::{Execution, RunSource};
 use super::rows::RunRows;
@@ -50,9 +50,11 @@ pub(super) struct Run {
     pub position: TransactionPosition,
     pub execution: Execution,
     pub fuel: u64,
-    /// Emitted rows. Empty when the run failed or emitted nothing.
+    /// Rows of a program. Empty when the run failed or emitted nothing, and for a project of events.
     pub rows: RunRows,
-    /// Stored form of the rows. Empty when there are none.
+    /// Events of a project, by kind.
+    pub kinds: Kinds,
+    /// Stored form of the rows, or of the events. Empty when there are none.
     pub encoded: Vec<u8>,
 }
 

@@ -19,7 +19,7 @@ use super::runner::Runner;
 use orrery_ledger::domain::{Owner, ProgramId, excerpt};
 use orrery_runtime::supervision::OnPanic;
 use orrery_store::StoreError;
-use orrery_tables::{Change, Tables, TablesError};
+use orrery_tables::{Change, Row, Tables, TablesError};
 
 /// Time for which one owner's file is filled before the next owner's turn.
 const TURN: Duration = Duration::from_millis(250);
@@ -395,7 +395,7 @@ impl Feeder {
                 return Ok(Attempt::More);
             }
         }
-        if first.rows.is_empty() {
+        if first.items.is_empty() {
             return Ok(if first.more { Attempt::More } else { Attempt::Full });
         }
         let reached = watermarks.entry(id).or_insert(from);
@@ -408,7 +408,7 @@ impl Feeder {
         &self,
         owner: &Owner,
         entry: &Entry,
-        first: Batch,
+        first: Batch<Row>,
         reached: &mut u64,
         declared: Option<&DeclaredManifest>,
         deadline: Option<Instant>,
@@ -430,7 +430,7 @@ impl Feeder {
             };
             let after = std::mem::replace(&mut up_to, batch.up_to);
             more = batch.more;
-            Some(vec![Change::Rows { program: entry.id, after, up_to, rows: batch.rows }])
+            Some(vec![Change::Rows { program: entry.id, after, up_to, rows: batch.items }])
         });
         self.tables.apply_in_order(owner, transactions)?;
         *reached = up_to;

@@ -77,20 +77,18 @@ impl LoggedProgram {
         store: &Store,
         interfaces: Option<&EventInterfaces>,
         after: u64,
-    ) -> Result<Batch, StoreError> {
+    ) -> Result<Batch<Row>, StoreError> {
         let program = self.manifest.id;
-        let mut batch = rows_after(store, program, after, self.last)?;
-        if let Some((project, interfaces)) = self.manifest.events.as_ref().zip(interfaces) {
-            let events = std::mem::take(&mut batch.rows);
-            let rows = table_rows(&OfProject::of(&self.manifest), project, interfaces, events);
-            let mut rows = rows.map_err(|error| match error {
+        let runs = runs_after(store, program, after, self.last)?;
+        let mut batch =
+            runs.into_rows(&self.manifest, interfaces).map_err(|error| match error {
                 ProgramError::Store(error) => error,
                 _ => StoreError::Corrupt { family: "rows", key: format!("program {program}") },
             })?;
+        if self.manifest.events.is_some() && interfaces.is_some() {
             // The rows behind the view of all events are none of a table.
             let tables = self.manifest.schema.tables();
-            rows.retain(|row| tables.iter().any(|table| table.target == row.emit.target));
-            batch.rows = rows;
+            batch.items.retain(|row| tables.iter().any(|table| table.target == row.emit.target));
         }
         Ok(batch)
     }
@@ -110,11 +108,11 @@ pub fn transaction_of(
     Ok(found)
 }
 
-/// Rows of consecutive runs.
+/// What there is of consecutive runs.
 #[derive(Debug)]
-pub struct Batch {
-    /// Rows in log order.
-    pub rows: Vec<Row>,
+pub struct Batch<T> {
+    /// The runs, or their rows, in log order.
+    pub items: Vec<T>,
     /// Number of the last of these runs.
     pub up_to: u64,
     /// Transaction of that run; `None` without runs.
@@ -123,41 +121,82 @@ pub struct Batch {
     pub more: bool,
 }
 
-/// Returns the rows of the next runs after the number `after` of the log, up to the number `last`.
-pub fn rows_after(
+/// A run in the row log.
+#[derive(Debug)]
+pub struct LoggedRun {
+    /// Its transaction.
+    pub position: TransactionPosition,
+    /// What it emitted, in stored form.
+    pub stored: Vec<u8>,
+}
+
+/// Rows of a program's next runs, and a manifest with every table and column that they need.
+type RowsToFeed = (Batch<Row>, Arc<Manifest>);
+
+/// Returns the next runs after the number `after` of the log, up to the number `last`.
+pub fn runs_after(
     store: &Store,
     program: ProgramId,
     after: u64,
     last: u64,
-) -> Result<Batch, StoreError> {
-    let mut batch = Batch { rows: Vec::new(), up_to: after, last: None, more: false };
-    let (mut runs, mut bytes) = (0, 0);
-    storage::row_log_after(store, program, after, |number, position, value| {
+) -> Result<Batch<LoggedRun>, StoreError> {
+    let mut batch = Batch { items: Vec::new(), up_to: after, last: None, more: false };
+    let mut bytes = 0;
+    storage::row_log_after(store, program, after, |number, position, stored| {
         if number > last {
             return Ok(ControlFlow::Break(()));
         }
-        if runs == MAX_BATCH_RUNS || (runs > 0 && bytes + value.len() > MAX_BATCH_BYTES) {
+        let runs = batch.items.len();
+        if runs == MAX_BATCH_RUNS || (runs > 0 && bytes + stored.len() > MAX_BATCH_BYTES) {
             batch.more = true;
             return Ok(ControlFlow::Break(()));
         }
-        let run = RunRows::decode(value).map_err(|_| StoreError::Corrupt {
-            family: "rows",
-            key: format!("program {program}, ledger {}", position.ledger),
-        })?;
-        for (index, emit) in (0..).zip(run.emits) {
-            batch.rows.push(Row {
-                event_id: event_id(program, &run.transaction, index),
-                transaction: run.transaction,
-                ledger: position.ledger,
-                closed_at: run.closed_at,
-                emit,
-            });
-        }
-        (runs, bytes) = (runs + 1, bytes + value.len());
+        batch.items.push(LoggedRun { position, stored: stored.to_vec() });
+        bytes += stored.len();
         (batch.up_to, batch.last) = (number, Some(position));
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(batch)
+}
+
+impl Batch<LoggedRun> {
+    /// Returns the rows of tables. Those of a project of events need interfaces.
+    fn into_rows(
+        self,
+        manifest: &Manifest,
+        interfaces: Option<&EventInterfaces>,
+    ) -> Result<Batch<Row>, ProgramError> {
+        let Self { items, up_to, last, more } = self;
+        let of_events = manifest.events.as_ref().zip(interfaces);
+        let of = OfProject::of(manifest);
+        let mut rows = Vec::new();
+        for LoggedRun { position, stored } in items {
+            rows.extend(match of_events {
+                Some((project, interfaces)) => {
+                    table_rows(&of, project, interfaces, (position.ledger, &stored))?
+                }
+                None => rows_of(manifest.id, position, &stored)?,
+            });
+        }
+        Ok(Batch { items: rows, up_to, last, more })
+    }
+}
+
+/// Returns the rows of a run of a program with code.
+fn rows_of(
+    program: ProgramId,
+    position: TransactionPosition,
+    stored: &[u8],
+) -> Result<Vec<Row>, ProgramError> {
+    let run = RunRows::decode(stored).map_err(|_| ProgramError::Damaged("the rows of a run"))?;
+    let row = |(index, emit)| Row {
+        event_id: event_id(program, &run.transaction, index),
+        transaction: run.transaction,
+        ledger: position.ledger,
+        closed_at: run.closed_at,
+        emit,
+    };
+    Ok((0..).zip(run.emits).map(row).collect())
 }
 
 impl Runner {
@@ -167,11 +206,11 @@ impl Runner {
         &self,
         entry: &Entry,
         after: u64,
-    ) -> Result<Option<(Batch, Arc<Manifest>)>, ProgramError> {
-        let (mut batch, manifest) = loop {
+    ) -> Result<Option<RowsToFeed>, ProgramError> {
+        loop {
             let derivation = |manifest: &Manifest| manifest.events.as_ref().map(|it| it.derivation);
             let before = derivation(&entry.snapshot().manifest);
-            let batch = rows_after(&self.store, entry.id, after, u64::MAX)?;
+            let runs = runs_after(&self.store, entry.id, after, u64::MAX)?;
             // Read after the rows and under the lock, when their write is over.
             let manifest = Arc::clone(&entry.lock().manifest);
             // Some are those of the next tables already, and belong into none of these.
@@ -180,13 +219,8 @@ impl Runner {
             }
             // Rows that were derived anew meanwhile do not belong to these tables.
             if derivation(&manifest) == before {
-                break (batch, manifest);
+                return Ok(Some((runs.into_rows(&manifest, Some(&self.events))?, manifest)));
             }
-        };
-        if let Some(project) = &manifest.events {
-            let events = std::mem::take(&mut batch.rows);
-            batch.rows = table_rows(&OfProject::of(&manifest), project, &self.events, events)?;
         }
-        Ok(Some((batch, manifest)))
     }
 }

@@ -32,6 +32,11 @@ pub struct RunRows {
 pub struct Damaged;
 
 impl RunRows {
+    /// The rows of a run without any.
+    pub fn none(transaction: TxHash, closed_at: CloseTime) -> Self {
+        Self { transaction, closed_at, emits: Vec::new() }
+    }
+
     /// Returns the stored form.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use super::ProgramError;
 use super::effects::{Effects, Run};
 use super::engine::StateError;
 use super::engine::{Engine, Invocation, Limits, Outcome, Program, Recorded, RunError};
-use super::events::EventInterfaces;
+use super::events::{EventInterfaces, Kinds};
 use super::manifest::Manifest;
 use super::records::{Execution, Likeness};
 use super::registry::Entry;
@@ -199,8 +199,7 @@ impl Runner {
         let at = (self.clock)();
         let begun = Instant::now();
         let mut execution = Execution::of(effects.ledger, &call.hash, effects.source, at);
-        let closed_at = call.closed_at;
-        let mut rows = RunRows { transaction: call.hash, closed_at, emits: Vec::new() };
+        let mut rows = RunRows::none(call.hash, call.closed_at);
         let mut fuel = 0;
         match self.engine.run(&invocation, &state, program, limits) {
             Ok(Outcome { entered: false, .. }) => return Ok(None),
@@ -237,7 +236,8 @@ impl Runner {
         } else {
             rows.encode().map_err(|_| ProgramError::Damaged("what a run emitted"))?
         };
-        Ok(Some(Run { position: call.position, execution, fuel, rows, encoded }))
+        let kinds = Kinds::default();
+        Ok(Some(Run { position: call.position, execution, fuel, rows, kinds, encoded }))
     }
 
     fn invocation(&self, call: &HostCall, protocol: u32) -> Invocation {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::backfill::{Backfill, put_backfill};
 use super::effects::Effects;
-use super::events::{self, Merged, OfProject};
+use super::events::{self, Kinds, Merged, OfProject};
 use super::manifest::{Manifest, Progress};
 use super::records::{Execution, LedgerStats, LedgerSums, RunSource};
 use super::registry::Entry;
@@ -103,13 +103,14 @@ impl Runner {
         let mut new = NewRuns::default();
         for run in &effects.runs {
             let mut execution = run.execution.clone();
-            if !run.rows.emits.is_empty() {
+            if !run.encoded.is_empty() {
                 // A backfill and live ledgers may overlap.
                 match self.store.shared_row(&storage::rows_of_run(program, run.position))? {
                     Some(stored) if manifest.events.is_some() => {
                         // Contracts may have been registered since.
-                        let Some(merged) = events::merged(&stored, &run.rows)? else { continue };
-                        execution.rows = merged.added.emits.len() as u32;
+                        let merged = events::merged(&stored, &run.encoded)?;
+                        let Some(merged) = merged else { continue };
+                        execution.rows = merged.count;
                         new.merged.push((run.position, merged));
                     }
                     Some(_) => execution.rows = 0,
@@ -191,15 +192,16 @@ impl Runner {
         }
         changed |= must_derive && !project.must_derive;
         project.must_derive |= must_derive;
-        let layout = project.summary.layout();
         let of = &OfProject::new(manifest.id, &manifest.owner);
         let positions: BTreeSet<_> = new.rows.iter().map(|(position, _)| *position).collect();
+        let mut kinds = Kinds::default();
         for run in effects.runs.iter().filter(|run| positions.contains(&run.position)) {
-            progress.events.add(&self.count_events(of, layout, run.position, &run.rows)?);
+            kinds.add_all(&run.kinds);
         }
         for (position, merged) in &new.merged {
-            progress.events.add(&self.count_events(of, layout, *position, &merged.added)?);
+            self.count_events(of, *position, &merged.added, &mut kinds)?;
         }
+        progress.events.add(&kinds.counts(project.layout()));
         Ok(changed)
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use stellar_xdr::Asset;
 
 use super::interfaces::{EventInterfaces, OfProject};
+use super::logged::DeclaredBy;
 use super::looks::{Looks, pause_after};
-use super::raw::DeclaredBy;
 use crate::ProgramError;
 use crate::manifest::Manifest;
 use crate::registry::{Entry, Registry};

@@ -4,22 +4,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::derivation::Derivation;
+use super::derivation::{Derivation, Derived};
+use super::logged::{EventsWriter, LoggedEvent, LoggedEvents, in_this_form};
 use super::looking::{Found, LOOK_AGAIN, Looked};
-use super::raw::RawEvent;
-use super::reading::Declaring;
-use super::{EventInterfaces, EventProject, OfProject, Unsure};
+use super::reading::{Declaring, Examined};
+use super::{EventInterfaces, EventProject, Kinds, OfProject, Unsure};
 use crate::backfill::State;
 use crate::backfills::stored_backfill;
 use crate::lanes::SHORT_TURN;
 use crate::manifest::{Manifest, Progress};
 use crate::registry::{Cell, Entry, Registry};
-use crate::rows::RunRows;
+use crate::row_log::LoggedRun;
 use crate::runner::Runner;
 use crate::storage::put_json;
 use crate::{ProgramError, storage};
 use orrery_ledger::domain::ProgramId;
-use orrery_store::{StoreError, TransactionPosition};
 
 /// Maximum number of runs that are read, and whose rows are written, at once.
 const RUNS_AT_ONCE: usize = if cfg!(test) { 4 } else { 512 };
@@ -31,7 +30,7 @@ const BYTES_AT_ONCE: usize = 1 << 20;
 const PART: Duration = if cfg!(test) { Duration::ZERO } else { SHORT_TURN };
 
 /// A run with its number in the row log.
-type NumberedRun = (u64, TransactionPosition, RunRows);
+type NumberedRun = (u64, LoggedRun);
 
 impl EventInterfaces {
     /// Adds transactions with events of contracts whose code is not known. Returns whether that changes
@@ -138,8 +137,7 @@ impl Runner {
                 return Ok(Looked::Again(LOOK_AGAIN));
             };
             if !self.derive_some(&declaring, &mut now, until)? {
-                let counting = now.counting();
-                if counting.done == now.done {
+                if now.is_counted() {
                     declaring.names.finish()?;
                     self.end_derivation(&mut cell, now)?;
                     return Ok(Looked::Derived);
@@ -157,14 +155,13 @@ impl Runner {
 
     /// Writes the tables that follow from a derivation in which nothing is left to be done.
     fn end_derivation(&self, cell: &mut Cell, ended: Derivation) -> Result<(), ProgramError> {
-        let Derivation { summary, counting, .. } = ended;
-        let Some(counting) = counting else { return Ok(()) };
         let mut manifest = Manifest::clone(&cell.manifest);
         let Some(project) = &mut manifest.events else { return Ok(()) };
-        project.set_derived(counting.tables, summary, (self.clock)());
+        let row_bytes = ended.bytes;
+        let Derived { tables, counts, summary } = ended.end();
+        project.set_derived(tables, summary, (self.clock)());
         manifest.schema = project.schema();
-        let (events, row_bytes) = (counting.counts, counting.bytes);
-        let progress = Progress { events, row_bytes, ..cell.progress };
+        let progress = Progress { events: counts, row_bytes, ..cell.progress };
         let stored = Arc::clone(&cell.manifest);
         cell.write(&self.store, |changes| {
             manifest.put(changes, Some(&stored))?;
@@ -192,19 +189,29 @@ impl Runner {
             return Ok(false);
         }
         let mut changed = Vec::new();
-        for (number, position, mut rows) in runs {
+        for (number, run) in runs {
+            let LoggedRun { position, stored } = run;
+            let read = in_this_form(&stored)?;
+            let read = LoggedEvents::read(&read)?;
+            let mut examined = EventsWriter::new(&read.transaction, read.closed_at);
             let mut is_changed = false;
-            for emit in &mut rows.emits {
-                let mut event =
-                    RawEvent::from_emit(emit).ok_or(ProgramError::Damaged("an event"))?;
-                if declaring.examine(&mut event, position, &mut now.summary)? {
-                    *emit = event.to_emit().ok_or(ProgramError::Damaged("an event"))?;
-                    is_changed = true;
-                }
+            for event in read.events() {
+                let event = event?;
+                let found = declaring.examine(&event, position, &mut now.summary)?;
+                let Examined { declared_by, is_sure, kind } = found;
+                is_changed |= (event.declared_by, event.is_sure) != (declared_by, is_sure);
+                examined.push(&LoggedEvent { declared_by, is_sure, ..event })?;
+                now.add_kind(kind);
             }
-            if is_changed {
-                changed.push((position, rows));
-            }
+            let bytes = if is_changed {
+                let examined = examined.finish();
+                let length = examined.len();
+                changed.push((position, examined));
+                length
+            } else {
+                stored.len()
+            };
+            now.bytes += bytes as u64;
             now.done = number;
             if Instant::now() >= until {
                 break;
@@ -212,17 +219,16 @@ impl Runner {
         }
         if !changed.is_empty() {
             storage::change(&self.store, |changes| {
-                changed.iter().try_for_each(|(position, rows)| {
-                    let encoded = rows.encode().map_err(|_| damaged(program))?;
-                    changes.put(&storage::rows_of_run(program, *position), encoded)
+                changed.iter().try_for_each(|(position, examined)| {
+                    changes.put(&storage::rows_of_run(program, *position), examined)
                 })
             })?;
         }
         Ok(true)
     }
 
-    /// Counts the events of a project in the next entries of the row log that are derived, those of them
-    /// that are in none of the tables, and the bytes of the entries.
+    /// Counts the events of a project in the next entries of the row log that are derived, and those
+    /// of them that are in none of the tables.
     fn count_some(
         &self,
         of: &OfProject<'_>,
@@ -235,10 +241,10 @@ impl Runner {
         if runs.is_empty() {
             counting.done = derived;
         }
-        for (number, position, rows) in runs.into_iter().filter(|(number, ..)| *number <= derived) {
-            counting.bytes += rows.encode().map_err(|_| damaged(of.program))?.len() as u64;
-            let layout = counting.tables.layout();
-            counting.counts.add(&self.count_events(of, layout, position, &rows)?);
+        for (number, run) in runs.into_iter().filter(|(number, _)| *number <= derived) {
+            let mut kinds = Kinds::default();
+            self.count_events(of, run.position, &run.stored, &mut kinds)?;
+            counting.counts.add(&kinds.counts(counting.tables.layout()));
             counting.done = number;
             if Instant::now() >= until {
                 break;
@@ -250,16 +256,11 @@ impl Runner {
     /// Returns the next runs of the row log: at least one, if there is one, and not many at once.
     fn runs_after(&self, program: ProgramId, after: u64) -> Result<Vec<NumberedRun>, ProgramError> {
         let (mut runs, mut bytes) = (Vec::new(), 0);
-        storage::row_log_after(&self.store, program, after, |number, position, value| {
-            let rows = RunRows::decode(value).map_err(|_| damaged(program))?;
-            bytes += value.len();
-            runs.push((number, position, rows));
+        storage::row_log_after(&self.store, program, after, |number, position, stored| {
+            bytes += stored.len();
+            runs.push((number, LoggedRun { position, stored: stored.to_vec() }));
             Ok(storage::more_if(runs.len() < RUNS_AT_ONCE && bytes < BYTES_AT_ONCE))
         })?;
         Ok(runs)
     }
-}
-
-fn damaged(program: ProgramId) -> StoreError {
-    StoreError::Corrupt { family: "rows", key: format!("program {program}") }
 }

@@ -8,7 +8,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use stellar_xdr::ScVal;
 
 use super::known::KnownInterface;
-use super::raw::DeclaredBy;
+use super::logged::DeclaredBy;
 use super::supplied::SuppliedInterfaces;
 use crate::manifest::Manifest;
 use crate::{ProgramError, storage};

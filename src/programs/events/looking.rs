@@ -6,13 +6,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::logged::{LoggedEvents, in_this_form};
 use super::looks::{Looks, Walk};
-use super::raw::RawEvent;
 use super::unsure::UnsureSpan;
 use super::{EventInterfaces, EventProject};
 use crate::lanes::Lanes;
 use crate::registry::Registry;
-use crate::rows::RunRows;
 use crate::runner::Runner;
 use crate::{ProgramError, storage};
 use orrery_executables::{InterfaceReader, Interfaces, News};
@@ -208,11 +207,12 @@ impl Runner {
             if at >= span.last {
                 return Ok(ControlFlow::Break(()));
             }
-            let rows = RunRows::decode(rows).map_err(|_| damaged(program))?;
-            let is_unsure =
-                rows.emits.iter().filter_map(RawEvent::from_emit).any(|event| {
-                    event.contract == span.contract && !event.is_sure && !event.is_system
-                });
+            let stored = in_this_form(rows).map_err(|_| damaged(program))?;
+            let read = LoggedEvents::read(&stored).map_err(|_| damaged(program))?;
+            let is_unsure = read
+                .events()
+                .filter_map(Result::ok)
+                .any(|event| event.contract == span.contract && !event.is_sure && !event.is_system);
             if is_unsure && names.tried_surely(&span.contract, at).1 {
                 found = Middle::Known;
                 return Ok(ControlFlow::Break(()));

@@ -2,41 +2,46 @@
 
 use std::collections::BTreeSet;
 
-use super::raw::RawEvent;
-use crate::ProgramError;
-use crate::rows::RunRows;
+use super::logged::{Damaged, EventsWriter, LoggedEvents, in_this_form};
 
 /// Events of a transaction of which some were stored before.
 #[derive(Debug)]
 pub struct Merged {
-    /// Those that were not.
-    pub added: RunRows,
+    /// Stored form of those that were not.
+    pub added: Vec<u8>,
+    /// Number of them.
+    pub count: u32,
     /// All of them, in stored form.
     pub encoded: Vec<u8>,
     /// Number of bytes by which that is longer than what was stored.
     pub grown: u64,
 }
 
-/// Returns the events of a transaction together with those that are stored; `None` when all are.
+/// Returns the events of a transaction together with those that are stored; `None` when all are. Takes
+/// both in stored form.
 ///
 /// # Errors
 /// When a stored or a new event is damaged.
-pub fn merged(stored: &[u8], read: &RunRows) -> Result<Option<Merged>, ProgramError> {
-    const DAMAGED: ProgramError = ProgramError::Damaged("the events of a transaction");
-    let mut all = RunRows::decode(stored).map_err(|_| DAMAGED)?;
-    let index = |emit| RawEvent::from_emit(emit).map(|event| event.index).ok_or(DAMAGED);
-    let known: BTreeSet<u32> = all.emits.iter().map(index).collect::<Result<_, _>>()?;
-    let mut added = RunRows { emits: Vec::new(), ..read.clone() };
-    for emit in &read.emits {
-        if !known.contains(&index(emit)?) {
-            added.emits.push(emit.clone());
+pub fn merged(stored: &[u8], read: &[u8]) -> Result<Option<Merged>, Damaged> {
+    let before = in_this_form(stored)?;
+    let (before, read) = (LoggedEvents::read(&before)?, LoggedEvents::read(read)?);
+    let new = || EventsWriter::new(&before.transaction, before.closed_at);
+    let (mut all, mut added, mut count) = (new(), new(), 0);
+    let mut known = BTreeSet::new();
+    for event in before.events() {
+        let event = event?;
+        known.insert(event.index);
+        all.push(&event)?;
+    }
+    for event in read.events() {
+        let event = event?;
+        if !known.contains(&event.index) {
+            all.push(&event)?;
+            added.push(&event)?;
+            count += 1;
         }
     }
-    if added.emits.is_empty() {
-        return Ok(None);
-    }
-    all.emits.extend(added.emits.iter().cloned());
-    let encoded = all.encode().map_err(|_| DAMAGED)?;
+    let (added, encoded) = (added.finish(), all.finish());
     let grown = encoded.len().saturating_sub(stored.len()) as u64;
-    Ok(Some(Merged { added, encoded, grown }))
+    Ok((count > 0).then_some(Merged { added, count, encoded, grown }))
 }

@@ -1,7 +1,7 @@
 //! Projects of events: programs without code, whose rows are the events of their contracts. What a
 //! run is for a program, the events of a transaction are for a project; everything else is the same.
 //!
-//! The row log holds the events as they are, each with the interface that declares it (`raw`). The
+//! The row log holds the events as they are, each with the interface that declares it (`logged`). The
 //! tables follow from a summary of them ([`Shapes`](orrery_tables::event_tables::Shapes)) in the
 //! manifest, and the rows of the tables from both ([`table_rows`]). What an event is declared by is
 //! looked up when it is read (`reading`). While that is not known, the event has no declaration;
@@ -12,13 +12,14 @@ mod declaring;
 mod derivation;
 mod deriving;
 mod interfaces;
+mod kinds;
 mod known;
 mod lacking;
+mod logged;
 mod looking;
 mod looks;
 mod merging;
 mod project;
-mod raw;
 mod reading;
 mod summary;
 mod supplied;
@@ -27,15 +28,16 @@ mod unsure;
 
 pub(super) use beginning::begin_reading;
 pub use interfaces::{EventInterfaces, OfProject};
+pub use kinds::Kinds;
 pub use known::KnownInterface;
 pub use lacking::WithoutInterface;
+#[cfg(test)]
+pub(super) use logged::{DeclaredBy, LoggedEvents};
 pub(super) use looking::look_when_more_is_known;
 pub use looking::{Found, Looked};
 pub use looks::Looks;
 pub use merging::{Merged, merged};
 pub use project::{EventCounts, EventProject};
-#[cfg(test)]
-pub(super) use raw::DeclaredBy;
 pub use summary::{Nameless, Summary};
 pub use supplied::SuppliedInterfaces;
 pub use table_rows::table_rows;

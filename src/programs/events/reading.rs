@@ -10,8 +10,8 @@ use stellar_xdr::{Limits, ReadXdr, ScVal};
 
 use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
-use super::raw::{DeclaredBy, RawEvent};
-use super::{EventCounts, EventProject, Summary};
+use super::logged::{DeclaredBy, EventsWriter, LoggedEvent, LoggedEvents, Topics, in_this_form};
+use super::{EventProject, Kinds, Summary};
 use crate::ProgramError;
 use crate::effects::{Effects, Run};
 use crate::manifest::Manifest;
@@ -23,7 +23,7 @@ use orrery_interfaces::{Matched, is_asset_contract};
 use orrery_ledger::decode::{EventType, Placement};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, NetworkId, TxHash};
 use orrery_store::{Bounds, EventQuery, EventRecord, TransactionPosition};
-use orrery_tables::event_tables::{Declared, Event, Layout, Place};
+use orrery_tables::event_tables::{Declared, Event, Kind, Place};
 
 /// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
 /// than the events of a transaction may have.
@@ -51,14 +51,14 @@ impl<'a> Declaring<'a> {
         Ok(Self { interfaces, names, network, project: OfProject::of(manifest), supplied })
     }
 
-    /// Looks for the declaration of an event, adds the event to a summary, and records in the event
-    /// which interface declares it. Returns whether that changes the event.
+    /// Looks for the declaration of an event, adds the event to a summary, and returns what is known of
+    /// it now.
     pub fn examine(
         &self,
-        event: &mut RawEvent,
+        event: &LoggedEvent<'_>,
         at: TransactionPosition,
         summary: &mut Summary,
-    ) -> Result<bool, ProgramError> {
+    ) -> Result<Examined, ProgramError> {
         let (topics, data) = values(event);
         let (candidates, is_sure) = match event.is_system {
             true => (Vec::new(), true),
@@ -71,7 +71,7 @@ impl<'a> Declaring<'a> {
             summary.shapes.consult(&known.declarations);
         }
         let declared = matched.as_ref().zip(by.map(|(_, known)| &**known));
-        summary.shapes.add(&with_values(event, at, (&topics, &data), declared));
+        let (kind, _) = summary.shapes.add(&with_values(event, at, (&topics, &data), declared));
         if !is_sure {
             summary.unsure.add(&event.contract, at, |contract, from, to| {
                 self.names.is_same_between(contract, from, to)
@@ -80,17 +80,14 @@ impl<'a> Declaring<'a> {
         if declared.is_none() && !event.is_system {
             summary.nameless.add(event.contract);
         }
-        let by = by.map(|(by, _)| *by);
-        let changes = (event.declared_by, event.is_sure) != (by, is_sure);
-        (event.declared_by, event.is_sure) = (by, is_sure);
-        Ok(changes)
+        Ok(Examined { declared_by: by.map(|(by, _)| *by), is_sure, kind })
     }
 
     /// Returns the interfaces in which the declaration of an event is looked for, and whether that is
     /// all that its contract had.
     fn candidates(
         &self,
-        event: &RawEvent,
+        event: &LoggedEvent<'_>,
         topics: &[ScVal],
         at: TransactionPosition,
     ) -> Result<(Vec<Candidate>, bool), ProgramError> {
@@ -119,6 +116,15 @@ impl<'a> Declaring<'a> {
     }
 }
 
+/// What is known of an event.
+pub(super) struct Examined {
+    /// The interface that declares it.
+    pub declared_by: Option<DeclaredBy>,
+    /// Whether all interfaces that its contract had are known.
+    pub is_sure: bool,
+    pub kind: Kind,
+}
+
 /// An interface in which a declaration is looked for.
 type Candidate = (DeclaredBy, Arc<KnownInterface>);
 
@@ -127,7 +133,7 @@ impl EventInterfaces {
     pub(super) fn with_declaration<T>(
         &self,
         project: &OfProject<'_>,
-        event: &RawEvent,
+        event: &LoggedEvent<'_>,
         at: TransactionPosition,
         visit: impl FnOnce(&Event<'_>) -> T,
     ) -> Result<T, ProgramError> {
@@ -141,7 +147,7 @@ impl EventInterfaces {
 
 /// Returns an event with its values, and with its declaration in an interface, if it has one.
 fn with_values<'e>(
-    event: &RawEvent,
+    event: &LoggedEvent<'_>,
     at: TransactionPosition,
     (topics, data): (&'e [ScVal], &'e ScVal),
     declared: Option<(&'e Matched<'e>, &'e KnownInterface)>,
@@ -162,12 +168,13 @@ fn with_values<'e>(
 }
 
 /// Returns the values of an event. Values that are nested deeper than the network allows are bytes.
-pub(super) fn values(event: &RawEvent) -> (Vec<ScVal>, ScVal) {
-    let value = |xdr: &Vec<u8>| {
-        let raw = || ScVal::Bytes(stellar_xdr::ScBytes(xdr.clone().try_into().unwrap_or_default()));
+pub(super) fn values(event: &LoggedEvent<'_>) -> (Vec<ScVal>, ScVal) {
+    let value = |xdr: &[u8]| {
+        let raw =
+            || ScVal::Bytes(stellar_xdr::ScBytes(xdr.to_vec().try_into().unwrap_or_default()));
         ScVal::from_xdr(xdr, LIMITS).unwrap_or_else(|_| raw())
     };
-    (event.topics.iter().map(value).collect(), value(&event.data))
+    (event.topics.iter().map(value).collect(), value(event.data))
 }
 
 impl Runner {
@@ -200,25 +207,8 @@ impl Runner {
             self.events.interfaces.wait_until_indexed(place);
         }
         let declaring = Declaring::new(&self.events, manifest, *self.store.network().id())?;
-        let mut by_transaction: BTreeMap<u32, (TxHash, RunRows, Vec<RawEvent>)> = BTreeMap::new();
-        let is_wanted = manifest.events.as_ref().is_some_and(|project| project.wants(ledger));
-        if is_wanted {
-            self.store.events(&query(ledger, manifest), |event| {
-                let order = event.application_order;
-                if from.is_some_and(|from| order < from.application_order) {
-                    return;
-                }
-                if let Some(raw) = raw(event) {
-                    let transaction = TxHash::from(*event.tx);
-                    let rows =
-                        || RunRows { transaction, closed_at: event.closed_at, emits: Vec::new() };
-                    let entry = by_transaction.entry(order);
-                    entry.or_insert_with(|| (transaction, rows(), Vec::new())).2.push(raw);
-                }
-            })?;
-        }
         let mut is_first = true;
-        for (order, (hash, mut rows, events)) in by_transaction {
+        for (order, read) in self.events_by_transaction(ledger, manifest, from)? {
             let position = TransactionPosition { ledger, application_order: order };
             // At least one transaction per turn, so that the project makes progress.
             if !is_first && (effects.is_part() || Instant::now() > deadline) {
@@ -226,22 +216,69 @@ impl Runner {
                 break;
             }
             is_first = false;
-            let begun = Instant::now();
-            for mut event in events {
-                declaring.examine(&mut event, position, &mut effects.summary)?;
-                let emit = event.to_emit();
-                rows.emits.push(emit.ok_or(ProgramError::Damaged("an event"))?);
-            }
-            let mut execution = Execution::of(ledger, &hash, effects.source, (self.clock)());
-            execution.micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-            execution.rows = u32::try_from(rows.emits.len()).unwrap_or(u32::MAX);
-            let encoded =
-                rows.encode().map_err(|_| ProgramError::Damaged("the events of a transaction"))?;
-            effects.add(Run { position, execution, fuel: 0, rows, encoded });
+            let run = self.examine_all(&declaring, position, &read.finish(), &mut effects)?;
+            effects.add(run);
         }
         declaring.names.finish()?;
         effects.complete = self.has_all_events(ledger, &manifest.contracts)?;
         Ok(effects)
+    }
+
+    /// Returns the events of a project's contracts in a ledger, from a transaction on, in stored form,
+    /// by the application order of their transactions.
+    fn events_by_transaction(
+        &self,
+        ledger: LedgerSeq,
+        manifest: &Manifest,
+        from: Option<TransactionPosition>,
+    ) -> Result<BTreeMap<u32, EventsWriter>, ProgramError> {
+        let mut by_transaction = BTreeMap::new();
+        if !manifest.events.as_ref().is_some_and(|project| project.wants(ledger)) {
+            return Ok(by_transaction);
+        }
+        let mut written = Ok(());
+        self.store.events(&query(ledger, manifest), |event| {
+            let order = event.application_order;
+            let Some(contract) = event.contract else { return };
+            if written.is_err() || from.is_some_and(|from| order < from.application_order) {
+                return;
+            }
+            let read = by_transaction
+                .entry(order)
+                .or_insert_with(|| EventsWriter::new(&TxHash::from(*event.tx), event.closed_at));
+            let topics = event.topics.iter().copied();
+            written = read.push_with_topics(&logged(event, ContractId(*contract)), topics);
+        })?;
+        written?;
+        Ok(by_transaction)
+    }
+
+    /// Examines the events of a transaction. Returns them as a run with one row for each.
+    fn examine_all(
+        &self,
+        declaring: &Declaring<'_>,
+        position: TransactionPosition,
+        read: &[u8],
+        effects: &mut Effects,
+    ) -> Result<Run, ProgramError> {
+        let begun = Instant::now();
+        let read = LoggedEvents::read(read)?;
+        let mut examined = EventsWriter::new(&read.transaction, read.closed_at);
+        let (mut kinds, mut count) = (Kinds::default(), 0);
+        for event in read.events() {
+            let event = event?;
+            let found = declaring.examine(&event, position, &mut effects.summary)?;
+            let Examined { declared_by, is_sure, kind } = found;
+            examined.push(&LoggedEvent { declared_by, is_sure, ..event })?;
+            kinds.add(kind);
+            count += 1;
+        }
+        let mut execution =
+            Execution::of(position.ledger, &read.transaction, effects.source, (self.clock)());
+        execution.micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        execution.rows = count;
+        let rows = RunRows::none(read.transaction, read.closed_at);
+        Ok(Run { position, execution, fuel: 0, rows, kinds, encoded: examined.finish() })
     }
 
     /// Whether all events of these contracts in a stored ledger are present.
@@ -253,23 +290,19 @@ impl Runner {
         Ok(!self.store.leaves_out(ledger, contracts)? && self.store.has_all_events(ledger)?)
     }
 
-    /// Counts the events of a transaction, and those that are in no table of these.
+    /// Counts the events of a transaction, in stored form, by their kind.
     pub(crate) fn count_events(
         &self,
         project: &OfProject<'_>,
-        layout: &Layout,
         position: TransactionPosition,
-        rows: &RunRows,
-    ) -> Result<EventCounts, ProgramError> {
-        let mut counts = EventCounts::default();
-        for emit in &rows.emits {
-            let event = RawEvent::from_emit(emit).ok_or(ProgramError::Damaged("an event"))?;
-            let is_undeclared = self
-                .events
-                .with_declaration(project, &event, position, |it| layout.is_undeclared(it))?;
-            counts.add(&EventCounts { events: 1, undeclared: u64::from(is_undeclared) });
+        stored: &[u8],
+        kinds: &mut Kinds,
+    ) -> Result<(), ProgramError> {
+        let stored = in_this_form(stored)?;
+        for event in LoggedEvents::read(&stored)?.events() {
+            kinds.add(self.events.with_declaration(project, &event?, position, Kind::of)?);
         }
-        Ok(counts)
+        Ok(())
     }
 }
 
@@ -280,22 +313,22 @@ fn query(ledger: LedgerSeq, manifest: &Manifest) -> EventQuery {
     }
 }
 
-/// Returns an event as it is stored for a project; `None` for one without a contract.
-fn raw(event: &EventRecord<'_>) -> Option<RawEvent> {
+/// Returns an event as it is stored for a project, without its topics.
+fn logged<'a>(event: &EventRecord<'a>, contract: ContractId) -> LoggedEvent<'a> {
     let index = match event.placement {
         Placement::Operation { event_index, .. } => event_index,
         Placement::BeforeAllTransactions => Place::OUTSIDE,
         Placement::AfterTransaction => Place::OUTSIDE + 1,
         Placement::AfterAllTransactions => Place::OUTSIDE + 2,
     };
-    Some(RawEvent {
+    LoggedEvent {
         id: event.id.0,
         index,
-        contract: ContractId(*event.contract?),
+        contract,
         is_system: event.event_type == EventType::System,
-        topics: event.topics.iter().map(|topic| topic.to_vec()).collect(),
-        data: event.data.to_vec(),
         declared_by: None,
         is_sure: true,
-    })
+        topics: Topics::NONE,
+        data: event.data,
+    }
 }

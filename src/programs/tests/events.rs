@@ -13,9 +13,9 @@ use stellar_xdr::ScVal;
 
 use super::events_world::{WORLDS, World};
 use super::*;
-use crate::events::{OfProject, begin_reading, table_rows};
+use crate::events::{LoggedEvents, OfProject, begin_reading, table_rows};
 use crate::registry::Watch;
-use crate::row_log::rows_after;
+use crate::row_log::{LoggedRun, runs_after};
 use orrery_store::Retention;
 use orrery_tables::Row;
 use orrery_testkit::crash::Kill;
@@ -270,8 +270,8 @@ impl History {
         let mut contracts = manifest.contracts.clone();
         contracts.sort_unstable();
         let mut found: BTreeMap<(u32, ContractId), usize> = BTreeMap::new();
-        for row in self.scene.events(id) {
-            *found.entry((row.ledger.0, row.emit.contract)).or_default() += 1;
+        for (ledger, contract) in self.scene.events(id) {
+            *found.entry((ledger.0, contract)).or_default() += 1;
         }
         let of_contracts =
             |((_, contract), _): &(&(u32, ContractId), &usize)| contracts.contains(contract);
@@ -364,15 +364,25 @@ impl Parts {
         panic!("there is no end to it");
     }
 
-    /// Returns the events in the row log of a project.
-    fn events(&self, id: ProgramId) -> Vec<Row> {
-        let (mut rows, mut after, mut more) = (Vec::new(), 0, true);
+    /// Returns the transactions in the row log of a project.
+    fn runs(&self, id: ProgramId) -> Vec<LoggedRun> {
+        let (mut runs, mut after, mut more) = (Vec::new(), 0, true);
         while more {
-            let batch = rows_after(&self.store, id, after, u64::MAX).unwrap();
+            let batch = runs_after(&self.store, id, after, u64::MAX).unwrap();
             (after, more) = (batch.up_to, batch.more);
-            rows.extend(batch.rows);
+            runs.extend(batch.items);
         }
-        rows
+        runs
+    }
+
+    /// Returns the ledger and the contract of each event in the row log of a project.
+    fn events(&self, id: ProgramId) -> Vec<(LedgerSeq, ContractId)> {
+        let of_run = |run: LoggedRun| {
+            let events = LoggedEvents::read(&run.stored).unwrap().events();
+            let events = events.map(|event| (run.position.ledger, event.unwrap().contract));
+            events.collect::<Vec<_>>()
+        };
+        self.runs(id).into_iter().flat_map(of_run).collect()
     }
 
     /// Returns the tables of a project, and the number of rows of `undeclared`. Each event has one row
@@ -380,10 +390,13 @@ impl Parts {
     pub(super) fn content(&self, id: ProgramId) -> (Content, u64) {
         let manifest = self.manifest(id);
         let project = manifest.events.as_ref().unwrap();
-        let events = self.events(id);
-        let count = events.len();
-        let rows =
-            table_rows(&OfProject::of(&manifest), project, &self.runner.events, events).unwrap();
+        let of = OfProject::of(&manifest);
+        let count = self.events(id).len();
+        let mut rows = Vec::new();
+        for run in self.runs(id) {
+            let stored = (run.position.ledger, run.stored.as_slice());
+            rows.extend(table_rows(&of, project, &self.runner.events, stored).unwrap());
+        }
         assert_eq!(rows.len(), 2 * count);
         let tables = manifest.schema.tables();
         let in_tables = |row: &&Row| tables.iter().any(|it| it.target == row.emit.target);

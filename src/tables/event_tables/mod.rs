@@ -8,6 +8,7 @@ mod declarations;
 mod declared;
 mod fixed_tables;
 mod inferred;
+mod kind;
 mod layout;
 mod naming;
 mod rows;
@@ -24,6 +25,7 @@ use stellar_xdr::ScVal;
 
 pub use self::declarations::Declarations;
 pub(crate) use self::fixed_tables::EVENTS_VIEW;
+pub use self::kind::Kind;
 pub use self::layout::Layout;
 pub use self::rows::Rows;
 pub use self::shapes::{MOST_BYTES, Shapes};

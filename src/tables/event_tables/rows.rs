@@ -39,13 +39,6 @@ impl Rows {
 }
 
 impl Layout {
-    /// Whether an event is in the table `undeclared`.
-    pub fn is_undeclared(&self, event: &Event<'_>) -> bool {
-        let shaped = Shaped::new(event);
-        let key = shaped.map(|shaped| shaped.key(event.topics.len()));
-        !key.is_some_and(|key| matches!(self.placement(&key), Placement::In(_)))
-    }
-
     /// Returns the rows of an event. The event must have been added to the summary that the layout
     /// comes from; of a kind that was not, it is one for `undeclared`. Rows belong to the schema of
     /// the same layout, so tables get both together.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::declarations::Declarations;
 use super::declared::DeclaredShapes;
+use super::kind::Kind;
 use super::shape::{Shape, ShapeKey, weight};
 use super::shaped::Shaped;
 use super::{Declared, Event, Place};
@@ -55,18 +56,19 @@ impl PartialEq for Shapes {
 impl Eq for Shapes {}
 
 impl Shapes {
-    /// Adds an event. Returns whether the summary has changed, so that the tables may have.
-    pub fn add(&mut self, event: &Event<'_>) -> bool {
+    /// Adds an event. Returns its kind, and whether the summary has changed, so that the tables may have.
+    pub fn add(&mut self, event: &Event<'_>) -> (Kind, bool) {
         let consults = match event.declared {
             Declared::By(_, declarations) => self.consult(declarations),
             Declared::System | Declared::Nowhere => false,
         };
-        let Some(shaped) = Shaped::new(event) else { return consults };
+        let Some(shaped) = Shaped::new(event) else { return (Kind(None), consults) };
         let key = shaped.key(event.topics.len());
-        if let Some(shape) = self.shapes.get_mut(&key) {
-            return shaped.add_to(shape, event.place) | consults;
-        }
-        self.insert(key, shaped.shape(event.place)) | consults
+        let changes = match self.shapes.get_mut(&key) {
+            Some(shape) => shaped.add_to(shape, event.place),
+            None => self.insert(key.clone(), shaped.shape(event.place)),
+        };
+        (Kind(Some(key)), changes | consults)
     }
 
     /// Adds the events that an interface declares, and reserves their names. Call it for every

@@ -15,14 +15,21 @@ pub(crate) struct Migration {
 }
 
 /// All migrations.
-pub(crate) const ALL: &[Migration] = &[Migration {
-    from: FormatVersion { major: 1, minor: 0 },
-    to: FormatVersion { major: 1, minor: 1 },
-    run: keep_rows,
-}];
+pub(crate) const ALL: &[Migration] = &[
+    Migration {
+        from: FormatVersion { major: 1, minor: 0 },
+        to: FormatVersion { major: 1, minor: 1 },
+        run: keep_rows,
+    },
+    Migration {
+        from: FormatVersion { major: 1, minor: 1 },
+        to: FormatVersion { major: 1, minor: 2 },
+        run: keep_rows,
+    },
+];
 
-/// A row of `ranges` without signatures is the same in both versions. The version is recorded all
-/// the same, because 1.0 takes one with signatures for damage.
+/// What the version before wrote is read as it is. The version is recorded all the same, because the
+/// one before takes what this one writes for damage.
 fn keep_rows(_: &Database, _: &Upgrade<'_>) -> Result<(), StoreError> {
     Ok(())
 }

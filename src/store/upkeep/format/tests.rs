@@ -165,7 +165,7 @@ fn an_older_store_becomes_the_one_that_this_version_makes() {
     drop(opened);
     assert_eq!(
         refused.to_string(),
-        "the data directory has format 0.8, which the next start of orrery upgrades to 1.1: start \
+        "the data directory has format 0.8, which the next start of orrery upgrades to 1.2: start \
          the service with it once, then try again"
     );
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -288,7 +288,7 @@ fn other_formats_are_refused_and_left_alone() {
         record_format(directory, version);
         let before = contents(directory);
         let sentence = format!(
-            "the data directory has format {version}, this version of orrery reads 1.1: use the \
+            "the data directory has format {version}, this version of orrery reads 1.2: use the \
              version that wrote it, or import or follow the ledgers again into a new directory"
         );
         let errors = [

@@ -78,7 +78,7 @@ impl Made {
 
     pub fn add_to(&self, shapes: &mut Shapes, known: &[Known]) -> bool {
         let consults = self.by.is_some_and(|at| shapes.consult(&known[at].declarations));
-        self.with(known, |event| shapes.add(event)) | consults
+        self.with(known, |event| shapes.add(event).1) | consults
     }
 
     pub fn rows(&self, layout: &Layout, known: &[Known]) -> Rows {

@@ -1,0 +1,459 @@
+//! Stored form of the events of a transaction in the row log: each as it is, with the interface that
+//! declares it. What is read of it borrows from the stored bytes.
+//!
+//! Layout of a value, integers big-endian: version (1 byte, 3), hash of the transaction (32), unit of
+//! the close time of its ledger (1: 0 for seconds, 1 for milliseconds), that time (8, UNIX), and for
+//! each event: contract (32), id (8), index (4), what is known of it (1: [`SYSTEM`], [`SURE`], and
+//! which interface declares it), the SHA-256 of that interface unless it is the one of assets (32),
+//! number of topics (4), and the XDR of each topic and of the data, each after its length (4).
+//!
+//! Earlier versions stored an emit for each event, as programs do (`rows`), whose fields are those of
+//! the event; [`in_this_form`] converts them.
+
+use std::borrow::Cow;
+use std::iter;
+
+use orrery_ledger::domain::{CloseTime, ContractId, Emit, Hash32, TxHash};
+use stellar_xdr::ScVal;
+
+use crate::ProgramError;
+use crate::rows::RunRows;
+
+const VERSION: u8 = 3;
+const SECONDS: u8 = 0;
+const MILLISECONDS: u8 = 1;
+
+/// Of what is known of an event: that it is a system event, and that all interfaces are known that its
+/// contract had.
+const SYSTEM: u8 = 1;
+const SURE: u8 = 2;
+/// Which interface declares it, in the bits above those.
+const BY_NONE: u8 = 0;
+const BY_ASSET: u8 = 1 << 2;
+const BY_CODE: u8 = 2 << 2;
+const BY_SUPPLIED: u8 = 3 << 2;
+const BY: u8 = 3 << 2;
+
+/// The events of a transaction.
+#[derive(Debug, Clone, Copy)]
+pub struct LoggedEvents<'a> {
+    /// Hash of the transaction (outer hash of a fee bump).
+    pub transaction: TxHash,
+    /// Close time of the transaction's ledger.
+    pub closed_at: CloseTime,
+    events: &'a [u8],
+}
+
+/// An event, as it is stored for a project.
+#[derive(Debug, Clone, Copy)]
+pub struct LoggedEvent<'a> {
+    /// Id in answers of the API.
+    pub id: u64,
+    /// Index in its transaction, as in [`Place`](orrery_tables::event_tables::Place).
+    pub index: u32,
+    /// Contract that emitted it.
+    pub contract: ContractId,
+    /// Whether it is a system event.
+    pub is_system: bool,
+    /// The interface that declares it; `None` when none of those that are known does.
+    pub declared_by: Option<DeclaredBy>,
+    /// Whether all interfaces that its contract had are known.
+    pub is_sure: bool,
+    /// The topics.
+    pub topics: Topics<'a>,
+    /// XDR `ScVal` of the data.
+    pub data: &'a [u8],
+}
+
+/// The topics of an event.
+#[derive(Debug, Clone, Copy)]
+pub struct Topics<'a> {
+    count: usize,
+    /// XDR `ScVal` of each, after its length.
+    encoded: &'a [u8],
+}
+
+/// An interface that declares an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeclaredBy {
+    /// The built-in one of the contracts of assets.
+    Asset,
+    /// That of the module with this hash.
+    Code(Hash32),
+    /// The supplied one with this SHA-256.
+    Supplied(Hash32),
+}
+
+/// A stored value does not have the expected layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the stored events of a transaction are damaged")]
+pub struct Damaged;
+
+impl From<Damaged> for ProgramError {
+    fn from(_: Damaged) -> Self {
+        Self::Damaged("the events of a transaction")
+    }
+}
+
+/// Writes the stored form of the events of a transaction.
+#[derive(Debug, Clone)]
+pub struct EventsWriter(Vec<u8>);
+
+impl EventsWriter {
+    /// Begins with the transaction.
+    pub fn new(transaction: &TxHash, closed_at: CloseTime) -> Self {
+        let mut out = Vec::with_capacity(512);
+        out.push(VERSION);
+        out.extend_from_slice(transaction.as_bytes());
+        let (unit, time) = match closed_at {
+            CloseTime::Seconds(seconds) => (SECONDS, seconds),
+            CloseTime::Milliseconds(milliseconds) => (MILLISECONDS, milliseconds),
+        };
+        out.push(unit);
+        out.extend_from_slice(&time.to_be_bytes());
+        Self(out)
+    }
+
+    /// Adds an event.
+    ///
+    /// # Errors
+    /// [`Damaged`] when a part is longer than the form allows, which no event is.
+    pub fn push(&mut self, event: &LoggedEvent<'_>) -> Result<(), Damaged> {
+        let LoggedEvent { topics, .. } = event;
+        self.push_head(event)?;
+        self.0.extend_from_slice(&length(topics.count)?);
+        self.0.extend_from_slice(topics.encoded);
+        self.push_part(event.data)
+    }
+
+    /// As [`Self::push`], with topics from elsewhere.
+    pub fn push_with_topics<'t>(
+        &mut self,
+        event: &LoggedEvent<'_>,
+        topics: impl ExactSizeIterator<Item = &'t [u8]>,
+    ) -> Result<(), Damaged> {
+        self.push_head(event)?;
+        self.0.extend_from_slice(&length(topics.len())?);
+        for topic in topics {
+            self.push_part(topic)?;
+        }
+        self.push_part(event.data)
+    }
+
+    /// Returns the stored form.
+    pub fn finish(self) -> Vec<u8> {
+        self.0
+    }
+
+    fn push_head(&mut self, event: &LoggedEvent<'_>) -> Result<(), Damaged> {
+        let out = &mut self.0;
+        out.extend_from_slice(event.contract.as_bytes());
+        out.extend_from_slice(&event.id.to_be_bytes());
+        out.extend_from_slice(&event.index.to_be_bytes());
+        let (by, hash) = match &event.declared_by {
+            None => (BY_NONE, None),
+            Some(DeclaredBy::Asset) => (BY_ASSET, None),
+            Some(DeclaredBy::Code(hash)) => (BY_CODE, Some(hash)),
+            Some(DeclaredBy::Supplied(hash)) => (BY_SUPPLIED, Some(hash)),
+        };
+        let system = if event.is_system { SYSTEM } else { 0 };
+        let sure = if event.is_sure { SURE } else { 0 };
+        out.push(by | system | sure);
+        out.extend_from_slice(hash.map_or(&[], |hash| hash.as_bytes().as_slice()));
+        Ok(())
+    }
+
+    fn push_part(&mut self, part: &[u8]) -> Result<(), Damaged> {
+        self.0.extend_from_slice(&length(part.len())?);
+        self.0.extend_from_slice(part);
+        Ok(())
+    }
+}
+
+impl<'a> LoggedEvents<'a> {
+    /// Reads a value in this form.
+    ///
+    /// # Errors
+    /// [`Damaged`] when it is another one.
+    pub fn read(value: &'a [u8]) -> Result<Self, Damaged> {
+        let mut rest = Reader(value);
+        let [version] = rest.array()?;
+        let transaction = TxHash::from(rest.array()?);
+        let [unit] = rest.array()?;
+        let time = u64::from_be_bytes(rest.array()?);
+        let closed_at = match (version, unit) {
+            (VERSION, SECONDS) => CloseTime::Seconds(time),
+            (VERSION, MILLISECONDS) => CloseTime::Milliseconds(time),
+            _ => return Err(Damaged),
+        };
+        Ok(Self { transaction, closed_at, events: rest.0 })
+    }
+
+    /// The events in stored order; ends with the first that is damaged.
+    pub fn events(&self) -> impl Iterator<Item = Result<LoggedEvent<'a>, Damaged>> + use<'a> {
+        let mut rest = Reader(self.events);
+        iter::from_fn(move || {
+            if rest.0.is_empty() {
+                return None;
+            }
+            let event = rest.event();
+            if event.is_err() {
+                rest = Reader(&[]);
+            }
+            Some(event)
+        })
+    }
+}
+
+impl<'a> Topics<'a> {
+    /// No topics.
+    pub const NONE: Self = Self { count: 0, encoded: &[] };
+
+    /// XDR `ScVal` of each.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut rest = Reader(self.encoded);
+        // The lengths were checked when the event was read.
+        iter::from_fn(move || rest.part().ok())
+    }
+}
+
+/// Returns a stored value in this form: as it is, or converted from that of earlier versions.
+///
+/// # Errors
+/// [`Damaged`] when it has none of these forms.
+pub fn in_this_form(value: &[u8]) -> Result<Cow<'_, [u8]>, Damaged> {
+    if value.first() == Some(&VERSION) {
+        return Ok(Cow::Borrowed(value));
+    }
+    let run = RunRows::decode(value).map_err(|_| Damaged)?;
+    let mut events = EventsWriter::new(&run.transaction, run.closed_at);
+    for emit in &run.emits {
+        push_emit(&mut events, emit)?;
+    }
+    Ok(Cow::Owned(events.finish()))
+}
+
+/// Adds an event in the form of earlier versions: a map of `by`, `data`, `id`, `index`, `sure`,
+/// `system` and `topics`.
+fn push_emit(events: &mut EventsWriter, emit: &Emit) -> Result<(), Damaged> {
+    let values: Vec<&ScVal> = emit.fields.iter().map(|entry| &entry.val).collect();
+    let [
+        by,
+        ScVal::Bytes(data),
+        ScVal::U64(id),
+        ScVal::U32(index),
+        ScVal::Bool(is_sure),
+        ScVal::Bool(is_system),
+        ScVal::Vec(Some(topics)),
+    ] = *values
+    else {
+        return Err(Damaged);
+    };
+    let event = LoggedEvent {
+        id: *id,
+        index: *index,
+        contract: emit.contract,
+        is_system: *is_system,
+        declared_by: match by {
+            ScVal::Bytes(bytes) => Some(DeclaredBy::from_emit(bytes.as_slice()).ok_or(Damaged)?),
+            _ => None,
+        },
+        is_sure: *is_sure,
+        topics: Topics::NONE,
+        data: data.as_slice(),
+    };
+    let topic = |topic: &'_ ScVal| match topic {
+        ScVal::Bytes(bytes) => Ok(bytes.to_vec()),
+        _ => Err(Damaged),
+    };
+    let topics = topics.iter().map(topic).collect::<Result<Vec<_>, _>>()?;
+    events.push_with_topics(&event, topics.iter().map(Vec::as_slice))
+}
+
+impl DeclaredBy {
+    /// Reads the form of earlier versions.
+    fn from_emit(bytes: &[u8]) -> Option<Self> {
+        let (kind, rest) = bytes.split_first()?;
+        Some(match *kind {
+            0 if rest.is_empty() => Self::Asset,
+            1 => Self::Code(Hash32(rest.try_into().ok()?)),
+            2 => Self::Supplied(Hash32(rest.try_into().ok()?)),
+            _ => return None,
+        })
+    }
+}
+
+fn length(length: usize) -> Result<[u8; 4], Damaged> {
+    Ok(u32::try_from(length).map_err(|_| Damaged)?.to_be_bytes())
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Damaged)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
+        self.take(N)?.try_into().map_err(|_| Damaged)
+    }
+
+    fn length(&mut self) -> Result<usize, Damaged> {
+        usize::try_from(u32::from_be_bytes(self.array()?)).map_err(|_| Damaged)
+    }
+
+    fn part(&mut self) -> Result<&'a [u8], Damaged> {
+        let length = self.length()?;
+        self.take(length)
+    }
+
+    fn event(&mut self) -> Result<LoggedEvent<'a>, Damaged> {
+        let contract = ContractId(self.array()?);
+        let id = u64::from_be_bytes(self.array()?);
+        let index = u32::from_be_bytes(self.array()?);
+        let [known] = self.array()?;
+        let declared_by = match known & BY {
+            BY_ASSET => Some(DeclaredBy::Asset),
+            BY_CODE => Some(DeclaredBy::Code(Hash32(self.array()?))),
+            BY_SUPPLIED => Some(DeclaredBy::Supplied(Hash32(self.array()?))),
+            _ => None,
+        };
+        let count = self.length()?;
+        let before = self.0;
+        for _ in 0..count {
+            self.part()?;
+        }
+        let encoded = &before[..before.len() - self.0.len()];
+        let data = self.part()?;
+        Ok(LoggedEvent {
+            id,
+            index,
+            contract,
+            is_system: known & SYSTEM != 0,
+            declared_by,
+            is_sure: known & SURE != 0,
+            topics: Topics { count, encoded },
+            data,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stellar_xdr::{ScBytes, ScMap, ScMapEntry, ScSymbol, ScVec};
+
+    use super::*;
+
+    const HASH: Hash32 = Hash32([3; 32]);
+    const ALL: [Option<DeclaredBy>; 4] = [
+        None,
+        Some(DeclaredBy::Asset),
+        Some(DeclaredBy::Code(HASH)),
+        Some(DeclaredBy::Supplied(HASH)),
+    ];
+    const TIMES: [CloseTime; 2] = [CloseTime::Seconds(7), CloseTime::Milliseconds(7_001)];
+    const TOPICS: [&[u8]; 2] = [&[0; 4], &[]];
+
+    fn event(declared_by: Option<DeclaredBy>) -> LoggedEvent<'static> {
+        LoggedEvent {
+            id: u64::MAX,
+            index: 7,
+            contract: ContractId([9; 32]),
+            is_system: declared_by.is_none(),
+            declared_by,
+            is_sure: declared_by.is_some(),
+            topics: Topics::NONE,
+            data: &[1, 2, 3],
+        }
+    }
+
+    fn written(closed_at: CloseTime) -> Vec<u8> {
+        let mut events = EventsWriter::new(&TxHash::from([5; 32]), closed_at);
+        for by in ALL {
+            events.push_with_topics(&event(by), TOPICS.into_iter()).unwrap();
+        }
+        events.finish()
+    }
+
+    #[test]
+    fn events_round_trip() {
+        for closed_at in TIMES {
+            let value = written(closed_at);
+            let events = LoggedEvents::read(&value).unwrap();
+            assert_eq!((events.transaction, events.closed_at), (TxHash::from([5; 32]), closed_at));
+            let mut again = EventsWriter::new(&events.transaction, closed_at);
+            for (read, by) in events.events().map(Result::unwrap).zip(ALL) {
+                let given = event(by);
+                let of = |it: &LoggedEvent<'_>| {
+                    (it.id, it.index, it.contract, it.is_system, it.declared_by, it.is_sure)
+                };
+                assert_eq!(of(&read), of(&given));
+                assert_eq!(read.topics.iter().collect::<Vec<_>>(), TOPICS);
+                assert_eq!(read.data, given.data);
+                again.push(&read).unwrap();
+            }
+            assert_eq!(again.finish(), value);
+        }
+    }
+
+    /// Stores of earlier versions have such values.
+    #[test]
+    fn emits_of_earlier_versions_are_converted() {
+        let bytes = |bytes: &[u8]| ScVal::Bytes(ScBytes(bytes.try_into().unwrap()));
+        let by = |by: Option<DeclaredBy>| match by {
+            None => ScVal::Void,
+            Some(DeclaredBy::Asset) => bytes(&[0]),
+            Some(DeclaredBy::Code(hash)) => bytes(&[&[1], hash.as_bytes().as_slice()].concat()),
+            Some(DeclaredBy::Supplied(hash)) => bytes(&[&[2], hash.as_bytes().as_slice()].concat()),
+        };
+        let emit = |it: LoggedEvent<'_>| {
+            let topics = TOPICS.map(bytes).to_vec();
+            let fields = [
+                ("by", by(it.declared_by)),
+                ("data", bytes(it.data)),
+                ("id", ScVal::U64(it.id)),
+                ("index", ScVal::U32(it.index)),
+                ("sure", ScVal::Bool(it.is_sure)),
+                ("system", ScVal::Bool(it.is_system)),
+                ("topics", ScVal::Vec(Some(ScVec(topics.try_into().unwrap())))),
+            ];
+            let fields = fields.map(|(name, val)| ScMapEntry {
+                key: ScVal::Symbol(ScSymbol(name.try_into().unwrap())),
+                val,
+            });
+            let fields = ScMap(fields.to_vec().try_into().unwrap());
+            Emit { contract: it.contract, target: String::new(), fields }
+        };
+        for closed_at in TIMES {
+            let emits = ALL.map(event).map(emit).to_vec();
+            let run = RunRows { transaction: TxHash::from([5; 32]), closed_at, emits };
+            let stored = run.encode().unwrap();
+            assert_eq!(in_this_form(&stored).unwrap(), written(closed_at));
+        }
+        let other = RunRows {
+            transaction: TxHash::from([5; 32]),
+            closed_at: TIMES[0],
+            emits: vec![Emit {
+                contract: ContractId([9; 32]),
+                target: String::new(),
+                fields: ScMap::default(),
+            }],
+        };
+        assert_eq!(in_this_form(&other.encode().unwrap()), Err(Damaged));
+    }
+
+    #[test]
+    fn truncated_values_are_damaged() {
+        let whole = written(TIMES[0]);
+        let count = |value: &[u8]| {
+            let events = LoggedEvents::read(value)?;
+            events.events().try_fold(0, |count, event| event.map(|_| count + 1))
+        };
+        assert_eq!(count(&whole), Ok(ALL.len()));
+        for end in 0..whole.len() {
+            assert_ne!(count(&whole[..end]), Ok(ALL.len()), "{end}");
+        }
+    }
+}
