@@ -60,7 +60,12 @@ impl Swaps {
         let chunks = self.rows.chunks((runs * PER_RUN) as usize);
         let changes = chunks.scan(0, |after, rows| {
             let from = std::mem::replace(after, *after + rows.len() as u64 / PER_RUN);
-            Some(Change::Rows { program: PROGRAM, after: from, up_to: *after, rows: rows.to_vec() })
+            Some(Change::Rows {
+                program: PROGRAM,
+                after: from,
+                up_to: *after,
+                rows: rows.to_vec().into(),
+            })
         });
         changes.collect()
     }

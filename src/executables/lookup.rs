@@ -54,13 +54,20 @@ pub struct Lookup<'s> {
 /// What an entry held between two changes.
 #[derive(Debug, Clone)]
 struct Answer {
-    /// The changes around; what the answer says holds at no other side of them.
+    /// Where it held this.
+    steady: Steady,
+    /// The value; `None` when there was no entry.
+    value: Option<Executable>,
+}
+
+/// Transactions among which an entry did not change.
+#[derive(Debug, Clone, Copy)]
+pub struct Steady {
+    /// The changes around; what holds between them holds at no other side of them.
     after: Option<TransactionPosition>,
     before: Option<TransactionPosition>,
     /// Ledgers for which it is known.
     ledgers: LedgerRange,
-    /// The value; `None` when there was no entry.
-    value: Option<Executable>,
 }
 
 impl<'s> Lookup<'s> {
@@ -111,6 +118,17 @@ impl<'s> Lookup<'s> {
             None => Ran::Unknown(named),
             Some(target) => ran(target),
         })
+    }
+
+    /// Returns transactions around one among which a contract ran the same, before and after each, if that
+    /// was just looked up.
+    pub fn steady(&self, contract: &ContractId, at: TransactionPosition) -> Option<Steady> {
+        let id = id_of(&instance_key(contract)?);
+        let answers = self.answers.borrow();
+        let answer = answers.get(&id).filter(|it| it.steady.has(at))?;
+        // Where it refers to another entry, that one may have changed.
+        let refers = matches!(answer.value, Some(Executable::Reference(_)));
+        (!refers).then_some(answer.steady)
     }
 
     /// Returns what a contract is known to have run, the latest first: what the last changes of its instance,
@@ -185,7 +203,7 @@ impl<'s> Lookup<'s> {
         side: Side,
     ) -> Result<Option<Option<Executable>>, StoreError> {
         let id = id_of(ledger_key);
-        if let Some(answer) = self.answers.borrow().get(&id).filter(|it| it.holds_at(at)) {
+        if let Some(answer) = self.answers.borrow().get(&id).filter(|it| it.steady.has(at)) {
             return Ok(Some(answer.value.clone()));
         }
         let last = rows::at_or_before(&self.view, &id, at)?;
@@ -217,7 +235,7 @@ impl<'s> Lookup<'s> {
         };
         let Some((ledgers, value)) = found else { return Ok(None) };
         let (after, before) = (last.map(|(at, _)| at), next.map(|(at, _)| at));
-        let answer = Answer { after, before, ledgers, value: value.clone() };
+        let answer = Answer { steady: Steady { after, before, ledgers }, value: value.clone() };
         let mut answers = self.answers.borrow_mut();
         if answers.len() >= MAX_CACHED {
             answers.clear();
@@ -250,8 +268,9 @@ impl<'s> Lookup<'s> {
     }
 }
 
-impl Answer {
-    fn holds_at(&self, at: TransactionPosition) -> bool {
+impl Steady {
+    /// Whether a transaction is one of these.
+    pub fn has(&self, at: TransactionPosition) -> bool {
         self.ledgers.contains(at.ledger)
             && self.after.is_none_or(|after| after < at)
             && self.before.is_none_or(|before| at < before)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::findings::Findings;
 use super::interfaces::{Interfaces, Loaded, Wish};
 use super::knowledge::Lacking;
-use super::lookup::{Lookup, Ran, Side};
+use super::lookup::{Lookup, Ran, Side, Steady};
 use super::value::code_key;
 use orrery_interfaces::{Interface, asset_contract};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
@@ -161,6 +161,17 @@ impl<'a> InterfaceReader<'a> {
             last = Some(ran);
         }
         (tried, is_sure)
+    }
+
+    /// Returns transactions around one for which [`Self::tried_surely`], which was asked just before, says
+    /// the same; `None` when it may say something else for each.
+    pub fn steady(&self, contract: &ContractId, at: TransactionPosition) -> Option<Steady> {
+        self.lookup.steady(contract, at)
+    }
+
+    /// Whether what was found for these transactions is found for another one.
+    pub fn is_among(&self, at: TransactionPosition, steady: &Steady) -> bool {
+        self.is_indexed(at.ledger) && steady.has(at)
     }
 
     /// Returns the interfaces that a contract is known to have had, the latest first, from as many of its

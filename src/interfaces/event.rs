@@ -7,6 +7,7 @@ use stellar_xdr::{
     ScSpecTypeDef,
 };
 
+use super::flat::Flat;
 use super::names;
 
 /// An event with what its matching needs at once.
@@ -29,6 +30,8 @@ pub(crate) struct Event {
     pub(crate) names: Vec<String>,
     /// Name of the event of which this is a form.
     pub(crate) name: String,
+    /// How it is read where all parameters are scalars.
+    pub(crate) flat: Option<Flat>,
 }
 
 impl Event {
@@ -58,7 +61,11 @@ impl Event {
         let kinds = params.iter().map(number).collect();
         let names = names::parameters(params.iter().map(|param| param.name.as_slice()));
         let name = names::event(declared.name.as_slice());
-        Self { declared, topics, in_topics, data, keys, required, kinds, names, name }
+        let flat = None;
+        let mut event =
+            Self { declared, topics, in_topics, data, keys, required, kinds, names, name, flat };
+        event.flat = Flat::of(&event);
+        event
     }
 }
 

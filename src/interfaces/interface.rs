@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use stellar_xdr::{ScSpecEntry, ScSpecEventV0, ScSpecFunctionV0};
 
 use super::event::{Event, name_forms};
+use super::flat::{Flat, may_be_flat};
 use super::read::{self, MOST_BYTES, Origin, ReadError};
 use super::types::{Definition, Types};
 use super::{joined, weight};
@@ -19,10 +20,16 @@ pub struct Interface {
     /// Numbers of the events with a prefix, by the number of topics that each declares. Of each
     /// number only the first [`MOST_COMPARED`]: no event is compared with more.
     by_prefix: HashMap<Vec<u8>, BTreeMap<usize, Vec<usize>>>,
+    /// Numbers of the events by the number of topics that each declares.
+    by_topics: HashMap<usize, Vec<usize>>,
+    /// Whether events may be recognised by their bytes alone.
+    may_be_flat: bool,
     types: Types,
     functions: HashMap<Vec<u8>, ScSpecFunctionV0>,
     errors: HashMap<u32, Vec<u8>>,
     bytes: usize,
+    /// Memory of what serves to recognise events by their bytes, in bytes. It counts against no limit.
+    flat_bytes: usize,
 }
 
 impl Interface {
@@ -98,6 +105,9 @@ impl Interface {
             }
         }
         name_forms(&mut interface.events);
+        let numbers = interface.by_prefix.values().map(BTreeMap::len).max().unwrap_or(0);
+        let with_topics = interface.by_topics.values().map(Vec::len).max().unwrap_or(0);
+        interface.may_be_flat = may_be_flat(numbers, with_topics);
         Ok(interface)
     }
 
@@ -112,19 +122,27 @@ impl Interface {
         if same.len() < MOST_COMPARED {
             same.push(self.events.len());
         }
+        self.flat_bytes += size_of::<usize>() + event.flat.as_ref().map_or(0, Flat::bytes);
+        self.by_topics.entry(event.topics).or_default().push(self.events.len());
         self.events.push(event);
         Ok(())
     }
 
     /// Memory that the interface takes, in bytes: an estimate.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.flat_bytes
     }
 
     /// Returns the numbers of the events with exactly this prefix, by the number of topics that
     /// each declares.
     pub(crate) fn with_prefix(&self, prefix: &[&[u8]]) -> Option<&BTreeMap<usize, Vec<usize>>> {
         self.by_prefix.get(&prefix_key(prefix.iter().copied()))
+    }
+
+    /// Returns the numbers of the events with this number of topics, if events may be recognised by their
+    /// bytes alone.
+    pub(crate) fn with_topics(&self, topics: usize) -> Option<&[usize]> {
+        self.by_topics.get(&topics).filter(|_| self.may_be_flat).map(Vec::as_slice)
     }
 
     /// Returns the declared events in their order.

@@ -7,6 +7,7 @@ mod bundled;
 mod declaration;
 mod event;
 mod fits;
+mod flat;
 mod interface;
 mod joined;
 pub mod names;
@@ -23,6 +24,7 @@ pub use declaration::{
     Found, Matched, Parameter, Rest, declaration, declaration_counted, found_counted,
 };
 pub use fits::Steps;
+pub use flat::{Scalar, ScalarKind};
 pub use interface::Interface;
 pub use plain::{Params, Plain, PlainRest};
 pub use read::{MOST_EVENTS, MOST_PARAMETERS, MOST_TYPES, Origin, ReadError, entries_of, sections};

@@ -14,12 +14,12 @@ use super::events::EventProject;
 use super::feed_file::{DeclaredManifest, File, OwnerFile};
 use super::feed_queue::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
 use super::registry::{Entry, Registry};
-use super::row_log::Batch;
+use super::row_log::RowsToFeed;
 use super::runner::Runner;
 use orrery_ledger::domain::{Owner, ProgramId, excerpt};
 use orrery_runtime::supervision::OnPanic;
 use orrery_store::StoreError;
-use orrery_tables::{Change, Row, Tables, TablesError};
+use orrery_tables::{Change, Tables, TablesError};
 
 /// Time for which one owner's file is filled before the next owner's turn.
 const TURN: Duration = Duration::from_millis(250);
@@ -375,7 +375,8 @@ impl Feeder {
             return Ok(Attempt::Full);
         }
         let from = known.unwrap_or(0);
-        let Some((first, now)) = self.runner.rows_to_feed(&entry, from)? else { return Ok(waits) };
+        let Some(first) = self.runner.rows_to_feed(&entry, from)? else { return Ok(waits) };
+        let now = Arc::clone(&first.manifest);
         let is_new = known.is_none()
             || !declared.get(&id).is_some_and(|declared| declared.has_same_tables(&now));
         let (project, own, schema) =
@@ -395,7 +396,7 @@ impl Feeder {
                 return Ok(Attempt::More);
             }
         }
-        if first.items.is_empty() {
+        if first.rows.is_empty() {
             return Ok(if first.more { Attempt::More } else { Attempt::Full });
         }
         let reached = watermarks.entry(id).or_insert(from);
@@ -408,7 +409,7 @@ impl Feeder {
         &self,
         owner: &Owner,
         entry: &Entry,
-        first: Batch<Row>,
+        first: RowsToFeed,
         reached: &mut u64,
         declared: Option<&DeclaredManifest>,
         deadline: Option<Instant>,
@@ -419,7 +420,7 @@ impl Feeder {
                 Some(first) => first,
                 None if !more || deadline.is_some_and(|it| Instant::now() > it) => return None,
                 None => match self.runner.rows_to_feed(entry, up_to) {
-                    Ok(Some((batch, now))) if declared?.has_same_tables(&now) => batch,
+                    Ok(Some(next)) if declared?.has_same_tables(&next.manifest) => next,
                     // The next attempt declares the tables that these rows need.
                     Ok(_) => return None,
                     Err(error) => {
@@ -430,7 +431,7 @@ impl Feeder {
             };
             let after = std::mem::replace(&mut up_to, batch.up_to);
             more = batch.more;
-            Some(vec![Change::Rows { program: entry.id, after, up_to, rows: batch.items }])
+            Some(vec![Change::Rows { program: entry.id, after, up_to, rows: batch.rows }])
         });
         self.tables.apply_in_order(owner, transactions)?;
         *reached = up_to;

@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::events::{EventInterfaces, OfProject, table_rows};
+use super::events::{self, EventInterfaces, OfProject, table_rows};
 use super::manifest::{Manifest, Progress};
 use super::registry::Entry;
 use super::rows::RunRows;
@@ -13,7 +13,7 @@ use super::runner::Runner;
 use super::{ProgramError, storage};
 use orrery_ledger::domain::ProgramId;
 use orrery_store::{Store, StoreError, TransactionPosition};
-use orrery_tables::{Row, event_id};
+use orrery_tables::{NewRows, Row, event_id};
 
 /// Maximum number of runs read at once, whose rows are written in one transaction of DuckDB. Many,
 /// because each transaction has a cost of its own; few in unit tests, so that their histories take
@@ -131,7 +131,15 @@ pub struct LoggedRun {
 }
 
 /// Rows of a program's next runs, and a manifest with every table and column that they need.
-type RowsToFeed = (Batch<Row>, Arc<Manifest>);
+pub(super) struct RowsToFeed {
+    /// The rows.
+    pub rows: NewRows,
+    /// Number of the last of these runs.
+    pub up_to: u64,
+    /// Whether there are more runs after these.
+    pub more: bool,
+    pub manifest: Arc<Manifest>,
+}
 
 /// Returns the next runs after the number `after` of the log, up to the number `last`.
 pub fn runs_after(
@@ -170,12 +178,12 @@ impl Batch<LoggedRun> {
         let of_events = manifest.events.as_ref().zip(interfaces);
         let of = OfProject::of(manifest);
         let mut rows = Vec::new();
-        for LoggedRun { position, stored } in items {
+        for run in items {
             rows.extend(match of_events {
                 Some((project, interfaces)) => {
-                    table_rows(&of, project, interfaces, (position.ledger, &stored))?
+                    table_rows(&of, project, interfaces, (run.position.ledger, &run.stored))?
                 }
-                None => rows_of(manifest.id, position, &stored)?,
+                None => rows_of(manifest.id, &run)?,
             });
         }
         Ok(Batch { items: rows, up_to, last, more })
@@ -185,8 +193,7 @@ impl Batch<LoggedRun> {
 /// Returns the rows of a run of a program with code.
 fn rows_of(
     program: ProgramId,
-    position: TransactionPosition,
-    stored: &[u8],
+    LoggedRun { position, stored }: &LoggedRun,
 ) -> Result<Vec<Row>, ProgramError> {
     let run = RunRows::decode(stored).map_err(|_| ProgramError::Damaged("the rows of a run"))?;
     let row = |(index, emit)| Row {
@@ -219,7 +226,19 @@ impl Runner {
             }
             // Rows that were derived anew meanwhile do not belong to these tables.
             if derivation(&manifest) == before {
-                return Ok(Some((runs.into_rows(&manifest, Some(&self.events))?, manifest)));
+                let Batch { items, up_to, more, .. } = runs;
+                let rows = match &manifest.events {
+                    Some(project) => {
+                        let of = OfProject::of(&manifest);
+                        NewRows::Frames(events::frames(&of, project, &self.events, &items)?)
+                    }
+                    None => {
+                        let rows = items.iter().map(|run| rows_of(entry.id, run));
+                        let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
+                        rows.into_iter().flatten().collect::<Vec<_>>().into()
+                    }
+                };
+                return Ok(Some(RowsToFeed { rows, up_to, more, manifest }));
             }
         }
     }

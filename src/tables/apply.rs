@@ -6,29 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::ipc::writer::StreamWriter;
-use orrery_ledger::domain::ProgramId;
+use arrow::record_batch::RecordBatch;
+use orrery_ledger::domain::{Emit, ProgramId};
 use stellar_xdr::ScVal;
 
-use super::changes::{Change, Row};
+use super::changes::{Change, NewRows, Row};
 use super::error::TablesError;
+use super::frame::{Frame, MAX_BYTES, MAX_ROWS, ROW_OVERHEAD_BYTES};
 use super::owners::{OwnerTables, State};
 use super::schema::TableSchema;
 use super::wire::{Definition, Filling, Reply, Request};
 use super::worker_process::{NoReply, PendingReply, Worker};
 use super::{encode, names};
 
-/// Maximum number of rows per frame. The worker appends one frame while the next is packed on
-/// another processor.
-const MAX_ROWS: usize = 2_048;
-/// Approximate maximum length of a frame in bytes.
-const MAX_BYTES: usize = 8 << 20;
 /// Maximum number of bytes of unacknowledged frames while the next frame is packed. The worker has
 /// them in memory, besides what DuckDB uses.
 const MAX_IN_FLIGHT_BYTES: usize = 8 << 20;
 /// Approximate bytes that a field left out of a struct takes in a frame.
 const ABSENT_FIELD_BYTES: usize = 16;
-/// Approximate bytes of a row besides its values.
-const ROW_OVERHEAD_BYTES: usize = 256;
 
 /// Applies transactions to an owner's tables in order, each of them completely or not at all. While
 /// the worker commits one, the next is taken from the iterator, and its rows are packed and sent.
@@ -53,7 +48,17 @@ pub(super) fn apply(
             committing: None,
         }
     };
-    let sent = transactions.into_iter().try_for_each(|changes| sender.send_transaction(changes));
+    let mut transactions = transactions.into_iter();
+    let mut next = transactions.next();
+    let mut sent = Ok(());
+    while let (Ok(()), Some(changes)) = (&sent, next.take()) {
+        sent = sender.send_changes(changes);
+        if sent.is_ok() {
+            // Its rows are packed while the worker appends those before.
+            next = transactions.next();
+            sent = sender.commit();
+        }
+    }
     if sent.is_err() {
         // The worker rolls the transaction back. If the worker is gone, the transaction is gone
         // too.
@@ -89,7 +94,7 @@ struct Committing<'a> {
 }
 
 impl Sender<'_> {
-    fn send_transaction(&mut self, changes: Vec<Change>) -> Result<(), TablesError> {
+    fn send_changes(&mut self, changes: Vec<Change>) -> Result<(), TablesError> {
         self.has_defined = false;
         self.send_one_way(&Request::Begin)?;
         for change in changes {
@@ -104,6 +109,10 @@ impl Sender<'_> {
                 Change::Drop { program } => self.drop(program)?,
             }
         }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), TablesError> {
         self.wait_appended(0)?;
         self.wait_committed()?;
         self.state.commit += 1;
@@ -240,7 +249,7 @@ impl Sender<'_> {
         program: ProgramId,
         after: u64,
         up_to: u64,
-        rows: &[Row],
+        rows: &NewRows,
     ) -> Result<(), TablesError> {
         let unknown = || {
             TablesError::Other(format!(
@@ -260,26 +269,45 @@ impl Sender<'_> {
         let filling = fillings.get(&program).map(|filling| &filling.schema);
         let shown = || programs.get(&program).map(|shown| &shown.schema);
         let schema = filling.or_else(shown).ok_or_else(unknown)?;
-        let mut of_targets: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
-        for row in rows {
-            of_targets.entry(&row.emit.target).or_default().push(row);
-        }
-        for (target, rows) in of_targets {
-            let table = schema.table(target);
-            let table = table.ok_or_else(|| TablesError::unknown_target(program, target))?;
-            for rows in frames(table, &rows) {
-                let batch = encode::record_batch(table, rows)?;
-                let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
-                writer.write(&batch)?;
-                let body = writer.into_inner()?;
-                let table = name(program, &table.target);
-                let pending = self.send_request(&Request::Append { table }, &body)?;
-                self.in_flight.push_back((pending, body.len()));
-                self.in_flight_bytes += body.len();
-                self.wait_appended(MAX_IN_FLIGHT_BYTES)?;
+        let table_of = |target: &str| {
+            schema.table(target).ok_or_else(|| TablesError::unknown_target(program, target))
+        };
+        match rows {
+            NewRows::Emits(rows) => {
+                let mut of_targets: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+                for row in rows {
+                    of_targets.entry(&row.emit.target).or_default().push(row);
+                }
+                for (target, rows) in of_targets {
+                    let table = table_of(target)?;
+                    for rows in frames(table, &rows) {
+                        let batch = encode::record_batch(table, rows)?;
+                        self.append(name(program, &table.target), &batch)?;
+                    }
+                }
+            }
+            NewRows::Frames(frames) => {
+                for Frame { target, columns } in frames {
+                    let table = table_of(target)?;
+                    if columns.num_columns() != names::INJECTED.len() + table.columns.len() {
+                        return Err(TablesError::unknown_target(program, target));
+                    }
+                    self.append(name(program, &table.target), columns)?;
+                }
             }
         }
         self.swap_if_complete(program)
+    }
+
+    /// Sends a frame.
+    fn append(&mut self, table: String, columns: &RecordBatch) -> Result<(), TablesError> {
+        let mut writer = StreamWriter::try_new(Vec::new(), &columns.schema())?;
+        writer.write(columns)?;
+        let body = writer.into_inner()?;
+        let pending = self.send_request(&Request::Append { table }, &body)?;
+        self.in_flight.push_back((pending, body.len()));
+        self.in_flight_bytes += body.len();
+        self.wait_appended(MAX_IN_FLIGHT_BYTES)
     }
 
     /// Waits until the unacknowledged frames have at most this many bytes. Whether DuckDB accepted
@@ -340,7 +368,7 @@ fn frames<'a, 'b>(table: &TableSchema, rows: &'b [&'a Row]) -> impl Iterator<Ite
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let fits = |row: &&&Row| {
-            bytes += ROW_OVERHEAD_BYTES + weight(row);
+            bytes += ROW_OVERHEAD_BYTES + weight(&row.emit);
             bytes += ABSENT_FIELD_BYTES * table.absent(&row.emit, MAX_BYTES);
             bytes <= MAX_BYTES
         };
@@ -352,8 +380,9 @@ fn frames<'a, 'b>(table: &TableSchema, rows: &'b [&'a Row]) -> impl Iterator<Ite
     })
 }
 
-fn weight(row: &Row) -> usize {
-    row.emit.fields.iter().map(|entry| value_weight(&entry.val)).sum()
+/// Approximate bytes of what an emit holds.
+pub(super) fn weight(emit: &Emit) -> usize {
+    emit.fields.iter().map(|entry| value_weight(&entry.val)).sum()
 }
 
 fn value_weight(value: &ScVal) -> usize {

@@ -3,6 +3,7 @@
 use orrery_ledger::domain::{CloseTime, Emit, Hash32, LedgerSeq, ProgramId, TxHash};
 use sha2::{Digest, Sha256};
 
+use super::frame::Frame;
 use super::schema::ProgramSchema;
 
 /// A change to an owner's tables.
@@ -40,13 +41,38 @@ pub enum Change {
         /// Number of the last row log entry, the new watermark.
         up_to: u64,
         /// The rows, in the order of the row log.
-        rows: Vec<Row>,
+        rows: NewRows,
     },
     /// A program was removed, and its tables with it.
     Drop {
         /// The program.
         program: ProgramId,
     },
+}
+
+/// Rows that are added to the tables of a program.
+#[derive(Debug, Clone)]
+pub enum NewRows {
+    /// As they were emitted.
+    Emits(Vec<Row>),
+    /// As they are sent.
+    Frames(Vec<Frame>),
+}
+
+impl From<Vec<Row>> for NewRows {
+    fn from(rows: Vec<Row>) -> Self {
+        Self::Emits(rows)
+    }
+}
+
+impl NewRows {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Emits(rows) => rows.is_empty(),
+            Self::Frames(frames) => frames.is_empty(),
+        }
+    }
 }
 
 /// One row: an emit and its origin.

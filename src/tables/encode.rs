@@ -74,8 +74,30 @@ fn present(value: &ScVal) -> Option<&ScVal> {
     (!values::is_null(value)).then_some(value)
 }
 
+/// Whether a column of this type is sent as text.
+pub(crate) fn is_text(kind: &ColumnType) -> bool {
+    use ColumnType::{Digits, Json, JsonText, Text};
+    matches!(kind, Digits | Text | Json | JsonText)
+}
+
+/// Returns a value as a column that is sent as text has it; `None` when it cannot hold the value.
+pub(crate) fn text_of(kind: &ColumnType, value: &ScVal) -> Option<String> {
+    match (kind, value) {
+        (ColumnType::Digits, value) => {
+            let kind = values::infer(value);
+            kind.join(&ColumnType::Digits).is_some().then(|| values::plain(value))
+        }
+        (ColumnType::Text, value) => {
+            (values::infer(value) == ColumnType::Text).then(|| values::plain(value))
+        }
+        (ColumnType::Json, value) => Some(values::tagged(value)),
+        (ColumnType::JsonText, ScVal::String(text)) => Some(domain::text(text.as_slice())),
+        _ => None,
+    }
+}
+
 /// Builds an array of values of one type; `None` stands for null.
-fn array(kind: &ColumnType, values: &[Option<&ScVal>]) -> Result<ArrayRef, ArrowError> {
+pub(crate) fn array(kind: &ColumnType, values: &[Option<&ScVal>]) -> Result<ArrayRef, ArrowError> {
     Ok(match kind {
         ColumnType::Boolean => Arc::new(
             collect(values, |value| match value {
@@ -90,18 +112,9 @@ fn array(kind: &ColumnType, values: &[Option<&ScVal>]) -> Result<ArrayRef, Arrow
         ColumnType::UInt64 => integers::<UInt64Type>(values)?,
         ColumnType::Int64 => integers::<Int64Type>(values)?,
         ColumnType::UInt128 | ColumnType::Int128 => wide_integers(values)?,
-        ColumnType::Digits => strings(values, |value| {
-            matches!(values::infer(value), kind if kind.join(&ColumnType::Digits).is_some())
-                .then(|| values::plain(value))
-        })?,
-        ColumnType::Text => strings(values, |value| {
-            (values::infer(value) == ColumnType::Text).then(|| values::plain(value))
-        })?,
-        ColumnType::Json => strings(values, |value| Some(values::tagged(value)))?,
-        ColumnType::JsonText => strings(values, |value| match value {
-            ScVal::String(text) => Some(domain::text(text.as_slice())),
-            _ => None,
-        })?,
+        ColumnType::Digits | ColumnType::Text | ColumnType::Json | ColumnType::JsonText => {
+            strings(values, |value| text_of(kind, value))?
+        }
         ColumnType::Unknown => strings(values, |_| None)?,
         ColumnType::Bytes => Arc::new(BinaryArray::from(collect(values, |value| match value {
             ScVal::Bytes(bytes) => Some(bytes.as_slice()),
@@ -146,7 +159,7 @@ where
 
 /// Returns the number as a signed 128-bit integer; `None` when it is larger or the value is not a
 /// number.
-fn integer(value: &ScVal) -> Option<i128> {
+pub(crate) fn integer(value: &ScVal) -> Option<i128> {
     Some(match value {
         ScVal::U32(number) => i128::from(*number),
         ScVal::I32(number) => i128::from(*number),

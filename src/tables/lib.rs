@@ -20,6 +20,7 @@ pub mod export_types;
 #[doc(hidden)]
 pub mod ffi;
 mod files;
+mod frame;
 mod names;
 mod owners;
 pub mod query;
@@ -45,8 +46,9 @@ use std::time::Duration;
 use orrery_ledger::domain::{Owner, ProgramId};
 use orrery_runtime::budget::Usage;
 
-pub use self::changes::{Change, Row, event_id};
+pub use self::changes::{Change, NewRows, Row, event_id};
 pub use self::error::TablesError;
+pub use self::frame::Frame;
 pub use self::names::{
     INJECTED, first_version, folded, in_query, in_shown_order, may_be_schema, snake_cases, view,
     written,

@@ -101,7 +101,7 @@ impl Project {
             }
         }
         let up_to = self.events.len() as u64;
-        Change::Rows { program: ID, after, up_to, rows }
+        Change::Rows { program: ID, after, up_to, rows: rows.into() }
     }
 
     /// Feeds the tables up to the last event. Returns how many of the events they had.

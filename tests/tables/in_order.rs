@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use orrery_tables::Change;
+use orrery_tables::{Change, NewRows};
 
 use super::support::{Program, World, emit, owner};
 use orrery_testkit::values::{i128, string, u128};
@@ -27,7 +27,9 @@ enum Failure {
 /// Returns the rows of one transaction, changed so that it fails.
 fn fails(program: &Program, after: u64, runs: u64, failure: Failure) -> Change {
     let mut change = program.between(after, after + runs);
-    let Change::Rows { after: begin, rows, .. } = &mut change else { panic!("not rows") };
+    let Change::Rows { after: begin, rows: NewRows::Emits(rows), .. } = &mut change else {
+        panic!("not rows")
+    };
     let last = rows.last_mut().unwrap();
     match failure {
         Failure::OutOfStep => *begin += 1,

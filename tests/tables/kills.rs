@@ -150,7 +150,8 @@ fn rows_that_do_not_continue_the_stored_ones_are_refused() {
         let error = world.tables.apply(&alice, vec![change]).unwrap_err();
         assert!(error.to_string().starts_with("program 1 has rows up to 9"), "{error}");
     }
-    let unknown = Change::Rows { program: ProgramId(2), after: 0, up_to: 1, rows: Vec::new() };
+    let unknown =
+        Change::Rows { program: ProgramId(2), after: 0, up_to: 1, rows: Vec::new().into() };
     assert!(world.tables.apply(&alice, vec![unknown]).is_err());
     // Earlier changes of the same call are not applied either.
     let mut more = Program::new(3, "q");

@@ -121,7 +121,7 @@ impl Program {
             number => self.log[number - 1],
         };
         let rows = self.rows[at(after)..at(up_to)].to_vec();
-        Change::Rows { program: self.id, after, up_to, rows }
+        Change::Rows { program: self.id, after, up_to, rows: rows.into() }
     }
 
     /// Returns the number of the last log entry.

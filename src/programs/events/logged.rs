@@ -73,6 +73,19 @@ pub struct Topics<'a> {
     encoded: &'a [u8],
 }
 
+/// Iterates over topics.
+#[derive(Debug, Clone)]
+pub struct EachTopic<'a>(Reader<'a>);
+
+impl<'a> Iterator for EachTopic<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // The lengths were checked when the event was read.
+        self.0.part().ok()
+    }
+}
+
 /// An interface that declares an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeclaredBy {
@@ -210,10 +223,8 @@ impl<'a> Topics<'a> {
     pub const NONE: Self = Self { count: 0, encoded: &[] };
 
     /// XDR `ScVal` of each.
-    pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let mut rest = Reader(self.encoded);
-        // The lengths were checked when the event was read.
-        iter::from_fn(move || rest.part().ok())
+    pub fn iter(&self) -> EachTopic<'a> {
+        EachTopic(Reader(self.encoded))
     }
 }
 
@@ -287,6 +298,7 @@ fn length(length: usize) -> Result<[u8; 4], Damaged> {
     Ok(u32::try_from(length).map_err(|_| Damaged)?.to_be_bytes())
 }
 
+#[derive(Debug, Clone)]
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -40,5 +40,5 @@ pub use merging::{Merged, merged};
 pub use project::{EventCounts, EventProject};
 pub use summary::{Nameless, Summary};
 pub use supplied::SuppliedInterfaces;
-pub use table_rows::table_rows;
+pub use table_rows::{frames, table_rows};
 pub use unsure::Unsure;

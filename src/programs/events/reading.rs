@@ -1,8 +1,10 @@
 //! Reads the events of a project's contracts in a ledger, each with its declaration, as the runs of a
 //! program are made.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,6 +20,7 @@ use crate::manifest::Manifest;
 use crate::records::Execution;
 use crate::rows::RunRows;
 use crate::runner::Runner;
+use orrery_executables::lookup::Steady;
 use orrery_executables::{InterfaceReader, Tried};
 use orrery_interfaces::{Matched, is_asset_contract};
 use orrery_ledger::decode::{EventType, Placement};
@@ -28,6 +31,8 @@ use orrery_tables::event_tables::{Declared, Event, Kind, Place};
 /// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
 /// than the events of a transaction may have.
 const LIMITS: Limits = Limits { depth: 500, len: 4 << 20 };
+/// Discriminant of a string in the XDR of a value (SCV_STRING).
+const STRING: [u8; 4] = 14_u32.to_be_bytes();
 
 /// Finds the declarations of events.
 pub(super) struct Declaring<'a> {
@@ -37,6 +42,10 @@ pub(super) struct Declaring<'a> {
     project: OfProject<'a>,
     /// The interface that the user supplied.
     supplied: Option<Hash32>,
+    /// What was found for each contract, and for which of its transactions that is found again.
+    steady: RefCell<HashMap<ContractId, (Steady, Candidates)>>,
+    /// XDR of the last topic that names the asset of a contract of an asset.
+    assets: RefCell<HashMap<ContractId, Vec<u8>>>,
 }
 
 impl<'a> Declaring<'a> {
@@ -48,7 +57,9 @@ impl<'a> Declaring<'a> {
         let names = interfaces.interfaces.loading_reader()?;
         let project = manifest.events.as_ref();
         let supplied = project.filter(|it| it.has_supplied).map(|_| manifest.module);
-        Ok(Self { interfaces, names, network, project: OfProject::of(manifest), supplied })
+        let project = OfProject::of(manifest);
+        let (steady, assets) = (RefCell::default(), RefCell::default());
+        Ok(Self { interfaces, names, network, project, supplied, steady, assets })
     }
 
     /// Looks for the declaration of an event, adds the event to a summary, and returns what is known of
@@ -59,24 +70,34 @@ impl<'a> Declaring<'a> {
         at: TransactionPosition,
         summary: &mut Summary,
     ) -> Result<Examined, ProgramError> {
-        let (topics, data) = values(event);
         let (candidates, is_sure) = match event.is_system {
-            true => (Vec::new(), true),
-            false => self.candidates(event, &topics, at)?,
+            true => (Candidates::default(), true),
+            false => self.candidates(event, at)?,
         };
-        let tried = candidates.iter().map(|(_, known)| &**known);
-        let matched = self.interfaces.declaration(event.id, tried, (&topics, &data));
-        let by = matched.as_ref().map(|matched| &candidates[matched.tried]);
-        for (_, known) in &candidates {
+        for (_, known) in &*candidates {
             summary.shapes.consult(&known.declarations);
         }
-        let declared = matched.as_ref().zip(by.map(|(_, known)| &**known));
-        let (kind, _) = summary.shapes.add(&with_values(event, at, (&topics, &data), declared));
         if !is_sure {
             summary.unsure.add(&event.contract, at, |contract, from, to| {
                 self.names.is_same_between(contract, from, to)
             })?;
         }
+        // Most events are told by their bytes.
+        if let Some((by, known)) = candidates.first()
+            && let interface = known.interface()
+            && let Some(number) =
+                interface.flat_declaration(event.topics.iter(), event.data, |_, _| ())
+        {
+            let place = place_of(event, at);
+            let (kind, _) = summary.shapes.add_declared(&known.declarations, number, place);
+            return Ok(Examined { declared_by: Some(*by), is_sure, kind });
+        }
+        let (topics, data) = values(event);
+        let tried = candidates.iter().map(|(_, known)| &**known);
+        let matched = self.interfaces.declaration(event.id, tried, (&topics, &data));
+        let by = matched.as_ref().map(|matched| &candidates[matched.tried]);
+        let declared = matched.as_ref().zip(by.map(|(_, known)| &**known));
+        let (kind, _) = summary.shapes.add(&with_values(event, at, (&topics, &data), declared));
         if declared.is_none() && !event.is_system {
             summary.nameless.add(event.contract);
         }
@@ -88,31 +109,58 @@ impl<'a> Declaring<'a> {
     fn candidates(
         &self,
         event: &LoggedEvent<'_>,
-        topics: &[ScVal],
         at: TransactionPosition,
-    ) -> Result<(Vec<Candidate>, bool), ProgramError> {
-        let mut candidates = Vec::new();
-        let known = |by| {
-            let known = self.interfaces.get(by, &self.project)?;
-            Ok::<_, ProgramError>(known.map(|known| (by, known)))
-        };
-        if let Some(supplied) = self.supplied {
-            candidates.extend(known(DeclaredBy::Supplied(supplied))?);
+    ) -> Result<(Candidates, bool), ProgramError> {
+        let contract = &event.contract;
+        if self.is_of_asset(event) {
+            let supplied = self.supplied.map(DeclaredBy::Supplied);
+            let both = supplied.into_iter().chain([DeclaredBy::Asset]);
+            let known = both.map(|by| self.known(by)).collect::<Result<Vec<_>, _>>()?;
+            return Ok((known.into_iter().flatten().collect(), true));
         }
-        if is_asset_contract(topics, &self.network, &event.contract) {
-            candidates.extend(known(DeclaredBy::Asset)?);
-            return Ok((candidates, true));
+        if let Some((steady, found)) = self.steady.borrow().get(contract)
+            && self.names.is_among(at, steady)
+        {
+            return Ok((Rc::clone(found), true));
         }
-        let (tried, is_sure) = self.names.tried_surely(&event.contract, at);
+        let supplied = self.supplied.map(|hash| self.known(DeclaredBy::Supplied(hash)));
+        let mut candidates: Vec<Candidate> = supplied.transpose()?.flatten().into_iter().collect();
+        let (tried, is_sure) = self.names.tried_surely(contract, at);
         for tried in tried {
             candidates.extend(match tried {
-                Tried::Asset => known(DeclaredBy::Asset)?,
+                Tried::Asset => self.known(DeclaredBy::Asset)?,
                 Tried::Code(hash, interface) => {
                     Some((DeclaredBy::Code(hash), self.interfaces.of(&hash, &interface)))
                 }
             });
         }
+        let candidates: Candidates = candidates.into();
+        if is_sure && let Some(steady) = self.names.steady(contract, at) {
+            self.steady.borrow_mut().insert(*contract, (steady, Rc::clone(&candidates)));
+        }
         Ok((candidates, is_sure))
+    }
+
+    fn known(&self, by: DeclaredBy) -> Result<Option<Candidate>, ProgramError> {
+        let known = self.interfaces.get(by, &self.project)?;
+        Ok(known.map(|known| (by, known)))
+    }
+
+    /// Whether the emitter of an event is the contract of the asset that the event's last topic names.
+    fn is_of_asset(&self, event: &LoggedEvent<'_>) -> bool {
+        let Some(last) = event.topics.iter().last() else { return false };
+        if !last.starts_with(&STRING) {
+            return false;
+        }
+        if self.assets.borrow().get(&event.contract).is_some_and(|named| named == last) {
+            return true;
+        }
+        let named = ScVal::from_xdr(last, LIMITS);
+        let is_of = named.is_ok_and(|it| is_asset_contract(&[it], &self.network, &event.contract));
+        if is_of {
+            self.assets.borrow_mut().insert(event.contract, last.to_vec());
+        }
+        is_of
     }
 }
 
@@ -127,6 +175,8 @@ pub(super) struct Examined {
 
 /// An interface in which a declaration is looked for.
 type Candidate = (DeclaredBy, Arc<KnownInterface>);
+/// Those in which that of an event is looked for, in order.
+type Candidates = Rc<[Candidate]>;
 
 impl EventInterfaces {
     /// Calls `visit` with an event of a project as the tables need it.
@@ -145,6 +195,10 @@ impl EventInterfaces {
     }
 }
 
+fn place_of(event: &LoggedEvent<'_>, at: TransactionPosition) -> Place {
+    Place::new(at.ledger, at.application_order, event.index)
+}
+
 /// Returns an event with its values, and with its declaration in an interface, if it has one.
 fn with_values<'e>(
     event: &LoggedEvent<'_>,
@@ -158,7 +212,7 @@ fn with_values<'e>(
         None => Declared::Nowhere,
     };
     Event {
-        place: Place::new(at.ledger, at.application_order, event.index),
+        place: place_of(event, at),
         id: event.id,
         contract: event.contract,
         topics,

@@ -1,12 +1,18 @@
-//! The rows of tables for events of the row log.
+//! The rows of tables for events of the row log: as emits, and as they are sent to the tables.
+
+use std::sync::Arc;
 
 use super::EventProject;
 use super::interfaces::{EventInterfaces, OfProject};
-use super::logged::{LoggedEvents, in_this_form};
+use super::known::KnownInterface;
+use super::logged::{DeclaredBy, LoggedEvent, LoggedEvents, in_this_form};
 use crate::ProgramError;
+use crate::row_log::LoggedRun;
+use orrery_interfaces::Scalar;
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::TransactionPosition;
-use orrery_tables::{Row, event_id};
+use orrery_tables::event_tables::{FlatEvent, Packer};
+use orrery_tables::{Frame, Row, event_id};
 
 /// Returns the rows of tables for the events of a transaction, in stored form: for each the one in its
 /// table, and the one behind the view `events`.
@@ -34,4 +40,85 @@ pub fn table_rows(
         rows.extend(both.map(|emit| Row { emit, transaction, event_id, ledger, closed_at }));
     }
     Ok(rows)
+}
+
+/// Returns the rows of [`table_rows`] for transactions of the row log, as they are sent to the tables.
+///
+/// # Errors
+/// As [`table_rows`].
+pub fn frames(
+    of: &OfProject<'_>,
+    project: &EventProject,
+    interfaces: &EventInterfaces,
+    runs: &[LoggedRun],
+) -> Result<Vec<Frame>, ProgramError> {
+    let mut packing = Packing {
+        of,
+        project,
+        interfaces,
+        packer: Packer::new(of.program, project.layout()),
+        last: None,
+    };
+    for run in runs {
+        packing.add(run)?;
+    }
+    Ok(packing.packer.finish()?)
+}
+
+/// Packs the events of transactions.
+struct Packing<'a> {
+    of: &'a OfProject<'a>,
+    project: &'a EventProject,
+    interfaces: &'a EventInterfaces,
+    packer: Packer<'a>,
+    /// The interface that declared the last event.
+    last: Option<(DeclaredBy, Arc<KnownInterface>)>,
+}
+
+impl Packing<'_> {
+    fn add(&mut self, run: &LoggedRun) -> Result<(), ProgramError> {
+        let stored = in_this_form(&run.stored)?;
+        let events = LoggedEvents::read(&stored)?;
+        self.packer.begin(events.transaction, run.position.ledger, events.closed_at);
+        // Rows do not depend on where in its ledger the transaction is.
+        let at = TransactionPosition { ledger: run.position.ledger, application_order: 0 };
+        let mut values = Vec::new();
+        for event in events.events() {
+            let event = event?;
+            if !self.add_flat(&event, &mut values)? {
+                let layout = self.project.layout();
+                let made =
+                    self.interfaces.with_declaration(self.of, &event, at, |it| layout.rows(it))?;
+                self.packer.add(&made, event.index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the rows of an event if its bytes alone tell them.
+    fn add_flat<'e>(
+        &mut self,
+        event: &LoggedEvent<'e>,
+        values: &mut Vec<Scalar<'e>>,
+    ) -> Result<bool, ProgramError> {
+        let Some(by) = event.declared_by else { return Ok(false) };
+        if self.last.as_ref().is_none_or(|(last, _)| *last != by) {
+            let known = self.interfaces.get(by, self.of)?;
+            self.last = known.map(|known| (by, known));
+        }
+        let Some((_, known)) = &self.last else { return Ok(false) };
+        let interface = known.interface();
+        values.clear();
+        let number =
+            interface.flat_declaration(event.topics.iter(), event.data, |number, value| {
+                if values.len() <= number {
+                    values.resize(number + 1, Scalar::Absent);
+                }
+                values[number] = value;
+            });
+        let Some(number) = number else { return Ok(false) };
+        let LoggedEvent { id, index, contract, .. } = *event;
+        let flat = FlatEvent { id, index, contract, number, values };
+        Ok(self.packer.add_flat((&known.declarations, interface), &flat)?)
+    }
 }

@@ -46,6 +46,11 @@ impl Form {
     pub fn columns(&self) -> &[Field] {
         self.columns.fields()
     }
+
+    /// Returns the shape of its events, of which the first is at this place.
+    pub fn shape(&self, first: Place) -> Shape {
+        Shape { first, name: self.name.clone(), columns: self.columns().to_vec() }
+    }
 }
 
 impl Declarations {
@@ -111,10 +116,7 @@ impl Declarations {
 
     /// Returns the shapes of the events that it declares, as if none of them had occurred.
     pub(super) fn shapes(&self) -> impl Iterator<Item = (ShapeKey, Shape)> {
-        self.forms.iter().map(|form| {
-            let (name, columns) = (form.name.clone(), form.columns().to_vec());
-            (self.key(form), Shape { first: Place::NONE, name, columns })
-        })
+        self.forms.iter().map(|form| (self.key(form), form.shape(Place::NONE)))
     }
 
     /// Returns what tells the events of a form from others.

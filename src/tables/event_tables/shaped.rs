@@ -44,9 +44,7 @@ impl<'a> Shaped<'a> {
     /// Returns the shape of which this is the first event.
     pub fn shape(&self, first: Place) -> Shape {
         match self {
-            Self::Declared(_, form) => {
-                Shape { first, name: form.name.clone(), columns: form.columns().to_vec() }
-            }
+            Self::Declared(_, form) => form.shape(first),
             Self::Inferred(Inferred { name, values, .. }) => {
                 let field = |(name, value): &(String, &_)| Field {
                     name: name.clone(),

@@ -71,6 +71,23 @@ impl Shapes {
         (Kind(Some(key)), changes | consults)
     }
 
+    /// As [`Self::add`], for an event of which only its place and its declaration are known.
+    pub fn add_declared(
+        &mut self,
+        declarations: &Declarations,
+        number: usize,
+        place: Place,
+    ) -> (Kind, bool) {
+        let consults = self.consult(declarations);
+        let Some(form) = declarations.form(number) else { return (Kind(None), consults) };
+        let key = declarations.key(form);
+        let changes = match self.shapes.get_mut(&key) {
+            Some(shape) => shape.be_at(place),
+            None => self.insert(key.clone(), form.shape(place)),
+        };
+        (Kind(Some(key)), changes | consults)
+    }
+
     /// Adds the events that an interface declares, and reserves their names. Call it for every
     /// interface of a contract, and for those in which the declaration of an event is looked for;
     /// interfaces that are known are passed over at once.

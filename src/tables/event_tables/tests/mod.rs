@@ -2,6 +2,7 @@
 
 mod laws;
 mod layouts;
+mod packing;
 mod rows;
 mod types;
 mod worlds;
