@@ -187,7 +187,7 @@ impl Backfills {
             self.table.lock().in_doubt.insert(program);
             self.incomplete.forget(program);
         });
-        match self.next_ledgers(program) {
+        let turn = match self.next_ledgers(program) {
             Ok(turn) => {
                 self.trouble.clear_waiting(RunSource::Backfill, program);
                 turn
@@ -196,7 +196,13 @@ impl Backfills {
                 self.trouble.set_waiting(RunSource::Backfill, program, &error);
                 Turn::Failed(RETRY_DELAY)
             }
+        };
+        if !matches!(turn, Turn::Worked { .. })
+            && let Some(entry) = self.registry.get(program)
+        {
+            self.feeder.notify_last_rows(&entry);
         }
+        turn
     }
 
     /// Processes as many ledgers of a backfill as fit into a turn, or a part of one.
@@ -419,7 +425,7 @@ impl Backfills {
             }
             drop(table);
             if written.rows > 0 {
-                self.feeder.notify_new_rows(entry);
+                self.feeder.notify_more_rows(entry);
             }
             if written.waiting_changed {
                 self.trouble.report();

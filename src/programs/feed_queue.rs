@@ -163,6 +163,11 @@ impl FeedQueue {
         self.changed.notify_all();
     }
 
+    /// Whether an owner has become due again since its turn began.
+    pub(super) fn is_due(&self, owner: &Owner) -> bool {
+        self.state.lock().waiting.contains(owner)
+    }
+
     /// Returns whether the last turn of an owner failed.
     pub(super) fn has_failed(&self, owner: &Owner) -> bool {
         matches!(self.state.lock().ends.get(owner), Some(End::Failed { .. }))

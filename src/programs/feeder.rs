@@ -3,6 +3,7 @@
 //! lost at any time. A failure in the rows of one program delays neither the owner's other programs
 //! nor other owners.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::ProgramError;
 use super::events::EventProject;
+use super::feed_batches::{Batches, Until, transactions};
 use super::feed_file::{DeclaredManifest, File, OwnerFile};
 use super::feed_queue::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
 use super::registry::{Entry, Registry};
@@ -23,9 +25,8 @@ use orrery_tables::{Change, Tables, TablesError};
 
 /// Time for which one owner's file is filled before the next owner's turn.
 const TURN: Duration = Duration::from_millis(250);
-/// Maximum number of transactions with rows of one program before the owner's next program gets its
-/// turn. While one is committed, the rows of the next are read from the store.
-const MAX_TRANSACTIONS: usize = 4;
+/// Time between two turns for rows of a program that goes on to get many.
+const FILL_EVERY: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 /// Number of consecutive failures with a possibly transient cause, such as a killed worker, after
 /// which a program is skipped.
 const MAX_ATTEMPTS: u32 = 3;
@@ -89,6 +90,26 @@ impl Feeder {
     /// Schedules turns for all owners who read a program that has new rows.
     pub(super) fn notify_new_rows(&self, entry: &Entry) {
         self.queue.enqueue(&self.registry.readers_of(entry));
+    }
+
+    /// As [`Self::notify_new_rows`], for a program that goes on to get many: not more often than each
+    /// [`FILL_EVERY`], because many rows in one transaction take half of the time and of the file that
+    /// they take in many. A query finds all of them nevertheless.
+    pub(super) fn notify_more_rows(&self, entry: &Entry) {
+        let mut notified = entry.notified.lock();
+        notified.has_more = notified.at.is_some_and(|at| at.elapsed() < FILL_EVERY);
+        if !notified.has_more {
+            notified.at = Some(Instant::now());
+            drop(notified);
+            self.notify_new_rows(entry);
+        }
+    }
+
+    /// Schedules turns for rows for which [`Self::notify_more_rows`] has not.
+    pub(super) fn notify_last_rows(&self, entry: &Entry) {
+        if std::mem::take(&mut entry.notified.lock().has_more) {
+            self.notify_new_rows(entry);
+        }
     }
 
     /// Returns whether the tables of an owner could not be changed at the last attempt.
@@ -414,26 +435,18 @@ impl Feeder {
         declared: Option<&DeclaredManifest>,
         deadline: Option<Instant>,
     ) -> Result<Attempt, ProgramError> {
-        let (mut first, mut up_to, mut more, mut failed) = (Some(first), *reached, true, None);
-        let transactions = (0..MAX_TRANSACTIONS).map_while(|_| {
-            let batch = match first.take() {
-                Some(first) => first,
-                None if !more || deadline.is_some_and(|it| Instant::now() > it) => return None,
-                None => match self.runner.rows_to_feed(entry, up_to) {
-                    Ok(Some(next)) if declared?.has_same_tables(&next.manifest) => next,
-                    // The next attempt declares the tables that these rows need.
-                    Ok(_) => return None,
-                    Err(error) => {
-                        failed = Some(error);
-                        return None;
-                    }
-                },
-            };
-            let after = std::mem::replace(&mut up_to, batch.up_to);
-            more = batch.more;
-            Some(vec![Change::Rows { program: entry.id, after, up_to, rows: batch.rows }])
-        });
-        self.tables.apply_in_order(owner, transactions)?;
+        let is_due = || self.queue.is_due(owner);
+        let until = deadline.map(|deadline| Until { deadline, is_due: &is_due });
+        let next = |after| match self.runner.rows_to_feed(entry, after)? {
+            Some(next) if declared.is_some_and(|it| it.has_same_tables(&next.manifest)) => {
+                Ok(Some(next))
+            }
+            // The next attempt declares the tables that these rows need.
+            _ => Ok(None),
+        };
+        let batches = RefCell::new(Batches::new(entry.id, *reached, first, until, &next));
+        self.tables.apply_in_order(owner, transactions(&batches))?;
+        let Batches { up_to, more, failed, .. } = batches.into_inner();
         *reached = up_to;
         failed.map_or(Ok(if more { Attempt::More } else { Attempt::Full }), Err)
     }

@@ -17,6 +17,7 @@ mod effects;
 mod error;
 pub mod events;
 mod failures;
+mod feed_batches;
 mod feed_file;
 mod feed_queue;
 mod feed_report;

@@ -15,12 +15,11 @@ use orrery_ledger::domain::ProgramId;
 use orrery_store::{Store, StoreError, TransactionPosition};
 use orrery_tables::{NewRows, Row, event_id};
 
-/// Maximum number of runs read at once, whose rows are written in one transaction of DuckDB. Many,
-/// because each transaction has a cost of its own; few in unit tests, so that their histories take
-/// several transactions.
+/// Maximum number of runs read at once. Few in unit tests, so that their histories take several
+/// batches.
 const MAX_BATCH_RUNS: usize = if cfg!(test) { 3 } else { 8_192 };
 /// Maximum size of their rows in bytes, unless a single run has more.
-const MAX_BATCH_BYTES: usize = 8 << 20;
+const MAX_BATCH_BYTES: usize = 4 << 20;
 
 /// A program, with the number of its last run with rows.
 #[derive(Debug, Clone, PartialEq)]

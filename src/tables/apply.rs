@@ -32,7 +32,7 @@ const ABSENT_FIELD_BYTES: usize = 16;
 /// Of the first transaction that fails. The ones before it are committed.
 pub(super) fn apply(
     tables: &OwnerTables,
-    transactions: impl IntoIterator<Item = Vec<Change>>,
+    transactions: impl IntoIterator<Item: IntoIterator<Item = Change>>,
 ) -> Result<(), TablesError> {
     let _changing = tables.changing.lock();
     let worker = tables.running_worker()?;
@@ -48,17 +48,7 @@ pub(super) fn apply(
             committing: None,
         }
     };
-    let mut transactions = transactions.into_iter();
-    let mut next = transactions.next();
-    let mut sent = Ok(());
-    while let (Ok(()), Some(changes)) = (&sent, next.take()) {
-        sent = sender.send_changes(changes);
-        if sent.is_ok() {
-            // Its rows are packed while the worker appends those before.
-            next = transactions.next();
-            sent = sender.commit();
-        }
-    }
+    let sent = transactions.into_iter().try_for_each(|changes| sender.send_transaction(changes));
     if sent.is_err() {
         // The worker rolls the transaction back. If the worker is gone, the transaction is gone
         // too.
@@ -94,7 +84,11 @@ struct Committing<'a> {
 }
 
 impl Sender<'_> {
-    fn send_changes(&mut self, changes: Vec<Change>) -> Result<(), TablesError> {
+    /// Sends a transaction. Its changes are taken one by one, while the worker applies those before.
+    fn send_transaction(
+        &mut self,
+        changes: impl IntoIterator<Item = Change>,
+    ) -> Result<(), TablesError> {
         self.has_defined = false;
         self.send_one_way(&Request::Begin)?;
         for change in changes {
@@ -109,10 +103,6 @@ impl Sender<'_> {
                 Change::Drop { program } => self.drop(program)?,
             }
         }
-        Ok(())
-    }
-
-    fn commit(&mut self) -> Result<(), TablesError> {
         self.wait_appended(0)?;
         self.wait_committed()?;
         self.state.commit += 1;

@@ -66,12 +66,17 @@ impl From<Vec<Row>> for NewRows {
 }
 
 impl NewRows {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Emits(rows) => rows.len(),
+            Self::Frames(frames) => frames.iter().map(|frame| frame.columns.num_rows()).sum(),
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        match self {
-            Self::Emits(rows) => rows.is_empty(),
-            Self::Frames(frames) => frames.is_empty(),
-        }
+        self.len() == 0
     }
 }
 

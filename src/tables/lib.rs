@@ -125,8 +125,9 @@ impl Tables {
     }
 
     /// Applies transactions to the owner's tables in order, each of them completely or not at all.
-    /// While one is committed, the next is taken from the iterator, so that reading what it
-    /// contains costs no time of its own. The iterator must not use the tables of this owner.
+    /// The changes of a transaction are taken from its iterator while the ones before are applied, and
+    /// those of the next while it is committed, so that reading what they contain costs no time of its
+    /// own. The iterators must not use the tables of this owner.
     ///
     /// # Errors
     /// When a transaction was not applied, or it is unknown whether it was: then the watermarks
@@ -134,7 +135,7 @@ impl Tables {
     pub fn apply_in_order(
         &self,
         owner: &Owner,
-        transactions: impl IntoIterator<Item = Vec<Change>>,
+        transactions: impl IntoIterator<Item: IntoIterator<Item = Change>>,
     ) -> Result<(), TablesError> {
         apply::apply(&self.owners.tables(owner), transactions)
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -27,6 +28,8 @@ pub struct Entry {
     /// Looks for code of which a project of events has read events while it was not known. Locked while
     /// its rows are derived anew.
     pub looks: Mutex<Looks>,
+    /// When its readers' tables were last scheduled although it goes on to get many rows.
+    pub notified: Mutex<Notified>,
     cell: Mutex<Cell>,
     snapshot: RwLock<EntrySnapshot>,
     /// Size of the rows of all programs of the owner, in bytes, without programs that are to
@@ -34,6 +37,15 @@ pub struct Entry {
     owner_bytes: Arc<AtomicU64>,
     /// The program that this one is to replace.
     replaced: Weak<Entry>,
+}
+
+/// When the tables of a program that gets many rows were scheduled.
+#[derive(Debug, Default)]
+pub struct Notified {
+    /// When they were.
+    pub at: Option<Instant>,
+    /// Whether there are rows since.
+    pub has_more: bool,
 }
 
 /// Mutable state of a program.
@@ -107,6 +119,7 @@ impl Entry {
             module,
             log_at_start,
             looks: Mutex::default(),
+            notified: Mutex::default(),
             cell,
             snapshot,
             owner_bytes,
