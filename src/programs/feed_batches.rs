@@ -47,6 +47,8 @@ pub(super) struct Batches<'a> {
     transactions: usize,
     /// Rows of the transaction so far.
     rows: usize,
+    /// Rows of all transactions.
+    pub all_rows: usize,
 }
 
 impl<'a> Batches<'a> {
@@ -69,6 +71,7 @@ impl<'a> Batches<'a> {
             is_over: false,
             transactions: 0,
             rows: 0,
+            all_rows: 0,
         }
     }
 
@@ -99,6 +102,7 @@ impl<'a> Batches<'a> {
         };
         let RowsToFeed { rows, up_to, more, .. } = batch;
         self.rows += rows.len();
+        self.all_rows += rows.len();
         self.more = more;
         let after = std::mem::replace(&mut self.up_to, up_to);
         Some(Change::Rows { program: self.program, after, up_to, rows })

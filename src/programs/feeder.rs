@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -19,12 +20,16 @@ use super::registry::{Entry, Registry};
 use super::row_log::RowsToFeed;
 use super::runner::Runner;
 use orrery_ledger::domain::{Owner, ProgramId, excerpt};
+use orrery_runtime::process;
 use orrery_runtime::supervision::OnPanic;
 use orrery_store::StoreError;
 use orrery_tables::{Change, Tables, TablesError};
 
 /// Time for which one owner's file is filled before the next owner's turn.
 const TURN: Duration = Duration::from_millis(250);
+/// Number of rows after which freed memory is given back, once an owner's tables are full: what they
+/// took on their way may be some hundred MiB.
+const MANY_ROWS: usize = 100_000;
 /// Time between two turns for rows of a program that goes on to get many.
 const FILL_EVERY: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 /// Number of consecutive failures with a possibly transient cause, such as a killed worker, after
@@ -44,6 +49,8 @@ pub(super) struct Feeder {
     queue: FeedQueue,
     /// Serialises the reports, so that the last report is the newest.
     reporting: Mutex<()>,
+    /// Number of rows that were written since freed memory was given back.
+    rows_in_memory: AtomicUsize,
 }
 
 /// Why a program's rows cannot be written.
@@ -69,6 +76,7 @@ impl Feeder {
             failures: Mutex::default(),
             queue: FeedQueue::default(),
             reporting: Mutex::default(),
+            rows_in_memory: AtomicUsize::new(0),
         }
     }
 
@@ -158,6 +166,12 @@ impl Feeder {
     fn turn(&self, owner: &Owner) -> End {
         match self.feed(owner, Some(Instant::now() + TURN)) {
             Ok(reached) => {
+                if reached == Reached::End
+                    && self.rows_in_memory.load(Ordering::Relaxed) >= MANY_ROWS
+                {
+                    self.rows_in_memory.store(0, Ordering::Relaxed);
+                    process::give_back_freed_memory();
+                }
                 let failures = self.failures.lock();
                 let own = failures.iter().filter(|((reader, _), _)| reader == owner);
                 let skipped = own.clone().filter(|(_, it)| it.skipped);
@@ -446,7 +460,8 @@ impl Feeder {
         };
         let batches = RefCell::new(Batches::new(entry.id, *reached, first, until, &next));
         self.tables.apply_in_order(owner, transactions(&batches))?;
-        let Batches { up_to, more, failed, .. } = batches.into_inner();
+        let Batches { up_to, more, failed, all_rows, .. } = batches.into_inner();
+        self.rows_in_memory.fetch_add(all_rows, Ordering::Relaxed);
         *reached = up_to;
         failed.map_or(Ok(if more { Attempt::More } else { Attempt::Full }), Err)
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow::ipc::reader::StreamReader;
 use duckdb::{Connection, params};
 use orrery_ledger::domain::ProgramId;
+use orrery_runtime::process;
 use parking_lot::RwLock;
 
 use super::conversion::conversion;
@@ -16,6 +17,9 @@ use super::views::{self, Views, all_names};
 use crate::names::{self, quoted};
 use crate::schema::{ProgramSchema, TableSchema};
 use crate::wire::{Definition, Failure, Filling};
+
+/// Number of rows after which freed memory is given back.
+const MANY_ROWS: usize = 100_000;
 
 /// Applies changes, one at a time.
 pub struct Changer<'a> {
@@ -29,6 +33,8 @@ pub struct Changer<'a> {
     /// Views as of the last commit.
     views: Views,
     change: Option<Change>,
+    /// Number of rows that were appended since freed memory was given back.
+    rows_in_memory: usize,
 }
 
 /// Names of the owner's tables and views in lower case, as of the last commit. The set is replaced
@@ -61,7 +67,8 @@ impl<'a> Changer<'a> {
         let fillings = Arc::new(fillings.collect());
         *names.write() = Arc::new(all_names(&programs));
         let views = Views::new();
-        let mut changer = Self { connection, programs, fillings, names, views, change: None };
+        let mut changer =
+            Self { connection, programs, fillings, names, views, change: None, rows_in_memory: 0 };
         if let Err(failure) = changer.update_views() {
             // The parent logs standard error, if it still reads it. The next change creates the views,
             // or reports what is wrong.
@@ -181,7 +188,7 @@ impl<'a> Changer<'a> {
 
     /// Appends rows to a table.
     pub fn append(&mut self, table: &str, body: &[u8]) {
-        let connection = self.connection;
+        let (connection, mut rows) = (self.connection, 0);
         self.step(|_| {
             let unreadable = |error: arrow::error::ArrowError| {
                 Failure::Unavailable(format!("rows cannot be read: {error}"))
@@ -189,10 +196,24 @@ impl<'a> Changer<'a> {
             let batches = StreamReader::try_new(body, None).map_err(unreadable)?;
             let mut appender = connection.appender_to_db(table, names::SCHEMA).map_err(refused)?;
             for batch in batches {
-                appender.append_record_batch(batch.map_err(unreadable)?).map_err(refused)?;
+                let batch = batch.map_err(unreadable)?;
+                rows += batch.num_rows();
+                appender.append_record_batch(batch).map_err(refused)?;
             }
             appender.flush().map_err(refused)
         });
+        self.rows_in_memory += rows;
+    }
+
+    /// Whether there were so many rows that memory should be given back once there are no more.
+    pub fn holds_memory(&self) -> bool {
+        self.rows_in_memory >= MANY_ROWS
+    }
+
+    /// Gives back what rows took on their way.
+    pub fn give_back_memory(&mut self) {
+        self.rows_in_memory = 0;
+        process::give_back_freed_memory();
     }
 
     /// Removes a program.

@@ -27,8 +27,9 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use orrery_runtime::confinement::{Confinement, ConfinementError, Profile};
 use orrery_runtime::priority::{Priority, name_process};
@@ -43,6 +44,8 @@ use super::wire::{self, Failure, Frame, Opening, QuerySpec, Reply, Request};
 
 /// Maximum length of a frame from the service, in bytes: rows for a table.
 const MAX_FRAME_BYTES: usize = 256 << 20;
+/// Time without a change after which memory is given back.
+const RESTS_AFTER: Duration = Duration::from_secs(1);
 /// Stack size of the threads that run queries and changes, in bytes: expressions may be nested
 /// deeply.
 const STACK: usize = 16 << 20;
@@ -261,9 +264,19 @@ fn change(
     requests: &Receiver<Frame<Request>>,
     replies: &Replies,
 ) {
-    while let Ok(Frame { id, head, body }) = requests.recv() {
-        if let Some(reply) = apply(&mut changer, connection, head, &body) {
-            replies.send(id, &reply, &[]);
+    loop {
+        let request = match changer.holds_memory() {
+            true => requests.recv_timeout(RESTS_AFTER),
+            false => requests.recv().map_err(RecvTimeoutError::from),
+        };
+        match request {
+            Ok(Frame { id, head, body }) => {
+                if let Some(reply) = apply(&mut changer, connection, head, &body) {
+                    replies.send(id, &reply, &[]);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => changer.give_back_memory(),
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
