@@ -2,8 +2,8 @@
 
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
-use super::reader::{InterfaceReader, Tried};
-use orrery_interfaces::{Found, Matched, is_asset_contract};
+use super::reader::{AllTried, InterfaceReader, Tried};
+use orrery_interfaces::{Found, Matched};
 use orrery_ledger::decode::EventType;
 use orrery_ledger::domain::{ContractId, DEEPEST_VALUE, NetworkId};
 use orrery_store::{EventRecord, TransactionPosition};
@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits { depth: DEEPEST_VALUE, len: 4 << 20 };
 pub struct DeclaredEvent {
     topics: Vec<ScVal>,
     data: ScVal,
-    tried: Vec<Tried>,
+    tried: AllTried,
     /// Which of them declares the event, and how.
     found: Option<(usize, Found)>,
 }
@@ -35,30 +35,24 @@ impl DeclaredEvent {
         }
         let application_order = event.application_order;
         let at = TransactionPosition { ledger: event.ledger, application_order };
-        let may_be_asset = event.topics.last().is_some_and(|topic| is_string(topic));
-        let mut tried = Vec::new();
-        if !may_be_asset {
-            tried = names.tried(&contract, at);
-            if tried.is_empty() {
-                return None;
-            }
-        }
+        let names_asset = |topic: &&[u8]| names.is_of_asset(network, &contract, topic);
+        let tried = match event.topics.last().is_some_and(names_asset) {
+            true => AllTried::from([Tried::Asset]),
+            false => names.tried(&contract, at),
+        };
+        let first = tried.first()?.interface();
         let value = |xdr: &&[u8]| ScVal::from_xdr(xdr, LIMITS).ok();
         let topics = event.topics.iter().map(value).collect::<Option<Vec<_>>>()?;
         let data = value(&event.data)?;
-        if may_be_asset {
-            tried = match is_asset_contract(&topics, network, &contract) {
-                true => vec![Tried::Asset],
-                false => names.tried(&contract, at),
-            };
-        }
-        if tried.is_empty() {
-            return None;
-        }
-        let find = |(at, tried): (usize, &Tried)| {
-            Some((at, names.findings().find(tried.identified(), event.id.0, &topics, &data)?))
+        let xdr = event.topics.iter().copied();
+        // Most events are told by their bytes.
+        let found = match first.flat_declaration(xdr, event.data, |_, _| ()) {
+            Some(number) => Some((0, Found::exactly(number))),
+            None => tried.iter().enumerate().find_map(|(at, tried)| {
+                let found = names.findings().find(tried.identified(), event.id.0, &topics, &data);
+                Some((at, found?))
+            }),
         };
-        let found = tried.iter().enumerate().find_map(find);
         Some(Self { topics, data, tried, found })
     }
 
@@ -67,9 +61,4 @@ impl DeclaredEvent {
         let (at, found) = self.found?;
         Matched::of(at, self.tried[at].interface(), found, &self.topics, &self.data)
     }
-}
-
-/// Whether this is the XDR of a string, as which an asset's events name the asset.
-fn is_string(topic: &[u8]) -> bool {
-    topic.starts_with(&[0, 0, 0, 14])
 }

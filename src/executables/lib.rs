@@ -33,5 +33,5 @@ pub use instance::Instance;
 pub use interfaces::Interfaces;
 pub use knowledge::{Lacking, News};
 pub use listing::Listing;
-pub use reader::{InterfaceReader, Tried};
+pub use reader::{AllTried, InterfaceReader, Tried};
 pub use value::{Before, Executable};

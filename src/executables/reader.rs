@@ -4,18 +4,26 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use stellar_xdr::{Limits, ReadXdr, ScVal};
+
 use super::findings::Findings;
 use super::interfaces::{Interfaces, Loaded, Wish};
 use super::knowledge::Lacking;
 use super::lookup::{Lookup, Ran, Side, Steady};
 use super::value::code_key;
-use orrery_interfaces::{Interface, asset_contract};
-use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
+use orrery_interfaces::{Interface, asset_contract, is_asset_contract};
+use orrery_ledger::domain::{ContractId, DEEPEST_VALUE, Hash32, LedgerSeq, NetworkId};
 use orrery_store::{RowBounds, StoreError, TransactionPosition};
 
 /// Number of modules whose interfaces a reader that reads them itself keeps from the cache: it may walk
 /// through all that a contract has ever run.
 const MOST_KEPT: usize = 64;
+/// Number of contracts of which a reader remembers what they had.
+const MOST_CONTRACTS: usize = 1_024;
+/// Limits of a topic: more bytes than the events of a transaction may have.
+const LIMITS: Limits = Limits { depth: DEEPEST_VALUE, len: 4 << 20 };
+/// Discriminant of a string in the XDR of a value (SCV_STRING).
+const STRING: [u8; 4] = 14_u32.to_be_bytes();
 /// Number of changes of a contract whose interfaces count as those that it has had.
 const MOST_CHANGES: usize = 64;
 
@@ -46,6 +54,9 @@ impl Tried {
     }
 }
 
+/// The interfaces to try for an event, in order.
+pub type AllTried = Arc<[Tried]>;
+
 /// The interface of a module, if it has one, and whether that is known.
 type Taken = (Option<Arc<Interface>>, bool);
 
@@ -67,6 +78,10 @@ pub struct InterfaceReader<'a> {
     /// Number of times that something lacked that is about to be there.
     lacked: Cell<u64>,
     failed: RefCell<Option<StoreError>>,
+    /// What each contract had, and for which of its transactions that is found again.
+    steady: RefCell<HashMap<ContractId, (Steady, AllTried)>>,
+    /// XDR of the topic that names the asset of a contract of an asset.
+    assets: RefCell<HashMap<ContractId, Vec<u8>>>,
 }
 
 impl Interfaces {
@@ -102,6 +117,8 @@ impl<'a> InterfaceReader<'a> {
             lacking: RefCell::default(),
             lacked: Cell::new(0),
             failed: RefCell::default(),
+            steady: RefCell::default(),
+            assets: RefCell::default(),
         }
     }
 
@@ -118,20 +135,34 @@ impl<'a> InterfaceReader<'a> {
     /// Returns the interfaces to try for the events that a contract emitted in a transaction: that
     /// before it, then that after it. Those that are not known are left out; a failure is kept for
     /// [`Self::finish`].
-    pub fn tried(&self, contract: &ContractId, at: TransactionPosition) -> Vec<Tried> {
+    pub fn tried(&self, contract: &ContractId, at: TransactionPosition) -> AllTried {
         self.tried_surely(contract, at).0
     }
 
     /// As [`Self::tried`]; also returns whether that is all, so that it will never change.
-    pub fn tried_surely(
-        &self,
-        contract: &ContractId,
-        at: TransactionPosition,
-    ) -> (Vec<Tried>, bool) {
-        let (mut tried, mut is_sure) = (Vec::new(), true);
+    pub fn tried_surely(&self, contract: &ContractId, at: TransactionPosition) -> (AllTried, bool) {
         if !self.is_indexed(at.ledger) {
-            return (tried, false);
+            return (AllTried::default(), false);
         }
+        if let Some((_, known)) =
+            self.steady.borrow().get(contract).filter(|(steady, _)| steady.has(at))
+        {
+            return (Arc::clone(known), true);
+        }
+        let (tried, is_sure) = self.look_up(contract, at);
+        let tried = AllTried::from(tried);
+        if is_sure && let Some(steady) = self.lookup.steady(contract, at) {
+            let mut known = self.steady.borrow_mut();
+            if known.len() >= MOST_CONTRACTS {
+                known.clear();
+            }
+            known.insert(*contract, (steady, Arc::clone(&tried)));
+        }
+        (tried, is_sure)
+    }
+
+    fn look_up(&self, contract: &ContractId, at: TransactionPosition) -> (Vec<Tried>, bool) {
+        let (mut tried, mut is_sure) = (Vec::new(), true);
         let mut last = None;
         for side in [Side::Before, Side::After] {
             let ran = match self.lookup.ran(contract, at, side) {
@@ -163,15 +194,25 @@ impl<'a> InterfaceReader<'a> {
         (tried, is_sure)
     }
 
-    /// Returns transactions around one for which [`Self::tried_surely`], which was asked just before, says
-    /// the same; `None` when it may say something else for each.
-    pub fn steady(&self, contract: &ContractId, at: TransactionPosition) -> Option<Steady> {
-        self.lookup.steady(contract, at)
-    }
-
-    /// Whether what was found for these transactions is found for another one.
-    pub fn is_among(&self, at: TransactionPosition, steady: &Steady) -> bool {
-        self.is_indexed(at.ledger) && steady.has(at)
+    /// Whether a contract is that of the asset that a topic names, the last one of an event that the
+    /// contract has emitted. Takes the topic's XDR.
+    pub fn is_of_asset(&self, network: &NetworkId, contract: &ContractId, topic: &[u8]) -> bool {
+        if !topic.starts_with(&STRING) {
+            return false;
+        }
+        if self.assets.borrow().get(contract).is_some_and(|named| named == topic) {
+            return true;
+        }
+        let named = ScVal::from_xdr(topic, LIMITS);
+        let is_of = named.is_ok_and(|it| is_asset_contract(&[it], network, contract));
+        if is_of {
+            let mut known = self.assets.borrow_mut();
+            if known.len() >= MOST_CONTRACTS {
+                known.clear();
+            }
+            known.insert(*contract, topic.to_vec());
+        }
+        is_of
     }
 
     /// Returns the interfaces that a contract is known to have had, the latest first, from as many of its

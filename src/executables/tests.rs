@@ -313,9 +313,9 @@ fn stored_interfaces_are_read_on_another_thread() {
         let reader = interfaces.reader(RowBounds::none()).unwrap();
         for at in &model.positions {
             for contract in &model.contracts {
-                for tried in reader.tried(contract, *at) {
+                for tried in reader.tried(contract, *at).iter() {
                     if let super::Tried::Code(hash, interface) = tried {
-                        codes.insert(hash, interface.events().count());
+                        codes.insert(*hash, interface.events().count());
                     }
                 }
             }

@@ -85,6 +85,13 @@ pub struct Found {
     is_amount: bool,
 }
 
+impl Found {
+    /// The declaration with this number, of which the event has exactly the parameters.
+    pub fn exactly(number: usize) -> Self {
+        Self { number, is_amount: false }
+    }
+}
+
 /// Returns the declaration that an event of a contract has, trying the interfaces in their order:
 /// supplied, before, after. System events have none, so do not ask for those.
 ///

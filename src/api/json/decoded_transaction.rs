@@ -8,7 +8,7 @@ use stellar_xdr::{
     ScSpecTypeDef, ScVal, SorobanAuthorizationEntry, SorobanCredentials,
 };
 
-use orrery_executables::{InterfaceReader, Tried};
+use orrery_executables::{AllTried, InterfaceReader, Tried};
 use orrery_interfaces::{Plain, Typed, Types};
 use orrery_ledger::domain::{ContractId, NetworkId, text};
 use orrery_programs::transaction::{FootprintOperation, HostCall, Operation};
@@ -119,7 +119,7 @@ fn write_call(
     let lacked = names.lacked();
     let interfaces = match contract_address {
         ScAddress::Contract(id) => names.tried(&ContractId(id.0.0), transaction.position),
-        _ => Vec::new(),
+        _ => AllTried::default(),
     };
     let declared = interfaces.iter().map(Tried::interface).find_map(|interface| {
         let function = interface.function(function_name.as_slice())?;

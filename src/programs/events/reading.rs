@@ -1,10 +1,8 @@
 //! Reads the events of a project's contracts in a ledger, each with its declaration, as the runs of a
 //! program are made.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,9 +18,8 @@ use crate::manifest::Manifest;
 use crate::records::Execution;
 use crate::rows::RunRows;
 use crate::runner::Runner;
-use orrery_executables::lookup::Steady;
 use orrery_executables::{InterfaceReader, Tried};
-use orrery_interfaces::{Matched, is_asset_contract};
+use orrery_interfaces::Matched;
 use orrery_ledger::decode::{EventType, Placement};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, NetworkId, TxHash};
 use orrery_store::{Bounds, EventQuery, EventRecord, TransactionPosition};
@@ -31,8 +28,6 @@ use orrery_tables::event_tables::{Declared, Event, Kind, Place};
 /// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
 /// than the events of a transaction may have.
 const LIMITS: Limits = Limits { depth: 500, len: 4 << 20 };
-/// Discriminant of a string in the XDR of a value (SCV_STRING).
-const STRING: [u8; 4] = 14_u32.to_be_bytes();
 
 /// Finds the declarations of events.
 pub(super) struct Declaring<'a> {
@@ -42,10 +37,6 @@ pub(super) struct Declaring<'a> {
     project: OfProject<'a>,
     /// The interface that the user supplied.
     supplied: Option<Hash32>,
-    /// What was found for each contract, and for which of its transactions that is found again.
-    steady: RefCell<HashMap<ContractId, (Steady, Candidates)>>,
-    /// XDR of the last topic that names the asset of a contract of an asset.
-    assets: RefCell<HashMap<ContractId, Vec<u8>>>,
 }
 
 impl<'a> Declaring<'a> {
@@ -57,9 +48,7 @@ impl<'a> Declaring<'a> {
         let names = interfaces.interfaces.loading_reader()?;
         let project = manifest.events.as_ref();
         let supplied = project.filter(|it| it.has_supplied).map(|_| manifest.module);
-        let project = OfProject::of(manifest);
-        let (steady, assets) = (RefCell::default(), RefCell::default());
-        Ok(Self { interfaces, names, network, project, supplied, steady, assets })
+        Ok(Self { interfaces, names, network, project: OfProject::of(manifest), supplied })
     }
 
     /// Looks for the declaration of an event, adds the event to a summary, and returns what is known of
@@ -71,10 +60,10 @@ impl<'a> Declaring<'a> {
         summary: &mut Summary,
     ) -> Result<Examined, ProgramError> {
         let (candidates, is_sure) = match event.is_system {
-            true => (Candidates::default(), true),
+            true => (Vec::new(), true),
             false => self.candidates(event, at)?,
         };
-        for (_, known) in &*candidates {
+        for (_, known) in &candidates {
             summary.shapes.consult(&known.declarations);
         }
         if !is_sure {
@@ -110,57 +99,30 @@ impl<'a> Declaring<'a> {
         &self,
         event: &LoggedEvent<'_>,
         at: TransactionPosition,
-    ) -> Result<(Candidates, bool), ProgramError> {
-        let contract = &event.contract;
-        if self.is_of_asset(event) {
-            let supplied = self.supplied.map(DeclaredBy::Supplied);
-            let both = supplied.into_iter().chain([DeclaredBy::Asset]);
-            let known = both.map(|by| self.known(by)).collect::<Result<Vec<_>, _>>()?;
-            return Ok((known.into_iter().flatten().collect(), true));
+    ) -> Result<(Vec<Candidate>, bool), ProgramError> {
+        let mut candidates = Vec::with_capacity(2);
+        let known = |by| {
+            let known = self.interfaces.get(by, &self.project)?;
+            Ok::<_, ProgramError>(known.map(|known| (by, known)))
+        };
+        if let Some(supplied) = self.supplied {
+            candidates.extend(known(DeclaredBy::Supplied(supplied))?);
         }
-        if let Some((steady, found)) = self.steady.borrow().get(contract)
-            && self.names.is_among(at, steady)
-        {
-            return Ok((Rc::clone(found), true));
+        let last = event.topics.iter().last();
+        if last.is_some_and(|it| self.names.is_of_asset(&self.network, &event.contract, it)) {
+            candidates.extend(known(DeclaredBy::Asset)?);
+            return Ok((candidates, true));
         }
-        let supplied = self.supplied.map(|hash| self.known(DeclaredBy::Supplied(hash)));
-        let mut candidates: Vec<Candidate> = supplied.transpose()?.flatten().into_iter().collect();
-        let (tried, is_sure) = self.names.tried_surely(contract, at);
-        for tried in tried {
+        let (tried, is_sure) = self.names.tried_surely(&event.contract, at);
+        for tried in tried.iter() {
             candidates.extend(match tried {
-                Tried::Asset => self.known(DeclaredBy::Asset)?,
+                Tried::Asset => known(DeclaredBy::Asset)?,
                 Tried::Code(hash, interface) => {
-                    Some((DeclaredBy::Code(hash), self.interfaces.of(&hash, &interface)))
+                    Some((DeclaredBy::Code(*hash), self.interfaces.of(hash, interface)))
                 }
             });
         }
-        let candidates: Candidates = candidates.into();
-        if is_sure && let Some(steady) = self.names.steady(contract, at) {
-            self.steady.borrow_mut().insert(*contract, (steady, Rc::clone(&candidates)));
-        }
         Ok((candidates, is_sure))
-    }
-
-    fn known(&self, by: DeclaredBy) -> Result<Option<Candidate>, ProgramError> {
-        let known = self.interfaces.get(by, &self.project)?;
-        Ok(known.map(|known| (by, known)))
-    }
-
-    /// Whether the emitter of an event is the contract of the asset that the event's last topic names.
-    fn is_of_asset(&self, event: &LoggedEvent<'_>) -> bool {
-        let Some(last) = event.topics.iter().last() else { return false };
-        if !last.starts_with(&STRING) {
-            return false;
-        }
-        if self.assets.borrow().get(&event.contract).is_some_and(|named| named == last) {
-            return true;
-        }
-        let named = ScVal::from_xdr(last, LIMITS);
-        let is_of = named.is_ok_and(|it| is_asset_contract(&[it], &self.network, &event.contract));
-        if is_of {
-            self.assets.borrow_mut().insert(event.contract, last.to_vec());
-        }
-        is_of
     }
 }
 
@@ -175,8 +137,6 @@ pub(super) struct Examined {
 
 /// An interface in which a declaration is looked for.
 type Candidate = (DeclaredBy, Arc<KnownInterface>);
-/// Those in which that of an event is looked for, in order.
-type Candidates = Rc<[Candidate]>;
 
 impl EventInterfaces {
     /// Calls `visit` with an event of a project as the tables need it.
