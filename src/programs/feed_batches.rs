@@ -127,3 +127,107 @@ pub(super) fn transactions<'b>(
         batches.borrow_mut().begin().then(changes)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use orrery_ledger::domain::{CloseTime, ContractId, Emit, Hash32, LedgerSeq, Owner};
+    use orrery_tables::Row;
+    use stellar_xdr::ScMap;
+
+    use super::*;
+    use crate::manifest::Manifest;
+
+    /// Runs of two rows each.
+    const RUNS: u64 = 30;
+
+    fn batch(up_to: u64) -> RowsToFeed {
+        let emit = Emit {
+            contract: ContractId([1; 32]),
+            target: "t".to_owned(),
+            fields: ScMap::default(),
+        };
+        let (transaction, event_id) = (Hash32([1; 32]), Hash32([2; 32]));
+        let (ledger, closed_at) = (LedgerSeq(1), CloseTime::Seconds(1));
+        let row = Row { emit, transaction, event_id, ledger, closed_at };
+        let manifest = Manifest {
+            id: ProgramId(1),
+            owner: Owner("ana".to_owned()),
+            project_name: String::new(),
+            replaces: None,
+            contracts: Vec::new(),
+            module: Hash32([3; 32]),
+            public: false,
+            running: true,
+            stopped_because: None,
+            deployed_at: 0,
+            schema: orrery_tables::schema::ProgramSchema::default(),
+            events: None,
+        };
+        let (more, manifest) = (up_to < RUNS, Arc::new(manifest));
+        RowsToFeed { rows: vec![row.clone(), row].into(), up_to, more, manifest }
+    }
+
+    /// Returns the last run of each batch of each transaction, and what was said at the end.
+    fn taken(
+        first: u64,
+        until: Option<Until<'_>>,
+        read_next: ReadNext<'_>,
+    ) -> (Vec<Vec<u64>>, u64, bool) {
+        let batches =
+            RefCell::new(Batches::new(ProgramId(1), first - 1, batch(first), until, read_next));
+        let last = |change| match change {
+            Change::Rows { up_to, .. } => up_to,
+            _ => panic!("these are rows"),
+        };
+        let taken = transactions(&batches).map(|changes| changes.map(last).collect()).collect();
+        let Batches { up_to, more, .. } = batches.into_inner();
+        (taken, up_to, more)
+    }
+
+    fn next(after: u64) -> Result<Option<RowsToFeed>, ProgramError> {
+        Ok(Some(batch(after + 1)))
+    }
+
+    #[test]
+    fn a_transaction_ends_when_it_has_enough_rows_or_there_are_no_more() {
+        assert_eq!(taken(RUNS, None, &next), (vec![vec![30]], RUNS, false));
+        let (all, up_to, more) = taken(26, None, &next);
+        assert_eq!((all, up_to, more), (vec![vec![26, 27, 28], vec![29, 30]], RUNS, false));
+        // Others get their turn.
+        let (all, up_to, more) = taken(1, None, &next);
+        assert_eq!((all.len(), up_to, more), (MAX_TRANSACTIONS, 12, true));
+    }
+
+    #[test]
+    fn a_turn_that_is_over_goes_on_only_while_nobody_waits() {
+        let past = || Instant::now() - Duration::from_millis(1);
+        let nobody = || false;
+        let until = Until { deadline: past(), is_due: &nobody };
+        assert_eq!(taken(1, Some(until), &next), (vec![vec![1, 2, 3]], 3, true));
+        let asked = Cell::new(0);
+        let second = || asked.replace(asked.get() + 1) > 0;
+        let until = Until { deadline: past(), is_due: &second };
+        assert_eq!(taken(1, Some(until), &next), (vec![vec![1, 2]], 2, true));
+        let until = Until { deadline: past() - PATIENCE, is_due: &nobody };
+        assert_eq!(taken(1, Some(until), &next), (vec![vec![1]], 1, true));
+    }
+
+    #[test]
+    fn what_was_taken_before_a_failure_is_written() {
+        let fails = |after| match after {
+            2.. => Err(ProgramError::Damaged("a row")),
+            _ => next(after),
+        };
+        let batches = RefCell::new(Batches::new(ProgramId(1), 0, batch(1), None, &fails));
+        let count = transactions(&batches).map(Iterator::count).collect::<Vec<_>>();
+        let Batches { up_to, failed, .. } = batches.into_inner();
+        assert_eq!((count, up_to), (vec![2], 2));
+        assert!(matches!(failed, Some(ProgramError::Damaged("a row"))));
+        // Rows that need other tables.
+        let (all, up_to, more) = taken(1, None, &|_| Ok(None));
+        assert_eq!((all, up_to, more), (vec![vec![1]], 1, true));
+    }
+}
