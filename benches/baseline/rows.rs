@@ -7,10 +7,14 @@ use std::path::Path;
 use duckdb::types::{TimeUnit, Value};
 use duckdb::{Connection, ToSql, params};
 
-/// Columns of the table. The first five are those that every table of a program has.
-const COLUMNS: &str = "contract_id VARCHAR, transaction VARCHAR, _service_event_id VARCHAR,
-    _ledger BIGINT, _ledger_closed_at TIMESTAMP, amount HUGEINT, fee UINTEGER, pool VARCHAR,
-    buyer VARCHAR, sequence UBIGINT, buy BOOLEAN";
+/// A row, whose values are written as they are.
+pub trait Plain {
+    /// Columns of the table.
+    const COLUMNS: &'static str;
+
+    /// Calls `take` with the values, in the order of the columns.
+    fn with_values<T>(&self, take: impl FnOnce(&[&dyn ToSql]) -> T) -> T;
+}
 
 /// One row of a swap.
 pub struct PlainRow {
@@ -27,7 +31,13 @@ pub struct PlainRow {
     pub buy: bool,
 }
 
-impl PlainRow {
+impl Plain for PlainRow {
+    /// The first five are those that every table of a program has.
+    const COLUMNS: &'static str =
+        "contract_id VARCHAR, transaction VARCHAR, _service_event_id VARCHAR,
+        _ledger BIGINT, _ledger_closed_at TIMESTAMP, amount HUGEINT, fee UINTEGER, pool VARCHAR,
+        buyer VARCHAR, sequence UBIGINT, buy BOOLEAN";
+
     fn with_values<T>(&self, take: impl FnOnce(&[&dyn ToSql]) -> T) -> T {
         take(params![
             self.contract,
@@ -45,18 +55,58 @@ impl PlainRow {
     }
 }
 
+/// One row of a transfer, as a project of events has it.
+pub struct PlainTransfer {
+    pub contract: String,
+    pub transaction: String,
+    pub row_id: String,
+    pub ledger: i64,
+    pub closed_at: i64,
+    pub event_id: u64,
+    pub event_index: u32,
+    pub from: String,
+    pub to: String,
+    pub amount: i128,
+}
+
+impl Plain for PlainTransfer {
+    /// All but three are those that every table of events has.
+    const COLUMNS: &'static str =
+        "contract_id VARCHAR, transaction VARCHAR, _service_event_id VARCHAR,
+        _ledger BIGINT, _ledger_closed_at TIMESTAMP, _event_id UBIGINT, _event_index UINTEGER,
+        \"from\" VARCHAR, \"to\" VARCHAR, amount HUGEINT, _declared VARCHAR, _rest JSON";
+
+    fn with_values<T>(&self, take: impl FnOnce(&[&dyn ToSql]) -> T) -> T {
+        take(params![
+            self.contract,
+            self.transaction,
+            self.row_id,
+            self.ledger,
+            Value::Timestamp(TimeUnit::Second, self.closed_at),
+            self.event_id,
+            self.event_index,
+            self.from,
+            self.to,
+            self.amount,
+            "contract",
+            Value::Null,
+        ])
+    }
+}
+
 /// Creates a database file with the table, configured like that of the SQL worker.
-pub fn database(file: &Path, table: &str) -> duckdb::Result<Connection> {
+pub fn database<R: Plain>(file: &Path, table: &str) -> duckdb::Result<Connection> {
     let connection = Connection::open(file)?;
-    connection.execute_batch(&format!("SET threads = 1; CREATE TABLE {table} ({COLUMNS})"))?;
+    let columns = R::COLUMNS;
+    connection.execute_batch(&format!("SET threads = 1; CREATE TABLE {table} ({columns})"))?;
     Ok(connection)
 }
 
 /// Appends rows, committing after every `per_commit` rows.
-pub fn append(
+pub fn append<R: Plain>(
     connection: &Connection,
     table: &str,
-    rows: &[PlainRow],
+    rows: &[R],
     per_commit: usize,
 ) -> duckdb::Result<()> {
     for rows in rows.chunks(per_commit) {

@@ -13,8 +13,8 @@ use stellar_xdr::{
     TransactionResultMetaV1, TransactionResultResult, TxSetComponent,
 };
 
-use crate::recorded::{Recorded, xdr};
-use crate::variation::{Regulars, Variation, edit};
+use super::recorded::{Recorded, xdr};
+use super::variation::{Regulars, Variation, edit};
 
 /// Seconds between two ledgers.
 pub const CLOSE_INTERVAL: u64 = 5;

@@ -27,15 +27,15 @@ use orrery_testkit::values::symbol;
 use serde_json::{Value, json};
 use stellar_xdr::{LedgerCloseMeta, Limits, ReadXdr, ScSpecEntry, ScVal};
 
-use crate::client::Client;
-use crate::http::respelled;
-use crate::lookups::contract_event;
-use crate::measure::{Sample, Sides, quantile};
-use crate::packed;
-use crate::pushes::subscribe;
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
-use crate::sink::Sink;
+use super::client::Client;
+use super::http::respelled;
+use super::lookups::contract_event;
+use super::measure::{Sample, Sides, quantile, sized};
+use super::packed;
+use super::pushes::subscribe;
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
+use super::sink::Sink;
 
 /// 99th percentile of the time from a ledger to its delivery, against the usual one.
 const DELAY: Goal = Goal::at_most(1.2, 1.0);
@@ -46,12 +46,12 @@ const INGESTION: Goal = Goal::at_least(0.95, 1.0);
 const STOP: Goal = Goal::at_most(5.0, 1.0);
 
 /// Costly events of a ledger, beside which there is one of another contract.
-const EVENTS: usize = 100;
+const EVENTS: usize = sized(100, 5);
 /// Measurements of either side.
-const REPETITIONS: usize = 2;
+const REPETITIONS: usize = sized(2, 1);
 /// Part of the ledgers that appear one after the other.
 const PACED: f64 = 0.4;
-const CLOSE_INTERVAL: Duration = Duration::from_millis(600);
+const CLOSE_INTERVAL: Duration = sized(Duration::from_millis(600), Duration::from_millis(100));
 /// How long ingestion may take, and how often the service is asked.
 const TIMEOUT: Duration = Duration::from_secs(1800);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -13,14 +13,14 @@ use orrery::domain::{LedgerRange, Network, ProgramId, sequence_of};
 use orrery::programs::backfill::State;
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::deposits::built;
-use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
-use crate::measure::{REPETITIONS, Sides, time};
-use crate::neighbours::{LoadComparison, spin_idle};
-use crate::process::Service;
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
+use super::client::Client;
+use super::deposits::built;
+use super::indexing::{Indexing, LedgersWithCalls, Which, raw};
+use super::measure::{REPETITIONS, Sides, sized, time};
+use super::neighbours::{LoadComparison, spin_idle};
+use super::process::Service;
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
 
 /// Goal for the speed of a program's backfill against that of another build.
 const OTHER_BUILD: Goal = Goal::at_least(3.0, 10.0);
@@ -32,9 +32,9 @@ const OTHER: &str = "ORRERY_OTHER_BUILD";
 const DIRECTORY: &str = "data";
 /// Copies of the recorded ledgers that are stored first, that the ledger backfill stores, and that
 /// are ingested live.
-const FIRST: usize = 10;
-const OLDER: usize = 30;
-const LIVE: usize = 20;
+const FIRST: usize = sized(10, 1);
+const OLDER: usize = sized(30, 2);
+const LIVE: usize = sized(20, 2);
 /// Calls of the program per ledger.
 const DEPOSITS: usize = 2;
 /// Number of counting threads that stand in for the backfills. One of these runs the program, the

@@ -15,7 +15,7 @@ use stellar_xdr::{
     TransactionV1Envelope, TxSetComponent, Uint256, VecM,
 };
 
-use crate::variation::edit;
+use super::variation::edit;
 
 /// Makes transactions from calls, each with its own sequence number.
 pub struct Calls<'n> {
@@ -61,7 +61,11 @@ impl<'n> Calls<'n> {
     /// Appends a transaction that creates these entries. It calls a contract that no program
     /// indexes.
     pub fn create(&mut self, ledger: &mut LedgerCloseMetaV2, entries: Vec<LedgerEntry>) {
-        let created: Vec<_> = entries.into_iter().map(LedgerEntryChange::Created).collect();
+        self.change(ledger, entries.into_iter().map(LedgerEntryChange::Created).collect());
+    }
+
+    /// Like [`Calls::create`], with any changes of entries.
+    pub fn change(&mut self, ledger: &mut LedgerCloseMetaV2, changes: Vec<LedgerEntryChange>) {
         let function = HostFunction::InvokeContract(InvokeContractArgs {
             contract_address: ScAddress::Contract(stellar_xdr::ContractId(Hash([99; 32]))),
             function_name: stellar_xdr::ScSymbol("create".try_into().expect("it is short")),
@@ -73,7 +77,7 @@ impl<'n> Calls<'n> {
             authorization: Vec::new(),
             footprint: Vec::new(),
             meta: OperationMetaV2 {
-                changes: LedgerEntryChanges(list(created)),
+                changes: LedgerEntryChanges(list(changes)),
                 ..OperationMetaV2::default()
             },
             return_value: ScVal::Void,

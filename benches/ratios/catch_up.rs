@@ -11,9 +11,9 @@ use orrery::domain::{LedgerSeq, Network, StartPoint, sequence_of};
 use orrery::settings::{SourceKind, Start};
 use tempfile::TempDir;
 
-use crate::measure::{REPETITIONS, Sample, Sides, alternate};
-use crate::report::{Goal, Report, Row};
-use crate::running::Running;
+use super::measure::{REPETITIONS, Sample, Sides, alternate, sized};
+use super::report::{Goal, Report, Row};
+use super::running::Running;
 
 /// Goal for the speed of the backfill against a full decode.
 const CATCH_UP: Goal = Goal::at_least(1.2, 2.5);
@@ -21,8 +21,8 @@ const CATCH_UP: Goal = Goal::at_least(1.2, 2.5);
 const BESIDE_LIVE: Goal = Goal::at_least(0.8, 1.0);
 
 /// Number of live ledgers. At one per second, more than close during one repetition.
-const LIVE: usize = 20;
-const CLOSE_INTERVAL: Duration = Duration::from_secs(1);
+const LIVE: usize = sized(20, 2);
+const CLOSE_INTERVAL: Duration = sized(Duration::from_secs(1), Duration::from_millis(100));
 /// Interval between two requests of the backfill's status.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Timeout for a repetition, which usually takes seconds.

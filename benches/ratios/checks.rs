@@ -13,19 +13,19 @@ use orrery::store::{Durability, Store};
 use orrery::validators::Validators;
 use orrery::verify::Checks;
 
-use crate::amplify;
-use crate::dense;
-use crate::indexing::raw;
-use crate::ingest::Steps;
-use crate::many;
-use crate::measure::{REPETITIONS, alternate, time};
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
+use super::amplify;
+use super::dense;
+use super::indexing::raw;
+use super::ingest::Steps;
+use super::many;
+use super::measure::{REPETITIONS, alternate, sized, time};
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
 
 const P29: Goal = Goal::at_least(0.9, 0.95);
 
 /// Ledgers per repetition.
-const LEDGERS: u64 = 240;
+const LEDGERS: u64 = sized(240, 4);
 
 /// Measures P29 on public and on dense ledgers: as a service stores them, and as an import does.
 pub fn run(

@@ -14,26 +14,26 @@ use stellar_xdr::{
     ExtensionPoint, Hash, Int128Parts, PublicKey, ScAddress, ScString, ScSymbol, ScVal, Uint256,
 };
 
-use crate::indexing::raw;
-use crate::ingest::Steps;
-use crate::many;
-use crate::measure::{REPETITIONS, Sample, Sides, repeat, time};
-use crate::packed;
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
-use crate::variation::spread;
+use super::indexing::raw;
+use super::ingest::Steps;
+use super::many;
+use super::measure::{REPETITIONS, Sample, Sides, repeat, sized, time};
+use super::packed;
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
+use super::variation::spread;
 
 /// Goal for durably stored events per second.
 const DENSE: Goal = Goal::at_least(400e3, 1e6);
 
 /// Events per ledger.
-pub const EVENTS: usize = 12_400;
+pub const EVENTS: usize = sized(12_400, 500);
 /// Smart-contract transactions per ledger.
-pub const TRANSACTIONS: usize = 248;
+pub const TRANSACTIONS: usize = sized(248, 10);
 /// Number of contracts that emit the events.
 const CONTRACTS: u64 = 100;
 /// Copies of the recorded ledgers.
-const COPIES: u64 = 6;
+const COPIES: u64 = sized(6, 2);
 
 /// Measures storing dense ledgers, with and without keeping the raw ledgers.
 pub fn run(

@@ -15,7 +15,7 @@ use stellar_xdr::{
     SorobanAuthorizedInvocation, SorobanCredentials, Uint256, VecM,
 };
 
-use crate::variation::spread;
+use super::variation::spread;
 use orrery_testkit::engine_world::{LEDGER, World, address, call};
 use orrery_testkit::replay::{Replay, instance_key};
 

@@ -7,19 +7,19 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::dense::transfer;
-use crate::indexing::raw;
-use crate::measure::{Sample, quantile};
-use crate::packed;
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
-use crate::running::Running;
+use super::dense::transfer;
+use super::indexing::raw;
+use super::measure::{Sample, quantile, sized};
+use super::packed;
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
+use super::running::Running;
 
 /// Goal for the milliseconds until a ledger is stored. The floor is what the reference
 /// implementation plans for its next phase, the moonshot is what it reached with 32 processors.
 const STORED: Goal = Goal::at_most(105.0, 31.0);
 
-const TRANSACTIONS: usize = 6_000;
+const TRANSACTIONS: usize = sized(6_000, 20);
 /// Events per transaction.
 const EVENTS: usize = 2;
 const CLOSE_INTERVAL: Duration = Duration::from_millis(600);
@@ -34,7 +34,7 @@ pub fn run(
     directory: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    let count = (minutes * 60_000).div_ceil(CLOSE_INTERVAL.as_millis() as u64);
+    let count = sized((minutes * 60_000).div_ceil(CLOSE_INTERVAL.as_millis() as u64), 2);
     let copies = count.div_ceil(recorded.ledgers.len() as u64);
     let (mut ledgers, mut bytes) = (Vec::new(), 0);
     packed::each(recorded, copies, [TRANSACTIONS, EVENTS], transfer, |ledger| {

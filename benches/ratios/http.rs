@@ -31,21 +31,21 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use warp::Filter;
 
-use crate::baseline::sqlite::Sqlite;
-use crate::client::Client;
-use crate::indexing::start_programs;
-use crate::many::Generator;
-use crate::measure::{REPETITIONS, Sides, micros, quantile};
-use crate::pages::{self, P9};
-use crate::report::{Goal, Report, Row};
-use crate::rows::tables;
-use crate::stores::{Filled, QuerySample, of_contract};
+use super::baseline::sqlite::Sqlite;
+use super::client::Client;
+use super::indexing::start_programs;
+use super::many::Generator;
+use super::measure::{REPETITIONS, Sides, micros, quantile, sized};
+use super::pages::{self, P9};
+use super::report::{Goal, Report, Row};
+use super::rows::tables;
+use super::stores::{Filled, QuerySample, of_contract};
 
 const P7: Goal = Goal::at_most(1.3, 1.1);
 const P8: Goal = Goal::at_most(4.0, 2.0);
 
 /// Requests per repetition.
-pub const REQUESTS: usize = 2_000;
+pub const REQUESTS: usize = sized(2_000, 100);
 /// Consecutive requests to one side before the other side's turn.
 pub const REQUESTS_IN_TURN: usize = 50;
 pub const NO_OP: &str = "/rest/health/live";

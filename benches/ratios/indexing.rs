@@ -24,13 +24,13 @@ use orrery::store::{Durability, Store};
 use orrery::tables::Tables;
 use tempfile::TempDir;
 
-use crate::amplify;
-use crate::calls::Calls;
-use crate::deposits::{Deposits, Endless, built};
-use crate::http::Server;
-use crate::many;
-use crate::recorded::Recorded;
-use crate::rows::tables;
+use super::amplify;
+use super::calls::Calls;
+use super::deposits::{Deposits, Endless, built};
+use super::http::Server;
+use super::many;
+use super::recorded::Recorded;
+use super::rows::tables;
 
 /// Owner of the token that the benches' servers issue.
 const OWNER: &str = "ratios";

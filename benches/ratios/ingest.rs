@@ -14,21 +14,21 @@ use orrery::store::{Durability, Store};
 use parking_lot::Mutex;
 use stellar_xdr::{LedgerCloseMeta, Limits, ReadXdr};
 
-use crate::amplify;
-use crate::baseline::sqlite::Sqlite;
-use crate::catch_up;
-use crate::indexing::raw;
-use crate::many;
-use crate::measure::{REPETITIONS, alternate, time};
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
+use super::amplify;
+use super::baseline::sqlite::Sqlite;
+use super::catch_up;
+use super::indexing::raw;
+use super::many;
+use super::measure::{REPETITIONS, alternate, sized, time};
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
 
 const P1: Goal = Goal::at_least(0.5, 1.2);
 const P2: Goal = Goal::at_least(1.2, 2.5);
 const P3: Goal = Goal::at_least(5.0, 20.0);
 
 /// Ledgers per repetition.
-const LEDGERS: u64 = 480;
+const LEDGERS: u64 = sized(480, 6);
 
 struct Load {
     name: &'static str,

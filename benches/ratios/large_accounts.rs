@@ -15,13 +15,13 @@ use orrery_testkit::account_events::smart::{event, external, passkey, rule_by_id
 use orrery_testkit::account_events::{Made, address, contract, number};
 use orrery_testkit::values::fields;
 
-use crate::client::Client;
-use crate::lookups::{contract_event, digest};
-use crate::measure::{REPETITIONS, Sample, Sides, quantile, time};
-use crate::packed;
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
-use crate::running::{Running, wait_until};
+use super::client::Client;
+use super::lookups::{contract_event, digest};
+use super::measure::{REPETITIONS, Sample, Sides, quantile, sized, time};
+use super::packed;
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
+use super::running::{Running, wait_until};
 
 /// An event of an account with [`EVENTS`] events, against one of a new account.
 const EVENT: Goal = Goal::at_most(2.0, 1.1);
@@ -29,21 +29,21 @@ const EVENT: Goal = Goal::at_most(2.0, 1.1);
 const PAGE: Goal = Goal::at_most(50.0, 5.0);
 
 /// Events of each large account.
-const EVENTS: u64 = 100_000;
+const EVENTS: u64 = sized(100_000, 100);
 /// Ways in which an account becomes large.
 const SHAPES: u64 = 4;
 /// Events of a new account, with which large ones are compared.
 const FEW: u64 = 20;
 /// Transactions per ledger, and events per transaction.
-const TRANSACTIONS: usize = 200;
+const TRANSACTIONS: usize = sized(200, 4);
 const IN_A_TRANSACTION: usize = 50;
 const IN_A_LEDGER: u64 = (TRANSACTIONS * IN_A_TRANSACTION) as u64;
 
 /// Clients without a token.
 const CLIENTS: u8 = 64;
 /// Pages of the tenant, and after how many of them a ledger is stored.
-const PAGES: usize = 1_000;
-const PAGES_PER_LEDGER: usize = 100;
+const PAGES: usize = sized(1_000, 20);
+const PAGES_PER_LEDGER: usize = sized(100, 10);
 
 /// Clients without a token, beside which a tenant's page is measured.
 struct Strangers {

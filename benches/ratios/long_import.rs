@@ -10,15 +10,15 @@ use std::time::Instant;
 use orrery::pipeline::Pipeline;
 use orrery::store::{Durability, Store};
 
-use crate::dense::{EVENTS, TRANSACTIONS, transfer};
-use crate::indexing::{Unobserved, raw};
-use crate::measure::{Sample, Sides};
-use crate::recorded::Recorded;
-use crate::report::{Report, Row};
-use crate::{many, packed};
+use super::dense::{EVENTS, TRANSACTIONS, transfer};
+use super::indexing::{Unobserved, raw};
+use super::measure::{Sample, Sides, sized};
+use super::recorded::Recorded;
+use super::report::{Report, Row};
+use super::{many, packed};
 
 /// Copies of the recorded ledgers.
-const COPIES: u64 = 100;
+const COPIES: u64 = sized(100, 4);
 /// The fastest zstd level, for the ledgers in memory: they are decompressed while they are
 /// imported, as those of a lake are.
 const COMPRESSION: i32 = 1;

@@ -13,13 +13,13 @@ use stellar_xdr::{
     ContractId as XdrContractId, ExtensionPoint, Hash,
 };
 
-use crate::client::Client;
-use crate::http::{NO_OP, REQUESTS, REQUESTS_IN_TURN};
-use crate::measure::{REPETITIONS, Sample, Sides, micros, quantile};
-use crate::packed;
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
-use crate::running::{Running, wait_until};
+use super::client::Client;
+use super::http::{NO_OP, REQUESTS, REQUESTS_IN_TURN};
+use super::measure::{REPETITIONS, Sample, Sides, micros, quantile, sized};
+use super::packed;
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
+use super::running::{Running, wait_until};
 use orrery_testkit::account_events::passkey::{added, secp256r1, storage, unlimited};
 use orrery_testkit::account_events::smart::{external, passkey, rule_inline};
 use orrery_testkit::account_events::{Made, contract};
@@ -29,9 +29,9 @@ use orrery_testkit::account_events::{Made, contract};
 const LOOKUP: Goal = Goal::at_most(1.3, 1.1);
 
 /// Number of accounts. Every other one is a smart account, the rest are passkey wallets.
-const ACCOUNTS: u64 = 1_000_000;
+const ACCOUNTS: u64 = sized(1_000_000, 2_000);
 /// Number of smart accounts that share one verifier; the others use one of many verifiers.
-const SHARED: u64 = 100_000;
+const SHARED: u64 = sized(100_000, 200);
 /// Transactions per ledger, and accounts created per transaction.
 const TRANSACTIONS: usize = 200;
 const IN_A_TRANSACTION: usize = 50;

@@ -12,9 +12,9 @@ use orrery::store::{Durability, IndexOptions, PreparedLedger, Store};
 use stellar_xdr::{ContractEventBody, Limits, ReadXdr, ScVal};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::amplify::CLOSE_INTERVAL;
-use crate::recorded::xdr;
-use crate::variation::{Regulars, Variation, spread};
+use super::amplify::CLOSE_INTERVAL;
+use super::recorded::xdr;
+use super::variation::{Regulars, Variation, spread};
 
 /// One event in `RARE_EVERY` is emitted by one of `RARE_CONTRACTS` rare contracts.
 const RARE_EVERY: u64 = 4096;

@@ -3,11 +3,17 @@
 
 use std::time::{Duration, Instant};
 
+/// Returns `full` in a bench, and `smallest` in the tests, which run every goal once, as fast as they
+/// can: that it runs to its end, whatever it measures.
+pub const fn sized<T: Copy>(full: T, smallest: T) -> T {
+    if super::super::SMALLEST { smallest } else { full }
+}
+
 /// Number of measurements of either side of a ratio.
-pub const REPETITIONS: usize = 5;
+pub const REPETITIONS: usize = sized(5, 1);
 /// Number of measurements of either side with something else running, whose effect is smaller than
 /// the machine's noise.
-pub const COMPARISON_REPETITIONS: usize = 9;
+pub const COMPARISON_REPETITIONS: usize = sized(9, 1);
 
 /// Results of the repetitions of one side.
 #[derive(Debug, Clone)]

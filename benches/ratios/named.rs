@@ -1,43 +1,33 @@
-//! P30, P31 and the list of an address: decoded pages beside plain ones, pages by address beside
-//! pages by contract, and the tables of a project of events beside DuckDB's appender. All with the
-//! built binary, over HTTP.
+//! P31 and the list of an address: decoded pages beside plain ones, and pages by address beside pages
+//! by contract. With the built binary, over HTTP.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
-use orrery::domain::Network;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::amplify;
-use crate::baseline::rows;
-use crate::client::Client;
-use crate::http::{REQUESTS, REQUESTS_IN_TURN, get, respelled};
-use crate::measure::{REPETITIONS, Sides, micros, quantile, time};
-use crate::process::Service;
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
-use crate::running::wait_until;
-use crate::sql::ask;
-use crate::swaps::Swaps;
+use super::amplify;
+use super::client::Client;
+use super::http::{REQUESTS, REQUESTS_IN_TURN, get, respelled};
+use super::measure::{REPETITIONS, Sides, micros, quantile, sized};
+use super::process::Service;
+use super::recorded::{Recorded, write_record};
+use super::report::{Goal, Report, Row};
+use super::running::wait_until;
 
-const P30: Goal = Goal::at_least(0.5, 0.8);
-const P30_BACKFILL: Goal = Goal::at_least(150_000.0, 300_000.0);
 const P31: Goal = Goal::at_most(3.0, 2.0);
 const P31_TIME: Goal = Goal::at_most(1_000.0, 500.0);
 const BY_ADDRESS: Goal = Goal::at_most(1.3, 1.0);
 
 /// Copies of the recorded ledgers that are stored.
-const COPIES: u64 = 40;
+const COPIES: u64 = sized(40, 1);
 /// Contracts and addresses whose pages are requested: those with the most events.
 const POPULAR: usize = 10;
 /// Events from which they are found.
 const SAMPLED: usize = 1_000;
-/// Rows that both sides write in one transaction.
-const ROWS_AT_ONCE: usize = 8_192;
 
 /// Measures the selected goals.
 pub fn run(
@@ -53,31 +43,25 @@ pub fn run(
     if wanted("by-address") {
         scene.pages_by_address(report);
     }
-    if wanted("P30") {
-        scene.project(directory, report)?;
-    }
     Ok(())
 }
 
 /// A service that has stored the ledgers.
-struct Scene<'n> {
-    service: Option<Service>,
-    network: &'n Network,
+struct Scene {
+    _service: Service,
     client: Client,
     /// Contracts, and addresses that stand in topics, as strkeys.
     contracts: Vec<String>,
     addresses: Vec<String>,
-    data: TempDir,
+    _data: TempDir,
 }
 
-impl<'n> Scene<'n> {
-    fn new(recorded: &'n Recorded, directory: &Path) -> Result<Self, Box<dyn Error>> {
+impl Scene {
+    fn new(recorded: &Recorded, directory: &Path) -> Result<Self, Box<dyn Error>> {
         let data = tempfile::tempdir_in(directory)?;
         let mut stream = Vec::new();
         for ledger in amplify::chain(recorded, COPIES) {
-            // A record mark (RFC 5531): the bit of the last fragment, and its length.
-            stream.extend((0x8000_0000 | u32::try_from(ledger.len())?).to_be_bytes());
-            stream.extend(ledger);
+            write_record(&mut stream, &ledger)?;
         }
         let file = data.path().join("ledgers.xdr");
         std::fs::write(&file, stream)?;
@@ -109,7 +93,7 @@ impl<'n> Scene<'n> {
             }
         }
         let (contracts, addresses) = (most(contracts), most(addresses));
-        Ok(Self { service: Some(service), network, client, contracts, addresses, data })
+        Ok(Self { _service: service, client, contracts, addresses, _data: data })
     }
 
     fn by_contract(&self) -> Vec<String> {
@@ -158,79 +142,6 @@ impl<'n> Scene<'n> {
         // The first repetition is a warm-up.
         repetition();
         (0..REPETITIONS).map(|_| repetition()).collect()
-    }
-
-    fn post(&mut self, path: &str, body: &Value) -> Result<Value, Box<dyn Error>> {
-        let path = format!("/rest/retroshade/{path}");
-        Ok(serde_json::from_slice(self.client.post(&path, body.to_string().as_bytes())?)?)
-    }
-
-    fn get(&mut self, path: &str) -> Result<Value, Box<dyn Error>> {
-        Ok(serde_json::from_slice(self.client.get(&format!("/rest/retroshade/{path}"))?)?)
-    }
-
-    /// Measures P30: a project of the popular contracts is made from the stored events, then its
-    /// tables are filled from what it stored.
-    fn project(&mut self, directory: &Path, report: &mut Report) -> Result<(), Box<dyn Error>> {
-        let watch = json!({ "project_name": "popular", "contracts": self.contracts });
-        let (mut events, mut speeds) = (0, Vec::new());
-        for repetition in 0..REPETITIONS {
-            let begun = Instant::now();
-            let id = self.post("watch", &watch)?["id"].as_u64().ok_or("a project has a number")?;
-            wait_until("the events are read", || {
-                let order = self.get(&format!("{id}/backfill"));
-                order.is_ok_and(|order| order["state"] == "done")
-            })?;
-            let took = begun.elapsed().as_secs_f64();
-            events = self.get(&format!("{id}/status"))?["events"].as_u64().unwrap_or_default();
-            speeds.push(events as f64 / took);
-            if repetition + 1 < REPETITIONS {
-                self.client.delete(&format!("/rest/retroshade/{id}"))?;
-            }
-        }
-        let name = "P30 backfill of a project of events over stored events";
-        report.add(Row::absolute(name, "events/s", speeds.into(), P30_BACKFILL));
-        let swaps = Swaps::new(events / 3);
-        let plain = swaps.plain();
-        let count = "select count(*) as n from popular.events";
-        let sides = (0..REPETITIONS).map(|_| {
-            // The tables are filled anew when the service finds none.
-            self.restart_without_tables()?;
-            let begun = Instant::now();
-            wait_until("the tables are filled", || {
-                ask(&mut self.client, count).is_ok_and(|answer| answer[0]["n"] == events)
-            })?;
-            let ours = events as f64 / begun.elapsed().as_secs_f64();
-            let directory = tempfile::tempdir_in(directory)?;
-            let connection = rows::database(&directory.path().join("plain.duckdb"), "swaps")?;
-            let mut done = Ok(());
-            let took = time(|| done = rows::append(&connection, "swaps", &plain, ROWS_AT_ONCE));
-            done?;
-            Ok((ours, plain.len() as f64 / took.as_secs_f64()))
-        });
-        let sides = sides.collect::<Result<Sides, Box<dyn Error>>>()?;
-        report.note(format!(
-            "P30: {events} events of {POPULAR} contracts; each is a row of its table and one of the view of all events, \
-             and counts once. The appender writes rows of 11 columns, each once."
-        ));
-        report.add(Row::new(
-            "P30 rows of a project of events / DuckDB's appender",
-            "rows/s",
-            sides,
-            P30,
-        ));
-        Ok(())
-    }
-
-    fn restart_without_tables(&mut self) -> Result<(), Box<dyn Error>> {
-        drop(self.service.take());
-        let stored = self.data.path().join("data");
-        std::fs::remove_dir_all(stored.join("tables"))?;
-        let program = Path::new(env!("CARGO_BIN_EXE_orrery"));
-        let service = Service::start_build(program, &stored, self.network)?;
-        self.client = service.client(&stored, self.network)?;
-        self.service = Some(service);
-        Ok(())
     }
 }
 

@@ -12,12 +12,12 @@ use orrery::domain::Owner;
 use orrery::priority::Priority;
 use orrery::programs::{Deploy, Replace, Trial, TrialSelection};
 
-use crate::client::Client;
-use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
-use crate::measure::{COMPARISON_REPETITIONS, Sides, compare, time};
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
-use crate::sql::ask;
+use super::client::Client;
+use super::indexing::{Indexing, LedgersWithCalls, Which, raw};
+use super::measure::{COMPARISON_REPETITIONS, Sides, compare, sized, time};
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
+use super::sql::ask;
 use orrery_testkit::costly::{FUNCTION, shapes};
 
 const P22: Goal = Goal::at_most(1.5, 1.1);
@@ -32,11 +32,11 @@ const COMPILERS: usize = 2;
 /// Shape of the module that these owners try out.
 const COSTLY: &str = "calls";
 /// Copies of the recorded ledgers that are ingested.
-const COPIES: u64 = 40;
+const COPIES: u64 = sized(40, 3);
 /// Copies of the recorded ledgers on which a program runs.
-const FEW_COPIES: u64 = 10;
+const FEW_COPIES: u64 = sized(10, 1);
 /// Calls of the measured program per ledger.
-const DEPOSITS: usize = 60;
+const DEPOSITS: usize = sized(60, 3);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 const TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -7,9 +7,9 @@ use stellar_xdr::{
     TransactionResultMetaV1, TransactionResultResult, VecM,
 };
 
-use crate::amplify::{self, Hashes};
-use crate::recorded::{Recorded, xdr};
-use crate::variation::edit;
+use super::amplify::{self, Hashes};
+use super::recorded::{Recorded, xdr};
+use super::variation::edit;
 
 /// Maximum number of entry changes kept per transaction, which is enough for a transfer: the
 /// balances before and after, and the payment for the transaction's execution.
@@ -35,8 +35,21 @@ pub fn ledgers(
 pub fn each(
     recorded: &Recorded,
     copies: u64,
+    shape: [usize; 2],
+    event: impl Fn(u64) -> ContractEvent,
+    visit: impl FnMut(Vec<u8>),
+) {
+    each_with(recorded, copies, shape, event, |_, _| {}, visit);
+}
+
+/// Like [`each`], but calls `change` on each ledger, with its index from 0, before the ledger is
+/// linked to its predecessor.
+pub fn each_with(
+    recorded: &Recorded,
+    copies: u64,
     [transactions, events]: [usize; 2],
     event: impl Fn(u64) -> ContractEvent,
+    mut change: impl FnMut(usize, &mut LedgerCloseMetaV2),
     visit: impl FnMut(Vec<u8>),
 ) {
     let network = recorded.network.id();
@@ -56,14 +69,11 @@ pub fn each(
         let GeneralizedTransactionSet::V1(set) = &mut ledger.tx_set;
         edit(&mut set.phases, |phases| {
             for phase in phases {
-                match phase {
-                    TransactionPhase::V0(components) => *components = VecM::default(),
-                    TransactionPhase::V1(parallel) => {
-                        let cluster = envelopes.clone().try_into().expect("a few transactions");
-                        let stage = vec![DependentTxCluster(cluster)].try_into().expect("one");
-                        let stages = vec![ParallelTxExecutionStage(stage)];
-                        parallel.execution_stages = stages.try_into().expect("one");
-                    }
+                if let TransactionPhase::V1(parallel) = phase {
+                    let cluster = envelopes.clone().try_into().expect("a few transactions");
+                    let stage = vec![DependentTxCluster(cluster)].try_into().expect("one");
+                    let stages = vec![ParallelTxExecutionStage(stage)];
+                    parallel.execution_stages = stages.try_into().expect("one");
                 }
             }
         });
@@ -90,8 +100,29 @@ pub fn each(
                 });
             }
         });
+        change(number, ledger);
     };
-    amplify::each_of_chain(recorded, copies, fill, visit);
+    amplify::each_of_chain(&without_transactions(recorded), copies, fill, visit);
+}
+
+/// Returns the ledgers without their transactions, which a copy does not keep.
+fn without_transactions(recorded: &Recorded) -> Recorded {
+    let emptied = |ledger: &LedgerCloseMetaV2| {
+        let mut ledger = ledger.clone();
+        let GeneralizedTransactionSet::V1(set) = &mut ledger.tx_set;
+        edit(&mut set.phases, |phases| {
+            for phase in phases {
+                match phase {
+                    TransactionPhase::V0(components) => *components = VecM::default(),
+                    TransactionPhase::V1(parallel) => parallel.execution_stages = VecM::default(),
+                }
+            }
+        });
+        ledger.tx_processing = VecM::default();
+        ledger
+    };
+    let ledgers = recorded.ledgers.iter().map(emptied).collect();
+    Recorded { name: recorded.name, network: recorded.network.clone(), ledgers }
 }
 
 /// A transaction and its result.

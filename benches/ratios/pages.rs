@@ -6,19 +6,19 @@ use orrery::api::EventList;
 use orrery::domain::EventId;
 use orrery::store::{EventQuery, Store};
 
-use crate::baseline::sqlite::Sqlite;
-use crate::measure::{alternate, micros, quantile, repeat, time};
-use crate::report::{Goal, Report, Row};
-use crate::stores::{Filled, QuerySample, of_contract, page};
+use super::baseline::sqlite::Sqlite;
+use super::measure::{alternate, micros, quantile, repeat, sized, time};
+use super::report::{Goal, Report, Row};
+use super::stores::{Filled, QuerySample, of_contract, page};
 
 pub const P9: Goal = Goal::at_least(3.0, 10.0);
 const P11: Goal = Goal::at_most(20.0, 5.0);
 const P12: Goal = Goal::at_least(1e6, 3e6);
 
 /// Queries per repetition.
-const QUESTIONS: usize = 2_000;
+const QUESTIONS: usize = sized(2_000, 50);
 /// Pages of a thousand events per repetition.
-const LARGE_PAGES: usize = 300;
+const LARGE_PAGES: usize = sized(300, 5);
 
 /// Returns the response to a query, as the API serialises it.
 pub fn json(store: &Store, query: &EventQuery) -> Vec<u8> {

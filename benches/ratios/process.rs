@@ -12,19 +12,19 @@ use orrery::auth::{IssueRequest, Tokens};
 use orrery::domain::Network;
 use orrery::store::Durability;
 
-use crate::client::Client;
-use crate::many::Generator;
-use crate::measure::repeat;
-use crate::report::{Goal, Report, Row};
-use crate::stores::{Filled, QuerySample};
+use super::client::Client;
+use super::many::Generator;
+use super::measure::{repeat, sized};
+use super::report::{Goal, Report, Row};
+use super::stores::{Filled, QuerySample};
 
 const P23: Goal = Goal::at_most(2_000.0, 200.0);
 const P24: Goal = Goal::at_most(400.0, 150.0);
 
 /// Ledgers that are only in the WAL when the process dies: about ten minutes of the network.
-const LEDGERS_IN_LOG: u64 = 120;
+const LEDGERS_IN_LOG: u64 = sized(120, 4);
 /// Requests before memory is measured.
-const REQUESTS: usize = 20_000;
+const REQUESTS: usize = sized(20_000, 40);
 /// Longer than any start may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const CACHE_METRIC: &str = "orrery_store_cache_bytes ";
@@ -83,7 +83,7 @@ pub fn run(
         query_load(&mut client, questions)?;
         let resident = service.resident_bytes()?;
         let cache = cache_bytes(&mut client)?;
-        let sample = crate::measure::Sample::exact((resident - cache) / MEBIBYTE);
+        let sample = super::measure::Sample::exact((resident - cache) / MEBIBYTE);
         report.add(Row::absolute("P24 resident memory without block cache", "MiB", sample, P24));
         report.note(format!(
             "P24: {:.0} MiB resident, of which {:.0} MiB block cache, after {REQUESTS} requests of all kinds; no programs run.",
@@ -96,7 +96,7 @@ pub fn run(
 
 /// Copies a data directory: hard links for SST files, which never change, and copies of all other
 /// files in their current state.
-fn copy_image(from: &Path, to: &Path) -> io::Result<()> {
+pub fn copy_image(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let (source, target) = {

@@ -12,9 +12,9 @@ use orrery::pipeline::Pipeline;
 use orrery::store::{Durability, EventQuery, Store, TopicFilter};
 use serde_json::Value;
 
-use crate::client::Client;
-use crate::indexing::{Unobserved, raw};
-use crate::many;
+use super::client::Client;
+use super::indexing::{Unobserved, raw};
+use super::many;
 
 /// An event of a load.
 pub struct Event {

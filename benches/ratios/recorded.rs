@@ -1,12 +1,17 @@
 //! Recorded ledgers, from which every load is made.
 
 use std::error::Error;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 use orrery::domain::Network;
 use stellar_xdr::{LedgerCloseMeta, LedgerCloseMetaV2, Limits, ReadXdr, WriteXdr};
+
+use super::measure::sized;
+
+/// Number of ledgers of the public network, and maximum number of synthetic ones.
+const LEDGERS: [usize; 2] = sized([12, 30], [2, 2]);
 
 /// Consecutive ledgers of one network.
 pub struct Recorded {
@@ -22,10 +27,10 @@ pub fn directory() -> PathBuf {
     std::env::var_os("ORRERY_TEST_DATA").map_or(beside, PathBuf::from).join("ledgers")
 }
 
-/// Reads twelve consecutive ledgers of the public network.
+/// Reads consecutive ledgers of the public network.
 pub fn public(directory: &Path) -> Result<Recorded, Box<dyn Error>> {
     let mut ledgers = Vec::new();
-    for sequence in 63_092_982..=63_092_993 {
+    for sequence in (63_092_982..).take(LEDGERS[0]) {
         let path = directory.join(format!("pubnet/ledger-{sequence}.xdr.gz"));
         let mut xdr = Vec::new();
         GzDecoder::new(std::fs::File::open(path)?).read_to_end(&mut xdr)?;
@@ -38,14 +43,16 @@ pub fn public(directory: &Path) -> Result<Recorded, Box<dyn Error>> {
     })
 }
 
-/// Reads thirty ledgers that a stellar-core filled with smart-contract transactions for load tests:
+/// Reads ledgers that a stellar-core filled with smart-contract transactions for load tests:
 /// one file of XDR records, each preceded by four bytes with its length.
 pub fn synthetic(directory: &Path) -> Result<Recorded, Box<dyn Error>> {
     let path = directory.join("synthetic/horizon-load-test-ledgers-v28.xdr.zstd");
     let bytes = zstd::decode_all(std::fs::File::open(path)?)?;
     let mut rest = bytes.as_slice();
     let mut ledgers = Vec::new();
-    while let Some((mark, after)) = rest.split_first_chunk::<4>() {
+    while let Some((mark, after)) = rest.split_first_chunk::<4>()
+        && ledgers.len() < LEDGERS[1]
+    {
         let length = (u32::from_be_bytes(*mark) & 0x7fff_ffff) as usize;
         let (ledger, after) = after.split_at_checked(length).ok_or("the bundle is cut off")?;
         ledgers.push(decoded(ledger)?);
@@ -56,6 +63,14 @@ pub fn synthetic(directory: &Path) -> Result<Recorded, Box<dyn Error>> {
         network: Network::from_passphrase("Apply Load"),
         ledgers,
     })
+}
+
+/// Writes a ledger to a stream of XDR records, as `orrery import` reads it: a record mark (RFC 5531),
+/// which is the bit of the last fragment and its length, and the ledger.
+pub fn write_record(stream: &mut impl Write, ledger: &[u8]) -> std::io::Result<()> {
+    let length = u32::try_from(ledger.len()).map_err(std::io::Error::other)?;
+    stream.write_all(&(0x8000_0000 | length).to_be_bytes())?;
+    stream.write_all(ledger)
 }
 
 fn decoded(xdr: &[u8]) -> Result<LedgerCloseMetaV2, Box<dyn Error>> {

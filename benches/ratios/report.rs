@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::measure::{Sample, Sides};
+use super::measure::{Sample, Sides};
 
 /// Which direction is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,19 +9,19 @@ use orrery::domain::Owner;
 use orrery::settings::Queries;
 use orrery::tables::{Tables, TablesSettings, Tunables};
 
-use crate::baseline::rows::{self, PlainRow};
-use crate::measure::{alternate, time};
-use crate::report::{Goal, Report, Row};
-use crate::swaps::Swaps;
+use super::baseline::rows::{self, PlainRow};
+use super::measure::{alternate, sized, time};
+use super::report::{Goal, Report, Row};
+use super::swaps::Swaps;
 
 const P15: Goal = Goal::at_least(0.6, 0.9);
 const P16: Goal = Goal::at_least(30.0, 150.0);
 
 /// Runs whose rows are written to the tables in one transaction.
 const RUNS_AT_ONCE: u64 = 8_192;
-const RUNS: u64 = 100_000;
+const RUNS: u64 = sized(100_000, 300);
 /// Rows that the baseline of P16 inserts one by one.
-const INSERTED: usize = 5_000;
+const INSERTED: usize = sized(5_000, 100);
 
 /// Opens tables in a directory, with the built binary as their SQL worker.
 pub fn tables(directory: &Path) -> Result<Tables, Box<dyn Error>> {
@@ -87,7 +87,7 @@ fn plain_per_second(
     write: impl FnOnce(&duckdb::Connection, &[PlainRow]) -> duckdb::Result<()>,
 ) -> Result<f64, Box<dyn Error>> {
     let directory = tempfile::tempdir_in(directory)?;
-    let connection = rows::database(&directory.path().join("plain.duckdb"), "swaps")?;
+    let connection = rows::database::<PlainRow>(&directory.path().join("plain.duckdb"), "swaps")?;
     let mut done = Ok(());
     let took = time(|| done = write(&connection, plain));
     done?;

@@ -19,16 +19,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use warp::Filter;
 
-use crate::amplify;
-use crate::baseline::sqlite::Sqlite;
-use crate::client::Client;
-use crate::http::{REQUESTS, REQUESTS_IN_TURN, Server};
-use crate::many::Generator;
-use crate::measure::{REPETITIONS, Sides, micros, quantile};
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
-use crate::running::{Running, wait_until};
-use crate::stores::QuerySample;
+use super::amplify;
+use super::baseline::sqlite::Sqlite;
+use super::client::Client;
+use super::http::{REQUESTS, REQUESTS_IN_TURN, Server};
+use super::many::Generator;
+use super::measure::{REPETITIONS, Sides, micros, quantile, sized};
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
+use super::running::{Running, wait_until};
+use super::stores::QuerySample;
 
 const EVENTS: Goal = Goal::at_most(4.0, 2.0);
 const TRANSACTION: Goal = Goal::at_most(2.0, 1.3);
@@ -38,11 +38,11 @@ const SQLITE: Goal = Goal::at_least(3.0, 10.0);
 const HASHES: &str = "transaction_hashes";
 /// Number of distinct pages that clients poll. The server's cache holds the responses of all of
 /// them.
-const POLLED: usize = 200;
+const POLLED: usize = sized(200, 20);
 /// Events per page.
 const PAGE: usize = 100;
 /// Copies of the recorded ledgers that hold the requested transactions.
-const COPIES: u64 = 8;
+const COPIES: u64 = sized(8, 1);
 
 /// Returns a call of an unknown method: the server only parses it and returns an error.
 fn no_op() -> Vec<u8> {

@@ -20,8 +20,8 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::client::Client;
-use crate::indexing::raw;
+use super::client::Client;
+use super::indexing::raw;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Timeout for a wait. A repetition usually takes seconds.

@@ -15,10 +15,10 @@ use orrery::source::records::Records;
 use serde_json::Value;
 use soroban_env_host::ModuleCache;
 
-use crate::baseline::host::BareCall;
-use crate::deposits::{Deposits, built};
-use crate::measure::{REPETITIONS, Sample, Sides, quantile, time};
-use crate::report::{Goal, Report, Row};
+use super::baseline::host::BareCall;
+use super::deposits::{Deposits, built};
+use super::measure::{REPETITIONS, Sample, Sides, quantile, sized, time};
+use super::report::{Goal, Report, Row};
 use orrery_testkit::replay::{Replay, instance_key, replay, sections};
 
 const P13: Goal = Goal::at_least(0.9, 4.0);
@@ -28,9 +28,9 @@ const P14: Goal = Goal::at_least(0.8, 0.97);
 const RUN: Goal = Goal::at_most(100.0, 46.0);
 
 /// Consecutive calls of one side before the other side's turn.
-const IN_TURN: usize = 50;
+const IN_TURN: usize = sized(50, 5);
 /// Approximate number of calls of each side per repetition.
-const CALLS: usize = 2_000;
+const CALLS: usize = sized(2_000, 10);
 
 /// Measures the selected goals of P13, P14 and run, on a thread with the stack size of the
 /// service's program threads.
@@ -229,7 +229,7 @@ impl Case {
     fn median_micros(&self, engine: &Engine) -> Result<Sample, Box<dyn Error>> {
         let numbers: Vec<usize> = (0..self.calls.len()).cycle().take(CALLS).collect();
         let medians = (0..REPETITIONS).map(|_| {
-            let times = crate::measure::micros(&numbers, |number| {
+            let times = super::measure::micros(&numbers, |number| {
                 std::hint::black_box(self.run_ours(engine, *number));
             });
             quantile(&times, 0.5)

@@ -12,8 +12,8 @@ use std::time::Instant;
 use orrery::priority::Priority;
 use parking_lot::Mutex;
 
-use crate::client::content_length;
-use crate::running::wait_until;
+use super::client::content_length;
+use super::running::wait_until;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 

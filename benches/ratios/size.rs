@@ -6,11 +6,11 @@ use std::path::Path;
 use orrery::domain::Network;
 use orrery::store::{Durability, Store};
 
-use crate::baseline::sqlite::Sqlite;
-use crate::baseline::zstd_blocks::ZstdBlocks;
-use crate::many::Generator;
-use crate::measure::{Sample, Sides};
-use crate::report::{Goal, Report, Row};
+use super::baseline::sqlite::Sqlite;
+use super::baseline::zstd_blocks::ZstdBlocks;
+use super::many::Generator;
+use super::measure::{Sample, Sides};
+use super::report::{Goal, Report, Row};
 
 const P5: Goal = Goal::at_most(2.0, 1.1);
 const P6: Goal = Goal::at_most(0.30, 0.10);

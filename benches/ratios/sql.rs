@@ -14,25 +14,25 @@ use orrery::store::Store;
 use orrery::tables::Tables;
 use serde_json::{Value, json};
 
-use crate::baseline::postgres::{self, Postgres};
-use crate::client::Client;
-use crate::deposits::{Deposits, built};
-use crate::http::Server;
-use crate::indexing::start_programs;
-use crate::measure::{REPETITIONS, Sides, quantile, time};
-use crate::report::{Goal, Report, Row};
-use crate::rows::tables;
-use crate::swaps::{Swaps, TARGET};
+use super::baseline::postgres::{self, Postgres};
+use super::client::Client;
+use super::deposits::{Deposits, built};
+use super::http::Server;
+use super::indexing::start_programs;
+use super::measure::{REPETITIONS, Sides, quantile, sized, time};
+use super::report::{Goal, Report, Row};
+use super::rows::tables;
+use super::swaps::{Swaps, TARGET};
 
 const P17: Goal = Goal::at_most(1.5, 1.1);
 const P18: Goal = Goal::at_least(10.0, 100.0);
 
-const RUNS: u64 = 333_334;
+const RUNS: u64 = sized(333_334, 1_000);
 const RUNS_AT_ONCE: u64 = 2_048;
 /// Queries to either side per repetition of P17.
-const QUESTIONS: usize = 20;
+const QUESTIONS: usize = sized(20, 2);
 /// Queries to either side per repetition of P18.
-const FEW_QUESTIONS: usize = 3;
+const FEW_QUESTIONS: usize = sized(3, 1);
 /// Owner of the token that the benches' servers issue.
 const OWNER: &str = "ratios";
 const TIMEOUT: Duration = Duration::from_secs(60);

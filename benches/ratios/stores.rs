@@ -11,15 +11,15 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use crate::many::{Generator, rare_contract};
-use crate::measure::time;
-use crate::report::Report;
+use super::many::{Generator, rare_contract};
+use super::measure::{sized, time};
+use super::report::Report;
 
 /// Events that are sampled, so that contracts and transactions are drawn in proportion to their
 /// events.
-const SAMPLED: usize = 20_000;
+const SAMPLED: usize = sized(20_000, 400);
 /// Number of newest events from which recent transactions are drawn.
-const RECENT_EVENTS: u64 = 100_000;
+const RECENT_EVENTS: u64 = sized(100_000, 1_000);
 
 /// A filled store and its number of ledgers.
 pub struct Filled {

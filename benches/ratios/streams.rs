@@ -15,20 +15,20 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
-use crate::indexing::{LedgersWithCalls, raw};
-use crate::measure::{REPETITIONS, Sample, quantile};
-use crate::pushes::Load;
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
-use crate::running::{Running, wait_until};
+use super::indexing::{LedgersWithCalls, raw};
+use super::measure::{REPETITIONS, Sample, quantile, sized};
+use super::pushes::Load;
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
+use super::running::{Running, wait_until};
 
 const STREAM_LATENCY: Goal = Goal::at_most(50.0, 15.0);
 
-const STREAMS: usize = 1000;
+const STREAMS: usize = sized(1000, 20);
 /// Streams per token; below the limit for one token.
-const PER_TOKEN: usize = 50;
+const PER_TOKEN: usize = sized(50, 5);
 /// Copies of the recorded ledgers per repetition; the first is a warm-up.
-const COPIES: u64 = 5;
+const COPIES: u64 = sized(5, 2);
 /// Deposits per ledger, whose events match the streams.
 const EVENTS: usize = 2;
 /// Pause after all streams have the events of a ledger, before the next ledger closes.

@@ -12,30 +12,30 @@ use orrery::domain::ContractId;
 use serde_json::json;
 use stellar_xdr::{AccountId, PublicKey, ScAddress, ScVal, Uint256};
 
-use crate::amplify;
-use crate::measure::{COMPARISON_REPETITIONS, Sides};
-use crate::pushes::{Load, subscribe};
-use crate::recorded::{Recorded, xdr};
-use crate::report::{Goal, Report, Row};
-use crate::running::Running;
-use crate::sink::Sink;
-use crate::variation::spread;
-use crate::webhooks::{start, wait_until_deliveries_recorded};
+use super::amplify;
+use super::measure::{COMPARISON_REPETITIONS, Sides, sized};
+use super::pushes::{Load, subscribe};
+use super::recorded::{Recorded, xdr};
+use super::report::{Goal, Report, Row};
+use super::running::Running;
+use super::sink::Sink;
+use super::variation::spread;
+use super::webhooks::{start, wait_until_deliveries_recorded};
 
 /// Goal for ingestion with the subscriptions against ingestion without, while few of them have
-/// events. What deliveries cost has a goal of its own, in [`crate::webhooks`].
+/// events. What deliveries cost has a goal of its own, in [`super::webhooks`].
 const BESIDE: Goal = Goal::at_least(0.9, 1.0);
 
 /// Owners, and subscriptions per owner: the maximum that one owner may have.
 const OWNERS: usize = 10;
-const EACH: usize = 1000;
+const EACH: usize = sized(1000, 5);
 /// Maximum number of subscriptions to accounts that occur in the events. An account occurs in one copy
 /// of the recorded ledgers.
-const FEW_ACTIVE: usize = 1_000;
-const MANY_ACTIVE: usize = 5_000;
+const FEW_ACTIVE: usize = sized(1_000, 5);
+const MANY_ACTIVE: usize = sized(5_000, 20);
 /// Copies of the recorded ledgers per repetition, enough for several flushes of the store, and before
 /// the first repetition.
-const COPIES: usize = 24;
+const COPIES: usize = sized(24, 1);
 const FIRST: usize = 1;
 
 /// Measures the cost of the subscriptions.

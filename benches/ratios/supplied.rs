@@ -15,10 +15,10 @@ use orrery_testkit::upgraded::with_interface;
 use serde_json::{Value, json};
 use stellar_xdr::{ScSpecEntry, ScSpecFunctionV0, ScSymbol, StringM, VecM};
 
-use crate::client::Client;
-use crate::lookups::digest;
-use crate::measure::Sample;
-use crate::report::{Goal, Report, Row};
+use super::client::Client;
+use super::lookups::digest;
+use super::measure::{Sample, sized};
+use super::report::{Goal, Report, Row};
 
 /// Resident memory afterwards, against what it was after as many had been made and deleted before.
 const AGAIN: Goal = Goal::at_most(1.1, 1.0);
@@ -26,13 +26,13 @@ const AGAIN: Goal = Goal::at_most(1.1, 1.0);
 /// of what a new service has.
 const LEFT: Goal = Goal::at_most(72.0, 16.0);
 
-const INTERFACES: usize = 512;
+const INTERFACES: usize = sized(512, 6);
 /// Interfaces of an owner: the default limit.
-const OF_OWNER: usize = 20;
+const OF_OWNER: usize = sized(20, 3);
 /// Owners that make them at the same time: as many as the service reads.
 const AT_A_TIME: usize = 2;
 /// Size of a module or file that is supplied, in bytes.
-const BYTES: usize = 2 << 20;
+const BYTES: usize = sized(2 << 20, 64 << 10);
 /// At most that many bytes have a function without parameters and results as XDR, a struct as JSON, and
 /// what is around them.
 const OF_FUNCTION: usize = 32;
@@ -41,7 +41,7 @@ const AROUND: usize = 64;
 /// Fields of each struct.
 const FIELDS: usize = 40;
 /// How long the service may take to give memory back, and how long to wait before it is asked again.
-const SETTLES_WITHIN: Duration = Duration::from_secs(20);
+const SETTLES_WITHIN: Duration = sized(Duration::from_secs(20), Duration::from_millis(400));
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const MEBIBYTE: f64 = (1 << 20) as f64;
 

@@ -5,8 +5,8 @@ use orrery::tables::schema::{ProgramSchema, SchemaLimits};
 use orrery::tables::{Change, Row, event_id};
 use stellar_xdr::{Int128Parts, ScMap, ScMapEntry, ScString, ScSymbol, ScVal};
 
-use crate::baseline::rows::PlainRow;
-use crate::variation::spread;
+use super::baseline::rows::PlainRow;
+use super::variation::spread;
 
 /// Emit target of the rows.
 pub const TARGET: &str = "swap_made";

@@ -12,20 +12,20 @@ use orrery::programs::engine::UpstreamError;
 use orrery::programs::state::Upstream;
 use stellar_xdr::LedgerKey;
 
-use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
-use crate::measure::compare;
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
+use super::indexing::{Indexing, LedgersWithCalls, Which, raw};
+use super::measure::{compare, sized};
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
 
 /// Goal for the other programs beside the one that queries the server, against the other programs
 /// alone.
 const BESIDE_ASKING: Goal = Goal::at_least(0.95, 1.0);
 
 /// Owners, and programs per owner that query nothing.
-const OWNERS: usize = 10;
-const PROGRAMS: usize = 20;
+const OWNERS: usize = sized(10, 2);
+const PROGRAMS: usize = sized(20, 2);
 /// Copies of the recorded ledgers, and calls of these programs per ledger.
-const COPIES: u64 = 3;
+const COPIES: u64 = sized(3, 1);
 const DEPOSITS: usize = 2;
 
 /// A server that has reached this ledger. It answers that it has no network settings, which every

@@ -8,16 +8,16 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::indexing::{Indexing, LedgersWithCalls, Which, raw};
-use crate::measure::{REPETITIONS, Sample, quantile};
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
-use crate::sql::ask;
+use super::indexing::{Indexing, LedgersWithCalls, Which, raw};
+use super::measure::{REPETITIONS, Sample, quantile, sized};
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
+use super::sql::ask;
 
 const P21: Goal = Goal::at_most(250.0, 30.0);
 
 /// Copies of the recorded ledgers per repetition; the first is a warm-up.
-const COPIES: u64 = 9;
+const COPIES: u64 = sized(9, 2);
 /// Calls of the program per ledger.
 const DEPOSITS: usize = 5;
 /// Pause between two queries.

@@ -22,14 +22,14 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use crate::amplify;
-use crate::indexing::raw;
-use crate::measure::{REPETITIONS, Sample, Sides, quantile};
-use crate::pushes::{Load, subscribe, waiting};
-use crate::recorded::Recorded;
-use crate::report::{Goal, Report, Row};
-use crate::running::{Running, wait_until};
-use crate::sink::{Posted, Sink};
+use super::amplify;
+use super::indexing::raw;
+use super::measure::{REPETITIONS, Sample, Sides, quantile, sized};
+use super::pushes::{Load, subscribe, waiting};
+use super::recorded::Recorded;
+use super::report::{Goal, Report, Row};
+use super::running::{Running, wait_until};
+use super::sink::{Posted, Sink};
 
 const P19: Goal = Goal::at_least(0.7, 0.95);
 const P20: Goal = Goal::at_most(100.0, 15.0);
@@ -42,13 +42,13 @@ const BESIDE_WEBHOOKS: Goal = Goal::at_least(0.7, 0.95);
 const SUBSCRIPTIONS: usize = 8;
 /// Minimum number of deliveries per repetition of P19, and of those before, which open the
 /// connections while the service is still starting.
-const DELIVERIES: usize = 50_000;
-const FIRST_DELIVERIES: usize = 5_000;
+const DELIVERIES: usize = sized(50_000, 100);
+const FIRST_DELIVERIES: usize = sized(5_000, 20);
 /// Number of threads of the baseline client, as many as the service has for attempts.
 const CLIENT_THREADS: usize = 2;
 /// Copies of the recorded ledgers for the latency measurement, and for the ingestion measurement.
-const PACED_COPIES: u64 = 9;
-const INGESTED_COPIES: u64 = 20;
+const PACED_COPIES: u64 = sized(9, 2);
+const INGESTED_COPIES: u64 = sized(20, 4);
 /// Pause after the deliveries of a ledger have arrived, before the next ledger closes.
 const PAUSE: Duration = Duration::from_millis(20);
 const OWNER: &str = "ratios";

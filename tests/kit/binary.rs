@@ -272,10 +272,12 @@ impl Service {
     /// Memory of the process in bytes; `figure` is a field of `/proc/PID/status`
     /// (proc_pid_status(5)).
     pub fn memory(&self, figure: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(figure)).unwrap();
-        let kilobytes = line.trim_start_matches(':').trim_end_matches("kB").trim();
-        kilobytes.parse::<u64>().unwrap() << 10
+        memory(self.child.id(), figure).unwrap()
+    }
+
+    /// As [`Self::memory`], of all its children together that have not ended.
+    pub fn memory_of_children(&self, figure: &str) -> u64 {
+        children(self.child.id()).into_iter().filter_map(|child| memory(child, figure)).sum()
     }
 
     /// Bytes that the process and its children, those that have ended too, have read or written;
@@ -386,6 +388,14 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Memory of a process in bytes, as [`Service::memory`] has it; `None` if the process has ended.
+fn memory(process: u32, figure: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(figure))?;
+    let kilobytes = line.trim_start_matches(':').trim_end_matches("kB").trim();
+    Some(kilobytes.parse::<u64>().ok()? << 10)
 }
 
 /// The child processes of a process (proc_tid_children(5)).
