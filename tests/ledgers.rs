@@ -1,6 +1,9 @@
 //! Imports real ledgers with the built binary: all collected files are imported, and what is stored
 //! and served is compared with the counts of the collection's index and with an independent
-//! decoding.
+//! decoding. The benches, which make their loads from these ledgers, are run here too: a binary of
+//! their own would link all libraries once more.
+
+mod benches;
 
 use std::collections::BTreeMap;
 use std::fs;

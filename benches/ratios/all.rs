@@ -56,12 +56,12 @@ use std::process::ExitCode;
 use clap::Parser;
 use orrery::decode::decode;
 use recorded::Recorded;
-use report::Report;
+pub use report::Report;
 use stellar_xdr::LedgerCloseMeta;
 
 /// Measure the goals that are ratios.
 #[derive(Parser)]
-struct Arguments {
+pub struct Arguments {
     /// Goals to measure, such as P1; all when none is given
     goals: Vec<String>,
     /// Events in the large store
@@ -128,7 +128,12 @@ pub fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::FAILURE)
 }
 
-fn measure(
+/// Measures the goals that the arguments name, in a directory, with the recorded ledgers of another
+/// one.
+///
+/// # Errors
+/// The first goal that cannot be measured.
+pub fn measure(
     arguments: &Arguments,
     data: &Path,
     directory: &Path,
@@ -235,6 +240,10 @@ fn queries(
     directory: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
+    const OF_ONE_STORE: [&str; 6] = ["P7", "P8", "P11", "P12", "P23", "P24"];
+    if !arguments.wants_any(&[&OF_ONE_STORE[..], &["P5", "P6", "P9", "rpc"]].concat()) {
+        return Ok(());
+    }
     let network = &recorded.network;
     let regulars = amplify::regulars(recorded);
     let xdr: Vec<Vec<u8>> =
@@ -253,7 +262,7 @@ fn queries(
         rpc::events(&generator, network, arguments.compared_events, directory, report)?;
         rpc::transaction(recorded, directory, report)?;
     }
-    if !arguments.wants_any(&["P7", "P8", "P11", "P12", "P23", "P24"]) {
+    if !arguments.wants_any(&OF_ONE_STORE) {
         return Ok(());
     }
     let filled = stores::Filled::new(&generator, network, arguments.events, directory, report);

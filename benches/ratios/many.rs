@@ -1,6 +1,6 @@
 //! Millions of distinct events in ledgers shaped like the recorded ones. Makes decoded views
 //! directly, because making whole ledgers would take hours: there is no raw ledger, and
-//! transactions keep their envelopes and results but not their metadata.
+//! transactions keep their envelopes and results but only the smallest metadata.
 
 use std::ops::Range;
 use std::sync::mpsc::sync_channel;
@@ -19,6 +19,13 @@ use super::variation::{Regulars, Variation, spread};
 /// One event in `RARE_EVERY` is emitted by one of `RARE_CONTRACTS` rare contracts.
 const RARE_EVERY: u64 = 4096;
 const RARE_CONTRACTS: u64 = 100;
+/// XDR of the metadata of a transaction that changes nothing: `TransactionMeta` with the version 4 and
+/// empty lists. Consumers of the feed read the metadata of every transaction.
+const EMPTY_META: &[u8] = &{
+    let mut xdr = [0; 32];
+    xdr[3] = 4;
+    xdr
+};
 /// Prepared ledgers that each preparing thread may queue for storing.
 const LEDGERS_AHEAD: usize = 16;
 
@@ -137,7 +144,7 @@ impl<'a> Generator<'a> {
 
 fn template(mut view: LedgerView<'_>) -> Template<'_> {
     for transaction in &mut view.transactions {
-        transaction.meta = &[];
+        transaction.meta = EMPTY_META;
     }
     let of_operations =
         view.events.iter().filter(|e| matches!(e.placement, Placement::Operation { .. }));

@@ -120,8 +120,8 @@ impl Row {
 /// All rows and notes of a run.
 #[derive(Default)]
 pub struct Report {
-    rows: Vec<Row>,
-    notes: Vec<String>,
+    pub rows: Vec<Row>,
+    pub notes: Vec<String>,
 }
 
 impl Report {

@@ -47,7 +47,7 @@ impl Filled {
         });
         report.note(format!(
             "Queries are asked of {} generated events in {ledgers} ledgers, stored and compacted in {:.0} s. They \
-             were made as decoded views without raw ledgers and without transaction metadata.",
+             were made as decoded views without raw ledgers and with empty transaction metadata.",
             store.status().totals.events,
             took.as_secs_f64(),
         ));

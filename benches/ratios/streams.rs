@@ -24,9 +24,9 @@ use super::running::{Running, wait_until};
 
 const STREAM_LATENCY: Goal = Goal::at_most(50.0, 15.0);
 
-const STREAMS: usize = sized(1000, 20);
+const STREAMS: usize = sized(1000, PER_TOKEN);
 /// Streams per token; below the limit for one token.
-const PER_TOKEN: usize = sized(50, 5);
+const PER_TOKEN: usize = 50;
 /// Copies of the recorded ledgers per repetition; the first is a warm-up.
 const COPIES: u64 = sized(5, 2);
 /// Deposits per ledger, whose events match the streams.

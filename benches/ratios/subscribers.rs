@@ -9,6 +9,7 @@ use std::thread;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::ContractId;
+use orrery::settings::Webhooks;
 use serde_json::json;
 use stellar_xdr::{AccountId, PublicKey, ScAddress, ScVal, Uint256};
 
@@ -26,9 +27,8 @@ use super::webhooks::{start, wait_until_deliveries_recorded};
 /// events. What deliveries cost has a goal of its own, in [`super::webhooks`].
 const BESIDE: Goal = Goal::at_least(0.9, 1.0);
 
-/// Owners, and subscriptions per owner: the maximum that one owner may have.
-const OWNERS: usize = 10;
-const EACH: usize = sized(1000, 5);
+/// Subscriptions, of as few owners as may have them.
+const SUBSCRIPTIONS: usize = sized(10_000, 100);
 /// Maximum number of subscriptions to accounts that occur in the events. An account occurs in one copy
 /// of the recorded ledgers.
 const FEW_ACTIVE: usize = sized(1_000, 5);
@@ -99,10 +99,11 @@ impl Scene<'_> {
             return Err(format!("{came} deliveries came of {matches}").into());
         }
         report.note(format!(
-            "Subscribers: {} subscriptions of {OWNERS} owners on the contract with the most accounts, each to another \
-             account in the second topic; {active} of these occur; {matches} deliveries of {} ledgers, with {} events of \
-             the contract.",
+            "Subscribers: {} subscriptions of {} owners on the contract with the most accounts, each to another account \
+             in the second topic; {active} of these occur; {matches} deliveries of {} ledgers, with {} events of the \
+             contract.",
             all.len(),
+            owners(),
             ledgers.len(),
             load.counts(contract).iter().sum::<usize>(),
         ));
@@ -147,7 +148,7 @@ impl Accounts {
             xdr(&ScVal::Address(ScAddress::Account(account)))
         });
         let active = chosen.len();
-        let all = chosen.into_iter().cloned().chain(silent).take(OWNERS * EACH);
+        let all = chosen.into_iter().cloned().chain(silent).take(SUBSCRIPTIONS);
         Self { all: all.collect(), active, matches }
     }
 }
@@ -172,8 +173,8 @@ fn subscribe_all(
         Ok(())
     };
     thread::scope(|scope| {
-        let owners: Vec<_> = (0..OWNERS)
-            .zip(topics.chunks(EACH))
+        let owners: Vec<_> = (0..owners())
+            .zip(topics.chunks(most_of_owner()))
             .map(|(owner, topics)| {
                 scope.spawn(move || subscribe_one(owner, topics).map_err(|error| error.to_string()))
             })
@@ -187,10 +188,19 @@ fn subscribe_all(
 
 fn wait_until_delivered(service: &Running) -> Result<(), Box<dyn Error>> {
     service.wait_until_deliveries_created()?;
-    for owner in 0..OWNERS {
+    for owner in 0..owners() {
         wait_until_deliveries_recorded(service, &owner_name(owner))?;
     }
     Ok(())
+}
+
+/// Maximum number of subscriptions of one owner.
+fn most_of_owner() -> usize {
+    Webhooks::default().owner_subscriptions.get() as usize
+}
+
+fn owners() -> usize {
+    SUBSCRIPTIONS.div_ceil(most_of_owner())
 }
 
 fn owner_name(number: usize) -> String {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use orrery::domain::ContractId;
+use orrery::settings::Programs;
 use orrery_testkit::binary::{Service, token_with};
 use orrery_testkit::specs::{Type, structure};
 use orrery_testkit::upgraded::with_interface;
@@ -26,13 +27,11 @@ const AGAIN: Goal = Goal::at_most(1.1, 1.0);
 /// of what a new service has.
 const LEFT: Goal = Goal::at_most(72.0, 16.0);
 
-const INTERFACES: usize = sized(512, 6);
-/// Interfaces of an owner: the default limit.
-const OF_OWNER: usize = sized(20, 3);
+const INTERFACES: usize = sized(512, 2);
 /// Owners that make them at the same time: as many as the service reads.
 const AT_A_TIME: usize = 2;
 /// Size of a module or file that is supplied, in bytes.
-const BYTES: usize = sized(2 << 20, 64 << 10);
+const BYTES: usize = 2 << 20;
 /// At most that many bytes have a function without parameters and results as XDR, a struct as JSON, and
 /// what is around them.
 const OF_FUNCTION: usize = 32;
@@ -48,7 +47,8 @@ const MEBIBYTE: f64 = (1 << 20) as f64;
 /// Measures what interfaces leave behind.
 pub fn run(directory: &Path, report: &mut Report) -> Result<(), Box<dyn Error>> {
     let data = tempfile::tempdir_in(directory)?;
-    let owners: Vec<String> = (0..INTERFACES.div_ceil(OF_OWNER))
+    let most_of_owner = Programs::default().owner_programs.get() as usize;
+    let owners: Vec<String> = (0..INTERFACES.div_ceil(most_of_owner).max(AT_A_TIME))
         .map(|owner| token_with(data.path(), &format!("owner{owner}"), &["--network", "local"]))
         .collect();
     let service = Service::start(data.path());
