@@ -19,7 +19,7 @@ use super::indexing::{Indexing, LedgersWithCalls, Which, raw};
 use super::measure::{REPETITIONS, Sides, sized, time};
 use super::neighbours::{LoadComparison, spin_idle};
 use super::process::Service;
-use super::recorded::Recorded;
+use super::recorded::{Recorded, write_record};
 use super::report::{Goal, Report, Row};
 
 /// Goal for the speed of a program's backfill against that of another build.
@@ -176,9 +176,7 @@ impl<'n> Built<'n> {
         let ledgers: Vec<_> = first.iter().chain(older).collect();
         let mut stream = Vec::new();
         for ledger in &ledgers {
-            // A record mark (RFC 5531): the bit of the last fragment, and its length.
-            stream.extend((0x8000_0000 | u32::try_from(ledger.len())?).to_be_bytes());
-            stream.extend_from_slice(ledger);
+            write_record(&mut stream, ledger)?;
         }
         let file = data.path().join("ledgers.xdr");
         std::fs::write(&file, stream)?;

@@ -224,18 +224,22 @@ impl<'c> Scene<'c> {
         let id = serde_json::from_slice::<Value>(watched)?["id"].clone();
         let count = format!("select count(*) as n from {PROJECT}.events");
         let longest = STARTS_WITHIN + Duration::from_secs(events / SLOWEST);
+        let mut answer = None;
         loop {
             let status = client.get(&format!("/rest/retroshade/{id}/status"))?;
             let status: Value = serde_json::from_slice(status)?;
-            let is_complete = status["backfill"] == "done" && status["rows_in_tables"] == true;
-            if is_complete && ask(client, &count)?[0]["n"] == events {
-                return match status["undeclared"].as_u64() {
-                    Some(0) => Ok(()),
-                    _ => Err(format!("there are events that are not declared: {status}").into()),
-                };
+            if status["backfill"] == "done" && status["rows_in_tables"] == true {
+                let counted = ask(client, &count).map_err(|error| error.to_string());
+                if counted.as_ref().is_ok_and(|rows| rows[0]["n"] == events) {
+                    return match status["undeclared"].as_u64() {
+                        Some(0) => Ok(()),
+                        _ => Err(format!("there are undeclared events: {status}").into()),
+                    };
+                }
+                answer = Some(counted);
             }
             if begun.elapsed() > longest {
-                return Err(format!("{events} events are not in the tables: {status}").into());
+                return Err(format!("not all of {events} events: {status} {answer:?}").into());
             }
             thread::sleep(POLL_INTERVAL);
         }
