@@ -29,6 +29,7 @@ use super::calls::Calls;
 use super::deposits::{Deposits, Endless, built};
 use super::http::Server;
 use super::many;
+use super::measure::sized;
 use super::recorded::Recorded;
 use super::rows::tables;
 
@@ -36,6 +37,8 @@ use super::rows::tables;
 const OWNER: &str = "ratios";
 /// Number of accounts that deposit.
 const ACCOUNTS: u64 = 20;
+/// Runs of a program that must be as recorded.
+const VERIFIED: usize = sized(100, 4);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -273,13 +276,15 @@ impl Indexing {
         }
     }
 
-    /// Fails unless the newest `count` runs of a program succeeded with exactly the recorded
+    /// Fails unless the newest [`VERIFIED`] runs of a program succeeded with exactly the recorded
     /// result.
-    pub fn verify_runs(&self, program: ProgramId, count: usize) -> Result<(), Box<dyn Error>> {
-        let runs = self.programs.executions(&self.owner, program, None, count)?;
+    pub fn verify_runs(&self, program: ProgramId) -> Result<(), Box<dyn Error>> {
+        let runs = self.programs.executions(&self.owner, program, None, VERIFIED)?;
         match runs.iter().find(|run| run.error.is_some() || run.likeness != Likeness::Exact) {
             Some(run) => Err(format!("a run is not as recorded: {run:?}").into()),
-            None if runs.len() < count => Err(format!("{} runs of {count}", runs.len()).into()),
+            None if runs.len() < VERIFIED => {
+                Err(format!("{} runs of {VERIFIED}", runs.len()).into())
+            }
             None => Ok(()),
         }
     }

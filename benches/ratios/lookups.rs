@@ -33,7 +33,7 @@ const ACCOUNTS: u64 = sized(1_000_000, 2_000);
 /// Number of smart accounts that share one verifier; the others use one of many verifiers.
 const SHARED: u64 = sized(100_000, 200);
 /// Transactions per ledger, and accounts created per transaction.
-const TRANSACTIONS: usize = 200;
+const TRANSACTIONS: usize = sized(200, 10);
 const IN_A_TRANSACTION: usize = 50;
 
 /// Measures lookups in both indexes.

@@ -303,7 +303,7 @@ impl Scene<'_> {
             let failed = compiling.into_iter().find_map(|it| it.join().unwrap_or(None));
             failed.map_or(seconds, |why| Err(why.into()))
         })?;
-        service.verify_runs(watched, 100)?;
+        service.verify_runs(watched)?;
         Ok((ledgers.len() * DEPOSITS) as f64 / seconds)
     }
 }

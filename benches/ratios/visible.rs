@@ -86,6 +86,6 @@ fn repetition(
         let ingested = ingesting.join().map_err(|_| "ingestion panicked")?;
         ingested.map_err(|error| Box::<dyn Error>::from(error.to_string()))
     })?;
-    service.verify_runs(program, 100)?;
+    service.verify_runs(program)?;
     Ok(times.split_off(first))
 }
