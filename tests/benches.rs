@@ -243,7 +243,8 @@ fn the_table_has_no_other_rows() {
             is_table = ["All rows", "The checks of what a header binds"].contains(&heading);
         }
         let name = line.strip_prefix("| ").and_then(|line| line.split(" | ").next());
-        if let Some(name) = name.filter(|name| is_table && !name.is_empty()) {
+        // The head of a table has no name.
+        if let Some(name) = name.filter(|name| is_table && !name.starts_with('|')) {
             found += 1;
             let name = name.trim_matches('*');
             assert!(known.contains(&without_sizes(name)), "no goal has the row '{name}'");

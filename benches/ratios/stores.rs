@@ -17,7 +17,7 @@ use super::report::Report;
 
 /// Events that are sampled, so that contracts and transactions are drawn in proportion to their
 /// events.
-const SAMPLED: usize = sized(20_000, 400);
+const SAMPLED: usize = sized(20_000, 4_000);
 /// Number of newest events from which recent transactions are drawn.
 const RECENT_EVENTS: u64 = sized(100_000, 1_000);
 

@@ -94,6 +94,8 @@ impl Scene<'_> {
                 }
             });
         }
+        // Between the deliveries of a ledger and the number of those that wait, none seem to wait.
+        sink.wait_for_count(matches)?;
         let came = sink.count();
         if came != matches {
             return Err(format!("{came} deliveries came of {matches}").into());
