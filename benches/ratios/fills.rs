@@ -25,7 +25,7 @@ use super::process::copy_image;
 use super::recorded::Recorded;
 use super::report::{Goal, Report, Row};
 use super::running::wait_until;
-use super::sql::ask;
+use super::sql::ask_if_ready;
 use super::variation::spread;
 
 const SPEED: Goal = Goal::at_least(150e3, 300e3);
@@ -39,8 +39,10 @@ const REPETITIONS: usize = sized(3, 1);
 /// Rows that the baseline writes in one transaction, and in all.
 const ROWS_AT_ONCE: usize = 8_192;
 const APPENDED: u64 = sized(500_000, 1_000);
-/// Time in which a service gives back the memory that it does not need.
-const SETTLES_WITHIN: Duration = sized(Duration::from_secs(20), Duration::from_millis(100));
+/// Time in which a service gives back the memory that it does not need, after its start and after a
+/// fill.
+const SETTLES_WITHIN: [Duration; 2] =
+    sized([Duration::from_secs(5), Duration::from_secs(20)], [Duration::from_millis(100); 2]);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Slower than any fill.
 const SLOWEST: u64 = 2_000;
@@ -186,7 +188,7 @@ impl<'c> Scene<'c> {
         let service = Service::start(&data);
         let mut client = Client::connect(service.address.parse()?, service.token())?;
         client.get("/rest/events/by-ledger?limit=100")?;
-        let before = settled(&service)?;
+        let before = settled(&service, SETTLES_WITHIN[0])?;
         let events = self.case.load.events();
         let begun = Instant::now();
         self.watch_until_filled(&mut client, begun)?;
@@ -195,7 +197,7 @@ impl<'c> Scene<'c> {
             before,
             most: service.memory("VmHWM") as f64 - cache_bytes(&service)?,
             most_of_worker: service.memory_of_children("VmHWM") as f64,
-            after: settled(&service)?,
+            after: settled(&service, SETTLES_WITHIN[1])?,
             after_of_worker: service.memory_of_children("VmRSS") as f64,
         };
         service.stop();
@@ -229,14 +231,14 @@ impl<'c> Scene<'c> {
             let status = client.get(&format!("/rest/retroshade/{id}/status"))?;
             let status: Value = serde_json::from_slice(status)?;
             if status["backfill"] == "done" && status["rows_in_tables"] == true {
-                let counted = ask(client, &count).map_err(|error| error.to_string());
-                if counted.as_ref().is_ok_and(|rows| rows[0]["n"] == events) {
+                let counted = ask_if_ready(client, &count)?;
+                if counted.as_ref().is_some_and(|rows| rows[0]["n"] == events) {
                     return match status["undeclared"].as_u64() {
                         Some(0) => Ok(()),
                         _ => Err(format!("there are undeclared events: {status}").into()),
                     };
                 }
-                answer = Some(counted);
+                answer = counted;
             }
             if begun.elapsed() > longest {
                 return Err(format!("not all of {events} events: {status} {answer:?}").into());
@@ -281,11 +283,10 @@ impl<'c> Scene<'c> {
     }
 }
 
-/// Returns the lowest resident memory of a service, without its block cache, while it has time to give
-/// back what it can, in bytes.
-fn settled(service: &Service) -> Result<f64, Box<dyn Error>> {
+/// Returns the lowest resident memory of a service, without its block cache, within a time, in bytes.
+fn settled(service: &Service, within: Duration) -> Result<f64, Box<dyn Error>> {
     let (begun, mut lowest) = (Instant::now(), f64::INFINITY);
-    while begun.elapsed() < SETTLES_WITHIN {
+    while begun.elapsed() < within {
         thread::sleep(POLL_INTERVAL);
         lowest = lowest.min(service.memory("VmRSS") as f64);
     }

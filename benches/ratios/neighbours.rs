@@ -17,7 +17,7 @@ use super::indexing::{Indexing, LedgersWithCalls, Which, raw};
 use super::measure::{COMPARISON_REPETITIONS, Sides, compare, sized, time};
 use super::recorded::Recorded;
 use super::report::{Goal, Report, Row};
-use super::sql::ask;
+use super::sql::ask_if_ready;
 use orrery_testkit::costly::{FUNCTION, shapes};
 
 const P22: Goal = Goal::at_most(1.5, 1.1);
@@ -329,9 +329,5 @@ fn send_request(client: &mut Client, paths: &[String], round: usize) -> Result<(
         client.get(path)?;
         return Ok(());
     }
-    match ask(client, "select count(*) as n from program_1_heavy_row") {
-        // The server limits the concurrent queries of one owner.
-        Err(error) if error.to_string().starts_with("429") => Ok(()),
-        answer => answer.map(drop),
-    }
+    ask_if_ready(client, "select count(*) as n from program_1_heavy_row").map(drop)
 }

@@ -174,6 +174,16 @@ pub fn ask(client: &mut Client, sql: &str) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_slice(client.post("/rest/retroshade/query", body.as_bytes())?)?)
 }
 
+/// Like [`ask`], but returns `None` while the tables are being filled, and when the owner has as many
+/// queries as it may have.
+pub fn ask_if_ready(client: &mut Client, sql: &str) -> Result<Option<Value>, Box<dyn Error>> {
+    match ask(client, sql) {
+        Err(error) if error.to_string().starts_with("503: {\"code\":\"not_ready\"") => Ok(None),
+        Err(error) if error.to_string().starts_with("429") => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
 fn bare_rows(connection: &Connection, sql: &str) -> Result<usize, Box<dyn Error>> {
     let mut statement = connection.prepare(sql)?;
     let batches: Vec<_> = statement.query_arrow([])?.collect();

@@ -12,7 +12,7 @@ use super::indexing::{Indexing, LedgersWithCalls, Which, raw};
 use super::measure::{REPETITIONS, Sample, quantile, sized};
 use super::recorded::Recorded;
 use super::report::{Goal, Report, Row};
-use super::sql::ask;
+use super::sql::ask_if_ready;
 
 const P21: Goal = Goal::at_most(250.0, 30.0);
 
@@ -73,7 +73,7 @@ fn repetition(
             if closed.send(ledger).is_err() {
                 break;
             }
-            while ask(&mut client, &count)?[0]["n"] != wanted {
+            while ask_if_ready(&mut client, &count)?.is_none_or(|rows| rows[0]["n"] != wanted) {
                 if begun.elapsed() > TIMEOUT {
                     return Err(format!("{wanted} rows do not come").into());
                 }
