@@ -61,11 +61,8 @@ impl Event {
         let kinds = params.iter().map(number).collect();
         let names = names::parameters(params.iter().map(|param| param.name.as_slice()));
         let name = names::event(declared.name.as_slice());
-        let flat = None;
-        let mut event =
-            Self { declared, topics, in_topics, data, keys, required, kinds, names, name, flat };
-        event.flat = Flat::of(&event);
-        event
+        let flat = Flat::of(&declared, &in_topics, &data);
+        Self { declared, topics, in_topics, data, keys, required, kinds, names, name, flat }
     }
 }
 

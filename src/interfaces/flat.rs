@@ -1,14 +1,8 @@
-//! Declared events all of whose parameters are scalars, recognised in their XDR, without a tree of
-//! values. What is found is what [`declaration`](super::declaration()) finds; where that is not certain
-//! from the bytes alone, nothing is found, and the values have to be read.
+//! The form of declared events all of whose parameters are scalars, read from their XDR without a tree
+//! of values.
 
-use stellar_xdr::{ScSpecEventDataFormat, ScSpecTypeDef};
+use stellar_xdr::{ScSpecEventDataFormat, ScSpecEventV0, ScSpecTypeDef};
 
-use super::event::Event;
-use super::interface::Interface;
-
-/// Largest number of bytes of a topic or data that is looked at here.
-const MOST_BYTES: usize = 1 << 16;
 /// Largest number of declarations with one number of topics among which the one of an event is
 /// looked for.
 const MOST_TRIED: usize = 64;
@@ -123,31 +117,41 @@ struct Part {
 }
 
 impl Flat {
-    /// Returns the form of an event; `None` when a parameter may be more than a scalar.
-    pub(crate) fn of(event: &Event) -> Option<Self> {
-        let params = event.declared.params.as_slice();
+    /// Returns the form of an event; `None` when a parameter may be more than a scalar. Takes the numbers
+    /// of the parameters in topics and of those in the data.
+    pub(crate) fn of(
+        declared: &ScSpecEventV0,
+        in_topics: &[usize],
+        in_data: &[usize],
+    ) -> Option<Self> {
+        let params = declared.params.as_slice();
         let part = |at: &usize| Part::of(*at, &params[*at].type_);
-        let topics = event.in_topics.iter().map(part).collect::<Option<_>>()?;
-        let parts = event.data.iter().map(part).collect::<Option<Vec<_>>>()?;
-        let data = match (event.declared.data_format, parts.as_slice()) {
+        let topics = in_topics.iter().map(part).collect::<Option<_>>()?;
+        let parts = in_data.iter().map(part).collect::<Option<Vec<_>>>()?;
+        let data = match (declared.data_format, parts.as_slice()) {
             (ScSpecEventDataFormat::SingleValue, []) => Data::Void,
             (ScSpecEventDataFormat::SingleValue, [part]) => Data::Single(*part),
             (ScSpecEventDataFormat::SingleValue, _) => return None,
             (ScSpecEventDataFormat::Vec, _) => Data::Items(parts),
             (ScSpecEventDataFormat::Map, _) => {
-                // Of parameters with one name, only the first has the key.
-                if event.keys.len() < parts.len() {
-                    return None;
-                }
                 let name = |part: &Part| params[part.at].name.as_slice();
                 let mut parts = parts;
                 parts.sort_by(|a, b| name(a).cmp(name(b)));
+                // Of parameters with one name, only the first has the key.
+                if parts.windows(2).any(|pair| name(&pair[0]) == name(&pair[1])) {
+                    return None;
+                }
                 let key = |part: &Part| Some((symbol(name(part))?, *part));
                 Data::Entries(parts.iter().map(key).collect::<Option<_>>()?)
             }
         };
         let kinds = (0..params.len()).map(|at| Part::of(at, &params[at].type_)?.kind());
         Some(Self { topics, data, kinds: kinds.collect::<Option<_>>()? })
+    }
+
+    /// Kinds of the parameters, in declared order.
+    pub(crate) fn kinds(&self) -> &[ScalarKind] {
+        &self.kinds
     }
 
     /// Memory that it takes, in bytes: an estimate.
@@ -161,7 +165,7 @@ impl Flat {
 
     /// Reads the parameters from the topics behind the prefix and the data; `None` when they are not
     /// exactly those of this form.
-    fn read<'x>(
+    pub(crate) fn read<'x>(
         &self,
         topics: impl Iterator<Item = &'x [u8]>,
         data: &'x [u8],
@@ -236,54 +240,6 @@ impl Part {
     }
 }
 
-impl Interface {
-    /// Returns the number of the declaration that an event has, and gives `take` the value of each
-    /// parameter with its number in declared order; `None` when the bytes alone do not tell, and then
-    /// `take` may have got some. Takes the XDR of the topics and of the data.
-    ///
-    /// Certain is a declaration that alone has the event's number of topics and its prefix, if the event
-    /// has exactly its parameters: it comes before all others with which the event is compared.
-    pub fn flat_declaration<'x>(
-        &self,
-        topics: impl Iterator<Item = &'x [u8]> + Clone,
-        data: &'x [u8],
-        take: impl FnMut(usize, Scalar<'x>),
-    ) -> Option<usize> {
-        let mut count = 0;
-        for part in topics.clone().chain([data]) {
-            count += 1;
-            if part.len() > MOST_BYTES {
-                return None;
-            }
-        }
-        let tried = self.with_topics(count - 1)?;
-        let mut found = None;
-        for number in tried {
-            let prefix = self.declarations()[*number].declared.prefix_topics.iter();
-            let mut leading = topics.clone();
-            let mut has_prefix = prefix.clone();
-            if has_prefix.all(|text| leading.next().is_some_and(|it| is_text(it, text.as_slice())))
-                && found.replace((*number, prefix.len())).is_some()
-            {
-                return None;
-            }
-        }
-        let (number, prefix) = found?;
-        let flat = self.declarations()[number].flat.as_ref()?;
-        flat.read(topics.skip(prefix), data, take).map(|()| number)
-    }
-
-    /// Returns the kinds of the parameters of a declaration, in declared order, if all are scalars.
-    pub fn flat_kinds(&self, number: usize) -> Option<&[ScalarKind]> {
-        Some(&self.declarations().get(number)?.flat.as_ref()?.kinds)
-    }
-
-    /// Returns the names of the parameters of a declaration as columns and members, in declared order.
-    pub fn parameter_names(&self, number: usize) -> &[String] {
-        self.declarations().get(number).map_or(&[], |event| &event.names)
-    }
-}
-
 /// Whether the declarations can be told apart here: whether there are few enough of them.
 pub(crate) fn may_be_flat(numbers_of_prefix: usize, with_topics: usize) -> bool {
     numbers_of_prefix <= MOST_NUMBERS && with_topics <= MOST_TRIED
@@ -302,7 +258,7 @@ fn symbol(name: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Whether a topic is this text, as a symbol or a string.
-fn is_text(topic: &[u8], text: &[u8]) -> bool {
+pub(crate) fn is_text(topic: &[u8], text: &[u8]) -> bool {
     let mut rest = Reader(topic);
     let is_kind = |tag| matches!(tag, tag::SYMBOL | tag::STRING);
     rest.u32().is_some_and(is_kind) && rest.bytes() == Some(text) && rest.end().is_some()

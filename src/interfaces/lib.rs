@@ -14,6 +14,7 @@ pub mod names;
 mod plain;
 mod read;
 mod spelled;
+mod told;
 mod typed;
 mod types;
 mod weight;

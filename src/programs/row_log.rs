@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::events::{self, EventInterfaces, OfProject, table_rows};
 use super::manifest::{Manifest, Progress};
 use super::registry::Entry;
-use super::rows::RunRows;
+use super::rows::{LoggedRun, RunRows};
 use super::runner::Runner;
 use super::{ProgramError, storage};
 use orrery_ledger::domain::ProgramId;
@@ -118,15 +118,6 @@ pub struct Batch<T> {
     pub last: Option<TransactionPosition>,
     /// Whether there are more runs after these.
     pub more: bool,
-}
-
-/// A run in the row log.
-#[derive(Debug)]
-pub struct LoggedRun {
-    /// Its transaction.
-    pub position: TransactionPosition,
-    /// What it emitted, in stored form.
-    pub stored: Vec<u8>,
 }
 
 /// Rows of a program's next runs, and a manifest with every table and column that they need.

@@ -8,6 +8,7 @@
 use stellar_xdr::{Limits, ReadXdr, ScMap, WriteXdr};
 
 use orrery_ledger::domain::{CloseTime, ContractId, DEEPEST_VALUE, Emit, TxHash};
+use orrery_store::TransactionPosition;
 
 const SECONDS: u8 = 1;
 const MILLISECONDS: u8 = 2;
@@ -24,6 +25,15 @@ pub struct RunRows {
     pub closed_at: CloseTime,
     /// Emits in the order in which they were made.
     pub emits: Vec<Emit>,
+}
+
+/// A run in the row log.
+#[derive(Debug)]
+pub struct LoggedRun {
+    /// Its transaction.
+    pub position: TransactionPosition,
+    /// What it emitted, in stored form.
+    pub stored: Vec<u8>,
 }
 
 /// A stored value does not have the expected layout.

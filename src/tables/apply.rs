@@ -10,10 +10,11 @@ use arrow::record_batch::RecordBatch;
 use orrery_ledger::domain::{Emit, ProgramId};
 use stellar_xdr::ScVal;
 
-use super::changes::{Change, NewRows, Row};
+use super::changes::{Change, NewRows};
 use super::error::TablesError;
 use super::frame::{Frame, MAX_BYTES, MAX_ROWS, ROW_OVERHEAD_BYTES};
 use super::owners::{OwnerTables, State};
+use super::row::Row;
 use super::schema::TableSchema;
 use super::wire::{Definition, Filling, Reply, Request};
 use super::worker_process::{NoReply, PendingReply, Worker};

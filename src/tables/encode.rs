@@ -19,8 +19,8 @@ use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use stellar_xdr::{Int128Parts, ScVal, UInt128Parts};
 
-use super::changes::Row;
 use super::error::TablesError;
+use super::row::Row;
 use super::schema::TableSchema;
 use super::types::{ColumnType, Field};
 use super::{names, values};

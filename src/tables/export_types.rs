@@ -19,10 +19,10 @@ use arrow::datatypes::{Field as ArrowField, Schema, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 
-use super::changes::Row;
 use super::encode::{LARGEST_DECIMAL, record_batch};
 use super::error::TablesError;
 use super::names::{CLOSED_AT, INJECTED, folded};
+use super::row::Row;
 use super::schema::TableSchema;
 use super::types::{ColumnType, Field};
 

@@ -25,6 +25,7 @@ mod names;
 mod owners;
 pub mod query;
 mod query_client;
+mod row;
 pub mod schema;
 mod settings;
 pub mod show;
@@ -46,7 +47,7 @@ use std::time::Duration;
 use orrery_ledger::domain::{Owner, ProgramId};
 use orrery_runtime::budget::Usage;
 
-pub use self::changes::{Change, NewRows, Row, event_id};
+pub use self::changes::{Change, NewRows};
 pub use self::error::TablesError;
 pub use self::frame::Frame;
 pub use self::names::{
@@ -55,6 +56,7 @@ pub use self::names::{
 };
 use self::owners::Owners;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
+pub use self::row::{Row, event_id};
 pub use self::settings::{Protections, TablesSettings, Tunables};
 use self::wire::{Definition, Reply, Request};
 pub use self::worker_process::Timeouts;

@@ -14,7 +14,7 @@ use crate::backfills::stored_backfill;
 use crate::lanes::SHORT_TURN;
 use crate::manifest::{Manifest, Progress};
 use crate::registry::{Cell, Entry, Registry};
-use crate::row_log::LoggedRun;
+use crate::rows::LoggedRun;
 use crate::runner::Runner;
 use crate::storage::put_json;
 use crate::{ProgramError, storage};

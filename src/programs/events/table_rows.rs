@@ -7,7 +7,7 @@ use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
 use super::logged::{DeclaredBy, LoggedEvent, LoggedEvents, in_this_form};
 use crate::ProgramError;
-use crate::row_log::LoggedRun;
+use crate::rows::LoggedRun;
 use orrery_interfaces::Scalar;
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::TransactionPosition;

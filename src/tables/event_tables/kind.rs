@@ -1,7 +1,6 @@
 //! What decides which table an event is in.
 
 use super::Event;
-use super::layout::{Layout, Placement};
 use super::shape::ShapeKey;
 use super::shaped::Shaped;
 
@@ -13,13 +12,5 @@ impl Kind {
     /// The kind of an event.
     pub fn of(event: &Event<'_>) -> Self {
         Self(Shaped::new(event).map(|shaped| shaped.key(event.topics.len())))
-    }
-}
-
-impl Layout {
-    /// Whether events of a kind are in the table `undeclared`.
-    pub fn is_undeclared(&self, kind: &Kind) -> bool {
-        let placement = kind.0.as_ref().map(|key| self.placement(key));
-        !matches!(placement, Some(Placement::In(_)))
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use orrery_interfaces::names::{DECLARED, EVENT, EVENT_ID, EVENT_INDEX, REST};
 
 use super::columns::{Columns, MOST_COLUMNS};
+use super::kind::Kind;
 use super::naming::Names;
 use super::shape::{Shape, ShapeKey};
 use super::shapes::Shapes;
@@ -93,6 +94,12 @@ impl Layout {
                 let now = new.placed.get(key).copied().flatten();
                 target(self, *at) == target(new, now)
             })
+    }
+
+    /// Whether events of a kind are in the table `undeclared`.
+    pub fn is_undeclared(&self, kind: &Kind) -> bool {
+        let placement = kind.0.as_ref().map(|key| self.placement(key));
+        !matches!(placement, Some(Placement::In(_)))
     }
 
     pub(super) fn placement(&self, key: &ShapeKey) -> Placement<'_> {

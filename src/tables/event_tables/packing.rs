@@ -15,9 +15,9 @@ use super::rows::Rows;
 use super::shape::ShapeKey;
 use super::{Declarations, Place};
 use crate::apply::weight;
-use crate::changes::event_id;
 use crate::error::TablesError;
 use crate::frame::{Cells, Frame, LastContract, OpenFrame, Origin, ROW_OVERHEAD_BYTES};
+use crate::row::event_id;
 use crate::types::ColumnType;
 
 /// Bytes of a scalar besides the bytes of a text.

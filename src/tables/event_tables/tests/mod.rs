@@ -14,8 +14,8 @@ use serde_json::Value;
 use stellar_xdr::{ScSpecEntry, ScVal};
 
 use super::*;
-use crate::changes::Row;
 use crate::encode::record_batch;
+use crate::row::Row;
 use crate::schema::{SchemaLimits, TableSchema};
 
 /// An interface with its declarations.
