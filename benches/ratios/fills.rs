@@ -132,6 +132,8 @@ struct Fill {
     store: f64,
     /// Bytes of memory.
     memory: Memory,
+    /// Bytes that the service and its SQL worker have written to the disk: a second fill shows here.
+    written: f64,
     /// Whether rows that had been written were derived or laid out anew.
     is_anew: bool,
 }
@@ -190,9 +192,11 @@ impl<'c> Scene<'c> {
         client.get("/rest/events/by-ledger?limit=100")?;
         let before = settled(&service, SETTLES_WITHIN[0])?;
         let events = self.case.load.events();
+        let written = service.io("write_bytes");
         let begun = Instant::now();
         self.watch_until_filled(&mut client, begun)?;
         let took = begun.elapsed();
+        let written = service.io("write_bytes").saturating_sub(written) as f64;
         let memory = Memory {
             before,
             most: service.memory("VmHWM") as f64 - cache_bytes(&service)?,
@@ -208,6 +212,7 @@ impl<'c> Scene<'c> {
             tables: tables / events as f64,
             store: (stored as f64 - self.stored as f64) / events as f64,
             memory,
+            written: written / events as f64,
             is_anew,
         })
     }
@@ -271,13 +276,15 @@ impl<'c> Scene<'c> {
         };
         report.note(format!(
             "P30, {name}: {} events. Resident memory without block cache: {} MiB before, {} at most, {} after; of the SQL \
-             worker {} at most, {} after. Rows that were there were {} anew.",
+             worker {} at most, {} after. {:.0} bytes per row were written to the disk until SQL had the last one; rows \
+             that were there were {} anew.",
             self.case.load.events(),
             mebibytes(&|it| it.before),
             mebibytes(&|it| it.most),
             mebibytes(&|it| it.after),
             mebibytes(&|it| it.most_of_worker),
             mebibytes(&|it| it.after_of_worker),
+            of(&|fill| fill.written).median(),
             if fills.iter().any(|(fill, _)| fill.is_anew) { "written" } else { "not written" },
         ));
     }
