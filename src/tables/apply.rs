@@ -256,10 +256,14 @@ impl Sender<'_> {
         self.set_watermark(program, up_to);
         let programs = Arc::clone(&self.state.programs);
         let fillings = Arc::clone(&self.state.fillings);
-        let name = if fillings.contains_key(&program) { names::filling } else { names::table };
         let filling = fillings.get(&program).map(|filling| &filling.schema);
         let shown = || programs.get(&program).map(|shown| &shown.schema);
         let schema = filling.or_else(shown).ok_or_else(unknown)?;
+        let is_of_events = schema.of_events().events.is_some();
+        let name = |target: &str| match fillings.contains_key(&program) {
+            true => names::filling(program, target),
+            false => names::stored(program, target, is_of_events),
+        };
         let table_of = |target: &str| {
             schema.table(target).ok_or_else(|| TablesError::unknown_target(program, target))
         };
@@ -273,7 +277,7 @@ impl Sender<'_> {
                     let table = table_of(target)?;
                     for rows in frames(table, &rows) {
                         let batch = encode::record_batch(table, rows)?;
-                        self.append(name(program, &table.target), &batch)?;
+                        self.append(name(&table.target), &batch)?;
                     }
                 }
             }
@@ -283,7 +287,7 @@ impl Sender<'_> {
                     if columns.num_columns() != names::INJECTED.len() + table.columns.len() {
                         return Err(TablesError::unknown_target(program, target));
                     }
-                    self.append(name(program, &table.target), columns)?;
+                    self.append(name(&table.target), columns)?;
                 }
             }
         }

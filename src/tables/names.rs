@@ -49,18 +49,37 @@ pub fn table(program: ProgramId, target: &str) -> String {
     format!("program_{program}_{target}")
 }
 
-/// Returns the name of the table that is being filled to take the place of a program's table. No view
-/// has such a name, and no query may read it: a dot tells it from the names that queries may use.
+/// Returns the name under which a program's table is stored: its own, or, of a project of events, one
+/// that no query may read. A view has the table's name then, because columns that the table gained later
+/// stand at its end, and are shown elsewhere.
+pub fn stored(program: ProgramId, target: &str, is_of_events: bool) -> String {
+    let end = if is_of_events { ROWS } else { "" };
+    format!("{}{end}", table(program, target))
+}
+
+/// Returns the name of the table that is being filled to take the place of a program's table.
 pub fn filling(program: ProgramId, target: &str) -> String {
     format!("{}{FILLING}", table(program, target))
 }
 
-/// End of the names of tables that are being filled.
-pub const FILLING: &str = ".filling";
+/// Ends of the names of tables that no query may read, and no view has: a dot tells them from the names
+/// that queries may use.
+const ROWS: &str = ".rows";
+const FILLING: &str = ".filling";
+
+/// Whether no query may read a table of this name.
+pub fn is_hidden(table: &str) -> bool {
+    table.starts_with("program_") && (is_filling(table) || table.ends_with(ROWS))
+}
 
 /// Whether a table of this name is being filled.
 pub fn is_filling(table: &str) -> bool {
     table.starts_with("program_") && table.ends_with(FILLING)
+}
+
+/// Returns the name by which queries read a stored table that is not being filled.
+pub fn shown(table: &str) -> &str {
+    table.strip_suffix(ROWS).filter(|_| is_hidden(table)).unwrap_or(table)
 }
 
 /// Returns the name of the view for a project's target.

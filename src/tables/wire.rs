@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use orrery_runtime::frames::{Frame, read, write};
 
+use super::names;
 use super::query::{Format, Numbers};
 use super::schema::ProgramSchema;
 
@@ -101,6 +102,18 @@ pub struct Definition {
     pub own: bool,
     /// Its tables.
     pub schema: ProgramSchema,
+}
+
+impl Definition {
+    /// Whether the program is a project of events.
+    pub fn is_of_events(&self) -> bool {
+        self.schema.of_events().events.is_some()
+    }
+
+    /// Returns the name under which a table of the program is stored.
+    pub fn stored(&self, target: &str) -> String {
+        names::stored(self.program, target, self.is_of_events())
+    }
 }
 
 /// Tables of a program that are filled anew beside those that queries see, because those cannot be

@@ -151,8 +151,8 @@ fn grown_tables_equal_rebuilt_ones() {
         (104, None, (odd.to_vec(), wide), 4),
         // No type holds both.
         (105, None, (odd.to_vec(), symbol("x")), 0),
-        // A column before the last one.
-        (106, Some(3), of(swapped("b", ScVal::U64(u64::MAX))), 0),
+        // A column before the last one stands behind it in the table, and is shown in its place.
+        (106, Some(3), of(swapped("b", ScVal::U64(u64::MAX))), 6),
         (107, None, (vec![ScVal::U32(1)], list([bytes(b"\0")])), 7),
         // An earlier event of the chain takes the name.
         (50, Some(2), of(swapped("a", string("first"))), 0),

@@ -35,7 +35,7 @@ pub fn described(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
 fn without_fillings(batch: RecordBatch) -> Result<RecordBatch, ArrowError> {
     let Ok(name) = batch.schema().index_of(TABLE) else { return Ok(batch) };
     let name = batch.column(name);
-    let is_shown = |row| !text::text(name, row).is_some_and(names::is_filling);
+    let is_shown = |row| !text::text(name, row).is_some_and(names::is_hidden);
     let shown: BooleanArray = (0..batch.num_rows()).map(|row| Some(is_shown(row))).collect();
     if shown.false_count() == 0 { Ok(batch) } else { filter_record_batch(&batch, &shown) }
 }

@@ -169,7 +169,11 @@ impl ProgramSchema {
         self.of_events.derivation == new.of_events.derivation
             && self.stored_tables().all(|old| {
                 let new = new.stored_tables().find(|table| table.target == old.target);
-                new.is_some_and(|new| old.grows_into(new))
+                new.is_some_and(|new| match self.of_events.events {
+                    // Where the columns stand is not where they are shown.
+                    Some(_) => old.has_its_columns_in(new),
+                    None => old.grows_into(new),
+                })
             })
     }
 
@@ -276,6 +280,13 @@ impl TableSchema {
                 .iter()
                 .zip(&new.columns)
                 .all(|(old, new)| old.name == new.name && old.kind.grows_into(&new.kind))
+    }
+
+    fn has_its_columns_in(&self, new: &Self) -> bool {
+        self.columns.iter().all(|old| {
+            let new = new.columns.iter().find(|column| column.name == old.name);
+            new.is_some_and(|new| old.kind.grows_into(&new.kind))
+        })
     }
 
     fn holds(&self, emit: &Emit, limits: SchemaLimits) -> bool {

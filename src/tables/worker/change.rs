@@ -1,11 +1,13 @@
 //! Changes to the database: tables and views of programs, rows, and their watermarks, in one
 //! transaction per change.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
+use arrow::record_batch::RecordBatch;
 use duckdb::{Connection, params};
 use orrery_ledger::domain::ProgramId;
 use orrery_runtime::process;
@@ -49,6 +51,8 @@ struct Change {
     views: Views,
     /// Whether the views have to be updated before the commit.
     views_change: bool,
+    /// Columns of the tables that got rows, as they are stored.
+    columns: HashMap<String, Arc<Vec<String>>>,
     /// Why the change failed; its further steps are skipped.
     failed: Option<Failure>,
 }
@@ -87,7 +91,9 @@ impl<'a> Changer<'a> {
         }
         run(self.connection, "BEGIN TRANSACTION")?;
         let mut views = self.views.clone();
-        let updated = views::update(self.connection, &mut views, &desired)
+        let updated = self
+            .rename_tables(&mut views)
+            .and_then(|()| views::update(self.connection, &mut views, &desired))
             .and_then(|()| views::note_rule(self.connection));
         match updated.and_then(|()| run(self.connection, "COMMIT")) {
             Ok(()) => {
@@ -101,22 +107,44 @@ impl<'a> Changer<'a> {
         }
     }
 
+    /// Gives tables of projects of events, which earlier versions stored under the names that views have
+    /// now, their names.
+    fn rename_tables(&self, views: &mut Views) -> Result<(), Failure> {
+        for definition in self.programs.values().filter(|it| it.is_of_events()) {
+            for table in definition.schema.stored_tables() {
+                let shown = names::table(definition.program, &table.target);
+                if !has_table(self.connection, &shown)? {
+                    continue;
+                }
+                // What each of them shows is not known here.
+                views::drop_matching(self.connection, views, |_| true)?;
+                let stored = quoted(&definition.stored(&table.target));
+                let rename = format!("ALTER TABLE {} RENAME TO {stored}", full_name(&shown));
+                run(self.connection, &rename)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Begins a change, and rolls back one that was not ended.
     pub fn begin(&mut self) {
         self.abort();
         let failed = self.connection.execute_batch("BEGIN TRANSACTION").err().map(storage_failure);
         let (programs, views) = (Arc::clone(&self.programs), self.views.clone());
         let fillings = Arc::clone(&self.fillings);
-        self.change = Some(Change { programs, fillings, views, views_change: false, failed });
+        let columns = HashMap::new();
+        self.change =
+            Some(Change { programs, fillings, views, views_change: false, columns, failed });
     }
 
     /// Creates or alters the tables of a program.
     pub fn define(&mut self, definition: Definition) {
         let connection = self.connection;
         self.step(|change| {
+            change.columns.clear();
             let known = change.programs.get(&definition.program);
             let old = known.map(|known| &known.schema);
-            let name = |target: &str| names::table(definition.program, target);
+            let name = |target: &str| definition.stored(target);
             let views = &mut change.views;
             make_tables(connection, views, name, old, &definition.schema)?;
             put_program(connection, &definition)?;
@@ -135,6 +163,7 @@ impl<'a> Changer<'a> {
     pub fn fill(&mut self, filling: Filling) {
         let connection = self.connection;
         self.step(|change| {
+            change.columns.clear();
             let Filling { program, schema, complete_at } = &filling;
             let old = change.fillings.get(program).map(|known| &known.schema);
             let name = |target: &str| names::filling(*program, target);
@@ -153,6 +182,7 @@ impl<'a> Changer<'a> {
     pub fn discard(&mut self, program: ProgramId) {
         let connection = self.connection;
         self.step(|change| {
+            change.columns.clear();
             let Some(filling) = Arc::make_mut(&mut change.fillings).remove(&program) else {
                 return Ok(());
             };
@@ -167,6 +197,7 @@ impl<'a> Changer<'a> {
     pub fn swap(&mut self, program: ProgramId) {
         let connection = self.connection;
         self.step(|change| {
+            change.columns.clear();
             let filling = Arc::make_mut(&mut change.fillings).remove(&program);
             let shown = Arc::make_mut(&mut change.programs).get_mut(&program);
             let (Some(filling), Some(shown)) = (filling, shown) else {
@@ -174,7 +205,8 @@ impl<'a> Changer<'a> {
             };
             drop_tables(connection, &mut change.views, shown)?;
             for table in filling.schema.stored_tables() {
-                let name = names::table(program, &table.target);
+                let is_of_events = filling.schema.of_events().events.is_some();
+                let name = names::stored(program, &table.target, is_of_events);
                 views::drop_matching(connection, &mut change.views, |it| it.has_name_of(&name))?;
                 let from = full_name(&names::filling(program, &table.target));
                 run(connection, &format!("ALTER TABLE {from} RENAME TO {}", quoted(&name)))?;
@@ -189,15 +221,23 @@ impl<'a> Changer<'a> {
     /// Appends rows to a table.
     pub fn append(&mut self, table: &str, body: &[u8]) {
         let (connection, mut rows) = (self.connection, 0);
-        self.step(|_| {
-            let unreadable = |error: arrow::error::ArrowError| {
-                Failure::Unavailable(format!("rows cannot be read: {error}"))
+        self.step(|change| {
+            let columns = match change.columns.get(table) {
+                Some(columns) => Arc::clone(columns),
+                None => {
+                    let columns = Arc::new(stored_columns(connection, table)?);
+                    change.columns.insert(table.to_owned(), Arc::clone(&columns));
+                    columns
+                }
             };
+            let unreadable =
+                |error: ArrowError| Failure::Unavailable(format!("rows cannot be read: {error}"));
             let batches = StreamReader::try_new(body, None).map_err(unreadable)?;
             let mut appender = connection.appender_to_db(table, names::SCHEMA).map_err(refused)?;
             for batch in batches {
                 let batch = batch.map_err(unreadable)?;
                 rows += batch.num_rows();
+                let batch = in_stored_order(batch, &columns).map_err(unreadable)?;
                 appender.append_record_batch(batch).map_err(refused)?;
             }
             appender.flush().map_err(refused)
@@ -221,6 +261,7 @@ impl<'a> Changer<'a> {
         self.discard(program);
         let connection = self.connection;
         self.step(|change| {
+            change.columns.clear();
             let programs = Arc::make_mut(&mut change.programs);
             let Some(definition) = programs.remove(&program) else { return Ok(()) };
             drop_tables(connection, &mut change.views, &definition)?;
@@ -314,13 +355,24 @@ fn make_tables(
     Ok(())
 }
 
+/// Returns rows with the columns in the order in which the table has them.
+fn in_stored_order(batch: RecordBatch, columns: &[String]) -> Result<RecordBatch, ArrowError> {
+    let schema = batch.schema();
+    let is_same = schema.fields().iter().map(|field| field.name()).eq(columns);
+    if is_same {
+        return Ok(batch);
+    }
+    let at: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
+    batch.project(&at?)
+}
+
 fn drop_tables(
     connection: &Connection,
     views: &mut Views,
     definition: &Definition,
 ) -> Result<(), Failure> {
     for table in definition.schema.stored_tables() {
-        let table = names::table(definition.program, &table.target);
+        let table = definition.stored(&table.target);
         views::drop_matching(connection, views, |view| view.shows(&table))?;
         drop_table(connection, &table)?;
     }
@@ -346,6 +398,22 @@ fn text(schema: &ProgramSchema) -> Result<String, Failure> {
 
 fn run(connection: &Connection, sql: &str) -> Result<(), Failure> {
     connection.execute_batch(sql).map_err(refused)
+}
+
+fn has_table(connection: &Connection, name: &str) -> Result<bool, Failure> {
+    let count = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = ?";
+    let found: Result<i64, _> =
+        connection.query_row(count, params![names::SCHEMA, name], |row| row.get(0));
+    found.map(|count| count > 0).map_err(storage_failure)
+}
+
+/// Returns the columns of a table in the order in which they are stored.
+fn stored_columns(connection: &Connection, table: &str) -> Result<Vec<String>, Failure> {
+    let columns = "SELECT column_name FROM duckdb_columns()
+        WHERE schema_name = ? AND table_name = ? ORDER BY column_index";
+    let mut statement = connection.prepare(columns).map_err(storage_failure)?;
+    let names = statement.query_map(params![names::SCHEMA, table], |row| row.get(0));
+    names.and_then(|names| names.collect()).map_err(storage_failure)
 }
 
 fn delete(connection: &Connection, table: &str, program: ProgramId) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::database::{OWN_SCHEMA, storage_failure};
 use crate::answer::{Answer, Style};
-use crate::names::{self, FILLING, quoted};
+use crate::names::{self, quoted};
 use crate::query::{Format, Numbers};
 use crate::wire::Failure;
 
@@ -14,12 +14,20 @@ use crate::wire::Failure;
 pub fn digest(connection: &Connection) -> Result<String, Failure> {
     let mut digest = Sha256::new();
     let schema = names::SCHEMA;
+    let tables = format!(
+        "SELECT table_name FROM duckdb_tables() WHERE schema_name = '{schema}' ORDER BY table_name"
+    );
+    let mut statement = connection.prepare(&tables).map_err(storage_failure)?;
+    let tables: Result<Vec<String>, _> =
+        statement.query_map([], |row| row.get(0)).and_then(|names| names.collect());
+    let tables = tables.map_err(storage_failure)?;
+    let tables = tables.iter().filter(|table| !names::is_filling(table));
+    // Columns that a table gained later may stand elsewhere than in one that was filled with them.
+    let tables: Vec<String> = tables.map(|table| quoted(names::shown(table))).collect();
+    for table in &tables {
+        add(connection, &format!("DESCRIBE {schema}.{table}"), &mut digest)?;
+    }
     let catalog = [
-        format!(
-            "SELECT table_name, column_name, data_type FROM duckdb_columns()
-             WHERE schema_name = '{schema}' AND NOT ends_with(table_name, '{FILLING}')
-             ORDER BY table_name, column_index"
-        ),
         "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal
          ORDER BY schema_name, view_name"
             .to_owned(),
@@ -28,17 +36,9 @@ pub fn digest(connection: &Connection) -> Result<String, Failure> {
     for sql in catalog {
         add(connection, &sql, &mut digest)?;
     }
-    let tables = format!(
-        "SELECT table_name FROM duckdb_tables()
-         WHERE schema_name = '{schema}' AND NOT ends_with(table_name, '{FILLING}')
-         ORDER BY table_name"
-    );
-    let mut statement = connection.prepare(&tables).map_err(storage_failure)?;
-    let tables: Result<Vec<String>, _> =
-        statement.query_map([], |row| row.get(0)).and_then(|names| names.collect());
-    for table in tables.map_err(storage_failure)? {
+    for table in tables {
         // No ORDER BY is needed: DuckDB preserves the insertion order (`preserve_insertion_order`).
-        add(connection, &format!("SELECT * FROM {schema}.{}", quoted(&table)), &mut digest)?;
+        add(connection, &format!("SELECT * FROM {schema}.{table}"), &mut digest)?;
     }
     Ok(hex::encode(digest.finalize()))
 }

@@ -20,6 +20,17 @@ pub struct Shown<'a> {
     pub select: String,
 }
 
+/// Returns what the views show that have the names of tables of a project of events.
+pub fn of_stored(definition: &Definition) -> Vec<(String, Shown<'_>)> {
+    let shown = |table: &'_ TableSchema| {
+        let target = Cow::Owned(table.target.clone());
+        let shown = show(definition, target, &[table], alone(definition, table));
+        (names::table(definition.program, &table.target), shown)
+    };
+    let tables = definition.schema.stored_tables();
+    tables.filter(|_| definition.is_of_events()).map(shown).collect()
+}
+
 /// Returns what the views of a program show.
 pub fn of(definition: &Definition) -> Vec<Shown<'_>> {
     let of_events = definition.schema.of_events();
@@ -59,12 +70,12 @@ fn show<'a>(
     tables: &[&TableSchema],
     select: String,
 ) -> Shown<'a> {
-    let name = |table: &&TableSchema| names::table(definition.program, &table.target);
+    let name = |table: &&TableSchema| definition.stored(&table.target);
     Shown { target, tables: tables.iter().map(name).collect(), select }
 }
 
 fn full_name(definition: &Definition, table: &TableSchema) -> String {
-    let name = names::table(definition.program, &table.target);
+    let name = definition.stored(&table.target);
     format!("{}.{}", names::SCHEMA, quoted(&name))
 }
 
@@ -72,13 +83,9 @@ fn full_name(definition: &Definition, table: &TableSchema) -> String {
 fn alone(definition: &Definition, table: &TableSchema) -> String {
     let columns = INJECTED.iter().map(|(name, _)| *name);
     let columns = columns.chain(table.columns.iter().map(|column| column.name.as_str()));
-    let columns = names::in_shown_order(columns, |name| name, is_of_events(definition));
+    let columns = names::in_shown_order(columns, |name| name, definition.is_of_events());
     let columns: Vec<String> = columns.into_iter().map(quoted).collect();
     format!("SELECT {} FROM {}", columns.join(", "), full_name(definition, table))
-}
-
-fn is_of_events(definition: &Definition) -> bool {
-    definition.schema.of_events().events.is_some()
 }
 
 /// Returns the query for the rows of several tables, with the columns that all have. A column whose
@@ -105,7 +112,7 @@ fn together(definition: &Definition, tables: &[&TableSchema]) -> String {
             Some((column.name.as_str(), value))
         });
         let values = injected.chain(values);
-        let values = names::in_shown_order(values, |(name, _)| name, is_of_events(definition));
+        let values = names::in_shown_order(values, |(name, _)| name, definition.is_of_events());
         let values: Vec<String> = values.into_iter().map(|(_, value)| value).collect();
         format!("SELECT {} FROM {}", values.join(", "), full_name(definition, table))
     };

@@ -64,6 +64,11 @@ pub fn desired(programs: &BTreeMap<ProgramId, Definition>) -> Views {
     let own = programs.values().filter(|definition| definition.own);
     let others = programs.values().filter(|definition| !definition.own);
     let mut views = Views::new();
+    for definition in programs.values() {
+        for (name, shown) in selects::of_stored(definition) {
+            add(&mut views, names::SCHEMA, &name, &shown);
+        }
+    }
     for definition in own.chain(others) {
         let project = &definition.project;
         if project.is_empty() {
@@ -95,7 +100,7 @@ fn add(views: &mut Views, schema: &str, name: &str, shown: &Shown<'_>) {
 
 /// The rule by which the queries of views follow from definitions. A change of the queries makes it
 /// another one: views by an earlier rule are created anew.
-const RULE: u32 = 2;
+const RULE: u32 = 3;
 
 /// Returns the views that exist in the file. The tables and query of each are taken from `desired`: a
 /// view is always created in the same transaction as the definition that it follows from. Those that
