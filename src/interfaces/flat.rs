@@ -257,6 +257,21 @@ fn symbol(name: &[u8]) -> Option<Vec<u8>> {
     Some(xdr)
 }
 
+/// Whether a value is `Void`, by its discriminant.
+pub(crate) fn is_void(value: &[u8]) -> bool {
+    value.starts_with(&tag::VOID.to_be_bytes())
+}
+
+/// Whether a value is a vector, by its discriminant.
+pub(crate) fn is_vec(value: &[u8]) -> bool {
+    value.starts_with(&tag::VEC.to_be_bytes())
+}
+
+/// Whether a value is a map, by its discriminant.
+pub(crate) fn is_map(value: &[u8]) -> bool {
+    value.starts_with(&tag::MAP.to_be_bytes())
+}
+
 /// Whether a topic is this text, as a symbol or a string.
 pub(crate) fn is_text(topic: &[u8], text: &[u8]) -> bool {
     let mut rest = Reader(topic);

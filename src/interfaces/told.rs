@@ -1,19 +1,26 @@
 //! Events that are told by their bytes. What is found is what [`declaration`](super::declaration()) finds;
 //! where that is not certain from the bytes alone, nothing is found, and the values have to be read.
 
-use super::flat::{Scalar, ScalarKind, is_text};
+use stellar_xdr::ScSpecEventDataFormat;
+
+use super::event::Event;
+use super::flat::{Scalar, ScalarKind, is_map, is_text, is_vec, is_void};
 use super::interface::Interface;
 
 /// Largest number of bytes of a topic or data that is looked at here.
 const MOST_BYTES: usize = 1 << 16;
+/// Largest number of declarations with the same prefix and number of topics: with more, the search by
+/// values counts steps that could exceed its budget.
+const MOST_FORMS: usize = 4;
 
 impl Interface {
     /// Returns the number of the declaration that an event has, and gives `take` the value of each
     /// parameter with its number in declared order; `None` when the bytes alone do not tell, and then
     /// `take` may have got some. Takes the XDR of the topics and of the data.
     ///
-    /// Certain is a declaration that alone has the event's number of topics and its prefix, if the event
-    /// has exactly its parameters: it comes before all others with which the event is compared.
+    /// Certain is a declaration with the event's number of topics and its prefix, if the event has exactly
+    /// its parameters, and others with the same have data of another form: it comes before all others
+    /// with which the event is compared.
     pub fn flat_declaration<'x>(
         &self,
         topics: impl Iterator<Item = &'x [u8]> + Clone,
@@ -28,14 +35,19 @@ impl Interface {
             }
         }
         let tried = self.with_topics(count - 1)?;
-        let mut found = None;
+        let (mut found, mut forms) = (None, 0);
         for number in tried {
-            let prefix = self.declarations()[*number].declared.prefix_topics.iter();
+            let event = &self.declarations()[*number];
+            let prefix = event.declared.prefix_topics.iter();
             let mut leading = topics.clone();
             let mut has_prefix = prefix.clone();
-            if has_prefix.all(|text| leading.next().is_some_and(|it| is_text(it, text.as_slice())))
-                && found.replace((*number, prefix.len())).is_some()
+            if !has_prefix.all(|text| leading.next().is_some_and(|it| is_text(it, text.as_slice())))
             {
+                continue;
+            }
+            forms += 1;
+            let is_one = may_be_data(event, data);
+            if forms > MOST_FORMS || (is_one && found.replace((*number, prefix.len())).is_some()) {
                 return None;
             }
         }
@@ -52,5 +64,14 @@ impl Interface {
     /// Returns the names of the parameters of a declaration as columns and members, in declared order.
     pub fn parameter_names(&self, number: usize) -> &[String] {
         self.declarations().get(number).map_or(&[], |event| &event.names)
+    }
+}
+
+/// Whether data may be that of a declared event, by the discriminant of its XDR alone.
+fn may_be_data(event: &Event, data: &[u8]) -> bool {
+    match event.declared.data_format {
+        ScSpecEventDataFormat::SingleValue => !event.data.is_empty() || is_void(data),
+        ScSpecEventDataFormat::Vec => is_vec(data),
+        ScSpecEventDataFormat::Map => is_map(data),
     }
 }

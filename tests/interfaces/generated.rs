@@ -2,10 +2,15 @@
 //! one place.
 
 use orrery_interfaces::{Interface, Scalar, declaration, declaration_counted};
-use orrery_testkit::account_events::xdr;
+use orrery_testkit::account_events::{account, address, xdr};
 use orrery_testkit::random_events::Generator;
 use orrery_testkit::size;
-use stellar_xdr::{ScAddress, ScVal};
+use orrery_testkit::specs::{Map, SingleValue, Type, Vector, event, option};
+use orrery_testkit::values::{fields, list, symbol};
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use stellar_xdr::{ScAddress, ScSpecEntry, ScVal};
 
 use crate::made::reconstructed;
 
@@ -130,4 +135,65 @@ fn cut_and_extended_bytes_tell_nothing() {
             bytes[part] = whole;
         }
     }
+}
+
+/// Declarations of one prefix and number of topics, of which an event's data fits some.
+#[test]
+fn forms_that_the_bytes_tell_apart_are_those_that_the_values_tell_apart() {
+    let (mut told, mut left) = (0, 0);
+    for seed in 0..size::choose(4_000, 200_000) {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let kinds = [Type::U32, Type::Symbol, Type::Address, Type::Val, option(Type::U32)];
+        let formats = [SingleValue, Vector, Map];
+        let forms: Vec<ScSpecEntry> = (0..random.random_range(1..7))
+            .map(|number| {
+                let topics: Vec<_> = ["a", "b"][..random.random_range(0..3)]
+                    .iter()
+                    .map(|name| (*name, kinds.choose(&mut random).unwrap().clone()))
+                    .collect();
+                let format = *formats.choose(&mut random).unwrap();
+                let most = if format == SingleValue { 2 } else { 3 };
+                let data: Vec<_> = ["c", "d"][..random.random_range(0..most)]
+                    .iter()
+                    .map(|name| (*name, kinds.choose(&mut random).unwrap().clone()))
+                    .collect();
+                event(&format!("e{number}"), &["x"], &topics, format, &data)
+            })
+            .collect();
+        let interface = Interface::from_entries(forms).unwrap();
+        for _ in 0..20 {
+            let value = |random: &mut ChaCha8Rng| match random.random_range(0..4) {
+                0 => ScVal::U32(random.random()),
+                1 => symbol("s"),
+                2 => address(&account(1)),
+                _ => ScVal::Void,
+            };
+            let mut topics = vec![symbol("x")];
+            (0..random.random_range(0..3)).for_each(|_| topics.push(value(&mut random)));
+            let data = match random.random_range(0..3) {
+                0 => value(&mut random),
+                1 => list((0..random.random_range(0..3)).map(|_| value(&mut random))),
+                _ => {
+                    let names = ["c", "d", "e"].into_iter().filter(|_| random.random());
+                    let entries: Vec<_> = names.collect();
+                    fields(entries.into_iter().map(|name| (name, value(&mut random))))
+                }
+            };
+            let bytes: Vec<Vec<u8>> = topics.iter().map(xdr).collect();
+            let data_bytes = xdr(&data);
+            let bytes = bytes.iter().map(Vec::as_slice);
+            let number = interface.flat_declaration(bytes, &data_bytes, |_, _| ());
+            let matched = declaration(&[&interface], &topics, &data);
+            if let Some(number) = number {
+                let matched = matched.unwrap_or_else(|| panic!("seed {seed}: {topics:?} {data:?}"));
+                assert_eq!(matched.number, number, "seed {seed}: {topics:?} {data:?}");
+                assert!(matched.rest.is_empty(), "seed {seed}: {topics:?} {data:?}");
+                told += 1;
+            } else {
+                left += usize::from(matched.is_some());
+            }
+        }
+    }
+    println!("{told} told by their bytes, {left} with a declaration left to their values");
+    assert!(told > 1_000 && left > 1_000, "{told} {left}");
 }

@@ -283,7 +283,7 @@ fn other_formats_are_refused_and_left_alone() {
     let directory = directory.path();
     fill_store(directory);
     // Newer ones, one between the made ones, and one that only the made migrations upgrade.
-    for (major, minor) in [(1, 2), (2, 0), (2, 3), (0, 1), (0, 9)] {
+    for (major, minor) in [(1, 3), (2, 0), (2, 3), (0, 1), (0, 9)] {
         let version = FormatVersion { major, minor };
         record_format(directory, version);
         let before = contents(directory);

@@ -11,7 +11,7 @@ use stellar_xdr::ScVal;
 
 use super::worlds::World;
 use super::{Known, Made, amount, layout, made};
-use crate::event_tables::{FlatEvent, Layout, Packer};
+use crate::event_tables::{Event, FlatEvent, Layout, Packer};
 use crate::frame::{Frame, MAX_ROWS};
 
 const PROGRAM: ProgramId = ProgramId(7);
@@ -50,8 +50,8 @@ fn add_flat(packer: &mut Packer<'_>, event: &Made, known: &[Known]) -> bool {
         values[at] = value;
     });
     let Some(number) = number else { return false };
-    let (id, index) = event.with(&[], |event| (event.id, event.place.index()));
-    let contract = event.with(&[], |event| event.contract);
+    let of = |event: &Event<'_>| (event.id, event.place.index(), event.contract);
+    let (id, index, contract) = Made { by: None, ..event.clone() }.with(&[], of);
     let flat = FlatEvent { id, index, contract, number, values: &values };
     packer.add_flat((&known.declarations, &known.interface), &flat).unwrap()
 }
