@@ -1,8 +1,9 @@
 //! Tables of a project of events in real files: grown step by step they equal those that are built
 //! at once, and views show versions together and one row per event.
 
+use duckdb::Connection;
 use orrery_interfaces::{Interface, Origin, declaration};
-use orrery_ledger::domain::{CloseTime, ContractId, Hash32, LedgerSeq, ProgramId};
+use orrery_ledger::domain::{CloseTime, ContractId, Hash32, LedgerSeq, Owner, ProgramId};
 use orrery_tables::event_tables::{Declarations, Declared, Event, Layout, Place, Shapes};
 use orrery_tables::schema::SchemaLimits;
 use orrery_tables::{Change, Row, event_id};
@@ -14,7 +15,7 @@ use orrery_testkit::values::{bytes, fields, i128, list, map, string, symbol, u12
 use serde_json::{Value, json};
 use stellar_xdr::{MuxedEd25519Account, ScAddress, ScSpecEntry, ScVal, UInt256Parts, Uint256};
 
-use super::support::{World, owner};
+use super::support::{World, database, owner};
 
 const ID: ProgramId = ProgramId(1);
 
@@ -334,4 +335,64 @@ fn a_view_over_versions_shows_values_of_all_types() {
         let row = |a: Value, n: i64| json!({"a": a, "n": n, "t": "HUGEINT"});
         assert_eq!(rows, json!([row(json!(account(1).to_string()), 1), row(shown, -1)]));
     }
+}
+
+/// What of the tables queries may see.
+fn seen(world: &World, alice: &Owner) -> Value {
+    let shown = world.rows(alice, "SHOW TABLES");
+    let names = shown.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap());
+    let content = |name: &str| {
+        let columns = world.rows(alice, &format!("SELECT column_name FROM (DESCRIBE {name})"));
+        json!([name, columns, world.rows(alice, &format!("FROM {name} ORDER BY ALL"))])
+    };
+    names.map(content).collect()
+}
+
+/// Columns that came later stand at the end of the stored tables, which have names of their own. Earlier
+/// versions stored the tables under the names that queries use.
+#[test]
+fn stored_tables_are_shown_by_views_alone() {
+    let (mut world, alice) = (World::new(), owner("alice"));
+    let mut project = Project::new("demo", vec![swap("a", Type::U32), swap("b", Type::U64)]);
+    let (topics, data) = swapped("a", ScVal::U32(7));
+    project.add(100, Some(0), &topics, data);
+    project.feed(&world, "alice");
+    let (topics, data) = swapped("b", ScVal::U64(8));
+    project.add(101, Some(1), &topics, data);
+    assert_eq!(project.feed(&world, "alice"), 1, "the table grows");
+    let before = seen(&world, &alice);
+    assert!(!before.to_string().contains(".rows"), "{before}");
+    let columns = world.rows(&alice, "SELECT column_name AS c FROM (DESCRIBE program_1_swap)");
+    let shown: Vec<&str> =
+        columns.as_array().unwrap().iter().map(|row| row["c"].as_str().unwrap()).collect();
+    assert_eq!((&shown[..3], shown[shown.len() - 2]), (&["who", "a", "b"][..], "_rest"));
+    for name in ["program_1_swap.rows", "program_1_events.rows"] {
+        for from in [format!("\"{name}\""), format!("retroshade.\"{name}\"")] {
+            assert!(world.try_rows(&alice, &format!("FROM {from}")).is_err(), "{from}");
+        }
+    }
+    world.tables.close();
+    let connection = Connection::open(database(&world.tables, &alice)).unwrap();
+    let names = |sql: &str| {
+        let mut statement = connection.prepare(sql).unwrap();
+        let names = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        names.collect::<Result<Vec<_>, _>>().unwrap()
+    };
+    let views = "SELECT format('DROP VIEW \"{}\".\"{}\"', schema_name, view_name)
+        FROM duckdb_views() WHERE NOT internal";
+    let renames = "SELECT format('ALTER TABLE retroshade.\"{}\" RENAME TO \"{}\"', table_name,
+        replace(table_name, '.rows', '')) FROM duckdb_tables() WHERE table_name LIKE '%.rows'";
+    let (views, renames) = (names(views), names(renames));
+    assert!(views.len() > 6 && renames.len() == 3, "{views:?} {renames:?}");
+    views.iter().chain(&renames).for_each(|sql| connection.execute_batch(sql).unwrap());
+    connection.execute_batch("UPDATE orrery.views SET rule = 2; CHECKPOINT").unwrap();
+    drop(connection);
+    world.reopen();
+    assert_eq!(seen(&world, &alice), before);
+    // Rows go on where they were.
+    let (topics, data) = swapped("a", ScVal::U32(9));
+    project.add(102, Some(0), &topics, data);
+    assert_eq!(project.feed(&world, "alice"), 2);
+    assert_eq!(world.rows(&alice, "SELECT count(*) AS n FROM demo.swap"), json!([{"n": 3}]));
+    assert_eq!(world.rows(&alice, "SELECT count(*) AS n FROM demo.events"), json!([{"n": 3}]));
 }
