@@ -149,7 +149,7 @@ pub fn runs_after(
             batch.more = true;
             return Ok(ControlFlow::Break(()));
         }
-        batch.items.push(LoggedRun { position, stored: stored.to_vec() });
+        batch.items.push(LoggedRun { number, position, stored: stored.to_vec() });
         bytes += stored.len();
         (batch.up_to, batch.last) = (number, Some(position));
         Ok(ControlFlow::Continue(()))
@@ -183,7 +183,7 @@ impl Batch<LoggedRun> {
 /// Returns the rows of a run of a program with code.
 fn rows_of(
     program: ProgramId,
-    LoggedRun { position, stored }: &LoggedRun,
+    LoggedRun { position, stored, .. }: &LoggedRun,
 ) -> Result<Vec<Row>, ProgramError> {
     let run = RunRows::decode(stored).map_err(|_| ProgramError::Damaged("the rows of a run"))?;
     let row = |(index, emit)| Row {
@@ -216,11 +216,15 @@ impl Runner {
             }
             // Rows that were derived anew meanwhile do not belong to these tables.
             if derivation(&manifest) == before {
-                let Batch { items, up_to, more, .. } = runs;
+                let Batch { items, mut up_to, mut more, .. } = runs;
                 let rows = match &manifest.events {
                     Some(project) => {
                         let of = OfProject::of(&manifest);
-                        NewRows::Frames(events::frames(&of, project, &self.events, &items)?)
+                        let (frames, packed) = events::frames(&of, project, &self.events, &items)?;
+                        if let Some(last) = items.get(..packed).and_then(<[_]>::last) {
+                            (up_to, more) = (last.number, more || packed < items.len());
+                        }
+                        NewRows::Frames(frames)
                     }
                     None => {
                         let rows = items.iter().map(|run| rows_of(entry.id, run));

@@ -30,6 +30,8 @@ pub struct RunRows {
 /// A run in the row log.
 #[derive(Debug)]
 pub struct LoggedRun {
+    /// Its number in the log.
+    pub number: u64,
     /// Its transaction.
     pub position: TransactionPosition,
     /// What it emitted, in stored form.

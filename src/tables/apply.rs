@@ -12,7 +12,7 @@ use stellar_xdr::ScVal;
 
 use super::changes::{Change, NewRows};
 use super::error::TablesError;
-use super::frame::{Frame, MAX_BYTES, MAX_ROWS, ROW_OVERHEAD_BYTES};
+use super::frame::{ABSENT_FIELD_BYTES, Frame, MAX_BYTES, MAX_ROWS, ROW_OVERHEAD_BYTES};
 use super::owners::{OwnerTables, State};
 use super::row::Row;
 use super::schema::TableSchema;
@@ -23,8 +23,6 @@ use super::{encode, names};
 /// Maximum number of bytes of unacknowledged frames while the next frame is packed. The worker has
 /// them in memory, besides what DuckDB uses.
 const MAX_IN_FLIGHT_BYTES: usize = 8 << 20;
-/// Approximate bytes that a field left out of a struct takes in a frame.
-const ABSENT_FIELD_BYTES: usize = 16;
 
 /// Applies transactions to an owner's tables in order, each of them completely or not at all. While
 /// the worker commits one, the next is taken from the iterator, and its rows are packed and sent.

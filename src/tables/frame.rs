@@ -8,7 +8,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{Field as ArrowField, Schema};
 use arrow::record_batch::RecordBatch;
-use orrery_ledger::domain::{CloseTime, ContractId, Hash32, LedgerSeq};
+use orrery_ledger::domain::{CloseTime, ContractId, Emit, Hash32, LedgerSeq};
 use stellar_xdr::{ScMapEntry, ScVal};
 
 use super::encode::{self, LARGEST_DECIMAL};
@@ -22,6 +22,8 @@ use super::{names, values};
 pub(super) const MAX_ROWS: usize = 2_048;
 /// Approximate maximum length of a frame in bytes.
 pub(super) const MAX_BYTES: usize = 8 << 20;
+/// Approximate bytes that a field left out of a struct takes in a frame.
+pub(super) const ABSENT_FIELD_BYTES: usize = 16;
 /// Approximate bytes of a row besides its values.
 pub(super) const ROW_OVERHEAD_BYTES: usize = 256;
 
@@ -82,6 +84,11 @@ impl OpenFrame {
         self.closed.append_value(origin.closed_at.microseconds());
         self.rows += 1;
         self.bytes += ROW_OVERHEAD_BYTES + bytes;
+    }
+
+    /// About how many bytes the fields of structs take that an emit leaves out.
+    pub fn absent_bytes(&self, emit: &Emit) -> usize {
+        ABSENT_FIELD_BYTES * self.table.absent(emit, MAX_BYTES)
     }
 
     pub fn columns(&mut self) -> &mut [Cells] {

@@ -29,9 +29,6 @@ const BYTES_AT_ONCE: usize = 1 << 20;
 /// Unit tests: one run a turn, so that whatever may happen between two turns does.
 const PART: Duration = if cfg!(test) { Duration::ZERO } else { SHORT_TURN };
 
-/// A run with its number in the row log.
-type NumberedRun = (u64, LoggedRun);
-
 impl EventInterfaces {
     /// Adds transactions with events of contracts whose code is not known. Returns whether that changes
     /// anything.
@@ -189,8 +186,7 @@ impl Runner {
             return Ok(false);
         }
         let mut changed = Vec::new();
-        for (number, run) in runs {
-            let LoggedRun { position, stored } = run;
+        for LoggedRun { number, position, stored } in runs {
             let read = in_this_form(&stored)?;
             let read = LoggedEvents::read(&read)?;
             let mut examined = EventsWriter::new(&read.transaction, read.closed_at);
@@ -241,11 +237,11 @@ impl Runner {
         if runs.is_empty() {
             counting.done = derived;
         }
-        for (number, run) in runs.into_iter().filter(|(number, _)| *number <= derived) {
+        for run in runs.into_iter().filter(|run| run.number <= derived) {
             let mut kinds = Kinds::default();
             self.count_events(of, run.position, &run.stored, &mut kinds)?;
             counting.counts.add(&kinds.counts(counting.tables.layout()));
-            counting.done = number;
+            counting.done = run.number;
             if Instant::now() >= until {
                 break;
             }
@@ -254,11 +250,11 @@ impl Runner {
     }
 
     /// Returns the next runs of the row log: at least one, if there is one, and not many at once.
-    fn runs_after(&self, program: ProgramId, after: u64) -> Result<Vec<NumberedRun>, ProgramError> {
+    fn runs_after(&self, program: ProgramId, after: u64) -> Result<Vec<LoggedRun>, ProgramError> {
         let (mut runs, mut bytes) = (Vec::new(), 0);
         storage::row_log_after(&self.store, program, after, |number, position, stored| {
             bytes += stored.len();
-            runs.push((number, LoggedRun { position, stored: stored.to_vec() }));
+            runs.push(LoggedRun { number, position, stored: stored.to_vec() });
             Ok(storage::more_if(runs.len() < RUNS_AT_ONCE && bytes < BYTES_AT_ONCE))
         })?;
         Ok(runs)

@@ -14,6 +14,10 @@ use orrery_store::TransactionPosition;
 use orrery_tables::event_tables::{FlatEvent, Packer};
 use orrery_tables::{Frame, Row, event_id};
 
+/// Bytes of rows that are packed at once, about. What an event takes as rows may be a hundred times what it
+/// takes in the log: fields of structs that it leaves out are nulls.
+const MOST_BYTES: usize = 32 << 20;
+
 /// Returns the rows of tables for the events of a transaction, in stored form: for each the one in its
 /// table, and the one behind the view `events`.
 ///
@@ -42,7 +46,9 @@ pub fn table_rows(
     Ok(rows)
 }
 
-/// Returns the rows of [`table_rows`] for transactions of the row log, as they are sent to the tables.
+/// Returns the rows of [`table_rows`] for transactions of the row log, as they are sent to the tables, and
+/// the number of these transactions: fewer than there are when their rows take much memory, and at least
+/// one.
 ///
 /// # Errors
 /// As [`table_rows`].
@@ -51,7 +57,7 @@ pub fn frames(
     project: &EventProject,
     interfaces: &EventInterfaces,
     runs: &[LoggedRun],
-) -> Result<Vec<Frame>, ProgramError> {
+) -> Result<(Vec<Frame>, usize), ProgramError> {
     let mut packing = Packing {
         of,
         project,
@@ -59,10 +65,15 @@ pub fn frames(
         packer: Packer::new(of.program, project.layout()),
         last: None,
     };
+    let mut packed = 0;
     for run in runs {
         packing.add(run)?;
+        packed += 1;
+        if packing.packer.bytes() >= MOST_BYTES {
+            break;
+        }
     }
-    Ok(packing.packer.finish()?)
+    Ok((packing.packer.finish()?, packed))
 }
 
 /// Packs the events of transactions.

@@ -155,7 +155,7 @@ impl<'a> Packer<'a> {
             let frame = self.open.get_mut(target).map(OpenFrame::take).transpose()?;
             self.full.extend(frame);
         }
-        self.bytes += 2 * ROW_OVERHEAD_BYTES + 2 * self.params.len();
+        self.bytes += 2 * (ROW_OVERHEAD_BYTES + self.params.len());
         Ok(true)
     }
 
@@ -169,7 +169,7 @@ impl<'a> Packer<'a> {
             let contract = self.contract.text_of(&emit.contract);
             let origin = self.of.origin(contract, &id);
             let frame = open_frame(&mut self.open, self.layout, &emit.target)?;
-            let bytes = weight(emit);
+            let bytes = weight(emit) + frame.absent_bytes(emit);
             frame.begin(&origin, bytes);
             frame.put_emit(emit.fields.as_slice())?;
             self.bytes += ROW_OVERHEAD_BYTES + bytes;

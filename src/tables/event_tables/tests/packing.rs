@@ -136,3 +136,24 @@ fn many_rows_are_several_frames() {
         assert_eq!(rows, [MAX_ROWS, MAX_ROWS, 5], "{target}");
     }
 }
+
+/// Fields of structs that values leave out take no room in an event, and some in a column.
+#[test]
+fn fields_that_are_left_out_count() {
+    use orrery_testkit::specs::{Map, Type, event, option, structure, udt, vec};
+    let fields: Vec<_> = (0..50).map(|at| (format!("f{at}"), Type::U32)).collect();
+    let of_items = [("items", vec(option(udt("Item"))))];
+    let entries =
+        vec![structure("Item", &fields), event("listed", &["listed"], &[], Map, &of_items)];
+    let known = [Known::chain(1, entries)];
+    let bytes = |items: usize| {
+        let items = orrery_testkit::values::list((0..items).map(|_| ScVal::Void));
+        let data = orrery_testkit::values::fields([("items", items)]);
+        let event = made(1, Some(0), &[orrery_testkit::values::symbol("listed")], data);
+        let layout = layout(std::slice::from_ref(&event), &known);
+        let mut packer = Packer::new(PROGRAM, &layout);
+        packer.add(&event.rows(&layout, &known), 0).unwrap();
+        packer.bytes()
+    };
+    assert!(bytes(100) > bytes(0) + 100 * 50 * 16, "{} {}", bytes(0), bytes(100));
+}
