@@ -10,10 +10,12 @@ use super::row_log::RowsToFeed;
 use orrery_ledger::domain::ProgramId;
 use orrery_tables::Change;
 
-/// Number of rows after which a transaction is committed. DuckDB compresses rows in groups of 122,880
-/// of one table (`DEFAULT_ROW_GROUP_SIZE`): whole groups are written once, and straight into the file.
-/// An event has a row in two tables.
-const ROWS: usize = if cfg!(test) { 6 } else { 262_144 };
+/// Number of rows after which a transaction is committed; an event has a row in two tables. DuckDB
+/// compresses rows in groups of 122,880 of one table (`DEFAULT_ROW_GROUP_SIZE`), and writes the last
+/// group of a table again with each checkpoint until it is full. Somewhat less than a group in each
+/// transaction fills them one after the other. A few more would leave a small group behind each whole
+/// one, which the next checkpoint merges by writing both again: half as much time and file on top.
+const ROWS: usize = if cfg!(test) { 6 } else { 200_000 };
 /// Maximum number of transactions before the owner's next program gets its turn.
 const MAX_TRANSACTIONS: usize = 4;
 /// Time for which a transaction may go on after the deadline of its turn until it has [`ROWS`], unless
