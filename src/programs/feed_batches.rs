@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// When a turn ends.
 pub(super) struct Until<'a> {
     pub deadline: Instant,
-    /// Whether the owner has further rows to be written, which are not of a program that gets many.
-    pub is_due: &'a dyn Fn() -> bool,
+    /// Whether somebody waits for its end.
+    pub is_awaited: &'a dyn Fn() -> bool,
 }
 
 /// Reads the rows of the next runs after a number of the row log; `None` when they need other tables
@@ -113,9 +113,9 @@ impl<'a> Batches<'a> {
     /// Whether the transaction has as many rows as it is to have.
     fn is_enough(&self) -> bool {
         self.rows >= ROWS
-            || self.until.as_ref().is_some_and(|Until { deadline, is_due }| {
+            || self.until.as_ref().is_some_and(|Until { deadline, is_awaited }| {
                 let now = Instant::now();
-                now > *deadline && (now > *deadline + PATIENCE || is_due())
+                now > *deadline && (now > *deadline + PATIENCE || is_awaited())
             })
     }
 }
@@ -207,13 +207,13 @@ mod tests {
     fn a_turn_that_is_over_goes_on_only_while_nobody_waits() {
         let past = || Instant::now() - Duration::from_millis(1);
         let nobody = || false;
-        let until = Until { deadline: past(), is_due: &nobody };
+        let until = Until { deadline: past(), is_awaited: &nobody };
         assert_eq!(taken(1, Some(until), &next), (vec![vec![1, 2, 3]], 3, true));
         let asked = Cell::new(0);
         let second = || asked.replace(asked.get() + 1) > 0;
-        let until = Until { deadline: past(), is_due: &second };
+        let until = Until { deadline: past(), is_awaited: &second };
         assert_eq!(taken(1, Some(until), &next), (vec![vec![1, 2]], 2, true));
-        let until = Until { deadline: past() - PATIENCE, is_due: &nobody };
+        let until = Until { deadline: past() - PATIENCE, is_awaited: &nobody };
         assert_eq!(taken(1, Some(until), &next), (vec![vec![1]], 1, true));
     }
 

@@ -163,9 +163,11 @@ impl FeedQueue {
         self.changed.notify_all();
     }
 
-    /// Whether an owner has become due again since its turn began.
-    pub(super) fn is_due(&self, owner: &Owner) -> bool {
-        self.state.lock().waiting.contains(owner)
+    /// Whether somebody waits for the end of an owner's turn: the owner itself, who has become due again, or
+    /// another one for whom there is no thread.
+    pub(super) fn is_awaited(&self, owner: &Owner) -> bool {
+        let state = self.state.lock();
+        state.due.iter().any(|due| due == owner || !state.busy.contains(due))
     }
 
     /// Returns whether the last turn of an owner failed.
@@ -250,6 +252,19 @@ mod tests {
         let both = [turn(&queue), turn(&queue)];
         assert_ne!(both[0], both[1]);
         assert_eq!(queue.summary(), FeedSummary { owners: 2, behind: 2, ..FeedSummary::default() });
+    }
+
+    #[test]
+    fn a_turn_is_awaited_by_its_owner_and_by_those_without_a_thread() {
+        let queue = FeedQueue::default();
+        queue.set_owners(&owners(&["ana", "bob"]));
+        let ana = turn(&queue);
+        assert!(queue.is_awaited(&ana), "no thread has taken bob");
+        let bob = turn(&queue);
+        assert!(!queue.is_awaited(&ana) && !queue.is_awaited(&bob));
+        queue.enqueue(&owners(&["bob"]));
+        // The thread of bob will go on with bob.
+        assert!(!queue.is_awaited(&ana) && queue.is_awaited(&bob));
     }
 
     #[test]

@@ -449,8 +449,8 @@ impl Feeder {
         declared: Option<&DeclaredManifest>,
         deadline: Option<Instant>,
     ) -> Result<Attempt, ProgramError> {
-        let is_due = || self.queue.is_due(owner);
-        let until = deadline.map(|deadline| Until { deadline, is_due: &is_due });
+        let is_awaited = || self.queue.is_awaited(owner);
+        let until = deadline.map(|deadline| Until { deadline, is_awaited: &is_awaited });
         let next = |after| match self.runner.rows_to_feed(entry, after)? {
             Some(next) if declared.is_some_and(|it| it.has_same_tables(&next.manifest)) => {
                 Ok(Some(next))

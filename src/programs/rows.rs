@@ -39,7 +39,7 @@ pub struct LoggedRun {
 }
 
 /// A stored value does not have the expected layout.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("stored rows of a run are damaged")]
 pub struct Damaged;
 
@@ -102,25 +102,37 @@ impl RunRows {
     }
 }
 
-fn length(length: usize) -> Result<[u8; 4], Damaged> {
+/// Returns the stored form of a length.
+pub fn length(length: usize) -> Result<[u8; 4], Damaged> {
     Ok(u32::try_from(length).map_err(|_| Damaged)?.to_be_bytes())
 }
 
-struct Reader<'a>(&'a [u8]);
+/// Reads stored bytes from the front.
+#[derive(Debug, Clone)]
+pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
+    /// Takes this many bytes.
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Damaged)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
+    /// Takes as many bytes as the array has.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
         self.take(N)?.try_into().map_err(|_| Damaged)
     }
 
-    fn length(&mut self) -> Result<usize, Damaged> {
+    /// Takes a length.
+    pub fn length(&mut self) -> Result<usize, Damaged> {
         usize::try_from(u32::from_be_bytes(self.array()?)).map_err(|_| Damaged)
+    }
+
+    /// Takes a length, and as many bytes as it says.
+    pub fn part(&mut self) -> Result<&'a [u8], Damaged> {
+        let length = self.length()?;
+        self.take(length)
     }
 }
 

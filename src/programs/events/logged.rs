@@ -17,7 +17,7 @@ use orrery_ledger::domain::{CloseTime, ContractId, Emit, Hash32, TxHash};
 use stellar_xdr::ScVal;
 
 use crate::ProgramError;
-use crate::rows::RunRows;
+use crate::rows::{Damaged, Reader, RunRows, length};
 
 const VERSION: u8 = 3;
 const SECONDS: u8 = 0;
@@ -96,11 +96,6 @@ pub enum DeclaredBy {
     /// The supplied one with this SHA-256.
     Supplied(Hash32),
 }
-
-/// A stored value does not have the expected layout.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the stored events of a transaction are damaged")]
-pub struct Damaged;
 
 impl From<Damaged> for ProgramError {
     fn from(_: Damaged) -> Self {
@@ -236,7 +231,7 @@ pub fn in_this_form(value: &[u8]) -> Result<Cow<'_, [u8]>, Damaged> {
     if value.first() == Some(&VERSION) {
         return Ok(Cow::Borrowed(value));
     }
-    let run = RunRows::decode(value).map_err(|_| Damaged)?;
+    let run = RunRows::decode(value)?;
     let mut events = EventsWriter::new(&run.transaction, run.closed_at);
     for emit in &run.emits {
         push_emit(&mut events, emit)?;
@@ -294,33 +289,7 @@ impl DeclaredBy {
     }
 }
 
-fn length(length: usize) -> Result<[u8; 4], Damaged> {
-    Ok(u32::try_from(length).map_err(|_| Damaged)?.to_be_bytes())
-}
-
-#[derive(Debug, Clone)]
-struct Reader<'a>(&'a [u8]);
-
 impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Damaged)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
-        self.take(N)?.try_into().map_err(|_| Damaged)
-    }
-
-    fn length(&mut self) -> Result<usize, Damaged> {
-        usize::try_from(u32::from_be_bytes(self.array()?)).map_err(|_| Damaged)
-    }
-
-    fn part(&mut self) -> Result<&'a [u8], Damaged> {
-        let length = self.length()?;
-        self.take(length)
-    }
-
     fn event(&mut self) -> Result<LoggedEvent<'a>, Damaged> {
         let contract = ContractId(self.array()?);
         let id = u64::from_be_bytes(self.array()?);

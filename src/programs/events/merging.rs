@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::logged::{Damaged, EventsWriter, LoggedEvents, in_this_form};
+use super::logged::{EventsWriter, LoggedEvents, in_this_form};
+use crate::rows::Damaged;
 
 /// Events of a transaction of which some were stored before.
 #[derive(Debug)]
