@@ -1,5 +1,6 @@
 //! Decoding: the borrowing walk is compared with the full decode, on real ledgers, on mutated ones,
-//! and on ledgers built for what real ones do not contain.
+//! and on ledgers built for what real ones do not contain. Also runs the naive model of what contracts
+//! hold, against which the product is compared.
 
 mod builder;
 mod changes;
@@ -8,6 +9,7 @@ mod made;
 mod mutations;
 mod newest;
 mod real;
+mod storage_model;
 mod variants;
 
 use orrery_ledger::decode::{DecodeError, decode, ledger_length};

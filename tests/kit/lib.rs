@@ -22,6 +22,7 @@ pub mod signal;
 pub mod size;
 pub mod specs;
 pub mod sql_fragments;
+pub mod storage;
 pub mod upgraded;
 pub mod values;
 pub mod wait;
