@@ -1,6 +1,7 @@
 //! Decoding: the borrowing walk is compared with the full decode, on real ledgers, on mutated ones,
-//! and on ledgers built for what real ones do not contain. Also runs the naive model of what contracts
-//! hold, against which the product is compared.
+//! and on ledgers built for what real ones do not contain. Also checks the naive model of what
+//! contracts hold, which the product is compared with: on real ledgers, and against the truth of
+//! generated histories.
 
 mod builder;
 mod changes;
@@ -10,6 +11,7 @@ mod mutations;
 mod newest;
 mod real;
 mod storage_model;
+mod storage_truth;
 mod variants;
 
 use orrery_ledger::decode::{DecodeError, decode, ledger_length};

@@ -8,6 +8,7 @@
 
 mod answers;
 mod decoding;
+pub mod histories;
 mod model;
 mod net;
 mod timeline;

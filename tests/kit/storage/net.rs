@@ -73,7 +73,7 @@ pub struct NetChange {
     pub key_hash: KeyHash,
     pub tx: Option<TransactionId>,
     /// `None`: S1: "Equal before and after: no row in history or SQL, but the key's
-    /// `modified_ledger` moves".
+    /// `modified_ledger` moves"; and dead temporary data that is erased.
     pub kind: Option<Kind>,
     pub before: Before,
     /// The value before was that of temporary data whose TTL had passed: S2 calls it absent.
@@ -127,15 +127,17 @@ impl NetChange {
             TtlAfter::Same => None,
             TtlAfter::Gone | TtlAfter::Lost => place.running.remove(&change.key_hash),
         };
-        change.of_entry(is_restored)
+        Some(change.of_entry(is_restored))
     }
 
     /// A change of the entry, or a restoring.
-    fn of_entry(self, is_restored: bool) -> Option<Self> {
+    fn of_entry(self, is_restored: bool) -> Self {
         let was_absent = self.before == Before::Absent;
         let kind = match &self.after {
             // S1: "A temporary entry whose TTL before was below the ledger […]; erased: no change".
-            After::Gone if self.dead_before || was_absent => return None,
+            // Choice: no row, but remembered, with the STATE before it. Else a `created` that follows
+            // would say "absent, back to the first" of ledgers in which the data lived.
+            After::Gone if self.dead_before || was_absent => None,
             // S1: "restored and removed: `removed`".
             After::Gone => Some(Kind::Removed),
             // S1: "A temporary entry whose TTL before was below the ledger and that is written:
@@ -153,7 +155,7 @@ impl NetChange {
             },
             After::Same => None,
         };
-        Some(Self { kind, ..self })
+        Self { kind, ..self }
     }
 
     fn changes_ttl(&self) -> bool {

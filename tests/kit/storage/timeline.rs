@@ -232,23 +232,21 @@ impl<'a> Timeline<'a> {
         for pair in self.steps.windows(2) {
             let [earlier, step] = pair else { continue };
             let at = step.at.before();
-            // Choice of S1: what is erased, or written again, after its TTL has passed is no change.
-            let dead = is_temporary(self.key)
-                && self.live_until(at).is_some_and(|until| until < step.at.ledger);
             let agrees = match (&step.change.before, self.last(at, NetChange::names_entry)) {
                 (Before::NotNamed, _) | (_, None) => true,
-                (Before::Absent, Some(last)) => last.change.after == After::Gone || dead,
+                (Before::Absent, Some(last)) => last.change.after == After::Gone,
                 (Before::Value(value, modified), Some(last)) => {
-                    let restored = step.change.kind == Some(Kind::Restored);
+                    // Most RESTORED records have the ledger's own number.
+                    let own = *modified == step.at.ledger;
                     matches!(&last.change.after, After::Value(after, at)
-                        if after == value && (at == modified || restored))
+                        if after == value && (at == modified || own))
                 }
             };
             // Bumps of transactions that only read do not see those before them in their ledger.
             let is_alone = earlier.at.ledger < step.at.ledger;
             let ttl_agrees = match (step.change.ttl_before, self.live_until(at)) {
                 (TtlBefore::Until(before, _), Some(until)) => before == until || !is_alone,
-                (TtlBefore::Absent, Some(_)) => dead,
+                (TtlBefore::Absent, Some(_)) => false,
                 _ => true,
             };
             if !agrees || !ttl_agrees {
