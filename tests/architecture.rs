@@ -67,6 +67,8 @@ const BORDERS: &[(&str, &[&str])] = &[
     ("store", &["ledger", "runtime"]),
     // Sources never see the store.
     ("source", &["ledger", "net", "runtime"]),
+    // Whoever vouches for a header, and wherever the state goes.
+    ("checkpoint", &["ledger", "net", "runtime"]),
     ("sandbox", &["ledger", "runtime"]),
     // One module on one transaction: no store, no SQL.
     ("engine", &["ledger", "runtime", "settings"]),
@@ -162,7 +164,10 @@ const LINKED_BY: &[(&str, &[&str])] = &[
     ("rustls", &["net"]),
     ("seccompiler", &["runtime"]),
     ("soroban-env-host", &["engine", "sandbox"]),
-    ("tokio", &["api", "export", "net", "runtime", "sandbox", "source", "webhooks", "."]),
+    (
+        "tokio",
+        &["api", "checkpoint", "export", "net", "runtime", "sandbox", "source", "webhooks", "."],
+    ),
     ("warp", &["api"]),
     ("wasmparser", &["engine", "interfaces"]),
     ("wasmtime", &["engine"]),

@@ -75,17 +75,26 @@ impl From<reqwest::Error> for HttpError {
 /// certificates. It follows redirects only on the same server, and only those that keep method and
 /// body (307 and 308).
 pub fn client(timeouts: Timeouts) -> Result<Client, HttpError> {
-    build(|| {
-        Client::builder()
-            .user_agent(concat!("orrery/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(timeouts.connect)
-            .read_timeout(timeouts.idle)
-            .gzip(true)
-            .referer(false)
-            .redirect(Policy::custom(|attempt| {
+    build(|| usual(timeouts).gzip(true))
+}
+
+/// Like [`client`], for files: takes bodies as the server has them. Some servers declare that their
+/// `.gz` files are encoded with gzip.
+pub fn client_of_files(timeouts: Timeouts) -> Result<Client, HttpError> {
+    build(|| usual(timeouts).gzip(false))
+}
+
+fn usual(timeouts: Timeouts) -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("orrery/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(timeouts.connect)
+        .read_timeout(timeouts.idle)
+        .referer(false)
+        .redirect(Policy::custom(
+            |attempt| {
                 if stays(&attempt) { attempt.follow() } else { attempt.stop() }
-            }))
-    })
+            },
+        ))
 }
 
 /// Builds a client with these settings that trusts the system's certificates. On a system without

@@ -2,6 +2,7 @@
 //! that the tests of the decoder link none.
 
 pub mod account_events;
+pub mod archive;
 pub mod costly;
 pub mod costly_interface;
 pub mod data;
@@ -12,12 +13,14 @@ pub mod forgeries;
 pub mod full;
 pub mod histories;
 pub mod http;
+pub mod kills;
 pub mod newest;
 pub mod program;
 pub mod provider;
 pub mod random_events;
 pub mod random_values;
 pub mod sandbox;
+pub mod scratch;
 pub mod signal;
 pub mod size;
 pub mod specs;
@@ -39,15 +42,11 @@ pub mod digest;
 #[cfg(feature = "store")]
 pub mod families;
 #[cfg(feature = "store")]
-pub mod kills;
-#[cfg(feature = "store")]
 pub mod lake_files;
 #[cfg(feature = "store")]
 pub mod material;
 #[cfg(feature = "store")]
 pub mod model;
-#[cfg(feature = "store")]
-pub mod scratch;
 #[cfg(feature = "store")]
 pub mod witness;
 

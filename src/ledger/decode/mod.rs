@@ -8,8 +8,10 @@
 //! finds. A new version of a ledger's data changes the schema; a new part changes it and `Part`.
 //! `ledger` is the visitor that [`decode`] uses. It passes parts on to `header`, `envelope` with
 //! `contracts`, and `events`; `matching` then builds the view from what they have collected. The
-//! visitors of `changes` and `meta_events` answer narrower questions.
+//! visitors of `changes` and `meta_events` answer narrower questions. `bucket` reads the records of the
+//! state that a network publishes at its checkpoints, with the same schema.
 
+mod bucket;
 mod changes;
 mod contracts;
 mod entry;
@@ -28,6 +30,7 @@ use crate::domain::NetworkId;
 use walk::walk;
 use xdr::Xdr;
 
+pub use bucket::{BucketList, BucketRecord, StateKey, last_modified, live_until};
 pub use changes::{
     ChangeKind, EntryChange, LedgerChanges, TransactionChanges, changed_entries, ledger_changes,
     transaction_changes,

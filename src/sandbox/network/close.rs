@@ -14,6 +14,7 @@ use stellar_xdr::{
 
 use super::actors::Actor;
 use super::apply::{AppliedSet, apply_set};
+use super::buckets::BucketList;
 use super::envelope::SignedTransaction;
 use super::error::Result;
 use super::fees::{BASE_FEE, BASE_RESERVE, RENT_FEE_PER_1KB};
@@ -73,6 +74,7 @@ impl Tip {
 pub(super) fn close_ledger(
     previous: &Tip,
     state: &mut Arc<LedgerState>,
+    buckets: &mut Option<BucketList>,
     ledger: &OpenLedger<'_>,
     transactions: Vec<SignedTransaction>,
     validator: &Actor,
@@ -85,6 +87,8 @@ pub(super) fn close_ledger(
         proposed
     };
     let tx_set = set.set.clone();
+    // Tells which entries are new to the buckets.
+    let before = buckets.is_some().then(|| Arc::clone(state));
     let AppliedSet { transactions, fees } = apply_set(state, ledger, set)?;
 
     let state = Arc::make_mut(state);
@@ -100,7 +104,16 @@ pub(super) fn close_ledger(
     header.previous_ledger_hash = Hash(previous.hash);
     header.scp_value = agreed_value(previous, ledger, proposed_hash, validator)?;
     header.tx_set_result_hash = Hash(Sha256::digest(results.to_xdr(Limits::none())?).into());
-    header.bucket_list_hash = commit(&previous.header.bucket_list_hash, &state.seal()?);
+    if let (Some(buckets), Some(before)) = (buckets, before) {
+        let changes = state
+            .changed()
+            .map(|key| (key.clone(), state.get(key).cloned(), before.get(key).is_some()));
+        buckets.add(ledger.sequence, changes)?;
+        header.bucket_list_hash = buckets.hash();
+        state.seal()?;
+    } else {
+        header.bucket_list_hash = commit(&previous.header.bucket_list_hash, &state.seal()?);
+    }
     header.ledger_seq = ledger.sequence;
     header.fee_pool += fees;
     advance_skip_list(&mut header);
@@ -189,8 +202,8 @@ fn agreed_value(
     Ok(StellarValue { tx_set_hash, close_time, upgrades: Default::default(), ext })
 }
 
-/// Returns the substitute for the bucket list hash: the sandbox keeps no bucket list, but a chain
-/// of digests over all changes.
+/// Returns the substitute for the bucket list hash of a sandbox that keeps no buckets: a chain of
+/// digests over all changes.
 fn commit(previous: &Hash, changes: &[u8; 32]) -> Hash {
     let mut digest = Sha256::new();
     digest.update(previous.0);

@@ -8,8 +8,8 @@
 //! the accounts also trade in a market, a WASM contract. From another configurable ledger on, close
 //! times are in milliseconds.
 //!
-//! Differences from a node: the bucket list hash is a chain of digests over all changes, there are
-//! no upgrades and no SCP messages, only failed calls have diagnostic events, and clusters that could
+//! Differences from a node: the bucket list hash is a chain of digests over all changes unless the
+//! sandbox keeps [buckets](Sandbox::with_buckets), there are no upgrades and no SCP messages, only failed calls have diagnostic events, and clusters that could
 //! run in parallel are applied one after the other.
 
 mod actors;
@@ -17,6 +17,7 @@ mod apply;
 mod assets;
 mod batch;
 mod bootstrap;
+mod buckets;
 mod classic;
 mod close;
 mod close_times;
@@ -37,6 +38,7 @@ mod open_ledger;
 mod plan;
 mod requests;
 mod sandbox;
+mod settings;
 mod simulation;
 mod snapshot;
 mod state;
@@ -49,6 +51,7 @@ mod wallets;
 mod wasm;
 
 pub use batch::{Batch, Closed, FIRST_BATCH_LEDGER};
+pub use buckets::Checkpoint;
 pub use config::{MAX_TRANSACTIONS, SandboxConfig};
 pub use error::{FULL, SandboxError};
 pub use requests::Request;

@@ -11,6 +11,7 @@ use stellar_xdr::{
 use super::actors::PermanentAccounts;
 use super::assets::Assets;
 use super::batch::{Batch, Closed, FIRST_BATCH_LEDGER};
+use super::buckets::BucketList;
 use super::close::{TOTAL_COINS, Tip, close_ledger};
 use super::close_times::{CloseTimestamp, Milliseconds};
 use super::config::{MAX_TRANSACTIONS, SandboxConfig};
@@ -65,6 +66,8 @@ pub struct Sandbox {
     wallets_from: Option<LedgerSeq>,
     /// Settings of close times in milliseconds; `None` for whole seconds.
     milliseconds: Option<Milliseconds>,
+    /// The state's buckets; `None` for a network whose headers have a substitute for their hash.
+    pub(super) buckets: Option<BucketList>,
 }
 
 impl Sandbox {
@@ -108,6 +111,7 @@ impl Sandbox {
             market_from: None,
             wallets_from: None,
             milliseconds: None,
+            buckets: None,
         })
     }
 
@@ -295,6 +299,7 @@ impl Sandbox {
         let (tip, meta) = close_ledger(
             &self.tip,
             &mut self.state,
+            &mut self.buckets,
             &ledger,
             transactions,
             &self.permanent.validator,

@@ -28,7 +28,7 @@ use super::state::Snapshot;
 use super::validation::MAX_INSTRUCTIONS;
 
 /// Memory limit of a call in bytes, the host's default.
-const MEMORY_LIMIT: u32 = 41_943_040;
+pub(super) const MEMORY_LIMIT: u32 = 41_943_040;
 
 impl Sandbox {
     /// Returns an entry in its current state.
@@ -201,7 +201,7 @@ fn network_config(info: &LedgerInfo) -> Result<NetworkConfig> {
 
 /// Determines the host's default cost parameters, which it does not expose: charges a budget for 0
 /// and for 128 units of each kind of work, 128 being the unit of the linear term.
-fn cost_params() -> Result<(ContractCostParams, ContractCostParams)> {
+pub(super) fn cost_params() -> Result<(ContractCostParams, ContractCostParams)> {
     type Both = (ContractCostParams, ContractCostParams);
     static KNOWN: OnceLock<Both> = OnceLock::new();
     if let Some(known) = KNOWN.get() {

@@ -126,6 +126,11 @@ impl LedgerState {
         Ok(())
     }
 
+    /// Returns the keys that the open ledger has changed, in order.
+    pub(super) fn changed(&self) -> impl Iterator<Item = &LedgerKey> {
+        self.changed.iter()
+    }
+
     /// Closes the open ledger and returns a digest over every entry that it changed, in key order.
     pub(super) fn seal(&mut self) -> Result<[u8; 32]> {
         let mut digest = Sha256::new();

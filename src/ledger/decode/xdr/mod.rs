@@ -11,6 +11,7 @@
 
 #[macro_use]
 mod blocks;
+mod buckets;
 mod close_meta;
 mod common;
 mod contract;
@@ -24,6 +25,7 @@ mod settings;
 mod visit;
 
 pub use blocks::*;
+pub use buckets::*;
 pub use close_meta::*;
 pub use common::*;
 pub use contract::*;
