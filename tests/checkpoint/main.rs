@@ -5,6 +5,7 @@ mod agreement;
 mod hostile;
 mod kills;
 mod memory;
+mod real;
 mod records;
 mod refusals;
 mod server;
