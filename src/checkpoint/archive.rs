@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use crate::body::Body;
 use crate::error::{CheckpointError, Result};
-use crate::state::{Commitment, NetworkState, Newest};
+use crate::state::{Commitment, NetworkState, Newest, parsed};
 
 /// Number of ledgers from one checkpoint to the next. Networks that are accelerated for tests have
 /// more checkpoints; each ledger that has one can be read.
@@ -111,9 +111,7 @@ impl Archive {
                 "this is no history archive: there is no {shown}"
             )));
         };
-        let newest: Newest = serde_json::from_slice(&text).map_err(|error| {
-            CheckpointError::refused(shown, format!("it is not the state of an archive: {error}"))
-        })?;
+        let newest: Newest = parsed(&shown, &text)?;
         Ok(LedgerSeq(newest.ledger))
     }
 
@@ -210,7 +208,8 @@ impl Server {
         if from > 0 {
             request = request.header(RANGE, format!("bytes={from}-"));
         }
-        let response = self.runtime.block_on(request.send());
+        // Sending needs the runtime from its first step on.
+        let response = self.runtime.block_on(async { request.send().await });
         let response =
             response.map_err(|error| CheckpointError::unreadable(shown, HttpError::from(error)))?;
         match response.status() {

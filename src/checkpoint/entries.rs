@@ -16,7 +16,7 @@ use crate::bucket::BucketReader;
 use crate::error::{CheckpointError, Result};
 use crate::fetch::Fetched;
 use crate::found::{Found, FoundCode, FoundData, FoundSetting};
-use crate::sort::{Sorted, Sorter, disk, record_size};
+use crate::sort::{NOT_YET_GIVEN_BACK, Sorted, Sorter, disk, record_size};
 use crate::state::Bucket;
 use crate::work::{Step, Work};
 
@@ -187,6 +187,9 @@ fn may_be_evicted(key: &StateKey<'_>) -> bool {
 pub(crate) struct Tally {
     by_hash: u64,
     by_contract: u64,
+    /// By how much records of the second sort are larger than those of the first one from which they
+    /// are made.
+    growth: u64,
 }
 
 impl Tally {
@@ -201,12 +204,18 @@ impl Tally {
         if let Some(wanted) = Wanted::of(shown, bucket, record, work)? {
             self.by_hash += wanted.size();
             self.by_contract += wanted.size_of_found();
+            self.growth += wanted.size_of_found().saturating_sub(wanted.size());
         }
         Ok(())
     }
 
-    pub fn disk(&self, memory: usize) -> u64 {
-        disk(self.by_hash, memory).saturating_add(disk(self.by_contract, memory))
+    /// Returns how much disk both sorts take at most, if they have `memory`: what the first one gives
+    /// back, the second one takes, if the file system `gives_back`.
+    pub fn disk(&self, memory: usize, gives_back: bool) -> u64 {
+        let at_once = disk(self.by_hash, memory).saturating_add(disk(self.by_contract, memory));
+        let one_by_one =
+            self.by_hash.saturating_add(self.growth).saturating_add(NOT_YET_GIVEN_BACK);
+        if gives_back { at_once.min(one_by_one) } else { at_once }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::archive::{Archive, Source, bucket_file, open_file};
 use crate::bucket::BucketReader;
 use crate::entries::Tally;
 use crate::error::{CheckpointError, Result};
+use crate::sort::gives_back;
 use crate::space;
 use crate::state::{Bucket, NetworkState};
 use crate::work::{Step, Work};
@@ -63,7 +64,9 @@ impl NetworkState {
             let of = self.buckets.len() as u32;
             work.tell(Step::Check { done: progress.done, of, bytes: progress.bytes })?;
         }
-        let disk = progress.tally.disk(work.bounds.memory);
+        let gives_back = gives_back(work.directory)
+            .map_err(|error| CheckpointError::disk(work.directory.display(), &error))?;
+        let disk = progress.tally.disk(work.bounds.memory, gives_back);
         space::check(work.directory, "sorting the state", disk, work.bounds.spare)?;
         work.tell(Step::Sort { disk })?;
         Ok(Fetched { state: self, archive: archive.clone(), records: progress.records, disk })

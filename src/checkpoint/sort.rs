@@ -1,5 +1,6 @@
 //! Sorts records on disk: fills memory up to a limit, writes what it holds in order as a run, and
-//! merges the runs. The files have no names, so that nothing is left of them after a crash.
+//! merges the runs. The files have no names, so that nothing is left of them after a crash. What was
+//! read of a run is given back to the disk at once, where the file system can do that.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,10 +8,14 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 /// Maximum number of runs that are merged at once, and of open files.
 const FAN_IN: usize = 128;
 /// Buffer of each run that is read or written, in bytes.
 const BUFFER: usize = 64 << 10;
+/// Bytes of a run that were read before they are given back.
+const GIVEN_BACK: u64 = 1 << 20;
 /// Bytes before the key of a record: the length of what follows the key.
 const LENGTH: usize = 4;
 
@@ -19,11 +24,28 @@ pub(crate) fn record_size(key: usize, content: usize) -> u64 {
     (LENGTH + key + content) as u64
 }
 
-/// Returns how much disk the sort of records of `size` bytes takes at most, if it has `memory`.
+/// Returns how much disk the sort of records of `size` bytes takes at most, if it has `memory` and
+/// nothing is given back before its end.
 pub(crate) fn disk(size: u64, memory: usize) -> u64 {
     // A run may be half empty, before a record that does not fit.
     let runs = size / (memory as u64 / 2).max(1) + 1;
     if runs < FAN_IN as u64 { size } else { size.saturating_mul(2) }
+}
+
+/// Bytes that may wait to be given back, of the runs of two sorts.
+pub(crate) const NOT_YET_GIVEN_BACK: u64 = 2 * FAN_IN as u64 * (GIVEN_BACK + BUFFER as u64);
+
+/// Whether parts of files in a directory can be given back before the file is removed.
+pub(crate) fn gives_back(directory: &Path) -> io::Result<bool> {
+    let mut file = tempfile::tempfile_in(directory)?;
+    file.write_all(&[1; BUFFER])?;
+    Ok(give_back(&file, 0, BUFFER as u64))
+}
+
+/// Frees the disk of a part of a file, whose bytes become zeros; returns whether that is possible.
+fn give_back(file: &File, from: u64, length: u64) -> bool {
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(file, hole, from, length).is_ok()
 }
 
 /// Takes records in any order. Each has a key of `K` bytes.
@@ -114,9 +136,34 @@ fn finished(run: BufWriter<File>) -> io::Result<File> {
     Ok(file)
 }
 
+/// A run that is read.
+struct Run {
+    file: BufReader<File>,
+    /// Bytes that were read, and how many of them were given back.
+    read: u64,
+    given_back: u64,
+}
+
+impl Run {
+    fn new(file: File) -> Self {
+        Self { file: BufReader::with_capacity(BUFFER, file), read: 0, given_back: 0 }
+    }
+
+    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact(buffer)?;
+        self.read += buffer.len() as u64;
+        if self.read - self.given_back >= GIVEN_BACK {
+            // Where it is not possible, the disk is free at the end.
+            give_back(self.file.get_ref(), self.given_back, self.read - self.given_back);
+            self.given_back = self.read;
+        }
+        Ok(())
+    }
+}
+
 /// Yields records in the order of their keys.
 pub(crate) struct Sorted<const K: usize> {
-    runs: Vec<BufReader<File>>,
+    runs: Vec<Run>,
     /// Key of the next record of each run, which run it is, and the length of its content.
     heads: BinaryHeap<Reverse<([u8; K], usize, u32)>>,
     content: Vec<u8>,
@@ -124,7 +171,7 @@ pub(crate) struct Sorted<const K: usize> {
 
 impl<const K: usize> Sorted<K> {
     fn new(runs: Vec<File>) -> io::Result<Self> {
-        let runs = runs.into_iter().map(|run| BufReader::with_capacity(BUFFER, run)).collect();
+        let runs = runs.into_iter().map(Run::new).collect();
         let mut sorted = Self { runs, heads: BinaryHeap::new(), content: Vec::new() };
         for run in 0..sorted.runs.len() {
             sorted.advance(run)?;
@@ -192,6 +239,8 @@ mod tests {
         }
         // A record that is larger than the memory is a run of its own.
         sorts(300, 10);
+        // Parts of the runs are given back.
+        sorts(200_000, 2 << 20);
     }
 
     #[test]

@@ -7,8 +7,9 @@
 //! has `SHA-256(live ‖ hot archive)`. What is merged at the moment (`next`) is not hashed.
 
 use orrery_ledger::decode::BucketList;
-use orrery_ledger::domain::{Hash32, LedgerSeq, Network, excerpt};
+use orrery_ledger::domain::{Hash32, LedgerSeq, Network, excerpt, shortened};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{LedgerHeader, Limits, ReadXdr};
 
@@ -111,8 +112,7 @@ impl NetworkState {
         network: &Network,
     ) -> Result<Self> {
         let refused = |reason: String| CheckpointError::refused(file, reason);
-        let found: StateFile = serde_json::from_slice(text)
-            .map_err(|error| refused(format!("it is not the state of an archive: {error}")))?;
+        let found: StateFile = parsed(file, text)?;
         let Commitment { ledger, protocol, .. } = commitment;
         if !matches!(found.version, 1 | 2) {
             let version = found.version;
@@ -158,6 +158,15 @@ impl NetworkState {
     pub fn commitment(&self) -> Commitment {
         self.commitment
     }
+}
+
+/// Parses the state of an archive in a file.
+pub(crate) fn parsed<T: DeserializeOwned>(file: &str, text: &[u8]) -> Result<T> {
+    serde_json::from_slice(text).map_err(|error| {
+        // It may quote what stands there.
+        let error = shortened(&error.to_string(), 160);
+        CheckpointError::refused(file, format!("it is not the state of an archive: {error}"))
+    })
 }
 
 /// Returns the names of a list's buckets: `curr` and `snap` of level 0, then those of level 1, and so

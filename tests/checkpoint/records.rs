@@ -19,15 +19,22 @@ enum Decoded {
     Tombstone(LedgerKey),
 }
 
+/// Decodes a value; `None` also for bytes that are not those which it is written as, such as a bool of
+/// 2.
+fn exactly<T: ReadXdr + WriteXdr>(xdr: &[u8]) -> Option<T> {
+    let value = T::from_xdr(xdr, Limits { depth: 500, len: xdr.len() }).ok()?;
+    let is_exact = value.to_xdr(Limits::none()).unwrap() == xdr;
+    is_exact.then_some(value)
+}
+
 fn decoded(list: BucketList, xdr: &[u8]) -> Option<Decoded> {
-    let limits = Limits { depth: 500, len: xdr.len() };
     Some(match list {
-        BucketList::Live => match BucketEntry::from_xdr(xdr, limits).ok()? {
+        BucketList::Live => match exactly(xdr)? {
             BucketEntry::Metaentry(metadata) => Decoded::Metadata(metadata),
             BucketEntry::Liveentry(entry) | BucketEntry::Initentry(entry) => Decoded::Entry(entry),
             BucketEntry::Deadentry(key) => Decoded::Tombstone(key),
         },
-        BucketList::HotArchive => match HotArchiveBucketEntry::from_xdr(xdr, limits).ok()? {
+        BucketList::HotArchive => match exactly(xdr)? {
             HotArchiveBucketEntry::Metaentry(metadata) => Decoded::Metadata(metadata),
             HotArchiveBucketEntry::Archived(entry) => Decoded::Entry(entry),
             HotArchiveBucketEntry::Live(key) => Decoded::Tombstone(key),

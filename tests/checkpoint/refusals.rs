@@ -264,7 +264,10 @@ fn state_files_of_something_else_are_refused() {
     });
     assert_eq!(others.unwrap().len(), 2);
     type Change = fn(&mut Value);
-    let cases: [(&str, Change); 14] = [
+    let cases: [(&str, Change); 15] = [
+        ("not the state of an archive", |state| {
+            state["currentLedger"] = "long\n".repeat(10_000).into();
+        }),
         ("version 3", |state| state["version"] = 3.into()),
         ("version 0", |state| state["version"] = 0.into()),
         ("only version 2 has", |state| state["version"] = 1.into()),
