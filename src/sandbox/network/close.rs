@@ -14,7 +14,7 @@ use stellar_xdr::{
 
 use super::actors::Actor;
 use super::apply::{AppliedSet, apply_set};
-use super::buckets::BucketList;
+use super::buckets::Buckets;
 use super::envelope::SignedTransaction;
 use super::error::Result;
 use super::fees::{BASE_FEE, BASE_RESERVE, RENT_FEE_PER_1KB};
@@ -74,7 +74,7 @@ impl Tip {
 pub(super) fn close_ledger(
     previous: &Tip,
     state: &mut Arc<LedgerState>,
-    buckets: &mut Option<BucketList>,
+    buckets: &mut Option<Buckets>,
     ledger: &OpenLedger<'_>,
     transactions: Vec<SignedTransaction>,
     validator: &Actor,
@@ -92,7 +92,7 @@ pub(super) fn close_ledger(
     let AppliedSet { transactions, fees } = apply_set(state, ledger, set)?;
 
     let state = Arc::make_mut(state);
-    let evicted_keys = evict(state, ledger.sequence)?;
+    let mut evicted_keys = evict(state, ledger.sequence)?;
     let results = TransactionResultSet {
         results: transactions
             .iter()
@@ -105,10 +105,7 @@ pub(super) fn close_ledger(
     header.scp_value = agreed_value(previous, ledger, proposed_hash, validator)?;
     header.tx_set_result_hash = Hash(Sha256::digest(results.to_xdr(Limits::none())?).into());
     if let (Some(buckets), Some(before)) = (buckets, before) {
-        let changes = state
-            .changed()
-            .map(|key| (key.clone(), state.get(key).cloned(), before.get(key).is_some()));
-        buckets.add(ledger.sequence, changes)?;
+        evicted_keys.extend(buckets.close(ledger.sequence, &before, state)?);
         header.bucket_list_hash = buckets.hash();
         state.seal()?;
     } else {

@@ -11,7 +11,7 @@ use stellar_xdr::{
 use super::actors::PermanentAccounts;
 use super::assets::Assets;
 use super::batch::{Batch, Closed, FIRST_BATCH_LEDGER};
-use super::buckets::BucketList;
+use super::buckets::Buckets;
 use super::close::{TOTAL_COINS, Tip, close_ledger};
 use super::close_times::{CloseTimestamp, Milliseconds};
 use super::config::{MAX_TRANSACTIONS, SandboxConfig};
@@ -67,7 +67,7 @@ pub struct Sandbox {
     /// Settings of close times in milliseconds; `None` for whole seconds.
     milliseconds: Option<Milliseconds>,
     /// The state's buckets; `None` for a network whose headers have a substitute for their hash.
-    pub(super) buckets: Option<BucketList>,
+    pub(super) buckets: Option<Buckets>,
 }
 
 impl Sandbox {
