@@ -142,6 +142,8 @@ fn check_answer(
             assert!(until.is_none_or(|until| until == truth.live_until), "{}", case());
             let archived = present.archived;
             assert!(archived.is_none_or(|archived| archived == truth.archived), "{}", case());
+            let evicted = is_evicted(history, &hash, sequence, range);
+            assert_eq!(archived.is_some(), until.is_some() || evicted, "{}", case());
             check_updated(history, present, sequence, range);
         }
         (Answer::Absent { .. }, None) => {}
@@ -160,6 +162,17 @@ fn check_answer(
     } else if let Answer::Absent { known_since } = answer {
         check_known_since(model, key, sequence, range, known_since);
     }
+}
+
+/// Whether the range shows that a present entry is evicted: `archived` is then known without a TTL.
+fn is_evicted(
+    history: &StorageHistory,
+    hash: &[u8; 32],
+    sequence: u32,
+    range: StoredRange,
+) -> bool {
+    let moves = changes(history, hash, range.known_first, sequence);
+    moves.last().is_some_and(|change| change.kind == Some(Kind::Evicted))
 }
 
 /// "the first ledger for which the answer would be of the same kind"

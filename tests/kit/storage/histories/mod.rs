@@ -195,7 +195,8 @@ impl StorageHistory {
         let origin = match shape.start {
             Start::Genesis => Some(2),
             Start::Protocol20 => {
-                ledgers.iter().find(|one| one.protocol >= 20).map(|one| one.sequence)
+                let upgraded = ledgers.iter().find(|one| one.protocol >= 20);
+                upgraded.or(ledgers.last()).map(|one| one.sequence)
             }
             Start::Middle => None,
         };
