@@ -76,7 +76,9 @@ fn checkpoints_of_a_sandbox_hold_its_state() {
             assert_eq!(changes_of(&ledger), changes_of(&plain.next_ledger().unwrap()));
         }
         let sequence = kept.latest_ledger();
-        if ![2, 3, 8, 63, 64].contains(&sequence.0) && !sequence.0.is_multiple_of(50) {
+        // The first entries expire in ledger 124.
+        let is_late = sequence.0 >= 120 && sequence.0.is_multiple_of(5);
+        if !is_late && ![2, 3, 8, 63, 64].contains(&sequence.0) {
             continue;
         }
         let checkpoint = kept.checkpoint().unwrap();
@@ -105,7 +107,7 @@ fn checkpoints_of_a_sandbox_hold_its_state() {
             entry.is_none_or(|live| live.entry == held.value)
         });
         assert_eq!(count.count(), found.data.len());
-        assert!(sequence.0 < 60 || found.data.len() > 10, "{}", found.data.len());
+        assert!(sequence.0 < 60 || found.data.len() >= 8, "{}", found.data.len());
         let of_evicted = found.data.iter().filter(|(_, held)| held.is_evicted);
         evicted.extend(of_evicted.map(|(key, _)| *key));
         is_restored |=

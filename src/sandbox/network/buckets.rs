@@ -42,7 +42,7 @@ pub struct Checkpoint {
 
 /// Number of ledgers after its last one in which an archived entry is evicted. On a network, that
 /// depends on a scan through the buckets.
-const EVICTION_DELAY: u32 = 16;
+const EVICTION_DELAY: u32 = 4;
 
 /// Both lists of a state: what is live, and what was evicted.
 #[derive(Debug, Clone)]
