@@ -28,5 +28,8 @@ mod rest {
     mod saturated;
     mod site;
     mod status;
+    mod storage;
+    mod storage_changes;
+    mod storage_lab;
     mod tokens;
 }

@@ -3,7 +3,8 @@
 use super::route::Route;
 use super::{
     ApiSettings, accounts, changes, completeness, contracts, description, events, friendbot,
-    health, ledgers, mcp, metrics, retroshade, rpc, site, status, streams, transactions, webhooks,
+    health, ledgers, mcp, metrics, retroshade, rpc, site, status, storage, streams, transactions,
+    webhooks,
 };
 
 /// Returns every route that a service with these settings may have. Those of friendbot exist only
@@ -13,13 +14,14 @@ pub fn routes(settings: &ApiSettings) -> impl Iterator<Item = &'static Route> {
 }
 
 /// Returns the route tables of all areas.
-pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [Route]; 19] {
+pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [Route]; 20] {
     [
         &events::ROUTES,
         &streams::ROUTES,
         &transactions::ROUTES,
         &changes::ROUTES,
         &contracts::ROUTES,
+        &storage::ROUTES,
         &ledgers::ROUTES,
         &completeness::ROUTES,
         &health::ROUTES,

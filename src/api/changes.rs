@@ -17,7 +17,7 @@ use super::transactions::ledger_of_removed;
 use super::{ApiError, changed_entry};
 use orrery_ledger::decode::{ChangeKind, EntryChange, EntryKey, transaction_changes};
 use orrery_ledger::domain::TxHash;
-use orrery_store::{Needs, StoreError, TransactionRecord};
+use orrery_store::{Needs, Store, StoreError, TransactionRecord};
 
 /// Maximum number of changes in an answer.
 const MOST_CHANGES: usize = 1_000;
@@ -63,7 +63,7 @@ fn changes(stored: &Stored<'_>, call: &ReadCall<'_>) -> Result<Answer, ApiError>
     stored.store.transaction(&hash, |transaction| found = Some(record(transaction)))?;
     match found {
         Some(record) => Ok(Answer::of(&record?)),
-        None => Err(missing(stored, &hash)?),
+        None => Err(missing(stored.store, &hash)?),
     }
 }
 
@@ -137,17 +137,17 @@ impl<'a> Row<'a> {
 }
 
 /// Returns why a transaction has no stored metadata.
-fn missing(stored: &Stored<'_>, hash: &TxHash) -> Result<ApiError, ApiError> {
-    if let Some(ledger) = ledger_of_removed(stored.store, hash)? {
+pub(super) fn missing(store: &Store, hash: &TxHash) -> Result<ApiError, ApiError> {
+    if let Some(ledger) = ledger_of_removed(store, hash)? {
         return Ok(ApiError::NoMetadata(format!(
             "the metadata of the transaction {hash} is not stored any more: retention has removed \
              the transactions of ledger {ledger}, which retention.transactions decides"
         )));
     }
     let mut ledger = None;
-    stored.store.events_of_transaction(hash, |event| ledger = Some(event.ledger))?;
+    store.events_of_transaction(hash, |event| ledger = Some(event.ledger))?;
     let Some(ledger) = ledger else {
-        let removed = stored.store.removed(Needs::TRANSACTIONS)?;
+        let removed = store.removed(Needs::TRANSACTIONS)?;
         let removed = removed.ranges().last().map_or_else(String::new, |range| {
             format!(", or retention has removed it and its events (up to ledger {})", range.last)
         });

@@ -4,6 +4,7 @@
 use warp::http::StatusCode;
 
 use super::answer::Answer;
+use super::storage::StorageError;
 use orrery_auth::{Refusal, TokenError};
 use orrery_ledger::domain::excerpt;
 use orrery_programs::ProgramError;
@@ -75,6 +76,9 @@ pub enum ApiError {
     /// The record of the transaction is not stored any more. Contains the sentence that says why.
     #[error("{0}")]
     NoRecord(String),
+    /// There is no answer about what a contract holds.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     /// No route has this path.
     #[error("there is no route '{path}': {}", which_exist(nearest))]
     UnknownRoute {
@@ -231,6 +235,7 @@ impl ApiError {
             Self::NoMetadata(_) => (StatusCode::GONE, "metadata_removed"),
             Self::NoEvents(_) => (StatusCode::GONE, "events_removed"),
             Self::NoRecord(_) => (StatusCode::GONE, "transaction_removed"),
+            Self::Storage(error) => error.status_and_code(),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::BodyTooSlow(_) => (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
             Self::BodyTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
@@ -262,6 +267,9 @@ impl ApiError {
             if *offset > 0 {
                 body["skipped"] = (*skipped).into();
             }
+        }
+        if let Self::Storage(error) = self {
+            error.add_to(&mut body);
         }
         body.to_string().into_bytes()
     }

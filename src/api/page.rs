@@ -41,7 +41,8 @@ pub(super) fn page<C>(
     })
 }
 
-fn limit(query: &Query<'_>) -> Result<usize, ApiError> {
+/// Parses `limit`: 100 by default, 1000 at the most.
+pub(super) fn limit(query: &Query<'_>) -> Result<usize, ApiError> {
     let Some(given) = query.number("limit", LARGEST_LIMIT as u64)? else {
         return Ok(DEFAULT_LIMIT);
     };

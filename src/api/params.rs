@@ -29,6 +29,8 @@ const LIKENESS: f64 = 0.5;
 pub(super) enum Parameters {
     /// These and no others.
     Known(&'static [&'static str]),
+    /// These; any others are ignored, whatever the settings say.
+    Chosen(&'static [&'static str]),
     /// None; any are ignored. For routes that are called by programs and through links which add
     /// parameters of their own: probes, metrics, pages of the site and JSON-RPC.
     Ignored,
@@ -41,8 +43,11 @@ impl Parameters {
         name: &str,
         unknown: UnknownParameters,
     ) -> Result<Option<&'static str>, ApiError> {
-        let Self::Known(known) = self else { return Ok(None) };
-        find_name(name, known, unknown)
+        match self {
+            Self::Known(known) => find_name(name, known, unknown),
+            Self::Chosen(known) => find_name(name, known, UnknownParameters::Ignore),
+            Self::Ignored => Ok(None),
+        }
     }
 }
 

@@ -115,6 +115,12 @@ impl Route {
         self
     }
 
+    /// Returns the route so that it reads these query parameters and ignores all others.
+    pub(super) const fn choosing_parameters(mut self, known: &'static [&'static str]) -> Self {
+        self.parameters = Parameters::Chosen(known);
+        self
+    }
+
     /// Returns the route with a body of at most `largest` bytes.
     pub(super) const fn with_body(mut self, largest: usize) -> Self {
         self.body = Some(largest);
@@ -126,7 +132,12 @@ impl Route {
     pub(super) fn waits_for(&self, query: &Query<'_>) -> &'static [&'static str] {
         let knows = |known: &[&str]| known.contains(&DECODED);
         match self.parameters {
-            Parameters::Known(known) if knows(known) && query.get(DECODED) == Some("true") => {
+            // What a list of current data lacks of names, it waits for when it has been made.
+            Parameters::Known(known)
+                if self.work.waits_for.is_empty()
+                    && knows(known)
+                    && query.get(DECODED) == Some("true") =>
+            {
                 &[executables::CONSUMER]
             }
             _ => self.work.waits_for,

@@ -18,7 +18,7 @@ use super::route::{Route, Work};
 use super::{ApiError, Deps, error};
 use orrery_auth::{Area, Right, Scope};
 use orrery_rpc::envelope::{Call, Reply, Request, error_without_id};
-use orrery_rpc::{CallLimits, Forwarding, Params, RpcError};
+use orrery_rpc::{CallLimits, Forwarding, Otherwise, Params, RpcError};
 
 /// Maximum size of a request body in bytes, as in Stellar RPC.
 const LARGEST_BODY: usize = 512 << 10;
@@ -167,17 +167,16 @@ impl Calls<'_> {
                 "the batch's responses are too large: send this call by itself",
             )),
             Ok((method, params)) => match self.deps.rpc.forwarded(method) {
-                Some(forwarding) => self.forward_call(&forwarding, *params).await?,
-                None => match self.native(method, *params).await? {
-                    // A batch waits for as long as a single call, whatever the number of its calls.
-                    Reply::Error(RpcError { consumer_behind: Some(consumer), .. })
-                        if self.http.waiting.elapsed()
-                            < self.deps.settings.limits.scan_ms.duration() =>
-                    {
-                        self.native_once_current(method, *params, consumer).await?
+                Some(forwarding) if forwarding.may_be_stored(*params) => {
+                    match self.stored(method, *params).await? {
+                        Reply::Error(RpcError {
+                            otherwise: Some(Otherwise::Forwarding), ..
+                        }) => self.forward_call(&forwarding, *params).await?,
+                        reply => reply,
                     }
-                    reply => reply,
-                },
+                }
+                Some(forwarding) => self.forward_call(&forwarding, *params).await?,
+                None => self.stored(method, *params).await?,
             },
         };
         if call.is_notification() {
@@ -217,6 +216,19 @@ impl Calls<'_> {
             bytes <= share.amount() || share.grow_to(bytes + GROWTH_STEP).is_ok()
         };
         Ok(forwarding.forward(params, &has_room).await)
+    }
+
+    /// Answers a call from the store; once a consumer is current, if that is necessary.
+    async fn stored(&self, method: &str, params: Params<'_>) -> Result<Reply, ApiError> {
+        match self.native(method, params).await? {
+            // A batch waits for as long as a single call, whatever the number of its calls.
+            Reply::Error(RpcError { otherwise: Some(Otherwise::Consumer(consumer)), .. })
+                if self.http.waiting.elapsed() < self.deps.settings.limits.scan_ms.duration() =>
+            {
+                self.native_once_current(method, params, consumer).await
+            }
+            reply => Ok(reply),
+        }
     }
 
     /// Answers a call from the store once a consumer has processed every ledger that is stored now.

@@ -8,8 +8,8 @@ use stellar_xdr::LedgerEntryData;
 use super::rows::Change;
 use super::value::{Before, Executable, entry, id_of};
 use orrery_ledger::decode::{
-    ChangeKind, EntryChange, EntryKind, EventType, LedgerView, TransactionChanges, XdrError,
-    changed_entries, transaction_changes,
+    ChangeKind, ChangedEntry, EntryChange, EntryKind, EventType, LedgerView, TransactionChanges,
+    XdrError, changed_entries, transaction_changes,
 };
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
 
@@ -44,12 +44,12 @@ pub fn mentions(ledger: &LedgerView<'_>) -> Vec<u8> {
             || updates
             || changed
                 .iter()
-                .any(|key| key.kind == EntryKind::ContractCode || key.is_executable_tag());
+                .any(|it| it.key.kind == EntryKind::ContractCode || it.key.is_executable_tag());
         if may_change {
             encode(Mention { application_order: order, written: None }, &mut found);
             continue;
         }
-        for contract in changed.iter().filter_map(|key| key.instance_of()) {
+        for contract in changed.iter().filter_map(|it| it.key.instance_of()) {
             let written = Some(contract);
             encode(Mention { application_order: order, written }, &mut found);
         }
@@ -82,7 +82,7 @@ pub fn decode(mentions: &[u8]) -> impl Iterator<Item = Mention> + '_ {
 /// When `meta` is not an XDR `TransactionMeta`.
 pub fn is_mentioned(meta: &[u8]) -> Result<bool, XdrError> {
     let changed = changed_entries(meta)?;
-    Ok(changed.iter().any(|key| {
+    Ok(changed.iter().any(|ChangedEntry { key, .. }| {
         key.kind == EntryKind::ContractCode
             || key.is_executable_tag()
             || key.instance_of().is_some()

@@ -1,6 +1,6 @@
 //! Interfaces of contracts (SEP-48): reading them ([`Interface`]), finding the declaration of an
 //! event ([`declaration`]), its values as people read them ([`Plain`], [`Params`]) or exactly
-//! ([`Typed`]), and types as text ([`spelled()`]). Does no I/O, and links no native library.
+//! ([`Typed`]), the types of what contracts hold ([`StorageKeys`]), and types as text ([`spelled()`]). Does no I/O, and links no native library.
 
 mod asset;
 mod bundled;
@@ -14,6 +14,7 @@ pub mod names;
 mod plain;
 mod read;
 mod spelled;
+mod storage;
 mod told;
 mod typed;
 mod types;
@@ -30,5 +31,6 @@ pub use interface::Interface;
 pub use plain::{Params, Plain, PlainRest};
 pub use read::{MOST_EVENTS, MOST_PARAMETERS, MOST_TYPES, Origin, ReadError, entries_of, sections};
 pub use spelled::{spelled, spelled_tuple};
+pub use storage::{StorageKeys, value_kind};
 pub use typed::{Typed, TypedXdr};
 pub use types::{Definition, Fields, Types, Union};

@@ -71,6 +71,18 @@ impl Types {
         self.0.get(name)
     }
 
+    /// Returns the unions in the order of their names.
+    pub fn unions(&self) -> Vec<(&[u8], &Union)> {
+        let mut unions = Vec::new();
+        for (name, definition) in &self.0 {
+            if let Definition::Union(union) = definition {
+                unions.push((name.as_slice(), union));
+            }
+        }
+        unions.sort_unstable_by_key(|(name, _)| *name);
+        unions
+    }
+
     /// Whether a value of this type may be an error of a contract or of the host.
     pub(crate) fn error_fits(&self, kind: &ScSpecTypeDef, error: &stellar_xdr::ScError) -> bool {
         match kind {

@@ -18,9 +18,18 @@ pub struct RpcError {
     /// that it does not support have an object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
-    /// Consumer that has not processed all stored ledgers; the call may succeed once it has.
+    /// What may answer the call nevertheless.
     #[serde(skip)]
-    pub consumer_behind: Option<&'static str>,
+    pub otherwise: Option<Otherwise>,
+}
+
+/// What may answer a call that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Otherwise {
+    /// The same call, once this consumer has processed all stored ledgers.
+    Consumer(&'static str),
+    /// The server to which the method is forwarded.
+    Forwarding,
 }
 
 /// Error codes.
@@ -49,7 +58,7 @@ fn code<S: Serializer>(code: &Code, serializer: S) -> Result<S::Ok, S::Error> {
 
 impl RpcError {
     fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None, consumer_behind: None }
+        Self { code, message: message.into(), data: None, otherwise: None }
     }
 
     /// The body is not JSON, or not an object.
@@ -87,7 +96,8 @@ impl RpcError {
     pub fn not_indexed(consumer: &'static str, ledgers: u64) -> Self {
         let message =
             format!("{ledgers} stored ledgers are not indexed yet: try again in a moment");
-        Self { consumer_behind: Some(consumer), ..Self::internal(message) }
+        let otherwise = Some(Otherwise::Consumer(consumer));
+        Self { otherwise, ..Self::internal(message) }
     }
 
     /// The call exceeds its processing limit.

@@ -1,4 +1,4 @@
-//! Forwards the methods that need the current ledger state, which the store does not have.
+//! Forwards the methods that need the current ledger state, as far as the store does not have it.
 
 use std::sync::Arc;
 
@@ -7,12 +7,13 @@ use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
 use super::envelope::Reply;
-use super::live::{self, EntriesQuery, Node};
+use super::ledger_entries::{self, EntriesQuery};
+use super::live::{self, Node};
 use super::xdr::with_stack;
-use super::{Outcome, Params, Rpc, RpcError};
+use super::{Otherwise, Outcome, Params, Rpc, RpcError};
 
 /// Methods that are forwarded.
-const METHODS: [&str; 3] = ["getLedgerEntries", "simulateTransaction", "sendTransaction"];
+const METHODS: [&str; 3] = [ledger_entries::METHOD, "simulateTransaction", "sendTransaction"];
 
 /// Maximum size of a forwarded answer in bytes: Stellar's command line accepts no longer ones.
 pub const LONGEST_ANSWER: usize = 10 << 20;
@@ -41,7 +42,7 @@ pub struct Forwarding<'a> {
 }
 
 impl Rpc {
-    /// Returns how a method is forwarded, or `None` when it is answered here.
+    /// Returns how a method is forwarded, or `None` when it is always answered here.
     pub fn forwarded(&self, method: &str) -> Option<Forwarding<'_>> {
         if self.live.is_some() {
             return None;
@@ -52,6 +53,13 @@ impl Rpc {
 }
 
 impl Forwarding<'_> {
+    /// Whether the store may know the answer to a call: then [`Rpc::call`] comes first, and the call is
+    /// forwarded if its error says so ([`Otherwise::Forwarding`]).
+    pub fn may_be_stored(&self, params: Params<'_>) -> bool {
+        self.method == ledger_entries::METHOD
+            && with_stack(|| ledger_entries::may_be_stored(params))
+    }
+
     /// Returns the node's answer if there is a node and it supports the method, or else the
     /// upstream's answer, unchanged.
     pub fn forward<'a>(
@@ -62,17 +70,13 @@ impl Forwarding<'_> {
         async move {
             if let Some(node) = self.node {
                 match self.method {
-                    "getLedgerEntries" => return reply(entries(&**node, params).await),
+                    ledger_entries::METHOD => return reply(entries(&**node, params).await),
                     "sendTransaction" => return reply(send(&**node, params).await),
                     _ => {}
                 }
             }
             let Some(upstream) = self.upstream else {
-                return Reply::Error(RpcError::internal(format!(
-                    "{} needs the state of the ledger, which is not kept here: set [rpc] upstream to the \
-                     address of an RPC server of this network",
-                    self.method
-                )));
+                return Reply::Error(needs_network(self.method));
             };
             let answered = upstream.forward(self.method, params.0, has_room).await;
             answered.unwrap_or_else(|| Reply::Error(RpcError::internal("upstream rpc unavailable")))
@@ -81,10 +85,19 @@ impl Forwarding<'_> {
     }
 }
 
+/// Returns the error for a call that asks for what only a network tells.
+pub(super) fn needs_network(method: &str) -> RpcError {
+    let error = RpcError::internal(format!(
+        "{method} needs state of the ledger that is not kept here: set [rpc] upstream to the address of \
+         an RPC server of this network"
+    ));
+    RpcError { otherwise: Some(Otherwise::Forwarding), ..error }
+}
+
 async fn entries(node: &dyn Node, params: Params<'_>) -> Outcome {
     let query = with_stack(|| EntriesQuery::read(params))?;
     let found = node.look_up(&query.keys).await.map_err(RpcError::internal)?;
-    with_stack(|| query.response(found))
+    with_stack(|| query.response(found, None))
 }
 
 async fn send(node: &dyn Node, params: Params<'_>) -> Outcome {

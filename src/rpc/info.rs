@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::range::Needed;
-use super::{CallLimits, Outcome, Params, Rpc, RpcError, result};
+use super::{CallLimits, Outcome, Params, Rpc, RpcError, ledger_entries, result};
+use orrery_contract_data::CONSUMER;
 use orrery_store::StoreError;
 
 #[derive(Serialize)]
@@ -38,6 +39,8 @@ struct VersionInfo {
     /// Which events `getEvents` returns besides those of smart-contract transactions; the reference
     /// always has all of them.
     events: IndexedEvents,
+    /// Methods that answer for the end of any stored ledger, given as `ledger`; the reference has none.
+    at_ledger: &'static [&'static str],
 }
 
 #[derive(Serialize)]
@@ -97,6 +100,10 @@ impl Rpc {
                 classic: indexed.classic_events,
                 fees: indexed.fee_events,
                 all_contracts: !indexed.listed_contracts,
+            },
+            at_ledger: match self.store.consumer(CONSUMER) {
+                Some(_) => &[ledger_entries::METHOD],
+                None => &[],
             },
         })
     }

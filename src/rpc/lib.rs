@@ -16,6 +16,7 @@ mod forward;
 mod found_event;
 mod info;
 mod json;
+mod ledger_entries;
 mod ledgers;
 mod live;
 mod params;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-pub use error::{Code, RpcError};
+pub use error::{Code, Otherwise, RpcError};
 pub use forward::{Forwarding, HasRoom, LONGEST_ANSWER, Upstream};
 pub use json::Json;
 pub use live::{LiveNetwork, Node, Submitted};
@@ -114,7 +115,7 @@ pub type Outcome = Result<Json, RpcError>;
 
 type Method = fn(&Rpc, Params<'_>, CallLimits<'_>) -> Outcome;
 
-/// Methods that are answered from the store.
+/// Methods that are answered from the store, always or as far as it knows the answer.
 const METHODS: &[(&str, Method)] = &[
     ("getHealth", Rpc::get_health),
     ("getNetwork", Rpc::get_network),
@@ -124,6 +125,7 @@ const METHODS: &[(&str, Method)] = &[
     ("getFeeStats", Rpc::get_fee_stats),
     ("getTransaction", Rpc::get_transaction),
     ("getTransactions", Rpc::get_transactions),
+    (ledger_entries::METHOD, Rpc::get_ledger_entries),
     ("getEvents", Rpc::get_events),
     ("getEventsV2", Rpc::get_events_v2),
     // Name of the method in the reference's archive node.

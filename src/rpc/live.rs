@@ -1,5 +1,5 @@
-//! Methods about the current ledger state for a network that is reachable in process:
-//! `getLedgerEntries`, `sendTransaction` and `simulateTransaction`.
+//! Networks that are reachable from this process, and the methods that one in process answers:
+//! `sendTransaction` and `simulateTransaction`.
 
 use std::sync::Arc;
 
@@ -15,11 +15,9 @@ use stellar_xdr::{
 use super::params::XdrFormat;
 use super::{CallLimits, Method, Outcome, Params, Rpc, RpcError, result};
 use orrery_ledger::domain::{
-    AuthMode, LedgerSeq, LiveEntries, LiveEntry, LiveState, Simulation, Submission, excerpt,
+    AuthMode, LedgerSeq, LiveEntries, LiveState, Simulation, Submission, excerpt,
 };
 
-/// Maximum number of keys per call.
-const MAX_KEYS: usize = 200;
 /// Maximum size of a transaction in bytes.
 const LARGEST_TRANSACTION: usize = 1_000_000;
 /// Maximum nesting depth of XDR in requests. The ledger that holds a transaction nests some levels
@@ -28,7 +26,6 @@ const MAX_XDR_DEPTH: u32 = 400;
 
 /// Methods of this module.
 pub(super) const METHODS: &[(&str, Method)] = &[
-    ("getLedgerEntries", Rpc::get_ledger_entries),
     ("sendTransaction", Rpc::send_transaction),
     ("simulateTransaction", Rpc::simulate_transaction),
 ];
@@ -86,13 +83,6 @@ pub struct Submitted {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct EntriesParams {
-    keys: Option<Vec<String>>,
-    xdr_format: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
 struct TransactionParams {
     transaction: Option<String>,
     resource_config: Option<ResourceConfig>,
@@ -110,11 +100,6 @@ struct ResourceConfig {
 impl Rpc {
     fn live(&self) -> Result<&Arc<dyn LiveNetwork>, RpcError> {
         self.live.as_ref().ok_or_else(|| RpcError::internal("no network is at hand"))
-    }
-
-    pub(super) fn get_ledger_entries(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
-        let query = EntriesQuery::read(params)?;
-        query.response(self.live()?.entries(&query.keys).map_err(RpcError::internal)?)
     }
 
     pub(super) fn send_transaction(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
@@ -150,61 +135,6 @@ impl Rpc {
             }
         };
         result(&simulation_response(&simulation, format)?)
-    }
-}
-
-/// The entries that a call requests.
-pub(super) struct EntriesQuery {
-    /// Keys of the entries, none of them a TTL key.
-    pub keys: Vec<LedgerKey>,
-    format: XdrFormat,
-}
-
-impl EntriesQuery {
-    pub(super) fn read(params: Params<'_>) -> Result<Self, RpcError> {
-        let given: EntriesParams = params.read()?;
-        let format = format_of(given.xdr_format.as_deref())?;
-        let given = given.keys.unwrap_or_default();
-        if given.len() > MAX_KEYS {
-            let count = given.len();
-            return Err(RpcError::invalid_params(format!(
-                "key count ({count}) exceeds maximum supported ({MAX_KEYS})"
-            )));
-        }
-        let mut keys = Vec::new();
-        for (index, text) in given.iter().enumerate() {
-            let key: LedgerKey = read(text).ok_or_else(|| {
-                let text = excerpt(text);
-                RpcError::invalid_params(format!(
-                    "cannot unmarshal key value {text} at index {index}"
-                ))
-            })?;
-            if matches!(key, LedgerKey::Ttl(_)) {
-                let message = "ledger ttl entries cannot be queried directly";
-                return Err(RpcError::invalid_params(message));
-            }
-            keys.push(key);
-        }
-        Ok(Self { keys, format })
-    }
-
-    /// Builds the answer from the entries found.
-    pub(super) fn response(&self, LiveEntries { as_of, entries: found }: LiveEntries) -> Outcome {
-        let mut entries = Vec::new();
-        for (key, LiveEntry { entry, live_until }) in
-            self.keys.iter().zip(found).filter_map(|(key, found)| Some((key, found?)))
-        {
-            let mut object = Map::new();
-            put(&mut object, ("key", "keyJson"), key, self.format)?;
-            put(&mut object, ("xdr", "dataJson"), &entry.data, self.format)?;
-            object.insert("lastModifiedLedgerSeq".into(), entry.last_modified_ledger_seq.into());
-            if let Some(ledger) = live_until {
-                object.insert("liveUntilLedgerSeq".into(), ledger.into());
-            }
-            put(&mut object, ("extXdr", "extJson"), &entry.ext, self.format)?;
-            entries.push(Value::Object(object));
-        }
-        result(&json!({ "entries": entries, "latestLedger": as_of.0 }))
     }
 }
 
@@ -315,12 +245,12 @@ fn authorisation(
     })
 }
 
-fn format_of(given: Option<&str>) -> Result<XdrFormat, RpcError> {
+pub(super) fn format_of(given: Option<&str>) -> Result<XdrFormat, RpcError> {
     XdrFormat::parse(given).map_err(RpcError::invalid_params)
 }
 
 /// Decodes a value from the base64 of its XDR.
-fn read<T: ReadXdr>(base64: &str) -> Option<T> {
+pub(super) fn read<T: ReadXdr>(base64: &str) -> Option<T> {
     if base64.len() > LARGEST_TRANSACTION * 4 / 3 + 4 {
         return None;
     }
@@ -328,7 +258,8 @@ fn read<T: ReadXdr>(base64: &str) -> Option<T> {
     T::from_xdr(&xdr, Limits { depth: MAX_XDR_DEPTH, len: xdr.len() }).ok()
 }
 
-fn put<T: WriteXdr + Serialize>(
+/// Adds a value in the requested format, under one of two names.
+pub(super) fn put<T: WriteXdr + Serialize>(
     object: &mut Map<String, Value>,
     (base64, json): (&str, &str),
     value: &T,

@@ -152,7 +152,7 @@ mod tests {
     use serde_json::value::to_raw_value;
 
     use super::*;
-    use crate::{CallLimits, Params, Settings};
+    use crate::{CallLimits, Otherwise, Params, Settings};
     use orrery_ledger::decode::decode;
     use orrery_ledger::domain::Network;
     use orrery_store::{Durability, Extensions, IndexOptions, RowCodec};
@@ -185,7 +185,7 @@ mod tests {
                     true
                 }
                 Err(error) => {
-                    assert_eq!(error.consumer_behind, Some(CONSUMER), "{error}");
+                    assert_eq!(error.otherwise, Some(Otherwise::Consumer(CONSUMER)), "{error}");
                     false
                 }
             }

@@ -52,13 +52,18 @@ pub(super) fn read<T: ReadXdr, R>(
     xdr: &[u8],
     work: impl FnOnce(&T) -> Result<R, RpcError>,
 ) -> Result<R, RpcError> {
-    with_stack(|| {
-        let limits = Limits { depth: DEEPEST, len: xdr.len() };
-        let value = T::from_xdr(xdr, limits).map_err(|error| {
-            tracing::error!(%error, "stored XDR cannot be read");
-            RpcError::internal("stored XDR cannot be read: run orrery verify")
-        })?;
-        work(&value)
+    with_stack(|| work(&decode(xdr)?))
+}
+
+/// Decodes stored XDR on the current stack, which has to be a deep one ([`with_stack`]).
+///
+/// # Errors
+/// As [`json`].
+pub(super) fn decode<T: ReadXdr>(xdr: &[u8]) -> Result<T, RpcError> {
+    let limits = Limits { depth: DEEPEST, len: xdr.len() };
+    T::from_xdr(xdr, limits).map_err(|error| {
+        tracing::error!(%error, "stored XDR cannot be read");
+        RpcError::internal("stored XDR cannot be read: run orrery verify")
     })
 }
 

@@ -14,6 +14,7 @@ use crate::accounts::AccountConsumer;
 use crate::accounts::evictions::Evictions;
 use crate::accounts::passkey::PasskeyWallets;
 use crate::accounts::smart::SmartAccounts;
+use crate::contract_data::ContractData;
 use crate::control::ConsumerReport;
 use crate::domain::LedgerRange;
 use crate::executables::ExecutableIndex;
@@ -54,6 +55,7 @@ pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer
         Arc::new(Evictions),
         Arc::new(TransactionHashes),
         Arc::new(ExecutableIndex),
+        Arc::new(ContractData),
     ]
 }
 

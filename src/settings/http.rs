@@ -24,7 +24,7 @@ section! {
         pub metrics: MetricsReaders = MetricsReaders::default();
         /// What becomes of a request with a parameter that its route does not have.
         pub unknown_parameters: UnknownParameters = UnknownParameters::default();
-        /// Whether events, transactions, contracts and ledgers can be read without a token.
+        /// Whether events, transactions, contracts, what they hold, and ledgers can be read without a token.
         pub public_read: bool = false;
     }
 }

@@ -16,14 +16,15 @@ use orrery::domain::Network;
 use orrery::sandbox::network::MARKET_PROGRAM;
 use serde_json::{Value, json};
 use stellar_xdr::{
-    AccountId, AccountMergeResult, Asset, BytesM, ContractExecutable, ContractIdPreimage,
-    ContractIdPreimageFromAddress, CreateContractArgsV2, DecoratedSignature, Hash, HostFunction,
-    InvokeContractArgs, InvokeHostFunctionOp, LedgerEntryData, LedgerKey, LedgerKeyAccount,
-    LedgerKeyContractCode, Limits, ManageDataOp, Memo, MuxedAccount, Operation, OperationBody,
-    PaymentOp, Preconditions, PublicKey, ReadXdr, ScAddress, ScSymbol, ScVal, ScVec,
-    SequenceNumber, Signature, SignatureHint, SorobanAuthorizationEntry, SorobanTransactionData,
-    TimeBounds, TimePoint, Transaction, TransactionEnvelope, TransactionExt, TransactionMeta,
-    TransactionResult, TransactionResultResult, TransactionV1Envelope, Uint256, WriteXdr,
+    AccountId, AccountMergeResult, Asset, BytesM, ContractDataDurability, ContractExecutable,
+    ContractIdPreimage, ContractIdPreimageFromAddress, CreateContractArgsV2, DecoratedSignature,
+    Hash, HostFunction, InvokeContractArgs, InvokeHostFunctionOp, LedgerEntryData, LedgerKey,
+    LedgerKeyAccount, LedgerKeyContractCode, LedgerKeyContractData, Limits, ManageDataOp, Memo,
+    MuxedAccount, Operation, OperationBody, PaymentOp, Preconditions, PublicKey, ReadXdr,
+    ScAddress, ScSymbol, ScVal, ScVec, SequenceNumber, Signature, SignatureHint,
+    SorobanAuthorizationEntry, SorobanTransactionData, TimeBounds, TimePoint, Transaction,
+    TransactionEnvelope, TransactionExt, TransactionMeta, TransactionResult,
+    TransactionResultResult, TransactionV1Envelope, Uint256, WriteXdr,
 };
 
 use orrery_testkit::binary::{Service, run};
@@ -246,7 +247,7 @@ fn an_rpc_client_works_on_the_demo_and_keeps_its_data_after_a_kill() {
         let until_ledger = kept["entries"][0]["liveUntilLedgerSeq"].as_u64().unwrap();
         assert!(until_ledger > 2_000_000, "it is archived after ledger {until_ledger}");
 
-        let (made, _) = client.called(HostFunction::CreateContractV2(CreateContractArgsV2 {
+        let (made, made_in) = client.called(HostFunction::CreateContractV2(CreateContractArgsV2 {
             contract_id_preimage: ContractIdPreimage::Address(ContractIdPreimageFromAddress {
                 address: client.address(),
                 salt: Uint256([3; 32]),
@@ -255,6 +256,18 @@ fn an_rpc_client_works_on_the_demo_and_keeps_its_data_after_a_kill() {
             constructor_args: Default::default(),
         }));
         let ScVal::Address(contract) = made else { panic!("{made:?}") };
+        let instance = LedgerKey::ContractData(LedgerKeyContractData {
+            contract: contract.clone(),
+            key: ScVal::LedgerKeyContractInstance,
+            durability: ContractDataDurability::Persistent,
+        });
+        let keys = json!([base64(&instance)]);
+        let held = rpc(&demo, "getLedgerEntries", json!({ "keys": keys }));
+        let at = json!({ "keys": keys, "ledger": made_in["ledger"] });
+        let held_then = rpc(&demo, "getLedgerEntries", at);
+        assert_eq!(held_then["entries"], held["entries"]);
+        assert_eq!(held["entries"][0]["lastModifiedLedgerSeq"], made_in["ledger"]);
+        assert_eq!(held_then["latestLedger"], made_in["ledger"]);
         let (status, given) = friendbot(&demo, &contract.to_string());
         assert_eq!(status, 200, "{given}");
         client.unreadable();

@@ -23,7 +23,7 @@ const OTHER_BUILD: &str = "ORRERY_OTHER_BUILD";
 /// Families that are derived from others, after an import of [`made`]: number of rows, and the
 /// first 8 bytes of the SHA-256 of their content.
 const INDEXES: [(&str, &str); 6] = [
-    ("entries", "1145 02797159fbac0d43"),
+    ("entries", "1145 13384049fb4e31f2"),
     ("events_by_address", "2203 a196997e7633090d"),
     ("events_by_contract", "277 2e2f2bd5db27289a"),
     ("events_by_topic", "3556 e64916efc38d609f"),

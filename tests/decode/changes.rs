@@ -143,7 +143,7 @@ pub fn compare_changes(raw: &[u8], ledger: &full::Ledger, case: &dyn std::fmt::D
     for (transaction, of_ledger) in ledger.transactions.iter().zip(&changes.transactions) {
         assert_eq!(&transaction_changes(&transaction.meta).unwrap(), of_ledger, "{case}");
         let keys = changed_entries(&transaction.meta).unwrap();
-        let keys: Vec<Vec<u8>> = keys.iter().map(EntryKey::to_ledger_key).collect();
+        let keys: Vec<Vec<u8>> = keys.iter().map(|it| it.key.to_ledger_key()).collect();
         let counts = transaction.smart_contract && transaction.successful;
         let expected: &[Vec<u8>] = if counts { &keys } else { &[] };
         assert_eq!(transaction.changed_entries, expected, "{case}");

@@ -12,6 +12,7 @@ pub mod forged;
 pub mod forgeries;
 pub mod full;
 pub mod histories;
+pub mod holder;
 pub mod http;
 pub mod kills;
 pub mod newest;

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use orrery::api::{self, ApiError, ApiSettings, Deps, Tunables};
 use orrery::attestation::Attestation;
 use orrery::auth::{IssueRequest, Tokens};
+use orrery::contract_data::{self, ContractData};
 use orrery::executables::{self, ExecutableIndex, Interfaces};
 use orrery::programs::{ProgramDeps, Programs, storage};
 use orrery::rpc::{self, Rpc};
@@ -38,27 +39,55 @@ impl TempStore {
     /// A store without consumers that nobody drives.
     pub fn new(network: &Network) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        Self { store: open(directory.path(), Some(network), false), directory }
+        Self { store: open(directory.path(), Some(network), &[]), directory }
     }
 
     /// A store with the index of what contracts run, which a server that is started on it drives once.
     pub fn with_names(network: &Network) -> Self {
+        Self::with_consumers(network, &[Arc::new(ExecutableIndex)])
+    }
+
+    /// As [`Self::with_names`], also with the index of what contracts hold.
+    pub fn with_storage(network: &Network) -> Self {
+        Self::with_consumers(network, &[Arc::new(ExecutableIndex), Arc::new(ContractData)])
+    }
+
+    fn with_consumers(network: &Network, consumers: &[Arc<dyn LedgerConsumer>]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        Self { store: open(directory.path(), Some(network), true), directory }
+        Self { store: open(directory.path(), Some(network), consumers), directory }
+    }
+
+    /// Drives the indexes that the store has until they have processed all ledgers.
+    pub fn index(&self) {
+        // Some tests open their store without them.
+        if self.store.consumer(executables::CONSUMER).is_some() {
+            while self.store.step(&ExecutableIndex).unwrap() {}
+        }
+        if self.store.consumer(contract_data::CONSUMER).is_some() {
+            while self.store.step(&ContractData).unwrap() {}
+        }
     }
 
     /// Reopens the directory, which moves the content of the memtables and the WAL into tables.
     pub fn reopened(self) -> Self {
         let Self { store, directory } = self;
-        let has_names = store.consumer(executables::CONSUMER).is_some();
+        let mut consumers: Vec<Arc<dyn LedgerConsumer>> = Vec::new();
+        if store.consumer(executables::CONSUMER).is_some() {
+            consumers.push(Arc::new(ExecutableIndex));
+        }
+        if store.consumer(contract_data::CONSUMER).is_some() {
+            consumers.push(Arc::new(ContractData));
+        }
         drop(store);
-        Self { store: open(directory.path(), None, has_names), directory }
+        Self { store: open(directory.path(), None, &consumers), directory }
     }
 }
 
-fn open(directory: &Path, network: Option<&Network>, has_names: bool) -> Arc<Store> {
-    let consumers: &[Arc<dyn LedgerConsumer>] =
-        if has_names { &[Arc::new(ExecutableIndex)] } else { &[] };
+fn open(
+    directory: &Path,
+    network: Option<&Network>,
+    consumers: &[Arc<dyn LedgerConsumer>],
+) -> Arc<Store> {
     let extensions = Extensions::for_consumers(consumers).with_kind(storage::KIND);
     Arc::new(Store::open_with(directory, network, extensions).unwrap())
 }
@@ -138,10 +167,7 @@ impl Server {
 
     /// Serves a store; `adjust` changes the dependencies and settings of the server.
     pub fn start_with(store: &TempStore, adjust: impl FnOnce(&mut Deps)) -> Self {
-        // Some tests open their store without this index.
-        if store.store.consumer(executables::CONSUMER).is_some() {
-            while store.store.step(&ExecutableIndex).unwrap() {}
-        }
+        store.index();
         let mut deps = idle_deps(store);
         let (tokens, health) = (Arc::clone(&deps.tokens), Arc::clone(&deps.health));
         let token = tokens.issue(&IssueRequest::for_owner("tests")).unwrap().token;

@@ -67,6 +67,7 @@ fn network_and_version_are_returned() {
     for member in ["commitHash", "buildTimestamp", "captiveCoreVersion"] {
         assert_eq!(version[member], "", "{member}");
     }
+    assert_eq!(version["atLedger"], json!([]), "what contracts hold is not indexed here");
 }
 
 #[test]

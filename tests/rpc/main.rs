@@ -6,6 +6,7 @@ mod events;
 mod fee_stats;
 mod hashes;
 mod info;
+mod ledger_entries;
 mod ledgers;
 mod naive;
 mod node;

@@ -89,11 +89,23 @@ impl<'a> EntryChange<'a> {
     }
 }
 
+/// An entry that a transaction changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChangedEntry<'a> {
+    /// Its key.
+    pub key: EntryKey<'a>,
+    /// Whether one of the changes left it with another value than it had: a transaction may write a
+    /// value that was there already, which changes nothing but `lastModifiedLedgerSeq`.
+    pub differs: bool,
+}
+
 /// Entries that the operations of one transaction created, changed, removed or restored.
 #[derive(Default)]
 pub struct ChangedEntries<'a> {
     /// All of them, in the order of the metadata.
-    all: Vec<EntryKey<'a>>,
+    all: Vec<ChangedEntry<'a>>,
+    /// The last `STATE`: an entry, and its value before the change that follows.
+    state: Option<(EntryKey<'a>, &'a [u8])>,
     restored: Vec<EntryKey<'a>>,
     has_new_contract: bool,
 }
@@ -106,27 +118,44 @@ impl<'a> ChangedEntries<'a> {
 
     /// Returns all entries, sorted, without repeats, and the restored ones among them, in the order
     /// of the metadata.
-    pub fn sorted(mut self) -> (Vec<EntryKey<'a>>, Vec<EntryKey<'a>>) {
+    pub fn sorted(mut self) -> (Vec<ChangedEntry<'a>>, Vec<EntryKey<'a>>) {
         self.all.sort_unstable();
-        self.all.dedup();
+        self.all.dedup_by(|second, first| {
+            let is_same = second.key == first.key;
+            first.differs |= is_same && second.differs;
+            is_same
+        });
         (self.all, self.restored)
     }
+
+    /// Whether an update leaves an entry with another value than the `STATE` before it.
+    fn differs(&self, key: EntryKey<'_>, entry: Option<&[u8]>) -> bool {
+        self.state.is_none_or(|(of, before)| of != key || value(before) != entry.and_then(value))
+    }
+}
+
+/// Returns the bytes of a `LedgerEntry` after its first field, `lastModifiedLedgerSeq`.
+fn value(entry: &[u8]) -> Option<&[u8]> {
+    entry.get(size_of::<u32>()..)
 }
 
 impl<'a> Visit<'a> for ChangedEntries<'a> {
     #[inline(always)]
     fn visit(&mut self, part: Part, xdr: &'a [u8]) -> Result<(), XdrError> {
         if part == Part::OperationChange
-            && let Some(EntryChange { kind, key, .. }) = EntryChange::of(xdr)?
+            && let Some(EntryChange { kind, key, entry }) = EntryChange::of(xdr)?
         {
-            if kind != ChangeKind::State {
-                self.all.push(key);
-            }
             match kind {
+                ChangeKind::State => {
+                    self.state = entry.map(|entry| (key, entry));
+                    return Ok(());
+                }
                 ChangeKind::Restored => self.restored.push(key),
                 ChangeKind::Created => self.has_new_contract |= key.instance_of().is_some(),
-                ChangeKind::Updated | ChangeKind::Removed | ChangeKind::State => {}
+                ChangeKind::Updated | ChangeKind::Removed => {}
             }
+            let differs = kind != ChangeKind::Updated || self.differs(key, entry);
+            self.all.push(ChangedEntry { key, differs });
         }
         Ok(())
     }
@@ -137,7 +166,7 @@ impl<'a> Visit<'a> for ChangedEntries<'a> {
 ///
 /// # Errors
 /// When `meta` is not an XDR `TransactionMeta`.
-pub fn changed_entries(meta: &[u8]) -> Result<Vec<EntryKey<'_>>, XdrError> {
+pub fn changed_entries(meta: &[u8]) -> Result<Vec<ChangedEntry<'_>>, XdrError> {
     let mut found = UpToOperations::default();
     match xdr::TransactionMeta::walk(&mut Cursor::new(meta), Depth::LIMIT, &mut found) {
         Err(reason) if !found.complete => Err(reason),

@@ -119,6 +119,29 @@ pub fn named_contracts(
     Ok(contracts.found)
 }
 
+/// Returns the keys in the footprint of an XDR `TransactionEnvelope`, each an XDR `LedgerKey`: those
+/// that are only read, then those that may be written.
+///
+/// # Errors
+/// When the bytes are not an envelope.
+pub fn footprint_keys(envelope: &[u8]) -> Result<Vec<&[u8]>, DecodeError> {
+    let mut keys = FootprintKeys(Vec::new());
+    walk::<TransactionEnvelope>(envelope, &mut keys)?;
+    Ok(keys.0)
+}
+
+struct FootprintKeys<'a>(Vec<&'a [u8]>);
+
+impl<'a> Visit<'a> for FootprintKeys<'a> {
+    #[inline(always)]
+    fn visit(&mut self, part: Part, xdr: &'a [u8]) -> Result<(), XdrError> {
+        if part == Part::FootprintKey {
+            self.0.push(xdr);
+        }
+        Ok(())
+    }
+}
+
 /// Reads a `MuxedAccount`, or the bare key of a transaction of version 0. All of them end with the
 /// key; the id of a muxed account is between its kind and its key.
 fn account(xdr: &[u8]) -> Result<MuxedAccountView<'_>, XdrError> {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use stellar_strkey::ed25519;
 
+use super::changes::ChangedEntry;
 use super::entry::EntryKey;
 use crate::domain::{CloseTime, ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
 
@@ -83,7 +84,7 @@ pub struct TransactionView<'a> {
     pub contracts: Vec<ContractId>,
     /// Entries that the operations of a successful smart-contract transaction changed. Sorted,
     /// without repeats; empty for other transactions.
-    pub changed_entries: Vec<EntryKey<'a>>,
+    pub changed_entries: Vec<ChangedEntry<'a>>,
     /// The changed entries that had been archived or had an expired time to live, and are live
     /// again (CAP-66). In the order of the metadata.
     pub restored_entries: Vec<EntryKey<'a>>,

@@ -153,6 +153,7 @@ fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
             | Family::TxByHash
             | Family::TxByContract
             | Family::Entries
+            | Family::Evicted
             | Family::Index(_)
             | Family::KnownEntries
             | Family::Shared(SharedFamily { compressed: true, .. }),

@@ -37,6 +37,8 @@ pub(crate) enum Family {
     TxByContract,
     /// Entry tag, position → `Changed`.
     Entries,
+    /// [`LedgerKey`] → contract data that the ledger evicted, see [`super::evicted`].
+    Evicted,
     /// SHA-256 of the entry's key, [`LedgerKey`] → `KnownEntry`.
     KnownEntries,
     /// Name of a feed consumer → its progress, see `feed`.
@@ -77,7 +79,7 @@ pub struct SharedRow {
 
 impl Family {
     /// The built-in families, which every store has.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Meta,
         Self::Ledgers,
         Self::LedgerXdr,
@@ -90,6 +92,7 @@ impl Family {
         Self::TxByHash,
         Self::TxByContract,
         Self::Entries,
+        Self::Evicted,
         Self::KnownEntries,
         Self::Consumers,
         Self::Listings,
@@ -109,6 +112,7 @@ impl Family {
             Self::TxByHash => "tx_by_hash",
             Self::TxByContract => "tx_by_contract",
             Self::Entries => "entries",
+            Self::Evicted => "evicted",
             Self::KnownEntries => "known_entries",
             Self::Consumers => "consumers",
             Self::Listings => "listings",

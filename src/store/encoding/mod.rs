@@ -8,6 +8,7 @@ pub(crate) mod columns;
 pub(crate) mod compression;
 pub(crate) mod digest;
 pub(crate) mod error;
+pub(crate) mod evicted;
 pub(crate) mod format_version;
 pub(crate) mod indexed_as;
 pub(crate) mod ledgers;

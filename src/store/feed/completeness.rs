@@ -1,7 +1,7 @@
 //! Queries for code that answers requests from a consumer's rows: whether the consumer has caught
 //! up with what the store serves, and whether it has seen every ledger.
 
-use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq};
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet};
 
 use crate::state::store::Store;
 
@@ -47,21 +47,34 @@ impl Store {
     /// any ledger of that range was restricted to a list of contracts, every stored list contains
     /// `contract`.
     pub fn is_complete_for(&self, name: &str, contract: &ContractId, ledgers: LedgerRange) -> bool {
-        {
-            let coverage = self.coverage.read();
-            let range = coverage.range_of(ledgers.first);
-            let Some(range) = range.filter(|it| it.ledgers.contains(ledgers.last)) else {
-                return false;
-            };
-            if range.sums.settings.has_listed_contracts()
-                && !coverage.filters.always_included(contract)
-            {
-                return false;
-            }
-        }
+        let Some(range) = self.range_with_all_of(contract, ledgers.first) else { return false };
         let overlaps =
             |lost: &LedgerRange| lost.first <= ledgers.last && ledgers.first <= lost.last;
         let consumers = self.consumers.lock();
-        consumers.get(name).is_some_and(|it| !it.lost.ranges().iter().any(overlaps))
+        range.contains(ledgers.last)
+            && consumers.get(name).is_some_and(|it| !it.lost.ranges().iter().any(overlaps))
+    }
+
+    /// Returns the consecutive ledgers around one of which [`Self::is_complete_for`] is true; `None`
+    /// when it is not true for that ledger itself.
+    pub fn complete_around(
+        &self,
+        name: &str,
+        contract: &ContractId,
+        ledger: LedgerSeq,
+    ) -> Option<LedgerRange> {
+        let mut complete = LedgerSet::from(self.range_with_all_of(contract, ledger)?);
+        complete.remove_all(&self.consumers.lock().get(name)?.lost);
+        complete.ranges().iter().find(|range| range.contains(ledger)).copied()
+    }
+
+    /// Returns the covered range with a ledger, unless it has ledgers that were restricted to lists
+    /// without a contract.
+    fn range_with_all_of(&self, contract: &ContractId, ledger: LedgerSeq) -> Option<LedgerRange> {
+        let coverage = self.coverage.read();
+        let range = coverage.range_of(ledger)?;
+        let has_all = !range.sums.settings.has_listed_contracts()
+            || coverage.filters.always_included(contract);
+        has_all.then_some(range.ledgers)
     }
 }

@@ -8,6 +8,7 @@ use crate::state::consumers::rows::ConsumerEffects;
 use crate::state::consumers::spec::{ConsumerSpec, second_build};
 use crate::state::extracts::Gathers;
 use crate::state::ingest_runs::FedLedger;
+use crate::state::keepers::Keeper;
 use crate::state::store::Store;
 
 /// Maximum number of ledgers in one step, which are written together.
@@ -25,6 +26,12 @@ pub trait LedgerConsumer: Send + Sync {
     /// Returns what it gathers from each whole ledger, to be read with [`Store::gathered`] or
     /// [`Store::take_gathered`]; `None` when stored records are enough.
     fn gathers(&self) -> Option<Gathers> {
+        None
+    }
+
+    /// Returns how it keeps what it needs of transactions that retention removes; `None` when it needs
+    /// nothing of them after it has processed them.
+    fn keeps(&self) -> Option<Keeper> {
         None
     }
 

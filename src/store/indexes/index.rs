@@ -1,6 +1,6 @@
 //! What an index is: its family, the length of its tag, and the function that derives its rows.
 
-use orrery_ledger::decode::{EntryKey, TransactionView};
+use orrery_ledger::decode::{ChangedEntry, TransactionView};
 use orrery_ledger::domain::{ContractId, EventId, LedgerSeq};
 
 use super::values::{Located, Tags, Values};
@@ -44,7 +44,7 @@ pub struct IndexedTransaction<'a> {
     /// Contracts that it touches.
     pub contracts: &'a [ContractId],
     /// Entries that its operations changed; empty when it failed.
-    pub changed_entries: &'a [EntryKey<'a>],
+    pub changed_entries: &'a [ChangedEntry<'a>],
     /// XDR `TransactionEnvelope`.
     pub envelope: &'a [u8],
     /// XDR `TransactionResult`.
@@ -142,7 +142,7 @@ impl<'a> IndexedTransaction<'a> {
     /// Creates the input from a stored transaction.
     pub(crate) fn of_record(
         record: &TransactionRecord<'a>,
-        changed_entries: &'a [EntryKey<'a>],
+        changed_entries: &'a [ChangedEntry<'a>],
     ) -> Self {
         Self {
             position: record.position,

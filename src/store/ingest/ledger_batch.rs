@@ -25,6 +25,7 @@ pub(crate) fn compose(
     if let Some(raw) = &ledger.raw {
         batch.put(Family::LedgerXdr, &key, raw)?;
     }
+    batch.put(Family::Evicted, &key, &ledger.evicted)?;
     let row = LedgerRow { first_event, ..ledger.row.clone() };
     batch.put(Family::Ledgers, &key, row.encode())?;
     if let Some(merged) = change.merged {

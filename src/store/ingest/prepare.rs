@@ -20,7 +20,7 @@ use crate::encoding::ledgers::{LedgerCounts, LedgerRow};
 use crate::encoding::positions::EVENTS_PER_BLOCK;
 use crate::encoding::records::EventRecord;
 use crate::encoding::transaction_block::Packer;
-use crate::encoding::{block, compression, raw_form};
+use crate::encoding::{block, compression, evicted, raw_form};
 use crate::indexes::index::IndexedTransaction;
 use crate::indexes::registry::Indexes;
 use crate::indexes::rows::Rows;
@@ -99,6 +99,8 @@ pub struct PreparedLedger {
     /// Smart-contract transactions: application order and row.
     pub(crate) transactions: Vec<(u32, Vec<u8>)>,
     pub(crate) rows: Rows,
+    /// Its row in `evicted`.
+    pub(crate) evicted: Vec<u8>,
     /// What consumers gather from the whole ledger; empty when its raw form is not stored.
     pub(crate) gathered: GatheredValues,
     /// The trusted validator that has signed it.
@@ -171,6 +173,7 @@ impl PreparedLedger {
             blocks,
             transactions: stored_transactions.into_iter().zip(packer.finish()?).collect(),
             rows,
+            evicted: evicted::encode(&ledger.evicted),
             gathered: GatheredValues::new(),
             signer: None,
             reported: false,
@@ -222,7 +225,8 @@ impl PreparedLedger {
         let raw = self.raw.as_ref().map_or(0, Vec::len);
         let blocks = self.blocks.iter().map(|block| PER_ROW + block.compressed.len());
         let transactions = self.transactions.iter().map(|(_, row)| PER_ROW + row.len());
-        raw + blocks.chain(transactions).sum::<usize>() + self.rows.bytes() + 1024
+        let derived = self.rows.bytes() + self.evicted.len();
+        raw + blocks.chain(transactions).sum::<usize>() + derived + 1024
     }
 
     /// Returns the approximate memory that it takes in bytes: its rows, and what is kept beside them

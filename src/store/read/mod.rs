@@ -7,6 +7,7 @@ pub(crate) mod contract_sizes;
 pub(crate) mod covered_ledgers;
 pub(crate) mod entries;
 pub(crate) mod events;
+pub(crate) mod evicted;
 pub(crate) mod generation_cache;
 pub(crate) mod id_intervals;
 pub(crate) mod index_rows;

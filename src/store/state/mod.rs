@@ -7,6 +7,7 @@ pub(crate) mod coverage;
 pub(crate) mod extracts;
 pub(crate) mod generation;
 pub(crate) mod ingest_runs;
+pub(crate) mod keepers;
 pub(crate) mod marks;
 pub(crate) mod removed;
 pub(crate) mod store;

@@ -14,6 +14,7 @@ use super::consumers::states::Consumers;
 use super::coverage::Coverage;
 use super::extracts::Gathered;
 use super::generation::{Generation, Generations};
+use super::keepers::Keeper;
 use super::marks::Marks;
 use super::removed::{Removed, removed_at};
 use super::totals::Totals;
@@ -47,6 +48,7 @@ pub struct Store {
     pub(crate) consumers: Arc<Consumers>,
     /// What consumers gather from ledgers stored by this process.
     pub(crate) gathered: Gathered,
+    pub(crate) keepers: Vec<Keeper>,
     /// Called after new ledgers were stored or became durable.
     pub(crate) listeners: Mutex<Vec<Listener>>,
     /// Called after a consumer has advanced.

@@ -10,6 +10,7 @@ use crate::feed::worker::LedgerConsumer;
 use crate::indexes::registry::Indexes;
 use crate::state::consumers::spec::{ConsumerKind, ConsumerSpec};
 use crate::state::extracts::Gathers;
+use crate::state::keepers::Keeper;
 
 /// Indexes, consumers and callbacks with which a store is opened.
 #[derive(Default)]
@@ -22,6 +23,8 @@ pub struct Extensions {
     pub kinds: Vec<ConsumerKind>,
     /// What some of the consumers gather from each whole ledger.
     pub gathers: Vec<Gathers>,
+    /// How some of the consumers keep what they need of removed transactions.
+    pub keepers: Vec<Keeper>,
     /// Callback for the progress of an upgrade of the directory.
     pub upgrade_observer: Option<UpgradeObserver>,
 }
@@ -32,6 +35,7 @@ impl Extensions {
         Self {
             consumers: consumers.iter().map(|consumer| consumer.spec()).collect(),
             gathers: consumers.iter().filter_map(|consumer| consumer.gathers()).collect(),
+            keepers: consumers.iter().filter_map(|consumer| consumer.keeps()).collect(),
             ..Self::default()
         }
     }

@@ -60,10 +60,7 @@ pub(crate) fn bring_up_to_date(
             if has_ledgers(database)? {
                 tracing::info!(index = name, "filling an index");
             }
-            let mut stale = database.batch();
-            stale.delete_range(index.family, &[], &AFTER_ALL_KEYS)?;
-            database.write_unlogged(stale)?;
-            fill(database, &Indexes::only(index), name, upgrade)?;
+            refill(database, &Indexes::only(index), name, upgrade)?;
             batch.put_raw(Family::Meta, &row(name.as_bytes()), b"")?;
         }
     }
@@ -82,6 +79,21 @@ fn has_ledgers(database: &Database) -> Result<bool, StoreError> {
     let has_row = rows.key().is_some();
     rows.status()?;
     Ok(has_row)
+}
+
+/// Removes all rows of indexes, and fills these anew. Idempotent.
+pub(crate) fn refill(
+    database: &Database,
+    indexes: &Indexes,
+    name: &str,
+    upgrade: &Upgrade<'_>,
+) -> Result<(), StoreError> {
+    let mut stale = database.batch();
+    for index in indexes.iter() {
+        stale.delete_range(index.family, &[], &AFTER_ALL_KEYS)?;
+    }
+    database.write_unlogged(stale)?;
+    fill(database, indexes, name, upgrade)
 }
 
 /// Writes the rows that follow from stored events and transactions, without the WAL, and flushes at

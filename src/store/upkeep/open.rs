@@ -149,7 +149,7 @@ impl Store {
         extensions: Extensions,
         lock: DirectoryLock,
     ) -> Result<Self, StoreError> {
-        let Extensions { indexes, consumers, gathers, .. } = extensions;
+        let Extensions { indexes, consumers, gathers, keepers, .. } = extensions;
         let totals = Totals::load(&database)?;
         let removed = Removed::load(&database)?;
         let marks = Marks::load(&database)?;
@@ -169,6 +169,7 @@ impl Store {
             known_bytes: Mutex::default(),
             consumers: Arc::new(consumers),
             gathered: Gathered::new(gathers),
+            keepers,
             listeners: Mutex::default(),
             step_listeners: Mutex::default(),
             totals: RwLock::new(totals),

@@ -80,7 +80,7 @@ impl From<&LedgerView<'_>> for Ledger {
             result: one.result.to_vec(),
             meta: one.meta.to_vec(),
             contracts: one.contracts.clone(),
-            changed_entries: one.changed_entries.iter().map(EntryKey::to_ledger_key).collect(),
+            changed_entries: one.changed_entries.iter().map(|it| it.key.to_ledger_key()).collect(),
             restored_entries: one.restored_entries.iter().map(EntryKey::to_ledger_key).collect(),
             has_new_contract: one.has_new_contract,
             operation_events: one.operation_events.clone(),

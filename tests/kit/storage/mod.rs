@@ -3,7 +3,7 @@
 //!
 //! The model decodes whole ledgers with `stellar-xdr`, keeps every net change, and computes each
 //! answer anew from all of them. It shares nothing with the product: where the two agree, they agree
-//! because both follow `spec/state.md`. Every rule names the sentence that it comes from; "S1" and
+//! because both follow the same specification. Every rule names the sentence that it comes from; "S1" and
 //! "S2" are the sections of that document.
 
 mod answers;

@@ -181,21 +181,14 @@ impl<'a> Timeline<'a> {
             .is_some_and(|step| step.at.ledger == ledger)
     }
 
-    /// Ledger and transaction "of the last created, updated or restored change" (S3); else the
-    /// `lastModifiedLedgerSeq` of the earliest value that is known, as of `found`. An equal update is
-    /// no change of these kinds.
+    /// Ledger and transaction "of the last created, updated or restored change" (S3), if one is known;
+    /// else the entry's own `lastModifiedLedgerSeq` stands for it, as of `found`. An equal update is no
+    /// change of these kinds.
     pub fn updated(&self, at: Moment) -> Option<(u32, Option<TransactionId>)> {
         let is = |change: &NetChange| {
             matches!(change.kind, Some(Kind::Created | Kind::Updated | Kind::Restored))
         };
-        if let Some(step) = self.last(at, is) {
-            return Some((step.at.ledger, step.change.tx));
-        }
-        let first = self.steps.iter().find(|step| step.change.names_entry())?;
-        match &first.change.before {
-            Before::Value(_, modified) => Some((*modified, None)),
-            Before::Absent | Before::NotNamed => None,
-        }
+        self.last(at, is).map(|step| (step.at.ledger, step.change.tx))
     }
 
     /// A change as history shows it; `None` if it is no row.

@@ -127,6 +127,33 @@ impl EntryReader<'_> {
         Ok(found.break_value())
     }
 
+    /// Visits the transactions that changed the entry of which the SHA-256 of the `LedgerKey` begins with
+    /// these bytes, eight at least, or its time to live, beginning at a position (included), until `visit` breaks. Returns whether it broke.
+    /// Another entry may have the same row: the metadata of the transaction says whether it has.
+    ///
+    /// # Errors
+    /// Errors of the database or of `visit`, or that a row is damaged.
+    pub fn changes<E: From<StoreError>>(
+        &self,
+        key_hash: &[u8],
+        from: TransactionPosition,
+        direction: Direction,
+        mut visit: impl FnMut(TransactionPosition, Changed) -> Result<ControlFlow<()>, E>,
+    ) -> Result<bool, E> {
+        let mut failed = Ok(());
+        let flow =
+            self.visit(EntryTag::of_hash(key_hash), from, direction, &mut |(at, changed)| {
+                match visit(at, changed) {
+                    Ok(flow) => flow,
+                    Err(error) => {
+                        failed = Err(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            })?;
+        failed.map(|()| flow.is_break())
+    }
+
     /// Visits the rows with a tag, beginning at a position, until `visit` breaks.
     fn visit<B>(
         &self,

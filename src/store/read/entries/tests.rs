@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use orrery_ledger::decode::decode;
+use orrery_ledger::decode::{ChangedEntry, decode};
 use orrery_testkit::sandbox::local;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -63,7 +63,7 @@ fn changes() -> std::collections::BTreeMap<Vec<u8>, Vec<TransactionPosition>> {
         let ledger = view.header.sequence;
         for transaction in &view.transactions {
             let application_order = transaction.application_order;
-            for key in &transaction.changed_entries {
+            for ChangedEntry { key, .. } in &transaction.changed_entries {
                 let position = TransactionPosition { ledger, application_order };
                 changes.entry(key.to_ledger_key()).or_default().push(position);
             }
@@ -219,7 +219,10 @@ fn damage_to_the_entry_index_is_reported() {
             },
             "points to a record that is not stored",
         ),
-        (|db, rows| put(db, Family::Entries, &rows[3].0, Some(&[4])), "points to the wrong record"),
+        (
+            |db, rows| put(db, Family::Entries, &rows[3].0, Some(&[16])),
+            "points to the wrong record",
+        ),
         (|db, _| put(db, Family::KnownEntries, &[0; 36], Some(b"colour")), "is damaged"),
     ];
     for (damage, sentence) in damages {

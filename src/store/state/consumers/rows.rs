@@ -272,6 +272,17 @@ impl Layer {
     fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.deleted.is_empty()
     }
+
+    /// Moves the changes of rows of a view to a write batch.
+    fn add_to(self, view: &ConsumerView<'_>, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+        for (family, from, to) in self.deleted {
+            batch.delete_consumer_range(&view.family(family), &view.key(&from), &view.key(&to))?;
+        }
+        for ((family, key), value) in self.rows {
+            batch.change_consumer_row(&view.family(family), &view.key(&key), value.as_deref())?;
+        }
+        Ok(())
+    }
 }
 
 impl<'a> ConsumerEffects<'a> {
@@ -353,13 +364,14 @@ impl<'a> ConsumerEffects<'a> {
     pub(crate) fn into_batch(mut self) -> Result<Batch<'a>, StoreError> {
         self.set_save_point();
         let Self { view, saved, mut batch, .. } = self;
-        for (family, from, to) in saved.deleted {
-            batch.delete_consumer_range(&view.family(family), &view.key(&from), &view.key(&to))?;
-        }
-        for ((family, key), value) in saved.rows {
-            batch.change_consumer_row(&view.family(family), &view.key(&key), value.as_deref())?;
-        }
+        saved.add_to(&view, &mut batch)?;
         Ok(batch)
+    }
+
+    /// Moves the changes to a write batch.
+    pub(crate) fn add_to(&mut self, batch: &mut Batch<'_>) -> Result<(), StoreError> {
+        self.set_save_point();
+        std::mem::take(&mut self.saved).add_to(&self.view, batch)
     }
 
     fn own(&self, family: &str) -> Result<&'static str, StoreError> {

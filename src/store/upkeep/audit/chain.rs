@@ -8,6 +8,7 @@ use super::subject::Subject;
 use crate::encoding::bytes::Malformed;
 use crate::encoding::columns::{Family, Key, LedgerKey, RunKey};
 use crate::encoding::error::{StoreError, corrupt};
+use crate::encoding::evicted;
 use crate::encoding::indexed_as::Settings;
 use crate::encoding::ledgers::LedgerRow;
 use crate::ingest::contradiction::CONTRADICTION_ROW;
@@ -29,7 +30,8 @@ use crate::upkeep::network::PASSPHRASE_ROW;
 /// covered range.
 pub(super) fn check(subject: &Subject<'_>) -> Result<Vec<SummedLedgers>, StoreError> {
     check_meta(subject)?;
-    check_known_entries(subject)?;
+    check_encoding(subject, Family::KnownEntries, known_entries::check)?;
+    check_encoding(subject, Family::Evicted, check_evicted)?;
     check_consumers(subject)?;
     check_ranges(subject);
     let runs = check_runs(subject);
@@ -80,22 +82,30 @@ fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
     Ok(rows.status()?)
 }
 
-/// Known entries are answers from outside and do not follow from stored data, so only their
-/// encoding can be checked.
-fn check_known_entries(subject: &Subject<'_>) -> Result<(), StoreError> {
-    let mut rows = subject.database.rows_on_disk(Family::KnownEntries)?;
+/// Known entries are answers from outside, and evictions of ledgers follow from raw ledgers alone, so
+/// only their encoding can be checked.
+fn check_encoding(
+    subject: &Subject<'_>,
+    family: Family,
+    check: fn(&[u8], &[u8]) -> Result<(), Malformed>,
+) -> Result<(), StoreError> {
+    let mut rows = subject.database.rows_on_disk(family)?;
     rows.seek_to_first();
     while let Some((key, value)) = rows.item() {
-        if let Err(malformed) = known_entries::check(key, value) {
-            let place = problems::row(Family::KnownEntries, key);
-            subject.add(place, &corrupt(Family::KnownEntries, key)(malformed));
+        if let Err(malformed) = check(key, value) {
+            subject.add(problems::row(family, key), &corrupt(family, key)(malformed));
         }
         rows.next();
     }
     if let Err(error) = rows.status() {
-        subject.add(Family::KnownEntries.name().to_owned(), &error.into());
+        subject.add(family.name().to_owned(), &error.into());
     }
     Ok(())
+}
+
+fn check_evicted(key: &[u8], row: &[u8]) -> Result<(), Malformed> {
+    LedgerKey::decode(key).ok_or(Malformed)?;
+    evicted::decode(row).map(drop)
 }
 
 /// Consumer positions do not follow from other stored data, so only their encoding can be checked,

@@ -9,7 +9,8 @@ use orrery_ledger::verify::verify;
 
 use super::stored_ledger::{StoredLedger, visit};
 use super::subject::Subject;
-use crate::encoding::transaction_record;
+use crate::encoding::columns::{Family, Key, LedgerKey};
+use crate::encoding::{evicted, transaction_record};
 use crate::ingest::prepare::{IndexOptions, digest, wanted};
 
 /// Describes each difference between a stored ledger and its raw form.
@@ -34,6 +35,14 @@ pub(super) fn check(subject: &Subject<'_>, stored: &StoredLedger, xdr: &[u8]) ->
     }
     if stored.has_all_events && !events_agree(stored, &ledger) {
         wrong.push("the stored events are not those that it decodes to".to_owned());
+    }
+    match subject.database.get(Family::Evicted, LedgerKey(stored.sequence).encode()) {
+        Ok(Some(row)) if *row != evicted::encode(&ledger.evicted) => {
+            wrong.push("the evicted entries are not those that it decodes to".to_owned());
+        }
+        // Ledgers that an earlier version stored have no row.
+        Ok(_) => {}
+        Err(error) => wrong.push(error.to_string()),
     }
     if stored.has_all_transactions && !transactions_agree(stored, &ledger) {
         wrong.push("the stored transactions are not those that it decodes to".to_owned());

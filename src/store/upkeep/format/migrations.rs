@@ -4,6 +4,9 @@
 use crate::db::database::Database;
 use crate::encoding::error::StoreError;
 use crate::encoding::format_version::FormatVersion;
+use crate::indexes::entries;
+use crate::indexes::registry::Indexes;
+use crate::upkeep::index_fill::refill;
 use crate::upkeep::upgrade::Upgrade;
 
 /// Migration from one version to the next. It must be idempotent: a crash may come between the
@@ -26,7 +29,17 @@ pub(crate) const ALL: &[Migration] = &[
         to: FormatVersion { major: 1, minor: 2 },
         run: keep_rows,
     },
+    Migration {
+        from: FormatVersion { major: 1, minor: 2 },
+        to: FormatVersion { major: 1, minor: 3 },
+        run: entries_by_value,
+    },
 ];
+
+/// Rows of the index of entries say since this version whether a value is another one than before.
+fn entries_by_value(database: &Database, upgrade: &Upgrade<'_>) -> Result<(), StoreError> {
+    refill(database, &Indexes::only(entries::INDEX), "entries", upgrade)
+}
 
 /// What the version before wrote is read as it is. The version is recorded all the same, because the
 /// one before takes what this one writes for damage.

@@ -28,6 +28,7 @@ use crate::indexes::tx_by_hash;
 use crate::indexes::tx_by_hash::HashEntry;
 use crate::indexes::values::EventsOfTransaction;
 use crate::read::id_intervals::Intervals;
+use crate::state::keepers::Keeping;
 use crate::state::removed::{Removed, ledgers_below};
 use crate::state::store::Store;
 use crate::state::totals::TOTALS_ROW;
@@ -91,6 +92,7 @@ impl Store {
             batch: self.database.batch(),
             rows: Rows::new(&self.indexes),
             removed: Removed::default(),
+            keeping: self.begin_keeping()?,
             most: RECORDS_PER_BATCH,
             transactions: BTreeSet::new(),
             blocks: Vec::new(),
@@ -266,6 +268,8 @@ struct Round<'a> {
     rows: Rows,
     /// Ledgers of which events or transactions are removed, and ledgers that have none.
     removed: Removed,
+    /// What consumers keep of removed transactions.
+    keeping: Vec<Keeping<'a>>,
     /// Number of transactions, and of event blocks, at which the round ends.
     most: usize,
     /// Transactions to remove.
@@ -326,7 +330,7 @@ impl Round<'_> {
 
     fn remove_transactions(&mut self) -> Result<(), StoreError> {
         let below = ledgers_below(self.floors.transactions);
-        let Self { snapshot, batch, rows: of_indexes, transactions, most, .. } = self;
+        let Self { snapshot, batch, rows: of_indexes, transactions, keeping, most, .. } = self;
         // Ledgers up to this one have no transactions any more.
         let mut up_to = below.last;
         let mut rows = snapshot.rows(Family::Transactions)?;
@@ -354,6 +358,7 @@ impl Round<'_> {
                 let record = transaction_record::decode(position, bytes, &mut contracts);
                 let record = record.map_err(damaged)?;
                 of_indexes.add_record(&record).map_err(damaged)?;
+                keeping.iter_mut().try_for_each(|keeping| keeping.keep(&record))?;
                 let hash = TxHash::from(*record.tx);
                 if !has_stored_events(snapshot, &hash, position)? {
                     let inner = record.inner_tx.map(|inner| TxHash::from(*inner));
@@ -369,6 +374,7 @@ impl Round<'_> {
             rows.next();
         }
         rows.status()?;
+        keeping.iter_mut().try_for_each(|keeping| keeping.write(batch))?;
         if !transactions.is_empty() {
             let emptied = LedgerRange { last: up_to, ..below };
             self.removed.transactions.insert_all(&self.covered.within(emptied));

@@ -1,0 +1,32 @@
+//! What contracts hold, and what they held at each stored ledger.
+//!
+//! Every change is in the metadata of the stored transactions, and an index of the store says which
+//! transactions changed an entry. A feed consumer ([`ContractData`]) adds what these cannot answer: which
+//! keys each contract has (`rows`), where it was created, what was evicted; and when retention removes
+//! transactions, it keeps what the newest of them said of each key (`keeper`). [`Lookup`] answers from
+//! this what a key held at the end of a ledger: exactly, or not at all.
+
+mod changes;
+mod consumer;
+mod entry;
+mod history;
+mod keeper;
+mod listing;
+mod lookup;
+mod mentioned;
+mod names;
+mod rows;
+mod seen;
+#[cfg(test)]
+mod tests;
+mod transactions;
+
+pub use changes::{Before, DataChange, Kind, Ttl, Unreadable, Written, data_changes, hash_of};
+pub use consumer::{CONSUMER, ContractData};
+pub use entry::{DataKey, Durability, held, live_until, modified, name, value};
+pub use history::{Event, Past, PastPage};
+pub use listing::{Filter, ListError, Listed, MOST_ORDERED, Order, Page, Place, Wanted};
+pub use lookup::{Entry, Held, Key, Lookup, Updated};
+pub use names::MOST_NAMES;
+pub use rows::{KeyTag, LAST_ORDER};
+pub use transactions::{Change, Found, Transaction, WrittenEntry};

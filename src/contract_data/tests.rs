@@ -1,0 +1,246 @@
+//! The index beside a naive model of what contracts hold, on generated histories: ledgers in any order,
+//! with gaps, with and without their raw form, and retention between steps of the consumer.
+
+use std::sync::Arc;
+
+use orrery_ledger::decode::decode;
+use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, Network};
+use orrery_store::{Durability as Durable, Extensions, IndexOptions, Retention, RowBounds, Store};
+use orrery_testkit::histories;
+use orrery_testkit::storage::histories::StorageHistory;
+use orrery_testkit::storage::{
+    Answer, KeyHash, Row, StorageModel, Value, contract_of, is_recorded,
+};
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerKey, Limits, ReadXdr, ScVal};
+
+use super::history::Past;
+use super::lookup::{Held, Lookup};
+use super::{ContractData, KeyTag};
+
+/// Histories of the small and of the full size.
+const SIZE: (u64, u64) = (150, 20_000);
+
+struct World {
+    store: Arc<Store>,
+    network: Network,
+    model: StorageModel,
+    _directory: tempfile::TempDir,
+}
+
+impl World {
+    fn new(history: &StorageHistory) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let extensions = Extensions::for_consumers(&[Arc::new(ContractData)]);
+        let network = history.network.clone();
+        let store = Store::open_with(directory.path(), Some(&network), extensions).unwrap();
+        let model = StorageModel::new(network.passphrase());
+        Self { store: Arc::new(store), network, model, _directory: directory }
+    }
+
+    fn add(&mut self, raw: &[u8], raw_ledgers: bool) {
+        let view = decode(raw, self.network.id()).unwrap();
+        let options = IndexOptions { raw_ledgers, ..IndexOptions::default() };
+        let prepared = self.store.prepare(&view, None, &options).unwrap();
+        self.store.commit(prepared, Durable::Synced).unwrap();
+        self.model.add(raw);
+    }
+
+    fn step(&self) {
+        while self.store.step(&ContractData).unwrap() {}
+    }
+
+    fn keys<'m>(
+        &'m self,
+        history: &'m StorageHistory,
+    ) -> impl Iterator<Item = (&'m KeyHash, &'m LedgerKey)> {
+        let is_data = |key: &LedgerKey| is_recorded(key) && contract_of(key).is_some();
+        history.keys.iter().filter(move |(_, key)| is_data(key))
+    }
+
+    /// Compares the changes of every key and of every contract in each range.
+    fn compare_histories(&self, history: &StorageHistory, rng: &mut StdRng, case: &str) {
+        for range in self.model.ranges() {
+            let ledger = LedgerSeq(range.last);
+            let lookup = Lookup::new(&self.store, ledger, RowBounds::none()).unwrap();
+            let is_in = |row: &&Row| (range.first..=range.last).contains(&row.ledger);
+            for (hash, key) in self.keys(history) {
+                let of = (ContractId(contract_of(key).unwrap()), KeyTag::of(&Hash32(*hash)));
+                let (mut told, mut after) = (Vec::new(), None);
+                loop {
+                    let page = lookup.history(of, after, rng.random_range(1..5)).unwrap();
+                    told.extend(page.changes.iter().map(Told::of));
+                    after = page.next.map(|(position, _)| position);
+                    if after.is_none() {
+                        break;
+                    }
+                }
+                let rows = self.model.history(hash).changes;
+                let expected: Vec<_> = rows.iter().filter(is_in).map(Told::of_model).collect();
+                assert_eq!(told, expected, "{case}, {range:?}, {key:?}");
+            }
+            for contract in history.contracts.keys() {
+                let ledgers = LedgerRange::new(range.first, range.last);
+                let (mut told, mut after) = (Vec::new(), None);
+                loop {
+                    let limit = rng.random_range(1..5);
+                    let of = ContractId(*contract);
+                    let page = lookup.changes(&of, ledgers, after, limit).unwrap();
+                    told.extend(page.changes);
+                    after = page.next.map(|(position, _)| position);
+                    if after.is_none() {
+                        break;
+                    }
+                }
+                told.sort_by_key(|past| (past.position, past.tag));
+                let told: Vec<_> = told.iter().map(Told::of).collect();
+                let rows = self.model.changes(contract, range.first, range.last);
+                let expected: Vec<_> = rows.iter().map(Told::of_model).collect();
+                assert_eq!(told, expected, "{case}, {range:?}");
+            }
+        }
+    }
+
+    /// Compares every key at every ledger.
+    fn compare(&self, history: &StorageHistory, floor: u32, case: &str) {
+        for ledger in history.first()..=history.last() {
+            if ledger < floor || self.model.range(ledger).is_none() {
+                continue;
+            }
+            let lookup = Lookup::new(&self.store, LedgerSeq(ledger), RowBounds::none()).unwrap();
+            for (hash, key) in self.keys(history) {
+                let of = (ContractId(contract_of(key).unwrap()), KeyTag::of(&Hash32(*hash)));
+                let held = lookup.held(of).unwrap();
+                let expected = self.model.at(key, ledger);
+                let case = || format!("{case}, ledger {ledger}, key {key:?}");
+                assert_same(&held, &expected, &case);
+            }
+        }
+    }
+}
+
+/// A change as both sides tell it.
+#[derive(Debug, PartialEq)]
+struct Told {
+    ledger: u32,
+    tx: Option<[u8; 32]>,
+    key: KeyTag,
+    kind: &'static str,
+    value: Option<ScVal>,
+    previous: Option<ScVal>,
+    live_until: Option<u32>,
+}
+
+impl Told {
+    fn of(past: &Past) -> Self {
+        let val = |entry: &Option<Vec<u8>>| entry.as_deref().map(value);
+        Self {
+            ledger: past.position.ledger.0,
+            tx: past.tx.map(|tx| tx.0),
+            key: past.tag,
+            kind: past.event.name(),
+            value: val(&past.after),
+            previous: val(&past.before),
+            live_until: past.live_until.map(|it| it.0),
+        }
+    }
+
+    fn of_model(row: &Row) -> Self {
+        let val = |value: &Option<Value>| value.as_ref().map(|it| it.data().unwrap().clone());
+        Self {
+            ledger: row.ledger,
+            tx: row.tx.map(|tx| tx.hash),
+            key: KeyTag::of(&Hash32(row.key_hash)),
+            kind: row.kind.name(),
+            value: val(&row.value),
+            previous: val(&row.previous),
+            live_until: row.live_until,
+        }
+    }
+}
+
+fn assert_same(held: &Held, expected: &Answer, case: &dyn Fn() -> String) {
+    match (held, expected) {
+        (Held::Absent, Answer::Absent { .. }) => {}
+        (Held::Unknown { live_until }, Answer::Unknown { live_until: expected }) => {
+            assert_eq!(live_until.map(|it| it.0), *expected, "{}", case());
+        }
+        (Held::Present(entry), Answer::Present(expected)) => {
+            assert_eq!(&value(&entry.entry), expected.value.data().unwrap(), "{}", case());
+            assert_eq!(entry.live_until.map(|it| it.0), expected.live_until, "{}", case());
+            assert_eq!(entry.archived, expected.archived, "{}", case());
+            assert_eq!(entry.modified.0, expected.modified_ledger, "{}", case());
+            let updated = (entry.updated_ledger.0, entry.updated.map(|it| it.tx.0));
+            let of_model = (expected.updated_ledger, expected.updated_tx.map(|it| it.hash));
+            assert_eq!(updated, of_model, "{}", case());
+            let key = LedgerKey::from_xdr(entry.key.entry_key().to_ledger_key(), Limits::none());
+            assert_eq!(key.unwrap(), expected.key, "{}", case());
+        }
+        _ => panic!("{held:?} and not {expected:?}: {}", case()),
+    }
+}
+
+fn value(entry: &[u8]) -> ScVal {
+    match LedgerEntry::from_xdr(entry, Limits::none()).unwrap().data {
+        LedgerEntryData::ContractData(data) => data.val,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_key_at_every_ledger_is_as_the_model_says() {
+    histories::run(SIZE.0, SIZE.1, |seed| {
+        let history = StorageHistory::small(seed);
+        let rng = &mut StdRng::seed_from_u64(seed);
+        let share = *[1.0, 1.0, 0.9, 0.6].get(rng.random_range(0..4)).unwrap();
+        let mut order: Vec<u32> = (history.first()..=history.last()).collect();
+        order.retain(|_| rng.random_bool(share));
+        if rng.random_bool(0.5) {
+            order.shuffle(rng);
+        }
+        let mut world = World::new(&history);
+        for (at, sequence) in order.iter().enumerate() {
+            let is_raw = rng.random_bool(0.7) || history.origin == Some(*sequence);
+            world.add(&history.ledger(*sequence).xdr, is_raw);
+            if rng.random_bool(0.3) {
+                world.step();
+            }
+            if rng.random_bool(0.05) || at + 1 == order.len() {
+                world.step();
+                let case = format!("seed {seed}, {order:?} up to {at}");
+                world.compare(&history, 0, &case);
+                world.compare_histories(&history, rng, &case);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_retention_removes_changes_no_answer_from_the_floor_on() {
+    histories::run(SIZE.0, SIZE.1, |seed| {
+        let history = StorageHistory::small(seed);
+        let rng = &mut StdRng::seed_from_u64(seed ^ 0x0f10);
+        let mut order: Vec<u32> = (history.first()..=history.last()).collect();
+        if rng.random_bool(0.5) {
+            order.retain(|_| rng.random_bool(0.9));
+            order.shuffle(rng);
+        }
+        let mut world = World::new(&history);
+        let mut floor = 0;
+        for sequence in &order {
+            let is_raw = rng.random_bool(0.7) || history.origin == Some(*sequence);
+            world.add(&history.ledger(*sequence).xdr, is_raw);
+            world.step();
+            if rng.random_bool(0.2) {
+                let kept = rng.random_range(1..12);
+                let retention = Retention { transactions: Some(kept), ..Retention::default() };
+                while !world.store.prune(&retention).unwrap().is_nothing() {}
+                let latest = order.iter().take_while(|it| *it != sequence).chain([sequence]).max();
+                floor = floor.max((latest.unwrap() + 1).saturating_sub(kept));
+            }
+        }
+        world.compare(&history, floor, &format!("seed {seed}, {order:?}, floor {floor}"));
+    });
+}
