@@ -432,6 +432,7 @@ fn ledgers_of_removed_transactions_are_not_answered() {
         let nearest = json!([floor, newest]);
         assert!(refused.error(404, "ledger_not_stored").contains(&floor.to_string()));
         assert_eq!(refused.json()["nearest"], nearest);
+        assert!(schema("StorageError").is_valid(&refused.json()));
     }
     assert_eq!(world.get(&format!("{list}?at={floor}"))["ledger"], floor);
 }
@@ -453,11 +454,13 @@ fn gaps_leave_things_unknown() {
     assert_eq!(answer["known_since"], ranges[1].first);
     let known_in = json!([ranges[0].first, ranges[0].last]);
     assert_eq!(answer["known_in"], known_in);
+    assert!(schema("Storage").is_valid(&answer), "{answer}");
     let key = storage::instance_key(&MADE.contract.0);
     let hash = hex::encode(storage::key_hash(&key));
     let unknown = world.server.get(&format!("{list}/{hash}"));
     unknown.error(404, "entry_unknown");
     assert_eq!(unknown.json()["known_in"], known_in);
+    assert!(schema("StorageError").is_valid(&unknown.json()));
     let there = world.get(&format!("{list}?at={}", ranges[0].last));
     assert_eq!((&there["complete"], there.get("known_in")), (&json!(true), None));
     let between = world.server.get(&format!("{list}?at={}", ranges[0].last + 2));
