@@ -7,13 +7,14 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use orrery_ledger::domain::{Hash32, LedgerSeq, Network};
-use orrery_net::http::{HttpError, Timeouts, client_of_files, redacted};
-use orrery_net::reqwest::header::{CONTENT_LENGTH, LOCATION, RANGE};
-use orrery_net::reqwest::{Client, Method, Response, StatusCode, Url};
+use orrery_net::http::{Timeouts, client_of_files, redacted};
+use orrery_net::reqwest::header::CONTENT_LENGTH;
+use orrery_net::reqwest::{Method, Response, Url};
 use tokio::runtime::Handle;
 
 use crate::body::Body;
 use crate::error::{CheckpointError, Result};
+use crate::server::Server;
 use crate::state::{Commitment, NetworkState, Newest, parsed};
 
 /// Number of ledgers from one checkpoint to the next. Networks that are accelerated for tests have
@@ -40,14 +41,6 @@ pub struct Archive(Place);
 enum Place {
     Directory(PathBuf),
     Server(Server),
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Server {
-    /// Address of the archive, without a slash at its end.
-    base: Url,
-    client: Client,
-    pub runtime: Handle,
 }
 
 /// A file of an archive that is read from its beginning.
@@ -185,52 +178,6 @@ impl Archive {
             return Err(CheckpointError::refused(shown, reason));
         }
         Ok(Some(content))
-    }
-}
-
-impl Server {
-    fn url(&self, file: &str) -> Url {
-        let mut url = self.base.clone();
-        url.set_path(&format!("{}/{file}", self.base.path().trim_end_matches('/')));
-        url
-    }
-
-    /// Requests a file from a byte on; `None` when it does not exist. Follows redirects on the same
-    /// server only.
-    pub fn request(
-        &self,
-        method: Method,
-        url: &Url,
-        shown: &str,
-        from: u64,
-    ) -> Result<Option<Response>> {
-        let mut request = self.client.request(method, url.clone());
-        if from > 0 {
-            request = request.header(RANGE, format!("bytes={from}-"));
-        }
-        // Sending needs the runtime from its first step on.
-        let response = self.runtime.block_on(async { request.send().await });
-        let response =
-            response.map_err(|error| CheckpointError::unreadable(shown, HttpError::from(error)))?;
-        match response.status() {
-            StatusCode::OK | StatusCode::PARTIAL_CONTENT => Ok(Some(response)),
-            StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
-            status if status.is_redirection() => {
-                let target = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
-                let target = target.and_then(|to| url.join(to).ok());
-                let target = target.map_or_else(|| "elsewhere".to_owned(), |to| redacted(&to));
-                Err(CheckpointError::refused(
-                    shown,
-                    format!(
-                        "its server redirects to {target}: give the address of the archive itself"
-                    ),
-                ))
-            }
-            status => {
-                let status = status.as_u16();
-                Err(CheckpointError::unreadable(shown, format!("the server answers {status}")))
-            }
-        }
     }
 }
 

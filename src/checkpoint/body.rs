@@ -8,8 +8,8 @@ use orrery_net::http::HttpError;
 use orrery_net::reqwest::header::CONTENT_RANGE;
 use orrery_net::reqwest::{Method, Response, StatusCode, Url};
 
-use crate::archive::Server;
 use crate::error::{CheckpointError, Result};
+use crate::server::Server;
 
 /// Number of times that a file is continued after a broken connection.
 const CONTINUATIONS: u32 = 5;

@@ -11,11 +11,11 @@ use orrery_runtime::durable::create_draft;
 
 use crate::archive::{Archive, Source, bucket_file, open_file};
 use crate::bucket::BucketReader;
-use crate::entries::Tally;
 use crate::error::{CheckpointError, Result};
 use crate::sort::gives_back;
 use crate::space;
 use crate::state::{Bucket, NetworkState};
+use crate::wanted::Tally;
 use crate::work::{Step, Work};
 
 /// Number of records, and of bytes after decompression, between two reports.

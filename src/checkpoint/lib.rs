@@ -26,9 +26,11 @@ mod entries;
 mod error;
 mod fetch;
 mod found;
+mod server;
 mod sort;
 mod space;
 mod state;
+mod wanted;
 mod work;
 
 pub use archive::{Archive, CHECKPOINT_LEDGERS, checkpoint_at_or_before};
