@@ -9,6 +9,7 @@ use orrery_ledger::decode::{
     ChangeKind, EntryChange, EntryKey, EntryKind, footprint_keys, transaction_changes,
 };
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
+use orrery_store::{StoreError, TransactionPosition};
 use sha2::{Digest, Sha256};
 
 use super::entry::{DataKey, Durability, live_until, modified, value};
@@ -16,6 +17,17 @@ use super::entry::{DataKey, Durability, live_until, modified, value};
 /// Why the changes of a stored transaction cannot be told: its metadata or its envelope is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable(pub String);
+
+impl Unreadable {
+    /// Returns the error of the store that has the transaction at a position.
+    pub(crate) fn at(&self, position: TransactionPosition) -> StoreError {
+        let TransactionPosition { ledger, application_order } = position;
+        StoreError::Database(format!(
+            "transaction {application_order} of ledger {ledger} cannot be read: {}",
+            self.0
+        ))
+    }
+}
 
 /// An entry before a transaction wrote it. Entries are XDR `LedgerEntry`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,18 +10,13 @@ use orrery_store::{
     StartPosition, Store, StoreError, TransactionPosition,
 };
 
-use super::changes::Unreadable;
 use super::entry::Durability;
 use super::keeper::KEEPER;
-use super::lookup::Key;
 use super::rows::{
-    BEGINNINGS, CHANGED, CREATED, EVICTED, Inverted, KEPT, KEYS, KeyRow, KeyTag, LAST_ORDER, NAMES,
-    NEVER_GIVEN, NOWHERE, NameRow,
+    BEGINNINGS, CHANGED, CONSUMER, CREATED, EVICTED, Inverted, KEPT, KEYS, Key, KeyRow, KeyTag,
+    LAST_ORDER, NAMES, NEVER_GIVEN, NOWHERE, NameRow,
 };
 use super::seen::{self, FIRST_PROTOCOL, Seen, What};
-
-/// Name of the feed consumer.
-pub const CONSUMER: &str = "contract_data";
 
 /// What each ledger says about keys.
 const SEEN: Gathers = Gathers { consumer: CONSUMER, from: seen::gather };
@@ -105,21 +100,10 @@ fn read(store: &Store, ledger: LedgerSeq) -> Result<Vec<Seen>, StoreError> {
         let order = record.position.application_order;
         match seen::of_transaction(order, ledger, record.meta, record.envelope) {
             Ok(seen) => found.extend(seen),
-            Err(error) => all = Err(unreadable(record.position, &error)),
+            Err(error) => all = Err(error.at(record.position)),
         }
     })?;
     all
-}
-
-/// Returns the error for a stored transaction that cannot be read.
-pub(crate) fn unreadable(
-    position: TransactionPosition,
-    Unreadable(what): &Unreadable,
-) -> StoreError {
-    let TransactionPosition { ledger, application_order } = position;
-    StoreError::Database(format!(
-        "transaction {application_order} of ledger {ledger} cannot be read: {what}"
-    ))
 }
 
 /// Rows of keys that a ledger changes.

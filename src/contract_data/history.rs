@@ -7,8 +7,8 @@ use orrery_store::{RowFlow, StoreError, TransactionPosition};
 
 use super::changes::Kind;
 use super::entry::{DataKey, Durability};
-use super::lookup::{Key, Lookup};
-use super::rows::{CHANGED, EVICTED, Inverted, KeyTag, LAST_ORDER};
+use super::lookup::{Lookup, MOST_VISITED};
+use super::rows::{CHANGED, EVICTED, Inverted, Key, KeyTag, LAST_ORDER};
 use super::transactions::{Change, Found, Transaction, WrittenEntry};
 
 /// What happened to an entry.
@@ -61,13 +61,13 @@ pub struct PastPage {
     pub next: Option<(TransactionPosition, KeyTag)>,
 }
 
-/// Maximum number of transactions that are read for one page, and of rows of the index.
+/// Maximum number of transactions that are read for one page.
 const MOST_READ: usize = 2_048;
-const MOST_VISITED: usize = 100_000;
 
 impl Lookup<'_> {
     /// Returns changes of a key up to this ledger, in the ledgers around it that are known, the newest
-    /// first, after a position. The changes of removed transactions are gone.
+    /// first, after a position. The changes of removed transactions are gone. Where no more may be read
+    /// ([`Self::is_cut`]), the page is not to be used.
     ///
     /// # Errors
     /// Errors of the database, or that stored bytes are damaged.
@@ -98,6 +98,9 @@ impl Lookup<'_> {
             {
                 page.changes.extend(self.past_of(of, range, &transaction, change)?);
             }
+            if self.is_cut() {
+                return Ok(page);
+            }
             last = Some(at);
         }
         if is_cut {
@@ -119,9 +122,9 @@ impl Lookup<'_> {
         from: TransactionPosition,
     ) -> Result<(Vec<TransactionPosition>, bool), StoreError> {
         let (mut found, mut visited, mut is_cut) = (Vec::new(), 0, false);
-        self.reader.changes(&of.1.0, from, Direction::NewestFirst, |at, changed| {
+        self.walk(&of.1.0, from, Direction::NewestFirst, |at, changed| {
             if at.ledger < range.first {
-                return Ok::<_, StoreError>(ControlFlow::Break(()));
+                return Ok(ControlFlow::Break(()));
             }
             visited += 1;
             is_cut = found.len() == MOST_READ || visited > MOST_VISITED;
@@ -170,13 +173,11 @@ impl Lookup<'_> {
             Ok(ControlFlow::Continue(()))
         };
         CHANGED.scan_back(&self.view, contract, &(*contract, from), visit)?;
-        if self.is_cut() && page.next.is_none() {
-            page.next = last.map(|at| (at, KeyTag::of(&Hash32([0; 32]))));
-        }
         Ok(page)
     }
 
-    /// Returns what a transaction did to contract data.
+    /// Returns what a transaction did to contract data. Where no more may be read ([`Self::is_cut`]), some
+    /// may be missing.
     ///
     /// # Errors
     /// As [`Self::history`].
@@ -190,6 +191,9 @@ impl Lookup<'_> {
             let range = self.range(&of.0).unwrap_or(LedgerRange::only(at.ledger));
             let past = self.past_of(*of, range, &transaction, change)?;
             all.extend(past.map(|past| (of.0, past)));
+            if self.is_cut() {
+                break;
+            }
         }
         Ok(all)
     }
@@ -213,6 +217,9 @@ impl Lookup<'_> {
             let of_contract = transaction.changes.range(first..);
             for (of, change) in of_contract.take_while(|((of, _), _)| of == contract) {
                 all.extend(self.past_of(*of, range, &transaction, change)?);
+                if self.is_cut() {
+                    break;
+                }
             }
         }
         all.sort_by_key(|past| past.tag);
@@ -231,14 +238,13 @@ impl Lookup<'_> {
         let Some(kind) = change.kind else { return Ok(None) };
         let position = transaction.position;
         let said = change.ttl.and_then(|ttl| ttl.after).map(LedgerSeq);
-        let (before, after) = match &change.written {
+        let (mut before, mut after) = match &change.written {
             Some(WrittenEntry { before: Found::Entry(before), after }) => {
                 (Some(before.clone()), after.clone())
             }
             Some(WrittenEntry { after, .. }) => (None, after.clone()),
             None => (None, None),
         };
-        let (mut before, mut after) = (before, after);
         let mut live_until = said;
         if kind != Kind::Removed {
             let is_last = change.written.is_none() && kind == Kind::Extended;

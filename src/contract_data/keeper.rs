@@ -5,8 +5,9 @@ use orrery_ledger::domain::{Hash32, LedgerSeq};
 use orrery_store::{Keeper, RowsMut, StoreError, TransactionPosition, TransactionRecord};
 
 use super::changes::{DataChange, Kind, data_changes};
-use super::consumer::{CONSUMER, unreadable};
-use super::rows::{CHANGED, Given, KEPT, Kept, KeyAndEntry, KeyTag, NEVER_GIVEN, NOWHERE};
+use super::rows::{
+    CHANGED, CONSUMER, Given, KEPT, Kept, KeyAndEntry, KeyTag, NEVER_GIVEN, NOWHERE,
+};
 
 /// Keeps the newest change of each key.
 pub const KEEPER: Keeper = Keeper { consumer: CONSUMER, keep };
@@ -16,7 +17,7 @@ fn keep(record: &TransactionRecord<'_>, rows: &mut dyn RowsMut) -> Result<(), St
         return Ok(());
     }
     let changes = data_changes(record.meta, record.envelope);
-    let changes = changes.map_err(|error| unreadable(record.position, &error))?;
+    let changes = changes.map_err(|error| error.at(record.position))?;
     for (key_hash, change) in &changes {
         let key = (change.key.contract(), KeyTag::of(key_hash));
         let known = KEPT.get(rows, &key)?.unwrap_or_else(|| Kept::new(change));

@@ -22,11 +22,11 @@ mod tests;
 mod transactions;
 
 pub use changes::{Before, DataChange, Kind, Ttl, Unreadable, Written, data_changes, hash_of};
-pub use consumer::{CONSUMER, ContractData};
+pub use consumer::ContractData;
 pub use entry::{DataKey, Durability, held, live_until, modified, name, value};
 pub use history::{Event, Past, PastPage};
 pub use listing::{Filter, ListError, Listed, MOST_ORDERED, Order, Page, Place, Wanted};
-pub use lookup::{Entry, Held, Key, Lookup, Updated};
+pub use lookup::{Entry, Held, Lookup, Updated};
 pub use names::MOST_NAMES;
-pub use rows::{KeyTag, LAST_ORDER};
+pub use rows::{CONSUMER, Key, KeyTag, LAST_ORDER};
 pub use transactions::{Change, Found, Transaction, WrittenEntry};

@@ -84,7 +84,7 @@ pub struct Page {
 pub enum ListError {
     /// The contract has more than [`MOST_ORDERED`] keys: only the order of hashes is possible.
     TooManyKeys,
-    /// No more rows may be read, and nothing was found so far.
+    /// No more may be read, and nothing was found so far.
     Cut,
     /// The store failed.
     Store(StoreError),
@@ -253,7 +253,11 @@ impl Filling<'_, '_> {
             if looked_up > MOST_ORDERED / 10 {
                 return Err(ListError::TooManyKeys);
             }
-            if let Held::Present(entry) = self.lookup.held((*self.contract, tag))? {
+            let held = self.lookup.held((*self.contract, tag))?;
+            if self.lookup.is_cut() {
+                return Err(ListError::Cut);
+            }
+            if let Held::Present(entry) = held {
                 places.push(Place { by: by(&entry, self.wanted.order), tag });
             }
         }

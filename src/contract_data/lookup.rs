@@ -9,15 +9,14 @@ use std::rc::Rc;
 
 use orrery_ledger::domain::{ContractId, Direction, Hash32, LedgerRange, LedgerSeq};
 use orrery_store::{
-    Changed, ConsumerView, EntryReader, RowBounds, Store, StoreError, TransactionPosition,
+    Changed, ConsumerView, EntryReader, RowBounds, RowFlow, Store, StoreError, TransactionPosition,
 };
 
 use super::changes::Kind;
-use super::consumer::CONSUMER;
 use super::entry::{DataKey, Durability, modified};
 use super::rows::{
-    BEGINNINGS, CREATED, EVICTED, Given, Inverted, KEPT, KEYS, Kept, KeyRow, KeyTag, LAST_ORDER,
-    NEVER_GIVEN, NOWHERE,
+    BEGINNINGS, CONSUMER, CREATED, EVICTED, Given, Inverted, KEPT, KEYS, Kept, Key, KeyRow,
+    LAST_ORDER, NEVER_GIVEN, NOWHERE,
 };
 use super::seen::FIRST_PROTOCOL;
 use super::transactions::{Change, Found, Transaction, Transactions, WrittenEntry};
@@ -27,13 +26,12 @@ const FIRST_LEDGER: LedgerSeq = LedgerSeq(2);
 /// The first protocol whose metadata says that an archived entry was restored (CAP-66).
 const TELLS_RESTORED: u32 = 23;
 
-/// Maximum number of rows of the index that one lookup goes back. Beyond it, only the transaction that
-/// created, updated or restored an entry last may not be found: for as many others have written the value
-/// that was there.
-const MOST_VISITED: usize = 100_000;
-
-/// A key of a contract.
-pub type Key = (ContractId, KeyTag);
+/// Maximum number of rows of the index of entries that one lookup visits in each direction, and one page
+/// of a history. Beyond it, a lookup may not find the transaction that created, updated or restored an
+/// entry last, nor a time to live that was given before or after as many writes.
+pub(super) const MOST_VISITED: usize = 50_000;
+/// Size that a row of the index of entries is counted with, in bytes.
+const ROW_BYTES: usize = 32;
 
 /// What a key held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,8 +103,9 @@ pub(super) struct Past {
 }
 
 impl<'s> Lookup<'s> {
-    /// Takes a snapshot for lookups at the end of a stored ledger. No more rows of the index are read
-    /// than `bounds` allow.
+    /// Takes a snapshot for lookups at the end of a stored ledger. No more rows and transactions are read
+    /// than `bounds` allow: beyond them, what is returned may lack what was not read, and
+    /// [`Self::is_cut`] is true.
     ///
     /// # Errors
     /// [`StoreError`] when the index does not exist here, or the database fails.
@@ -136,7 +135,7 @@ impl<'s> Lookup<'s> {
         self.ledger
     }
 
-    /// Whether no more rows of the index may be read.
+    /// Whether no more may be read: the last answer may be wrong then.
     pub fn is_cut(&self) -> bool {
         self.view.is_cut()
     }
@@ -272,13 +271,13 @@ impl<'s> Lookup<'s> {
         let (given, changed_at) = self.newest(of, range, from)?;
         let changed_at = changed_at.filter(|_| self.finds_updated);
         let mut visited = 0;
-        self.reader.changes(&of.1.0, from, Direction::NewestFirst, |at, changed| {
+        self.walk(&of.1.0, from, Direction::NewestFirst, |at, changed| {
             visited += 1;
             let wants_update = self.finds_updated && past.updated.is_none() && changed_at.is_none();
             let wants_ttl = given.is_none() && ttl.is_open(at.ledger);
             let is_over = past.written.is_some() && !wants_update && !wants_ttl;
             if at.ledger < range.first || is_over || visited > MOST_VISITED {
-                return Ok::<_, StoreError>(ControlFlow::Break(()));
+                return Ok(ControlFlow::Break(()));
             }
             let wants_value = past.written.is_none() && changed.entry;
             let wants_ttl = wants_ttl && changed.ttl;
@@ -361,10 +360,12 @@ impl<'s> Lookup<'s> {
         let Some(from) = after(at).filter(|_| wants_value || wants_ttl) else { return Ok(next) };
         // What comes after it says nothing about before it.
         let deleted = self.deleted_after(of, range, at)?;
-        self.reader.changes(&of.1.0, from, Direction::OldestFirst, |position, changed| {
+        let mut visited = 0;
+        self.walk(&of.1.0, from, Direction::OldestFirst, |position, changed| {
+            visited += 1;
             let is_beyond = position.ledger > range.last || deleted.is_some_and(|it| it < position);
-            if is_beyond || !(wants_value || wants_ttl) {
-                return Ok::<_, StoreError>(ControlFlow::Break(()));
+            if is_beyond || visited > MOST_VISITED || !(wants_value || wants_ttl) {
+                return Ok(ControlFlow::Break(()));
             }
             if ((wants_value && changed.entry) || (wants_ttl && changed.ttl))
                 && let Some(transaction) = self.transaction(position)?
@@ -433,7 +434,25 @@ impl<'s> Lookup<'s> {
         &self,
         at: TransactionPosition,
     ) -> Result<Option<Rc<Transaction>>, StoreError> {
-        self.transactions.get(&self.reader, at)
+        self.transactions.get(&self.reader, at, |bytes| {
+            self.view.count(bytes);
+        })
+    }
+
+    /// Visits the rows of the index of entries as [`EntryReader::changes`] does, as long as more may be read.
+    pub(super) fn walk(
+        &self,
+        key_hash: &[u8],
+        from: TransactionPosition,
+        direction: Direction,
+        mut visit: impl FnMut(TransactionPosition, Changed) -> RowFlow,
+    ) -> Result<bool, StoreError> {
+        self.reader.changes(key_hash, from, direction, |at, changed| {
+            match self.view.count(ROW_BYTES) {
+                true => visit(at, changed),
+                false => Ok(ControlFlow::Break(())),
+            }
+        })
     }
 }
 

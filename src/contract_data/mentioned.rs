@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use orrery_ledger::domain::{ContractId, Direction, Hash32, LedgerRange, LedgerSeq};
 use orrery_store::{StoreError, TransactionPosition};
 
-use super::lookup::{Key, Lookup};
-use super::rows::{CREATED, KEYS, LAST_ORDER, NOWHERE};
+use super::lookup::Lookup;
+use super::rows::{CREATED, KEYS, Key, LAST_ORDER, NOWHERE};
 
 /// Number of transactions that are read to find the contract of a key.
 const MOST_READ: usize = 16;
@@ -30,7 +30,7 @@ impl Lookup<'_> {
         let newest =
             TransactionPosition { ledger: LedgerSeq(u32::MAX), application_order: LAST_ORDER };
         let (mut found, mut read) = (None, 0);
-        self.reader.changes(&key_hash.0, newest, Direction::NewestFirst, |at, _| {
+        self.walk(&key_hash.0, newest, Direction::NewestFirst, |at, _| {
             read += 1;
             if let Some(transaction) = self.transaction(at)? {
                 let mut changes = transaction.changes.values();
@@ -38,11 +38,7 @@ impl Lookup<'_> {
                 found = change.map(|change| change.key.contract());
             }
             let is_over = found.is_some() || read >= MOST_READ;
-            Ok::<_, StoreError>(if is_over {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            })
+            Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         Ok(found)
     }

@@ -5,6 +5,12 @@ use orrery_store::{RowCodec, Table, TransactionPosition, row_codec};
 
 use super::entry::Durability;
 
+/// Name of the feed consumer that maintains the index.
+pub const CONSUMER: &str = "contract_data";
+
+/// A key of a contract.
+pub type Key = (ContractId, KeyTag);
+
 /// Every key that a contract has or had.
 pub const KEYS: Table<(ContractId, KeyTag), KeyRow> = Table::new("keys");
 /// The transaction that created the instance of a contract.

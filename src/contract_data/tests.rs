@@ -103,6 +103,34 @@ impl World {
         }
     }
 
+    /// Reads keys at some ledgers with all limits that are too small: what is not cut is the whole answer.
+    fn compare_bounded(&self, history: &StorageHistory, rng: &mut StdRng, case: &str) {
+        let ledgers = self.model.ranges().into_iter().map(|range| range.last);
+        for ledger in ledgers.map(LedgerSeq) {
+            let unbounded = Lookup::new(&self.store, ledger, RowBounds::none()).unwrap();
+            let keys: Vec<_> = self.keys(history).collect();
+            let (hash, key) = keys[rng.random_range(0..keys.len())];
+            let of = (ContractId(contract_of(key).unwrap()), KeyTag::of(&Hash32(*hash)));
+            let whole = (unbounded.held(of).unwrap(), unbounded.history(of, None, 100).unwrap());
+            let is_cut = |rows, bytes| {
+                let of_both = |bounds| Lookup::new(&self.store, ledger, bounds).unwrap();
+                let bounds = || RowBounds { rows, bytes, ..RowBounds::none() };
+                let lookup = of_both(bounds());
+                let held = lookup.held(of).unwrap();
+                assert!(lookup.is_cut() || held == whole.0, "{case}, {rows} rows of {key:?}");
+                let lookup = of_both(bounds());
+                let past = lookup.history(of, None, 100).unwrap();
+                assert!(lookup.is_cut() || past == whole.1, "{case}, {rows} rows of {key:?}");
+                lookup.is_cut()
+            };
+            let is_large = !whole.1.changes.is_empty();
+            assert!(!is_large || (is_cut(1, u64::MAX) && is_cut(u64::MAX, 1)), "{case}");
+            assert!((2..).find(|rows| !is_cut(*rows, u64::MAX)).is_some_and(|rows| rows < 10_000));
+            let sizes = (0..).map(|power| 1 << power);
+            assert!(sizes.take(30).any(|bytes| !is_cut(u64::MAX, bytes)), "{case}");
+        }
+    }
+
     /// Compares every key at every ledger.
     fn compare(&self, history: &StorageHistory, floor: u32, case: &str) {
         for ledger in history.first()..=history.last() {
@@ -212,6 +240,7 @@ fn every_key_at_every_ledger_is_as_the_model_says() {
                 let case = format!("seed {seed}, {order:?} up to {at}");
                 world.compare(&history, 0, &case);
                 world.compare_histories(&history, rng, &case);
+                world.compare_bounded(&history, rng, &case);
             }
         }
     });

@@ -8,7 +8,6 @@ use orrery_ledger::domain::{CloseTime, ContractId, Hash32, LedgerSeq};
 use orrery_store::{EntryReader, StoreError, TransactionPosition};
 
 use super::changes::{Before, DataChange, Kind, Ttl, Written, data_changes};
-use super::consumer::unreadable;
 use super::entry::DataKey;
 use super::rows::KeyTag;
 
@@ -83,7 +82,8 @@ impl Change {
 pub struct Transactions(RefCell<HashMap<TransactionPosition, Option<Rc<Transaction>>>>);
 
 impl Transactions {
-    /// Returns a transaction; `None` when it is not stored.
+    /// Returns a transaction; `None` when it is not stored. `count` is given its size in bytes if it is
+    /// read from the store.
     ///
     /// # Errors
     /// Errors of the database, or that the transaction is damaged.
@@ -91,12 +91,14 @@ impl Transactions {
         &self,
         reader: &EntryReader<'_>,
         position: TransactionPosition,
+        count: impl Fn(usize),
     ) -> Result<Option<Rc<Transaction>>, StoreError> {
         if let Some(known) = self.0.borrow().get(&position) {
             return Ok(known.clone());
         }
         let mut read = None;
         reader.transaction(position, |record| {
+            count(record.meta.len() + record.envelope.len());
             let changes = match record.successful {
                 true => data_changes(record.meta, record.envelope),
                 false => Ok(BTreeMap::new()),
@@ -112,7 +114,7 @@ impl Transactions {
                 changes: changes.into_iter().map(of_key).collect(),
             }));
         })?;
-        let read = read.transpose().map_err(|error| unreadable(position, &error))?.map(Rc::new);
+        let read = read.transpose().map_err(|error| error.at(position))?.map(Rc::new);
         let mut known = self.0.borrow_mut();
         if known.len() >= MAX_CACHED {
             known.clear();

@@ -1,6 +1,6 @@
 //! Lookups at the end of a ledger, and for which ledgers there are any.
 
-use orrery_contract_data::{CONSUMER, Lookup};
+use orrery_contract_data::{CONSUMER, Held, Key, Lookup};
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet};
 use orrery_store::{Needs, RowBounds, Store};
 
@@ -9,8 +9,8 @@ use super::super::call::CurrentCall;
 use super::super::{ApiError, Deps};
 use super::error::StorageError;
 
-/// Maximum size of the rows that a request reads, in bytes: those of removed transactions have values.
-const MAX_READ: u64 = 64 << 20;
+/// Maximum size of the rows and transactions that a request reads, in bytes.
+const MAX_READ: u64 = 256 << 20;
 
 /// Lookups at the end of a ledger.
 pub(super) struct At<'a> {
@@ -59,6 +59,15 @@ impl<'a> At<'a> {
             return Err(ApiError::Busy { retry_after: 1 });
         }
         Ok(Self { lookup, ledger: wanted, answered })
+    }
+
+    /// Returns what a key held.
+    ///
+    /// # Errors
+    /// [`ApiError::Busy`] when more would have to be read than a request may.
+    pub fn held(&self, of: Key) -> Result<Held, ApiError> {
+        let held = self.lookup.held(of)?;
+        if self.lookup.is_cut() { Err(ApiError::Busy { retry_after: 1 }) } else { Ok(held) }
     }
 
     /// Returns the first of the ledgers around this one of which all changes of a contract are stored.

@@ -75,6 +75,9 @@ pub(super) fn of_transaction(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answ
     let names = names(deps, call)?;
     let (writer, times) = (Writer::new(names.as_ref()), Times::new(&deps.store));
     let mut all = at.lookup.changes_of_transaction(position)?;
+    if at.lookup.is_cut() {
+        return Err(ApiError::Busy { retry_after: 1 });
+    }
     all.sort_by_key(|(_, past)| past.tag);
     with_stack(|| {
         let mut changes = Vec::new();

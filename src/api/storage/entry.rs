@@ -17,7 +17,7 @@ pub(super) fn entry(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiEr
     let contract = params::path_contract(call.path.get("contract_id"))?;
     let key_hash = key::path_hash(call.path.get("key_hash"))?;
     let at = At::open(deps, call, parameters::at(call.query)?)?;
-    let held = at.lookup.held((contract, KeyTag::of(&key_hash)))?;
+    let held = at.held((contract, KeyTag::of(&key_hash)))?;
     let entry = match held {
         Held::Present(entry) if hash_of(&entry.key.entry_key()) == key_hash => entry,
         other => return Err(missing(&at, &contract, key_hash, &other)?.into()),

@@ -106,7 +106,7 @@ impl Filling<'_, '_> {
     fn instance(&self) -> Result<Option<InstanceRecord>, ApiError> {
         let Self { at, contract, parameters, form, times } = self;
         let key_hash = key::instance_hash(contract)?;
-        let held = at.lookup.held((*contract, KeyTag::of(&key_hash)))?;
+        let held = at.held((*contract, KeyTag::of(&key_hash)))?;
         let Held::Present(entry) = held else { return Ok(None) };
         let filter = parameters.wanted().filter;
         let is_listed = parameters.has_instance
@@ -127,7 +127,7 @@ impl Filling<'_, '_> {
         for durability in [Durability::Temporary, Durability::Persistent] {
             let key_hash = key::hash(&self.contract, key.clone(), durability)?;
             let tag = KeyTag::of(&key_hash);
-            let Held::Present(entry) = self.at.lookup.held((self.contract, tag))? else { continue };
+            let Held::Present(entry) = self.at.held((self.contract, tag))? else { continue };
             let is_wanted = filter.durability.is_none_or(|wanted| wanted == durability)
                 && filter.archived.is_none_or(|archived| entry.archived == Some(archived))
                 && filter.name.as_deref().is_none_or(|name| entry.key.name() == Some(name))

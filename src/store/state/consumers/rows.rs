@@ -129,8 +129,9 @@ impl<'a> ConsumerView<'a> {
         self.read.is_cut.get()
     }
 
-    /// Counts a row, and returns whether the bounds allow it.
-    fn count(&self, bytes: usize) -> bool {
+    /// Counts a row of the view, or as much that was read elsewhere for the same answer, and returns
+    /// whether the bounds allow it.
+    pub fn count(&self, bytes: usize) -> bool {
         let Self { bounds, read, .. } = self;
         let rows = read.rows.get() + 1;
         read.rows.set(rows);
