@@ -18,7 +18,7 @@ mod ratios;
 pub const SMALLEST: bool = true;
 
 /// Sizes that are arguments of the bench.
-const SIZES: [&str; 9] = [
+const SIZES: [&str; 11] = [
     "ratios",
     "--events",
     "4000",
@@ -28,6 +28,8 @@ const SIZES: [&str; 9] = [
     "6",
     "--fill-events",
     "500",
+    "--keys",
+    "6000",
 ];
 
 /// A test for each group of goals that share a load: the goals, and the rows that they have.
@@ -68,6 +70,16 @@ goals! {
         "Dense ledgers, durable",
         "Dense ledgers, raw ledgers not kept / kept",
         "Long import of dense ledgers, last quarter / first quarter",
+    ]
+    what_contracts_hold: ["P32", "P33"] => [
+        "P32 page of 100 of a contract with many keys, p50",
+        "P32 page of 100 of a contract with many keys, p99",
+        "P32 page of 1000 of a contract with many keys, p50",
+        "P32 page of 1000 of a contract with many keys, p99",
+        "P32 one key of a contract with many keys, p99",
+        "P32 page of a contract with few keys, beside one with many / without it",
+        "P33 ingestion with / without the index of keys, public ledgers",
+        "P33 size with / without the index of keys, public ledgers",
     ]
     full_network: ["full-network"] => ["Full network, ledger due to ledger stored, p99",]
     lookups: ["lookups"] => [

@@ -16,6 +16,7 @@ mod dense;
 mod deposits;
 mod fills;
 mod full_network;
+mod held;
 mod http;
 mod indexing;
 mod ingest;
@@ -76,6 +77,9 @@ pub struct Arguments {
     /// Events of a project of events
     #[arg(long, default_value_t = 1_000_000)]
     fill_events: u64,
+    /// Keys of the contract with many keys
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
     /// Instead of measuring, write the ledgers of P30 to this directory, for `orrery import`
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -153,6 +157,9 @@ pub fn measure(
     }
     if arguments.wants("import") {
         long_import::run(&public, directory, report)?;
+    }
+    if arguments.wants_any(&["P32", "P33"]) {
+        held::run(&public, arguments.keys, |goal| arguments.wants(goal), directory, report)?;
     }
     if arguments.wants("full-network") {
         full_network::run(&public, arguments.minutes, directory, report)?;

@@ -8,6 +8,7 @@
 
 mod changes;
 mod consumer;
+mod disputed;
 mod entry;
 mod history;
 mod keeper;

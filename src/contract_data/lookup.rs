@@ -13,10 +13,11 @@ use orrery_store::{
 };
 
 use super::changes::Kind;
+use super::disputed;
 use super::entry::{DataKey, Durability, modified};
 use super::rows::{
-    BEGINNINGS, CONSUMER, CREATED, EVICTED, Given, Inverted, KEPT, KEYS, Kept, Key, KeyRow,
-    LAST_ORDER, NEVER_GIVEN, NOWHERE,
+    BEGINNINGS, CONSUMER, CREATED, EVICTED, Given, Inverted, KEPT, KEYS, Kept, Key, KeyRow, KeyTag,
+    LAST_ORDER, NEVER_GIVEN, NOWHERE, WITHOUT_EXTENSIONS,
 };
 use super::seen::FIRST_PROTOCOL;
 use super::transactions::{Change, Found, Transaction, Transactions, WrittenEntry};
@@ -58,6 +59,8 @@ pub struct Entry {
     pub live_until: Option<LedgerSeq>,
     /// Whether it is archived; `None` when that is not known.
     pub archived: Option<bool>,
+    /// Whether the network has archived another value than this one, and has not yet put it right (CAP-76).
+    pub disputed: bool,
     /// The ledger that created, updated or restored it last. Where no such ledger is known, the one that
     /// wrote it last.
     pub updated_ledger: LedgerSeq,
@@ -82,6 +85,8 @@ pub struct Lookup<'s> {
     pub(super) ledger: LedgerSeq,
     pub(super) reader: EntryReader<'s>,
     pub(super) view: ConsumerView<'s>,
+    /// Ledgers around this one of which transactions that only extend or restore data are stored.
+    with_extensions: Option<LedgerRange>,
     /// Place in the feed up to which the view has the rows of all ledgers.
     place: u64,
     /// Whether the transactions that changed entries last are looked for.
@@ -119,8 +124,19 @@ impl<'s> Lookup<'s> {
         let unknown = || StoreError::UnknownConsumer(CONSUMER.to_owned());
         let place = store.consumer(CONSUMER).ok_or_else(unknown)?.place;
         let view = store.consumer_view(CONSUMER, bounds)?;
+        let with_extensions = with_extensions(&view, ledger)?;
         let transactions = Transactions::default();
-        Ok(Self { store, ledger, reader, view, place, finds_updated: true, transactions })
+        let finds_updated = true;
+        Ok(Self {
+            store,
+            ledger,
+            reader,
+            view,
+            with_extensions,
+            place,
+            finds_updated,
+            transactions,
+        })
     }
 
     /// Does not look for the transactions that created, updated or restored entries last, which may
@@ -143,7 +159,9 @@ impl<'s> Lookup<'s> {
     /// Returns the consecutive ledgers around this one that have every change of a contract's data;
     /// `None` when this one has not.
     pub fn range(&self, contract: &ContractId) -> Option<LedgerRange> {
-        self.store.complete_around(CONSUMER, contract, self.ledger)
+        let complete = self.store.complete_around(CONSUMER, contract, self.ledger)?;
+        let LedgerRange { first, last } = self.with_extensions?;
+        Some(LedgerRange { first: first.max(complete.first), last: last.min(complete.last) })
     }
 
     /// Returns the ledger that created a contract, if that is one of these ledgers.
@@ -201,15 +219,27 @@ impl<'s> Lookup<'s> {
         let modified = LedgerSeq(modified(entry).unwrap_or(0));
         let updated_ledger = updated.map_or(modified, |it| it.position.ledger);
         let entry = entry.clone();
+        let disputed = evicted.is_some() && archived == Some(true) && self.is_disputed(&of.1)?;
         Ok(Held::Present(Entry {
             key,
             entry,
             live_until,
             archived,
+            disputed,
             updated_ledger,
             updated,
             modified,
         }))
+    }
+
+    /// Whether the network has archived another value than the last one of this entry, and has not yet put
+    /// it right at the end of this ledger.
+    fn is_disputed(&self, tag: &KeyTag) -> Result<bool, StoreError> {
+        if !disputed::is_disputed(self.store.network(), tag) {
+            return Ok(false);
+        }
+        let ledger = self.store.ledger(self.ledger)?;
+        Ok(ledger.is_none_or(|ledger| ledger.protocol == disputed::PROTOCOL))
     }
 
     /// Returns what is known of a key at a position in a range.
@@ -493,6 +523,22 @@ impl State {
     fn of(key: Option<DataKey<'static>>, value: Value) -> Self {
         Self { key, value, written: None, live_until: None, evicted: None, updated: None }
     }
+}
+
+/// Returns the ledgers around one that are not among those [`WITHOUT_EXTENSIONS`]; `None` when it is
+/// itself.
+fn with_extensions(
+    view: &ConsumerView<'_>,
+    ledger: LedgerSeq,
+) -> Result<Option<LedgerRange>, StoreError> {
+    let before = WITHOUT_EXTENSIONS.last(view, &ledger)?.map(|(before, ())| before);
+    let after = WITHOUT_EXTENSIONS.first(view, Some(&ledger))?.map(|(after, ())| after);
+    if before == Some(ledger) {
+        return Ok(None);
+    }
+    let first = before.and_then(LedgerSeq::next).unwrap_or(LedgerSeq(0));
+    let last = after.map_or(LedgerSeq(u32::MAX), |after| LedgerSeq(after.0 - 1));
+    Ok(Some(LedgerRange { first, last }))
 }
 
 /// Returns the position after all transactions of a ledger, which is that of its evictions.

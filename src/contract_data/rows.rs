@@ -17,6 +17,8 @@ pub const KEYS: Table<(ContractId, KeyTag), KeyRow> = Table::new("keys");
 pub const CREATED: Table<ContractId, TransactionPosition> = Table::new("created");
 /// Ledgers that brought protocol 20, before which no contract had data.
 pub const BEGINNINGS: Table<LedgerSeq, ()> = Table::new("beginnings");
+/// Ledgers of which transactions that only extend or restore data are not stored.
+pub const WITHOUT_EXTENSIONS: Table<LedgerSeq, ()> = Table::new("without_extensions");
 /// Transactions that changed data of a contract, and ledgers that evicted some of it, which have the
 /// position after all transactions.
 pub const CHANGED: Table<(ContractId, TransactionPosition), ()> = Table::new("changed");

@@ -1,6 +1,7 @@
 //! The index beside a naive model of what contracts hold, on generated histories: ledgers in any order,
 //! with gaps, with and without their raw form, and retention between steps of the consumer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use orrery_ledger::decode::decode;
@@ -12,7 +13,7 @@ use orrery_testkit::storage::{
     Answer, KeyHash, Row, StorageModel, Value, contract_of, is_recorded,
 };
 use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
+use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use stellar_xdr::{LedgerEntry, LedgerEntryData, LedgerKey, Limits, ReadXdr, ScVal};
 
@@ -27,6 +28,8 @@ struct World {
     store: Arc<Store>,
     network: Network,
     model: StorageModel,
+    /// The contract to which storing is restricted.
+    listed: Option<ContractId>,
     _directory: tempfile::TempDir,
 }
 
@@ -37,12 +40,19 @@ impl World {
         let network = history.network.clone();
         let store = Store::open_with(directory.path(), Some(&network), extensions).unwrap();
         let model = StorageModel::new(network.passphrase());
-        Self { store: Arc::new(store), network, model, _directory: directory }
+        Self { store: Arc::new(store), network, model, listed: None, _directory: directory }
+    }
+
+    /// With some contract of the history as the only one that is stored.
+    fn restricted(self, history: &StorageHistory, rng: &mut StdRng) -> Self {
+        let contracts: Vec<_> = history.contracts.keys().collect();
+        Self { listed: contracts.choose(rng).map(|contract| ContractId(**contract)), ..self }
     }
 
     fn add(&mut self, raw: &[u8], raw_ledgers: bool) {
         let view = decode(raw, self.network.id()).unwrap();
-        let options = IndexOptions { raw_ledgers, ..IndexOptions::default() };
+        let contracts = self.listed.map(|listed| BTreeSet::from([listed]));
+        let options = IndexOptions { raw_ledgers, contracts, ..IndexOptions::default() };
         let prepared = self.store.prepare(&view, None, &options).unwrap();
         self.store.commit(prepared, Durable::Synced).unwrap();
         self.model.add(raw);
@@ -56,8 +66,10 @@ impl World {
         &'m self,
         history: &'m StorageHistory,
     ) -> impl Iterator<Item = (&'m KeyHash, &'m LedgerKey)> {
-        let is_data = |key: &LedgerKey| is_recorded(key) && contract_of(key).is_some();
-        history.keys.iter().filter(move |(_, key)| is_data(key))
+        history.keys.iter().filter(move |(_, key)| {
+            let contract = contract_of(key).map(ContractId).filter(|_| is_recorded(key));
+            contract.is_some_and(|contract| self.listed.is_none_or(|listed| listed == contract))
+        })
     }
 
     /// Compares the changes of every key and of every contract in each range.
@@ -81,7 +93,9 @@ impl World {
                 let expected: Vec<_> = rows.iter().filter(is_in).map(Told::of_model).collect();
                 assert_eq!(told, expected, "{case}, {range:?}, {key:?}");
             }
-            for contract in history.contracts.keys() {
+            let listed = self.listed.map(|listed| listed.0);
+            let contracts = history.contracts.keys();
+            for contract in contracts.filter(|it| listed.is_none_or(|listed| listed == **it)) {
                 let ledgers = LedgerRange::new(range.first, range.last);
                 let (mut told, mut after) = (Vec::new(), None);
                 loop {
@@ -138,6 +152,10 @@ impl World {
                 continue;
             }
             let lookup = Lookup::new(&self.store, LedgerSeq(ledger), RowBounds::none()).unwrap();
+            for contract in history.contracts.keys().map(|contract| ContractId(*contract)) {
+                let is_listed = self.listed.is_none_or(|listed| listed == contract);
+                assert_eq!(lookup.range(&contract).is_some(), is_listed, "{case}");
+            }
             for (hash, key) in self.keys(history) {
                 let of = (ContractId(contract_of(key).unwrap()), KeyTag::of(&Hash32(*hash)));
                 let held = lookup.held(of).unwrap();
@@ -229,6 +247,9 @@ fn every_key_at_every_ledger_is_as_the_model_says() {
             order.shuffle(rng);
         }
         let mut world = World::new(&history);
+        if rng.random_bool(0.2) {
+            world = world.restricted(&history, rng);
+        }
         for (at, sequence) in order.iter().enumerate() {
             let is_raw = rng.random_bool(0.7) || history.origin == Some(*sequence);
             world.add(&history.ledger(*sequence).xdr, is_raw);

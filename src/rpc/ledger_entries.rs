@@ -306,8 +306,8 @@ fn find(lookup: &Lookup<'_>, key: &LedgerKey) -> Result<Found, RpcError> {
     };
     Ok(match lookup.held((contract, KeyTag::of(&hash_of(&key))))? {
         Held::Absent => Found::Absent,
-        // Otherwise another key shares the first bytes of the hash.
-        Held::Present(held) if held.key.entry_key() == key => {
+        // Otherwise another key shares the first bytes of the hash, or the network had another value.
+        Held::Present(held) if held.key.entry_key() == key && !held.disputed => {
             match (held.archived, held.live_until) {
                 (Some(true), _) => Found::Entry(held.entry, LedgerSeq(0)),
                 (Some(false), Some(live_until)) => Found::Entry(held.entry, live_until),

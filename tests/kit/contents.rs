@@ -344,7 +344,7 @@ fn row(ledger: &full::Ledger, first_event: EventId) -> LedgerRow {
             classic_events: of_events(&|operation, by_contract| operation && !by_contract),
             fee_events: of_events(&|operation, _| !operation),
         },
-        indexed_as: IndexedAs { classic_events: true, fee_events: true, listed_contracts: false },
+        indexed_as: IndexedAs { classic_events: true, fee_events: true, ..IndexedAs::default() },
         digest: super::digest::of(ledger, |_| true),
     }
 }

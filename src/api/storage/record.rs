@@ -30,6 +30,9 @@ pub(super) struct EntryRecord {
 pub(super) struct Life {
     live_until_ledger: Option<LedgerSeq>,
     archived: Option<bool>,
+    /// `disputed` where the network has archived another value (CAP-76).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archived_value: Option<&'static str>,
     /// The ledger of the last change; of an entry without a known one, that which wrote it last.
     updated_ledger: LedgerSeq,
     updated_at: Option<String>,
@@ -97,6 +100,7 @@ impl Life {
         Ok(Self {
             live_until_ledger: entry.live_until,
             archived: entry.archived,
+            archived_value: entry.disputed.then_some("disputed"),
             updated_ledger,
             updated_at: times.of(updated_ledger)?,
             modified_ledger: entry.modified,

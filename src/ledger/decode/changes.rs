@@ -4,7 +4,7 @@
 
 use std::mem;
 
-use super::entry::EntryKey;
+use super::entry::{ChangedEntry, EntryKey};
 use super::error::DecodeError;
 use super::header::meta_version;
 use super::walk::walk;
@@ -87,16 +87,6 @@ impl<'a> EntryChange<'a> {
         let key = EntryKey::of_entry(value)?;
         Ok(key.map(|key| Self { kind, key, entry: Some(value) }))
     }
-}
-
-/// An entry that a transaction changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ChangedEntry<'a> {
-    /// Its key.
-    pub key: EntryKey<'a>,
-    /// Whether one of the changes left it with another value than it had: a transaction may write a
-    /// value that was there already, which changes nothing but `lastModifiedLedgerSeq`.
-    pub differs: bool,
 }
 
 /// Entries that the operations of one transaction created, changed, removed or restored.

@@ -45,6 +45,16 @@ pub struct EntryKey<'a> {
     pub body: &'a [u8],
 }
 
+/// An entry that a transaction changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChangedEntry<'a> {
+    /// Its key.
+    pub key: EntryKey<'a>,
+    /// Whether one of the changes left it with another value than it had: a transaction may write a
+    /// value that was there already, which changes nothing but `lastModifiedLedgerSeq`.
+    pub differs: bool,
+}
+
 impl<'a> EntryKey<'a> {
     /// Returns the key for an XDR `LedgerKey`, whose body is not validated; `None` for kinds that
     /// are left out.

@@ -32,10 +32,10 @@ use xdr::Xdr;
 
 pub use bucket::{BucketList, BucketRecord, StateKey, last_modified, live_until};
 pub use changes::{
-    ChangeKind, ChangedEntry, EntryChange, LedgerChanges, TransactionChanges, changed_entries,
-    ledger_changes, transaction_changes,
+    ChangeKind, EntryChange, LedgerChanges, TransactionChanges, changed_entries, ledger_changes,
+    transaction_changes,
 };
-pub use entry::{EntryKey, EntryKind};
+pub use entry::{ChangedEntry, EntryKey, EntryKind};
 pub use envelope::{footprint_keys, named_contracts};
 pub use error::DecodeError;
 pub use header::{MAX_PROTOCOL, protocol_warning};

@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use stellar_strkey::ed25519;
 
-use super::changes::ChangedEntry;
-use super::entry::EntryKey;
+use super::entry::{ChangedEntry, EntryKey};
 use crate::domain::{CloseTime, ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
 
 /// One closed ledger, borrowed from the bytes of its `LedgerCloseMeta`.

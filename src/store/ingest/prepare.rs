@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use orrery_ledger::decode::{EventView, LedgerView, Placement, TransactionView};
+use orrery_ledger::decode::{
+    ChangedEntry, EntryKey, EntryKind, EventView, LedgerView, Placement, TransactionView,
+    footprint_keys,
+};
 use orrery_ledger::domain::{
     CloseTime, CompressedLedger, ContractId, Digest, EventId, LedgerRange, LedgerSeq, LedgerSet,
     NodeId,
@@ -43,7 +46,7 @@ pub struct IndexOptions {
     /// Whether the fee events of all transactions are indexed.
     pub fee_events: bool,
     /// Contracts to which events and transactions are restricted; `None` for all. A transaction
-    /// must touch one of them.
+    /// must touch one of them, or change their data.
     pub contracts: Option<BTreeSet<ContractId>>,
     /// Whether the raw ledger is stored as well.
     pub raw_ledgers: bool,
@@ -70,7 +73,10 @@ impl IndexOptions {
     fn wants_transaction(&self, transaction: &TransactionView<'_>) -> bool {
         let listed = || match &self.contracts {
             None => true,
-            Some(listed) => transaction.contracts.iter().any(|id| listed.contains(id)),
+            Some(listed) => {
+                transaction.contracts.iter().any(|id| listed.contains(id))
+                    || extends_data(transaction, listed)
+            }
         };
         transaction.smart_contract && listed()
     }
@@ -82,8 +88,24 @@ impl From<&IndexOptions> for IndexedAs {
             classic_events: options.classic_events,
             fee_events: options.fee_events,
             listed_contracts: options.contracts.is_some(),
+            listed_extensions: options.contracts.is_some(),
         }
     }
+}
+
+/// Whether a transaction changed how long data of these contracts lives. To extend or restore data, no
+/// contract is invoked, and only the footprint names the keys.
+fn extends_data(transaction: &TransactionView<'_>, of: &BTreeSet<ContractId>) -> bool {
+    let is_ttl = |changed: &ChangedEntry<'_>| changed.key.kind == EntryKind::Ttl;
+    if !transaction.changed_entries.iter().any(is_ttl) {
+        return false;
+    }
+    let is_listed = |key: &[u8]| {
+        let contract = EntryKey::from_ledger_key(key).and_then(|key| key.contract());
+        contract.is_some_and(|contract| of.contains(&contract))
+    };
+    // An envelope that was decoded has a footprint that can be read.
+    footprint_keys(transaction.envelope).is_ok_and(|keys| keys.into_iter().any(is_listed))
 }
 
 /// A ledger ready to be written.

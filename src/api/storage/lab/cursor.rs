@@ -9,7 +9,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::{Deserialize, Serialize};
 
 use super::super::super::ApiError;
-use super::request::{Request, SortBy, direction_name};
+use super::sorting::{SortBy, Sorting, direction_name};
 use orrery_contract_data::{Durability, KeyTag, Place};
 use orrery_ledger::domain::{Hash32, excerpt};
 
@@ -73,8 +73,8 @@ enum SortValue {
 
 impl Cursor {
     /// Returns the cursor for the page that follows from an entry of a list.
-    pub(super) fn at(kind: Kind, request: &Request, key_hash: &Hash32, place: Place) -> Self {
-        let sort_by = request.sort_by;
+    pub(super) fn at(kind: Kind, sorting: &Sorting, key_hash: &Hash32, place: Place) -> Self {
+        let sort_by = sorting.sort_by;
         let sort_value = match sort_by {
             SortBy::KeyHash => None,
             SortBy::Durability => {
@@ -90,15 +90,15 @@ impl Cursor {
         let written = Written {
             cursor_type: kind,
             sort_field,
-            sort_direction: Some(direction_name(request.direction).to_owned()),
-            filter_key: request.filter_key.clone(),
+            sort_direction: Some(direction_name(sorting.direction).to_owned()),
+            filter_key: sorting.filter_key.clone(),
             position: Position { key_hash: key_hash.to_string(), sort_value },
         };
         Self { written, place }
     }
 
-    /// Reads the cursor of a request, which must be of a list with its parameters.
-    pub(super) fn read(text: &str, request: &Request) -> Result<Self, ApiError> {
+    /// Reads a cursor, which must be of a list with these parameters.
+    pub(super) fn read(text: &str, sorting: &Sorting) -> Result<Self, ApiError> {
         let malformed =
             || ApiError::parameter(NAME, format!("is '{}': give that of a link", excerpt(text)));
         if text.len() > LONGEST {
@@ -115,13 +115,13 @@ impl Cursor {
                 format!("is of a list with another '{name}': give all parameters as they were");
             Err(ApiError::parameter(NAME, problem))
         };
-        if sort_by != request.sort_by {
+        if sort_by != sorting.sort_by {
             return is_other("sort_by");
         }
-        if sort_direction.as_deref().is_some_and(|it| it != direction_name(request.direction)) {
+        if sort_direction.as_deref().is_some_and(|it| it != direction_name(sorting.direction)) {
             return is_other("order");
         }
-        if *filter_key != request.filter_key {
+        if *filter_key != sorting.filter_key {
             return is_other("filter_key");
         }
         let place = position.place(sort_by).ok_or_else(malformed)?;

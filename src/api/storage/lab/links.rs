@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::cursor;
-use super::request::{FILTER_KEY, LIMIT, ORDER, Request, SORT_BY, SortBy, direction_name};
+use super::request::{FILTER_KEY, LIMIT, ORDER, Request, SORT_BY};
+use super::sorting::{SortBy, Sorting, direction_name};
 
 /// Links to a page and to those beside it.
 #[derive(Serialize)]
@@ -36,16 +37,17 @@ impl Links {
 }
 
 fn link(request: &Request, cursor: Option<&str>) -> Link {
+    let Sorting { direction, sort_by, filter_key } = &request.sorting;
     let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair(ORDER, direction_name(request.direction));
+    query.append_pair(ORDER, direction_name(*direction));
     query.append_pair(LIMIT, &request.limit.to_string());
-    if request.sort_by != SortBy::KeyHash {
-        query.append_pair(SORT_BY, request.sort_by.name());
+    if *sort_by != SortBy::KeyHash {
+        query.append_pair(SORT_BY, sort_by.name());
     }
     if let Some(cursor) = cursor {
         query.append_pair(cursor::NAME, cursor);
     }
-    if let Some(filter) = &request.filter_key {
+    if let Some(filter) = filter_key {
         query.append_pair(FILTER_KEY, filter);
     }
     let query = query.finish();

@@ -6,6 +6,7 @@ mod cursor;
 mod links;
 mod number;
 mod request;
+mod sorting;
 
 use std::collections::HashMap;
 
@@ -82,7 +83,7 @@ pub(super) fn storage(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, Api
     let ends = listed.first().zip(listed.last());
     let ends = ends.map(|(first, last)| {
         let cursor = |kind, listed: &Listed| {
-            Cursor::at(kind, &request, &listed.key_hash, listed.place).to_string()
+            Cursor::at(kind, &request.sorting, &listed.key_hash, listed.place).to_string()
         };
         (cursor(Kind::Prev, first), cursor(Kind::Next, last))
     });
@@ -121,12 +122,12 @@ fn entries(
     let at = At::open(deps, call, None)?;
     let wanted = Wanted {
         filter: Filter {
-            name: request.filter_key.as_ref().map(|name| name.as_bytes().to_vec()),
-            in_vector: request.filter_key.is_some(),
+            name: request.sorting.filter_key.as_ref().map(|name| name.as_bytes().to_vec()),
+            in_vector: request.sorting.filter_key.is_some(),
             ..Filter::default()
         },
-        order: request.sort_by.order(),
-        direction: match (request.direction, request.is_backward()) {
+        order: request.sorting.sort_by.order(),
+        direction: match (request.sorting.direction, request.is_backward()) {
             (Direction::OldestFirst, false) | (Direction::NewestFirst, true) => {
                 Direction::OldestFirst
             }

@@ -8,7 +8,7 @@ use super::super::super::params::Query;
 use super::super::error::{Issue, Issues, StorageError};
 use super::cursor::{self, Cursor, Kind};
 use super::number::number;
-use orrery_contract_data::Order;
+use super::sorting::{SortBy, Sorting};
 use orrery_ledger::domain::{ContractId, Direction};
 
 /// Names of the parameters.
@@ -22,60 +22,14 @@ pub(super) const FILTER_KEY: &str = "filter_key";
 const DEFAULT_LIMIT: usize = 20;
 const LARGEST_LIMIT: usize = 200;
 
-/// What entries are ordered by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SortBy {
-    Durability,
-    KeyHash,
-    Ttl,
-    UpdatedAt,
-}
-
 /// A request.
 pub(super) struct Request {
     pub contract: ContractId,
     pub limit: usize,
-    pub direction: Direction,
-    pub sort_by: SortBy,
+    pub sorting: Sorting,
     /// The cursor, and as it was given.
     pub cursor: Option<Cursor>,
     pub given_cursor: Option<String>,
-    pub filter_key: Option<String>,
-}
-
-impl SortBy {
-    const ALL: [Self; 4] = [Self::Durability, Self::KeyHash, Self::Ttl, Self::UpdatedAt];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Durability => "durability",
-            Self::KeyHash => "key_hash",
-            Self::Ttl => "ttl",
-            Self::UpdatedAt => "updated_at",
-        }
-    }
-
-    pub(super) fn order(self) -> Order {
-        match self {
-            Self::Durability => Order::Durability,
-            Self::KeyHash => Order::KeyHash,
-            Self::Ttl => Order::LiveUntil,
-            Self::UpdatedAt => Order::Modified,
-        }
-    }
-
-    /// Returns the value with a name.
-    pub(super) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.name() == name)
-    }
-}
-
-/// Returns the name of a direction.
-pub(super) fn direction_name(direction: Direction) -> &'static str {
-    match direction {
-        Direction::OldestFirst => "asc",
-        Direction::NewestFirst => "desc",
-    }
 }
 
 impl Request {
@@ -91,19 +45,12 @@ impl Request {
             return Err(StorageError::Issues(Issues { of: "query", issues }).into());
         };
         let given = |name| query.get(name).map(str::trim).filter(|text| !text.is_empty());
-        let mut request = Self {
-            contract,
-            limit,
-            direction,
-            sort_by,
-            cursor: None,
-            given_cursor: given(cursor::NAME).map(str::to_owned),
-            filter_key: given(FILTER_KEY).map(str::to_owned),
-        };
-        if let Some(text) = given(cursor::NAME) {
-            request.cursor = Some(Cursor::read(text, &request)?);
-        }
-        Ok(request)
+        let filter_key = given(FILTER_KEY).map(str::to_owned);
+        let sorting = Sorting { direction, sort_by, filter_key };
+        let given_cursor = given(cursor::NAME);
+        let cursor = given_cursor.map(|text| Cursor::read(text, &sorting)).transpose()?;
+        let given_cursor = given_cursor.map(str::to_owned);
+        Ok(Self { contract, limit, sorting, cursor, given_cursor })
     }
 
     /// Whether the page is the one before the cursor.

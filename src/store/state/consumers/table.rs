@@ -73,6 +73,18 @@ impl<K: RowCodec, V: RowCodec> Table<K, V> {
         Ok(first)
     }
 
+    /// Returns the last row whose key is at or before `up_to`.
+    pub fn last(&self, view: &ConsumerView<'_>, up_to: &K) -> Result<Option<(K, V)>, StoreError> {
+        let mut last = None;
+        view.scan_back(self.family, &up_to.encode(), |key, value| {
+            self.visit_row(key, value, &mut |key, value| {
+                last = Some((key, value));
+                Ok::<_, StoreError>(ControlFlow::Break(()))
+            })
+        })?;
+        Ok(last)
+    }
+
     /// Visits the rows under a prefix in key order, beginning at the key `from`, until `visit`
     /// breaks. Returns whether it broke.
     pub fn scan(

@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod histories;
+mod keeping;
 pub(crate) mod old_floors;
 #[cfg(test)]
 mod tests;
@@ -10,6 +11,7 @@ mod tests;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use keeping::Keeping;
 use orrery_ledger::domain::{Direction, EventId, LedgerRange, LedgerSeq, LedgerSet, TxHash};
 
 use crate::db::database::Batch;
@@ -28,7 +30,6 @@ use crate::indexes::tx_by_hash;
 use crate::indexes::tx_by_hash::HashEntry;
 use crate::indexes::values::EventsOfTransaction;
 use crate::read::id_intervals::Intervals;
-use crate::state::keepers::Keeping;
 use crate::state::removed::{Removed, ledgers_below};
 use crate::state::store::Store;
 use crate::state::totals::TOTALS_ROW;
