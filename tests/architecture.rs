@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "api",
             "attestation",
             "auth",
+            "checkpoint",
             "config",
             "contract_data",
             "control",
@@ -76,7 +77,7 @@ const BORDERS: &[(&str, &[&str])] = &[
     // Rows become tables, wherever they come from.
     ("tables", &["interfaces", "ledger", "runtime", "settings"]),
     ("accounts", &["ledger", "store"]),
-    ("contract_data", &["ledger", "store"]),
+    ("contract_data", &["checkpoint", "ledger", "store"]),
     ("executables", &["interfaces", "ledger", "store"]),
     ("auth", &["ledger", "settings"]),
     // Neither particular sources nor particular readers.

@@ -10,8 +10,9 @@ use super::call::ReadCall;
 use super::identity::Access;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
+use orrery_contract_data::{Checkpoint, Difference, checkpoints};
 use orrery_ledger::domain::{
-    CoveredLedgers, LedgerRange, LedgerSeq, LedgerSet, NodeId, range_ends,
+    ContractId, CoveredLedgers, Hash32, LedgerRange, LedgerSeq, LedgerSet, NodeId, range_ends,
 };
 use orrery_pipeline::attestation::Attestation;
 use orrery_store::{IndexedAs, Marks, Needs, Store, StoredLedgers};
@@ -107,6 +108,54 @@ struct Range {
     unproven: Marked,
     /// Ledgers that were restored from a backup without their raw form.
     from_backup: Marked,
+    /// Whether anything binds the changes of what contracts hold: `unbound`, or at which checkpoint they
+    /// were checked.
+    storage: String,
+    /// Checkpoints of the range that were compared with the stored ledgers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    checkpoints: Vec<Checked>,
+}
+
+/// A checkpoint that was compared with the stored ledgers.
+#[derive(Serialize)]
+struct Checked {
+    ledger: LedgerSeq,
+    attested: bool,
+    contracts: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differs: Option<Differs>,
+}
+
+/// Where a checkpoint is not as the stored ledgers say.
+#[derive(Serialize)]
+struct Differs {
+    contract_id: ContractId,
+    key_hash: Hash32,
+    ledger: LedgerSeq,
+}
+
+impl From<&Checkpoint> for Checked {
+    fn from(checkpoint: &Checkpoint) -> Self {
+        let Checkpoint { ledger, is_attested, is_whole, difference } = checkpoint;
+        let differs = difference.map(|Difference { contract, key_hash, ledger }| Differs {
+            contract_id: contract,
+            key_hash,
+            ledger,
+        });
+        let contracts = if *is_whole { "all" } else { "listed" };
+        Self { ledger: *ledger, attested: *is_attested, contracts, differs }
+    }
+}
+
+/// Returns what is said of the changes of what contracts hold in a range with these checkpoints.
+fn storage(checkpoints: &[&Checkpoint]) -> String {
+    let checked =
+        |checkpoint: &&&Checkpoint| checkpoint.is_whole && checkpoint.difference.is_none();
+    match checkpoints.iter().rev().find(checked) {
+        None => "unbound".to_owned(),
+        Some(Checkpoint { ledger, is_attested: true, .. }) => format!("checked at {ledger}"),
+        Some(Checkpoint { ledger, .. }) => format!("checked at {ledger}, unattested"),
+    }
 }
 
 /// The newest ledger of a range that a trusted validator has signed.
@@ -132,7 +181,14 @@ impl From<&IndexedAs> for Settings {
 }
 
 impl Range {
-    fn of(range: &StoredLedgers, attestation: &Attestation, marks: &Marks) -> Self {
+    fn of(
+        range: &StoredLedgers,
+        attestation: &Attestation,
+        marks: &Marks,
+        checkpoints: &[Checkpoint],
+    ) -> Self {
+        let here = |checkpoint: &&Checkpoint| range.covered.ledgers.contains(checkpoint.ledger);
+        let checkpoints: Vec<_> = checkpoints.iter().filter(here).collect();
         let attested = attestation.of(range.covered.ledgers, &range.signed, marks);
         Self {
             covered: range.covered,
@@ -144,6 +200,8 @@ impl Range {
             reported: Marked::from(&attested.marks.reported),
             unproven: Marked::from(&attested.marks.unproven),
             from_backup: Marked::from(&attested.marks.from_backup),
+            storage: storage(&checkpoints),
+            checkpoints: checkpoints.into_iter().map(Checked::from).collect(),
         }
     }
 }
@@ -185,7 +243,8 @@ fn completeness(deps: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
     let ranges = deps.store.completeness()?;
     // Asked for afterwards: what is said to be stored is.
     let removed = Removed::of(&ranges, &deps.store)?;
-    let marks = deps.store.marks();
+    let (marks, checkpoints) = (deps.store.marks(), checkpoints(&deps.store)?);
+    let of = |range| Range::of(range, &deps.attestation, &marks, &checkpoints);
     let record = Record {
         network: deps.network.name(),
         network_passphrase: deps.network.passphrase(),
@@ -193,7 +252,7 @@ fn completeness(deps: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
         settings: Settings::from(&deps.settings.indexed_as),
         bound: Bound::of(&marks),
         gaps: StoredLedgers::gaps(&ranges).into_iter().map(Gap).collect(),
-        ranges: ranges.iter().map(|range| Range::of(range, &deps.attestation, &marks)).collect(),
+        ranges: ranges.iter().map(of).collect(),
         removed,
     };
     Ok(Answer::of(&record))

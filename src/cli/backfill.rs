@@ -18,6 +18,7 @@ use super::program_name::ProgramName;
 use super::programs::{self, BackfillAction};
 use super::remote::Remote;
 use super::serve::{runtime, source_address, stop_on_signal};
+use super::state_backfill::{StateAction, StateFlags};
 use super::{Common, Failure, NetworkFlags, begin_log, output};
 
 /// Fill in older ledgers from lakes, RPC servers or a stellar-core
@@ -31,6 +32,7 @@ use super::{Common, Failure, NetworkFlags, begin_log, output};
   orrery backfill --data-dir d --from 62000000 --to 62999999
   orrery backfill --data-dir d --from 2 --to 100000 --source ./lake --source rpc
   orrery backfill deposits --from 62000000
+  orrery backfill --data-dir d --state --from-archive ./archive
   orrery backfill --data-dir d --status
   orrery backfill --data-dir d --cancel")]
 pub struct Backfill {
@@ -49,8 +51,10 @@ pub struct Backfill {
     source: Vec<String>,
     #[command(flatten)]
     network: NetworkFlags,
+    #[command(flatten)]
+    state: StateFlags,
     /// Leave the work to the service and return at once
-    #[arg(long, requires = "from")]
+    #[arg(long)]
     detach: bool,
     /// Show the progress
     #[arg(long, conflicts_with_all = ["from", "cancel"])]
@@ -82,6 +86,14 @@ impl Backfill {
     pub fn run(self, common: &Common, remote: &Remote) -> Result<(), Failure> {
         if let Some(program) = &self.program {
             return programs::backfill(remote, program, self.action()?, self.json);
+        }
+        if self.state.is_given() {
+            let Self { status, cancel, detach, .. } = self;
+            let action = StateAction { status, cancel, detach };
+            return self.state.run(common, self.network.settings(), action, self.json);
+        }
+        if self.detach && self.from.is_none() {
+            return Err(Failure::usage("give the ledgers with --from and --to"));
         }
         if self.from.is_some() && self.to.is_none() {
             return Err(Failure::usage("give the last ledger with --to"));

@@ -35,6 +35,7 @@ mod serve;
 mod spec_file;
 mod sql_tables;
 mod sql_worker;
+mod state_backfill;
 mod status;
 mod tables;
 mod token;

@@ -11,6 +11,7 @@ use orrery_store::{
 };
 
 use super::entry::Durability;
+use super::found::{CHECKED, CHECKPOINTS, FOUND, REFUSED};
 use super::keeper::KEEPER;
 use super::rows::{
     BEGINNINGS, CHANGED, CONSUMER, CREATED, EVICTED, Inverted, KEPT, KEYS, Key, KeyRow, KeyTag,
@@ -38,6 +39,10 @@ impl LedgerConsumer for ContractData {
                 EVICTED.family,
                 NAMES.family,
                 KEPT.family,
+                CHECKPOINTS.family,
+                CHECKED.family,
+                REFUSED.family,
+                FOUND.family,
             ],
             needs: Needs::TRANSACTIONS,
             start: StartPosition::FirstLedger,
@@ -111,13 +116,13 @@ fn read(store: &Store, ledger: LedgerSeq) -> Result<Vec<Seen>, StoreError> {
     all
 }
 
-/// Rows of keys that a ledger changes.
+/// Rows of keys that change.
 #[derive(Default)]
-struct Changed(BTreeMap<Key, ChangedRow>);
+pub(super) struct Changed(pub BTreeMap<Key, ChangedRow>);
 
-struct ChangedRow {
-    before: Option<KeyRow>,
-    now: KeyRow,
+pub(super) struct ChangedRow {
+    pub before: Option<KeyRow>,
+    pub now: KeyRow,
 }
 
 impl Changed {
@@ -175,7 +180,8 @@ impl Changed {
         Ok(())
     }
 
-    fn write(self, effects: &mut ConsumerEffects<'_>) -> Result<(), StoreError> {
+    /// Writes the rows, and what they change in those of names.
+    pub fn write(self, effects: &mut ConsumerEffects<'_>) -> Result<(), StoreError> {
         let mut names: BTreeMap<(ContractId, Vec<u8>), NameRow> = BTreeMap::new();
         for ((contract, tag), ChangedRow { before, now }) in self.0 {
             if now.leads {
@@ -203,6 +209,7 @@ impl KeyRow {
             is_gone: false,
             evicted: LedgerSeq(0),
             ttl: NEVER_GIVEN,
+            found: NEVER_GIVEN,
             leads: seen.leads,
             name: seen.name.0.clone(),
         }
@@ -221,10 +228,17 @@ impl KeyRow {
 
     /// Whether its newest change took the entry away.
     fn is_over(&self) -> bool {
-        let is_deleted = self.durability == Durability::Temporary
-            && self.evicted.0 > 0
-            && self.evicted >= self.changed.ledger.max(self.ttl.at);
-        self.is_gone || is_deleted
+        let Self { changed, ttl, found, evicted, .. } = self;
+        let is_temporary = self.durability == Durability::Temporary;
+        let is_deleted =
+            is_temporary && *evicted > found.at && *evicted >= changed.ledger.max(ttl.at);
+        // A checkpoint has temporary entries whose time is over.
+        let was_dead = is_temporary
+            && found.at > changed.ledger.max(ttl.at)
+            && found.live_until.0 > 0
+            && found.live_until < found.at;
+        let is_gone = self.is_gone && changed.ledger >= found.at;
+        is_gone || is_deleted || was_dead
     }
 }
 
@@ -234,7 +248,8 @@ impl NameRow {
         let count = match now.durability {
             Durability::Persistent => &mut self.persistent,
             Durability::Temporary => {
-                self.live_until = self.live_until.max(now.ttl.live_until.0);
+                let until = now.ttl.live_until.max(now.found.live_until);
+                self.live_until = self.live_until.max(until.0);
                 &mut self.temporary
             }
         };

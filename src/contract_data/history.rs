@@ -8,7 +8,7 @@ use orrery_store::{RowFlow, StoreError, TransactionPosition};
 use super::changes::Kind;
 use super::entry::{DataKey, Durability};
 use super::lookup::{Lookup, MOST_VISITED};
-use super::rows::{CHANGED, EVICTED, Inverted, Key, KeyTag, LAST_ORDER};
+use super::rows::{CHANGED, EVICTED, Inverted, Key, KeyTag, LAST_ORDER, end_of};
 use super::transactions::{Change, Found, Transaction, WrittenEntry};
 
 /// What happened to an entry.
@@ -18,6 +18,8 @@ pub enum Event {
     Changed(Kind),
     /// The ledger evicted it, after all its transactions.
     Evicted,
+    /// A checkpoint has it, and nothing before says what it is.
+    Found,
 }
 
 impl Event {
@@ -26,6 +28,7 @@ impl Event {
         match self {
             Self::Changed(kind) => kind.name(),
             Self::Evicted => "evicted",
+            Self::Found => "found",
         }
     }
 }
@@ -39,9 +42,10 @@ pub struct Past {
     pub tag: KeyTag,
     /// What happened.
     pub event: Event,
-    /// The transaction; for an eviction, the position after all transactions of the ledger.
+    /// The transaction; for an eviction and a checkpoint, the position after all transactions of the
+    /// ledger.
     pub position: TransactionPosition,
-    /// The hash of the transaction; `None` for an eviction.
+    /// The hash of the transaction; `None` where there is none.
     pub tx: Option<Hash32>,
     /// The entry before; `None` when there was none, or it is not known.
     pub before: Option<Vec<u8>>,
@@ -80,14 +84,14 @@ impl Lookup<'_> {
         let Some(range) = self.range(&of.0) else { return Ok(PastPage::default()) };
         let end = TransactionPosition { ledger: self.ledger, application_order: LAST_ORDER };
         let from = after.unwrap_or(end);
-        let evictions = self.evictions(of, range, from)?.into_iter();
-        let mut evictions = evictions.filter(|eviction| Some(*eviction) != after).peekable();
+        let ends = self.ends(of, range, from)?.into_iter();
+        let mut ends = ends.filter(|(end, _)| Some(*end) != after).peekable();
         let (candidates, is_cut) = self.candidates(of, range, from)?;
         let (mut page, mut last) = (PastPage::default(), after);
         for at in candidates.iter().copied().filter(|at| Some(*at) != after) {
-            while let Some(eviction) = evictions.next_if(|eviction| *eviction >= at) {
-                page.changes.push(self.evicted_entry(of, range, eviction)?);
-                last = Some(eviction);
+            while let Some((end, event)) = ends.next_if(|(end, _)| *end >= at) {
+                page.changes.push(self.entry_at_end(of, range, end, event)?);
+                last = Some(end);
             }
             if page.changes.len() >= limit {
                 page.next = last.map(|last| (last, of.1));
@@ -107,8 +111,8 @@ impl Lookup<'_> {
             page.next = candidates.last().map(|last| (*last, of.1));
             return Ok(page);
         }
-        for eviction in evictions {
-            page.changes.push(self.evicted_entry(of, range, eviction)?);
+        for (end, event) in ends {
+            page.changes.push(self.entry_at_end(of, range, end, event)?);
         }
         Ok(page)
     }
@@ -210,7 +214,7 @@ impl Lookup<'_> {
             let evicted = self.store.evicted(at.ledger)?.unwrap_or_default();
             for evicted in evicted.iter().filter(|evicted| evicted.contract == *contract) {
                 let of = (*contract, KeyTag::of(&evicted.key_hash));
-                all.push(self.evicted_entry(of, range, at)?);
+                all.push(self.entry_at_end(of, range, at, Event::Evicted)?);
             }
         } else if let Some(transaction) = self.transaction(at)? {
             let first = (*contract, KeyTag([0; KeyTag::LEN]));
@@ -289,17 +293,40 @@ impl Lookup<'_> {
         Ok(self.past(of, range, TransactionPosition { application_order, ..at })?.live_until())
     }
 
-    fn evicted_entry(
+    /// Returns what happened to a key at the end of a ledger.
+    fn entry_at_end(
         &self,
         of: Key,
         range: LedgerRange,
         position: TransactionPosition,
+        event: Event,
     ) -> Result<Past, StoreError> {
         let state = self.state(of, range, position)?;
         // What was temporary is gone, and was dead before.
         let after = state.value.into_entry();
-        let (before, event, live_until) = (after.clone(), Event::Evicted, state.live_until);
+        let before = after.clone().filter(|_| event == Event::Evicted);
+        let live_until = state.live_until;
         Ok(Past { key: state.key, tag: of.1, event, position, tx: None, before, after, live_until })
+    }
+
+    /// Returns what happened to a key at the ends of ledgers of a range, from a position on, the newest
+    /// first.
+    fn ends(
+        &self,
+        of: Key,
+        range: LedgerRange,
+        from: TransactionPosition,
+    ) -> Result<Vec<(TransactionPosition, Event)>, StoreError> {
+        let evictions = self.evictions(of, range, from)?;
+        let mut ends: Vec<_> = evictions.into_iter().map(|at| (at, Event::Evicted)).collect();
+        if let Some((ledger, _)) = self.first_found(of, range)? {
+            let found = end_of(ledger);
+            // It comes after the evictions of its ledger.
+            if found <= from {
+                ends.insert(ends.partition_point(|(at, _)| *at > found), (found, Event::Found));
+            }
+        }
+        Ok(ends)
     }
 
     /// Returns the positions of the evictions of a key in a range, from one on, the newest first.

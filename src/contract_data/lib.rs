@@ -4,18 +4,22 @@
 //! transactions changed an entry. A feed consumer ([`ContractData`]) adds what these cannot answer: which
 //! keys each contract has (`rows`), where it was created, what was evicted; and when retention removes
 //! transactions, it keeps what the newest of them said of each key (`keeper`). [`Lookup`] answers from
-//! this what a key held at the end of a ledger: exactly, or not at all.
+//! this what a key held at the end of a ledger: exactly, or not at all. What contracts held before the
+//! stored ledgers comes from the state at a checkpoint ([`Recording`]).
 
 mod changes;
+mod checked;
 mod consumer;
 mod disputed;
 mod entry;
+mod found;
 mod history;
 mod keeper;
 mod listing;
 mod lookup;
 mod mentioned;
 mod names;
+mod recording;
 mod rows;
 mod seen;
 #[cfg(test)]
@@ -23,11 +27,14 @@ mod tests;
 mod transactions;
 
 pub use changes::{Before, DataChange, Kind, Ttl, Unreadable, Written, data_changes, hash_of};
+pub use checked::{Checkpoint, checkpoints};
 pub use consumer::ContractData;
 pub use entry::{DataKey, Durability, held, live_until, modified, name, value};
+pub use found::Difference;
 pub use history::{Event, Past, PastPage};
 pub use listing::{Filter, ListError, Listed, MOST_ORDERED, Order, Page, Place, Wanted};
 pub use lookup::{Entry, Held, Lookup, Updated};
 pub use names::MOST_NAMES;
+pub use recording::{RecordError, Recorded, Recording};
 pub use rows::{CONSUMER, Key, KeyTag, LAST_ORDER};
 pub use transactions::{Change, Found, Transaction, WrittenEntry};

@@ -122,6 +122,7 @@ impl Lookup<'_> {
             lookup: self,
             contract,
             range,
+            checked: self.checkpoints.of(&self.view, contract, range)?,
             wanted,
             page: Page::default(),
             last: None,
@@ -141,6 +142,8 @@ struct Filling<'l, 's> {
     lookup: &'l Lookup<'s>,
     contract: &'l ContractId,
     range: LedgerRange,
+    /// Checkpoints of the range that have the contract's state.
+    checked: Vec<LedgerSeq>,
     wanted: &'l Wanted,
     page: Page,
     /// The last place that was visited.
@@ -270,15 +273,18 @@ impl Filling<'_, '_> {
     /// Returns what an entry is ordered by, if its row says it.
     fn by_row(&self, row: &KeyRow) -> Option<u64> {
         let ledger = self.lookup.ledger;
-        let is_newest = row.changed.ledger <= ledger && row.ttl.at <= ledger;
+        let is_newest = row.changed.ledger <= ledger && row.ttl.at.max(row.found.at) <= ledger;
+        let ttl = if row.ttl.at >= row.found.at { row.ttl } else { row.found };
+        let is_told = match ttl == row.ttl {
+            true => self.range.contains(ttl.at),
+            false => ttl.live_until.0 > 0 && self.checked.contains(&ttl.at),
+        };
         match self.wanted.order {
             Order::Durability => Some(by_name(row.durability)),
             Order::Updated if is_newest && self.range.contains(row.changed.ledger) => {
                 Some(u64::from(row.changed.ledger.0))
             }
-            Order::LiveUntil if is_newest && self.range.contains(row.ttl.at) => {
-                Some(u64::from(row.ttl.live_until.0))
-            }
+            Order::LiveUntil if is_newest && is_told => Some(u64::from(ttl.live_until.0)),
             _ => None,
         }
     }

@@ -15,9 +15,10 @@ use orrery_store::{
 use super::changes::Kind;
 use super::disputed;
 use super::entry::{DataKey, Durability, modified};
+use super::found::{Around, Checkpoints};
 use super::rows::{
     BEGINNINGS, CONSUMER, CREATED, EVICTED, Given, Inverted, KEPT, KEYS, Kept, Key, KeyRow, KeyTag,
-    LAST_ORDER, NEVER_GIVEN, NOWHERE, WITHOUT_EXTENSIONS,
+    LAST_ORDER, NEVER_GIVEN, NOWHERE, WITHOUT_EXTENSIONS, end_of,
 };
 use super::seen::FIRST_PROTOCOL;
 use super::transactions::{Change, Found, Transaction, Transactions, WrittenEntry};
@@ -92,19 +93,21 @@ pub struct Lookup<'s> {
     /// Whether the transactions that changed entries last are looked for.
     finds_updated: bool,
     pub(super) transactions: Transactions,
+    /// Checkpoints whose state is recorded.
+    pub(super) checkpoints: Checkpoints,
 }
 
 /// What transactions up to a position say of a key, each as of the newest one that says it.
 #[derive(Debug, Default)]
 pub(super) struct Past {
-    key: Option<DataKey<'static>>,
+    pub(super) key: Option<DataKey<'static>>,
     /// The newest write, and the entry that it left.
-    written: Option<(TransactionPosition, Option<Vec<u8>>)>,
+    pub(super) written: Option<(TransactionPosition, Option<Vec<u8>>)>,
     updated: Option<Updated>,
     /// The newest time to live; until ledger 0 when the entry was removed.
     pub(super) ttl: Option<Given>,
     /// The newest ledger that says anything.
-    newest: Option<LedgerSeq>,
+    pub(super) newest: Option<LedgerSeq>,
 }
 
 impl<'s> Lookup<'s> {
@@ -125,6 +128,7 @@ impl<'s> Lookup<'s> {
         let place = store.consumer(CONSUMER).ok_or_else(unknown)?.place;
         let view = store.consumer_view(CONSUMER, bounds)?;
         let with_extensions = with_extensions(&view, ledger)?;
+        let checkpoints = Checkpoints::load(&view)?;
         let transactions = Transactions::default();
         let finds_updated = true;
         Ok(Self {
@@ -136,6 +140,7 @@ impl<'s> Lookup<'s> {
             place,
             finds_updated,
             transactions,
+            checkpoints,
         })
     }
 
@@ -234,7 +239,7 @@ impl<'s> Lookup<'s> {
 
     /// Whether the network has archived another value than the last one of this entry, and has not yet put
     /// it right at the end of this ledger.
-    fn is_disputed(&self, tag: &KeyTag) -> Result<bool, StoreError> {
+    pub(super) fn is_disputed(&self, tag: &KeyTag) -> Result<bool, StoreError> {
         if !disputed::is_disputed(self.store.network(), tag) {
             return Ok(false);
         }
@@ -249,13 +254,19 @@ impl<'s> Lookup<'s> {
         range: LedgerRange,
         at: TransactionPosition,
     ) -> Result<State, StoreError> {
-        let past = self.past(of, range, at)?;
+        let mut past = self.past(of, range, at)?;
+        let around = self.checkpoints.around(&self.view, of, range, at)?;
+        let was_evicted = past.add_found(&around);
         let evicted = self.evicted(of, range, at, past.newest)?;
         if evicted == Some(Durability::Temporary) {
             return Ok(State { evicted, ..State::of(past.key, Value::Absent) });
         }
-        let next = self.next(of, range, at, &past)?;
+        let evicted = evicted.or(was_evicted.then_some(Durability::Persistent));
+        let next = self.next(of, range, at, &past)?.or_later(&around, at.ledger);
         let live_until = past.live_until().or(next.live_until);
+        if past.is_lacking(&around, live_until.is_some()) {
+            return Ok(State::of(past.key, Value::Absent));
+        }
         let written = past.written.as_ref().map(|(at, _)| at.ledger);
         let value = match (past.written, next.found) {
             (Some((_, Some(entry))), _) => Value::Entry(entry),
@@ -401,7 +412,7 @@ impl<'s> Lookup<'s> {
                 && let Some(transaction) = self.transaction(position)?
                 && let Some(change) = transaction.changes.get(&of)
             {
-                next.add(change, at.ledger, &mut wants_value, &mut wants_ttl);
+                next.add(change, (at.ledger, position), &mut wants_value, &mut wants_ttl);
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -496,7 +507,7 @@ pub(super) struct State {
     /// Last ledger in which the entry is live.
     pub live_until: Option<LedgerSeq>,
     /// Set when the entry was evicted and nothing has happened to it since.
-    evicted: Option<Durability>,
+    pub evicted: Option<Durability>,
     updated: Option<Updated>,
 }
 
@@ -539,11 +550,6 @@ fn with_extensions(
     let first = before.and_then(LedgerSeq::next).unwrap_or(LedgerSeq(0));
     let last = after.map_or(LedgerSeq(u32::MAX), |after| LedgerSeq(after.0 - 1));
     Ok(Some(LedgerRange { first, last }))
-}
-
-/// Returns the position after all transactions of a ledger, which is that of its evictions.
-pub(super) fn end_of(ledger: LedgerSeq) -> TransactionPosition {
-    TransactionPosition { ledger, application_order: LAST_ORDER }
 }
 
 /// Returns the next position.
@@ -594,6 +600,40 @@ impl Past {
         }
     }
 
+    /// Adds what the newest row of a checkpoint says. Returns whether the entry was evicted then, and
+    /// nothing has happened to it since.
+    fn add_found(&mut self, around: &Around) -> bool {
+        let Some((ledger, row)) = &around.before else { return false };
+        let is_last = self.newest.is_none_or(|newest| newest <= *ledger);
+        if self.key.is_none() {
+            self.key = row.key().map(DataKey::into_owned);
+        }
+        if self.written.as_ref().is_none_or(|(at, _)| *at <= end_of(*ledger)) {
+            self.written = Some((end_of(*ledger), Some(row.entry.clone())));
+        }
+        if row.live_until.0 > 0 && self.ttl.is_none_or(|ttl| ttl.at <= *ledger) {
+            self.ttl = Some(Given { live_until: row.live_until, at: *ledger });
+        }
+        self.newest = self.newest.max(Some(*ledger));
+        is_last && row.is_evicted
+    }
+
+    /// Whether the newest checkpoint says that there was no entry, and no transaction since then says
+    /// anything of the key. `is_life_known` is whether one says until when the entry lives.
+    fn is_lacking(&self, around: &Around, is_life_known: bool) -> bool {
+        let Some(ledger) = around.newest.filter(|_| around.before.is_none()) else { return false };
+        match &self.written {
+            None => self.newest.is_none_or(|newest| newest <= ledger),
+            // Without a row, what a transaction wrote is still there, unless its time is not known: then
+            // there would be a row. It is over, and nothing stored says since when.
+            Some((at, Some(_))) if *at <= end_of(ledger) => {
+                let durability = self.key.as_ref().map(DataKey::durability);
+                !is_life_known && durability == Some(Durability::Temporary)
+            }
+            Some(_) => false,
+        }
+    }
+
     /// Returns the last ledger in which the entry is live; ledger 0 when it was removed.
     pub(super) fn live_until(&self) -> Option<LedgerSeq> {
         self.ttl.map(|ttl| ttl.live_until)
@@ -606,19 +646,39 @@ struct Next {
     key: Option<DataKey<'static>>,
     found: Found,
     live_until: Option<LedgerSeq>,
+    /// The ledger of the first one that wrote the entry.
+    written: Option<LedgerSeq>,
+    /// The ledger of the first one that says anything of a time to live.
+    given: Option<LedgerSeq>,
 }
 
 impl Next {
+    /// Adds what the first checkpoint after a ledger has, as far as transactions do not say it.
+    fn or_later(mut self, around: &Around, ledger: LedgerSeq) -> Self {
+        let Some((at, row)) = around.later(ledger) else { return self };
+        if self.key.is_none() {
+            self.key = row.key().map(DataKey::into_owned);
+        }
+        if self.written.is_none_or(|written| written > at) {
+            self.found = Found::Entry(row.entry.clone());
+        }
+        if self.live_until.is_none() && self.given.is_none_or(|given| given > at) {
+            self.live_until = Some(row.live_until).filter(|until| until.0 > 0);
+        }
+        self
+    }
+
     /// Adds what a change found that is the first one after a ledger's transactions.
     fn add(
         &mut self,
         change: &Change,
-        ledger: LedgerSeq,
+        (ledger, position): (LedgerSeq, TransactionPosition),
         wants_value: &mut bool,
         wants_ttl: &mut bool,
     ) {
         self.key.get_or_insert_with(|| change.key.clone());
         if let Some(ttl) = change.ttl.filter(|_| *wants_ttl) {
+            self.given = Some(position.ledger);
             self.live_until = ttl.before.filter(|_| ttl.since <= ledger.0).map(LedgerSeq);
             *wants_ttl = false;
         }
@@ -629,6 +689,7 @@ impl Next {
                 Found::Entry(entry) if !is_older(entry) => Found::Unknown,
                 found => found.clone(),
             };
+            self.written = Some(position.ledger);
             *wants_value = false;
             // Before an entry is created, it has no time to live.
             *wants_ttl &= self.found != Found::Absent;
@@ -638,7 +699,7 @@ impl Next {
 
 impl Default for Next {
     fn default() -> Self {
-        Self { key: None, found: Found::Unknown, live_until: None }
+        Self { key: None, found: Found::Unknown, live_until: None, written: None, given: None }
     }
 }
 

@@ -62,7 +62,7 @@ impl Lookup<'_> {
         KEYS.scan(&self.view, contract, None, |_, row| {
             read += 1;
             let changed = Some(row.changed).filter(|at| *at != NOWHERE);
-            let said = changed.map(|at| at.ledger).into_iter().chain([row.ttl.at]);
+            let said = changed.map(|at| at.ledger).into_iter().chain([row.ttl.at, row.found.at]);
             found = said.into_iter().find_map(elsewhere);
             let is_over = found.is_some() || read >= MOST_KEYS;
             Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

@@ -87,13 +87,15 @@ pub struct KeyRow {
     pub evicted: LedgerSeq,
     /// The newest time to live; ledger 0 when it is not known.
     pub ttl: Given,
+    /// What the newest checkpoint with a row says of its time to live; ledger 0 when there is none.
+    pub found: Given,
     /// Whether that symbol is the first element of a vector.
     pub leads: bool,
     /// The symbol by which the key is found; empty when there is none.
     pub name: Vec<u8>,
 }
 
-row_codec!(KeyRow { durability, changed, is_gone, evicted, ttl, leads, name });
+row_codec!(KeyRow { durability, changed, is_gone, evicted, ttl, found, leads, name });
 
 /// How many keys of a contract begin with a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -158,3 +160,8 @@ pub const NOWHERE: TransactionPosition =
     TransactionPosition { ledger: LedgerSeq(0), application_order: 0 };
 /// No time to live.
 pub const NEVER_GIVEN: Given = Given { live_until: LedgerSeq(0), at: LedgerSeq(0) };
+
+/// Returns the position after all transactions of a ledger, which is that of its evictions.
+pub(super) fn end_of(ledger: LedgerSeq) -> TransactionPosition {
+    TransactionPosition { ledger, application_order: LAST_ORDER }
+}

@@ -1,6 +1,8 @@
 //! The index beside a naive model of what contracts hold, on generated histories: ledgers in any order,
 //! with gaps, with and without their raw form, and retention between steps of the consumer.
 
+mod found;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -21,11 +21,11 @@ use serde::{Deserialize, Serialize};
 pub use client::Client;
 pub use server::{Listener, Verbs};
 pub use verb::{
-    BACKFILL, Body, CHECKPOINT, Ledgers, RAW_LEDGER, REBUILD, RawXdr, STATUS, STORE, STORE_LAST,
-    Verb,
+    BACKFILL, Body, CHECKPOINT, Ledgers, RAW_LEDGER, REBUILD, RawXdr, STATE_BACKFILL, STATUS,
+    STORE, STORE_LAST, Verb,
 };
 
-use crate::domain::{CoveredLedgers, LedgerRange, LedgerSeq, LedgerSet};
+use crate::domain::{ContractId, CoveredLedgers, LedgerRange, LedgerSeq, LedgerSet};
 
 /// Version of the protocol, which increases when one side would misunderstand the other: since 3 it is
 /// HTTP.
@@ -215,6 +215,70 @@ impl BackfillReport {
     pub fn percent(&self) -> u64 {
         (self.stored.min(self.missing) * 100).checked_div(self.missing).unwrap_or(100)
     }
+}
+
+/// Request about completing what contracts hold from a history archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateRequest {
+    /// Starts it.
+    Start(StateOrder),
+    /// Requests the progress.
+    Status,
+    /// Cancels it; nothing is recorded.
+    Cancel,
+}
+
+/// The state that is recorded, and where it is read.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateOrder {
+    /// The history archive: its address, or the absolute path of a directory.
+    pub archive: String,
+    /// The ledger of the checkpoint; the newest one if it is not given.
+    pub at: Option<u32>,
+    /// Contracts whose state is recorded; all of them when empty.
+    pub contracts: Vec<ContractId>,
+    /// Whether validators need not have attested the ledger.
+    pub unattested: bool,
+}
+
+impl fmt::Debug for StateOrder {
+    /// Leaves out the address of the archive, which may contain a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, contracts, unattested, .. } = self;
+        let contracts = contracts.len();
+        write!(f, "StateOrder {{ at: {at:?}, contracts: {contracts}, unattested: {unattested} }}")
+    }
+}
+
+/// Progress of completing what contracts hold from a history archive.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StateReport {
+    /// Its state.
+    pub state: BackfillState,
+    /// The ledger of the checkpoint; `None` while it is not chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<u32>,
+    /// Whether validators attest that ledger.
+    pub attested: bool,
+    /// What is being done, in a few words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Percentage of that step which is done; `None` when it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u64>,
+    /// Bytes of the disk of the data directory that the sort takes at most; `None` before it begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<u64>,
+    /// Entries of contracts that were compared with the stored ledgers.
+    pub entries: u64,
+    /// Those that no stored ledger says, and that are recorded.
+    pub found: u64,
+    /// Those of contracts of which not all transactions are stored.
+    pub skipped: u64,
+    /// Why it failed, in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Counts of ledgers that were passed to the store.

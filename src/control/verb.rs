@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     BackfillReport, BackfillRequest, CheckpointReport, NotStored, RebuildReport, RebuildRequest,
-    StatusReport, Stored,
+    StateReport, StateRequest, StatusReport, Stored,
 };
 use crate::domain::{LAST_FRAGMENT, LONGEST_LEDGER};
 
@@ -27,6 +27,8 @@ impl<Q: Body, A: Body> Verb<Q, A> {
 pub const STATUS: Verb<(), StatusReport> = Verb::new("status");
 /// Starts or cancels a backfill, or returns its progress.
 pub const BACKFILL: Verb<BackfillRequest, BackfillReport> = Verb::new("backfill");
+/// Starts or cancels completing what contracts hold from a history archive, or returns the progress.
+pub const STATE_BACKFILL: Verb<StateRequest, StateReport> = Verb::new("state-backfill");
 /// Starts rebuilding a consumer's rows, or returns the progress.
 pub const REBUILD: Verb<RebuildRequest, RebuildReport> = Verb::new("rebuild");
 /// The raw form of the ledger with this sequence number.

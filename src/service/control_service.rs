@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Backfills, Node};
+use super::{Backfills, Node, StateBackfills};
 use crate::control::{
     BACKFILL, BackfillReport, BackfillRequest, CHECKPOINT, CheckpointReport, NotStored, RAW_LEDGER,
-    REBUILD, RawXdr, STATUS, STORE, STORE_LAST, Stored, Verbs,
+    REBUILD, RawXdr, STATE_BACKFILL, STATUS, STORE, STORE_LAST, StateReport, StateRequest, Stored,
+    Verbs,
 };
 use crate::domain::{LedgerSeq, Origin, RawLedger, sequence_of};
 use crate::pipeline::{Gate, PipelineError};
@@ -25,14 +26,19 @@ pub(super) struct Kept {
 }
 
 /// Returns what the control socket of a service offers.
-pub(super) fn verbs(node: &Arc<Node>, backfills: &Arc<Backfills>) -> Verbs<Kept> {
+pub(super) fn verbs(
+    node: &Arc<Node>,
+    backfills: &Arc<Backfills>,
+    states: &Arc<StateBackfills>,
+) -> Verbs<Kept> {
     let of = || Arc::clone(node);
     let (status, rebuild, raw, checkpoint, storing, last) = (of(), of(), of(), of(), of(), of());
-    let backfills = Arc::clone(backfills);
+    let (backfills, states) = (Arc::clone(backfills), Arc::clone(states));
     Verbs::default()
         .on(STATUS, move |_, ()| status.report().map_err(|error| error.to_string()))
         .on(REBUILD, move |_, request| rebuild.rebuild(&request).map_err(|it| it.to_string()))
         .on(BACKFILL, move |_, request| backfill(&backfills, request))
+        .on(STATE_BACKFILL, move |_, request| state_backfill(&states, request))
         .on(RAW_LEDGER, move |_, ledger| {
             let raw = raw.store().raw_ledger(LedgerSeq(ledger)).map_err(|it| it.to_string())?;
             Ok(RawXdr(raw))
@@ -53,6 +59,18 @@ fn backfill(backfills: &Backfills, request: BackfillRequest) -> Result<BackfillR
         BackfillRequest::Cancel => backfills.cancel(),
     }
     Ok(backfills.report())
+}
+
+fn state_backfill(
+    states: &Arc<StateBackfills>,
+    request: StateRequest,
+) -> Result<StateReport, String> {
+    match request {
+        StateRequest::Start(order) => states.start(order)?,
+        StateRequest::Status => {}
+        StateRequest::Cancel => states.cancel(),
+    }
+    Ok(states.report())
 }
 
 impl Kept {

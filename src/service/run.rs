@@ -20,8 +20,9 @@ use super::tasks::{Tasks, stopped};
 use super::upkeep::{self, CONTRACT_SIZES, RETENTION};
 use super::webhooks::RunningWebhooks;
 use super::{
-    Backfills, Node, OpenSources, RunningSandbox, ServiceError, attestation, exporting, interfaces,
-    ledger_entries, node, rpc, running_programs, status_messages, supervisor, webhooks,
+    Backfills, Node, OpenSources, RunningSandbox, ServiceError, StateBackfills, attestation,
+    exporting, interfaces, ledger_entries, node, rpc, running_programs, status_messages,
+    supervisor, webhooks,
 };
 use crate::api::{self, AddressNames, ApiSettings, Deps, MetricsText, RequestObserver, Tunables};
 use crate::auth::Tokens;
@@ -240,7 +241,8 @@ fn spawn_control(
     open_sources: OpenSources,
 ) {
     let backfills = Arc::new(Backfills::new(Arc::clone(node), open_sources));
-    let verbs = Arc::new(verbs(node, &backfills));
+    let states = StateBackfills::new(Arc::clone(node), Handle::current(), tasks.stop());
+    let verbs = Arc::new(verbs(node, &backfills, &Arc::new(states)));
     let (listener, stop) = (Arc::new(listener), tasks.stop());
     tasks.spawn(CONTROL, move || Arc::clone(&listener).serve(Arc::clone(&verbs), stop.clone()));
     let stop = tasks.stop();

@@ -20,6 +20,7 @@ mod pasted;
 mod programs;
 mod prove;
 mod released;
+mod state_backfill;
 mod stellar_cli;
 mod streams;
 mod types;

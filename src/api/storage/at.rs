@@ -84,9 +84,10 @@ impl<'a> At<'a> {
         if self.lookup.begins_empty(range)? {
             return Ok(Extent { complete: true, known_since: Some(first) });
         }
-        let created = self.lookup.created(contract, range)?;
-        Ok(match created.filter(|created| *created <= self.ledger) {
-            Some(created) => Extent { complete: true, known_since: Some(created.max(first)) },
+        let created = self.lookup.created(contract, range)?.filter(|it| *it <= self.ledger);
+        let checked = self.lookup.checked(contract, range)?;
+        Ok(match created.into_iter().chain(checked).min() {
+            Some(since) => Extent { complete: true, known_since: Some(since.max(first)) },
             None => Extent { complete: false, known_since: Some(first) },
         })
     }

@@ -97,8 +97,12 @@ impl<'a> EntryKey<'a> {
         [&self.prefix(), self.body].concat()
     }
 
-    /// Returns the key of a `LedgerEntry`, which consists of consecutive fields at its beginning.
-    pub(super) fn of_entry(entry: &'a [u8]) -> Result<Option<Self>, XdrError> {
+    /// Returns the key of a `LedgerEntry`, which consists of consecutive fields at its beginning; `None`
+    /// when it is of a kind that contracts do not read.
+    ///
+    /// # Errors
+    /// When the bytes are no entry.
+    pub fn of_entry(entry: &'a [u8]) -> Result<Option<Self>, XdrError> {
         let depth = Depth::LIMIT;
         let cursor = &mut Cursor::new(entry);
         xdr::Uint32::skip(cursor, depth)?;

@@ -130,6 +130,13 @@ impl Store {
         self.generations.now()
     }
 
+    /// Ends the generation after rows have changed from which answers about ledgers are made that were
+    /// stored before: those that were read until now are given from no cache.
+    pub fn end_generation(&self) {
+        let _writer = self.writer.lock();
+        drop(self.generations.change());
+    }
+
     /// Returns the injector of write failures for tests.
     pub fn faults(&self) -> &Faults {
         self.database.faults()

@@ -25,7 +25,7 @@ impl Value {
     }
 }
 
-/// Kind of a change (S1: "Kinds"; `found` comes from archives, which the model does not read).
+/// Kind of a change (S1: "Kinds").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Created,
@@ -34,10 +34,12 @@ pub enum Kind {
     Restored,
     Extended,
     Evicted,
+    /// S7: not a change, but where a checkpoint is the first to say what the entry is.
+    Found,
 }
 
 impl Kind {
-    /// All of them.
+    /// Those of ledgers.
     pub const ALL: [Self; 6] = [
         Self::Created,
         Self::Updated,
@@ -56,6 +58,7 @@ impl Kind {
             Self::Restored => "restored",
             Self::Extended => "extended",
             Self::Evicted => "evicted",
+            Self::Found => "found",
         }
     }
 }
@@ -140,6 +143,8 @@ pub enum Because {
     Change,
     /// The state before a later change.
     StateBefore,
+    /// The state at a checkpoint.
+    Checkpoint,
 }
 
 /// An entry of a contract's list.

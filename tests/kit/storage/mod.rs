@@ -7,6 +7,7 @@
 //! "S2" are the sections of that document.
 
 mod answers;
+mod checkpoints;
 mod decoding;
 pub mod histories;
 mod model;
@@ -17,6 +18,7 @@ pub use answers::{
     Answer, Because, ContractList, Entry, History, Kind, Present, Row, StoredRange, TransactionId,
     Value,
 };
+pub use checkpoints::{CheckpointState, HeldThere};
 pub use decoding::LedgerChanges;
 pub use model::StorageModel;
 pub use net::{After, Before, NetChange, TtlAfter, TtlBefore};

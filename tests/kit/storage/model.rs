@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use stellar_xdr::{LedgerKey, ScVal};
 
 use super::answers::{Answer, ContractList, Entry, History, Kind, Present, Row, StoredRange};
+use super::checkpoints::CheckpointState;
 use super::decoding::LedgerChanges;
 use super::timeline::{Moment, State, Step, Timeline};
 use super::{KeyHash, contract_of, durability_of, instance_key, key_hash};
@@ -28,7 +29,9 @@ pub struct StorageModel {
     /// Floors that ranges begin at, and the first ledger whose changes were known when the ledgers
     /// below were removed.
     kept_from: BTreeMap<u32, u32>,
-    /// Every key that a stored or a removed ledger mentions.
+    /// States at the ends of ledgers, from history archives.
+    checkpoints: BTreeMap<u32, CheckpointState>,
+    /// Every key that a stored or a removed ledger, or a checkpoint, mentions.
     keys: BTreeMap<KeyHash, LedgerKey>,
 }
 
@@ -41,6 +44,7 @@ impl StorageModel {
             ledgers: BTreeMap::new(),
             stored: BTreeSet::new(),
             kept_from: BTreeMap::new(),
+            checkpoints: BTreeMap::new(),
             keys: BTreeMap::new(),
         }
     }
@@ -74,6 +78,27 @@ impl StorageModel {
         self.stored.insert(sequence);
         self.ledgers.insert(sequence, ledger);
         sequence
+    }
+
+    /// Adds the state at the end of a ledger, in any order with ledgers.
+    pub fn add_checkpoint(&mut self, ledger: u32, state: CheckpointState) {
+        for (hash, held) in &state.entries {
+            self.keys.insert(*hash, held.key.clone());
+        }
+        match self.checkpoints.get_mut(&ledger) {
+            Some(known) => known.merge(state),
+            None => drop(self.checkpoints.insert(ledger, state)),
+        }
+    }
+
+    /// The checkpoints in a range with the state of a contract's key, ascending.
+    fn checkpoints_of<'a>(
+        &'a self,
+        key: &'a LedgerKey,
+        range: StoredRange,
+    ) -> impl Iterator<Item = (u32, &'a CheckpointState)> {
+        let within = self.checkpoints.range(range.known_first..=range.last);
+        within.filter(|(_, state)| state.covers(key)).map(|(ledger, state)| (*ledger, state))
     }
 
     /// Removes all ledgers below a floor. S2: "Retention of transactions keeps, for each key, the
@@ -164,7 +189,9 @@ impl StorageModel {
         let steps = self.steps(range).filter(|step| step.change.key_hash == hash).collect();
         let contract = contract_of(key);
         let contract_created = contract.is_some_and(|id| self.creation(&id, range).is_some());
-        Timeline { key, range, steps, contract_created }
+        let checkpoints = self.checkpoints_of(key, range);
+        let checkpoints = checkpoints.map(|(at, state)| (at, state.entries.get(&hash))).collect();
+        Timeline { key, range, steps, contract_created, checkpoints }
     }
 
     /// What is known about a key at the end of a ledger.
@@ -194,8 +221,11 @@ impl StorageModel {
         let creation = self.creation(contract, range);
         // S2: "`complete: true` exactly if its creation lies in the range at or before N, the range
         // begins as above".
-        let is_complete =
-            |at: u32| range.knows_everything || creation.is_some_and(|creation| creation <= at);
+        // "or section 7 supplied the rest": from the checkpoint on.
+        let checked = self.checkpoints_of(&instance_key(contract), range).next().map(|(at, _)| at);
+        let is_complete = |at: u32| {
+            range.knows_everything || [creation, checked].iter().flatten().any(|it| *it <= at)
+        };
         let complete = is_complete(ledger);
         let known_since = (range.first..=ledger).find(|at| is_complete(*at) == complete)?;
         let of_contract = |(_, key): &(&KeyHash, &LedgerKey)| contract_of(key) == Some(*contract);
@@ -209,6 +239,16 @@ impl StorageModel {
     /// The changes of a key, newest first.
     pub fn history(&self, hash: &KeyHash) -> History {
         let mut changes = self.rows(|row| row.key_hash == *hash);
+        if let Some(key) = self.keys.get(hash) {
+            for range in self.ranges() {
+                let Some((_, row)) = self.timeline(key, range).found() else { continue };
+                // After what happened in its ledger.
+                let place = changes.partition_point(|known| known.ledger <= row.ledger);
+                if row.ledger >= range.first {
+                    changes.insert(place, row);
+                }
+            }
+        }
         changes.reverse();
         let known_since = self.ranges().last().map(|range| range.first);
         History { known_since, changes }
@@ -242,7 +282,8 @@ impl StorageModel {
             }
             for (hash, steps) in by_key {
                 let key = &self.keys[&hash];
-                let timeline = Timeline { key, range, steps, contract_created: false };
+                let (contract_created, checkpoints) = (false, Vec::new());
+                let timeline = Timeline { key, range, steps, contract_created, checkpoints };
                 found.extend(timeline.contradictions());
             }
         }

@@ -3,6 +3,7 @@
 use stellar_xdr::LedgerKey;
 
 use super::answers::{Because, Kind, Row, StoredRange, TransactionId, Value};
+use super::checkpoints::HeldThere;
 use super::is_temporary;
 use super::net::{After, Before, NetChange, TtlAfter, TtlBefore};
 
@@ -45,6 +46,8 @@ pub struct Timeline<'a> {
     pub steps: Vec<Step<'a>>,
     /// Whether the creation of the key's contract lies in the range.
     pub contract_created: bool,
+    /// Checkpoints of the range with the state of the key's contract, ascending, and what they hold.
+    pub checkpoints: Vec<(u32, Option<&'a HeldThere>)>,
 }
 
 /// What is known about the entry at a moment.
@@ -72,7 +75,7 @@ pub struct Holding<'a> {
 }
 
 impl<'a> Timeline<'a> {
-    fn last(&self, at: Moment, is: impl Fn(&NetChange) -> bool) -> Option<&Step<'a>> {
+    pub(super) fn last(&self, at: Moment, is: impl Fn(&NetChange) -> bool) -> Option<&Step<'a>> {
         self.steps.iter().rev().find(|step| step.at <= at && is(step.change))
     }
 
@@ -83,12 +86,21 @@ impl<'a> Timeline<'a> {
     /// Whether a state before a later change, last modified in this ledger, holds at a moment. S2:
     /// "its STATE, with `lastModifiedLedgerSeq` L: exact for ledgers from the greater of L and the
     /// first of the range".
-    fn holds(&self, modified: u32, at: Moment) -> bool {
+    pub(super) fn holds(&self, modified: u32, at: Moment) -> bool {
         at.covers(modified.max(self.range.known_first))
     }
 
     /// The entry at a moment. S2: "**Known** when one of these lies in the range".
     pub fn held(&self, at: Moment) -> Held<'a> {
+        let of = |held: &'a HeldThere| Held::Value {
+            value: &held.value,
+            modified: held.modified,
+            because: Because::Checkpoint,
+        };
+        // S7: what the checkpoint says holds, until the next change.
+        if let Some(held) = self.seen(at, NetChange::names_entry) {
+            return held.map_or(Held::Absent, of);
+        }
         // "a change at or before N"
         if let Some(step) = self.last(at, NetChange::names_entry) {
             return match &step.change.after {
@@ -97,6 +109,9 @@ impl<'a> Timeline<'a> {
                 }
                 After::Gone | After::Same => Held::Absent,
             };
+        }
+        if let Some((_, held)) = self.ahead(at) {
+            return of(held);
         }
         // "the state before a later change (its STATE […]; before a `created`: absent, back to the
         // first)". Of a `created` over dead temporary data the STATE is the state before, because
@@ -122,15 +137,25 @@ impl<'a> Timeline<'a> {
     /// The TTL at a moment, by the same rules: TTL entries have STATE and `lastModifiedLedgerSeq` of
     /// their own.
     pub fn live_until(&self, at: Moment) -> Option<u32> {
+        if let Some(Some(HeldThere { live_until: Some(until), .. })) =
+            self.seen(at, NetChange::names_ttl)
+        {
+            return Some(*until);
+        }
         if let Some(step) = self.last(at, NetChange::names_ttl) {
             return match step.change.ttl_after {
                 TtlAfter::Until(until) => Some(until),
                 TtlAfter::Gone | TtlAfter::Lost | TtlAfter::Same => None,
             };
         }
-        match self.next(at, NetChange::names_ttl)?.change.ttl_before {
-            TtlBefore::Until(until, modified) if self.holds(modified, at) => Some(until),
-            _ => None,
+        let next = self.next(at, NetChange::names_ttl);
+        match next.map(|step| step.change.ttl_before) {
+            Some(TtlBefore::Until(until, modified)) if self.holds(modified, at) => Some(until),
+            _ => {
+                let (ledger, held) = self.ahead(at)?;
+                let is_given = next.is_some_and(|step| step.at <= Moment::end_of(ledger));
+                held.live_until.filter(|_| !is_given)
+            }
         }
     }
 
@@ -139,7 +164,12 @@ impl<'a> Timeline<'a> {
         let moves = |change: &NetChange| {
             change.names_entry() || matches!(change.kind, Some(Kind::Evicted | Kind::Restored))
         };
-        self.last(at, moves).is_some_and(|step| step.change.kind == Some(Kind::Evicted))
+        match self.seen(at, moves) {
+            Some(held) => held.is_some_and(|held| held.is_evicted),
+            None => {
+                self.last(at, moves).is_some_and(|step| step.change.kind == Some(Kind::Evicted))
+            }
+        }
     }
 
     /// What is known at the end of a ledger of the range.

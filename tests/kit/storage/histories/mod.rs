@@ -78,6 +78,8 @@ pub struct TrueEntry {
     /// Of an evicted entry the TTL that it had.
     pub live_until: u32,
     pub archived: bool,
+    /// Whether it is in the hot archive.
+    pub evicted: bool,
 }
 
 /// What a transaction or an eviction really did to a key.
@@ -109,6 +111,8 @@ pub struct MadeLedger {
     pub transactions: Vec<[u8; 32]>,
     /// Every entry of contract data and code that exists at its end; nonces, too.
     pub state: BTreeMap<KeyHash, TrueEntry>,
+    /// Dead temporary data that is not evicted yet.
+    pub dead: BTreeMap<KeyHash, TrueEntry>,
     /// What it changed, in order; no nonces.
     pub changes: Vec<TrueChange>,
     /// Names of what happened in it ([`CASES`]).
@@ -275,8 +279,9 @@ impl Chain {
         if let Some(upgrade) = upgrade {
             (self.protocol, self.setting_modified) = (upgrade, sequence);
         }
-        let state = world.state_at(sequence);
-        MadeLedger { sequence, protocol: self.protocol, xdr, transactions, state, changes, cases }
+        let (state, dead) = (world.state_at(sequence), world.dead_at(sequence));
+        let protocol = self.protocol;
+        MadeLedger { sequence, protocol, xdr, transactions, state, dead, changes, cases }
     }
 
     fn upgrade(&self, rng: &mut StdRng) -> Option<u32> {

@@ -68,17 +68,15 @@ impl World {
 
     /// What a reader may be told about the end of a ledger.
     pub fn state_at(&self, ledger: u32) -> BTreeMap<KeyHash, TrueEntry> {
-        let visible = |(hash, slot): (&KeyHash, &Slot)| {
-            let expired = slot.hot || slot.until < ledger;
-            let entry = TrueEntry {
-                value: slot.value.clone(),
-                modified_ledger: slot.modified,
-                live_until: slot.until,
-                archived: expired,
-            };
-            (!(expired && is_temporary(&slot.key))).then_some((*hash, entry))
-        };
-        self.slots.iter().filter_map(visible).collect()
+        let all = self.slots.iter();
+        let visible = all.filter(|(_, slot)| !slot.is_dead(ledger));
+        visible.map(|(hash, slot)| (*hash, slot.at(ledger))).collect()
+    }
+
+    /// Dead temporary data at the end of a ledger.
+    pub fn dead_at(&self, ledger: u32) -> BTreeMap<KeyHash, TrueEntry> {
+        let dead = self.slots.iter().filter(|(_, slot)| slot.is_dead(ledger));
+        dead.map(|(hash, slot)| (*hash, slot.at(ledger))).collect()
     }
 
     /// Creates an entry that does not exist.
@@ -271,6 +269,21 @@ fn removed(old: &Slot) -> Effect {
 }
 
 impl Slot {
+    /// Whether this is temporary data whose time is over at the end of a ledger.
+    fn is_dead(&self, ledger: u32) -> bool {
+        is_temporary(&self.key) && (self.hot || self.until < ledger)
+    }
+
+    fn at(&self, ledger: u32) -> TrueEntry {
+        TrueEntry {
+            value: self.value.clone(),
+            modified_ledger: self.modified,
+            live_until: self.until,
+            archived: self.hot || self.until < ledger,
+            evicted: self.hot,
+        }
+    }
+
     /// Its ledger entry.
     pub fn entry(&self) -> LedgerEntry {
         let data = match (&self.key, &self.value) {
