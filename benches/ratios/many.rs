@@ -219,6 +219,7 @@ impl Generated<'_> {
             events,
             topics,
             evicted: Vec::new(),
+            conditions: Default::default(),
         }
     }
 

@@ -31,6 +31,7 @@ pub use encoding::indexed_as::IndexedAs;
 pub use encoding::ledgers::{LedgerCounts, LedgerRow};
 pub use encoding::records::{EventRecord, TransactionPosition, TransactionRecord};
 pub use encoding::row_codec::{KeyPrefix, Mark, RowCodec};
+pub use encoding::settings::LedgerConditions;
 pub use feed::consume::Consumed;
 pub use feed::kinds::{KindChanges, SharedRows};
 pub use feed::rebuild::Losses;

@@ -314,6 +314,7 @@ impl Ledger {
             events,
             topics,
             evicted: Vec::new(),
+            conditions: Default::default(),
         }
     }
 

@@ -128,6 +128,7 @@ impl World {
             events: Vec::new(),
             topics: Vec::new(),
             evicted: Vec::new(),
+            conditions: Default::default(),
         };
         let options = IndexOptions { raw_ledgers: self.raw, ..IndexOptions::default() };
         let prepared = PreparedLedger::new(&view, &options).unwrap();

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use crate::domain::{Hash32, NetworkId, TxHash};
 
 use super::changes::ChangedEntries;
+use super::conditions::Conditions;
 use super::entry::EntryKey;
 use super::envelope::{Envelope, Envelopes};
 use super::events::{Events, OperationEvents};
@@ -22,6 +23,7 @@ pub struct Ledger<'a, 'n> {
     pub results: Vec<AppliedTransaction<'a>>,
     pub events: Events<'a>,
     pub evicted: Vec<EntryKey<'a>>,
+    pub conditions: Conditions<'a>,
     /// Hash that two envelopes have.
     pub repeated: Option<TxHash>,
     /// Positions of the envelopes, once all of them have been found.
@@ -90,6 +92,7 @@ impl<'a, 'n> Ledger<'a, 'n> {
             results: Vec::new(),
             events: Events::default(),
             evicted: Vec::new(),
+            conditions: Conditions::default(),
             repeated: None,
             positions: HashMap::new(),
         }
@@ -133,6 +136,7 @@ impl<'a> Visit<'a> for Ledger<'a, '_> {
         self.header.visit(part, xdr)?;
         self.envelopes.visit(part, xdr)?;
         self.events.visit(part, xdr)?;
+        self.conditions.visit(part, xdr)?;
         match part {
             Part::OperationChange => {
                 if let Some(AppliedTransaction { changed: Some(changed), .. }) =

@@ -17,8 +17,8 @@ pub fn ledger_view<'a>(
     raw: &'a [u8],
     walked: Ledger<'a, '_>,
 ) -> Result<LedgerView<'a>, DecodeError> {
-    let Ledger { header, transaction_set, envelopes, repeated, results, events, evicted, .. } =
-        walked;
+    let Ledger { header, transaction_set, envelopes, repeated, results, .. } = walked;
+    let Ledger { events, evicted, conditions, .. } = walked;
     let envelopes = envelopes.complete;
     let ledger = header.sequence;
     if let Some(milliseconds) = header.close_time_ms
@@ -70,7 +70,17 @@ pub fn ledger_view<'a>(
     events.extend(of_transactions);
     events.extend(after);
     let version = meta_version(raw).unwrap_or_default();
-    Ok(LedgerView { raw, version, header, transaction_set, transactions, events, topics, evicted })
+    Ok(LedgerView {
+        raw,
+        version,
+        header,
+        transaction_set,
+        transactions,
+        events,
+        topics,
+        evicted,
+        conditions,
+    })
 }
 
 /// Returns the transaction that alone has not as many envelopes as results, if only one is missing or too

@@ -8,11 +8,12 @@
 //! finds. A new version of a ledger's data changes the schema; a new part changes it and `Part`.
 //! `ledger` is the visitor that [`decode`] uses. It passes parts on to `header`, `envelope` with
 //! `contracts`, and `events`; `matching` then builds the view from what they have collected. The
-//! visitors of `changes` and `meta_events` answer narrower questions. `bucket` reads the records of the
+//! visitors of `changes`, `conditions` and `meta_events` answer narrower questions. `bucket` reads the records of the
 //! state that a network publishes at its checkpoints, with the same schema.
 
 mod bucket;
 mod changes;
+mod conditions;
 mod contracts;
 mod entry;
 mod envelope;
@@ -35,6 +36,7 @@ pub use changes::{
     ChangeKind, EntryChange, LedgerChanges, TransactionChanges, changed_entries, ledger_changes,
     transaction_changes,
 };
+pub use conditions::{Conditions, SettingBefore, SettingChange, ledger_conditions};
 pub use entry::{ChangedEntry, EntryKey, EntryKind};
 pub use envelope::{footprint_keys, named_contracts};
 pub use error::DecodeError;

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use stellar_strkey::ed25519;
 
+use super::conditions::Conditions;
 use super::entry::{ChangedEntry, EntryKey};
 use crate::domain::{CloseTime, ContractId, LedgerHash, LedgerSeq, RpcEventId, TxHash};
 
@@ -30,6 +31,8 @@ pub struct LedgerView<'a> {
     /// Keys of temporary data that was deleted and of persistent data that was archived, after all
     /// other changes (`evictedKeys`, CAP-62).
     pub evicted: Vec<EntryKey<'a>>,
+    /// What governs calls on the state after the ledger, as far as the ledger says it.
+    pub conditions: Conditions<'a>,
 }
 
 /// A ledger's header and the hash that the source delivered with it.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use orrery_ledger::domain::{Hash32, LedgerSeq, has_lifetime, is_temporary, ttl_key};
+use orrery_ledger::domain::{Hash32, has_lifetime, is_temporary, ttl_key};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
@@ -21,24 +21,12 @@ use stellar_xdr::{
 
 use super::error::{Result, SandboxError};
 use super::host::PROTOCOL;
-use super::sandbox::Sandbox;
 use super::state::LedgerState;
 
 /// Number of levels of a list.
 const LEVELS: usize = 11;
 /// Marks a record of one fragment (RFC 5531, section 11).
 const LAST_FRAGMENT: u32 = 1 << 31;
-
-/// The state of a network after one ledger, as history archives publish it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checkpoint {
-    /// The ledger.
-    pub ledger: LedgerSeq,
-    /// XDR `LedgerHeader` of the ledger, whose `bucketListHash` is that of the state.
-    pub header: Vec<u8>,
-    /// Files of the archive: paths below its root, and content.
-    pub files: Vec<(String, Vec<u8>)>,
-}
 
 /// Number of ledgers after its last one in which an archived entry is evicted. On a network, that
 /// depends on a scan through the buckets.
@@ -244,7 +232,7 @@ impl<R: Record> BucketList<R> {
 
 impl Buckets {
     /// Creates lists that hold these entries in the oldest bucket.
-    fn new(entries: impl Iterator<Item = LedgerEntry>) -> Result<Self> {
+    pub(super) fn new(entries: impl Iterator<Item = LedgerEntry>) -> Result<Self> {
         let entries = entries.map(|entry| (entry.to_key(), BucketEntry::Liveentry(entry)));
         let live = BucketList::new(entries.collect())?;
         let hot_archive = BucketList::new(BTreeMap::new())?;
@@ -305,7 +293,7 @@ impl Buckets {
     }
 
     /// Returns the files of a history archive with this state.
-    fn files(&self, ledger: u32, passphrase: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    pub(super) fn files(&self, ledger: u32, passphrase: &str) -> Result<Vec<(String, Vec<u8>)>> {
         let state = json!({
             "version": 2,
             "server": "orrery sandbox",
@@ -323,44 +311,6 @@ impl Buckets {
         self.live.write(&mut files)?;
         self.hot_archive.write(&mut files)?;
         Ok(files)
-    }
-}
-
-impl Sandbox {
-    /// Keeps lists of buckets from now on, so that headers have the hash of the real state and
-    /// [`Self::checkpoint`] can be asked for. The settings of the network belong to that state, and
-    /// archived entries are evicted after some ledgers. Ledgers differ from those of a network without
-    /// buckets in their headers and evicted keys alone. A [snapshot](Self::snapshot) does not contain
-    /// the lists.
-    ///
-    /// # Errors
-    /// Only on a defect of the sandbox.
-    pub fn with_buckets(mut self) -> Result<Self> {
-        let entries = self.state.entries().map(|(_, entry)| entry.clone());
-        let entries = entries.chain(super::settings::entries()?);
-        let buckets = Buckets::new(entries)?;
-        self.buckets = Some(buckets);
-        Ok(self)
-    }
-
-    /// Returns the state after the latest ledger, as a history archive has it. On a public network only
-    /// every 64th ledger has a checkpoint.
-    ///
-    /// # Errors
-    /// When the sandbox has made no ledger [with buckets](Self::with_buckets).
-    pub fn checkpoint(&self) -> Result<Checkpoint> {
-        let header = &self.tip.header;
-        let buckets = self.buckets.as_ref();
-        let buckets = buckets.filter(|buckets| buckets.hash() == header.bucket_list_hash);
-        let Some(buckets) = buckets else {
-            return Err(SandboxError(
-                "the sandbox has made no ledger with buckets: call with_buckets before".to_owned(),
-            ));
-        };
-        let ledger = header.ledger_seq;
-        let files = buckets.files(ledger, self.config.network.passphrase())?;
-        let header = header.to_xdr(Limits::none())?;
-        Ok(Checkpoint { ledger: LedgerSeq(ledger), header, files })
     }
 }
 

@@ -20,6 +20,7 @@ use super::error::Result;
 use super::fees::{BASE_FEE, BASE_RESERVE, RENT_FEE_PER_1KB};
 use super::host::PROTOCOL;
 use super::open_ledger::OpenLedger;
+use super::settings;
 use super::state::LedgerState;
 use super::tx_set::TransactionSet;
 
@@ -128,7 +129,7 @@ pub(super) fn close_ledger(
         },
         tx_set,
         tx_processing: transactions.try_into()?,
-        upgrades_processing: Default::default(),
+        upgrades_processing: settings::upgrades(ledger.sequence)?,
         scp_info: Default::default(),
         total_byte_size_of_live_soroban_state: state.contract_bytes(),
         evicted_keys: evicted_keys.try_into()?,

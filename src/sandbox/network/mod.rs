@@ -9,7 +9,8 @@
 //! times are in milliseconds.
 //!
 //! Differences from a node: the bucket list hash is a chain of digests over all changes unless the
-//! sandbox keeps [buckets](Sandbox::with_buckets), there are no upgrades and no SCP messages, only failed calls have diagnostic events, and clusters that could
+//! sandbox keeps [buckets](Sandbox::with_buckets), no header has upgrades (the metadata of the first ledger has the network's settings, as the changes
+//! of one), there are no SCP messages, only failed calls have diagnostic events, and clusters that could
 //! run in parallel are applied one after the other.
 
 mod actors;
@@ -18,12 +19,14 @@ mod assets;
 mod batch;
 mod bootstrap;
 mod buckets;
+mod checkpoint;
 mod classic;
 mod close;
 mod close_times;
 mod config;
 mod contracts;
 mod control;
+mod costs;
 mod dice;
 mod envelope;
 mod error;
@@ -39,6 +42,7 @@ mod plan;
 mod requests;
 mod sandbox;
 mod settings;
+pub(crate) mod simulated;
 mod simulation;
 mod snapshot;
 mod state;
@@ -51,7 +55,7 @@ mod wallets;
 mod wasm;
 
 pub use batch::{Batch, Closed, FIRST_BATCH_LEDGER};
-pub use buckets::Checkpoint;
+pub use checkpoint::Checkpoint;
 pub use config::{MAX_TRANSACTIONS, SandboxConfig};
 pub use error::{FULL, SandboxError};
 pub use requests::Request;

@@ -1,21 +1,36 @@
-//! The sandbox's prices and limits as settings of a network. They are part of the state that it
-//! publishes; the sandbox itself never changes them.
+//! The sandbox's prices and limits as settings of a network. They come with its first ledger, and are
+//! part of the state that it publishes; the sandbox never changes them.
 
 use stellar_xdr::{
     ConfigSettingContractBandwidthV0, ConfigSettingContractComputeV0,
     ConfigSettingContractEventsV0, ConfigSettingContractHistoricalDataV0,
     ConfigSettingContractLedgerCostExtV0, ConfigSettingContractLedgerCostV0, ConfigSettingEntry,
-    LedgerEntry, LedgerEntryData, LedgerEntryExt, StateArchivalSettings,
+    LedgerEntry, LedgerEntryChange, LedgerEntryChanges, LedgerEntryData, LedgerEntryExt,
+    LedgerUpgrade, StateArchivalSettings, UpgradeEntryMeta, VecM,
 };
 
+use super::costs::{MEMORY_LIMIT, cost_params};
 use super::error::Result;
 use super::fees::{RENT_FEE_PER_1KB, configuration, rent_configuration};
-use super::host::{MAX_TTL, MIN_PERSISTENT_TTL, MIN_TEMPORARY_TTL};
-use super::simulation::{MEMORY_LIMIT, cost_params};
+use super::host::{MAX_TTL, MIN_PERSISTENT_TTL, MIN_TEMPORARY_TTL, PROTOCOL};
 use super::validation::MAX_INSTRUCTIONS;
 
 /// A limit that the sandbox does not have: large, and far from overflowing in sums.
 const UNLIMITED: u32 = 1 << 30;
+
+/// The ledger that brings the settings.
+const FIRST: u32 = 2;
+
+/// Returns the changes by upgrades in the metadata of a ledger: the first one brings the settings, as on
+/// a network the upgrade to the first protocol with contracts does.
+pub(super) fn upgrades(ledger: u32) -> Result<VecM<UpgradeEntryMeta>> {
+    if ledger != FIRST {
+        return Ok(VecM::default());
+    }
+    let changes: Vec<_> = entries()?.map(LedgerEntryChange::Created).collect();
+    let changes = LedgerEntryChanges(changes.try_into()?);
+    Ok(vec![UpgradeEntryMeta { upgrade: LedgerUpgrade::Version(PROTOCOL), changes }].try_into()?)
+}
 
 /// Returns the settings from which the contract host's prices and limits follow.
 pub(super) fn entries() -> Result<impl Iterator<Item = LedgerEntry>> {
@@ -78,7 +93,7 @@ pub(super) fn entries() -> Result<impl Iterator<Item = LedgerEntry>> {
         ConfigSettingEntry::LiveSorobanStateSizeWindow(vec![0].try_into()?),
     ];
     Ok(settings.into_iter().map(|setting| LedgerEntry {
-        last_modified_ledger_seq: 1,
+        last_modified_ledger_seq: FIRST,
         data: LedgerEntryData::ConfigSetting(setting),
         ext: LedgerEntryExt::V0,
     }))

@@ -154,6 +154,8 @@ fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
             | Family::TxByContract
             | Family::Entries
             | Family::Evicted
+            | Family::Settings
+            | Family::Conditions
             | Family::Index(_)
             | Family::KnownEntries
             | Family::Shared(SharedFamily { compressed: true, .. }),

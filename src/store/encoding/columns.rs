@@ -39,6 +39,10 @@ pub(crate) enum Family {
     Entries,
     /// [`LedgerKey`] → contract data that the ledger evicted, see [`super::evicted`].
     Evicted,
+    /// [`SettingKey`] → change of a setting of the network, see [`super::settings`].
+    Settings,
+    /// [`LedgerKey`] → [`super::settings::LedgerConditions`].
+    Conditions,
     /// SHA-256 of the entry's key, [`LedgerKey`] → `KnownEntry`.
     KnownEntries,
     /// Name of a feed consumer → its progress, see `feed`.
@@ -79,7 +83,7 @@ pub struct SharedRow {
 
 impl Family {
     /// The built-in families, which every store has.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Meta,
         Self::Ledgers,
         Self::LedgerXdr,
@@ -93,6 +97,8 @@ impl Family {
         Self::TxByContract,
         Self::Entries,
         Self::Evicted,
+        Self::Settings,
+        Self::Conditions,
         Self::KnownEntries,
         Self::Consumers,
         Self::Listings,
@@ -113,6 +119,8 @@ impl Family {
             Self::TxByContract => "tx_by_contract",
             Self::Entries => "entries",
             Self::Evicted => "evicted",
+            Self::Settings => "settings",
+            Self::Conditions => "conditions",
             Self::KnownEntries => "known_entries",
             Self::Consumers => "consumers",
             Self::Listings => "listings",
@@ -145,6 +153,27 @@ impl Key for LedgerKey {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         Some(Self(LedgerSeq(u32::from_be_bytes(bytes.try_into().ok()?))))
+    }
+}
+
+/// Key of `settings`: a setting of the network, and the ledger that changed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SettingKey {
+    /// Number of the setting (`ConfigSettingID`).
+    pub id: u32,
+    pub ledger: LedgerSeq,
+}
+
+impl Key for SettingKey {
+    type Bytes = [u8; 8];
+
+    fn encode(&self) -> [u8; 8] {
+        (u64::from(self.id) << 32 | u64::from(self.ledger.0)).to_be_bytes()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let number = u64::from_be_bytes(bytes.try_into().ok()?);
+        Some(Self { id: (number >> 32) as u32, ledger: LedgerSeq(number as u32) })
     }
 }
 
@@ -252,6 +281,7 @@ mod tests {
         let position =
             TransactionPosition { ledger: LedgerSeq(u32::MAX), application_order: 0x00ff_ffff };
         round_trip(LedgerKey(LedgerSeq(63_092_982)));
+        round_trip(SettingKey { id: 7, ledger: LedgerSeq(u32::MAX - 1) });
         round_trip(RunKey(7));
         round_trip(BlockKey(EventId(u64::MAX - 1)));
         round_trip(TransactionKey(position));

@@ -16,6 +16,7 @@ pub(crate) mod positions;
 pub(crate) mod raw_form;
 pub(crate) mod records;
 pub(crate) mod row_codec;
+pub(crate) mod settings;
 pub(crate) mod stored_time;
 pub(crate) mod transaction_block;
 pub(crate) mod transaction_record;

@@ -6,7 +6,7 @@ use super::index_rows::IndexRows;
 use super::prepare::PreparedLedger;
 use crate::db::database::Batch;
 use crate::encoding::block::PreparedBlock;
-use crate::encoding::columns::{BlockKey, Family, LedgerKey, RunKey, TransactionKey};
+use crate::encoding::columns::{BlockKey, Family, LedgerKey, RunKey, SettingKey, TransactionKey};
 use crate::encoding::error::StoreError;
 use crate::encoding::ledgers::LedgerRow;
 use crate::encoding::records::TransactionPosition;
@@ -26,6 +26,11 @@ pub(crate) fn compose(
         batch.put(Family::LedgerXdr, &key, raw)?;
     }
     batch.put(Family::Evicted, &key, &ledger.evicted)?;
+    batch.put(Family::Conditions, &key, ledger.conditions.encode())?;
+    for (id, row) in &ledger.settings {
+        let key = SettingKey { id: *id, ledger: ledger.sequence };
+        batch.put(Family::Settings, &key, row)?;
+    }
     let row = LedgerRow { first_event, ..ledger.row.clone() };
     batch.put(Family::Ledgers, &key, row.encode())?;
     if let Some(merged) = change.merged {

@@ -22,6 +22,7 @@ use crate::encoding::indexed_as::{IndexedAs, Settings};
 use crate::encoding::ledgers::{LedgerCounts, LedgerRow};
 use crate::encoding::positions::EVENTS_PER_BLOCK;
 use crate::encoding::records::EventRecord;
+use crate::encoding::settings::{LedgerConditions, SettingRow};
 use crate::encoding::transaction_block::Packer;
 use crate::encoding::{block, compression, evicted, raw_form};
 use crate::indexes::index::IndexedTransaction;
@@ -123,6 +124,10 @@ pub struct PreparedLedger {
     pub(crate) rows: Rows,
     /// Its row in `evicted`.
     pub(crate) evicted: Vec<u8>,
+    /// Its row in `conditions`.
+    pub(crate) conditions: LedgerConditions,
+    /// Its rows in `settings`, by the number of the setting.
+    pub(crate) settings: Vec<(u32, Vec<u8>)>,
     /// What consumers gather from the whole ledger; empty when its raw form is not stored.
     pub(crate) gathered: GatheredValues,
     /// The trusted validator that has signed it.
@@ -196,6 +201,8 @@ impl PreparedLedger {
             transactions: stored_transactions.into_iter().zip(packer.finish()?).collect(),
             rows,
             evicted: evicted::encode(&ledger.evicted),
+            conditions: LedgerConditions::of(&ledger.conditions),
+            settings: settings(ledger),
             gathered: GatheredValues::new(),
             signer: None,
             reported: false,
@@ -247,7 +254,8 @@ impl PreparedLedger {
         let raw = self.raw.as_ref().map_or(0, Vec::len);
         let blocks = self.blocks.iter().map(|block| PER_ROW + block.compressed.len());
         let transactions = self.transactions.iter().map(|(_, row)| PER_ROW + row.len());
-        let derived = self.rows.bytes() + self.evicted.len();
+        let settings = self.settings.iter().map(|(_, row)| PER_ROW + row.len()).sum::<usize>();
+        let derived = self.rows.bytes() + self.evicted.len() + settings;
         raw + blocks.chain(transactions).sum::<usize>() + derived + 1024
     }
 
@@ -306,6 +314,12 @@ pub(crate) fn wanted<'v>(
 ) -> Vec<&'v EventView<'v>> {
     let of = |event: &EventView<'_>| &ledger.transactions[event.transaction];
     ledger.events.iter().filter(|event| options.wants_event(of(event), event)).collect()
+}
+
+/// Returns the rows of a ledger in `settings`, by the number of the setting.
+fn settings(ledger: &LedgerView<'_>) -> Vec<(u32, Vec<u8>)> {
+    let changes = ledger.conditions.settings.iter();
+    changes.map(|change| (change.id, SettingRow::of(change).encode())).collect()
 }
 
 /// Returns the digest of a ledger of which these events are stored.

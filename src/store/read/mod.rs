@@ -15,6 +15,7 @@ pub(crate) mod index_scan;
 pub(crate) mod known_entries;
 pub(crate) mod lost_events;
 pub(crate) mod query;
+pub(crate) mod settings;
 pub(crate) mod status;
 pub(crate) mod transaction_reader;
 pub(crate) mod transactions;

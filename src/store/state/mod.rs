@@ -12,4 +12,5 @@ pub(crate) mod marks;
 pub(crate) mod removed;
 pub(crate) mod store;
 pub(crate) mod totals;
+pub(crate) mod unrecorded;
 pub(crate) mod unused_ids;

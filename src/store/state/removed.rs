@@ -135,7 +135,8 @@ fn row(kind: Needs) -> &'static [u8] {
     }
 }
 
-fn encode(set: &LedgerSet) -> Vec<u8> {
+/// Encodes a set for a row of `meta`.
+pub(crate) fn encode(set: &LedgerSet) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 * set.ranges().len());
     for range in set.ranges() {
         out.extend_from_slice(&range.first.0.to_be_bytes());
@@ -144,7 +145,8 @@ fn encode(set: &LedgerSet) -> Vec<u8> {
     out
 }
 
-fn decode(bytes: &[u8]) -> Result<LedgerSet, Malformed> {
+/// Decodes a set.
+pub(crate) fn decode(bytes: &[u8]) -> Result<LedgerSet, Malformed> {
     let mut reader = Reader::new(bytes);
     let mut set = LedgerSet::default();
     while !reader.is_at_end() {

@@ -10,5 +10,6 @@ pub(crate) mod index_fill;
 pub(crate) mod network;
 pub(crate) mod open;
 pub(crate) mod retention;
+pub(crate) mod settings;
 pub(crate) mod signatures;
 pub(crate) mod upgrade;

@@ -142,6 +142,7 @@ visited! {
         ext: CloseValue,
     }
     part Sequence { Uint32 }
+    part BaseReserve { Uint32 }
     struct LedgerHeader {
         ledger_version: Uint32,
         previous_ledger_hash: Hash,
@@ -154,7 +155,7 @@ visited! {
         inflation_seq: Uint32,
         id_pool: Uint64,
         base_fee: Uint32,
-        base_reserve: Uint32,
+        base_reserve: BaseReserve,
         max_tx_set_size: Uint32,
         skip_list: Array<Hash, 4>,
         ext: LedgerHeaderExt,
@@ -163,6 +164,7 @@ visited! {
     part Header { LedgerHeader }
     struct LedgerHeaderHistoryEntry { hash: HeaderHash, header: Header, ext: ExtensionPoint }
     part EvictedKey { LedgerKey }
+    part StateSize { Uint64 }
     struct LedgerCloseMetaV0 {
         ledger_header: LedgerHeaderHistoryEntry,
         tx_set: TransactionSetV0,
@@ -177,7 +179,7 @@ visited! {
         tx_processing: VarArray<TransactionResultMeta>,
         upgrades_processing: VarArray<UpgradeEntryMeta>,
         scp_info: VarArray<ScpHistoryEntry>,
-        total_byte_size_of_live_soroban_state: Uint64,
+        total_byte_size_of_live_soroban_state: StateSize,
         evicted_keys: VarArray<EvictedKey>,
         unused: VarArray<LedgerEntry>,
     }
@@ -188,7 +190,7 @@ visited! {
         tx_processing: VarArray<TransactionResultMetaV1>,
         upgrades_processing: VarArray<UpgradeEntryMeta>,
         scp_info: VarArray<ScpHistoryEntry>,
-        total_byte_size_of_live_soroban_state: Uint64,
+        total_byte_size_of_live_soroban_state: StateSize,
         evicted_keys: VarArray<EvictedKey>,
     }
     union LedgerCloseMeta(Int32) {

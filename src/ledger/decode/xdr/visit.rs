@@ -83,6 +83,10 @@ pub enum Part {
     UpgradeChanges,
     /// Key of an entry that was evicted.
     EvictedKey,
+    /// Unit of the minimum balance of accounts.
+    BaseReserve,
+    /// Size of all live contract data and code.
+    StateSize,
 }
 
 /// Is told about the parts of a value during a walk.

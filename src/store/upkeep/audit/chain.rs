@@ -6,11 +6,12 @@ use orrery_ledger::verify::{Link, verify_link};
 use super::problems;
 use super::subject::Subject;
 use crate::encoding::bytes::Malformed;
-use crate::encoding::columns::{Family, Key, LedgerKey, RunKey};
+use crate::encoding::columns::{Family, Key, LedgerKey, RunKey, SettingKey};
 use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::evicted;
 use crate::encoding::indexed_as::Settings;
 use crate::encoding::ledgers::LedgerRow;
+use crate::encoding::settings::{LedgerConditions, SettingRow};
 use crate::ingest::contradiction::CONTRADICTION_ROW;
 use crate::ingest::live_position::LIVE_POSITION_ROW;
 use crate::read::known_entries;
@@ -20,6 +21,7 @@ use crate::state::ingest_runs::IngestRun;
 use crate::state::marks;
 use crate::state::removed;
 use crate::state::totals::TOTALS_ROW;
+use crate::state::unrecorded::UNRECORDED_ROW;
 use crate::state::unused_ids;
 use crate::state::unused_ids::UNUSED_FROM_ROW;
 use crate::upkeep::format::FORMAT_ROW;
@@ -32,6 +34,8 @@ pub(super) fn check(subject: &Subject<'_>) -> Result<Vec<SummedLedgers>, StoreEr
     check_meta(subject)?;
     check_encoding(subject, Family::KnownEntries, known_entries::check)?;
     check_encoding(subject, Family::Evicted, check_evicted)?;
+    check_encoding(subject, Family::Conditions, check_conditions)?;
+    check_encoding(subject, Family::Settings, check_setting)?;
     check_consumers(subject)?;
     check_ranges(subject);
     let runs = check_runs(subject);
@@ -70,7 +74,7 @@ fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
     while let Some(name) = rows.key() {
         let known = match name {
             FORMAT_ROW | PASSPHRASE_ROW | TOTALS_ROW | LIVE_POSITION_ROW | UNUSED_FROM_ROW
-            | CONTRADICTION_ROW => true,
+            | UNRECORDED_ROW | CONTRADICTION_ROW => true,
             _ => index_fill::is_row(name) || removed::is_row(name) || marks::is_row(name),
         };
         if !known {
@@ -82,8 +86,8 @@ fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
     Ok(rows.status()?)
 }
 
-/// Known entries are answers from outside, and evictions of ledgers follow from raw ledgers alone, so
-/// only their encoding can be checked.
+/// Known entries are answers from outside, and evictions, conditions and settings of ledgers follow from
+/// raw ledgers alone, so only their encoding can be checked.
 fn check_encoding(
     subject: &Subject<'_>,
     family: Family,
@@ -106,6 +110,16 @@ fn check_encoding(
 fn check_evicted(key: &[u8], row: &[u8]) -> Result<(), Malformed> {
     LedgerKey::decode(key).ok_or(Malformed)?;
     evicted::decode(row).map(drop)
+}
+
+fn check_conditions(key: &[u8], row: &[u8]) -> Result<(), Malformed> {
+    LedgerKey::decode(key).ok_or(Malformed)?;
+    LedgerConditions::decode(row).map(drop)
+}
+
+fn check_setting(key: &[u8], row: &[u8]) -> Result<(), Malformed> {
+    SettingKey::decode(key).ok_or(Malformed)?;
+    SettingRow::decode(row).map(drop)
 }
 
 /// Consumer positions do not follow from other stored data, so only their encoding can be checked,

@@ -9,7 +9,9 @@ use orrery_ledger::verify::verify;
 
 use super::stored_ledger::{StoredLedger, visit};
 use super::subject::Subject;
-use crate::encoding::columns::{Family, Key, LedgerKey};
+use crate::encoding::columns::{Family, Key, LedgerKey, SettingKey};
+use crate::encoding::error::StoreError;
+use crate::encoding::settings::{LedgerConditions, SettingRow};
 use crate::encoding::{evicted, transaction_record};
 use crate::ingest::prepare::{IndexOptions, digest, wanted};
 
@@ -44,10 +46,32 @@ pub(super) fn check(subject: &Subject<'_>, stored: &StoredLedger, xdr: &[u8]) ->
         Ok(_) => {}
         Err(error) => wrong.push(error.to_string()),
     }
+    match conditions_agree(subject, &ledger) {
+        Ok(true) => {}
+        Ok(false) => {
+            let what = "the settings and conditions are not those that it decodes to";
+            wrong.push(what.to_owned());
+        }
+        Err(error) => wrong.push(error.to_string()),
+    }
     if stored.has_all_transactions && !transactions_agree(stored, &ledger) {
         wrong.push("the stored transactions are not those that it decodes to".to_owned());
     }
     wrong
+}
+
+/// Whether the rows of the ledger in `conditions` and `settings` are those that it decodes to.
+fn conditions_agree(subject: &Subject<'_>, ledger: &LedgerView<'_>) -> Result<bool, StoreError> {
+    let conditions = LedgerConditions::of(&ledger.conditions).encode();
+    let key = LedgerKey(ledger.header.sequence).encode();
+    let stored = subject.database.get(Family::Conditions, key)?;
+    let mut agree = stored.is_some_and(|row| *row == *conditions);
+    for change in &ledger.conditions.settings {
+        let key = SettingKey { id: change.id, ledger: ledger.header.sequence }.encode();
+        let stored = subject.database.get(Family::Settings, key)?;
+        agree &= stored.is_some_and(|row| *row == *SettingRow::of(change).encode());
+    }
+    Ok(agree)
 }
 
 fn matches_row(stored: &StoredLedger, ledger: &LedgerView<'_>) -> bool {

@@ -7,6 +7,7 @@ use crate::encoding::format_version::FormatVersion;
 use crate::indexes::entries;
 use crate::indexes::registry::Indexes;
 use crate::upkeep::index_fill::refill;
+use crate::upkeep::settings;
 use crate::upkeep::upgrade::Upgrade;
 
 /// Migration from one version to the next. It must be idempotent: a crash may come between the
@@ -32,12 +33,14 @@ pub(crate) const ALL: &[Migration] = &[
     Migration {
         from: FormatVersion { major: 1, minor: 2 },
         to: FormatVersion { major: 1, minor: 3 },
-        run: entries_by_value,
+        run: entries_and_settings,
     },
 ];
 
-/// Rows of the index of entries say since this version whether a value is another one than before.
-fn entries_by_value(database: &Database, upgrade: &Upgrade<'_>) -> Result<(), StoreError> {
+/// Rows of the index of entries say since this version whether a value is another one than before, and
+/// settings of the network are recorded.
+fn entries_and_settings(database: &Database, upgrade: &Upgrade<'_>) -> Result<(), StoreError> {
+    settings::fill(database, upgrade)?;
     refill(database, &Indexes::only(entries::INDEX), "entries", upgrade)
 }
 

@@ -18,7 +18,8 @@ use crate::encoding::format_version::FormatVersion;
 /// - 1.0: layout of the first release.
 /// - 1.1: what trusted validators have signed, at the end of the rows of `ranges`.
 /// - 1.2: events of projects in `rows` as they are, no longer as values in XDR.
-/// - 1.3: rows of `entries` say whether a value is another one than before.
+/// - 1.3: rows of `entries` say whether a value is another one than before; settings of the network are
+///   recorded in `settings` and `conditions`.
 ///
 /// A new minor version is reached by a migration in place (see `format/migrations`), which must leave
 /// the same bytes as a store built anew. A new major version is refused: it needs a new directory.
