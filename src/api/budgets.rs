@@ -17,6 +17,10 @@ pub(super) const RETRY_AFTER: u64 = 1;
 /// closed without one.
 const MAX_REJECTION_NOTICES: u64 = 64;
 
+/// Maximum number of simulations on the state of stored ledgers at a time, each of which takes a core for up
+/// to some seconds; one client has one of them, and waits for more.
+const SIMULATIONS: usize = 2;
+
 /// Budgets that all requests share. Their holders are owners, each with all its tokens, and the
 /// addresses of callers without a token.
 pub(super) struct Budgets {
@@ -32,6 +36,8 @@ pub(super) struct Budgets {
     pub strangers_bytes: Budget,
     /// Bytes of answers of the server to which JSON-RPC calls are forwarded.
     pub forwarded_bytes: Budget,
+    /// Slots for simulations on the state of stored ledgers.
+    pub simulations: Budget,
     /// Slots for store reads.
     pub readers: Budget,
     /// The part of `readers` that callers without a token have.
@@ -83,6 +89,7 @@ impl Budgets {
             bytes: instant("bytes", all_bytes, one_client),
             strangers_bytes: instant("strangers_bytes", all_bytes / 2, one_client),
             forwarded_bytes: instant("forwarded_bytes", all_bytes / 4, all_bytes / 8),
+            simulations: slots("simulations", SIMULATIONS, SIMULATIONS / 2),
             readers: slots("readers", tunables.readers, tunables.readers / 2),
             strangers_readers: slots(
                 "strangers_readers",
@@ -106,7 +113,7 @@ impl Budgets {
     }
 
     /// Returns the current usage of each budget except `rejection_notices`.
-    pub(super) fn usages(&self) -> [Usage; 12] {
+    pub(super) fn usages(&self) -> [Usage; 13] {
         let Self {
             connections,
             rejection_notices: _,
@@ -114,6 +121,7 @@ impl Budgets {
             bytes,
             strangers_bytes,
             forwarded_bytes,
+            simulations,
             readers,
             strangers_readers,
             queries,
@@ -128,6 +136,7 @@ impl Budgets {
             bytes,
             strangers_bytes,
             forwarded_bytes,
+            simulations,
             readers,
             strangers_readers,
             queries,

@@ -75,6 +75,14 @@ impl Reading<'_> {
         self.forwarding.count(self.holder)
     }
 
+    /// Waits for a slot for a simulation on the state of a stored ledger.
+    ///
+    /// # Errors
+    /// When no slot is granted, or the client hangs up while waiting.
+    pub(super) async fn begin_simulation(&self) -> Result<Share, ApiError> {
+        acquire_slot(&self.budgets.simulations, self.holder, self.client, "simulations").await
+    }
+
     /// Counts `more` additional requests against the rate limit.
     ///
     /// # Errors

@@ -166,6 +166,10 @@ impl Calls<'_> {
             Ok(_) if self.answers.len() > MAX_BATCH_BYTES => Reply::Error(RpcError::internal(
                 "the batch's responses are too large: send this call by itself",
             )),
+            Ok((method, params)) if self.deps.rpc.is_past_simulation(method, *params) => {
+                let _slot = self.http.reading.begin_simulation().await?;
+                self.stored(method, *params).await?
+            }
             Ok((method, params)) => match self.deps.rpc.forwarded(method) {
                 Some(forwarding) if forwarding.may_be_stored(*params) => {
                     match self.stored(method, *params).await? {

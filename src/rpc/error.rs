@@ -100,6 +100,15 @@ impl RpcError {
         Self { otherwise, ..Self::internal(message) }
     }
 
+    /// What the call asks for only a network tells, and there is none here: it may be forwarded.
+    pub fn needs_network(method: &str) -> Self {
+        let error = Self::internal(format!(
+            "{method} needs state of the ledger that is not kept here: set [rpc] upstream to the address \
+             of an RPC server of this network"
+        ));
+        Self { otherwise: Some(Otherwise::Forwarding), ..error }
+    }
+
     /// The call exceeds its processing limit.
     pub fn too_expensive() -> Self {
         Self::new(Code::TimedOut, "request exceeded processing limit threshold")

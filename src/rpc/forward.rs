@@ -9,11 +9,12 @@ use serde_json::value::RawValue;
 use super::envelope::Reply;
 use super::ledger_entries::{self, EntriesQuery};
 use super::live::{self, Node};
+use super::simulation;
 use super::xdr::with_stack;
-use super::{Otherwise, Outcome, Params, Rpc, RpcError};
+use super::{Outcome, Params, Rpc, RpcError, at_ledger};
 
 /// Methods that are forwarded.
-const METHODS: [&str; 3] = [ledger_entries::METHOD, "simulateTransaction", "sendTransaction"];
+const METHODS: [&str; 3] = [ledger_entries::METHOD, simulation::METHOD, "sendTransaction"];
 
 /// Maximum size of a forwarded answer in bytes: Stellar's command line accepts no longer ones.
 pub const LONGEST_ANSWER: usize = 10 << 20;
@@ -56,8 +57,14 @@ impl Forwarding<'_> {
     /// Whether the store may know the answer to a call: then [`Rpc::call`] comes first, and the call is
     /// forwarded if its error says so ([`Otherwise::Forwarding`]).
     pub fn may_be_stored(&self, params: Params<'_>) -> bool {
-        self.method == ledger_entries::METHOD
-            && with_stack(|| ledger_entries::may_be_stored(params))
+        match self.method {
+            // A call that gives a ledger is never forwarded.
+            simulation::METHOD => at_ledger::is_given(params),
+            ledger_entries::METHOD => {
+                at_ledger::is_given(params) || with_stack(|| ledger_entries::may_be_stored(params))
+            }
+            _ => false,
+        }
     }
 
     /// Returns the node's answer if there is a node and it supports the method, or else the
@@ -76,22 +83,13 @@ impl Forwarding<'_> {
                 }
             }
             let Some(upstream) = self.upstream else {
-                return Reply::Error(needs_network(self.method));
+                return Reply::Error(RpcError::needs_network(self.method));
             };
             let answered = upstream.forward(self.method, params.0, has_room).await;
             answered.unwrap_or_else(|| Reply::Error(RpcError::internal("upstream rpc unavailable")))
         }
         .boxed()
     }
-}
-
-/// Returns the error for a call that asks for what only a network tells.
-pub(super) fn needs_network(method: &str) -> RpcError {
-    let error = RpcError::internal(format!(
-        "{method} needs state of the ledger that is not kept here: set [rpc] upstream to the address of \
-         an RPC server of this network"
-    ));
-    RpcError { otherwise: Some(Otherwise::Forwarding), ..error }
 }
 
 async fn entries(node: &dyn Node, params: Params<'_>) -> Outcome {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::range::Needed;
-use super::{CallLimits, Outcome, Params, Rpc, RpcError, ledger_entries, result};
+use super::{CallLimits, Outcome, Params, Rpc, RpcError, ledger_entries, result, simulation};
 use orrery_contract_data::CONSUMER;
 use orrery_store::StoreError;
 
@@ -102,6 +102,7 @@ impl Rpc {
                 all_contracts: !indexed.listed_contracts,
             },
             at_ledger: match self.store.consumer(CONSUMER) {
+                Some(_) if self.simulates_past() => &[ledger_entries::METHOD, simulation::METHOD],
                 Some(_) => &[ledger_entries::METHOD],
                 None => &[],
             },

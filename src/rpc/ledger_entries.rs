@@ -5,17 +5,16 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
-use stellar_xdr::{LedgerKey, Limits, WriteXdr};
+use stellar_xdr::LedgerKey;
 
 use super::live::{format_of, put, read};
 use super::params::XdrFormat;
-use super::{CallLimits, Json, Outcome, Params, Rpc, RpcError, forward, result, xdr};
+use super::{CallLimits, Json, Outcome, Params, Rpc, RpcError, at_ledger, result, xdr};
 use orrery_contract_data::{CONSUMER, DataKey, Held, KeyTag, Lookup, hash_of};
 use orrery_ledger::decode::{EntryKey, EntryKind};
 use orrery_ledger::domain::{LedgerSeq, LiveEntries, LiveEntry, excerpt};
-use orrery_store::{Needs, RowBounds};
+use orrery_store::RowBounds;
 
 /// Name of the method.
 pub(super) const METHOD: &str = "getLedgerEntries";
@@ -125,16 +124,9 @@ impl EntriesQuery {
     }
 }
 
-/// Whether the store may answer a call: it gives a ledger, or requests contract data alone.
+/// Whether the store may answer a call that gives no ledger: it requests contract data alone.
 pub(super) fn may_be_stored(params: Params<'_>) -> bool {
-    /// Present also when the value of `ledger` is of a wrong type.
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct WithLedger {
-        ledger: Option<IgnoredAny>,
-    }
-    let gives_ledger = params.read::<WithLedger>().is_ok_and(|given| given.ledger.is_some());
-    gives_ledger || EntriesQuery::read(params).is_ok_and(|query| query.may_be_stored())
+    EntriesQuery::read(params).is_ok_and(|query| query.may_be_stored())
 }
 
 impl Rpc {
@@ -146,7 +138,7 @@ impl Rpc {
         if let Some(answer) = self.stored_at_newest(&query, limits)? {
             return Ok(answer);
         }
-        let Some(live) = &self.live else { return Err(forward::needs_network(METHOD)) };
+        let Some(live) = &self.live else { return Err(RpcError::needs_network(METHOD)) };
         query.response(live.entries(&query.keys).map_err(RpcError::internal)?, None)
     }
 
@@ -192,14 +184,7 @@ impl Rpc {
         ledger: LedgerSeq,
         limits: CallLimits<'_>,
     ) -> Outcome {
-        let newest = self.store.ends().latest;
-        let newest = newest.ok_or_else(|| RpcError::internal("data stores are not initialized"))?;
-        if self.store.range_of(ledger).is_none() {
-            return Err(self.not_stored(ledger)?);
-        }
-        if self.store.lacks(CONSUMER, ledger) == Some(true) {
-            return Err(self.not_indexed());
-        }
+        let newest = self.newest_beside(ledger)?;
         let is_behind = self.is_behind();
         let stored = self.stored_entries(&query.keys, ledger, limits)?;
         // Asked after what was read: of a ledger that is not removed now, it was complete.
@@ -208,16 +193,11 @@ impl Rpc {
         }
         match stored {
             Known::All(entries) => {
-                // This one may have been stored after the newest was asked for.
-                let newest = newest.max(ledger);
                 query.response(LiveEntries { as_of: ledger, entries }, Some(newest))
             }
             // What is not known may be known once all that is stored has been processed.
             Known::Unknown(_) if is_behind => Err(self.not_indexed()),
-            Known::Unknown(key) => {
-                let key = xdr::base64(&encode(key)?);
-                Err(RpcError::invalid_params(format!("unknown at ledger {ledger}: {key}")))
-            }
+            Known::Unknown(key) => Err(at_ledger::unknown(ledger, key)?),
         }
     }
 
@@ -258,47 +238,11 @@ impl Rpc {
     fn has_network(&self) -> bool {
         self.live.is_some() || self.node.is_some() || self.upstream.is_some()
     }
-
-    /// Whether there are stored ledgers, perhaps old ones, that have not been processed.
-    fn is_behind(&self) -> bool {
-        self.store.has_passed(CONSUMER, self.store.last_place()) == Some(false)
-    }
-
-    fn not_indexed(&self) -> RpcError {
-        let ledgers = self.store.consumer(CONSUMER).map_or(0, |consumer| consumer.lag);
-        RpcError::not_indexed(CONSUMER, ledgers)
-    }
-
-    /// Whether retention has removed the transactions of a ledger: then only what later ledgers hold is
-    /// kept.
-    fn is_removed(&self, ledger: LedgerSeq) -> Result<bool, RpcError> {
-        Ok(self.store.removed(Needs::TRANSACTIONS)?.contains(ledger))
-    }
-
-    /// Returns the error for a ledger that is not stored.
-    fn not_stored(&self, ledger: LedgerSeq) -> Result<RpcError, RpcError> {
-        let mut stored = self.store.ledgers_after(0);
-        stored.remove_all(&self.store.removed(Needs::TRANSACTIONS)?);
-        let distance =
-            |ends: [LedgerSeq; 2]| ends.map(|end| end.0.abs_diff(ledger.0)).into_iter().min();
-        let nearest =
-            stored.ranges().iter().min_by_key(|range| distance([range.first, range.last]));
-        let message = format!("ledger {ledger} is not stored");
-        Ok(RpcError::invalid_params(match nearest {
-            Some(range) => {
-                format!(
-                    "{message}: the nearest stored ledgers are {} - {}",
-                    range.first, range.last
-                )
-            }
-            None => message,
-        }))
-    }
 }
 
 /// Looks up what a key holds, unless its time to live is not known.
 fn find(lookup: &Lookup<'_>, key: &LedgerKey) -> Result<Found, RpcError> {
-    let xdr = encode(key)?;
+    let xdr = at_ledger::encode(key)?;
     let key = EntryKey::from_ledger_key(&xdr).filter(|key| key.kind == EntryKind::ContractData);
     let Some(key) = key else { return Ok(Found::Unknown) };
     let Some(contract) = DataKey::of(Cow::Borrowed(key.body)).map(|key| key.contract()) else {
@@ -315,12 +259,5 @@ fn find(lookup: &Lookup<'_>, key: &LedgerKey) -> Result<Found, RpcError> {
             }
         }
         Held::Present(_) | Held::Unknown { .. } => Found::Unknown,
-    })
-}
-
-fn encode(key: &LedgerKey) -> Result<Vec<u8>, RpcError> {
-    key.to_xdr(Limits::none()).map_err(|error| {
-        tracing::error!(%error, "a key of a call cannot be written as XDR");
-        RpcError::internal("a key cannot be written as XDR")
     })
 }

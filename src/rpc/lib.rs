@@ -4,6 +4,7 @@
 //! Each number is sent as a JSON string or a JSON number, whichever clients expect: see each
 //! method.
 
+mod at_ledger;
 pub mod envelope;
 mod error;
 mod event_ids;
@@ -22,6 +23,7 @@ mod live;
 mod params;
 mod range;
 mod result_cache;
+mod simulation;
 mod transaction_hashes;
 mod transactions;
 mod xdr;
@@ -37,6 +39,7 @@ pub use forward::{Forwarding, HasRoom, LONGEST_ANSWER, Upstream};
 pub use json::Json;
 pub use live::{LiveNetwork, Node, Submitted};
 pub use params::Params;
+pub use simulation::{NotSimulated, PastCall, PastNetwork};
 pub use transaction_hashes::TransactionHashes;
 
 use orrery_ledger::decode::DecodeError;
@@ -57,6 +60,7 @@ pub struct Rpc {
     upstream: Option<Arc<dyn Upstream>>,
     live: Option<Arc<dyn LiveNetwork>>,
     node: Option<Arc<dyn Node>>,
+    past: Option<Arc<dyn PastNetwork>>,
     fees: fee_stats::FeeCache,
     result_cache: ResultCache,
 }
@@ -126,6 +130,7 @@ const METHODS: &[(&str, Method)] = &[
     ("getTransaction", Rpc::get_transaction),
     ("getTransactions", Rpc::get_transactions),
     (ledger_entries::METHOD, Rpc::get_ledger_entries),
+    (simulation::METHOD, Rpc::simulate_transaction),
     ("getEvents", Rpc::get_events),
     ("getEventsV2", Rpc::get_events_v2),
     // Name of the method in the reference's archive node.
@@ -142,10 +147,10 @@ impl Rpc {
         settings: Settings,
         clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     ) -> Self {
-        let (upstream, live, node) = (None, None, None);
+        let (upstream, live, node, past) = (None, None, None, None);
         let fees = fee_stats::FeeCache::default();
         let result_cache = ResultCache::default();
-        Self { store, settings, clock, upstream, live, node, fees, result_cache }
+        Self { store, settings, clock, upstream, live, node, past, fees, result_cache }
     }
 
     /// Sets the server to which calls that need the current ledger state are forwarded.
@@ -164,6 +169,17 @@ impl Rpc {
     #[must_use]
     pub fn with_node(self, node: Arc<dyn Node>) -> Self {
         Self { node: Some(node), ..self }
+    }
+
+    /// Sets what simulates transactions on the state of stored ledgers.
+    #[must_use]
+    pub fn with_past(self, past: Arc<dyn PastNetwork>) -> Self {
+        Self { past: Some(past), ..self }
+    }
+
+    /// Whether a call asks for a simulation on the state of a stored ledger.
+    pub fn is_past_simulation(&self, method: &str, params: Params<'_>) -> bool {
+        method == simulation::METHOD && at_ledger::is_given(params)
     }
 
     /// Answers a call. May read from disk.

@@ -1,5 +1,4 @@
-//! Networks that are reachable from this process, and the methods that one in process answers:
-//! `sendTransaction` and `simulateTransaction`.
+//! Networks that are reachable from this process, and `sendTransaction`, which one in process answers.
 
 use std::sync::Arc;
 
@@ -7,16 +6,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use stellar_xdr::{
-    LedgerKey, Limits, OperationBody, ReadXdr, TransactionEnvelope, TransactionV1Envelope, WriteXdr,
+    LedgerKey, Limits, ReadXdr, TransactionEnvelope, TransactionV1Envelope, WriteXdr,
 };
 
 use super::params::XdrFormat;
 use super::{CallLimits, Method, Outcome, Params, Rpc, RpcError, result};
-use orrery_ledger::domain::{
-    AuthMode, LedgerSeq, LiveEntries, LiveState, Simulation, Submission, excerpt,
-};
+use orrery_ledger::domain::{AuthMode, LedgerSeq, LiveEntries, LiveState, Simulation, Submission};
 
 /// Maximum size of a transaction in bytes.
 const LARGEST_TRANSACTION: usize = 1_000_000;
@@ -25,10 +22,7 @@ const LARGEST_TRANSACTION: usize = 1_000_000;
 const MAX_XDR_DEPTH: u32 = 400;
 
 /// Methods of this module.
-pub(super) const METHODS: &[(&str, Method)] = &[
-    ("sendTransaction", Rpc::send_transaction),
-    ("simulateTransaction", Rpc::simulate_transaction),
-];
+pub(super) const METHODS: &[(&str, Method)] = &[("sendTransaction", Rpc::send_transaction)];
 
 /// A network whose current state is available in process. Errors are sentences.
 ///
@@ -85,20 +79,11 @@ pub struct Submitted {
 #[serde(rename_all = "camelCase", default)]
 struct TransactionParams {
     transaction: Option<String>,
-    resource_config: Option<ResourceConfig>,
-    auth_mode: Option<String>,
-    use_upgraded_auth: Option<bool>,
     xdr_format: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ResourceConfig {
-    instruction_leeway: Option<u64>,
-}
-
 impl Rpc {
-    fn live(&self) -> Result<&Arc<dyn LiveNetwork>, RpcError> {
+    pub(super) fn live(&self) -> Result<&Arc<dyn LiveNetwork>, RpcError> {
         self.live.as_ref().ok_or_else(|| RpcError::internal("no network is at hand"))
     }
 
@@ -106,35 +91,6 @@ impl Rpc {
         let (envelope, format) = read_transaction(params)?;
         let submitted = self.live()?.send(envelope).map_err(RpcError::internal)?;
         submission_response(&submitted, format)
-    }
-
-    pub(super) fn simulate_transaction(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
-        let given: TransactionParams = params.read()?;
-        let format = format_of(given.xdr_format.as_deref())?;
-        let live = self.live()?;
-        let envelope: Option<TransactionEnvelope> = given.transaction.as_deref().and_then(read);
-        let simulation = match envelope {
-            None => Err("Could not unmarshal transaction"),
-            Some(TransactionEnvelope::Tx(envelope)) => Ok(envelope),
-            Some(_) => {
-                Err("Transaction is of an unsupported type: send the inner one, of version 1")
-            }
-        };
-        let simulation = match simulation {
-            Ok(envelope) => {
-                let upgraded = given.use_upgraded_auth.unwrap_or(false);
-                let mode = authorisation(given.auth_mode.as_deref(), &envelope, upgraded)?;
-                let leeway =
-                    given.resource_config.and_then(|config| config.instruction_leeway).unwrap_or(0);
-                let leeway = u32::try_from(leeway).unwrap_or(u32::MAX);
-                live.simulate(&envelope, mode, leeway).map_err(RpcError::internal)?
-            }
-            Err(why) => {
-                let latest = live.entries(&[]).map_err(RpcError::internal)?.as_of;
-                Simulation::failed(latest, why.to_owned(), Vec::new())
-            }
-        };
-        result(&simulation_response(&simulation, format)?)
     }
 }
 
@@ -174,77 +130,6 @@ pub(super) fn submission_response(submitted: &Submitted, format: XdrFormat) -> O
     result(&response)
 }
 
-fn simulation_response(
-    simulation: &Simulation,
-    format: XdrFormat,
-) -> Result<Map<String, Value>, RpcError> {
-    let mut response = Map::new();
-    response.insert("latestLedger".into(), simulation.latest_ledger.0.into());
-    if let Some(error) = &simulation.error {
-        response.insert("error".into(), error.as_str().into());
-    }
-    if !simulation.events.is_empty() {
-        put_all(&mut response, ("events", "eventsJson"), &simulation.events, format)?;
-    }
-    let Some(data) = &simulation.data else { return Ok(response) };
-    response.insert("minResourceFee".into(), data.resource_fee.to_string().into());
-    put(&mut response, ("transactionData", "transactionDataJson"), data, format)?;
-    if let Some((value, auth)) = &simulation.result {
-        let mut one = Map::new();
-        put(&mut one, ("xdr", "returnValueJson"), value, format)?;
-        put_all(&mut one, ("auth", "authJson"), auth, format)?;
-        response.insert("results".into(), json!([one]));
-    }
-    let mut changes = Vec::new();
-    for (before, after) in &simulation.changes {
-        let Some(entry) = after.as_ref().or(before.as_ref()) else { continue };
-        let kind = match (before, after) {
-            (None, _) => "created",
-            (Some(_), None) => "deleted",
-            (Some(_), Some(_)) => "updated",
-        };
-        let mut change = Map::new();
-        change.insert("type".into(), kind.into());
-        put(&mut change, ("key", "keyJson"), &entry.to_key(), format)?;
-        for (names, state) in [(("before", "beforeJson"), before), (("after", "afterJson"), after)]
-        {
-            match state {
-                Some(state) => put(&mut change, names, state, format)?,
-                None => drop(change.insert(names.0.into(), Value::Null)),
-            }
-        }
-        changes.push(Value::Object(change));
-    }
-    if !changes.is_empty() {
-        response.insert("stateChanges".into(), changes.into());
-    }
-    Ok(response)
-}
-
-/// Returns the requested mode. By default, the authorisations in the transaction are enforced, or
-/// recorded if it has none.
-fn authorisation(
-    requested: Option<&str>,
-    envelope: &TransactionV1Envelope,
-    upgraded: bool,
-) -> Result<AuthMode, RpcError> {
-    let has_auth = envelope.tx.operations.iter().any(|operation| {
-        matches!(&operation.body, OperationBody::InvokeHostFunction(call) if !call.auth.is_empty())
-    });
-    Ok(match requested {
-        None | Some("") if has_auth => AuthMode::Enforce,
-        Some("enforce") => AuthMode::Enforce,
-        None | Some("" | "record") => AuthMode::Record { allow_nonroot: false, upgraded },
-        Some("record_allow_nonroot") => AuthMode::Record { allow_nonroot: true, upgraded },
-        Some(other) => {
-            let other = excerpt(other);
-            return Err(RpcError::invalid_params(format!(
-                "got '{other}': expected enforce, record, record_allow_nonroot for optional 'authMode'"
-            )));
-        }
-    })
-}
-
 pub(super) fn format_of(given: Option<&str>) -> Result<XdrFormat, RpcError> {
     XdrFormat::parse(given).map_err(RpcError::invalid_params)
 }
@@ -270,7 +155,8 @@ pub(super) fn put<T: WriteXdr + Serialize>(
     Ok(())
 }
 
-fn put_all<T: WriteXdr + Serialize>(
+/// Adds values like [`put`].
+pub(super) fn put_all<T: WriteXdr + Serialize>(
     object: &mut Map<String, Value>,
     (base64, json): (&str, &str),
     values: &[T],

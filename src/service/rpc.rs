@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::network_node::RunningCore;
 use super::node::indexed_as;
+use super::past_network::PastNetwork;
 use super::sources::rpc_settings;
 use super::{Node, RunningSandbox, ServiceError};
 use crate::config::Config;
@@ -47,7 +48,9 @@ pub(super) async fn start(
         indexed_as: indexed_as(config),
         friendbot_url: sandbox.as_ref().map(|_| format!("http://{address}/friendbot")),
     };
+    let past = PastNetwork::new(Arc::clone(node.store()));
     let rpc = Rpc::new(Arc::clone(node.store()), settings, Arc::new(unix_now));
+    let rpc = rpc.with_past(Arc::new(past));
     if let Some(sandbox) = sandbox {
         return Ok(Arc::new(rpc.with_live(sandbox)));
     }

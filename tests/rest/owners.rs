@@ -10,22 +10,24 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use orrery::api::{ApiSettings, Deps};
 use orrery::auth::IssueRequest;
-use orrery::domain::ContractId;
+use orrery::decode::decode;
+use orrery::domain::{ContractId, Simulation};
 use orrery::rpc::envelope::Reply;
-use orrery::rpc::{self, HasRoom, Rpc, RpcError, Upstream};
+use orrery::rpc::{self, HasRoom, NotSimulated, PastCall, PastNetwork, Rpc, RpcError, Upstream};
 use orrery::settings::{Mib, nonzero};
+use orrery::store::{Durability, IndexOptions};
 use orrery::webhooks::manage::{WebhookDeps, Webhooks};
 use orrery::webhooks::target::{Policy, Sender, Timeouts};
 use serde_json::json;
 use serde_json::value::RawValue;
+use stellar_xdr::{Limits, TransactionEnvelope, TransactionV1Envelope, WriteXdr};
 use tokio::sync::watch;
 
 use orrery_testkit::http::Connection;
 use orrery_testkit::pubnet;
+use orrery_testkit::sandbox::{local, sandbox};
 use orrery_testkit::server::{BudgetUsage, Server, TempStore, now};
 use orrery_testkit::wait::wait_until;
-
-use super::saturated::store;
 
 /// Number of tokens of the owner that has many.
 pub const TOKENS: usize = 8;
@@ -70,7 +72,8 @@ impl Door {
             now()
         };
         let rpc = Rpc::new(Arc::clone(&store), rpc::Settings::default(), Arc::new(clock));
-        deps.rpc = Arc::new(rpc.with_upstream(Arc::new(self.clone())));
+        let door = Arc::new(self.clone());
+        deps.rpc = Arc::new(rpc.with_upstream(Arc::clone(&door) as _).with_past(door));
         deps.settings.rpc.require_token = true;
         let door = self.clone();
         let lookup = move |_| {
@@ -107,6 +110,13 @@ impl Upstream for Door {
     }
 }
 
+impl PastNetwork for Door {
+    fn simulate(&self, _: &PastCall<'_>, _: &dyn Fn() -> bool) -> Result<Simulation, NotSimulated> {
+        self.pass_blocking();
+        Err(NotSimulated::TooExpensive)
+    }
+}
+
 /// A request that is not answered while the door is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
@@ -120,6 +130,8 @@ enum Held {
     Upload,
     /// A stream of events.
     Stream,
+    /// A simulation on the state of a stored ledger.
+    Simulation,
 }
 
 impl Held {
@@ -135,6 +147,15 @@ impl Held {
             }
             Self::Read => {
                 let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "getHealth" });
+                ("POST /rpc", call.to_string(), None)
+            }
+            Self::Simulation => {
+                let transaction = TransactionEnvelope::Tx(TransactionV1Envelope::default());
+                let transaction = transaction.to_xdr_base64(Limits::none()).unwrap();
+                let params = json!({ "transaction": transaction, "ledger": 2 });
+                let call = json!({
+                    "jsonrpc": "2.0", "id": 1, "method": "simulateTransaction", "params": params
+                });
                 ("POST /rpc", call.to_string(), None)
             }
             Self::Change => {
@@ -168,7 +189,7 @@ struct Case {
     adjust: fn(&mut ApiSettings),
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     Case {
         budget: "requests",
         held: Held::Call,
@@ -202,6 +223,13 @@ const CASES: [Case; 7] = [
         adjust: |settings| {
             (settings.tunables.readers, settings.tunables.waiting_readers) = (8, 0);
         },
+    },
+    Case {
+        budget: "simulations",
+        held: Held::Simulation,
+        part: 1,
+        most: 1,
+        adjust: |settings| settings.tunables.waiting_readers = 0,
     },
     Case { budget: "changes", held: Held::Change, part: 1, most: 4, adjust: |_| {} },
     Case { budget: "uploads", held: Held::Upload, part: 1, most: 1, adjust: |_| {} },
@@ -269,7 +297,11 @@ impl Scene<'_> {
 
 #[test]
 fn eight_tokens_of_an_owner_take_what_one_takes_and_leave_half_to_another() {
-    let store = store(1);
+    let store = TempStore::with_storage(&local());
+    let ledger = sandbox(1, 0..=0).next_ledger().unwrap();
+    let view = decode(&ledger, local().id()).unwrap();
+    let prepared = store.store.prepare(&view, None, &IndexOptions::default()).unwrap();
+    store.store.commit(prepared, Durability::Synced).unwrap();
     for case in &CASES {
         let (budgets, door) = (BudgetUsage::default(), Door(watch::Sender::new(false)));
         let server = Server::start_with(&store, |deps| {

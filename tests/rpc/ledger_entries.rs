@@ -393,5 +393,5 @@ fn a_service_forwards_what_it_does_not_know() {
     let refused = call("getLedgerEntries", &json!({ "keys": [key], "ledger": "newest" }));
     assert_eq!(refused["error"]["message"], "invalid parameters");
     let version = call("getVersionInfo", &Value::Null);
-    assert_eq!(version["result"]["atLedger"], json!(["getLedgerEntries"]));
+    assert_eq!(version["result"]["atLedger"], json!(["getLedgerEntries", "simulateTransaction"]));
 }

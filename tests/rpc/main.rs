@@ -12,6 +12,7 @@ mod naive;
 mod node;
 mod refusals;
 mod result_cache;
+mod simulation;
 mod transactions;
 mod transport;
 mod world;

@@ -16,7 +16,7 @@ use super::raw::RawLedgers;
 use super::upstream::{self, Upstream};
 use super::{EntryState, PreState, StateError};
 use orrery_ledger::decode::{EntryKey, EntryKind, transaction_changes};
-use orrery_ledger::domain::{LedgerSeq, is_temporary, ttl_hash};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, is_temporary, ttl_hash};
 use orrery_store::{EntryReader, Store, StoreError, TransactionPosition};
 
 /// Maximum number of index lookups per ledger, of some microseconds each, that decide whether all
@@ -141,8 +141,14 @@ impl<'a> LedgerStates<'a> {
         StateBefore { of: self, order: application_order, footprint, lookup_budget }
     }
 
+    /// Returns the consecutive ledgers around this one of which every smart-contract transaction is
+    /// stored; `None` when that is not so of this one.
+    pub fn complete(&self) -> Option<LedgerRange> {
+        self.reader.complete()
+    }
+
     /// Returns whether every smart-contract transaction of the ledger is stored.
-    fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.reader.complete().is_some()
     }
 

@@ -4,8 +4,10 @@
 //! and by the others of its ledger ([`changes`]); the nearest stored transactions that changed the
 //! entry, and for accounts the raw ledgers around it ([`neighbours`]); the answer of another server
 //! ([`upstream`]). Every answer is either exact or [`EntryState::Unknown`];
-//! docs/architecture/programs.md has the rules.
+//! docs/architecture/programs.md has the rules. [`LedgerStates::entry_after`] answers for the end of a
+//! ledger, from what is stored alone.
 
+mod after;
 mod changes;
 mod ledger;
 mod lookups;

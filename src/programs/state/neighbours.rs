@@ -22,27 +22,27 @@ use orrery_store::TransactionPosition;
 const MAX_CACHED_TRANSACTIONS: usize = 256;
 
 /// Maximum number of transactions of one ledger that are examined for the TTL they left.
-const MAX_CHANGES_PER_LEDGER: usize = 16;
+pub(super) const MAX_CHANGES_PER_LEDGER: usize = 16;
 
 /// The first ledger after genesis: an entry without any change from here on never existed.
 const FIRST: LedgerSeq = LedgerSeq(2);
 
 /// A stored transaction that changed an entry.
-struct Changer {
-    at: TransactionPosition,
+pub(super) struct Changer {
+    pub at: TransactionPosition,
     steps: Rc<Steps>,
 }
 
 impl Changer {
-    fn of(&self, wanted: &RequestedKey<'_>) -> &EntrySteps {
+    pub fn of(&self, wanted: &RequestedKey<'_>) -> &EntrySteps {
         self.steps.of(wanted.xdr)
     }
 
-    fn first(&self, wanted: &RequestedKey<'_>) -> Option<&Step> {
+    pub fn first(&self, wanted: &RequestedKey<'_>) -> Option<&Step> {
         self.of(wanted).first()
     }
 
-    fn before(&self, wanted: &RequestedKey<'_>) -> Result<Option<Found>, StateError> {
+    pub fn before(&self, wanted: &RequestedKey<'_>) -> Result<Option<Found>, StateError> {
         let Some(step) = self.first(wanted) else { return Ok(None) };
         before_step(wanted, &*self.steps, step, self.at.ledger)
     }
@@ -53,17 +53,17 @@ impl LedgerStates<'_> {
         TransactionPosition { ledger: self.ledger, application_order: 0 }
     }
 
-    fn end(&self) -> TransactionPosition {
+    pub(super) fn end(&self) -> TransactionPosition {
         TransactionPosition { ledger: self.ledger, application_order: 0x00ff_ffff }
     }
 
     /// Returns whether all smart-contract transactions between this ledger and `ledger` are stored.
-    fn is_connected(&self, ledger: LedgerSeq) -> bool {
+    pub(super) fn is_connected(&self, ledger: LedgerSeq) -> bool {
         self.reader.complete().is_some_and(|complete| complete.contains(ledger))
     }
 
     /// Returns whether all smart-contract transactions from genesis to this ledger are stored.
-    fn is_complete_from_genesis(&self) -> bool {
+    pub(super) fn is_complete_from_genesis(&self) -> bool {
         self.reader.complete().is_some_and(|complete| complete.first <= FIRST)
     }
 
@@ -342,7 +342,10 @@ impl LedgerStates<'_> {
         Ok(self.states.raw.is_evicted(wanted.xdr, self.ledger, end)? == Some(false))
     }
 
-    fn next_changer(&self, wanted: &RequestedKey<'_>) -> Result<Option<Changer>, StateError> {
+    pub(super) fn next_changer(
+        &self,
+        wanted: &RequestedKey<'_>,
+    ) -> Result<Option<Changer>, StateError> {
         match self.reader.next_change(&wanted.key, self.end()).map_err(StateError::store)? {
             Some(at) => self.changer(wanted, at),
             None => Ok(None),
@@ -352,7 +355,7 @@ impl LedgerStates<'_> {
     /// Returns the transaction at `at`, to which the index leads, if it did change the entry. If it
     /// did not, two entries share a tag or the index is damaged, and the index is not used for this
     /// entry.
-    fn changer(
+    pub(super) fn changer(
         &self,
         wanted: &RequestedKey<'_>,
         at: TransactionPosition,
