@@ -135,6 +135,8 @@ impl StateAfter<'_> {
         let ledger = self.data.ledger();
         let held = match self.data.held((contract, KeyTag::of(&hash_of(&key))))? {
             Held::Absent => return Ok(Known::Absent),
+            // The network would restore another value than the one that is known.
+            Held::Present(held) if held.disputed => return Ok(Known::Unknown),
             // Otherwise another key shares the first bytes of the hash.
             Held::Present(held) if held.key.entry_key() == key => held,
             Held::Present(_) | Held::Unknown { .. } => return Ok(Known::Unknown),

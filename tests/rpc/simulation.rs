@@ -30,6 +30,8 @@ use orrery_testkit::sandbox::{local, sandbox, settings};
 use orrery_testkit::wait::wait_until;
 use orrery_testkit::{data, fixtures, size};
 
+/// The passphrase of the network `local`.
+const PASSPHRASE: &str = "Standalone Network ; February 2017";
 /// Ledgers with their raw form, from which accounts are known.
 const RAW_KEPT: IndexOptions =
     IndexOptions { classic_events: false, fee_events: false, raw_ledgers: true, contracts: None };
@@ -468,7 +470,7 @@ fn a_service_simulates_the_past_itself_and_forwards_the_present() {
         }
         store.flush().unwrap();
     }
-    let other = upstream(local().passphrase());
+    let other = upstream(PASSPHRASE);
     let service =
         Service::start_with(directory.path(), &[("ORRERY_RPC_UPSTREAM", &other.url("/"))]);
     let send = |params: &Value| -> Value {
