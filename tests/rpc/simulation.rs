@@ -9,16 +9,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use orrery::contract_data::{CONSUMER, ContractData};
 use orrery::decode::{EntryChange, LedgerView, TransactionView, decode, ledger_changes};
-use orrery::domain::{LedgerSeq, Network};
+use orrery::domain::{LedgerSeq, LiveEntry, Network};
+use orrery::programs::engine::EntryState;
+use orrery::programs::state::States;
 use orrery::rpc::{CallLimits, Otherwise, Params, Rpc, RpcError, Settings};
 use orrery::service::PastNetwork;
 use orrery::store::{Bounds, Durability, Extensions, IndexOptions, Retention, Store};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use stellar_xdr::{
-    AccountId, ContractEventType, DiagnosticEvent, LedgerEntry, LedgerKey, LedgerKeyAccount,
-    LedgerKeyContractCode, Limits, OperationBody, PublicKey, ReadXdr, SorobanTransactionData,
-    TransactionEnvelope, TransactionExt, TransactionV1Envelope, Uint256, WriteXdr,
+    ContractEventType, DiagnosticEvent, LedgerEntry, LedgerKey, LedgerKeyContractCode, Limits,
+    OperationBody, ReadXdr, ScVal, SorobanTransactionData, TransactionEnvelope, TransactionExt,
+    TransactionV1Envelope, WriteXdr,
 };
 use tempfile::TempDir;
 
@@ -409,7 +411,7 @@ fn what_is_not_known_is_named_and_what_is_known_stays() {
 }
 
 #[test]
-fn code_and_accounts_that_no_stored_ledger_mentions_are_named() {
+fn what_no_stored_ledger_mentions_is_named() {
     let (ledgers, call) = some();
     // From the middle of the network on: nothing says what was before.
     let (from, ledgers) = (2 + 12, &ledgers[12..]);
@@ -451,10 +453,71 @@ fn code_and_accounts_that_no_stored_ledger_mentions_are_named() {
     let code = LedgerKey::ContractCode(LedgerKeyContractCode { hash: [9; 32].into() });
     let refused = past.refused(&never(code.clone()).params(LedgerSeq(from + 2)));
     assert_eq!(refused, (-32602, format!("unknown at ledger {}: {}", from + 2, base64(&code))));
-    let account_id = AccountId(PublicKey::PublicKeyTypeEd25519(Uint256([7; 32])));
-    let account = LedgerKey::Account(LedgerKeyAccount { account_id });
-    let (code, message) = past.refused(&never(account.clone()).params(LedgerSeq(from + 2)));
-    assert_eq!((code, message.ends_with(&base64(&account))), (-32602, true), "{message}");
+}
+
+/// All entries of a network that are no contract data but nonces, after each of its ledgers.
+type Truth = BTreeMap<LedgerSeq, BTreeMap<LedgerKey, Option<LiveEntry>>>;
+
+/// Compares what is known of all entries after each ledger with the truth. Returns how many are known to be
+/// there and not to be there, by kind.
+fn compare_after(past: &Past, from: LedgerSeq, truth: &Truth) -> BTreeMap<String, usize> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for (&ledger, entries) in truth.range(from..) {
+        let states = States::new(&past.store, None);
+        let states = states.at(ledger).unwrap();
+        for (key, held) in entries {
+            let (state, case) = (states.entry_after(key, false).unwrap(), (ledger, key));
+            let kind = match (state, held) {
+                (EntryState::Unknown, _) => "unknown",
+                (EntryState::Absent, None) => "absent",
+                (EntryState::Present(entry, live_until), Some(held)) => {
+                    assert_eq!(*entry, held.entry, "{case:?}");
+                    let is_live = |until: u32| until >= ledger.0;
+                    let live_until = live_until.map(|it| if is_live(it) { it } else { 0 });
+                    assert_eq!(live_until, held.live_until, "{case:?}");
+                    "present"
+                }
+                (state, held) => panic!("{case:?}: {state:?}, and it is {held:?}"),
+            };
+            *seen.entry(format!("{} {kind}", key.name())).or_default() += 1;
+        }
+    }
+    seen
+}
+
+#[test]
+fn what_is_known_of_other_entries_after_a_ledger_is_what_the_network_has() {
+    let mut sandbox = sandbox(8, 2..=6).with_market(LedgerSeq(3)).with_wallets(LedgerSeq(3));
+    let (mut ledgers, mut truth) = (Vec::new(), Truth::new());
+    let mut keys = BTreeSet::new();
+    for _ in 0..size::choose(80, 300) {
+        let raw = sandbox.next_ledger().unwrap();
+        let changes = ledger_changes(&raw).unwrap();
+        let of_transactions = changes.transactions.iter();
+        let all = of_transactions.flat_map(|it| [&it.before, &it.operations, &it.after]);
+        let all = all.chain(&changes.fees).chain(&changes.refunds).flatten();
+        let key = |change: &EntryChange<'_>| {
+            LedgerKey::from_xdr(change.key.to_ledger_key(), Limits::none()).unwrap()
+        };
+        keys.extend(all.map(key).filter(|key| match key {
+            LedgerKey::ContractData(data) => matches!(data.key, ScVal::LedgerKeyNonce(_)),
+            LedgerKey::Ttl(_) => false,
+            _ => true,
+        }));
+        let held = |key: &LedgerKey| (key.clone(), sandbox.entry(key).unwrap());
+        truth.insert(sandbox.latest_ledger(), keys.iter().map(held).collect());
+        ledgers.push(raw);
+    }
+    let past = Past::of(&local(), &ledgers);
+    let seen = compare_after(&past, LedgerSeq(2), &truth);
+    println!("from genesis: {seen:?}");
+    for kind in ["Account present", "Trustline present", "ContractCode present"] {
+        assert!(seen.get(kind).is_some_and(|count| *count > 50), "{kind}");
+    }
+    assert_eq!(seen.get("ContractCode unknown"), None);
+    assert_eq!(seen.get("ContractData unknown"), None);
+    let past = Past::of(&local(), &ledgers[30..]);
+    println!("from later on: {:?}", compare_after(&past, LedgerSeq(32), &truth));
 }
 
 #[test]

@@ -64,6 +64,13 @@ pub(crate) fn simulate<S: SnapshotSource + 'static>(
             return simulate_call(state, circumstances, call, source, manner.mode, &adjustment);
         }
         OperationBody::ExtendFootprintTtl(op) => {
+            // The library adds it to the ledger's number unchecked.
+            if op.extend_to > config.max_entry_ttl {
+                let (most, extend_to) = (config.max_entry_ttl, op.extend_to);
+                return failed(format!(
+                    "TTL extension is too large: {extend_to} ledgers, of at most {most}"
+                ));
+            }
             let keys = &footprint.read_only;
             simulate_extend_ttl_op(&**state, config, &adjustment, info, keys, op.extend_to)
                 .map(|simulated| simulated.transaction_data)
