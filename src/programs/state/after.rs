@@ -86,7 +86,7 @@ impl LedgerStates<'_> {
         let Some(changer) = self.next_changer(wanted)? else { return Ok(None) };
         let Some(step) = changer.first(wanted) else { return Ok(None) };
         let connected = self.is_connected(changer.at.ledger);
-        let is_held = |entry: &[u8]| connected || last_modified(entry) <= Some(self.ledger.0);
+        let is_held = |entry: &[u8]| connected || self.is_older(entry);
         Ok(match &step.before {
             ValueBefore::Absent if connected && wanted.temporary => {
                 // It may have existed and been evicted since.
@@ -100,6 +100,11 @@ impl LedgerStates<'_> {
             }
             _ => None,
         })
+    }
+
+    /// Whether an entry was modified last in this ledger or before.
+    fn is_older(&self, entry: &[u8]) -> bool {
+        last_modified(entry).is_some_and(|modified| modified <= self.ledger.0)
     }
 
     /// Returns the last ledger in which contract data or code is live, as of the end of the ledger.
@@ -117,11 +122,7 @@ impl LedgerStates<'_> {
         let Some(changer) = self.next_changer(&wanted)? else { return Ok(None) };
         let connected = self.is_connected(changer.at.ledger);
         Ok(match changer.first(&wanted).map(|step| &step.before) {
-            Some(ValueBefore::Present(ttl))
-                if connected || last_modified(ttl) <= Some(self.ledger.0) =>
-            {
-                live_until(ttl)
-            }
+            Some(ValueBefore::Present(ttl)) if connected || self.is_older(ttl) => live_until(ttl),
             _ => None,
         })
     }
