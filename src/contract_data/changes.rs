@@ -8,9 +8,13 @@ use std::collections::BTreeMap;
 use orrery_ledger::decode::{
     ChangeKind, EntryChange, EntryKey, EntryKind, footprint_keys, transaction_changes,
 };
-use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
+use orrery_ledger::domain::{ContractId, ENTERED_VALUE, Hash32, LedgerSeq};
 use orrery_store::{StoreError, TransactionPosition};
 use sha2::{Digest, Sha256};
+use stellar_xdr::{
+    ContractDataDurability, Hash, LedgerKey, LedgerKeyContractData, Limits, ScAddress, ScVal,
+    WriteXdr,
+};
 
 use super::entry::{DataKey, Durability, live_until, modified, value};
 
@@ -179,6 +183,24 @@ pub fn data_changes<'a>(
 /// Returns the SHA-256 of an entry's XDR `LedgerKey`.
 pub fn hash_of(key: &EntryKey<'_>) -> Hash32 {
     Hash32(Sha256::new_with_prefix(key.prefix()).chain_update(key.body).finalize().into())
+}
+
+/// Returns the hash of the key of a contract's data, as [`hash_of`]; `None` when the key is larger or deeper
+/// than what a user can enter.
+pub fn hash_of_data_key(
+    contract: &ContractId,
+    key: ScVal,
+    durability: Durability,
+) -> Option<Hash32> {
+    const LIMITS: Limits = Limits { depth: ENTERED_VALUE.depth + 10, len: ENTERED_VALUE.len + 100 };
+    let durability = match durability {
+        Durability::Temporary => ContractDataDurability::Temporary,
+        Durability::Persistent => ContractDataDurability::Persistent,
+    };
+    let contract = ScAddress::Contract(stellar_xdr::ContractId(Hash(contract.0)));
+    let key = LedgerKey::ContractData(LedgerKeyContractData { contract, key, durability });
+    let xdr = key.to_xdr(LIMITS).ok()?;
+    EntryKey::from_ledger_key(&xdr).map(|key| hash_of(&key))
 }
 
 fn ttl_of(key: &EntryKey<'_>) -> Option<Hash32> {

@@ -26,8 +26,14 @@ mod seen;
 mod tests;
 mod transactions;
 
+<<<<<<< HEAD
 pub use changes::{Before, DataChange, Kind, Ttl, Unreadable, Written, data_changes, hash_of};
 pub use checked::{Checkpoint, checkpoints};
+=======
+pub use changes::{
+    Before, DataChange, Kind, Ttl, Unreadable, Written, data_changes, hash_of, hash_of_data_key,
+};
+>>>>>>> 00a96ec9 (API: lists of what contracts hold find the instance by its key, name what is not known of a key, and say where types are still read)
 pub use consumer::ContractData;
 pub use entry::{DataKey, Durability, held, live_until, modified, name, value};
 pub use found::Difference;

@@ -12,6 +12,8 @@ use super::rows::{KEYS, KeyRow, KeyTag, NOWHERE};
 /// Maximum number of keys of a contract of which the entries are listed in another order than that of
 /// the keys' hashes.
 pub const MOST_ORDERED: usize = 100_000;
+/// Maximum number of those of them of which the newest change does not say where they stand in the order.
+const MOST_LOOKED_UP: usize = 10_000;
 /// Maximum number of keys that are looked up for one page, whether they are on it or not.
 const MOST_LOOKUPS: usize = 4_096;
 /// Size of the entries after which a page ends, in bytes.
@@ -84,6 +86,8 @@ pub struct Page {
 pub enum ListError {
     /// The contract has more than [`MOST_ORDERED`] keys: only the order of hashes is possible.
     TooManyKeys,
+    /// More than 10,000 keys would have to be looked up to order them.
+    TooManyLookups,
     /// No more may be read, and nothing was found so far.
     Cut,
     /// The store failed.
@@ -253,8 +257,8 @@ impl Filling<'_, '_> {
                 continue;
             }
             looked_up += 1;
-            if looked_up > MOST_ORDERED / 10 {
-                return Err(ListError::TooManyKeys);
+            if looked_up > MOST_LOOKED_UP {
+                return Err(ListError::TooManyLookups);
             }
             let held = self.lookup.held((*self.contract, tag))?;
             if self.lookup.is_cut() {

@@ -362,6 +362,16 @@ fn filters_select_among_entries_and_the_instance() {
     let item = world.get(&format!("{list}?key=Mode"));
     assert_eq!(item["entries"], json!([]));
     assert_eq!(column(item["instance"]["storage"].as_array().unwrap(), "name"), [&json!("Mode")]);
+    // The instance by its own key, as answers show it and as XDR.
+    let by_key = xdr(&ScVal::LedgerKeyContractInstance);
+    for key in ["instance".to_owned(), encoded(&by_key)] {
+        let own = world.get(&format!("{list}?key={key}"));
+        assert_eq!((&own["instance"], &own["entries"]), (&all["instance"], &json!([])), "{key}");
+        assert_eq!(own["unknown"], json!([]), "{key}");
+    }
+    let word = world.get(&format!("{list}?key=symbol:instance"));
+    assert_eq!(word["instance"]["storage"], json!([]));
+    assert_eq!(all.get("unknown"), None);
     let none = world.get(&format!("{list}?key=Mode&name=Admin"));
     assert_eq!(none["instance"]["storage"], json!([]));
     let number = world.get(&format!("{list}?key=u32:9"));
@@ -463,6 +473,20 @@ fn gaps_leave_things_unknown() {
     assert!(schema("StorageError").is_valid(&unknown.json()));
     let there = world.get(&format!("{list}?at={}", ranges[0].last));
     assert_eq!((&there["complete"], there.get("known_in")), (&json!(true), None));
+    // The three answers for one key: what is not listed does not exist, or is not known.
+    let by_key = |query: &str| world.get(&format!("{list}?{query}"));
+    let nothing = by_key("key=Nothing");
+    assert_eq!(nothing["unknown"], json!(["instance", "temporary", "persistent"]), "{nothing}");
+    assert_eq!(by_key("key=Nothing&durability=temporary")["unknown"], json!(["temporary"]));
+    assert_eq!(by_key("key=instance")["unknown"], json!(["instance"]));
+    let absent = by_key(&format!("key=Nothing&at={}", ranges[0].last));
+    assert_eq!((&absent["unknown"], &absent["entries"]), (&json!([]), &json!([])));
+    let nonce = xdr(&ScVal::LedgerKeyNonce(stellar_xdr::ScNonceKey { nonce: 7 }));
+    let nonce = by_key(&format!("key={}&at={}", encoded(&nonce), ranges[0].last));
+    assert_eq!(nonce["unknown"], json!(["temporary", "persistent"]), "nonces are never known");
+    for answer in [&nothing, &absent, &nonce] {
+        assert!(schema("Storage").is_valid(answer), "{answer}");
+    }
     let between = world.server.get(&format!("{list}?at={}", ranges[0].last + 2));
     between.error(404, "ledger_not_stored");
     assert_eq!(between.json()["nearest"], known_in);
@@ -581,6 +605,31 @@ fn decoded_keys_and_values_have_the_types_of_the_interface() {
     let storage = json!([["Mode", 1], [{ "tag": "Admin", "values": [] }, "bob"]]);
     assert_eq!(whole["value"]["storage"], storage);
     assert!(schema("StorageEntry").is_valid(&whole), "{whole}");
+}
+
+/// Where an interface is stored and has not been read, each row says that its types may come.
+#[test]
+fn rows_without_their_types_say_so() {
+    let store = TempStore::with_storage(&local());
+    pubnet::commit(&store.store, &MADE.ledgers);
+    // Nothing reads interfaces into memory.
+    let server = Server::start(&store);
+    let list = path(MADE.contract);
+    let answer = server.get(&format!("{list}?decoded=true&name=Balance")).json();
+    let entries = answer["entries"].as_array().unwrap();
+    assert!(
+        !entries.is_empty() && entries.iter().all(|it| it["names_pending"] == true),
+        "{answer}"
+    );
+    assert!(schema("Storage").is_valid(&answer), "{answer}");
+    let hash = entries[0]["key_hash"].as_str().unwrap();
+    let one = server.get(&format!("{list}/{hash}?decoded=true")).json();
+    assert_eq!(one["names_pending"], true, "{one}");
+    let history = server.get(&format!("{list}/{hash}/history?decoded=true")).json();
+    assert_eq!(history["changes"][0]["names_pending"], true, "{history}");
+    assert!(schema("StorageHistory").is_valid(&history), "{history}");
+    let xdr = server.get(&format!("{list}/{hash}")).json();
+    assert_eq!(xdr.get("names_pending"), None);
 }
 
 /// The answer of a server on a store that does not have the index is that it is not ready.

@@ -166,6 +166,7 @@ fn an_item_of_the_instance_has_a_history_of_its_own() {
     assert_eq!(told, [(&created, &one), (&removed, &Value::Null), (&created, &two)]);
     let (_, paged) = world.pages(&format!("{path}?key=Mode&limit=1&decoded=true"), "changes");
     assert_eq!(json!(paged), modes);
+    assert_eq!(world.get(&format!("{path}?key=instance")), world.get(&path));
     // Other entries have no items.
     let balance =
         storage::data_key(&made.contract.0, balance_key(1), ContractDataDurability::Persistent);

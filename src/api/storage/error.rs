@@ -61,6 +61,14 @@ pub enum StorageError {
          it out, so that the list is ordered by 'key_hash'"
     )]
     TooManyEntries(&'static str),
+    /// The order is not possible for so many entries whose newest change does not say where they stand.
+    /// Contains the name of the parameter.
+    #[error(
+        "parameter '{0}' is possible where up to 10,000 entries have to be looked up one by one, such as \
+         those that changed after the ledger, and here it would be more: leave it out, so that the list is \
+         ordered by 'key_hash', or select fewer entries"
+    )]
+    TooManyLookups(&'static str),
     /// Parameters that a client of the Lab's form gave are malformed.
     #[error("{0}")]
     Issues(Issues),
@@ -97,7 +105,9 @@ impl StorageError {
                 (StatusCode::NOT_FOUND, "entry_absent")
             }
             Self::Unknown { .. } => (StatusCode::NOT_FOUND, "entry_unknown"),
-            Self::TooManyEntries(_) | Self::Issues(_) => (StatusCode::BAD_REQUEST, "bad_parameter"),
+            Self::TooManyEntries(_) | Self::TooManyLookups(_) | Self::Issues(_) => {
+                (StatusCode::BAD_REQUEST, "bad_parameter")
+            }
         }
     }
 
@@ -112,7 +122,10 @@ impl StorageError {
                 body["live_until_ledger"] = json!(live_until);
                 body["known_in"] = json!(known_in);
             }
-            Self::Absent { .. } | Self::TooManyEntries(_) | Self::Issues(_) => {}
+            Self::Absent { .. }
+            | Self::TooManyEntries(_)
+            | Self::TooManyLookups(_)
+            | Self::Issues(_) => {}
         }
     }
 }

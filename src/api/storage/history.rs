@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use stellar_xdr::ScVal;
 
 use super::super::answer::Answer;
 use super::super::call::CurrentCall;
@@ -29,7 +30,7 @@ struct Record {
 pub(super) fn history(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     let contract = params::path_contract(call.path.get("contract_id"))?;
     let key_hash = key::path_hash(call.path.get("key_hash"))?;
-    let item = key::key(call.query)?;
+    let item = key::key(call.query)?.filter(|key| *key != ScVal::LedgerKeyContractInstance);
     if item.is_some() && key_hash != key::instance_hash(&contract)? {
         let problem = "is for items in the map of the contract's instance: give the key hash of the \
                        instance, or leave it out";

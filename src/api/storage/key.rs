@@ -1,14 +1,11 @@
 //! Keys that a request names.
 
-use stellar_xdr::{
-    ContractDataDurability, Hash, LedgerKey, LedgerKeyContractData, Limits, ReadXdr, ScAddress,
-    ScVal, WriteXdr,
-};
+use stellar_xdr::{ReadXdr, ScVal};
 
 use super::super::ApiError;
 use super::super::params::Query;
-use orrery_contract_data::{Durability, hash_of};
-use orrery_ledger::decode::EntryKey;
+use super::record::INSTANCE;
+use orrery_contract_data::{Durability, hash_of_data_key};
 use orrery_ledger::domain::{ContractId, ENTERED_VALUE, Hash32, excerpt};
 
 /// Names of parameters.
@@ -24,26 +21,20 @@ pub(super) fn hash(
     key: ScVal,
     durability: Durability,
 ) -> Result<Hash32, ApiError> {
-    let durability = match durability {
-        Durability::Temporary => ContractDataDurability::Temporary,
-        Durability::Persistent => ContractDataDurability::Persistent,
-    };
-    let contract = ScAddress::Contract(stellar_xdr::ContractId(Hash(contract.0)));
-    let key = LedgerKey::ContractData(LedgerKeyContractData { contract, key, durability });
-    let xdr = key.to_xdr(LIMITS).map_err(|_| ApiError::Encoding)?;
-    EntryKey::from_ledger_key(&xdr).map(|key| hash_of(&key)).ok_or(ApiError::Encoding)
+    hash_of_data_key(contract, key, durability).ok_or(ApiError::Encoding)
 }
-
-/// Limits for writing a key: those of a value that was entered, with what is around it.
-const LIMITS: Limits = Limits { depth: ENTERED_VALUE.depth + 10, len: ENTERED_VALUE.len + 100 };
 
 /// Returns the hash of the key of a contract's instance.
 pub(super) fn instance_hash(contract: &ContractId) -> Result<Hash32, ApiError> {
     hash(contract, ScVal::LedgerKeyContractInstance, Durability::Persistent)
 }
 
-/// Parses `key`; `None` when it is not given.
+/// Parses `key`; `None` when it is not given. The word with which answers show the key of the instance
+/// names it; `symbol:instance` is the symbol.
 pub(super) fn key(query: &Query<'_>) -> Result<Option<ScVal>, ApiError> {
+    if query.get(KEY) == Some(INSTANCE) {
+        return Ok(Some(ScVal::LedgerKeyContractInstance));
+    }
     let Some(xdr) = query.topic(KEY)? else { return Ok(None) };
     // It was read within the same limits just before.
     ScVal::from_xdr(xdr, ENTERED_VALUE).map(Some).map_err(|_| ApiError::Encoding)

@@ -11,7 +11,7 @@ use super::super::{ApiError, Deps, params};
 use super::at::{At, Extent};
 use super::error::StorageError;
 use super::parameters::{Cursor, ORDER_BY, Parameters};
-use super::record::{EntryRecord, InstanceRecord, Times};
+use super::record::{EntryRecord, INSTANCE, InstanceRecord, Times};
 use super::shown::{Form, Writer, name_of};
 use super::{answer, end_of, key, names};
 use orrery_contract_data::{Durability, Held, KeyTag, ListError, Listed, Page, Place};
@@ -28,6 +28,9 @@ struct Record {
     known_in: Option<LedgerRange>,
     instance: Option<InstanceRecord>,
     entries: Vec<Box<RawValue>>,
+    /// Of a list under one key, the durabilities in which it is not known what that holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<Vec<&'static str>>,
     cursor: Option<String>,
 }
 
@@ -66,13 +69,14 @@ impl Filling<'_, '_> {
     fn record(&self, call: &CurrentCall<'_>) -> Result<(Record, bool), ApiError> {
         let Self { at, contract, parameters, .. } = self;
         let Extent { complete, known_since } = at.extent(contract)?;
+        let mut unknown = Vec::new();
         let instance = match parameters.cursor() {
-            None => self.instance()?,
+            None => self.instance(&mut unknown)?,
             Some(_) => None,
         };
         let page = match (&parameters.key, parameters.is_of_instance) {
             (_, true) => Page::default(),
-            (Some(key), _) => self.under(key)?,
+            (Some(key), _) => self.under(key, &mut unknown)?,
             (None, _) => {
                 let page = at.lookup.page(contract, &parameters.wanted());
                 page.map_err(|error| refused(error, ORDER_BY))?
@@ -84,6 +88,7 @@ impl Filling<'_, '_> {
         let next = cut.or(page.next);
         let is_known = complete || instance.is_some() || !entries.is_empty() || next.is_some();
         let is_first = parameters.cursor().is_none();
+        let unknown = parameters.key.is_some().then_some(unknown).filter(|_| is_first);
         let known_in = match is_known || !is_first {
             true => None,
             false => at.lookup.known_elsewhere(contract)?,
@@ -97,41 +102,61 @@ impl Filling<'_, '_> {
             known_in,
             instance,
             entries,
+            unknown,
             cursor: cursor.as_ref().map(Cursor::to_string),
         };
         Ok((record, cut.is_none() && !is_short))
     }
 
-    /// Returns the instance with those items of its map that are wanted.
-    fn instance(&self) -> Result<Option<InstanceRecord>, ApiError> {
+    /// Returns the instance with those items of its map that are wanted, and adds its durability to
+    /// `unknown` if they may be in one that is not known.
+    fn instance(
+        &self,
+        unknown: &mut Vec<&'static str>,
+    ) -> Result<Option<InstanceRecord>, ApiError> {
         let Self { at, contract, parameters, form, times } = self;
         let key_hash = key::instance_hash(contract)?;
         let held = at.held((*contract, KeyTag::of(&key_hash)))?;
+        if matches!(held, Held::Unknown { .. }) && parameters.has_instance {
+            unknown.push(INSTANCE);
+        }
         let Held::Present(entry) = held else { return Ok(None) };
         let filter = parameters.wanted().filter;
         let is_listed = parameters.has_instance
             && filter.archived.is_none_or(|archived| entry.archived == Some(archived));
+        let is_whole = parameters.key == Some(ScVal::LedgerKeyContractInstance);
         let is_wanted = |key: &ScVal| {
             is_listed
                 && filter.name.as_deref().is_none_or(|name| name_of(key) == Some(name))
-                && parameters.key.as_ref().is_none_or(|wanted| wanted == key)
+                && parameters.key.as_ref().is_none_or(|wanted| is_whole || wanted == key)
         };
         InstanceRecord::of(key_hash, &entry, is_wanted, form, times)
     }
 
-    /// Returns the page with the entries under a key, of both durabilities.
-    fn under(&self, key: &ScVal) -> Result<Page, ApiError> {
+    /// Returns the page with the entries under a key, of both durabilities, and adds those to `unknown` of
+    /// which it is not known.
+    fn under(&self, key: &ScVal, unknown: &mut Vec<&'static str>) -> Result<Page, ApiError> {
+        if *key == ScVal::LedgerKeyContractInstance {
+            return Ok(Page::default());
+        }
         let wanted = self.parameters.wanted();
         let filter = &wanted.filter;
+        // Nonces are not recorded.
+        let is_nonce = matches!(key, ScVal::LedgerKeyNonce(_));
         let mut entries = Vec::new();
         for durability in [Durability::Temporary, Durability::Persistent] {
             let key_hash = key::hash(&self.contract, key.clone(), durability)?;
             let tag = KeyTag::of(&key_hash);
-            let Held::Present(entry) = self.at.held((self.contract, tag))? else { continue };
-            let is_wanted = filter.durability.is_none_or(|wanted| wanted == durability)
-                && filter.archived.is_none_or(|archived| entry.archived == Some(archived))
-                && filter.name.as_deref().is_none_or(|name| entry.key.name() == Some(name))
-                && !entry.key.is_instance();
+            if filter.durability.is_some_and(|wanted| wanted != durability) {
+                continue;
+            }
+            let held = self.at.held((self.contract, tag))?;
+            if is_nonce || matches!(held, Held::Unknown { .. }) {
+                unknown.push(durability.name());
+            }
+            let Held::Present(entry) = held else { continue };
+            let is_wanted = filter.archived.is_none_or(|archived| entry.archived == Some(archived))
+                && filter.name.as_deref().is_none_or(|name| entry.key.name() == Some(name));
             if is_wanted {
                 entries.push(Listed { key_hash, entry, place: Place { by: 0, tag } });
             }
@@ -178,6 +203,7 @@ impl Filling<'_, '_> {
 pub(super) fn refused(error: ListError, order: &'static str) -> ApiError {
     match error {
         ListError::TooManyKeys => StorageError::TooManyEntries(order).into(),
+        ListError::TooManyLookups => StorageError::TooManyLookups(order).into(),
         ListError::Cut => ApiError::Busy { retry_after: 1 },
         ListError::Store(error) => error.into(),
     }

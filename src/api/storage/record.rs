@@ -23,6 +23,8 @@ pub(super) struct EntryRecord {
     value: Shown,
     #[serde(flatten)]
     life: Life,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    names_pending: bool,
 }
 
 /// Until when an entry lives, and when it was written.
@@ -67,6 +69,8 @@ pub(super) struct ChangeRecord {
     ledger: LedgerSeq,
     ledger_closed_at: Option<String>,
     tx: Option<Hash32>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    names_pending: bool,
 }
 
 /// Durability of the items in the map of an instance.
@@ -127,6 +131,7 @@ impl EntryRecord {
             durability: entry.key.durability().name(),
             value: form.value(scval, held(&entry.entry, &entry.key).unwrap_or_default())?,
             life: Life::of(entry, times)?,
+            names_pending: form.is_pending(),
         })
     }
 
@@ -137,8 +142,16 @@ impl EntryRecord {
         form: &Form,
     ) -> Result<Self, ApiError> {
         let ShownKey { key: shown, name, args } = form.key_of(key)?;
-        let (value, life) = (form.value_of(key, value)?, life.clone());
-        Ok(Self { key_hash, key: shown, name, args, durability: INSTANCE, value, life })
+        Ok(Self {
+            key_hash,
+            key: shown,
+            name,
+            args,
+            durability: INSTANCE,
+            value: form.value_of(key, value)?,
+            life: life.clone(),
+            names_pending: form.is_pending(),
+        })
     }
 }
 
@@ -190,6 +203,7 @@ impl ChangeRecord {
             args,
             value: shown(&past.after)?,
             previous: shown(&past.before)?,
+            names_pending: form.is_pending(),
             ..Self::without_values(past, key_hash, times)?
         })
     }
@@ -238,6 +252,7 @@ impl ChangeRecord {
                 durability: Some(INSTANCE),
                 value: write(new)?,
                 previous: write(old)?,
+                names_pending: form.is_pending(),
                 ..Self::without_values(past, key_hash, times)?
             });
         }
@@ -268,6 +283,7 @@ impl ChangeRecord {
             ledger: past.position.ledger,
             ledger_closed_at: times.of(past.position.ledger)?,
             tx: past.tx,
+            names_pending: false,
         })
     }
 }

@@ -59,7 +59,14 @@ pub(super) enum Form {
     /// As base64 XDR.
     Xdr,
     /// As plain JSON, by the first of these interfaces that fits.
-    Plain(Vec<(Tried, Rc<StorageKeys>)>),
+    Plain(Interfaces),
+}
+
+/// The interfaces by which a contract's data is written.
+pub(super) struct Interfaces {
+    tried: Vec<(Tried, Rc<StorageKeys>)>,
+    /// Whether one lacks that is about to be there.
+    is_pending: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -71,8 +78,10 @@ impl<'a> Writer<'a> {
     /// Returns how a contract's data is written that a transaction has changed.
     pub fn form(&self, contract: &ContractId, at: TransactionPosition) -> Form {
         let Some(names) = self.names else { return Form::Xdr };
+        let lacked = names.lacked();
         let tried = names.tried(contract, at);
-        Form::Plain(tried.iter().map(|tried| (tried.clone(), self.unions_of(tried))).collect())
+        let tried = tried.iter().map(|tried| (tried.clone(), self.unions_of(tried))).collect();
+        Form::Plain(Interfaces { tried, is_pending: names.lacked() > lacked })
     }
 
     fn unions_of(&self, tried: &Tried) -> Rc<StorageKeys> {
@@ -90,6 +99,11 @@ impl<'a> Writer<'a> {
 }
 
 impl Form {
+    /// Whether types may be known later that are not known now.
+    pub fn is_pending(&self) -> bool {
+        matches!(self, Self::Plain(interfaces) if interfaces.is_pending)
+    }
+
     /// Writes a key, given as XDR `ScVal`.
     pub fn key(&self, xdr: &[u8]) -> Result<ShownKey, ApiError> {
         match decoded(xdr) {
@@ -128,7 +142,7 @@ impl Form {
         if let ScVal::ContractInstance(instance) = value {
             return self.instance(instance);
         }
-        for (tried, _) in interfaces {
+        for (tried, _) in &interfaces.tried {
             let types = tried.interface().types();
             if let Some(kind) = value_kind(key, value, types) {
                 return plain(&Plain::new(value, &kind, types));
@@ -157,7 +171,7 @@ impl Form {
 
     fn key_kind(&self, key: &ScVal) -> Option<(&ScSpecTypeDef, &Types)> {
         let Self::Plain(interfaces) = self else { return None };
-        interfaces.iter().find_map(|(tried, unions)| {
+        interfaces.tried.iter().find_map(|(tried, unions)| {
             let types = tried.interface().types();
             Some((unions.key_kind(key, types)?, types))
         })
