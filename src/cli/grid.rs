@@ -115,6 +115,12 @@ pub fn grid(names: &[&str], rows: &[Vec<String>]) -> String {
     rows.iter().fold(line(&head), |text, row| text + &line(row))
 }
 
+/// Formats a list as [`grid`], and says when it has no rows.
+pub fn list(names: &[&str], rows: &[Vec<String>]) -> String {
+    let table = grid(names, rows);
+    if rows.is_empty() { table + "no rows\n" } else { table }
+}
+
 /// Formats a value as the text of one cell.
 pub fn cell(value: &Value) -> String {
     match value {

@@ -37,6 +37,7 @@ mod sql_tables;
 mod sql_worker;
 mod state_backfill;
 mod status;
+mod storage;
 mod tables;
 mod token;
 mod trial;
@@ -89,7 +90,10 @@ Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data dir
 
 /// Verbs in the order of the help, under their headings.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Tables", &["watch", "tables", "query", "types", "subscribe", "unsubscribe", "mcp"]),
+    (
+        "Tables",
+        &["watch", "tables", "query", "types", "storage", "subscribe", "unsubscribe", "mcp"],
+    ),
     (
         "Service",
         &["demo", "serve", "status", "doctor", "token", "config", "completions", "xdr", "version"],
@@ -215,6 +219,7 @@ enum Verb {
     #[command(flatten)]
     Program(programs::ProgramVerb),
     Types(types::Types),
+    Storage(storage::Storage),
     Mcp(mcp::Mcp),
     New(new::New),
     Dev(dev::Dev),
@@ -253,6 +258,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Webhooks(verb) => verb.run(&remote),
         Verb::Program(verb) => verb.run(&remote),
         Verb::Types(verb) => verb.run(&remote),
+        Verb::Storage(verb) => verb.run(&remote),
         Verb::Mcp(verb) => verb.run(&remote),
         Verb::New(verb) => verb.run(&remote),
         Verb::Dev(verb) => verb.run(&remote),

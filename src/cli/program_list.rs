@@ -81,8 +81,7 @@ fn draw(mut programs: Vec<(&Value, Value)>) -> String {
             .into()
     };
     let rows: Vec<_> = programs.iter().map(row).collect();
-    let table = grid::grid(&COLUMNS, &rows);
-    if rows.is_empty() { table + "no rows\n" } else { table }
+    grid::list(&COLUMNS, &rows)
 }
 
 fn is_failing(program: &Value, status: &Value) -> bool {

@@ -23,16 +23,19 @@ const OPTIONS: [(&str, &str); 7] = [
     ("webhook_secret", "secret-file"),
 ];
 /// Those that have the same name, but for underscores.
-const SAME: [&str; 19] = [
+const SAME: [&str; 22] = [
     "address",
     "allow_unfit",
+    "at",
     "cursor",
     "end_previous",
     "from",
     "from_ledger",
+    "key",
     "last",
     "limit",
     "max_rows",
+    "name",
     "replace",
     "source",
     "spec",

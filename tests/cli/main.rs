@@ -22,6 +22,7 @@ mod prove;
 mod released;
 mod state_backfill;
 mod stellar_cli;
+mod storage;
 mod streams;
 mod types;
 mod unit;
