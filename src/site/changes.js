@@ -1,17 +1,14 @@
 // Ledger entries that a transaction changed.
 
 import { addressLink } from "./address.js";
-import { folded, make } from "./dom.js";
+import { make } from "./dom.js";
 import { words } from "./format.js";
 import { pieces } from "./pieces.js";
 import { table } from "./table.js";
-import { isObject, plain, typed } from "./value.js";
+import { foldedLong, isObject, plain, typed } from "./value.js";
 
 /** Changes that are shown at a time. */
 const AT_ONCE = 50;
-/** Length of a value, in letters of JSON, from which on it is shown closed, and how much of it then. */
-const LONG = 240;
-const BEGINNING = 60;
 
 const ENTRIES = words({
   trustline: "trust line", contract_data: "contract data", contract_code: "contract code", ttl: "time to live",
@@ -20,12 +17,8 @@ const ENTRIES = words({
 /** Creates a value of an entry. */
 function value({ entry }, content) {
   const show = entry === "contract_data" ? typed : plain;
-  let shown = make("span", "null", "none");
-  if (content !== undefined && content !== null) {
-    const isLong = JSON.stringify(content).length > LONG;
-    shown = isLong ? folded("", show(content, BEGINNING).textContent, () => show(content)) : show(content);
-  }
-  return [shown, "wide"];
+  const isThere = content !== undefined && content !== null;
+  return [isThere ? foldedLong(content, show) : make("span", "null", "none"), "wide"];
 }
 
 /** Creates what an entry is after the change; of one with members, those that differ. */

@@ -2,7 +2,7 @@
 
 import { addressLink, link, pathOf } from "./address.js";
 import { short } from "./format.js";
-import { make } from "./dom.js";
+import { folded, make } from "./dom.js";
 
 /** Letters of a value in a list. Where it is shown by itself, it is whole. */
 export const IN_LIST = 400;
@@ -107,6 +107,14 @@ export const typed = (value, most = Infinity) => element(addTyped, value, most);
 
 /** Creates the element of a parameter or argument without types, cut after so many letters. */
 export const plain = (value, most = Infinity) => element(addPlain, value, most);
+
+/** Length of a value, in letters of JSON, from which on it is shown closed in tables, and how much of it then. */
+const LONG = 240;
+const BEGINNING = 60;
+
+/** Creates a value for a table with `show`, one of the above; a long one is closed at first. */
+export const foldedLong = (value, show) => JSON.stringify(value).length > LONG
+  ? folded("", show(value, BEGINNING).textContent, () => show(value)) : show(value);
 
 /** Creates a list of pairs of a name and a value; `show` creates the element of each. */
 export function named(pairs, show = (value) => plain(value)) {

@@ -22,6 +22,7 @@ mod plain;
 mod readers;
 mod retention;
 mod statements;
+mod storage;
 mod tabs;
 mod truth;
 mod values;

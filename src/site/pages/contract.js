@@ -1,4 +1,4 @@
-// The page of a contract: what it runs, its events, who calls it, and what is made of its events.
+// The page of a contract: what it runs, its events, what it holds, who calls it, and what is made of its events.
 
 import { ask, mayRead, pause, session } from "../api.js";
 import { link, pathOf } from "../address.js";
@@ -13,6 +13,7 @@ import { words } from "../format.js";
 import { interfaceOf, whatItRuns } from "../interface.js";
 import { nameOf } from "../labels.js";
 import { live } from "../live.js";
+import { storage } from "../storage.js";
 import { isRight } from "../strkey.js";
 import { setTitle } from "../title.js";
 import { needsToken } from "../token.js";
@@ -133,7 +134,7 @@ export function open(view) {
   const kinds = make("p", "");
   view.add(kinds);
   if (!mayRead()) {
-    const reason = "What this contract runs, its events and who calls it need a token.";
+    const reason = "What this contract runs and holds, its events and who calls it need a token.";
     return view.add(make("section", "", needsToken(reason)),
       make("section", "", withToken(contract)));
   }
@@ -153,6 +154,7 @@ export function open(view) {
   }, { beside: [told] });
   view.part("What it runs", (body) => known.look(view.signal, body), { every: LOOK_EVERY });
   view.part("Events", (body) => events(view, known, body, beside), { beside: [beside] });
+  view.part("Storage", (body) => storage(view, contract, body));
   view.part("Who calls it", (body) => callers(view, contract, body));
   // These are of owners. Who reads without a token is not asked for one here.
   if (session.token === "") return undefined;

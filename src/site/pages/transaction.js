@@ -14,6 +14,7 @@ import { raw } from "../raw.js";
 import { failureOf } from "../result.js";
 import { watchRetention } from "../retention.js";
 import { hashOf } from "../search.js";
+import { changesOf } from "../storage.js";
 import { facts } from "../table.js";
 import { argumentsOf, operationOf, statusOf } from "../transactions.js";
 import { named, plain, typed } from "../value.js";
@@ -21,8 +22,9 @@ import { writtenRows } from "../written.js";
 
 /** Milliseconds until a transaction that is not known is asked for again: it may be in the next ledger. */
 const AGAIN = 3000;
-/** Events that are shown at a time. */
+/** Events, and changes, that are shown at a time. */
 const AT_ONCE = 20;
+const CHANGES_AT_ONCE = 50;
 
 /** Creates a list of addresses as links; text where there are none. */
 const addresses = (list, none) =>
@@ -83,6 +85,12 @@ function parts(view, transaction) {
   view.part(operationOf(transaction) === null ? "Call" : "Operation", (body) => { call(transaction, body); });
   view.part(`Events (${transaction.event_count})`, async (body) => {
     put(body, eventsOf(await ask(`${route("events/by-tx")}?decoded=true`, { signal })));
+  });
+  view.part("Changes of what contracts hold", async (body) => {
+    const { changes } = await ask(`rest/txs/${transaction.tx}/storage?decoded=true`, { signal });
+    put(body, changes.length === 0 ? make("p", "note", "It changed nothing that contracts hold.")
+      : make("div", "changes", pieces(changes, CHANGES_AT_ONCE, (some) =>
+        changesOf(some, "Changes of what contracts hold", ({ contract_id: contract }) => addressLink(contract, 4)))));
   });
   view.part("Changed entries", async (body) => {
     put(body, changesTable(await ask(`${route("txs/by-hash")}/changes`, { signal })));
