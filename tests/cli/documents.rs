@@ -272,6 +272,7 @@ documents! {
     rpc: "docs/rpc.md",
     site: "docs/site.md",
     sources: "docs/sources.md",
+    state: "docs/state.md",
     trust: "docs/trust.md",
     webhooks: "docs/webhooks.md",
 }

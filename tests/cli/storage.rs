@@ -150,7 +150,8 @@ fn histories_are_found_by_hash_and_by_key() {
     assert_eq!(nothing.json()["changes"], json!([]));
     assert!(nothing.stderr.contains("has nothing under this key"), "{}", nothing.stderr);
     let nothing = world.asked(&["--history", &"a".repeat(64)]);
-    assert!(nothing.stderr.contains("is not known from the stored ledgers"), "{}", nothing.stderr);
+    let unknown = "is not known from the stored ledgers: ask with --key in place of the hash";
+    assert!(nothing.stderr.contains(unknown), "{}", nothing.stderr);
 
     let arguments = ["storage", &world.contract, "--history", hash];
     let shown = on_terminal(world.directory.path(), &arguments, &world.settings());

@@ -116,7 +116,7 @@ impl History<'_> {
             // It is there, or the service says whether it is absent or not known.
             return match self.pages.remote.get(&format!("{path}/{entry}")) {
                 Ok(_) => Ok(unchanged.to_owned()),
-                Err(failure) => Ok(failure.to_string()),
+                Err(failure) => Ok(failure.to_string().replace("with 'key'", "with --key")),
             };
         }
         let parameters = [("key", Some(of.to_owned()))];
