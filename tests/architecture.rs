@@ -88,6 +88,7 @@ const BORDERS: &[(&str, &[&str])] = &[
     (
         "programs",
         &[
+            "contract_data",
             "engine",
             "executables",
             "interfaces",

@@ -329,7 +329,9 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         ProgramError::NotIndexed(_) => (StatusCode::UNPROCESSABLE_ENTITY, "contract_not_indexed"),
         ProgramError::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
         ProgramError::Query(error) => of_query(error),
-        ProgramError::Tables(_) => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+        ProgramError::Tables(_) | ProgramError::DataNotIndexed(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
+        }
         ProgramError::State(StateError::Upstream(_))
         | ProgramError::Run(RunError::State(StateError::Upstream(_))) => {
             (StatusCode::SERVICE_UNAVAILABLE, "not_ready")

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use orrery::interfaces::names::EVENTS;
+use orrery::interfaces::names::{EVENTS, PROGRESS, STORAGE};
 use orrery::tables::{folded, in_query, may_be_schema, view, written};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -141,7 +141,7 @@ fn further(like: &Listed, tables: &[SqlTable], columns: &Columns) -> Vec<SqlTabl
     let in_schema = columns.values().filter(|it| folded(&it.table_schema) == folded(project));
     let targets: Vec<&str> = match may_be_schema(project) {
         true => in_schema.map(|it| it.table_name.as_str()).collect(),
-        false => vec![EVENTS],
+        false => vec![EVENTS, STORAGE, PROGRESS],
     };
     let targets = targets.into_iter().filter(|target| !is_known(target));
     let table = |target: &str| {

@@ -42,6 +42,10 @@ pub struct Watch {
     /// First ledger whose events become rows; all that are stored if not given
     #[arg(long, value_name = "LEDGER")]
     from: Option<u32>,
+    /// Also record the changes of what the contracts hold: the table storage_changes, and the view storage
+    /// with what holds now
+    #[arg(long)]
+    storage: bool,
     #[command(flatten)]
     version: Version,
     /// Do not wait until the stored events are in the tables
@@ -63,6 +67,9 @@ impl Watch {
         }
         if let Some(from) = self.from {
             body["from"] = from.into();
+        }
+        if self.storage {
+            body["storage"] = true.into();
         }
         self.version.write_into(&mut body);
         let replaces = self.version.replace;
@@ -105,7 +112,7 @@ fn follow(remote: &Remote, watched: &Body) -> Result<Body, Failure> {
         let backfill = backfill.json()?;
         bar.set_length(backfill["ledgers"].as_u64().unwrap_or(0));
         bar.set_position(backfill["ledgers_done"].as_u64().unwrap_or(0));
-        bar.set_message(format!("{} events", backfill["rows_written"]));
+        bar.set_message(format!("{} rows", backfill["rows_written"]));
         if backfill["state"] != "running" {
             break;
         }

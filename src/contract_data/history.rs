@@ -203,7 +203,7 @@ impl Lookup<'_> {
     }
 
     /// Returns all changes of a contract at one position.
-    fn all_at(
+    pub(super) fn all_at(
         &self,
         contract: &ContractId,
         range: LedgerRange,

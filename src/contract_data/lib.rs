@@ -7,6 +7,7 @@
 //! this what a key held at the end of a ledger: exactly, or not at all. What contracts held before the
 //! stored ledgers comes from the state at a checkpoint ([`Recording`]).
 
+mod by_ledger;
 mod changes;
 mod checked;
 mod consumer;
@@ -26,14 +27,11 @@ mod seen;
 mod tests;
 mod transactions;
 
-<<<<<<< HEAD
-pub use changes::{Before, DataChange, Kind, Ttl, Unreadable, Written, data_changes, hash_of};
-pub use checked::{Checkpoint, checkpoints};
-=======
+pub use by_ledger::changed_in;
 pub use changes::{
     Before, DataChange, Kind, Ttl, Unreadable, Written, data_changes, hash_of, hash_of_data_key,
 };
->>>>>>> 00a96ec9 (API: lists of what contracts hold find the instance by its key, name what is not known of a key, and say where types are still read)
+pub use checked::{Checkpoint, checkpoints};
 pub use consumer::ContractData;
 pub use entry::{DataKey, Durability, held, live_until, modified, name, value};
 pub use found::Difference;

@@ -1,6 +1,7 @@
 //! Interfaces of contracts (SEP-48): reading them ([`Interface`]), finding the declaration of an
 //! event ([`declaration`]), its values as people read them ([`Plain`], [`Params`]) or exactly
-//! ([`Typed`]), the types of what contracts hold ([`StorageKeys`]), and types as text ([`spelled()`]). Does no I/O, and links no native library.
+//! ([`Typed`]), what contracts hold ([`PlainData`], [`StorageKeys`]), and types as text ([`spelled()`]). Does
+//! no I/O, and links no native library.
 
 mod asset;
 mod bundled;
@@ -12,6 +13,7 @@ mod interface;
 mod joined;
 pub mod names;
 mod plain;
+mod plain_data;
 mod read;
 mod spelled;
 mod storage;
@@ -29,6 +31,7 @@ pub use fits::Steps;
 pub use flat::{Scalar, ScalarKind};
 pub use interface::Interface;
 pub use plain::{Params, Plain, PlainRest};
+pub use plain_data::{PlainData, PlainExecutable, data_name, instance_map, undecodable};
 pub use read::{MOST_EVENTS, MOST_PARAMETERS, MOST_TYPES, Origin, ReadError, entries_of, sections};
 pub use spelled::{spelled, spelled_tuple};
 pub use storage::{StorageKeys, value_kind};

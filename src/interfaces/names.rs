@@ -8,6 +8,17 @@ use orrery_ledger::domain::text;
 pub const EVENTS: &str = "events";
 /// Table of a project of events with the events that no other table holds.
 pub const UNDECLARED: &str = "undeclared";
+/// Table of a project with the changes of what its contracts hold.
+pub const STORAGE_CHANGES: &str = "storage_changes";
+/// View with what the contracts of a project hold.
+pub const STORAGE: &str = "storage";
+/// Function with what the contracts of a project held at the end of a ledger.
+pub const STORAGE_AT: &str = "storage_at";
+/// Table of a project with the newest ledger that it has.
+pub const PROGRESS: &str = "progress";
+/// Names of a project that changes of what its contracts hold may belong to. Projects of earlier versions
+/// have tables of events with these names.
+pub const OF_STORAGE: [&str; 4] = [STORAGE_CHANGES, STORAGE, STORAGE_AT, PROGRESS];
 /// Names that a table or view of a project of events has itself.
 const RESERVED_EVENTS: [&str; 2] = [EVENTS, UNDECLARED];
 /// Maximum length of the name of an event, in characters.

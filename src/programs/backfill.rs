@@ -178,6 +178,13 @@ impl Backfill {
         covered
     }
 
+    /// Returns the ledgers that the backfills of the program have processed so far.
+    pub(super) fn read_ledgers(&self) -> LedgerSet {
+        let mut read = self.done_ledgers();
+        read.insert_all(&self.earlier);
+        read
+    }
+
     /// Records ledgers on which the program cannot be run in full.
     pub(super) fn add_missing(&mut self, ledgers: LedgerRange) {
         self.missing_ledgers.insert(ledgers);

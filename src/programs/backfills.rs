@@ -201,6 +201,9 @@ impl Backfills {
             && let Some(entry) = self.registry.get(program)
         {
             self.feeder.notify_last_rows(&entry);
+            if entry.snapshot().manifest.events.as_ref().is_some_and(|it| it.has_storage) {
+                self.feeder.notify_new_rows(&entry);
+            }
         }
         turn
     }

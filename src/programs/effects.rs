@@ -6,6 +6,7 @@ use super::events::{Kinds, Summary};
 use super::manifest::Manifest;
 use super::records::{Execution, RunSource};
 use super::rows::RunRows;
+use orrery_contract_data::LAST_ORDER;
 use orrery_ledger::domain::{ContractId, LedgerSeq, TxHash};
 use orrery_store::{Arrival, TransactionPosition};
 use orrery_tables::schema::ProgramSchema;
@@ -56,6 +57,14 @@ pub(super) struct Run {
     pub kinds: Kinds,
     /// Stored form of the rows, or of the events. Empty when there are none.
     pub encoded: Vec<u8>,
+}
+
+impl Run {
+    /// Whether this is no run on a transaction, but what the end of a ledger has done to the data of
+    /// contracts, or what was found before the first one: there is no record of it.
+    pub(super) fn is_of_no_transaction(&self) -> bool {
+        self.position.application_order == LAST_ORDER || self.position.ledger.0 == 0
+    }
 }
 
 impl Effects {

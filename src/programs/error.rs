@@ -4,7 +4,7 @@ use super::engine::{EngineError, RunError};
 use super::engine::{StateError, UpstreamError};
 use super::transaction::TransactionError;
 use orrery_interfaces::ReadError;
-use orrery_ledger::domain::{ContractId, ProgramId};
+use orrery_ledger::domain::{ContractId, LedgerSeq, ProgramId};
 use orrery_store::StoreError;
 use orrery_tables::TablesError;
 use orrery_tables::query::QueryError;
@@ -108,6 +108,11 @@ pub enum ProgramError {
     /// No backfill of the program was ever requested.
     #[error("no backfill of program {0} was asked for")]
     NoBackfill(ProgramId),
+    /// The index of what contracts hold has not processed the ledger yet.
+    #[error(
+        "what contracts hold is not indexed up to ledger {0} yet: the project goes on when it is"
+    )]
+    DataNotIndexed(LedgerSeq),
     /// The client stopped waiting for the answer.
     #[error("the trial was cancelled, because the client no longer waits for its answer")]
     Interrupted,

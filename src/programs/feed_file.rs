@@ -25,6 +25,8 @@ pub(super) struct Served {
     pub log: u64,
     /// Manifest of the program when its tables were last declared to the file.
     declared: Option<DeclaredManifest>,
+    /// The ledgers of which the tables have all rows, of a project that records what its contracts hold.
+    pub ranges: Option<Vec<(u32, u32)>>,
 }
 
 impl Served {
@@ -50,6 +52,8 @@ pub(super) struct File {
     pub watermarks: Option<BTreeMap<ProgramId, u64>>,
     /// Manifests of the programs when their tables were last declared to the file.
     pub declared: BTreeMap<ProgramId, DeclaredManifest>,
+    /// The ledgers of which the tables of projects have all rows, as the file was told last.
+    pub ranges: BTreeMap<ProgramId, Vec<(u32, u32)>>,
 }
 
 /// Manifest of a program when its tables were declared to a file.
@@ -61,7 +65,8 @@ impl File {
     pub fn served(&self) -> Option<BTreeMap<ProgramId, Served>> {
         let watermarks = self.watermarks.as_ref().filter(|_| self.was_full)?;
         let served = |(id, log): (&ProgramId, &u64)| {
-            (*id, Served { log: *log, declared: self.declared.get(id).cloned() })
+            let ranges = self.ranges.get(id).cloned();
+            (*id, Served { log: *log, declared: self.declared.get(id).cloned(), ranges })
         };
         Some(watermarks.iter().map(served).collect())
     }
@@ -71,6 +76,7 @@ impl File {
         self.was_full = false;
         self.watermarks = None;
         self.declared.clear();
+        self.ranges.clear();
     }
 }
 

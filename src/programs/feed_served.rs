@@ -67,6 +67,18 @@ impl Feeder {
             && !self.tables().is_incomplete(owner)
     }
 
+    /// Whether the tables of a project that records what its contracts hold are told which ledgers they have.
+    /// Must not be called while the project is locked.
+    pub(super) fn has_ledgers(&self, reader: &Owner, program: ProgramId) -> bool {
+        let entry = self.registry.get(program);
+        let read = entry.and_then(|entry| self.runner.read_ledgers(&entry).ok().flatten());
+        let Some(read) = read else { return true };
+        let file = self.file(reader);
+        let served = file.served.lock();
+        let served = served.as_ref().and_then(|served| served.get(&program));
+        served.and_then(|served| served.ranges.as_ref()) == Some(&read.ranges)
+    }
+
     /// Returns whether the rows of a program up to this number of the row log are in the tables of
     /// a reader, as they are now.
     pub(super) fn copied(&self, reader: &Owner, program: ProgramId, log: u64) -> Copied {
@@ -83,7 +95,8 @@ impl Feeder {
             Some((served, manifest))
                 if served.log >= log
                     && !will_change(&manifest)
-                    && served.has_tables_of(&manifest) =>
+                    && served.has_tables_of(&manifest)
+                    && (served.ranges.is_some() || !manifest.schema.has_storage()) =>
             {
                 Copied::Yes
             }

@@ -40,7 +40,7 @@ const MAX_BACKOFF_DOUBLINGS: u32 = 6;
 
 /// Fills the tables of all owners.
 pub(super) struct Feeder {
-    runner: Arc<Runner>,
+    pub(super) runner: Arc<Runner>,
     pub(super) registry: Arc<Registry>,
     tables: Tables,
     files: Mutex<BTreeMap<Owner, Arc<OwnerFile>>>,
@@ -325,6 +325,7 @@ impl Feeder {
         for id in dropped {
             watermarks.remove(&id);
             file.declared.remove(&id);
+            file.ranges.remove(&id);
         }
         Ok(())
     }
@@ -352,6 +353,13 @@ impl Feeder {
             none => none.insert(self.tables.watermarks(owner)?),
         };
         let fed = self.feed_program(owner, id, watermarks, &mut file.declared, deadline);
+        let told = |attempt: Attempt| -> Result<Attempt, ProgramError> {
+            if matches!(attempt, Attempt::Full) {
+                self.tell_ledgers(owner, id, watermarks.get(&id).copied(), &mut file.ranges)?;
+            }
+            Ok(attempt)
+        };
+        let fed = fed.and_then(told);
         let error = match fed {
             Ok(attempt) => {
                 if before.is_some() {
@@ -368,6 +376,7 @@ impl Feeder {
         // It is unknown whether the change reached the file and what else it contains: reads the
         // watermarks again. A failure of that is not attributed to this program.
         file.declared.clear();
+        file.ranges.clear();
         file.watermarks = None;
         let has = self.tables.watermarks(owner)?;
         if self.tables.is_incomplete(owner) {
@@ -385,6 +394,25 @@ impl Feeder {
         tracing::warn!(%owner, program = %id, passed_over = skipped, "rows cannot be written: {reason}");
         self.failures.lock().insert(key, FeedFailure { reason, attempts, retry_at, skipped });
         Ok(if skipped { Attempt::Skipped } else { Attempt::Failed })
+    }
+
+    /// Tells the file of which ledgers it has all rows of a project that records what its contracts hold.
+    /// `reached` is the number of the last row log entry in the file.
+    fn tell_ledgers(
+        &self,
+        owner: &Owner,
+        id: ProgramId,
+        reached: Option<u64>,
+        told: &mut BTreeMap<ProgramId, Vec<(u32, u32)>>,
+    ) -> Result<(), ProgramError> {
+        let Some(entry) = self.registry.get(id) else { return Ok(()) };
+        let Some(read) = self.runner.read_ledgers(&entry)? else { return Ok(()) };
+        if reached == Some(read.log) && told.get(&id) != Some(&read.ranges) {
+            let ranges = read.ranges.clone();
+            self.tables.apply(owner, vec![Change::Progress { program: id, ranges }])?;
+            told.insert(id, read.ranges);
+        }
+        Ok(())
     }
 
     /// Writes the next rows of a program.

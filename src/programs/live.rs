@@ -358,6 +358,11 @@ impl Live {
             })?;
             cell.unwritten = 0;
         }
+        drop(cell);
+        if examined_with.events.as_ref().is_some_and(|project| project.has_storage) {
+            // What the contracts hold, holds one ledger longer.
+            self.feeder.notify_new_rows(entry);
+        }
         Ok(true)
     }
 

@@ -171,7 +171,7 @@ impl Batch<LoggedRun> {
         for run in items {
             rows.extend(match of_events {
                 Some((project, interfaces)) => {
-                    table_rows(&of, project, interfaces, (run.position.ledger, &run.stored))?
+                    table_rows(&of, project, interfaces, (run.position, &run.stored))?
                 }
                 None => rows_of(manifest.id, &run)?,
             });

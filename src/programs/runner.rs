@@ -111,6 +111,9 @@ impl Runner {
         manifest: &Manifest,
     ) -> Result<bool, ProgramError> {
         match &manifest.events {
+            Some(project) if project.has_storage => Ok(self
+                .has_all_events(ledger, &manifest.contracts)?
+                && self.store.has_all_transactions(ledger)?),
             Some(_) => self.has_all_events(ledger, &manifest.contracts),
             None => self.is_complete_for(ledger, &manifest.contracts),
         }

@@ -326,7 +326,9 @@ impl Programs {
             let reason = self.feeder.skip_reason(owner, id)?;
             Some(format!("its rows cannot be written to its tables: {reason}"))
         };
-        let is_copied = |log| self.feeder.copied(owner, id, log) == Copied::Yes;
+        let is_copied = |log| {
+            self.feeder.copied(owner, id, log) == Copied::Yes && self.feeder.has_ledgers(owner, id)
+        };
         let reason = self.trouble.reason(id).or_else(rows);
         let status = status::of(&self.store, &entry, reason, is_copied)?;
         let without_interface = self.runner.events.lacking(&entry.snapshot().manifest)?;

@@ -117,6 +117,10 @@ impl Runner {
                     None => new.rows.push((run.position, &run.encoded)),
                 }
             }
+            if run.is_of_no_transaction() {
+                new.written.rows += u64::from(execution.rows);
+                continue;
+            }
             new.written.executions += 1;
             new.written.errors += u64::from(execution.error.is_some());
             new.written.rows += u64::from(execution.rows);
@@ -187,6 +191,7 @@ impl Runner {
         }
         let must_derive = !new.merged.is_empty();
         changed |= self.events.add_unsure(project, &effects.summary.unsure)?;
+        changed |= project.open.join(effects.summary.open);
         if let Some(nameless) = &mut project.nameless {
             changed |= nameless.join(&effects.summary.nameless);
         }

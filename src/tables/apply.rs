@@ -100,6 +100,9 @@ impl Sender<'_> {
                     self.apply_rows(program, after, up_to, &rows)?;
                 }
                 Change::Drop { program } => self.drop(program)?,
+                Change::Progress { program, ranges } => {
+                    self.send_one_way(&Request::Progress { program, ranges })?;
+                }
             }
         }
         self.wait_appended(0)?;

@@ -43,6 +43,13 @@ pub enum Change {
         /// The rows, in the order of the row log.
         rows: NewRows,
     },
+    /// The tables of a program have all rows of these ledgers, which are ranges without a gap.
+    Progress {
+        /// The program.
+        program: ProgramId,
+        /// The first and the last ledger of each range.
+        ranges: Vec<(u32, u32)>,
+    },
     /// A program was removed, and its tables with it.
     Drop {
         /// The program.

@@ -81,19 +81,20 @@ impl PortableTable {
     /// # Errors
     /// None are known; encoding an empty batch can fail in principle.
     pub fn new(table: &TableSchema) -> Result<Self, TablesError> {
+        let columns = table.shown_columns();
         let injected = INJECTED.iter().map(|(name, _)| *name);
-        let names = injected.chain(table.columns.iter().map(|column| column.name.as_str()));
+        let names = injected.chain(columns.iter().map(|column| column.name.as_str()));
         let is_wide =
             |column: &&Field| matches!(column.kind, ColumnType::UInt128 | ColumnType::Int128);
-        let wide = || table.columns.iter().filter(is_wide).map(|column| column.name.as_str());
+        let wide = || columns.iter().filter(is_wide).map(|column| column.name.as_str());
         let exact = exact_names(names, wide());
-        let places = (INJECTED.len()..).zip(&table.columns).filter(|(_, column)| is_wide(column));
+        let places = (INJECTED.len()..).zip(columns).filter(|(_, column)| is_wide(column));
         let wide = places.zip(exact).map(|((at, column), exact)| {
             let name = column.name.clone();
             Wide { at, name, exact }
         });
         let wide: Vec<Wide> = wide.collect();
-        let table = table.with_columns(table.columns.iter().map(portable_field).collect());
+        let table = table.with_columns(columns.iter().map(portable_field).collect());
         let mut portable = Self { table, wide, schema: Arc::new(Schema::empty()) };
         portable.schema = portable.batch(&[])?.schema();
         Ok(portable)

@@ -56,7 +56,7 @@ pub use self::names::{
 };
 use self::owners::Owners;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
-pub use self::row::{Row, event_id};
+pub use self::row::{Row, change_id, event_id};
 pub use self::settings::{Protections, TablesSettings, Tunables};
 use self::wire::{Definition, Reply, Request};
 pub use self::worker_process::Timeouts;

@@ -27,3 +27,20 @@ pub fn event_id(program: ProgramId, transaction: &TxHash, emit: u32) -> Hash32 {
     digest.update(emit.to_be_bytes());
     Hash32(digest.finalize().into())
 }
+
+/// Returns the id of a row with a change of what a contract holds: SHA-256 over the program's number and the
+/// ledger (4 bytes each, big-endian), the transaction's hash, or 32 zero bytes where there is none, and the
+/// SHA-256 of the XDR `LedgerKey`.
+pub fn change_id(
+    program: ProgramId,
+    ledger: LedgerSeq,
+    transaction: &TxHash,
+    key_hash: &Hash32,
+) -> Hash32 {
+    let mut digest = Sha256::new();
+    digest.update(program.0.to_be_bytes());
+    digest.update(ledger.0.to_be_bytes());
+    digest.update(transaction.as_bytes());
+    digest.update(key_hash.as_bytes());
+    Hash32(digest.finalize().into())
+}

@@ -21,7 +21,7 @@ pub enum Request {
     Open(Opening),
     /// Alternative first request: the worker confines itself, reports how far it could, and ends.
     Try(Opening),
-    /// Begins a change. All up to `Drop` may follow; of all these only `Append` gets a reply.
+    /// Begins a change. All up to `Progress` may follow; of all these only `Append` gets a reply.
     Begin,
     /// Creates a program's tables or alters them to match the definition.
     Define(Definition),
@@ -46,6 +46,13 @@ pub enum Request {
     Drop {
         /// The program.
         program: ProgramId,
+    },
+    /// Sets which ledgers the tables of a program have all rows of.
+    Progress {
+        /// The program.
+        program: ProgramId,
+        /// The first and the last ledger of each range.
+        ranges: Vec<(u32, u32)>,
     },
     /// Ends the change, and commits all of it or nothing.
     Commit {

@@ -36,6 +36,7 @@ mod service_ready;
 mod service_relayout;
 mod service_replacing;
 mod service_shapes;
+mod service_storage;
 mod service_tenants;
 mod service_upstream;
 mod state;

@@ -47,10 +47,11 @@ pub(super) fn deploy(body: Body<'_>) -> Result<Deploy, ApiError> {
     })
 }
 
-/// Parses `{project_name, contracts, spec?, from?, public?, replace?, allow_loss?}`. With `replace`, the
+/// Parses `{project_name, contracts, spec?, from?, storage?, public?, replace?, allow_loss?}`. With `replace`, the
 /// contracts may be left out.
 pub(super) fn watch(body: Body<'_>) -> Result<Watch, ApiError> {
-    let known = ["project_name", "contracts", "spec", "from", "public", "replace", "allow_loss"];
+    let known =
+        ["project_name", "contracts", "spec", "from", "storage", "public", "replace", "allow_loss"];
     let body = Members::of_json(body, &known)?;
     let replace = replace(&body)?;
     Ok(Watch {
@@ -61,6 +62,7 @@ pub(super) fn watch(body: Body<'_>) -> Result<Watch, ApiError> {
         },
         supplied: body.interface("spec")?,
         from: body.whole("from")?.map(LedgerSeq),
+        storage: body.flag("storage")?,
         public: body.flag("public")?,
         replace,
     })

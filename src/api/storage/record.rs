@@ -7,8 +7,9 @@ use serde::Serialize;
 use stellar_xdr::{ScMapEntry, ScVal};
 
 use super::super::ApiError;
-use super::shown::{self, Form, Shown, ShownExecutable, ShownKey};
+use super::shown::{self, Form, Shown, ShownKey};
 use orrery_contract_data::{Entry, Event, Kind, Past, held};
+use orrery_interfaces::{PlainExecutable, instance_map};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
 use orrery_store::Store;
 
@@ -46,7 +47,7 @@ pub(super) struct Life {
 #[derive(Debug, Serialize)]
 pub(super) struct InstanceRecord {
     key_hash: Hash32,
-    executable: ShownExecutable,
+    executable: PlainExecutable,
     storage: Vec<EntryRecord>,
     #[serde(flatten)]
     life: Life,
@@ -169,12 +170,12 @@ impl InstanceRecord {
         let Some(instance) = value else { return Ok(None) };
         let life = Life::of(entry, times)?;
         let mut storage = Vec::new();
-        for ScMapEntry { key, val } in shown::storage(&instance) {
+        for ScMapEntry { key, val } in instance_map(&instance) {
             if is_wanted(key) {
                 storage.push(EntryRecord::of_item(key_hash, (key, val), &life, form)?);
             }
         }
-        let executable = shown::executable(&instance.executable);
+        let executable = PlainExecutable::from(&instance.executable);
         Ok(Some(Self { key_hash, executable, storage, life }))
     }
 }

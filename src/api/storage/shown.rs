@@ -7,16 +7,12 @@ use std::rc::Rc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use serde_json::json;
-use serde_json::value::{RawValue, to_raw_value};
-use stellar_xdr::{
-    ContractExecutable, Limits, ReadXdr, ScContractInstance, ScMapEntry, ScSpecTypeDef, ScVal,
-    WriteXdr,
-};
+use serde_json::value::RawValue;
+use stellar_xdr::{Limits, ReadXdr, ScContractInstance, ScVal, WriteXdr};
 
 use super::super::ApiError;
 use orrery_executables::{InterfaceReader, Tried};
-use orrery_interfaces::{Definition, Plain, StorageKeys, Types, value_kind};
+use orrery_interfaces::{PlainData, StorageKeys, data_name, undecodable};
 use orrery_ledger::decode::DEEPEST;
 use orrery_ledger::domain::{ContractId, Hash32, text};
 use orrery_store::TransactionPosition;
@@ -123,142 +119,44 @@ impl Form {
 
     /// Writes a key.
     pub fn key_of(&self, key: &ScVal) -> Result<ShownKey, ApiError> {
-        let (name, args) = parts(key).unzip();
-        let args = args.map(|args| self.args(key, args)).transpose()?;
-        let shown = match (self, key) {
-            (Self::Xdr, _) => xdr(key)?,
-            (Self::Plain(_), ScVal::LedgerKeyContractInstance) => plain(&"instance")?,
-            (Self::Plain(_), _) => match self.key_kind(key) {
-                Some((kind, types)) => plain(&Plain::new(key, kind, types))?,
-                None => undeclared(key)?,
-            },
+        let (name, args) = data_name(key).unzip();
+        let (shown, args) = match self.plain() {
+            None => {
+                let args = args.map(|args| args.iter().map(xdr).collect::<Result<Vec<_>, _>>());
+                (xdr(key)?, args.transpose()?)
+            }
+            Some(data) => {
+                let args = data.args(key).map_err(no_json)?;
+                let args = args.map(|args| args.into_iter().map(Shown::Plain).collect());
+                (Shown::Plain(data.key(key).map_err(no_json)?), args)
+            }
         };
         Ok(ShownKey { key: shown, name: name.map(text), args })
     }
 
     /// Writes the value under a key.
     pub fn value_of(&self, key: &ScVal, value: &ScVal) -> Result<Shown, ApiError> {
-        let Self::Plain(interfaces) = self else { return xdr(value) };
-        if let ScVal::ContractInstance(instance) = value {
-            return self.instance(instance);
-        }
-        for (tried, _) in &interfaces.tried {
-            let types = tried.interface().types();
-            if let Some(kind) = value_kind(key, value, types) {
-                return plain(&Plain::new(value, &kind, types));
-            }
-        }
-        undeclared(value)
-    }
-
-    fn args(&self, key: &ScVal, args: &[ScVal]) -> Result<Vec<Shown>, ApiError> {
-        let Self::Plain(_) = self else { return args.iter().map(xdr).collect() };
-        let declared = self.key_kind(key).and_then(|(kind, types)| {
-            let ScSpecTypeDef::Udt(named) = kind else { return None };
-            let Some(Definition::Union(union)) = types.get(named.name.as_slice()) else {
-                return None;
-            };
-            Some((union.get(parts(key)?.0)?, types))
-        });
-        match declared {
-            Some((kinds, types)) => {
-                let typed = args.iter().zip(kinds);
-                typed.map(|(arg, kind)| plain(&Plain::new(arg, kind, types))).collect()
-            }
-            None => args.iter().map(undeclared).collect(),
+        match self.plain() {
+            Some(data) => data.value(key, value).map(Shown::Plain).map_err(no_json),
+            None => xdr(value),
         }
     }
 
-    fn key_kind(&self, key: &ScVal) -> Option<(&ScSpecTypeDef, &Types)> {
+    fn plain(&self) -> Option<PlainData<'_>> {
         let Self::Plain(interfaces) = self else { return None };
-        interfaces.tried.iter().find_map(|(tried, unions)| {
-            let types = tried.interface().types();
-            Some((unions.key_kind(key, types)?, types))
-        })
-    }
-
-    /// Writes an instance: its map is an object if all keys are text, else a list of pairs.
-    fn instance(&self, instance: &ScContractInstance) -> Result<Shown, ApiError> {
-        let mut items = Vec::new();
-        for ScMapEntry { key, val } in storage(instance) {
-            items.push((key, self.key_of(key)?.key, self.value_of(key, val)?));
-        }
-        let name = |key: &ScVal| match key {
-            ScVal::Symbol(name) => Some(text(name.as_slice())),
-            _ => None,
-        };
-        let names: Option<Vec<String>> = items.iter().map(|(key, ..)| name(key)).collect();
-        let storage = match names {
-            Some(names) => {
-                let values = items.iter().map(|(_, _, value)| value);
-                to_raw(&ObjectOf(names.into_iter().zip(values).collect()))?
-            }
-            None => {
-                let pairs: Vec<_> = items.iter().map(|(_, key, value)| [key, value]).collect();
-                to_raw(&pairs)?
-            }
-        };
-        plain(&PlainInstance { executable: executable(&instance.executable), storage })
+        let each = interfaces.tried.iter();
+        Some(PlainData(
+            each.map(|(tried, unions)| (tried.interface().types(), &**unions)).collect(),
+        ))
     }
 
     /// Writes a value that the XDR crate cannot decode.
     fn opaque(&self, bytes: &[u8]) -> Result<Shown, ApiError> {
-        let encoded = STANDARD.encode(bytes);
         match self {
-            Self::Xdr => Ok(Shown::Xdr(encoded)),
-            Self::Plain(_) => plain(&json!({ "xdr": encoded })),
+            Self::Xdr => Ok(Shown::Xdr(STANDARD.encode(bytes))),
+            Self::Plain(_) => undecodable(bytes).map(Shown::Plain).map_err(no_json),
         }
     }
-}
-
-/// An instance in plain JSON.
-#[derive(Serialize)]
-struct PlainInstance {
-    executable: ShownExecutable,
-    storage: Box<RawValue>,
-}
-
-/// An object whose members have this order.
-struct ObjectOf<'s>(Vec<(String, &'s Shown)>);
-
-impl Serialize for ObjectOf<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
-}
-
-/// What a contract runs.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum ShownExecutable {
-    /// The module with this SHA-256.
-    Wasm(String),
-    /// The contract of an asset, which is built into the network.
-    StellarAsset(bool),
-    /// What an entry of another contract names (CAP-85).
-    Reference {
-        /// The contract.
-        contract_id: String,
-        /// The tag of the entry.
-        tag: String,
-    },
-}
-
-/// Returns what an instance runs.
-pub(super) fn executable(executable: &ContractExecutable) -> ShownExecutable {
-    match executable {
-        ContractExecutable::Wasm(hash) => ShownExecutable::Wasm(hash.to_string()),
-        ContractExecutable::StellarAsset => ShownExecutable::StellarAsset(true),
-        ContractExecutable::ExternalRef(reference) => ShownExecutable::Reference {
-            contract_id: reference.executable_owner.to_string(),
-            tag: text(reference.tag.as_slice()),
-        },
-    }
-}
-
-/// Returns the map of an instance.
-pub(super) fn storage(instance: &ScContractInstance) -> &[ScMapEntry] {
-    instance.storage.as_ref().map_or(&[], |map| map.0.as_slice())
 }
 
 /// Decodes XDR `ScVal`; `None` when that is not possible.
@@ -274,21 +172,9 @@ pub(super) fn decoded_instance(xdr: &[u8]) -> Option<ScContractInstance> {
     }
 }
 
-/// Returns the symbol by which a key is found, and the elements after it.
-fn parts(key: &ScVal) -> Option<(&[u8], &[ScVal])> {
-    match key {
-        ScVal::Symbol(name) => Some((name.as_slice(), &[])),
-        ScVal::Vec(Some(items)) => match items.split_first()? {
-            (ScVal::Symbol(name), args) => Some((name.as_slice(), args)),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 /// Returns the symbol by which a key is found.
 pub(super) fn name_of(key: &ScVal) -> Option<&[u8]> {
-    parts(key).map(|(name, _)| name)
+    data_name(key).map(|(name, _)| name)
 }
 
 fn xdr(value: &ScVal) -> Result<Shown, ApiError> {
@@ -299,17 +185,8 @@ fn xdr(value: &ScVal) -> Result<Shown, ApiError> {
     Ok(Shown::Xdr(STANDARD.encode(bytes)))
 }
 
-fn undeclared(value: &ScVal) -> Result<Shown, ApiError> {
-    plain(&Plain::undeclared(value, &Types::default()))
-}
-
-fn plain(value: &impl Serialize) -> Result<Shown, ApiError> {
-    to_raw(value).map(Shown::Plain)
-}
-
-fn to_raw(value: &impl Serialize) -> Result<Box<RawValue>, ApiError> {
-    to_raw_value(value).map_err(|error| {
-        tracing::error!("a stored value cannot be written as JSON: {error}");
-        ApiError::Encoding
-    })
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn no_json(error: serde_json::Error) -> ApiError {
+    tracing::error!("a stored value cannot be written as JSON: {error}");
+    ApiError::Encoding
 }

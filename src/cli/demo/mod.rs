@@ -265,6 +265,7 @@ fn watch_events(programs: &Programs, contracts: Vec<ContractId>) -> Result<(), F
         contracts,
         supplied: None,
         from: None,
+        storage: Some(true),
         public: None,
         replace: Replace::No,
     };

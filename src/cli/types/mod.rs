@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 
 use clap::{Args, ValueEnum};
 use orrery::domain::ContractId;
-use orrery::interfaces::names::{CONTRACT_ID, DECLARED, EVENT_ID, EVENTS, UNDECLARED};
+use orrery::interfaces::names::{
+    CONTRACT_ID, DECLARED, EVENT_ID, EVENTS, STORAGE, STORAGE_CHANGES, UNDECLARED,
+};
 use orrery::tables::{INJECTED, view};
 use serde_json::Value;
 
@@ -107,10 +109,11 @@ impl Types {
         // A listed table may have no columns, for example when it was deleted after the list was read.
         for table in found.into_iter().filter(|table| !table.columns.is_empty()) {
             let is_of_events = of_events.contains(&table.listed.project);
+            let is_of_event = table.columns.iter().any(|(name, _)| name == EVENT_ID);
             let name =
                 unique_name(&pascal(&view(&table.listed.project, &table.target)), &mut names);
             let columns = table.columns.iter().map(|(name, data_type)| {
-                let present = is_of_events && is_present(&table.target, name);
+                let present = is_of_events && is_present(&table.target, is_of_event, name);
                 (name.clone(), self.kind((name.as_str(), data_type.as_str()), present))
             });
             tables.push(Table { name, columns: columns.collect(), called: table.called });
@@ -148,9 +151,11 @@ impl Types {
     }
 }
 
-/// Whether every event has a value in this column of a project of events.
-fn is_present(target: &str, column: &str) -> bool {
+/// Whether every row has a value in this column of a project of events, in a table of events or another.
+fn is_present(target: &str, is_of_event: bool, column: &str) -> bool {
     match target {
+        STORAGE_CHANGES if !is_of_event => matches!(column, "change" | "durability" | "key_hash"),
+        STORAGE if !is_of_event => matches!(column, "key" | "value" | "durability" | "key_hash"),
         EVENTS => !matches!(column, "name" | "params"),
         UNDECLARED => matches!(column, EVENT_ID | "topics" | "data" | "reason"),
         _ => matches!(column, EVENT_ID | DECLARED),

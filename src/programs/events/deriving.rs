@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::data_reading::DataReader;
 use super::derivation::{Derivation, Derived};
 use super::logged::{EventsWriter, LoggedEvent, LoggedEvents, in_this_form};
 use super::looking::{Found, LOOK_AGAIN, Looked};
+use super::looks::Looks;
 use super::reading::{Declaring, Examined};
 use super::{EventInterfaces, EventProject, Kinds, OfProject, Unsure};
 use crate::backfill::State;
@@ -73,17 +75,19 @@ impl Runner {
         if is_reading && looks.derivation.is_none() {
             return Ok(declared.again.map_or(Looked::Nothing, Looked::Again));
         }
+        let mut again = declared.again;
         if !project.must_derive() {
-            let again = match self.look(entry.id, project, &mut looks, SHORT_TURN)? {
-                Found::More => None,
-                Found::Nothing => Some(declared.again),
-                Found::NothingSoFar(wait) => {
-                    Some(Some(declared.again.map_or(wait, |it| it.min(wait))))
-                }
-            };
-            if let Some(again) = again {
-                return Ok(again.map_or(Looked::Nothing, Looked::Again));
+            match self.find_data(entry, &manifest, &mut looks.finds, SHORT_TURN)? {
+                Found::More => return Ok(Looked::Derived),
+                Found::Nothing => {}
+                Found::NothingSoFar(wait) => again = again.into_iter().chain([wait]).min(),
             }
+        }
+        if !project.must_derive()
+            && let Some(look_again) = self.look_for_more(entry.id, project, &mut looks)?
+        {
+            let again = again.into_iter().chain(look_again).min();
+            return Ok(again.map_or(Looked::Nothing, Looked::Again));
         }
         if !(project.must_derive && project.is_deriving) {
             // One that has not ended in this process is begun again, because rows may have changed.
@@ -98,8 +102,36 @@ impl Runner {
         let looked = self.derive_part(entry, &mut looks.derivation)?;
         if looked == Looked::Derived {
             looks.forget_consulted();
+            looks.data.end(Instant::now());
         }
         Ok(looked)
+    }
+
+    /// Looks whether more is known of what a project has. Returns when to look again, if that is not only
+    /// when more is stored; `None` when more is known.
+    fn look_for_more(
+        &self,
+        program: ProgramId,
+        project: &EventProject,
+        looks: &mut Looks,
+    ) -> Result<Option<Option<Duration>>, ProgramError> {
+        let mut again = None;
+        for of_data in [false, true] {
+            let found = match of_data {
+                false => self.look(program, project, looks, SHORT_TURN)?,
+                true => self.look_at_data(program, project, &mut looks.data, SHORT_TURN)?,
+            };
+            match found {
+                Found::More if of_data => {
+                    looks.data.found = Some(Instant::now());
+                    return Ok(None);
+                }
+                Found::More => return Ok(None),
+                Found::Nothing => {}
+                Found::NothingSoFar(wait) => again = again.into_iter().chain([wait]).min(),
+            }
+        }
+        Ok(Some(again))
     }
 
     /// Derives further rows of a project anew, for the time of a turn; the project's tables stay as they
@@ -169,7 +201,10 @@ impl Runner {
         Ok(())
     }
 
-    fn declaring<'a>(&'a self, manifest: &'a Manifest) -> Result<Declaring<'a>, ProgramError> {
+    pub(super) fn declaring<'a>(
+        &'a self,
+        manifest: &'a Manifest,
+    ) -> Result<Declaring<'a>, ProgramError> {
         Declaring::new(&self.events, manifest, *self.store.network().id())
     }
 
@@ -186,11 +221,20 @@ impl Runner {
             return Ok(false);
         }
         let mut changed = Vec::new();
+        let mut reader = DataReader::new(&self.store);
         for LoggedRun { number, position, stored } in runs {
             let read = in_this_form(&stored)?;
             let read = LoggedEvents::read(&read)?;
-            let mut examined = EventsWriter::new(&read.transaction, read.closed_at);
-            let mut is_changed = false;
+            let (changes, mut is_changed) = match &now.begun.events {
+                Some(project) => {
+                    let data = (project, read.changes);
+                    let summary = &mut now.summary;
+                    self.examine_changes(declaring, &mut reader, position, data, summary)?
+                }
+                None => Default::default(),
+            };
+            let mut examined =
+                EventsWriter::with_changes(&read.transaction, read.closed_at, &changes)?;
             for event in read.events() {
                 let event = event?;
                 let found = declaring.examine(&event, position, &mut now.summary)?;

@@ -1,15 +1,17 @@
 //! An interface as projects of events know it: with what their tables need of its declarations.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 
-use orrery_interfaces::{Interface, Origin, ReadError, asset_contract};
+use orrery_interfaces::{Interface, Origin, ReadError, StorageKeys, asset_contract};
 use orrery_ledger::domain::Hash32;
 use orrery_tables::event_tables::Declarations;
 
 /// Memory of an entry besides, in bytes.
 const OF_ENTRY: usize = 256;
+/// Memory of the type of a key, in bytes.
+const OF_CASE: usize = 256;
 
 /// An interface with its declarations as tables need them.
 pub struct KnownInterface {
@@ -17,6 +19,8 @@ pub struct KnownInterface {
     pub(super) hash: Hash32,
     interface: Option<Arc<Interface>>,
     pub(super) declarations: Declarations,
+    /// Types of what its contract holds, once they are needed.
+    storage_keys: OnceLock<StorageKeys>,
 }
 
 impl KnownInterface {
@@ -33,13 +37,14 @@ impl KnownInterface {
     /// An interface that was just read, from the module or file with this hash.
     pub(super) fn new(hash: Hash32, origin: Origin, interface: Arc<Interface>) -> Self {
         let declarations = Declarations::new(hash, origin, &interface);
-        Self { hash, interface: Some(interface), declarations }
+        Self { hash, interface: Some(interface), declarations, storage_keys: OnceLock::new() }
     }
 
     /// The interface of the contract of an asset.
     pub(super) fn of_assets() -> Self {
         let declarations = Declarations::of_asset_contract();
-        Self { hash: Hash32::default(), interface: None, declarations }
+        let (hash, storage_keys) = (Hash32::default(), OnceLock::new());
+        Self { hash, interface: None, declarations, storage_keys }
     }
 
     /// Returns the interface.
@@ -47,9 +52,18 @@ impl KnownInterface {
         self.interface.as_deref().unwrap_or_else(|| asset_contract())
     }
 
+    /// Returns the types of what its contract holds.
+    pub(super) fn storage_keys(&self) -> &StorageKeys {
+        self.storage_keys.get_or_init(|| StorageKeys::of(self.interface()))
+    }
+
     /// Memory that it takes, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let interface = self.interface.as_ref().map_or(0, |interface| interface.bytes());
-        OF_ENTRY + interface + self.declarations.bytes()
+        let interface = self.interface.as_deref();
+        let cases = interface.map_or(0, |it| {
+            it.types().unions().iter().map(|(_, it)| it.iter().count()).sum::<usize>()
+        });
+        let interface = interface.map_or(0, Interface::bytes);
+        OF_ENTRY + interface + self.declarations.bytes() + OF_CASE * cases
     }
 }

@@ -1,9 +1,10 @@
 //! Stored form of the events of a transaction in the row log: each as it is, with the interface that
 //! declares it. What is read of it borrows from the stored bytes.
 //!
-//! Layout of a value, integers big-endian: version (1 byte, 3), hash of the transaction (32), unit of
-//! the close time of its ledger (1: 0 for seconds, 1 for milliseconds), that time (8, UNIX), and for
-//! each event: contract (32), id (8), index (4), what is known of it (1: [`SYSTEM`], [`SURE`], and
+//! Layout of a value, integers big-endian: version (1 byte, 3; 4 if there are changes of contract data),
+//! hash of the transaction (32; zeros for the evictions of a ledger), unit of the close time of its ledger
+//! (1: 0 for seconds, 1 for milliseconds), that time (8, UNIX), in version 4 the length of the changes (4)
+//! and these (`data_log`), and for each event: contract (32), id (8), index (4), what is known of it (1: [`SYSTEM`], [`SURE`], and
 //! which interface declares it), the SHA-256 of that interface unless it is the one of assets (32),
 //! number of topics (4), and the XDR of each topic and of the data, each after its length (4).
 //!
@@ -16,10 +17,13 @@ use std::iter;
 use orrery_ledger::domain::{CloseTime, ContractId, Emit, Hash32, TxHash};
 use stellar_xdr::ScVal;
 
+use super::data_log::{ChangesWriter, LoggedChanges};
 use crate::ProgramError;
 use crate::rows::{Damaged, Reader, RunRows, length};
 
 const VERSION: u8 = 3;
+/// As [`VERSION`], with changes of contract data before the events.
+const WITH_CHANGES: u8 = 4;
 const SECONDS: u8 = 0;
 const MILLISECONDS: u8 = 1;
 
@@ -41,6 +45,8 @@ pub struct LoggedEvents<'a> {
     pub transaction: TxHash,
     /// Close time of the transaction's ledger.
     pub closed_at: CloseTime,
+    /// Stored form of what the transaction changed in the data of contracts.
+    pub changes: LoggedChanges<'a>,
     events: &'a [u8],
 }
 
@@ -110,8 +116,29 @@ pub struct EventsWriter(Vec<u8>);
 impl EventsWriter {
     /// Begins with the transaction.
     pub fn new(transaction: &TxHash, closed_at: CloseTime) -> Self {
+        Self::begin(VERSION, transaction, closed_at)
+    }
+
+    /// Begins with the transaction, and with what it changed in the data of contracts.
+    ///
+    /// # Errors
+    /// [`Damaged`] when that is longer than the form allows, which it is not.
+    pub fn with_changes(
+        transaction: &TxHash,
+        closed_at: CloseTime,
+        changes: &ChangesWriter,
+    ) -> Result<Self, Damaged> {
+        if changes.is_empty() {
+            return Ok(Self::new(transaction, closed_at));
+        }
+        let mut writer = Self::begin(WITH_CHANGES, transaction, closed_at);
+        writer.push_part(changes.as_bytes())?;
+        Ok(writer)
+    }
+
+    fn begin(version: u8, transaction: &TxHash, closed_at: CloseTime) -> Self {
         let mut out = Vec::with_capacity(512);
-        out.push(VERSION);
+        out.push(version);
         out.extend_from_slice(transaction.as_bytes());
         let (unit, time) = match closed_at {
             CloseTime::Seconds(seconds) => (SECONDS, seconds),
@@ -158,12 +185,7 @@ impl EventsWriter {
         out.extend_from_slice(event.contract.as_bytes());
         out.extend_from_slice(&event.id.to_be_bytes());
         out.extend_from_slice(&event.index.to_be_bytes());
-        let (by, hash) = match &event.declared_by {
-            None => (BY_NONE, None),
-            Some(DeclaredBy::Asset) => (BY_ASSET, None),
-            Some(DeclaredBy::Code(hash)) => (BY_CODE, Some(hash)),
-            Some(DeclaredBy::Supplied(hash)) => (BY_SUPPLIED, Some(hash)),
-        };
+        let (by, hash) = event.declared_by.as_ref().map_or((BY_NONE, None), DeclaredBy::stored);
         let system = if event.is_system { SYSTEM } else { 0 };
         let sure = if event.is_sure { SURE } else { 0 };
         out.push(by | system | sure);
@@ -190,11 +212,12 @@ impl<'a> LoggedEvents<'a> {
         let [unit] = rest.array()?;
         let time = u64::from_be_bytes(rest.array()?);
         let closed_at = match (version, unit) {
-            (VERSION, SECONDS) => CloseTime::Seconds(time),
-            (VERSION, MILLISECONDS) => CloseTime::Milliseconds(time),
+            (VERSION | WITH_CHANGES, SECONDS) => CloseTime::Seconds(time),
+            (VERSION | WITH_CHANGES, MILLISECONDS) => CloseTime::Milliseconds(time),
             _ => return Err(Damaged),
         };
-        Ok(Self { transaction, closed_at, events: rest.0 })
+        let changes = if version == WITH_CHANGES { rest.part()? } else { &[] };
+        Ok(Self { transaction, closed_at, changes: LoggedChanges(changes), events: rest.0 })
     }
 
     /// The events in stored order; ends with the first that is damaged.
@@ -228,7 +251,7 @@ impl<'a> Topics<'a> {
 /// # Errors
 /// [`Damaged`] when it has none of these forms.
 pub fn in_this_form(value: &[u8]) -> Result<Cow<'_, [u8]>, Damaged> {
-    if value.first() == Some(&VERSION) {
+    if matches!(value.first(), Some(&(VERSION | WITH_CHANGES))) {
         return Ok(Cow::Borrowed(value));
     }
     let run = RunRows::decode(value)?;
@@ -277,6 +300,28 @@ fn push_emit(events: &mut EventsWriter, emit: &Emit) -> Result<(), Damaged> {
 }
 
 impl DeclaredBy {
+    /// Returns its number in the stored form, and the hash that follows.
+    fn stored(&self) -> (u8, Option<&Hash32>) {
+        match self {
+            Self::Asset => (BY_ASSET, None),
+            Self::Code(hash) => (BY_CODE, Some(hash)),
+            Self::Supplied(hash) => (BY_SUPPLIED, Some(hash)),
+        }
+    }
+
+    /// Writes the stored form of one that is known.
+    pub(super) fn write(&self, to: &mut Vec<u8>) {
+        let (by, hash) = self.stored();
+        to.push(by);
+        to.extend_from_slice(hash.map_or(&[], |hash| hash.as_bytes().as_slice()));
+    }
+
+    /// Reads what [`Self::write`] wrote.
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let [known] = from.array()?;
+        from.declared_by(known)?.ok_or(Damaged)
+    }
+
     /// Reads the form of earlier versions.
     fn from_emit(bytes: &[u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
@@ -290,17 +335,21 @@ impl DeclaredBy {
 }
 
 impl<'a> Reader<'a> {
+    fn declared_by(&mut self, known: u8) -> Result<Option<DeclaredBy>, Damaged> {
+        Ok(match known & BY {
+            BY_ASSET => Some(DeclaredBy::Asset),
+            BY_CODE => Some(DeclaredBy::Code(Hash32(self.array()?))),
+            BY_SUPPLIED => Some(DeclaredBy::Supplied(Hash32(self.array()?))),
+            _ => None,
+        })
+    }
+
     fn event(&mut self) -> Result<LoggedEvent<'a>, Damaged> {
         let contract = ContractId(self.array()?);
         let id = u64::from_be_bytes(self.array()?);
         let index = u32::from_be_bytes(self.array()?);
         let [known] = self.array()?;
-        let declared_by = match known & BY {
-            BY_ASSET => Some(DeclaredBy::Asset),
-            BY_CODE => Some(DeclaredBy::Code(Hash32(self.array()?))),
-            BY_SUPPLIED => Some(DeclaredBy::Supplied(Hash32(self.array()?))),
-            _ => None,
-        };
+        let declared_by = self.declared_by(known)?;
         let count = self.length()?;
         let before = self.0;
         for _ in 0..count {

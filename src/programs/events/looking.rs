@@ -213,6 +213,12 @@ impl Runner {
                 .events()
                 .filter_map(Result::ok)
                 .any(|event| event.contract == span.contract && !event.is_sure && !event.is_system);
+            let is_unsure = is_unsure
+                || read
+                    .changes
+                    .iter()
+                    .filter_map(Result::ok)
+                    .any(|change| change.contract == span.contract && !change.is_sure);
             if is_unsure && names.tried_surely(&span.contract, at).1 {
                 found = Middle::Known;
                 return Ok(ControlFlow::Break(()));

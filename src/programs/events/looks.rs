@@ -1,9 +1,10 @@
 //! What is remembered of the looks for one project (see `looking`).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use super::derivation::Derivation;
+use orrery_contract_data::KeyTag;
 use orrery_ledger::domain::{ContractId, Hash32};
 use orrery_store::TransactionPosition;
 
@@ -24,8 +25,83 @@ pub struct Looks {
     pub(super) walked: Option<u64>,
     /// What is remembered of the looks for what the contracts declare.
     pub(super) declared: DeclaredLooks,
+    /// What is remembered of the looks at changes of contract data.
+    pub(super) data: DataLooks,
+    /// What is remembered of the looks for what contracts held when the project begins.
+    pub(super) finds: DataFinds,
     /// The derivation of rows that is in progress.
     pub(super) derivation: Option<Derivation>,
+}
+
+/// What is remembered of the looks for what contracts held when a project begins (see `data_finding`).
+#[derive(Debug, Default)]
+pub struct DataFinds {
+    /// When the last one ended, and how long it took.
+    pub(super) last: Option<(Instant, Duration)>,
+    /// The walk that is in progress.
+    pub(super) walk: Option<DataWalkOfKeys>,
+    /// What there was when the last walk began that came to its end.
+    pub(super) walked: Option<(u64, usize)>,
+    /// What was found so far, once it has been read.
+    pub(super) known: Option<KnownFound>,
+}
+
+/// The keys of what was found, and the number of the last entry of the row log with some.
+pub(super) type KnownFound = (BTreeSet<(ContractId, KeyTag)>, u32);
+
+/// A walk over the keys of the contracts of a project.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DataWalkOfKeys {
+    /// The place of the index when it began, and the number of contracts.
+    pub seen: (u64, usize),
+    /// Number of contracts that it has passed.
+    pub contract: usize,
+    /// The last key of the next one that it has passed.
+    pub after: Option<KeyTag>,
+}
+
+impl DataFinds {
+    /// Returns how long to wait before the next look.
+    pub(super) fn pause(&self, now: Instant) -> Duration {
+        pause_after(self.last, now)
+    }
+}
+
+/// What is remembered of the looks at changes of contract data (see `data_looking`).
+#[derive(Debug, Default)]
+pub struct DataLooks {
+    /// When the last one ended, or the rows were derived that followed from it, and how long it took.
+    pub(super) last: Option<(Instant, Duration)>,
+    /// When a look found something of which the rows are to be derived.
+    pub(super) found: Option<Instant>,
+    /// The walk that is in progress.
+    pub(super) walk: Option<DataWalk>,
+    /// The place of the index when the last walk began that found nothing.
+    pub(super) walked: Option<u64>,
+}
+
+/// A walk over transactions with changes of contract data.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DataWalk {
+    /// The place of the index when it began.
+    pub place: u64,
+    /// The last transaction that was looked at.
+    pub at: TransactionPosition,
+}
+
+impl DataLooks {
+    /// Returns how long to wait before the next look.
+    pub(super) fn pause(&self, now: Instant) -> Duration {
+        pause_after(self.last, now)
+    }
+
+    /// Notes that rows were derived. Deriving them counts as a part of the look from which it followed.
+    pub(super) fn end(&mut self, now: Instant) {
+        if let Some(found) = self.found.take() {
+            self.last = Some((now, now - found));
+        }
+        (self.walk, self.walked) = (None, None);
+    }
 }
 
 /// What is remembered of the looks for what the contracts of a project declare (see `declaring`).

@@ -1,18 +1,20 @@
-//! Adds events to those that are stored of a transaction, when contracts were registered since.
+//! Adds events, and changes of contract data, to those that are stored of a transaction, when contracts were
+//! registered since.
 
 use std::collections::BTreeSet;
 
+use super::data_log::{ChangesWriter, LoggedChange, LoggedChanges};
 use super::logged::{EventsWriter, LoggedEvents, in_this_form};
 use crate::rows::Damaged;
 
 /// Events of a transaction of which some were stored before.
 #[derive(Debug)]
 pub struct Merged {
-    /// Stored form of those that were not.
+    /// Stored form of those events that were not.
     pub added: Vec<u8>,
-    /// Number of them.
+    /// Number of them, and of such changes.
     pub count: u32,
-    /// All of them, in stored form.
+    /// All, in stored form.
     pub encoded: Vec<u8>,
     /// Number of bytes by which that is longer than what was stored.
     pub grown: u64,
@@ -26,8 +28,10 @@ pub struct Merged {
 pub fn merged(stored: &[u8], read: &[u8]) -> Result<Option<Merged>, Damaged> {
     let before = in_this_form(stored)?;
     let (before, read) = (LoggedEvents::read(&before)?, LoggedEvents::read(read)?);
-    let new = || EventsWriter::new(&before.transaction, before.closed_at);
-    let (mut all, mut added, mut count) = (new(), new(), 0);
+    let (changes, mut count) = changes(before.changes, read.changes)?;
+    let (transaction, closed_at) = (&before.transaction, before.closed_at);
+    let mut all = EventsWriter::with_changes(transaction, closed_at, &changes)?;
+    let mut added = EventsWriter::new(transaction, closed_at);
     let mut known = BTreeSet::new();
     for event in before.events() {
         let event = event?;
@@ -45,4 +49,27 @@ pub fn merged(stored: &[u8], read: &[u8]) -> Result<Option<Merged>, Damaged> {
     let (added, encoded) = (added.finish(), all.finish());
     let grown = encoded.len().saturating_sub(stored.len()) as u64;
     Ok((count > 0).then_some(Merged { added, count, encoded, grown }))
+}
+
+/// Returns the changes of both, ordered by the hashes of the keys, and the number of those that were not
+/// stored.
+fn changes(
+    before: LoggedChanges<'_>,
+    read: LoggedChanges<'_>,
+) -> Result<(ChangesWriter, u32), Damaged> {
+    let key = |change: &LoggedChange<'_>| (change.key_hash, change.contract);
+    let mut all: Vec<_> = before.iter().collect::<Result<_, _>>()?;
+    let known: BTreeSet<_> = all.iter().map(key).collect();
+    let mut count = 0;
+    for change in read.iter() {
+        let change = change?;
+        if !known.contains(&key(&change)) {
+            all.push(change);
+            count += 1;
+        }
+    }
+    all.sort_by_key(key);
+    let mut writer = ChangesWriter::default();
+    all.iter().try_for_each(|change| writer.push(change))?;
+    Ok((writer, count))
 }

@@ -8,6 +8,11 @@
 //! once it becomes known, the project is derived again (`deriving`).
 
 mod beginning;
+mod data_finding;
+mod data_log;
+mod data_looking;
+mod data_reading;
+mod data_rows;
 mod declaring;
 mod derivation;
 mod deriving;
@@ -20,6 +25,7 @@ mod looking;
 mod looks;
 mod merging;
 mod project;
+mod read_ledgers;
 mod reading;
 mod summary;
 mod supplied;
@@ -32,13 +38,13 @@ pub use kinds::Kinds;
 pub use known::KnownInterface;
 pub use lacking::WithoutInterface;
 #[cfg(test)]
-pub(super) use logged::{DeclaredBy, LoggedEvents};
+pub(super) use logged::{DeclaredBy, LoggedEvents, in_this_form};
 pub(super) use looking::look_when_more_is_known;
 pub use looking::{Found, Looked};
 pub use looks::Looks;
 pub use merging::{Merged, merged};
 pub use project::{EventCounts, EventProject};
-pub use summary::{Nameless, Summary};
+pub use summary::{Nameless, Open, Summary};
 pub use supplied::SuppliedInterfaces;
 pub use table_rows::{frames, table_rows};
 pub use unsure::Unsure;

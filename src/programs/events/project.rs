@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{KnownInterface, Nameless, Summary, Unsure};
+use super::{KnownInterface, Nameless, Open, Summary, Unsure};
 use crate::{ProgramError, storage};
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 use orrery_store::{KindChanges, SharedRows, StoreError};
@@ -50,6 +50,12 @@ pub struct EventProject {
     /// earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nameless: Option<Nameless>,
+    /// Whether the changes of what its contracts hold are rows, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_storage: bool,
+    /// Those changes of which something is not known.
+    #[serde(default, skip_serializing_if = "Open::is_empty")]
+    pub open: Open,
 }
 
 /// The rule by which tables follow from events.
@@ -97,9 +103,11 @@ impl EventCounts {
 
 impl EventProject {
     /// Creates a project without events. Those from a ledger on are read, or all.
-    pub fn new(has_supplied: bool, from: Option<LedgerSeq>) -> Self {
+    pub fn new(has_supplied: bool, from: Option<LedgerSeq>, has_storage: bool) -> Self {
         let nameless = Some(Nameless::default());
-        Self { has_supplied, from: from.map_or(0, |from| from.0), nameless, ..Self::default() }
+        let from = from.map_or(0, |from| from.0);
+        let summary = Shapes::new(has_storage).into();
+        Self { has_supplied, from, nameless, has_storage, summary, ..Self::default() }
     }
 
     /// Adds the tables of what an interface declares that was supplied with the project.
@@ -147,6 +155,7 @@ impl EventProject {
         self.summary = tables;
         self.unsure = summary.unsure;
         self.nameless = Some(summary.nameless);
+        self.open = summary.open;
         (self.must_derive, self.is_deriving) = (false, false);
         self.arrange(now);
         self.rule = Rule::default();
@@ -236,7 +245,7 @@ impl EventProject {
 
     /// Whether more may become known of the events than what was known when they were read.
     pub fn may_know_more(&self) -> bool {
-        self.must_derive() || !self.unsure.is_empty()
+        self.must_derive() || !self.unsure.is_empty() || !self.open.is_empty()
     }
 
     /// Returns those of these ledgers whose events are read.

@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
+use super::data_log::{ChangesWriter, LoggedChange};
+use super::data_reading::ReadChanges;
 use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
 use super::logged::{DeclaredBy, EventsWriter, LoggedEvent, LoggedEvents, Topics, in_this_form};
@@ -28,6 +30,8 @@ use orrery_tables::event_tables::{Declared, Event, Kind, Place};
 /// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
 /// than the events of a transaction may have.
 const LIMITS: Limits = Limits { depth: 500, len: 4 << 20 };
+/// Maximum number of interfaces by which a change of contract data is written.
+const MOST_INTERFACES: usize = 8;
 
 /// Finds the declarations of events.
 pub(super) struct Declaring<'a> {
@@ -91,6 +95,28 @@ impl<'a> Declaring<'a> {
             summary.nameless.add(event.contract);
         }
         Ok(Examined { declared_by: by.map(|(by, _)| *by), is_sure, kind })
+    }
+
+    /// Returns the interfaces by which a change of a contract's data is written, and whether these are all
+    /// that it had.
+    pub fn of_data(
+        &self,
+        contract: &ContractId,
+        at: TransactionPosition,
+        summary: &mut Summary,
+    ) -> Result<(Vec<DeclaredBy>, bool), ProgramError> {
+        let (tried, is_sure) = self.names.tried_surely(contract, at);
+        if !is_sure {
+            summary.unsure.add(contract, at, |contract, from, to| {
+                self.names.is_same_between(contract, from, to)
+            })?;
+        }
+        let had = tried.iter().map(|tried| match tried {
+            Tried::Asset => DeclaredBy::Asset,
+            Tried::Code(hash, _) => DeclaredBy::Code(*hash),
+        });
+        let supplied = self.supplied.map(DeclaredBy::Supplied);
+        Ok((supplied.into_iter().chain(had).take(MOST_INTERFACES).collect(), is_sure))
     }
 
     /// Returns the interfaces in which the declaration of an event is looked for, and whether that is
@@ -202,6 +228,9 @@ impl Runner {
         if !project.wants(ledger) {
             return Ok(false);
         }
+        if project.has_storage && self.has_data(ledger, manifest)? {
+            return Ok(true);
+        }
         let found = self
             .store
             .events_within(&query(ledger, manifest), Bounds::NONE, |_| ControlFlow::Break(()))?;
@@ -222,7 +251,7 @@ impl Runner {
         }
         let declaring = Declaring::new(&self.events, manifest, *self.store.network().id())?;
         let mut is_first = true;
-        for (order, read) in self.events_by_transaction(ledger, manifest, from)? {
+        for (order, (read, data)) in self.read_by_transaction(ledger, manifest, from)? {
             let position = TransactionPosition { ledger, application_order: order };
             // At least one transaction per turn, so that the project makes progress.
             if !is_first && (effects.is_part() || Instant::now() > deadline) {
@@ -230,12 +259,37 @@ impl Runner {
                 break;
             }
             is_first = false;
-            let run = self.examine_all(&declaring, position, &read.finish(), &mut effects)?;
+            let run =
+                self.examine_all(&declaring, manifest, position, (&read, data), &mut effects)?;
             effects.add(run);
         }
         declaring.names.finish()?;
-        effects.complete = self.has_all_events(ledger, &manifest.contracts)?;
+        effects.complete = self.is_complete(ledger, manifest)?;
         Ok(effects)
+    }
+
+    /// Returns the events of a project's contracts in a ledger, from a transaction on, in stored form, and
+    /// the changes of what they hold, if the project has these, by the application order of the
+    /// transactions.
+    fn read_by_transaction(
+        &self,
+        ledger: LedgerSeq,
+        manifest: &Manifest,
+        from: Option<TransactionPosition>,
+    ) -> Result<BTreeMap<u32, (Vec<u8>, ChangesWriter)>, ProgramError> {
+        let events = self.events_by_transaction(ledger, manifest, from)?;
+        let none = ChangesWriter::default;
+        let events = events.into_iter().map(|(order, it)| (order, (it.finish(), none())));
+        let mut all: BTreeMap<_, _> = events.collect();
+        let project = manifest.events.as_ref().filter(|it| it.has_storage && it.wants(ledger));
+        if project.is_some() {
+            for (order, read) in self.data_by_transaction(ledger, manifest, from)? {
+                let ReadChanges { transaction, closed_at, changes } = read;
+                let events = || (EventsWriter::new(&transaction, closed_at).finish(), none());
+                all.entry(order).or_insert_with(events).1 = changes;
+            }
+        }
+        Ok(all)
     }
 
     /// Returns the events of a project's contracts in a ledger, from a transaction on, in stored form,
@@ -267,18 +321,48 @@ impl Runner {
         Ok(by_transaction)
     }
 
-    /// Examines the events of a transaction. Returns them as a run with one row for each.
+    /// Looks for the interfaces of changes that were just read. Returns them, and their number.
+    pub(super) fn examine_new(
+        &self,
+        declaring: &Declaring<'_>,
+        project: &EventProject,
+        at: TransactionPosition,
+        data: &ChangesWriter,
+        effects: &mut Effects,
+    ) -> Result<(ChangesWriter, u32), ProgramError> {
+        let (mut examined, mut count) = (ChangesWriter::default(), 0);
+        let held_at = project.position_of(at);
+        for change in data.changes().iter() {
+            let change = change?;
+            let (interfaces, is_sure) =
+                declaring.of_data(&change.contract, held_at, &mut effects.summary)?;
+            if change.is_open() {
+                effects.summary.open.add(at);
+            }
+            examined.push(&LoggedChange { interfaces, is_sure, ..change })?;
+            count += 1;
+        }
+        Ok((examined, count))
+    }
+
+    /// Examines the events of a transaction. Returns them as a run with one row for each, and for each
+    /// change of data.
     fn examine_all(
         &self,
         declaring: &Declaring<'_>,
+        manifest: &Manifest,
         position: TransactionPosition,
-        read: &[u8],
+        (read, data): (&[u8], ChangesWriter),
         effects: &mut Effects,
     ) -> Result<Run, ProgramError> {
         let begun = Instant::now();
         let read = LoggedEvents::read(read)?;
-        let mut examined = EventsWriter::new(&read.transaction, read.closed_at);
-        let (mut kinds, mut count) = (Kinds::default(), 0);
+        let (changes, mut count) = match &manifest.events {
+            Some(project) => self.examine_new(declaring, project, position, &data, effects)?,
+            None => Default::default(),
+        };
+        let mut examined = EventsWriter::with_changes(&read.transaction, read.closed_at, &changes)?;
+        let mut kinds = Kinds::default();
         for event in read.events() {
             let event = event?;
             let found = declaring.examine(&event, position, &mut effects.summary)?;

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::Unsure;
-use orrery_ledger::domain::ContractId;
+use orrery_contract_data::LAST_ORDER;
+use orrery_ledger::domain::{ContractId, LedgerSeq};
+use orrery_store::TransactionPosition;
 use orrery_tables::event_tables::Shapes;
 
 /// What the events of some transactions add to the summary of a project.
@@ -17,6 +19,44 @@ pub struct Summary {
     pub unsure: Unsure,
     /// Contracts with events that no interface declares.
     pub nameless: Nameless,
+    /// Changes of contract data of which something is not known.
+    pub open: Open,
+}
+
+/// Changes of contract data of which something is not known: where the first of them is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Open(Option<(u32, u32)>);
+
+impl Open {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns the position before the first of them; `None` without any.
+    pub fn after(&self) -> Option<TransactionPosition> {
+        let (ledger, order) = self.0?;
+        Some(match order.checked_sub(1) {
+            Some(application_order) => {
+                TransactionPosition { ledger: LedgerSeq(ledger), application_order }
+            }
+            None => TransactionPosition {
+                ledger: LedgerSeq(ledger.saturating_sub(1)),
+                application_order: LAST_ORDER,
+            },
+        })
+    }
+
+    /// Adds a transaction with such changes. Returns whether it is the first one.
+    pub fn add(&mut self, at: TransactionPosition) -> bool {
+        self.join(Self(Some((at.ledger.0, at.application_order))))
+    }
+
+    /// Adds others. Returns whether that changes anything.
+    pub fn join(&mut self, more: Self) -> bool {
+        let first = self.0.into_iter().chain(more.0).min();
+        std::mem::replace(&mut self.0, first) != first
+    }
 }
 
 /// Contracts with events that no interface declares; there are no more than the project has. Stored in

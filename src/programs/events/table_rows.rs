@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use super::EventProject;
+use super::data_rows::DataRows;
 use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
 use super::logged::{DeclaredBy, LoggedEvent, LoggedEvents, in_this_form};
 use crate::ProgramError;
 use crate::rows::LoggedRun;
 use orrery_interfaces::Scalar;
-use orrery_ledger::domain::LedgerSeq;
 use orrery_store::TransactionPosition;
 use orrery_tables::event_tables::{FlatEvent, Packer};
-use orrery_tables::{Frame, Row, event_id};
+use orrery_tables::{Frame, Row, change_id, event_id};
 
 /// Bytes of rows that are packed at once, about. What an event takes as rows may be a hundred times what it
 /// takes in the log: fields of structs that it leaves out are nulls.
 const MOST_BYTES: usize = 32 << 20;
 
 /// Returns the rows of tables for the events of a transaction, in stored form: for each the one in its
-/// table, and the one behind the view `events`.
+/// table, and the one behind the view `events`; and for each change of contract data one.
 ///
 /// # Errors
 /// When the store fails, or an event is damaged.
@@ -27,9 +27,9 @@ pub fn table_rows(
     of: &OfProject<'_>,
     project: &EventProject,
     interfaces: &EventInterfaces,
-    (ledger, stored): (LedgerSeq, &[u8]),
+    (position, stored): (TransactionPosition, &[u8]),
 ) -> Result<Vec<Row>, ProgramError> {
-    let layout = project.layout();
+    let (layout, ledger) = (project.layout(), project.ledger_of(position));
     let stored = in_this_form(stored)?;
     let events = LoggedEvents::read(&stored)?;
     let (transaction, closed_at) = (events.transaction, events.closed_at);
@@ -42,6 +42,13 @@ pub fn table_rows(
         let event_id = event_id(of.program, &transaction, event.index);
         let both = [made.row, made.event];
         rows.extend(both.map(|emit| Row { emit, transaction, event_id, ledger, closed_at }));
+    }
+    let mut data = DataRows::default();
+    for change in events.changes.iter() {
+        let change = change?;
+        let event_id = change_id(of.program, ledger, &transaction, &change.key_hash);
+        let row = data.row(interfaces, of, order_of(position), &change)?;
+        rows.push(Row { emit: row.emit(), transaction, event_id, ledger, closed_at });
     }
     Ok(rows)
 }
@@ -64,6 +71,7 @@ pub fn frames(
         interfaces,
         packer: Packer::new(of.program, project.layout()),
         last: None,
+        data: DataRows::default(),
     };
     let mut packed = 0;
     for run in runs {
@@ -76,6 +84,11 @@ pub fn frames(
     Ok((packing.packer.finish()?, packed))
 }
 
+/// Returns the order of changes in their ledger: what was found precedes all transactions.
+fn order_of(at: TransactionPosition) -> u32 {
+    if at.ledger.0 == 0 { 0 } else { at.application_order }
+}
+
 /// Packs the events of transactions.
 struct Packing<'a> {
     of: &'a OfProject<'a>,
@@ -84,13 +97,15 @@ struct Packing<'a> {
     packer: Packer<'a>,
     /// The interface that declared the last event.
     last: Option<(DeclaredBy, Arc<KnownInterface>)>,
+    data: DataRows,
 }
 
 impl Packing<'_> {
     fn add(&mut self, run: &LoggedRun) -> Result<(), ProgramError> {
         let stored = in_this_form(&run.stored)?;
         let events = LoggedEvents::read(&stored)?;
-        self.packer.begin(events.transaction, run.position.ledger, events.closed_at);
+        let ledger = self.project.ledger_of(run.position);
+        self.packer.begin(events.transaction, ledger, events.closed_at);
         // Rows do not depend on where in its ledger the transaction is.
         let at = TransactionPosition { ledger: run.position.ledger, application_order: 0 };
         let mut values = Vec::new();
@@ -102,6 +117,13 @@ impl Packing<'_> {
                     self.interfaces.with_declaration(self.of, &event, at, |it| layout.rows(it))?;
                 self.packer.add(&made, event.index)?;
             }
+        }
+        let order = order_of(run.position);
+        for change in events.changes.iter() {
+            let change = change?;
+            let id = change_id(self.of.program, ledger, &events.transaction, &change.key_hash);
+            let row = self.data.row(self.interfaces, self.of, order, &change)?;
+            self.packer.add_change(&row.emit(), &id)?;
         }
         Ok(())
     }

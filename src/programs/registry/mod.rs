@@ -21,6 +21,7 @@ use super::events::{EventProject, KnownInterface, SuppliedInterfaces};
 use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
 use super::{ProgramError, names, storage};
+use orrery_contract_data::CONSUMER;
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq, Owner, ProgramId};
 use orrery_settings as settings;
 use orrery_store::{KindChanges, Needs, Store, StoreError};
@@ -61,6 +62,9 @@ pub struct Watch {
     pub supplied: Option<Vec<u8>>,
     /// First ledger whose events become rows; all that are stored by default.
     pub from: Option<LedgerSeq>,
+    /// Whether the changes of what the contracts hold become rows, too. By default they do not, or as
+    /// before when a project is replaced.
+    pub storage: Option<bool>,
     /// Whether other owners may subscribe to the tables. By default they may not, or as before when
     /// a program is replaced.
     pub public: Option<bool>,
@@ -272,12 +276,18 @@ impl Registry {
         watch: Watch,
         now: u64,
     ) -> Result<Manifest, ProgramError> {
-        let Watch { project_name, contracts, supplied, from, public, replace } = watch;
+        let Watch { project_name, contracts, supplied, from, storage, public, replace } = watch;
         names::check_project(&project_name)?;
         let content = supplied.as_deref().unwrap_or_default();
         // Here and not when its first event is read: what it costs is the owner's.
         let interface = supplied.as_deref().map(KnownInterface::supplied).transpose()?;
-        let mut events = EventProject::new(supplied.is_some(), from);
+        let has_storage =
+            storage.unwrap_or_else(|| replace != Replace::No && self.has_storage(&project_name));
+        if has_storage && self.store.consumer(CONSUMER).is_none() {
+            let problem = "what contracts hold is not recorded here: leave it out".to_owned();
+            return Err(ProgramError::Value { name: "storage", problem });
+        }
+        let mut events = EventProject::new(supplied.is_some(), from, has_storage);
         if let Some(interface) = &interface {
             events.declare(interface);
         }
@@ -299,6 +309,14 @@ impl Registry {
             kept.unwrap_or_else(|error| tracing::debug!("an interface is not kept: {error}"));
         }
         Ok(manifest)
+    }
+
+    /// Whether a project records the changes of what its contracts hold.
+    fn has_storage(&self, project: &str) -> bool {
+        let entry = self.named(project);
+        entry.is_some_and(|it| {
+            it.snapshot().manifest.events.as_ref().is_some_and(|it| it.has_storage)
+        })
     }
 
     /// Writes a new program, and adds it. Must be called under the lock of deploys.
@@ -335,8 +353,9 @@ impl Registry {
             manifest.put(changes, None)?;
             put_json(changes, &storage::progress(id), &progress)?;
             changes.put_cursor(id, progress.place);
-            if manifest.events.is_some() {
-                changes.put_needs(id, Needs::EVENTS);
+            if let Some(project) = &manifest.events {
+                let needs = Needs { transactions: project.has_storage, ..Needs::EVENTS };
+                changes.put_needs(id, needs);
             }
             if let Some(replaced) = &manifest.replaces {
                 changes.delete(&storage::replacement_failure(replaced.program))?;

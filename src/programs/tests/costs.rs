@@ -48,6 +48,7 @@ impl Parts {
             contracts: vec![NOBODYS],
             supplied: Some(supplied),
             from: None,
+            storage: None,
             public: None,
             replace: Replace::No,
         };

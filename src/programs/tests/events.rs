@@ -333,6 +333,7 @@ impl Parts {
             contracts,
             supplied: supplied.then(|| version(3)),
             from: None,
+            storage: None,
             public: None,
             replace: Replace::No,
         };
@@ -395,7 +396,7 @@ impl Parts {
         let count = self.events(id).len();
         let mut rows = Vec::new();
         for run in self.runs(id) {
-            let stored = (run.position.ledger, run.stored.as_slice());
+            let stored = (run.position, run.stored.as_slice());
             rows.extend(table_rows(&of, project, &self.runner.events, stored).unwrap());
         }
         assert_eq!(rows.len(), 2 * count);

@@ -30,6 +30,7 @@ fn a_contract_whose_events_are_all_declared_by_a_supplied_interface_lacks_none()
             contracts: world.contracts.clone(),
             supplied,
             from: None,
+            storage: None,
             public: None,
             replace: Replace::No,
         };

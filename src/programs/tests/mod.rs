@@ -4,6 +4,7 @@
 
 mod asking;
 mod costs;
+mod data;
 mod declared;
 mod deriving;
 mod events;

@@ -9,8 +9,8 @@ use super::columns::{Columns, MOST_COLUMNS};
 use super::kind::Kind;
 use super::naming::Names;
 use super::shape::{Shape, ShapeKey};
-use super::shapes::Shapes;
-use super::{Place, fixed_tables};
+use super::shapes::{Besides, Shapes};
+use super::{Place, fixed_tables, storage_changes};
 use crate::schema::{OfEvents, ProgramSchema, SchemaLimits, TableSchema};
 use crate::types::{ColumnType, Field};
 
@@ -22,6 +22,7 @@ pub struct Layout {
     tables: Vec<Table>,
     /// Position of the table of each shape; `None` where there are too many tables.
     placed: HashMap<ShapeKey, Option<usize>>,
+    pub(super) besides: Besides,
 }
 
 /// A table of events with a name.
@@ -58,7 +59,7 @@ impl Shapes {
             |(key, _): &&(&ShapeKey, &Shape)| matches!(key, ShapeKey::Declared { .. });
         let mut declared: std::collections::BTreeSet<String> = self.names().cloned().collect();
         declared.extend(shapes.iter().filter(is_declared).map(|(_, shape)| shape.name.clone()));
-        let mut drawing = Drawing::new(Names::new(declared), limits);
+        let mut drawing = Drawing::new(Names::new(declared), limits, self.besides);
         for (key, shape) in shapes.iter().filter(is_declared) {
             drawing.place_declared(key, shape);
         }
@@ -119,12 +120,13 @@ struct Drawing {
     /// Positions of the tables of each declared event, in order of their creation.
     versions: BTreeMap<String, Vec<usize>>,
     placed: HashMap<ShapeKey, Option<usize>>,
+    besides: Besides,
 }
 
 impl Drawing {
-    fn new(names: Names, limits: SchemaLimits) -> Self {
+    fn new(names: Names, limits: SchemaLimits, besides: Besides) -> Self {
         let (versions, placed) = (BTreeMap::new(), HashMap::new());
-        Self { names, limits, tables: Vec::new(), versions, placed }
+        Self { names, limits, tables: Vec::new(), versions, placed, besides }
     }
 
     fn place_declared(&mut self, key: &ShapeKey, shape: &Shape) {
@@ -146,13 +148,13 @@ impl Drawing {
         if let Some(versions) = self.versions.get_mut(&shape.name) {
             versions.push(self.tables.len());
         }
-        let target = self.names.take_declared(&shape.name);
+        let target = self.names.take_declared(&self.besides.name_of(&shape.name));
         Some(self.add(shape, target, false))
     }
 
     fn place_inferred(&mut self, key: &ShapeKey, shape: &Shape) {
         let at = self.has_room().then(|| {
-            let target = self.names.take_inferred(&shape.name);
+            let target = self.names.take_inferred(&self.besides.name_of(&shape.name));
             self.add(shape, target, true)
         });
         self.placed.insert(key.clone(), at);
@@ -172,12 +174,16 @@ impl Drawing {
         let target = |at: &usize| self.tables[*at].target.clone();
         let several = self.versions.values().filter(|versions| versions.len() > 1);
         let versions = several.map(|versions| versions.iter().map(target).collect()).collect();
-        let of_events = OfEvents { events: Some(fixed_tables::events()), versions, derivation: 0 };
+        let storage = self.besides == Besides::Storage;
+        let events = Some(fixed_tables::events());
+        let of_events = OfEvents { events, versions, derivation: 0, storage };
         let mut in_order: Vec<&Table> = self.tables.iter().collect();
         in_order.sort_by_key(|table| (table.first, &table.target));
         let tables = in_order.into_iter().map(Table::schema).chain([fixed_tables::undeclared()]);
+        let tables = tables.chain(storage.then(storage_changes::table));
         let schema = ProgramSchema::from_events(tables.collect(), of_events);
-        Layout { schema, limits: self.limits, tables: self.tables, placed: self.placed }
+        let Self { limits, tables, placed, besides, .. } = self;
+        Layout { schema, limits, tables, placed, besides }
     }
 }
 

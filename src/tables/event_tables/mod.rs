@@ -16,6 +16,7 @@ mod rows;
 mod shape;
 mod shaped;
 mod shapes;
+mod storage_changes;
 mod stored;
 mod summarised;
 
@@ -31,6 +32,7 @@ pub use self::layout::Layout;
 pub use self::packing::{FlatEvent, Packer};
 pub use self::rows::Rows;
 pub use self::shapes::{MOST_BYTES, Shapes};
+pub use self::storage_changes::StorageChange;
 pub use self::summarised::Summarised;
 
 /// Place of an event in the chain.

@@ -1,8 +1,21 @@
 //! Gives names to tables.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use orrery_interfaces::names::{EVENTS, LONGEST_EVENT, UNDECLARED};
+use orrery_interfaces::names::{EVENTS, LONGEST_EVENT, OF_STORAGE, UNDECLARED};
+
+use super::shapes::Besides;
+
+impl Besides {
+    /// Returns the name of events in a project: with a `_` behind it if it is one that the project needs.
+    pub fn name_of<'n>(self, events: &'n str) -> Cow<'n, str> {
+        match self != Self::Nothing && OF_STORAGE.contains(&events) {
+            true => Cow::Owned(format!("{events}_")),
+            false => Cow::Borrowed(events),
+        }
+    }
+}
 
 /// Names of tables that are taken or reserved.
 pub(super) struct Names {

@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 use orrery_interfaces::names::{DECLARED, EVENT_ID, EVENT_INDEX, EVENTS};
 use orrery_interfaces::{Interface, Scalar, ScalarKind};
-use orrery_ledger::domain::{self, CloseTime, ContractId, Hash32, LedgerSeq, ProgramId, TxHash};
+use orrery_ledger::domain::{
+    self, CloseTime, ContractId, Emit, Hash32, LedgerSeq, ProgramId, TxHash,
+};
 use stellar_xdr::{AccountId, PublicKey, ScAddress, Uint256};
 
 use super::layout::{Layout, Placement};
@@ -181,6 +183,25 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
+    /// Adds the row of a change of what a contract holds.
+    ///
+    /// # Errors
+    /// When a frame cannot be packed, or a value does not match its column.
+    pub fn add_change(&mut self, row: &Emit, id: &Hash32) -> Result<(), TablesError> {
+        let contract = self.contract.text_of(&row.contract);
+        let origin = self.of.origin(contract, id);
+        let frame = open_frame(&mut self.open, self.layout, &row.target)?;
+        let bytes = weight(row);
+        frame.begin(&origin, bytes);
+        frame.put_emit(row.fields.as_slice())?;
+        self.bytes += ROW_OVERHEAD_BYTES + bytes;
+        if frame.is_full() {
+            let frame = frame.take()?;
+            self.full.push(frame);
+        }
+        Ok(())
+    }
+
     /// About how many bytes the rows so far take.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -253,7 +274,7 @@ impl Layout {
             target: table.target.clone(),
             declared_by: key.declared_by(),
             cells,
-            name: name.to_owned(),
+            name: self.besides.name_of(name).into_owned(),
             keys: names.iter().enumerate().map(key_of).collect(),
         })
     }

@@ -44,15 +44,15 @@ impl Layout {
     /// the same layout, so tables get both together.
     pub fn rows(&self, event: &Event<'_>) -> Rows {
         let Some(shaped) = Shaped::new(event) else {
-            return undeclared_rows(event, NO_TEXT);
+            return self.undeclared_rows(event, NO_TEXT);
         };
         let key = shaped.key(event.topics.len());
         match self.placement(&key) {
-            Placement::TooManyTables => undeclared_rows(event, TOO_MANY_TABLES),
-            Placement::Unknown => undeclared_rows(event, TOO_MANY_SHAPES),
+            Placement::TooManyTables => self.undeclared_rows(event, TOO_MANY_TABLES),
+            Placement::Unknown => self.undeclared_rows(event, TOO_MANY_SHAPES),
             Placement::In(table) => Rows {
                 row: self.row(event, &shaped, &key, table),
-                event: of_event(event, Some(&shaped)),
+                event: self.of_event(event, Some(&shaped)),
             },
         }
     }
@@ -95,6 +95,32 @@ impl Layout {
             row.push((REST, json(&RestOfEvent { params, others: PlainRest { rest, types } })));
         }
         emit(event, &table.target, row)
+    }
+
+    fn undeclared_rows(&self, event: &Event<'_>, reason: &str) -> Rows {
+        let topics: Vec<Typed<'_>> = event.topics.iter().map(Typed).collect();
+        let row = vec![
+            (EVENT_ID, ScVal::U64(event.id)),
+            (EVENT_INDEX, event_index(event.place)),
+            (TOPICS, json(&topics)),
+            (DATA, json(&Typed(event.data))),
+            (REASON, text(reason.as_bytes())),
+        ];
+        Rows { row: emit(event, UNDECLARED, row), event: self.of_event(event, None) }
+    }
+
+    /// Returns the row behind the view `events`.
+    fn of_event(&self, event: &Event<'_>, shaped: Option<&Shaped<'_>>) -> Emit {
+        let mut row = vec![(EVENT_ID, ScVal::U64(event.id))];
+        let name = shaped.map(|shaped| match shaped {
+            Shaped::Declared(_, form) => &form.name,
+            Shaped::Inferred(inferred) => &inferred.name,
+        });
+        row.extend(name.map(|name| (NAME, text(self.besides.name_of(name).as_bytes()))));
+        if let (Some(Shaped::Declared(..)), Declared::By(matched, _)) = (shaped, event.declared) {
+            row.push((PARAMS, json(&Params(matched))));
+        }
+        emit(event, EVENTS, row)
     }
 }
 
@@ -154,32 +180,6 @@ fn object<S: Serializer>(params: &Vec<(&str, Plain<'_>)>, to: S) -> Result<S::Ok
 /// Returns the index of an event in its transaction, which fee events do not have.
 fn event_index(place: Place) -> ScVal {
     if place.index() >= Place::OUTSIDE { ScVal::Void } else { ScVal::U32(place.index()) }
-}
-
-fn undeclared_rows(event: &Event<'_>, reason: &str) -> Rows {
-    let topics: Vec<Typed<'_>> = event.topics.iter().map(Typed).collect();
-    let row = vec![
-        (EVENT_ID, ScVal::U64(event.id)),
-        (EVENT_INDEX, event_index(event.place)),
-        (TOPICS, json(&topics)),
-        (DATA, json(&Typed(event.data))),
-        (REASON, text(reason.as_bytes())),
-    ];
-    Rows { row: emit(event, UNDECLARED, row), event: of_event(event, None) }
-}
-
-/// Returns the row behind the view `events`.
-fn of_event(event: &Event<'_>, shaped: Option<&Shaped<'_>>) -> Emit {
-    let mut row = vec![(EVENT_ID, ScVal::U64(event.id))];
-    match shaped {
-        Some(Shaped::Declared(_, form)) => row.push((NAME, text(form.name.as_bytes()))),
-        Some(Shaped::Inferred(inferred)) => row.push((NAME, text(inferred.name.as_bytes()))),
-        None => {}
-    }
-    if let (Some(Shaped::Declared(..)), Declared::By(matched, _)) = (shaped, event.declared) {
-        row.push((PARAMS, json(&Params(matched))));
-    }
-    emit(event, EVENTS, row)
 }
 
 fn emit(event: &Event<'_>, target: &str, row: Vec<(&str, ScVal)>) -> Emit {

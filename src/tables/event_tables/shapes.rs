@@ -44,18 +44,42 @@ pub struct Shapes {
     /// What the shapes take, in bytes.
     #[serde(skip)]
     bytes: usize,
+    /// What the project has besides its events.
+    #[serde(skip)]
+    pub(super) besides: Besides,
+}
+
+/// What a project has besides its events. Stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Besides {
+    /// Nothing, and events have the names that changes of what contracts hold need: a project of an earlier
+    /// version.
+    #[default]
+    Nothing,
+    /// Nothing, and no event has these names.
+    Names,
+    /// The changes of what its contracts hold.
+    Storage,
 }
 
 impl PartialEq for Shapes {
     fn eq(&self, other: &Self) -> bool {
-        (&self.shapes, &self.names, &self.declared, self.is_cut, &self.beyond)
-            == (&other.shapes, &other.names, &other.declared, other.is_cut, &other.beyond)
+        let parts = |it: &Self| (it.is_cut, it.besides);
+        (&self.shapes, &self.names, &self.declared, parts(self), &self.beyond)
+            == (&other.shapes, &other.names, &other.declared, parts(other), &other.beyond)
     }
 }
 
 impl Eq for Shapes {}
 
 impl Shapes {
+    /// An empty summary of a new project, with or without the changes of what its contracts hold.
+    pub fn new(has_storage: bool) -> Self {
+        let besides = if has_storage { Besides::Storage } else { Besides::Names };
+        Self { besides, ..Self::default() }
+    }
+
     /// Adds an event. Returns its kind, and whether the summary has changed, so that the tables may have.
     pub fn add(&mut self, event: &Event<'_>) -> (Kind, bool) {
         let consults = match event.declared {
@@ -127,7 +151,9 @@ impl Shapes {
     /// Returns what is declared, without the events.
     #[must_use]
     pub fn without_events(&self) -> Self {
-        Self { names: self.names.clone(), declared: self.declared.clone(), ..Self::default() }
+        let Self { names, declared, besides, .. } = self;
+        let (names, declared) = (names.clone(), declared.clone());
+        Self { names, declared, besides: *besides, ..Self::default() }
     }
 
     /// Whether [`Self::join`] may change this one. Does not copy it.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Place;
 use super::shape::{Shape, ShapeKey};
-use super::shapes::Shapes;
+use super::shapes::{Besides, Shapes};
 
 /// Key of the row with what belongs to no shape, and the first byte of the other keys.
 const REST: &[u8] = &[];
@@ -24,6 +24,13 @@ struct Rest {
     /// The first declared event that is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     declared_before: Option<ShapeKey>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    besides: Besides,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_default(besides: &Besides) -> bool {
+    *besides == Besides::default()
 }
 
 impl Shapes {
@@ -57,7 +64,7 @@ impl Shapes {
                 None => {
                     let rest: Rest = serde_json::from_slice(value).ok()?;
                     (shapes.is_cut, shapes.beyond) = (rest.is_cut, rest.beyond);
-                    declared_before = rest.declared_before;
+                    (declared_before, shapes.besides) = (rest.declared_before, rest.besides);
                 }
                 Some((&NAME, name)) => {
                     shapes.names.insert(String::from_utf8(name.to_vec()).ok()?);
@@ -81,7 +88,8 @@ impl Shapes {
 
     fn rest(&self) -> Rest {
         let declared_before = self.declared.beyond().cloned();
-        Rest { is_cut: self.is_cut, beyond: self.beyond.clone(), declared_before }
+        let Self { is_cut, besides, .. } = *self;
+        Rest { is_cut, beyond: self.beyond.clone(), declared_before, besides }
     }
 }
 

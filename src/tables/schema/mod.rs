@@ -65,6 +65,9 @@ pub(super) struct OfEvents {
     /// Number of the arrangement of the rows: with another one, all rows are filled in again.
     #[serde(default)]
     pub derivation: u64,
+    /// Whether there are changes of what the contracts hold.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub storage: bool,
 }
 
 impl OfEvents {
@@ -82,6 +85,9 @@ pub struct TableSchema {
     spelling: String,
     /// The program's columns, in order of creation.
     pub columns: Vec<Field>,
+    /// Whether the last one is for views alone: no query sees it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    hides_last: bool,
 }
 
 /// Why a program cannot have such tables, or a run cannot be admitted: a sentence.
@@ -123,7 +129,7 @@ impl ProgramSchema {
             let columns = spec.fields(definition);
             schema.structs.extend(targets.into_iter().map(|spelling| {
                 let target = names::folded(&spelling);
-                TableSchema { target, spelling, columns: columns.clone() }
+                TableSchema { target, spelling, columns: columns.clone(), hides_last: false }
             }));
         }
         Ok(schema)
@@ -156,6 +162,11 @@ impl ProgramSchema {
     /// with the name of the first shows the rows of all.
     pub fn versions(&self) -> &[Vec<String>] {
         &self.of_events.versions
+    }
+
+    /// Whether there are changes of what the contracts of a project hold.
+    pub fn has_storage(&self) -> bool {
+        self.of_events.storage
     }
 
     /// The tables and those behind views, which are stored as tables are.
@@ -245,13 +256,25 @@ impl ProgramSchema {
 impl TableSchema {
     /// Returns a table whose name and columns are known to be possible.
     pub(super) fn known(target: &str, columns: Vec<Field>) -> Self {
-        Self { target: target.to_owned(), spelling: target.to_owned(), columns }
+        let (target, spelling) = (target.to_owned(), target.to_owned());
+        Self { target, spelling, columns, hides_last: false }
     }
 
-    /// Returns the same table with other columns.
+    /// Returns the same table, of which no query sees the last column.
+    pub(super) fn hiding_the_last(self) -> Self {
+        Self { hides_last: true, ..self }
+    }
+
+    /// The columns that queries see.
+    pub fn shown_columns(&self) -> &[Field] {
+        let hidden = usize::from(self.hides_last);
+        &self.columns[..self.columns.len().saturating_sub(hidden)]
+    }
+
+    /// Returns the same table with other columns, all of which queries see.
     pub(super) fn with_columns(&self, columns: Vec<Field>) -> Self {
         let Self { target, spelling, .. } = self.clone();
-        Self { target, spelling, columns }
+        Self { target, spelling, columns, hides_last: false }
     }
 
     fn new(spelling: &str, columns: Vec<Field>, limits: SchemaLimits) -> Result<Self, SchemaError> {
@@ -265,7 +288,8 @@ impl TableSchema {
             )));
         }
         let spelling = spelling.to_owned();
-        let mut table = Self { target: names::folded(&spelling), spelling, columns: Vec::new() };
+        let target = names::folded(&spelling);
+        let mut table = Self { target, spelling, columns: Vec::new(), hides_last: false };
         for column in columns {
             table.check_depth(&column.name, column.kind.depth(), limits)?;
             table.add(column, limits)?;

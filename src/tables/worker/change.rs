@@ -218,6 +218,24 @@ impl<'a> Changer<'a> {
         });
     }
 
+    /// Sets which ledgers the tables of a program have all rows of.
+    pub fn set_progress(&mut self, program: ProgramId, ranges: &[(u32, u32)]) {
+        let connection = self.connection;
+        self.step(|change| {
+            if !change.programs.contains_key(&program) {
+                return Ok(());
+            }
+            delete(connection, "progress", program)?;
+            let insert = format!("INSERT INTO {OWN_SCHEMA}.progress VALUES (?, ?, ?)");
+            for &(first, last) in ranges {
+                connection
+                    .execute(&insert, params![program.0, first, last])
+                    .map_err(storage_failure)?;
+            }
+            Ok(())
+        });
+    }
+
     /// Appends rows to a table.
     pub fn append(&mut self, table: &str, body: &[u8]) {
         let (connection, mut rows) = (self.connection, 0);
@@ -267,6 +285,7 @@ impl<'a> Changer<'a> {
             drop_tables(connection, &mut change.views, &definition)?;
             delete(connection, "programs", program)?;
             delete(connection, "watermarks", program)?;
+            delete(connection, "progress", program)?;
             change.views_change = true;
             Ok(())
         });

@@ -159,6 +159,8 @@ fn prepare(connection: &Connection) -> Result<(), Failure> {
          CREATE TABLE IF NOT EXISTS {own}.fillings
              (program UINTEGER, schema VARCHAR, complete_at UBIGINT);
          CREATE TABLE IF NOT EXISTS {own}.views (rule UINTEGER);
+         CREATE TABLE IF NOT EXISTS {own}.progress
+             (program UINTEGER, first_ledger BIGINT, last_ledger BIGINT);
          INSERT INTO {own}.state SELECT {LAYOUT}, 0 WHERE NOT EXISTS (SELECT 1 FROM {own}.state);
          COMMIT;",
         schema = names::SCHEMA,

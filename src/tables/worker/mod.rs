@@ -11,6 +11,7 @@ mod conversion;
 pub mod database;
 mod digest;
 mod gate;
+mod held;
 #[doc(hidden)]
 pub mod query;
 #[doc(hidden)]
@@ -296,6 +297,7 @@ fn apply(
         Request::Discard { program } => changer.discard(program),
         Request::Swap { program } => changer.swap(program),
         Request::Drop { program } => changer.drop(program),
+        Request::Progress { program, ranges } => changer.set_progress(program, &ranges),
         Request::Abort => changer.abort(),
         Request::Append { table } => {
             changer.append(&table, body);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::conversion::conversion;
+use super::held::{self, Held};
 use crate::event_tables::EVENTS_VIEW;
 use crate::names::{self, INJECTED, folded, quoted};
 use crate::schema::TableSchema;
@@ -18,6 +19,8 @@ pub struct Shown<'a> {
     pub tables: Vec<String>,
     /// The query.
     pub select: String,
+    /// The parameter, if this is a function with rows instead of a view.
+    pub parameter: Option<&'static str>,
 }
 
 /// Returns what the views show that have the names of tables of a project of events.
@@ -61,6 +64,12 @@ pub fn of(definition: &Definition) -> Vec<Shown<'_>> {
         let select = format!("SELECT {columns} FROM {}", full_name(definition, table));
         shown.push(show(definition, Cow::Borrowed(&*table.target), &[table], select));
     }
+    if let Some((stored, held)) = held::of(definition) {
+        for Held { target, parameter, select } in held {
+            let (target, tables) = (Cow::Borrowed(target), vec![stored.clone()]);
+            shown.push(Shown { target, tables, select, parameter });
+        }
+    }
     shown
 }
 
@@ -71,7 +80,7 @@ fn show<'a>(
     select: String,
 ) -> Shown<'a> {
     let name = |table: &&TableSchema| definition.stored(&table.target);
-    Shown { target, tables: tables.iter().map(name).collect(), select }
+    Shown { target, tables: tables.iter().map(name).collect(), select, parameter: None }
 }
 
 fn full_name(definition: &Definition, table: &TableSchema) -> String {
@@ -82,7 +91,7 @@ fn full_name(definition: &Definition, table: &TableSchema) -> String {
 /// Returns the query for the rows of a table.
 fn alone(definition: &Definition, table: &TableSchema) -> String {
     let columns = INJECTED.iter().map(|(name, _)| *name);
-    let columns = columns.chain(table.columns.iter().map(|column| column.name.as_str()));
+    let columns = columns.chain(table.shown_columns().iter().map(|column| column.name.as_str()));
     let columns = names::in_shown_order(columns, |name| name, definition.is_of_events());
     let columns: Vec<String> = columns.into_iter().map(quoted).collect();
     format!("SELECT {} FROM {}", columns.join(", "), full_name(definition, table))

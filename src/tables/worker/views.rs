@@ -8,6 +8,7 @@ use duckdb::Connection;
 use orrery_ledger::domain::ProgramId;
 
 use super::database::{OWN_SCHEMA, storage_failure};
+use super::held;
 use super::selects::{self, Shown};
 use crate::names::{self, quoted};
 use crate::wire::{Definition, Failure};
@@ -21,6 +22,8 @@ pub struct View {
     tables: Vec<String>,
     /// The query of the view.
     select: String,
+    /// The parameter, if this is a function with rows instead of a view.
+    parameter: Option<&'static str>,
 }
 
 impl View {
@@ -29,13 +32,37 @@ impl View {
         self.tables.iter().any(|shown| shown == table)
     }
 
+    /// Key among all views.
+    fn key(&self) -> (String, String) {
+        let end = if self.parameter.is_some() { "(" } else { "" };
+        (names::folded(&self.schema), names::folded(&self.name) + end)
+    }
+
+    /// Returns the statement that removes it.
+    fn dropping(&self) -> String {
+        let kind = if self.parameter.is_some() { "MACRO TABLE" } else { "VIEW" };
+        format!("DROP {kind} {}.{}", quoted(&self.schema), quoted(&self.name))
+    }
+
+    /// Returns the statement that creates it.
+    fn creating(&self) -> String {
+        let name = format!("{}.{}", quoted(&self.schema), quoted(&self.name));
+        match self.parameter {
+            Some(parameter) => format!("CREATE MACRO {name}({parameter}) AS TABLE {}", self.select),
+            None => format!("CREATE VIEW {name} AS {}", self.select),
+        }
+    }
+
     /// Whether the name of the view collides with this table.
     pub fn has_name_of(&self, table: &str) -> bool {
-        self.schema == names::SCHEMA && names::folded(&self.name) == names::folded(table)
+        self.parameter.is_none()
+            && self.schema == names::SCHEMA
+            && names::folded(&self.name) == names::folded(table)
     }
 }
 
-/// Views by schema and name, both folded as SQL compares them.
+/// Views by schema and name, both folded as SQL compares them; behind the name of a function stands a
+/// parenthesis.
 pub type Views = BTreeMap<(String, String), View>;
 
 /// Returns the names of all tables and views in lower case: unqualified in the schema of the
@@ -88,14 +115,14 @@ pub fn desired(programs: &BTreeMap<ProgramId, Definition>) -> Views {
 }
 
 fn add(views: &mut Views, schema: &str, name: &str, shown: &Shown<'_>) {
-    let key = (names::folded(schema), names::folded(name));
-    let view = || View {
+    let view = View {
         schema: schema.to_owned(),
         name: name.to_owned(),
         tables: shown.tables.clone(),
         select: shown.select.clone(),
+        parameter: shown.parameter,
     };
-    views.entry(key).or_insert_with(view);
+    views.entry(view.key()).or_insert(view);
 }
 
 /// The rule by which the queries of views follow from definitions. A change of the queries makes it
@@ -109,17 +136,21 @@ pub fn existing(connection: &Connection, desired: &Views) -> Result<Views, Failu
     let rule = format!("SELECT max(rule) FROM {OWN_SCHEMA}.views");
     let rule: Option<u32> =
         connection.query_row(&rule, [], |row| row.get(0)).map_err(storage_failure)?;
-    let sql = "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal";
+    let sql = "SELECT schema_name, view_name, false FROM duckdb_views() WHERE NOT internal
+        UNION ALL SELECT DISTINCT schema_name, function_name, true FROM duckdb_functions()
+        WHERE function_type = 'table_macro' AND NOT internal
+        AND database_name = current_database()";
     let mut statement = connection.prepare(sql).map_err(storage_failure)?;
-    let found: Result<Vec<(String, String)>, _> = statement
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+    let found: Result<Vec<(String, String, bool)>, _> = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .and_then(|names| names.collect());
-    let view = |(schema, name): (String, String)| {
-        let key = (names::folded(&schema), names::folded(&name));
-        let known = desired.get(&key).filter(|_| rule == Some(RULE));
+    let view = |(schema, name, is_function): (String, String, bool)| {
+        let parameter = is_function.then_some(held::PARAMETER);
+        let view = View { schema, name, tables: Vec::new(), select: String::new(), parameter };
+        let known = desired.get(&view.key()).filter(|_| rule == Some(RULE));
         let known = known.map(|view| (view.tables.clone(), view.select.clone()));
         let (tables, select) = known.unwrap_or_default();
-        (key, View { schema, name, tables, select })
+        (view.key(), View { tables, select, ..view })
     };
     Ok(found.map_err(storage_failure)?.into_iter().map(view).collect())
 }
@@ -133,8 +164,8 @@ pub fn drop_matching(
     let found: Vec<_> =
         views.iter().filter(|(_, view)| predicate(view)).map(|(key, _)| key.clone()).collect();
     for key in found {
-        if let Some(View { schema, name, .. }) = views.remove(&key) {
-            run(connection, &format!("DROP VIEW {}.{}", quoted(&schema), quoted(&name)))?;
+        if let Some(view) = views.remove(&key) {
+            run(connection, &view.dropping())?;
         }
     }
     Ok(())
@@ -146,8 +177,7 @@ pub fn update(connection: &Connection, views: &mut Views, desired: &Views) -> Re
         let schemas = views.keys().map(|(schema, _)| schema.clone());
         schemas.filter(|schema| schema != names::SCHEMA).collect()
     };
-    let key = |view: &View| (names::folded(&view.schema), names::folded(&view.name));
-    drop_matching(connection, views, |view| desired.get(&key(view)) != Some(view))?;
+    drop_matching(connection, views, |view| desired.get(&view.key()) != Some(view))?;
     let kept = schemas(desired);
     for schema in project_schemas(connection)? {
         if !kept.contains(&names::folded(&schema)) {
@@ -158,9 +188,8 @@ pub fn update(connection: &Connection, views: &mut Views, desired: &Views) -> Re
         if views.contains_key(key) {
             continue;
         }
-        let (schema, name) = (quoted(&view.schema), quoted(&view.name));
-        run(connection, &format!("CREATE SCHEMA IF NOT EXISTS {schema}"))?;
-        run(connection, &format!("CREATE VIEW {schema}.{name} AS {}", view.select))?;
+        run(connection, &format!("CREATE SCHEMA IF NOT EXISTS {}", quoted(&view.schema)))?;
+        run(connection, &view.creating())?;
         views.insert(key.clone(), view.clone());
     }
     Ok(())

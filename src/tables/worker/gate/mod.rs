@@ -117,7 +117,11 @@ impl Gate {
             return Err(refused("A query may only read: a part of it changes something"));
         }
         if let Some(name) = object.get("function_name") {
-            may_call(name, object.is_member(TABLE_FUNCTION))?;
+            let is_in_from = object.is_member(TABLE_FUNCTION);
+            let is_own = is_in_from && own.contains(&key_of(object, name));
+            if !is_own {
+                may_call(name, is_in_from)?;
+            }
         }
         if object.get("show_type").is_some() {
             return self.may_show(object, own);
@@ -183,6 +187,16 @@ fn is_file(table: &str) -> bool {
     table.contains(['.', '/', '\\', ':'])
 }
 
+/// Returns the name under which a function of the owner's is listed.
+fn key_of(object: &ast::Object, name: &str) -> String {
+    let schema = names::folded(object.get("schema").unwrap_or_default());
+    let name = names::folded(name);
+    match schema.as_str() {
+        "" | names::SCHEMA => format!("{name}("),
+        schema => format!("{schema}.{name}("),
+    }
+}
+
 fn may_call(name: &str, in_from: bool) -> Result<(), Failure> {
     let listed = if in_from { "table " } else { "" };
     let folded = names::folded(name);
@@ -212,7 +226,8 @@ fn place(text: Text<'_>, at: usize) -> String {
 /// The refusal of a table that is none of the owner's, with the one whose name is the most similar.
 fn not_yours(table: &str, own: &BTreeSet<String>) -> Failure {
     let likeness = |own: &&String| strsim::normalized_damerau_levenshtein(own, table);
-    let nearest = own.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let tables = own.iter().filter(|own| !own.ends_with('('));
+    let nearest = tables.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let mend = match nearest.filter(|own| likeness(own) >= SIMILAR) {
         Some(nearest) => {
             let nearest: Vec<String> = nearest.split('.').map(written).collect();

@@ -1,0 +1,211 @@
+//! Finds what the contracts of a project held when its first ledger began, of a project that begins later
+//! than the stored ledgers. What is found is rows of that ledger, in entries of the row log before all
+//! transactions. More may become known with ledgers that are stored later. A project's looks take a small
+//! part of the time only.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use super::data_log::{ChangesWriter, DataChangeKind, LoggedChange};
+use super::logged::{EventsWriter, LoggedEvents, in_this_form};
+use super::looking::Found;
+use super::looks::{DataFinds, DataWalkOfKeys, KnownFound};
+use super::{EventProject, Kinds};
+use crate::effects::{Effects, Run};
+use crate::manifest::Manifest;
+use crate::records::{Execution, RunSource};
+use crate::registry::Entry;
+use crate::rows::RunRows;
+use crate::runner::Runner;
+use crate::writing::WriteOutcome;
+use crate::{ProgramError, storage};
+use orrery_contract_data::{CONSUMER, Held, KeyTag, LAST_ORDER, Lookup, hash_of, held};
+use orrery_ledger::domain::{CloseTime, ContractId, LedgerSeq, TxHash};
+use orrery_store::{RowBounds, TransactionPosition};
+
+/// The ledger of the entries of the row log with what was found: no network has it.
+const BEFORE_ALL: LedgerSeq = LedgerSeq(0);
+/// Number of keys that are looked up, and written in one entry, at once.
+const AT_ONCE: usize = if cfg!(test) { 3 } else { 512 };
+/// Maximum number of entries that are found.
+const MOST_FOUND: usize = 1_000_000;
+/// Time after which a look is made again while the index of contract data is behind.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+impl EventProject {
+    /// Returns the ledger whose rows an entry of the row log has.
+    pub(super) fn ledger_of(&self, at: TransactionPosition) -> LedgerSeq {
+        if at.ledger == BEFORE_ALL { LedgerSeq(self.from) } else { at.ledger }
+    }
+
+    /// Returns the position at which the changes of an entry of the row log hold: of what was found, the end
+    /// of the ledger before the first one.
+    pub(super) fn position_of(&self, at: TransactionPosition) -> TransactionPosition {
+        let before = LedgerSeq(self.from.saturating_sub(1));
+        let found = TransactionPosition { ledger: before, application_order: LAST_ORDER };
+        if at.ledger == BEFORE_ALL { found } else { at }
+    }
+
+    /// Returns the ledger at whose end is looked for what the contracts held.
+    fn found_at(&self) -> Option<LedgerSeq> {
+        LedgerSeq(self.from).previous().filter(|_| self.has_storage && self.from > 1)
+    }
+}
+
+impl Runner {
+    /// Looks for what the contracts of a project held when its first ledger began, for about `time`.
+    /// [`Found::More`] if rows were written.
+    pub(crate) fn find_data(
+        &self,
+        entry: &Entry,
+        manifest: &Manifest,
+        finds: &mut DataFinds,
+        time: Duration,
+    ) -> Result<Found, ProgramError> {
+        let Some(project) = &manifest.events else { return Ok(Found::Nothing) };
+        let Some(before) = project.found_at() else { return Ok(Found::Nothing) };
+        let begun = Instant::now();
+        let pause = finds.pause(begun);
+        if !pause.is_zero() {
+            return Ok(Found::NothingSoFar(pause));
+        }
+        let place = self.store.consumer(CONSUMER).map_or(0, |index| index.place);
+        let again = match self.store.last_place() > place {
+            true => Found::NothingSoFar(LOOK_AGAIN),
+            false => Found::Nothing,
+        };
+        let seen = (place, manifest.contracts.len());
+        if finds.walk.is_none() && finds.walked == Some(seen) {
+            return Ok(again);
+        }
+        // Its rows have the close time of the first ledger.
+        let Some(first) = self.store.ledger(LedgerSeq(project.from))? else { return Ok(again) };
+        // Read again after a failure.
+        let (mut known, last) = match finds.known.take() {
+            Some(known) => known,
+            None => self.found_so_far(manifest)?,
+        };
+        let lookup = Lookup::new(&self.store, before, RowBounds::none())?.without_updated();
+        let new = DataWalkOfKeys { seen, contract: 0, after: None };
+        let mut walk = finds.walk.take().unwrap_or(new);
+        let mut order = last;
+        let mut is_found = false;
+        while let Some(contract) = manifest.contracts.get(walk.contract) {
+            let keys = lookup.keys_after(contract, walk.after, AT_ONCE)?;
+            let is_last = keys.len() < AT_ONCE;
+            let changes = found_among(&lookup, contract, &keys, &mut known)?;
+            if !changes.is_empty() {
+                order += 1;
+                let at = TransactionPosition { ledger: BEFORE_ALL, application_order: order };
+                if !self.write_found(entry, manifest, at, (first.close_time, &changes))? {
+                    return Ok(again);
+                }
+                is_found = true;
+            }
+            walk.after = keys.last().copied();
+            if is_last {
+                (walk.contract, walk.after) = (walk.contract + 1, None);
+            }
+            if begun.elapsed() >= time {
+                break;
+            }
+        }
+        finds.known = Some((known, order));
+        finds.last = Some((Instant::now(), begun.elapsed()));
+        let is_over = walk.contract >= manifest.contracts.len();
+        match is_over {
+            true => finds.walked = Some(walk.seen),
+            false => finds.walk = Some(walk),
+        }
+        Ok(match (is_found, is_over) {
+            (true, _) => Found::More,
+            (false, true) if walk.seen == seen => again,
+            (false, _) => Found::NothingSoFar(finds.pause(Instant::now())),
+        })
+    }
+
+    /// Returns the keys of what was found, and the number of the last entry of the row log with some.
+    fn found_so_far(&self, manifest: &Manifest) -> Result<KnownFound, ProgramError> {
+        let (mut known, mut last, mut damaged) = (BTreeSet::new(), 0, false);
+        let begin = TransactionPosition { ledger: BEFORE_ALL, application_order: 0 };
+        storage::rows_after(&self.store, manifest.id, begin, |at, stored| {
+            if at.ledger != BEFORE_ALL {
+                return Ok(ControlFlow::Break(()));
+            }
+            last = at.application_order;
+            let Ok(stored) = in_this_form(stored) else {
+                damaged = true;
+                return Ok(ControlFlow::Break(()));
+            };
+            let Ok(read) = LoggedEvents::read(&stored) else {
+                damaged = true;
+                return Ok(ControlFlow::Break(()));
+            };
+            let changes = read.changes.iter().filter_map(Result::ok);
+            known.extend(changes.map(|it| (it.contract, KeyTag::of(&it.key_hash))));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if damaged {
+            Err(ProgramError::Damaged("what was found for a project"))
+        } else {
+            Ok((known, last))
+        }
+    }
+
+    /// Writes what was found. Returns whether it was written.
+    fn write_found(
+        &self,
+        entry: &Entry,
+        manifest: &Manifest,
+        position: TransactionPosition,
+        (closed_at, changes): (CloseTime, &ChangesWriter),
+    ) -> Result<bool, ProgramError> {
+        let Some(project) = &manifest.events else { return Ok(false) };
+        let declaring = self.declaring(manifest)?;
+        let first = LedgerSeq(project.from);
+        let mut effects = Effects::none(manifest, first, RunSource::Backfill);
+        let (examined, count) =
+            self.examine_new(&declaring, project, position, changes, &mut effects)?;
+        declaring.names.finish()?;
+        let none = TxHash::from([0; 32]);
+        let encoded = EventsWriter::with_changes(&none, closed_at, &examined)?.finish();
+        let mut execution = Execution::of(first, &none, effects.source, (self.clock)());
+        execution.rows = count;
+        let rows = RunRows::none(none, closed_at);
+        let kinds = Kinds::default();
+        effects.add(Run { position, execution, fuel: 0, rows, kinds, encoded });
+        let outcome = self.write(entry, &[effects], |_, _, _, _| None)?;
+        Ok(matches!(outcome, WriteOutcome::Runs(_)))
+    }
+}
+
+/// Returns what these keys held, without those that are known, which are added.
+fn found_among(
+    lookup: &Lookup<'_>,
+    contract: &ContractId,
+    keys: &[KeyTag],
+    known: &mut BTreeSet<(ContractId, KeyTag)>,
+) -> Result<ChangesWriter, ProgramError> {
+    let mut changes = ChangesWriter::default();
+    for tag in keys {
+        let of = (*contract, *tag);
+        if known.contains(&of) || known.len() >= MOST_FOUND {
+            continue;
+        }
+        let Held::Present(entry) = lookup.held(of)? else { continue };
+        changes.push(&LoggedChange {
+            contract: *contract,
+            key_hash: hash_of(&entry.key.entry_key()),
+            kind: DataChangeKind::Found,
+            durability: entry.key.durability(),
+            live_until: entry.live_until.map(|until| until.0),
+            key: Some(entry.key.scval()),
+            value: held(&entry.entry, &entry.key),
+            interfaces: Vec::new(),
+            is_sure: false,
+        })?;
+        known.insert(of);
+    }
+    Ok(changes)
+}

@@ -1,0 +1,370 @@
+//! Random histories of projects that record what their contracts hold: generated ledgers in any order, with
+//! gaps that are filled later or stay, an index that lags behind, contracts that are appended, writes that
+//! fail, restarts, and kills at any write. In the end each project has exactly the changes that a naive
+//! model of the stored ledgers has, with all that is known of each.
+
+use std::sync::atomic::AtomicU32;
+
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use stellar_xdr::{ContractDataDurability, LedgerKey, Limits, ScVal, WriteXdr};
+
+use super::events::owner;
+use super::*;
+use crate::events::{LoggedEvents, OfProject, in_this_form, table_rows};
+use crate::registry::Watch;
+use orrery_contract_data::ContractData;
+use orrery_executables::ExecutableIndex;
+use orrery_testkit::crash::Kill;
+use orrery_testkit::histories;
+use orrery_testkit::storage::histories::StorageHistory;
+use orrery_testkit::storage::{self as naive, StorageModel};
+
+/// Number of steps of a history, not counting turns.
+const STEPS: usize = 24;
+/// Maximum number of projects at a time.
+const PROJECTS: usize = 2;
+
+struct History {
+    made: StorageHistory,
+    model: StorageModel,
+    scene: Scene,
+    rng: ChaCha8Rng,
+    missing: Vec<u32>,
+    projects: u32,
+    failing: Arc<AtomicU32>,
+}
+
+/// A change as both sides tell it.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Told {
+    ledger: u32,
+    order: u32,
+    key_hash: [u8; 32],
+    contract: [u8; 32],
+    tx: [u8; 32],
+    change: &'static str,
+    durability: &'static str,
+    live_until: Option<u32>,
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+}
+
+fn xdr(value: &ScVal) -> Vec<u8> {
+    value.to_xdr(Limits::none()).unwrap()
+}
+
+impl Told {
+    /// A row of the model, which knows every key.
+    fn of_model(row: &naive::Row) -> Self {
+        let LedgerKey::ContractData(key) = &row.key else { panic!("{row:?}") };
+        Self {
+            ledger: row.ledger,
+            order: row.tx.map_or(orrery_contract_data::LAST_ORDER, |tx| tx.order),
+            key_hash: row.key_hash,
+            contract: naive::contract_of(&row.key).unwrap(),
+            tx: row.tx.map_or([0; 32], |tx| tx.hash),
+            change: row.kind.name(),
+            durability: match key.durability {
+                ContractDataDurability::Temporary => "temporary",
+                ContractDataDurability::Persistent => "persistent",
+            },
+            live_until: row.live_until,
+            key: Some(xdr(&key.key)),
+            value: row.value.as_ref().map(|value| xdr(value.data().unwrap())),
+        }
+    }
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let made = StorageHistory::small(seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut missing: Vec<u32> = (made.first()..=made.last()).collect();
+        if rng.random_bool(0.6) {
+            missing.shuffle(&mut rng);
+        } else {
+            missing.reverse();
+        }
+        let consumers: Vec<Arc<dyn LedgerConsumer>> =
+            vec![Arc::new(ExecutableIndex), Arc::new(ContractData)];
+        let mut scene = Scene {
+            network: made.network.clone(),
+            consumers,
+            ..Scene::closed(settings::Programs::default(), None)
+        };
+        scene.restart();
+        let model = StorageModel::new(made.network.passphrase());
+        Self { made, model, scene, rng, missing, projects: 0, failing: Arc::default() }
+    }
+
+    fn any_project(&mut self) -> Option<ProgramId> {
+        let ids: Vec<_> = self.scene.registry.all().iter().map(|entry| entry.id).collect();
+        ids.choose(&mut self.rng).copied()
+    }
+
+    fn contracts(&self) -> Vec<ContractId> {
+        self.made.contracts.keys().map(|id| ContractId(*id)).collect()
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..20) {
+            0..7 => {
+                let most = self.rng.random_range(1..4);
+                self.store(most);
+            }
+            7..11 => {
+                let most = if self.rng.random() { usize::MAX } else { 1 };
+                self.index(most);
+            }
+            11..14 => self.watch(),
+            14..16 => self.append(),
+            16 => self.restart(),
+            _ => {}
+        }
+        if self.rng.random_bool(0.1) {
+            self.kill_amid_turns();
+        } else {
+            self.turns();
+        }
+    }
+
+    fn store(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(ledger) = self.missing.pop() else { return };
+            let made = self.made.ledger(ledger);
+            let raw_ledgers = self.rng.random() || self.made.origin == Some(ledger);
+            self.scene.commit(&made.xdr, raw_ledgers);
+            self.model.add(&made.xdr);
+        }
+    }
+
+    fn index(&self, most: usize) {
+        for consumer in &self.scene.consumers {
+            for _ in 0..most {
+                if !self.scene.store.step(consumer.as_ref()).unwrap() {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self) {
+        if self.scene.registry.all().len() >= PROJECTS {
+            return;
+        }
+        self.projects += 1;
+        let all = self.contracts();
+        let count = self.rng.random_range(1..=all.len());
+        let from = self
+            .rng
+            .random_bool(0.2)
+            .then(|| LedgerSeq(self.rng.random_range(self.made.first()..=self.made.last())));
+        let watch = Watch {
+            project_name: format!("p{}", self.projects),
+            contracts: all.choose_multiple(&mut self.rng, count).copied().collect(),
+            supplied: None,
+            from,
+            storage: Some(true),
+            public: None,
+            replace: Replace::No,
+        };
+        let id = self.scene.registry.watch(&owner(), watch, 1).unwrap().id;
+        self.scene.begin_reading(id);
+    }
+
+    fn append(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        let known = self.scene.manifest(id).contracts;
+        let others: Vec<_> =
+            self.contracts().into_iter().filter(|it| !known.contains(it)).collect();
+        let Some(contract) = others.choose(&mut self.rng) else { return };
+        self.scene.registry.append(&owner(), id, vec![*contract]).unwrap();
+        self.scene.begin_reading(id);
+    }
+
+    fn restart(&mut self) {
+        self.scene.restart();
+        for entry in self.scene.registry.all() {
+            self.scene.begin_reading(entry.id);
+        }
+    }
+
+    /// Is killed while ledgers are stored and projects have their turns. What was stored and is lost comes
+    /// again.
+    fn kill_amid_turns(&mut self) {
+        self.scene.store.flush().unwrap();
+        let at = (self.rng.random_range(0..6), self.rng.random());
+        let kill = Kill::plan(&self.scene.store, self.scene.directory.path(), at, || ());
+        let most = self.rng.random_range(0..3);
+        self.store(most);
+        for _ in 0..self.rng.random_range(0..10) {
+            self.turn();
+        }
+        let Some(files) = kill.files(&self.scene.store) else { return };
+        self.scene.parts = None;
+        self.scene.directory = files;
+        self.restart();
+        let mut model = StorageModel::new(self.made.network.passphrase());
+        self.missing.clear();
+        for ledger in self.made.first()..=self.made.last() {
+            match self.scene.store.range_of(LedgerSeq(ledger)).is_some() {
+                true => {
+                    model.add(&self.made.ledger(ledger).xdr);
+                }
+                false => self.missing.push(ledger),
+            }
+        }
+        self.missing.shuffle(&mut self.rng);
+        self.model = model;
+    }
+
+    fn turns(&mut self) {
+        let failing = Arc::clone(&self.failing);
+        failing.store(self.rng.random_range(0..3), Ordering::Relaxed);
+        let mut rng = ChaCha8Rng::seed_from_u64(self.rng.random());
+        self.scene.store.faults().plan(move |_| {
+            let left = failing.load(Ordering::Relaxed);
+            if left == 0 || rng.random_bool(0.8) {
+                return None;
+            }
+            failing.store(left - 1, Ordering::Relaxed);
+            Some(if rng.random() { Fault::NotWritten } else { Fault::Written })
+        });
+        for _ in 0..self.rng.random_range(0..10) {
+            self.turn();
+        }
+        self.scene.store.faults().clear();
+    }
+
+    fn turn(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        if self.rng.random() {
+            self.scene.live.turn(id, Lane::Fast);
+        } else {
+            self.scene.backfills.turn(id);
+        }
+    }
+
+    fn end(&mut self) {
+        // Some ledgers are never stored.
+        let left = match self.rng.random_bool(0.4) {
+            true => self.rng.random_range(0..=self.missing.len() / 2),
+            false => 0,
+        };
+        while self.missing.len() > left {
+            self.store(1);
+            if self.rng.random_bool(0.3) {
+                self.index(usize::MAX);
+                self.scene.run_until_settled();
+            }
+        }
+        if self.scene.registry.all().is_empty() {
+            self.watch();
+        }
+        for entry in self.scene.registry.all() {
+            self.scene.begin_reading(entry.id);
+        }
+        self.index(usize::MAX);
+        self.scene.run_until_settled();
+        self.check();
+        // What is in memory is what is on disk.
+        self.restart();
+        self.scene.run_until_settled();
+        self.check();
+    }
+
+    /// What the contracts of a project held when its first ledger began, which the model knows if the ledger
+    /// before it is stored.
+    fn found(&self, manifest: &Manifest, from: u32) -> Vec<Told> {
+        let is_stored = |ledger: u32| self.scene.store.range_of(LedgerSeq(ledger)).is_some();
+        let mut found = Vec::new();
+        if from < 2 || !is_stored(from) || !is_stored(from - 1) {
+            return found;
+        }
+        for contract in &manifest.contracts {
+            for entry in self.model.list(&contract.0, from - 1).unwrap().entries {
+                let LedgerKey::ContractData(key) = &entry.present.key else { panic!() };
+                found.push(Told {
+                    ledger: from,
+                    order: 0,
+                    key_hash: entry.key_hash,
+                    contract: contract.0,
+                    tx: [0; 32],
+                    change: "found",
+                    durability: match key.durability {
+                        ContractDataDurability::Temporary => "temporary",
+                        ContractDataDurability::Persistent => "persistent",
+                    },
+                    live_until: entry.present.live_until,
+                    key: Some(xdr(&key.key)),
+                    value: Some(xdr(entry.present.value.data().unwrap())),
+                });
+            }
+        }
+        found
+    }
+
+    /// Compares the changes of every project with those of the model, and the rows of the tables with them.
+    fn check(&self) {
+        for entry in self.scene.registry.all() {
+            let manifest = self.scene.manifest(entry.id);
+            let project = manifest.events.as_ref().unwrap();
+            let wanted = |row: &naive::Row| {
+                naive::contract_of(&row.key)
+                    .is_some_and(|it| manifest.contracts.contains(&ContractId(it)))
+                    && row.ledger >= project.from
+            };
+            let rows = self.model.rows(wanted);
+            let mut expected: Vec<Told> = rows.iter().map(Told::of_model).collect();
+            expected.extend(self.found(&manifest, project.from));
+            expected.sort_unstable();
+            let mut told = Vec::new();
+            let (mut made, mut changes) = (0, 0);
+            for (at, stored) in self.scene.rows(entry.id) {
+                let of = OfProject::of(&manifest);
+                let rows = table_rows(&of, project, &self.scene.runner.events, (at, &stored));
+                made +=
+                    rows.unwrap().iter().filter(|it| it.emit.target == "storage_changes").count();
+                let stored = in_this_form(&stored).unwrap();
+                let read = LoggedEvents::read(&stored).unwrap();
+                for change in read.changes.iter() {
+                    let change = change.unwrap();
+                    changes += 1;
+                    let is_found = at.ledger.0 == 0;
+                    told.push(Told {
+                        ledger: if is_found { project.from } else { at.ledger.0 },
+                        order: if is_found { 0 } else { at.application_order },
+                        key_hash: change.key_hash.0,
+                        contract: change.contract.0,
+                        tx: *read.transaction.as_bytes(),
+                        change: change.kind.name(),
+                        durability: change.durability.name(),
+                        live_until: change.live_until,
+                        key: change.key.map(<[u8]>::to_vec),
+                        value: change.value.map(<[u8]>::to_vec),
+                    });
+                }
+            }
+            assert_eq!(made, changes);
+            told.sort_unstable();
+            // An evicted key may be one that no stored ledger names but in its eviction.
+            for (told, expected) in told.iter().zip(&mut expected) {
+                if told.change == "evicted" && told.key.is_none() {
+                    expected.key = None;
+                }
+            }
+            assert_eq!(told, expected, "from {}, {:?}", project.from, self.model.ranges());
+        }
+    }
+}
+
+#[test]
+fn changes_of_contract_data_do_not_depend_on_the_order_of_arrival() {
+    histories::run(60, 20_000, |seed| {
+        let mut history = History::new(seed);
+        (0..STEPS).for_each(|_| history.step());
+        history.end();
+    });
+}
