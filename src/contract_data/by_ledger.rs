@@ -5,10 +5,9 @@ use std::ops::ControlFlow;
 use orrery_ledger::domain::{ContractId, LedgerSeq};
 use orrery_store::{ConsumerView, RowBounds, Store, StoreError, TransactionPosition};
 
-use super::consumer::CONSUMER;
 use super::history::Past;
 use super::lookup::Lookup;
-use super::rows::{CHANGED, KEYS, KeyTag};
+use super::rows::{CHANGED, CONSUMER, KEYS, KeyTag};
 
 /// Returns those of these contracts whose data a ledger has changed, each with the positions of the
 /// transactions that did, in apply order, and the position after all of them if it evicted some. The index
@@ -63,9 +62,7 @@ impl Lookup<'_> {
     ) -> Result<Option<Vec<Past>>, StoreError> {
         self.range(contract).map(|range| self.all_at(contract, range, at)).transpose()
     }
-}
 
-impl Lookup<'_> {
     /// Returns the keys of a contract that any ledger names, after one, at most so many.
     ///
     /// # Errors

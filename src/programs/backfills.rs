@@ -201,7 +201,7 @@ impl Backfills {
             && let Some(entry) = self.registry.get(program)
         {
             self.feeder.notify_last_rows(&entry);
-            if entry.snapshot().manifest.events.as_ref().is_some_and(|it| it.has_storage) {
+            if entry.snapshot().manifest.schema.has_storage() {
                 self.feeder.notify_new_rows(&entry);
             }
         }

@@ -284,7 +284,8 @@ impl Live {
         let WriteOutcome::Runs(WrittenRuns { rows, waiting_changed, stopped, .. }) = outcome else {
             return;
         };
-        if *rows > 0 {
+        // What the contracts of a project hold, holds one ledger longer.
+        if *rows > 0 || entry.snapshot().manifest.schema.has_storage() {
             self.feeder.notify_new_rows(entry);
         }
         if *waiting_changed || *stopped {
@@ -359,8 +360,7 @@ impl Live {
             cell.unwritten = 0;
         }
         drop(cell);
-        if examined_with.events.as_ref().is_some_and(|project| project.has_storage) {
-            // What the contracts hold, holds one ledger longer.
+        if examined_with.schema.has_storage() {
             self.feeder.notify_new_rows(entry);
         }
         Ok(true)

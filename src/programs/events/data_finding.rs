@@ -107,7 +107,7 @@ impl Runner {
             if is_last {
                 (walk.contract, walk.after) = (walk.contract + 1, None);
             }
-            if begun.elapsed() >= time {
+            if begun.elapsed() >= time || self.is_full(entry) {
                 break;
             }
         }

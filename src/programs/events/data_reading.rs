@@ -23,6 +23,8 @@ use orrery_store::{Evicted, RowBounds, Store, TransactionPosition};
 /// Unit tests, which advance the index themselves, would wait in vain.
 const LONGEST_WAIT: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Number of ledgers by which the index may be behind for a turn to wait for it.
+const FAR_BEHIND: u64 = 64;
 
 /// What a transaction, or the end of a ledger, changed in the data of a project's contracts.
 pub(super) struct ReadChanges {
@@ -103,7 +105,8 @@ impl Runner {
     pub(super) fn await_data(&self, ledger: LedgerSeq) -> Result<(), ProgramError> {
         let begun = Instant::now();
         while self.store.lacks(CONSUMER, ledger) != Some(false) {
-            if begun.elapsed() > LONGEST_WAIT {
+            let lag = self.store.consumer(CONSUMER).map_or(u64::MAX, |index| index.lag);
+            if lag > FAR_BEHIND || begun.elapsed() > LONGEST_WAIT {
                 return Err(ProgramError::DataNotIndexed(ledger));
             }
             thread::sleep(LOOK_EVERY);

@@ -69,15 +69,15 @@ fn select(table: &str, first: &str, at: &str) -> String {
     format!(
         "SELECT key_name, CAST(c.key_args AS JSON) AS key_args, CAST(c.key AS JSON) AS \"key\", \
          CAST(c.value AS JSON) AS \"value\", durability, c.live_until AS live_until, \
-         CASE WHEN durability <> 'persistent' THEN c.live_until < \"at\" \
-         WHEN c.change = 'evicted' THEN true ELSE c.live_until < \"at\" END AS archived, key_hash, \
+         CASE WHEN durability <> 'persistent' THEN c.live_until < {at} \
+         WHEN c.change = 'evicted' THEN true ELSE c.live_until < {at} END AS archived, key_hash, \
          {CONTRACT_ID}, {transaction}, {ledger}, {closed_at}, {id} FROM (\
-         SELECT key_hash, {CONTRACT_ID}, key_name, durability, {at} AS \"at\", \
+         SELECT key_hash, {CONTRACT_ID}, key_name, durability, \
          arg_max({change}, {order}) AS c, arg_max({both}, {order}) AS n, \
          arg_max({both}, {order}) FILTER (change NOT IN ('extended', 'evicted')) AS u \
          FROM {table} WHERE {LEDGER} >= {first} AND {LEDGER} <= {at} \
          GROUP BY key_hash, {CONTRACT_ID}, key_name, durability) \
          WHERE c.value IS NOT NULL AND c.change <> 'removed' AND (durability = 'persistent' OR \
-         (c.change <> 'evicted' AND coalesce(c.live_until >= \"at\", c.{LEDGER} = \"at\")))"
+         (c.change <> 'evicted' AND coalesce(c.live_until >= {at}, c.{LEDGER} = {at})))"
     )
 }

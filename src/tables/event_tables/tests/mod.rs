@@ -4,6 +4,7 @@ mod laws;
 mod layouts;
 mod packing;
 mod rows;
+mod storage;
 mod types;
 mod worlds;
 
