@@ -74,6 +74,7 @@ impl From<Event> for DataChangeKind {
             Event::Changed(Kind::Restored) => Self::Restored,
             Event::Changed(Kind::Extended) => Self::Extended,
             Event::Evicted => Self::Evicted,
+            Event::Found => Self::Found,
         }
     }
 }
