@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::disk_space::{DiskSpaceMonitor, NotStoredReason};
+use super::disk_space::{DiskFull, DiskSpaceMonitor, NotStoredReason};
 use super::signatures::{SIGNATURES, SignatureRebuild};
 use super::supervisor::report_upgrade;
 use super::{ServiceError, attestation, consumers};
@@ -143,6 +143,11 @@ impl Node {
     /// Returns how trusted validators contradict what is stored, if they do.
     pub fn contradiction(&self) -> Option<Contradiction> {
         Contradiction::of(self.store(), self.trust.validators.as_deref())
+    }
+
+    /// Returns an error when the disk of the data directory is nearly full.
+    pub(super) fn check_disk(&self) -> Result<(), DiskFull> {
+        self.disk_space.check()
     }
 
     /// Returns a gate for [`Self::store_batch`], at which no ledger waits.

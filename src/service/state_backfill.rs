@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::Node;
+use super::disk_space::DiskFull;
 use crate::checkpoint::{Archive, Bounds, Commitment, Step, Work, checkpoint_at_or_before};
 use crate::contract_data::{CONSUMER, ContractData, Recorded, Recording};
 use crate::control::{BackfillState, StateOrder, StateReport};
@@ -40,6 +41,8 @@ pub struct StateBackfills {
     stop: watch::Receiver<bool>,
     current: Mutex<StateReport>,
     is_cancelled: AtomicBool,
+    /// Why the disk ended the running order.
+    disk_full: Mutex<Option<DiskFull>>,
 }
 
 /// Who processes stored ledgers.
@@ -56,7 +59,7 @@ impl StateBackfills {
     /// true.
     pub fn new(node: Arc<Node>, runtime: Handle, stop: watch::Receiver<bool>) -> Self {
         let (current, is_cancelled) = (Mutex::default(), AtomicBool::new(false));
-        Self { node, runtime, stop, current, is_cancelled }
+        Self { node, runtime, stop, current, is_cancelled, disk_full: Mutex::default() }
     }
 
     /// Begins an order on a thread of its own.
@@ -111,6 +114,8 @@ impl StateBackfills {
 
     fn work(&self, order: &StateOrder, feeding: Feeding) -> Result<StateReport, String> {
         let done = self.record(order, feeding);
+        let full = self.disk_full.lock().take();
+        let done = done.map_err(|error| full.map_or(error, |full| full.to_string()));
         if let Err(error) = &done
             && self.goes_on()
         {
@@ -260,7 +265,10 @@ impl StateBackfills {
         let Recorded { entries, found, skipped } = recorded;
         (current.entries, current.found, current.skipped) = (entries, found, skipped);
         drop(current);
-        self.goes_on()
+        let full = self.node.check_disk().err();
+        let has_room = full.is_none();
+        *self.disk_full.lock() = full;
+        has_room && self.goes_on()
     }
 }
 
