@@ -4,6 +4,7 @@
 //! 1. *Comparing.* Entries of the state and known keys are both in ascending order, and are merged. What
 //!    nothing stored says gets a row, which counts for nothing yet. The first difference ends the work:
 //!    the rows are removed, and the checkpoint is marked.
+//!    Settings of the network are compared, too, and recorded at once.
 //! 2. *Listing.* The keys of the rows are added to those that lists and counters show.
 //! 3. The checkpoint counts from the last write on.
 //!
@@ -33,6 +34,9 @@ use super::rows::{
 const BATCH_BYTES: usize = 2 << 20;
 /// Number of keys that are listed at once.
 const BATCH_KEYS: usize = 1024;
+/// Settings that the close of a ledger changes without saying so in its metadata: the sizes of the state
+/// in a window, and how far the search for what is evicted has come (`ConfigSettingID`).
+const AT_CLOSE: [u32; 2] = [12, 13];
 /// Number of entries between two calls of [`Recording::observe`].
 const ENTRIES_BETWEEN_CALLS: u64 = 1024;
 
@@ -95,7 +99,7 @@ impl Recording<'_> {
         &self,
         state: impl Iterator<Item = Result<FoundInState, CheckpointError>>,
     ) -> Result<Recorded, RecordError> {
-        let recorded = match self.compare(state) {
+        let (recorded, settings) = match self.compare(state) {
             Err(RecordError::Differs { ledger, difference }) => {
                 self.refuse(difference)?;
                 self.store.end_generation();
@@ -103,6 +107,7 @@ impl Recording<'_> {
             }
             compared => compared?,
         };
+        self.record_settings(&settings)?;
         self.list_keys(recorded)?;
         self.finish()?;
         self.store.end_generation();
@@ -112,7 +117,7 @@ impl Recording<'_> {
     fn compare(
         &self,
         state: impl Iterator<Item = Result<FoundInState, CheckpointError>>,
-    ) -> Result<Recorded, RecordError> {
+    ) -> Result<(Recorded, Vec<Vec<u8>>), RecordError> {
         let lookup = Lookup::new(self.store, self.ledger, RowBounds::none())?;
         let mut lookup = lookup.without_updated();
         // What was recorded before says nothing about what ledgers say.
@@ -126,7 +131,7 @@ impl Recording<'_> {
             bytes: 0,
             recorded: Recorded::default(),
         };
-        let mut left = Left { state, next: None };
+        let mut left = Left { state, next: None, settings: Vec::new() };
         let mut failure = None;
         let mut visit = |key: Key, _: KeyRow| -> RowFlow {
             Ok(match comparison.up_to(&key, &mut left) {
@@ -154,7 +159,25 @@ impl Recording<'_> {
             comparison.add_unnamed(data)?;
         }
         comparison.write()?;
-        Ok(comparison.recorded)
+        Ok((comparison.recorded, left.settings))
+    }
+
+    /// Compares settings of the network with those that stored ledgers say, and records them.
+    fn record_settings(&self, settings: &[Vec<u8>]) -> Result<(), StoreError> {
+        let (store, ledger) = (self.store, self.ledger);
+        let lasting =
+            |entry: &&Vec<u8>| setting_id(entry).is_some_and(|id| !AT_CLOSE.contains(&id));
+        let settings: Vec<_> = settings.iter().filter(lasting).cloned().collect();
+        for entry in &settings {
+            let Some(id) = setting_id(entry) else { continue };
+            if store.setting(id, ledger)?.is_some_and(|known| known != *entry) {
+                return Err(StoreError::Other(format!(
+                    "the state at ledger {ledger} and the stored ledgers contradict each other: setting \
+                     {id} of the network is another one"
+                )));
+            }
+        }
+        store.put_found_settings(ledger, &settings)
     }
 
     /// Adds the keys of all rows to those that are listed.
@@ -227,6 +250,8 @@ impl Recording<'_> {
 struct Left<I> {
     state: I,
     next: Option<FoundData>,
+    /// Settings of the network, XDR `LedgerEntry`, which come first.
+    settings: Vec<Vec<u8>>,
 }
 
 impl<I: Iterator<Item = Result<FoundInState, CheckpointError>>> Left<I> {
@@ -236,8 +261,10 @@ impl<I: Iterator<Item = Result<FoundInState, CheckpointError>>> Left<I> {
             return Ok(Some(next));
         }
         for found in &mut self.state {
-            if let FoundInState::Data(data) = found? {
-                return Ok(Some(data));
+            match found? {
+                FoundInState::Data(data) => return Ok(Some(data)),
+                FoundInState::Setting(setting) => self.settings.push(setting.entry),
+                FoundInState::Code(_) => {}
             }
         }
         Ok(None)
@@ -487,6 +514,12 @@ impl Changed {
         new.insert(ChangedRow { before, now });
         Ok(())
     }
+}
+
+/// Returns the number of a setting from its XDR `LedgerEntry`.
+fn setting_id(entry: &[u8]) -> Option<u32> {
+    // `lastModifiedLedgerSeq`, the type of the entry.
+    entry.get(4 + 4..)?.first_chunk().copied().map(u32::from_be_bytes)
 }
 
 /// Returns the key of an entry.

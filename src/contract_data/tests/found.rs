@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orrery_checkpoint::{CheckpointError, Found, FoundData};
+use orrery_checkpoint::{CheckpointError, Found, FoundData, FoundSetting};
 use orrery_ledger::domain::{ContractId, Direction, Hash32, LedgerSeq};
 use orrery_store::RowBounds;
 use orrery_testkit::histories;
@@ -13,8 +13,8 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use stellar_xdr::{
-    ContractDataEntry, ExtensionPoint, LedgerEntry, LedgerEntryData, LedgerKey, Limits, ScVal,
-    WriteXdr,
+    ConfigSettingEntry, ContractDataEntry, ExtensionPoint, LedgerEntry, LedgerEntryData, LedgerKey,
+    Limits, ScVal, WriteXdr,
 };
 
 use super::super::listing::{Filter, Order, Wanted};
@@ -222,6 +222,44 @@ fn states_that_contradict_the_ledgers_are_refused_and_marked() {
         world.model.add_checkpoint(ledger, state);
         world.compare(&history, 0, &case);
     });
+}
+
+#[test]
+fn settings_of_the_network_are_recorded_and_compared() {
+    let history = StorageHistory::made(3, Shape { start: Start::Middle, ..Shape::small(3) });
+    let mut world = World::new(&history);
+    for made in &history.ledgers {
+        world.add(&made.xdr, true);
+    }
+    world.step();
+    let (ledger, last) = (LedgerSeq(history.first() + 1), LedgerSeq(history.last()));
+    let setting = |bytes: u32| {
+        let data =
+            LedgerEntryData::ConfigSetting(ConfigSettingEntry::ContractDataKeySizeBytes(bytes));
+        let entry = LedgerEntry { last_modified_ledger_seq: 20, data, ..Default::default() };
+        entry.to_xdr(Limits::none()).unwrap()
+    };
+    let record = |entry: Vec<u8>| {
+        let recording = Recording {
+            store: &world.store,
+            ledger,
+            contracts: None,
+            is_attested: true,
+            observe: &|_| true,
+        };
+        let state = state_of(&history, ledger.0, None);
+        let settings = [Ok(Found::Setting(FoundSetting { entry }))];
+        recording.record(settings.into_iter().chain(found(&state)))
+    };
+    // `CONFIG_SETTING_CONTRACT_DATA_KEY_SIZE_BYTES`.
+    let told = |at: LedgerSeq| world.store.setting(8, at).unwrap();
+    assert_eq!(told(ledger), None);
+    record(setting(300)).unwrap();
+    assert_eq!((told(ledger), told(last)), (Some(setting(300)), Some(setting(300))));
+    record(setting(300)).unwrap();
+    let error = record(setting(301)).unwrap_err().to_string();
+    assert!(error.contains("setting 8 of the network is another one"), "{error}");
+    assert_eq!(told(ledger), Some(setting(300)));
 }
 
 /// A state of which one entry is another one; `None` when there is no entry to change.
