@@ -36,7 +36,8 @@ pub enum DataChangeKind {
     Extended,
     /// The ledger evicted the entry, after all its transactions.
     Evicted,
-    /// The entry was there before the first ledger of the project.
+    /// The entry was there before the first ledger of the project, or nothing before a checkpoint says what it
+    /// was.
     Found,
 }
 
@@ -60,7 +61,7 @@ impl DataChangeKind {
             Self::Restored => Kind::Restored.name(),
             Self::Extended => Kind::Extended.name(),
             Self::Evicted => Event::Evicted.name(),
-            Self::Found => "found",
+            Self::Found => Event::Found.name(),
         }
     }
 }
