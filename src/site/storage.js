@@ -17,19 +17,21 @@ const CHANGES = 20;
 /** Columns of entries. */
 const HEADS = ["Key", "Value", "Updated", "Lives until", "History"];
 
-/** What is said of a change whose value stays as it was. */
-const UNCHANGED = words({ extended: "the same", evicted: "the same" });
+/** What is said of the value before, where that is no other one. */
+const BEFORE = words({ extended: "the same", evicted: "the same", found: "not known" });
+/** Who made a change that no transaction made. */
+const BY = words({ evicted: "by the network", found: "in a history archive" });
 
 /** Creates a value. */
 const valueOf = (content) => [foldedLong(content, plain), "wide"];
 
 /** Creates the key of an entry or a change: what follows its name, which `hasName` puts before that. */
-function keyOf({ key, name, args, durability, archived }, hasName) {
+function keyOf({ key, name, args, durability, archived, archived_value: mark }, hasName) {
   const shown = name === null || args === null ? [key === null ? "not known" : plain(key)]
     : [hasName || args.length === 0 ? [make("b", "", name), " "] : null, joined(args.map((it) => [plain(it)]))].flat();
   return make("span", "", shown,
     durability === "temporary" ? [" ", tag(["temporary", ""])] : null,
-    archived === true ? [" ", tag(["archived", "warn"])] : null);
+    archived === true ? [" ", tag([mark === undefined ? "archived" : `archived, its value ${mark}`, "warn"])] : null);
 }
 
 /** Says until when an entry lives. */
@@ -43,14 +45,14 @@ const updateOf = ({ updated_ledger: ledger, updated_at: at, tx }) => make("span"
 export function changesOf(changes, label, contractOf) {
   const value = (change, which) => {
     if (which === "value" && change.value === null) return [make("span", "null", change.kind === "removed" ? "none" : "not known"), "wide"];
-    if (which === "previous" && change.kind in UNCHANGED) return [make("span", "null", UNCHANGED[change.kind]), "wide"];
+    if (which === "previous" && change.kind in BEFORE) return [make("span", "null", BEFORE[change.kind]), "wide"];
     return change[which] === null ? [make("span", "null", "none"), "wide"] : valueOf(change[which]);
   };
   const until = (change) => change.live_until_ledger === null ? "" : String(change.live_until_ledger);
   const [heads, before] = contractOf === undefined
     ? [["Change", "Ledger", "Transaction"], (change) => [change.kind,
       make("span", "", ledgerLink(change.ledger), change.ledger_closed_at === null ? null : [" ", clock(change.ledger_closed_at)]),
-      change.tx === null ? make("span", "null", "by the network") : transactionLink(change.tx, 4)]]
+      change.tx === null ? make("span", "null", BY[change.kind] ?? "") : transactionLink(change.tx, 4)]]
     : [["Change", "Contract", "Key"], (change) => [change.kind, contractOf(change), [keyOf(change, true), "wide"]]];
   const made = table([...heads, "Before", "After", "Lives until"],
     changes.map((change) => [...before(change), value(change, "previous"), value(change, "value"), until(change)]), label);

@@ -35,7 +35,7 @@ impl World {
         wait_until("the types are known", || {
             let answer = world.asked(&["--name", "Account"]).json();
             let entries = answer["entries"].as_array()?;
-            entries.iter().all(|it| it["value"]["cash"].is_string()).then_some(())
+            entries.iter().all(|it| it.get("names_pending").is_none()).then_some(())
         });
         world
     }

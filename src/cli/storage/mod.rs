@@ -197,10 +197,14 @@ fn key_of(entry: &Value) -> String {
 
 /// Returns the last ledger in which an entry is live, and whether it is archived.
 fn life_of(entry: &Value) -> String {
+    let disputed = match entry["archived_value"].as_str() {
+        Some(what) => format!(", its value {what}"),
+        None => String::new(),
+    };
     match (&entry["live_until_ledger"], &entry["archived"]) {
-        (Value::Null, Value::Bool(true)) => "archived".to_owned(),
+        (Value::Null, Value::Bool(true)) => format!("archived{disputed}"),
         (Value::Null, _) => "not known".to_owned(),
-        (until, Value::Bool(true)) => format!("{until}, archived"),
+        (until, Value::Bool(true)) => format!("{until}, archived{disputed}"),
         (until, _) => until.to_string(),
     }
 }
