@@ -29,6 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "config",
             "contract_data",
             "control",
+            "decode",
             "domain",
             "durable",
             "executables",

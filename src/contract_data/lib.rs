@@ -7,6 +7,7 @@
 //! this what a key held at the end of a ledger: exactly, or not at all. What contracts held before the
 //! stored ledgers comes from the state at a checkpoint ([`Recording`]).
 
+mod by_key;
 mod by_ledger;
 mod changes;
 mod checked;

@@ -2,8 +2,6 @@
 //! or of any stored one, if all that a call asks for is known. The present state of other entries is
 //! the network's to tell: the one that runs in this process, or that to which the call is forwarded.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use stellar_xdr::LedgerKey;
@@ -11,8 +9,7 @@ use stellar_xdr::LedgerKey;
 use super::live::{format_of, put, read};
 use super::params::XdrFormat;
 use super::{CallLimits, Json, Outcome, Params, Rpc, RpcError, at_ledger, result, xdr};
-use orrery_contract_data::{CONSUMER, DataKey, Held, KeyTag, Lookup, hash_of};
-use orrery_ledger::decode::{EntryKey, EntryKind};
+use orrery_contract_data::{CONSUMER, Held, Lookup};
 use orrery_ledger::domain::{LedgerSeq, LiveEntries, LiveEntry, excerpt};
 use orrery_store::RowBounds;
 
@@ -242,22 +239,13 @@ impl Rpc {
 
 /// Looks up what a key holds, unless its time to live is not known.
 fn find(lookup: &Lookup<'_>, key: &LedgerKey) -> Result<Found, RpcError> {
-    let xdr = at_ledger::encode(key)?;
-    let key = EntryKey::from_ledger_key(&xdr).filter(|key| key.kind == EntryKind::ContractData);
-    let Some(key) = key else { return Ok(Found::Unknown) };
-    let Some(contract) = DataKey::of(Cow::Borrowed(key.body)).map(|key| key.contract()) else {
-        return Ok(Found::Unknown);
-    };
-    Ok(match lookup.held((contract, KeyTag::of(&hash_of(&key))))? {
+    Ok(match lookup.held_under(&at_ledger::encode(key)?)? {
         Held::Absent => Found::Absent,
-        // Otherwise another key shares the first bytes of the hash, or the network had another value.
-        Held::Present(held) if held.key.entry_key() == key && !held.disputed => {
-            match (held.archived, held.live_until) {
-                (Some(true), _) => Found::Entry(held.entry, LedgerSeq(0)),
-                (Some(false), Some(live_until)) => Found::Entry(held.entry, live_until),
-                _ => Found::Unknown,
-            }
-        }
-        Held::Present(_) | Held::Unknown { .. } => Found::Unknown,
+        Held::Unknown { .. } => Found::Unknown,
+        Held::Present(held) => match (held.archived, held.live_until) {
+            (Some(true), _) => Found::Entry(held.entry, LedgerSeq(0)),
+            (Some(false), Some(live_until)) => Found::Entry(held.entry, live_until),
+            _ => Found::Unknown,
+        },
     })
 }

@@ -3,15 +3,13 @@
 //! the programs read them, settings from recorded upgrades; nothing from other servers, which only know
 //! the present state.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use stellar_xdr::{LedgerEntry, LedgerKey, Limits, ReadXdr, ScVal, WriteXdr};
 
-use crate::contract_data::{DataKey, Held, KeyTag, Lookup, hash_of};
-use crate::decode::{DEEPEST, EntryKey, EntryKind};
-use crate::domain::{LedgerSeq, Simulation};
+use crate::contract_data::{Held, Lookup};
+use crate::domain::{DEEPEST_VALUE, LedgerSeq, Simulation};
 use crate::programs::engine::{EntryState, StateError};
 use crate::programs::state::{LedgerStates, States};
 use crate::rpc::{self, NotSimulated, PastCall};
@@ -127,18 +125,11 @@ impl KnownState for StateAfter<'_> {
 impl StateAfter<'_> {
     fn data(&self, key: &LedgerKey) -> Result<Known, NotSimulated> {
         let Ok(xdr) = key.to_xdr(Limits::none()) else { return Ok(Known::Unknown) };
-        let key = EntryKey::from_ledger_key(&xdr).filter(|key| key.kind == EntryKind::ContractData);
-        let Some(key) = key else { return Ok(Known::Unknown) };
-        let Some(contract) = DataKey::of(Cow::Borrowed(key.body)).map(|key| key.contract()) else {
-            return Ok(Known::Unknown);
-        };
         let ledger = self.data.ledger();
-        let held = match self.data.held((contract, KeyTag::of(&hash_of(&key))))? {
+        let held = match self.data.held_under(&xdr)? {
             Held::Absent => return Ok(Known::Absent),
-            // The network would restore another value than the one that is known.
-            Held::Present(held) if held.disputed => return Ok(Known::Unknown),
-            // Otherwise another key shares the first bytes of the hash.
-            Held::Present(held) if held.key.entry_key() == key => held,
+            // If it is disputed, the network would restore another value than the one that is known.
+            Held::Present(held) if !held.disputed => held,
             Held::Present(_) | Held::Unknown { .. } => return Ok(Known::Unknown),
         };
         let live_until = match (held.archived, held.live_until) {
@@ -166,7 +157,7 @@ impl StateAfter<'_> {
 
 /// Decodes the XDR of a stored entry.
 fn decode(xdr: &[u8], ledger: LedgerSeq) -> Result<LedgerEntry, NotSimulated> {
-    let limits = Limits { depth: DEEPEST, len: xdr.len() };
+    let limits = Limits { depth: DEEPEST_VALUE, len: xdr.len() };
     LedgerEntry::from_xdr(xdr, limits).map_err(|_| failed(StateError::Damaged(ledger)))
 }
 

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use orrery::domain::{ContractId, Hash32};
 use orrery_testkit::archive::{framed, naive, write};
 use orrery_testkit::binary::{Service, orrery_in, run};
+use orrery_testkit::client::HTTP;
 use orrery_testkit::kills::kill_repeatedly;
 use orrery_testkit::sandbox::{local, sandbox};
 use orrery_testkit::size;
@@ -22,7 +23,10 @@ use rand::seq::IteratorRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
-use stellar_xdr::{LedgerEntryData, Limits, WriteXdr};
+use stellar_xdr::{
+    ExtendFootprintTtlOp, ExtensionPoint, LedgerEntryData, Limits, Operation, OperationBody,
+    Transaction, TransactionEnvelope, TransactionV1Envelope, WriteXdr,
+};
 
 /// The first ledger that is stored, the checkpoint, and the last ledger. The first entries expire in ledger
 /// 124.
@@ -155,6 +159,20 @@ fn facts_of(present: &Present) -> Value {
     ])
 }
 
+/// What a simulation of a transaction that changes nothing says at a ledger.
+fn simulated(service: &Service, ledger: u32) -> Value {
+    let op = ExtendFootprintTtlOp { ext: ExtensionPoint::V0, extend_to: 1 };
+    let body = OperationBody::ExtendFootprintTtl(op);
+    let operations = vec![Operation { source_account: None, body }].try_into().unwrap();
+    let tx = Transaction { operations, ..Transaction::default() };
+    let envelope = TransactionV1Envelope { tx, ..TransactionV1Envelope::default() };
+    let transaction = TransactionEnvelope::Tx(envelope).to_xdr_base64(Limits::none()).unwrap();
+    let params = json!({ "transaction": transaction, "ledger": ledger });
+    let call =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "simulateTransaction", "params": params });
+    HTTP.post(format!("{}/rpc", service.base)).json(&call).send().unwrap().json().unwrap()
+}
+
 #[test]
 fn what_contracts_hold_is_completed_by_a_process_and_by_a_service() {
     let directory = tempfile::tempdir().unwrap();
@@ -197,6 +215,10 @@ fn what_contracts_hold_is_completed_by_a_process_and_by_a_service() {
     let range = &service.get("/rest/completeness")["ranges"][0];
     assert_eq!(range["storage"], format!("checked at {CHECKPOINT}, unattested"));
     let is_found = |present: &Present| present.because == Because::Checkpoint;
+    // The settings of the network as well, which no stored ledger has changed.
+    for ledger in [FIRST, CHECKPOINT, LAST] {
+        assert_eq!(simulated(&service, ledger)["result"]["latestLedger"], ledger);
+    }
     let known = model.keys().map(|(_, key)| model.at(key, LAST));
     let found = known.filter(|answer| answer.present().is_some_and(is_found)).count();
     assert!(found > 3, "{found} entries are known from the checkpoint alone");
@@ -235,6 +257,8 @@ fn one_wrong_byte_is_refused_and_nothing_is_recorded() {
     let service = Service::start_in(at, &["--data-dir", "d"]);
     compare(&service, &model());
     assert_eq!(service.get("/rest/completeness")["ranges"][0].get("checkpoints"), None);
+    let refused = simulated(&service, CHECKPOINT)["error"]["message"].to_string();
+    assert!(refused.contains("the setting ContractComputeV0 is not known"), "{refused}");
     service.stop();
 }
 

@@ -14,6 +14,9 @@ use crate::state::unrecorded;
 
 /// `CONFIG_SETTING` of `LedgerEntryType`.
 const CONFIG_SETTING: u32 = 8;
+/// Settings that the network itself changes, without an upgrade: `LIVE_SOROBAN_STATE_SIZE_WINDOW` and
+/// `EVICTION_ITERATOR`. What is recorded of them does not hold.
+const MOVING: [u32; 2] = [12, 13];
 
 impl Store {
     /// Returns the conditions after a ledger; `None` when the ledger is not stored, or was stored by a
@@ -28,11 +31,15 @@ impl Store {
     }
 
     /// Returns a setting of the network at the end of a ledger, by its number (`ConfigSettingID`), as
-    /// XDR `LedgerEntry`; `None` when it is not known, or there was none.
+    /// XDR `LedgerEntry`; `None` when it is not known, or there was none. Those that change without an
+    /// upgrade are never known.
     ///
     /// # Errors
     /// Errors of the database, or that a row is damaged.
     pub fn setting(&self, id: u32, ledger: LedgerSeq) -> Result<Option<Vec<u8>>, StoreError> {
+        if MOVING.contains(&id) {
+            return Ok(None);
+        }
         let recorded = self.recorded_around(ledger)?;
         let snapshot = self.database.snapshot();
         let mut rows = snapshot.rows(Family::Settings)?;
@@ -59,10 +66,11 @@ impl Store {
     }
 
     /// Records settings of the network that were found in the state at the end of a stored ledger, each
-    /// an XDR `LedgerEntry`. A setting of which a change in this very ledger is recorded stays as it is.
+    /// an XDR `LedgerEntry`. Those that are known stay as they are.
     ///
     /// # Errors
-    /// When an entry is no setting; errors of the database.
+    /// When an entry is no setting, or another value of it is known, and nothing is recorded; errors of
+    /// the database.
     pub fn put_found_settings(
         &self,
         ledger: LedgerSeq,
@@ -73,10 +81,18 @@ impl Store {
             let (id, modified) = id_of(entry).ok_or_else(|| {
                 StoreError::Other("an entry that is no setting of the network was found".to_owned())
             })?;
-            let key = SettingKey { id, ledger };
-            if self.database.get(Family::Settings, key.encode())?.is_some() {
-                continue;
+            match self.setting(id, ledger)? {
+                Some(known) if known != *entry => {
+                    return Err(StoreError::Other(format!(
+                        "the state at ledger {ledger} has another value of the network's setting {id} \
+                         than the stored ledgers"
+                    )));
+                }
+                Some(_) => continue,
+                None if MOVING.contains(&id) => continue,
+                None => {}
             }
+            let key = SettingKey { id, ledger };
             let before = match LedgerSeq(modified) < ledger {
                 true => SettingBefore::Entry(entry),
                 false => SettingBefore::Unknown,
@@ -174,19 +190,25 @@ mod tests {
         let (new, own) = (made(NONE, 7, 1), made(COMPUTE, 2, 2));
         let at = LedgerSeq(9);
         store.put_found_settings(at, std::slice::from_ref(&new)).unwrap();
-        store.put_found_settings(LedgerSeq(2), std::slice::from_ref(&own)).unwrap();
+        for ledger in [LedgerSeq(2), at] {
+            let refused = store.put_found_settings(ledger, &[made(11, 2, 1), own.clone()]);
+            assert!(refused.unwrap_err().to_string().contains("setting 1 "));
+            assert_eq!(store.setting(11, ledger).unwrap(), None, "nothing is recorded");
+        }
         for ledger in 2..=LEDGERS + 1 {
             // No recorded ledger changed it in between.
             assert_eq!(store.setting(NONE, LedgerSeq(ledger)).unwrap(), Some(new.clone()));
             assert_ne!(store.setting(COMPUTE, LedgerSeq(ledger)).unwrap(), Some(own.clone()));
         }
-        let modified_here = made(13, at.0, 1);
+        let modified_here = made(11, at.0, 1);
         store.put_found_settings(at, std::slice::from_ref(&modified_here)).unwrap();
         for ledger in 2..=LEDGERS + 1 {
             let held = (ledger >= at.0).then(|| modified_here.clone());
-            assert_eq!(store.setting(13, LedgerSeq(ledger)).unwrap(), held, "{ledger}");
+            assert_eq!(store.setting(11, LedgerSeq(ledger)).unwrap(), held, "{ledger}");
         }
         assert!(store.put_found_settings(at, &[vec![0; 20]]).is_err());
+        store.put_found_settings(at, &[made(MOVING[1], 2, 1)]).unwrap();
+        assert_eq!(MOVING.map(|id| store.setting(id, at).unwrap()), [None, None]);
         drop(store);
         sound(directory.path());
     }
