@@ -10,7 +10,7 @@ use super::super::remote::with_query;
 use super::super::{Failure, grid, output};
 use super::key::{self, Named};
 use super::pages::{Found, Pages};
-use super::{key_of, life_of};
+use super::{key_of, life_of, unknown_in};
 
 /// The history of a key of a contract.
 pub struct History<'r> {
@@ -126,7 +126,7 @@ impl History<'_> {
         if is_there(&answer["entries"]) || is_there(&answer["instance"]["storage"]) {
             return Ok(unchanged.to_owned());
         }
-        let unknown = grid::cell(&answer["unknown"]);
+        let unknown = unknown_in(&answer);
         let ledger = &answer["ledger"];
         Ok(match unknown.as_str() {
             "" => format!(

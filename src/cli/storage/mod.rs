@@ -147,7 +147,7 @@ impl Storage {
         let has_none = has_none && (!what.is_empty() || answer["instance"].is_null());
         // What is under one key is told as exactly as what is known of the whole contract.
         let is_complete = answer["complete"] == true || self.key.is_some();
-        let unknown = grid::cell(&answer["unknown"]);
+        let unknown = unknown_in(answer);
         if !unknown.is_empty() {
             return format!(
                 "what the contract holds{what} with the durability {unknown} {at} is not known from the stored \
@@ -171,6 +171,12 @@ impl Storage {
             ),
         }
     }
+}
+
+/// Returns the durabilities in which it is not known what a key holds.
+fn unknown_in(answer: &Value) -> String {
+    let all = answer["unknown"].as_array().into_iter().flatten();
+    all.filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the cells of an entry that holds a value, with the names of their columns.
@@ -206,5 +212,118 @@ fn life_of(entry: &Value) -> String {
         (Value::Null, _) => "not known".to_owned(),
         (until, Value::Bool(true)) => format!("{until}, archived{disputed}"),
         (until, _) => until.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(name: Option<&str>, key: Option<&str>) -> Storage {
+        Storage {
+            contract: ContractId([0; 32]),
+            at: None,
+            name: name.map(str::to_owned),
+            key: key.map(str::to_owned),
+            history: None,
+            limit: 1000,
+            cursor: None,
+            output: Json { json: false },
+        }
+    }
+
+    fn entry(name: &str, updated: u32, archived: Option<bool>) -> Value {
+        json!({
+            "key_hash": "ab", "key": [name, 7], "name": name, "args": [7, "G"],
+            "durability": "persistent", "value": "5", "live_until_ledger": 9, "archived": archived,
+            "updated_ledger": updated,
+        })
+    }
+
+    #[test]
+    fn rows_are_by_name_and_archived_ones_are_marked() {
+        let mut disputed = entry("A", 8, Some(true));
+        disputed["archived_value"] = "disputed".into();
+        let mut unnamed = entry("", 9, None);
+        (unnamed["name"], unnamed["args"]) = (Value::Null, Value::Null);
+        unnamed["live_until_ledger"] = Value::Null;
+        let answer = json!({
+            "instance": {
+                "key_hash": "cd", "executable": { "stellar_asset": true }, "storage": [entry("Z", 1, None)],
+                "live_until_ledger": null, "archived": true, "updated_ledger": 3,
+            },
+            "entries": [unnamed, entry("B", 2, Some(true)), entry("A", 1, Some(false)), disputed],
+        });
+        let rows = asked(None, None).rows(&answer);
+        let told: Vec<_> =
+            rows.iter().map(|row| (row[0].as_str(), row[1].as_str(), row[4].as_str())).collect();
+        assert_eq!(
+            told,
+            [
+                ("", "instance", "archived"),
+                ("Z", "7, G", "9"),
+                ("A", "7, G", "9, archived, its value disputed"),
+                ("A", "7, G", "9"),
+                ("B", "7, G", "9, archived"),
+                ("", "[\"\",7]", "not known"),
+            ]
+        );
+        assert_eq!(
+            asked(Some("Z"), None).rows(&answer)[0][0],
+            "Z",
+            "the instance is not asked for"
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_said_in_one_sentence() {
+        let answer = |complete: bool, entries: Value, more: Value| {
+            let mut answer = json!({
+                "ledger": 7, "complete": complete, "instance": null, "entries": entries,
+            });
+            answer.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            answer
+        };
+        let (none, some) = (json!([]), json!([entry("A", 1, None)]));
+        let known_in = json!({ "known_in": [2, 4] });
+        for (asked, answer, expected) in [
+            (
+                asked(None, None),
+                answer(false, none.clone(), known_in),
+                "nothing is known of what the contract holds at the end of ledger 7; the contract is known in \
+                 the ledgers from 2 to 4: give one of them with --at",
+            ),
+            (
+                asked(Some("A"), None),
+                answer(false, some.clone(), json!({})),
+                "this may not be all that it holds under the name A at the end of ledger 7: entries of which \
+                 the stored ledgers do not tell are left out",
+            ),
+            (
+                asked(None, Some("A")),
+                answer(false, none.clone(), json!({ "unknown": ["temporary", "persistent"] })),
+                "what the contract holds under this key with the durability temporary, persistent at the end of \
+                 ledger 7 is not known from the stored ledgers",
+            ),
+            (
+                asked(None, Some("A")),
+                answer(false, none.clone(), json!({ "unknown": [] })),
+                "the contract holds nothing under this key at the end of ledger 7",
+            ),
+            (
+                asked(None, None),
+                answer(true, none, json!({})),
+                "the contract holds nothing at the end of ledger 7",
+            ),
+        ] {
+            assert_eq!(asked.told(&answer, true), expected);
+        }
+        let part = asked(None, None).told(&answer(false, some, json!({})), false);
+        assert!(
+            part.starts_with("this is a part of what it holds at the end of ledger 7; "),
+            "{part}"
+        );
     }
 }
