@@ -8,7 +8,7 @@ import { clear, ledgerField, textField, written } from "./filter.js";
 import { clock, number, words } from "./format.js";
 import { pieces } from "./pieces.js";
 import { table, tag } from "./table.js";
-import { foldedLong, plain } from "./value.js";
+import { foldedLong, isObject, plain } from "./value.js";
 
 /** Entries of a page of the service, entries of a name that are shown at a time, and changes of a page of a history. */
 const PAGE = 200;
@@ -41,24 +41,46 @@ const lifeOf = ({ live_until_ledger: until, archived }) =>
 const updateOf = ({ updated_ledger: ledger, updated_at: at, tx }) => make("span", "",
   ledgerLink(ledger), at === null ? null : [" ", clock(at)], tx === null ? null : [" ", transactionLink(tx, 4)]);
 
-/** Creates the table of changes, of a transaction with the contract that `contractOf` creates. */
-export function changesOf(changes, label, contractOf) {
-  const value = (change, which) => {
-    if (which === "value" && change.value === null) return [make("span", "null", change.kind === "removed" ? "none" : "not known"), "wide"];
-    if (which === "previous" && change.kind in BEFORE) return [make("span", "null", BEFORE[change.kind]), "wide"];
-    return change[which] === null ? [make("span", "null", "none"), "wide"] : valueOf(change[which]);
+/** Whether a change is an update of an instance, of which only what differs is shown. */
+const isOfInstance = ({ kind, key, name, previous, value }) =>
+  kind === "updated" && key === "instance" && name === null && isObject(previous) && isObject(value);
+
+/** Returns those parts of an instance that another one does not have. */
+function different(instance, other) {
+  const itemsOf = ({ storage }) => Array.isArray(storage) ? storage : Object.entries(storage);
+  const known = new Set(itemsOf(other).map((item) => JSON.stringify(item)));
+  const left = itemsOf(instance).filter((item) => !known.has(JSON.stringify(item)));
+  const isSame = JSON.stringify(instance.executable) === JSON.stringify(other.executable);
+  return {
+    ...isSame ? {} : { executable: instance.executable },
+    storage: Array.isArray(instance.storage) ? left : Object.fromEntries(left),
   };
-  const until = (change) => change.live_until_ledger === null ? "" : String(change.live_until_ledger);
+}
+
+/** Creates the cells of the values before and after a change. */
+function valuesOf(change) {
+  const { kind, previous, value } = change;
+  const none = (text) => [make("span", "null", text), "wide"];
+  if (isOfInstance(change)) return [valueOf(different(previous, value)), valueOf(different(value, previous))];
+  return [
+    kind in BEFORE ? none(BEFORE[kind]) : previous !== null ? valueOf(previous) : none(kind === "created" ? "none" : "not known"),
+    value !== null ? valueOf(value) : none(kind === "removed" ? "none" : "not known"),
+  ];
+}
+
+/** Creates the table of changes; of a transaction, with the contract that `contractOf` creates. */
+export function changesOf(changes, label, contractOf) {
   const [heads, before] = contractOf === undefined
     ? [["Change", "Ledger", "Transaction"], (change) => [change.kind,
       make("span", "", ledgerLink(change.ledger), change.ledger_closed_at === null ? null : [" ", clock(change.ledger_closed_at)]),
       change.tx === null ? make("span", "null", BY[change.kind] ?? "") : transactionLink(change.tx, 4)]]
     : [["Change", "Contract", "Key"], (change) => [change.kind, contractOf(change), [keyOf(change, true), "wide"]]];
-  const made = table([...heads, "Before", "After", "Lives until"],
-    changes.map((change) => [...before(change), value(change, "previous"), value(change, "value"), until(change)]), label);
+  const rows = changes.map((change) => [...before(change), ...valuesOf(change), String(change.live_until_ledger ?? "")]);
+  const made = table([...heads, "Before", "After", "Lives until"], rows, label);
   // Three of its columns are wide.
   made.classList.add("many");
-  return made;
+  return make("div", "", made,
+    changes.some(isOfInstance) ? make("p", "note", "After the update of an instance, only what differs is shown.") : null);
 }
 
 /** Creates a button that adds more to a place by calling `more`, and below it tells an error of that. */
