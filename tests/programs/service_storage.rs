@@ -169,7 +169,7 @@ fn compare_at(
     owner: &Owner,
     from: &str,
     contract: ContractId,
-    ledger: u32,
+    (begin, ledger): (u32, u32),
     model: &StorageModel,
 ) -> usize {
     let sql = format!(
@@ -187,8 +187,11 @@ fn compare_at(
         let present = &entry.present;
         assert_eq!(row["live_until"], json!(present.live_until), "{from}");
         assert_eq!(row["archived"], json!(present.archived), "{from}");
-        assert_eq!(row["_ledger"], present.updated_ledger, "{from}");
-        assert_eq!(row["transaction"], json!(present.updated_tx.map(|tx| hex::encode(tx.hash))));
+        // What was there before is found at the first ledger.
+        let is_found = present.updated_ledger < begin;
+        assert_eq!(row["_ledger"], present.updated_ledger.max(begin), "{from}");
+        let tx = present.updated_tx.filter(|_| !is_found).map_or([0; 32], |tx| tx.hash);
+        assert_eq!(row["transaction"], hex::encode(tx));
         if let Some(listed) = listed.get(row["key_hash"].as_str().unwrap()) {
             let parsed = |cell: &str| -> Value {
                 serde_json::from_str(row[cell].as_str().unwrap()).unwrap()
@@ -223,13 +226,13 @@ fn sql_has_what_contracts_hold_as_the_model_and_the_api_do() {
     let mut present = 0;
     for ledger in (first..=newest).step_by(3).chain([newest]) {
         for contract in contracts {
-            present +=
-                compare_at(&ana, &format!("held.storage_at({ledger})"), contract, ledger, &model);
+            let from = format!("held.storage_at({ledger})");
+            present += compare_at(&ana, &from, contract, (0, ledger), &model);
         }
     }
     assert!(present > 300, "{present}");
     for contract in contracts {
-        compare_at(&ana, "held.storage", contract, newest, &model);
+        compare_at(&ana, "held.storage", contract, (0, newest), &model);
     }
     // Outside of what is stored nothing is known.
     for ledger in [first - 1, newest + 1] {
@@ -307,7 +310,7 @@ fn exports_and_replaced_projects_have_the_changes() {
     });
     wait_for(&ana, id, "held", newest);
     compare_changes(&ana, id, &contracts, &model);
-    compare_at(&ana, "held.storage", made.contract, newest, &model);
+    compare_at(&ana, "held.storage", made.contract, (0, newest), &model);
     let lake = Lake::directory(scene.path().join("lake"));
     export(&scene, &lake, &[]);
     let (exported, sql) = both(&ana, &lake.directory, id, "storage_changes");
@@ -329,4 +332,34 @@ fn exports_and_replaced_projects_have_the_changes() {
     let kinds: BTreeSet<_> =
         kinds.iter().filter_map(|it| it["change"].as_str().map(str::to_owned)).collect();
     assert!(kinds.len() >= 4, "{kinds:?}");
+}
+
+#[test]
+fn a_project_that_begins_later_has_what_was_there() {
+    let made = Holders::made(24);
+    let contracts = [made.contract, made.other];
+    let scene = Scene::new();
+    scene.import_ledgers(&made.ledgers);
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    let model = model_of(&made.ledgers);
+    let (first, newest) = (model.ranges()[0].first, model.ranges()[0].last);
+    let begin = first + (newest - first) / 2;
+    let id = record(&ana, "late", &contracts, Some(begin));
+    wait_for(&ana, id, "late", newest);
+    let listed = |contract: &ContractId| model.list(&contract.0, begin - 1).unwrap().entries;
+    let there: Vec<_> = contracts.iter().flat_map(listed).collect();
+    assert!(there.len() > 10);
+    let found = "select count(*) as n, min(_ledger) as first, max(_ledger) as last from late.storage_changes \
+                 where change = 'found'";
+    let expected = json!({ "n": there.len(), "first": begin, "last": begin });
+    ana.wait("it is found", |it| it.query(found) == [expected.clone()]);
+    for ledger in (begin..=newest).step_by(3).chain([newest]) {
+        for contract in contracts {
+            let from = format!("late.storage_at({ledger})");
+            compare_at(&ana, &from, contract, (begin, ledger), &model);
+        }
+    }
+    let earlier = format!("select * from late.storage_at({})", begin - 1);
+    assert!(ana.query(&earlier).is_empty());
 }

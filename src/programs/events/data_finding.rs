@@ -21,7 +21,7 @@ use crate::runner::Runner;
 use crate::writing::WriteOutcome;
 use crate::{ProgramError, storage};
 use orrery_contract_data::{CONSUMER, Held, KeyTag, LAST_ORDER, Lookup, hash_of, held};
-use orrery_ledger::domain::{CloseTime, ContractId, LedgerSeq, TxHash};
+use orrery_ledger::domain::{CloseTime, LedgerSeq, TxHash};
 use orrery_store::{RowBounds, TransactionPosition};
 
 /// The ledger of the entries of the row log with what was found: no network has it.
@@ -82,36 +82,28 @@ impl Runner {
         // Its rows have the close time of the first ledger.
         let Some(first) = self.store.ledger(LedgerSeq(project.from))? else { return Ok(again) };
         // Read again after a failure.
-        let (mut known, last) = match finds.known.take() {
+        let mut known = match finds.known.take() {
             Some(known) => known,
             None => self.found_so_far(manifest)?,
         };
         let lookup = Lookup::new(&self.store, before, RowBounds::none())?.without_updated();
         let new = DataWalkOfKeys { seen, contract: 0, after: None };
         let mut walk = finds.walk.take().unwrap_or(new);
-        let mut order = last;
         let mut is_found = false;
-        while let Some(contract) = manifest.contracts.get(walk.contract) {
-            let keys = lookup.keys_after(contract, walk.after, AT_ONCE)?;
-            let is_last = keys.len() < AT_ONCE;
-            let changes = found_among(&lookup, contract, &keys, &mut known)?;
+        while walk.contract < manifest.contracts.len() {
+            let changes = found_next(&lookup, manifest, &mut walk, &mut known)?;
             if !changes.is_empty() {
-                order += 1;
-                let at = TransactionPosition { ledger: BEFORE_ALL, application_order: order };
+                let at = TransactionPosition { ledger: BEFORE_ALL, application_order: known.1 };
                 if !self.write_found(entry, manifest, at, (first.close_time, &changes))? {
                     return Ok(again);
                 }
                 is_found = true;
             }
-            walk.after = keys.last().copied();
-            if is_last {
-                (walk.contract, walk.after) = (walk.contract + 1, None);
-            }
             if begun.elapsed() >= time || self.is_full(entry) {
                 break;
             }
         }
-        finds.known = Some((known, order));
+        finds.known = Some(known);
         finds.last = Some((Instant::now(), begun.elapsed()));
         let is_over = walk.contract >= manifest.contracts.len();
         match is_over {
@@ -180,15 +172,18 @@ impl Runner {
     }
 }
 
-/// Returns what these keys held, without those that are known, which are added.
-fn found_among(
+/// Goes on with a walk over keys. Returns what the next ones held, without those that are known, which are
+/// added.
+fn found_next(
     lookup: &Lookup<'_>,
-    contract: &ContractId,
-    keys: &[KeyTag],
-    known: &mut BTreeSet<(ContractId, KeyTag)>,
+    manifest: &Manifest,
+    walk: &mut DataWalkOfKeys,
+    (known, last): &mut KnownFound,
 ) -> Result<ChangesWriter, ProgramError> {
     let mut changes = ChangesWriter::default();
-    for tag in keys {
+    let Some(contract) = manifest.contracts.get(walk.contract) else { return Ok(changes) };
+    let keys = lookup.keys_after(contract, walk.after, AT_ONCE)?;
+    for tag in &keys {
         let of = (*contract, *tag);
         if known.contains(&of) || known.len() >= MOST_FOUND {
             continue;
@@ -206,6 +201,11 @@ fn found_among(
             is_sure: false,
         })?;
         known.insert(of);
+    }
+    *last += u32::from(!changes.is_empty());
+    walk.after = keys.last().copied();
+    if keys.len() < AT_ONCE {
+        (walk.contract, walk.after) = (walk.contract + 1, None);
     }
     Ok(changes)
 }
