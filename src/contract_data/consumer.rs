@@ -15,7 +15,7 @@ use super::found::{CHECKED, CHECKPOINTS, FOUND, REFUSED};
 use super::keeper::KEEPER;
 use super::rows::{
     BEGINNINGS, CHANGED, CONSUMER, CREATED, EVICTED, Inverted, KEPT, KEYS, Key, KeyRow, KeyTag,
-    LAST_ORDER, NAMES, NEVER_GIVEN, NOWHERE, NameRow, WITHOUT_EXTENSIONS,
+    LAST_ORDER, NAMES, NEVER_GIVEN, NOWHERE, NameRow,
 };
 use super::seen::{self, FIRST_PROTOCOL, Seen, What};
 
@@ -34,7 +34,6 @@ impl LedgerConsumer for ContractData {
                 KEYS.family,
                 CREATED.family,
                 BEGINNINGS.family,
-                WITHOUT_EXTENSIONS.family,
                 CHANGED.family,
                 EVICTED.family,
                 NAMES.family,
@@ -71,10 +70,6 @@ impl LedgerConsumer for ContractData {
         };
         if begins {
             BEGINNINGS.put(effects, &ledger, &())?;
-        }
-        let indexed_as = store.ledger(ledger)?.map(|row| row.indexed_as);
-        if indexed_as.is_some_and(|it| it.listed_contracts && !it.listed_extensions) {
-            WITHOUT_EXTENSIONS.put(effects, &ledger, &())?;
         }
         let mut changed = Changed::default();
         seen.iter().try_for_each(|seen| changed.add(effects, ledger, seen))?;

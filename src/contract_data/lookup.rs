@@ -7,9 +7,10 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use orrery_ledger::domain::{ContractId, Direction, Hash32, LedgerRange, LedgerSeq};
+use orrery_ledger::domain::{ContractId, Direction, Hash32, LedgerRange, LedgerSeq, LedgerSet};
 use orrery_store::{
     Changed, ConsumerView, EntryReader, RowBounds, RowFlow, Store, StoreError, TransactionPosition,
+    Unrecorded,
 };
 
 use super::changes::Kind;
@@ -18,7 +19,7 @@ use super::entry::{DataKey, Durability, modified};
 use super::found::{Around, Checkpoints};
 use super::rows::{
     BEGINNINGS, CONSUMER, CREATED, EVICTED, Given, Inverted, KEPT, KEYS, Kept, Key, KeyRow, KeyTag,
-    LAST_ORDER, NEVER_GIVEN, NOWHERE, WITHOUT_EXTENSIONS, end_of,
+    LAST_ORDER, NEVER_GIVEN, NOWHERE, end_of,
 };
 use super::seen::FIRST_PROTOCOL;
 use super::transactions::{Change, Found, Transaction, Transactions, WrittenEntry};
@@ -86,8 +87,8 @@ pub struct Lookup<'s> {
     pub(super) ledger: LedgerSeq,
     pub(super) reader: EntryReader<'s>,
     pub(super) view: ConsumerView<'s>,
-    /// Ledgers around this one of which transactions that only extend or restore data are stored.
-    with_extensions: Option<LedgerRange>,
+    /// Ledgers of which transactions that only extend or restore data are not stored.
+    without_extensions: LedgerSet,
     /// Place in the feed up to which the view has the rows of all ledgers.
     place: u64,
     /// Whether the transactions that changed entries last are looked for.
@@ -127,7 +128,7 @@ impl<'s> Lookup<'s> {
         let unknown = || StoreError::UnknownConsumer(CONSUMER.to_owned());
         let place = store.consumer(CONSUMER).ok_or_else(unknown)?.place;
         let view = store.consumer_view(CONSUMER, bounds)?;
-        let with_extensions = with_extensions(&view, ledger)?;
+        let without_extensions = store.unrecorded(Unrecorded::Extensions)?;
         let checkpoints = Checkpoints::load(&view)?;
         let transactions = Transactions::default();
         let finds_updated = true;
@@ -136,7 +137,7 @@ impl<'s> Lookup<'s> {
             ledger,
             reader,
             view,
-            with_extensions,
+            without_extensions,
             place,
             finds_updated,
             transactions,
@@ -165,8 +166,9 @@ impl<'s> Lookup<'s> {
     /// `None` when this one has not.
     pub fn range(&self, contract: &ContractId) -> Option<LedgerRange> {
         let complete = self.store.complete_around(CONSUMER, contract, self.ledger)?;
-        let LedgerRange { first, last } = self.with_extensions?;
-        Some(LedgerRange { first: first.max(complete.first), last: last.min(complete.last) })
+        let mut known = LedgerSet::from(complete);
+        known.remove_all(&self.without_extensions);
+        known.ranges().iter().find(|range| range.contains(self.ledger)).copied()
     }
 
     /// Returns the ledger that created a contract, if that is one of these ledgers.
@@ -534,22 +536,6 @@ impl State {
     fn of(key: Option<DataKey<'static>>, value: Value) -> Self {
         Self { key, value, written: None, live_until: None, evicted: None, updated: None }
     }
-}
-
-/// Returns the ledgers around one that are not among those [`WITHOUT_EXTENSIONS`]; `None` when it is
-/// itself.
-fn with_extensions(
-    view: &ConsumerView<'_>,
-    ledger: LedgerSeq,
-) -> Result<Option<LedgerRange>, StoreError> {
-    let before = WITHOUT_EXTENSIONS.last(view, &ledger)?.map(|(before, ())| before);
-    let after = WITHOUT_EXTENSIONS.first(view, Some(&ledger))?.map(|(after, ())| after);
-    if before == Some(ledger) {
-        return Ok(None);
-    }
-    let first = before.and_then(LedgerSeq::next).unwrap_or(LedgerSeq(0));
-    let last = after.map_or(LedgerSeq(u32::MAX), |after| LedgerSeq(after.0 - 1));
-    Ok(Some(LedgerRange { first, last }))
 }
 
 /// Returns the next position.

@@ -17,8 +17,6 @@ pub const KEYS: Table<(ContractId, KeyTag), KeyRow> = Table::new("keys");
 pub const CREATED: Table<ContractId, TransactionPosition> = Table::new("created");
 /// Ledgers that brought protocol 20, before which no contract had data.
 pub const BEGINNINGS: Table<LedgerSeq, ()> = Table::new("beginnings");
-/// Ledgers of which transactions that only extend or restore data are not stored.
-pub const WITHOUT_EXTENSIONS: Table<LedgerSeq, ()> = Table::new("without_extensions");
 /// Transactions that changed data of a contract, and ledgers that evicted some of it, which have the
 /// position after all transactions.
 pub const CHANGED: Table<(ContractId, TransactionPosition), ()> = Table::new("changed");
@@ -95,7 +93,40 @@ pub struct KeyRow {
     pub name: Vec<u8>,
 }
 
-row_codec!(KeyRow { durability, changed, is_gone, evicted, ttl, found, leads, name });
+/// Set in the first byte of a row with [`KeyRow::found`], beside the durability.
+const IS_FOUND: u8 = 2;
+
+impl RowCodec for KeyRow {
+    fn write(&self, to: &mut Vec<u8>) {
+        let Self { durability, changed, is_gone, evicted, ttl, found, leads, name } = self;
+        let is_found = *found != NEVER_GIVEN;
+        to.push(*durability as u8 | if is_found { IS_FOUND } else { 0 });
+        changed.write(to);
+        is_gone.write(to);
+        evicted.write(to);
+        ttl.write(to);
+        if is_found {
+            found.write(to);
+        }
+        leads.write(to);
+        name.write(to);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let first = u8::read(bytes)?;
+        let mut durability = [first & !IS_FOUND].as_slice();
+        Some(Self {
+            durability: Durability::read(&mut durability)?,
+            changed: RowCodec::read(bytes)?,
+            is_gone: RowCodec::read(bytes)?,
+            evicted: RowCodec::read(bytes)?,
+            ttl: RowCodec::read(bytes)?,
+            found: if first & IS_FOUND != 0 { Given::read(bytes)? } else { NEVER_GIVEN },
+            leads: RowCodec::read(bytes)?,
+            name: RowCodec::read(bytes)?,
+        })
+    }
+}
 
 /// How many keys of a contract begin with a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -68,6 +68,7 @@ pub use state::marks::Marks;
 pub use state::removed::Removed;
 pub use state::store::Store;
 pub use state::totals::Totals;
+pub use state::unrecorded::Unrecorded;
 pub use upkeep::audit::problems::Problem;
 pub use upkeep::audit::{Audit, AuditProgress, audit, audit_with};
 pub use upkeep::backup::{Checkpoint, DirectoryContents, read_contents};

@@ -1,5 +1,5 @@
-//! Settings under which ledgers were indexed, in four bits: digests can be compared where the first
-//! three are equal. Records whether events were restricted to listed contracts, not to which.
+//! Settings under which ledgers were indexed, in three bits: digests can be compared where these
+//! are equal. Records whether events were restricted to listed contracts, not to which.
 
 use super::bytes::Malformed;
 
@@ -12,43 +12,36 @@ pub struct IndexedAs {
     pub fee_events: bool,
     /// Whether events and transactions were restricted to a list of contracts.
     pub listed_contracts: bool,
-    /// Whether, with such a list, transactions were stored as well that do no more than extend or restore
-    /// data of a listed contract. Older versions have not.
-    pub listed_extensions: bool,
 }
 
 impl IndexedAs {
-    /// Combinations of those settings on which the events of a ledger depend.
     const COMBINATIONS: u8 = 8;
 
     pub(crate) fn encode(self) -> u8 {
         u8::from(self.classic_events)
             | u8::from(self.fee_events) << 1
             | u8::from(self.listed_contracts) << 2
-            | u8::from(self.listed_extensions) << 3
     }
 
     pub(crate) fn decode(byte: u8) -> Result<Self, Malformed> {
-        if byte >> 4 != 0 || (byte & 8 != 0 && byte & 4 == 0) {
+        if byte >= Self::COMBINATIONS {
             return Err(Malformed);
         }
         Ok(Self {
             classic_events: byte & 1 != 0,
             fee_events: byte & 2 != 0,
             listed_contracts: byte & 4 != 0,
-            listed_extensions: byte & 8 != 0,
         })
     }
 }
 
-/// Set of the settings that occur among some ledgers: one bit per combination of those on which events
-/// depend.
+/// Set of the settings that occur among some ledgers: one bit per combination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Settings(pub u8);
 
 impl From<IndexedAs> for Settings {
     fn from(one: IndexedAs) -> Self {
-        Self(1 << (one.encode() % IndexedAs::COMBINATIONS))
+        Self(1 << one.encode())
     }
 }
 
@@ -78,15 +71,7 @@ mod tests {
     fn every_combination_round_trips_and_can_be_united() {
         let all: Vec<_> = (0..8).map(|code| IndexedAs::decode(code).unwrap()).collect();
         assert!(all.iter().enumerate().all(|(code, one)| usize::from(one.encode()) == code));
-        for byte in 8..=u8::MAX {
-            match IndexedAs::decode(byte) {
-                Ok(one) => {
-                    assert!((12..16).contains(&byte) && one.encode() == byte, "{byte}");
-                    assert_eq!(Settings::from(one), Settings::from(all[usize::from(byte) - 8]));
-                }
-                Err(Malformed) => assert!(!(12..16).contains(&byte), "{byte}"),
-            }
-        }
+        assert_eq!(IndexedAs::decode(8), Err(Malformed));
         let some = [all[5], all[0], all[5]].map(Settings::from);
         let union = some.into_iter().fold(Settings::default(), Settings::union);
         assert_eq!(union.list(), [all[0], all[5]]);

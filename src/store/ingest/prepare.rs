@@ -89,7 +89,6 @@ impl From<&IndexOptions> for IndexedAs {
             classic_events: options.classic_events,
             fee_events: options.fee_events,
             listed_contracts: options.contracts.is_some(),
-            listed_extensions: options.contracts.is_some(),
         }
     }
 }

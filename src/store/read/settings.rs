@@ -10,7 +10,7 @@ use crate::encoding::columns::{Family, Key, LedgerKey, SettingKey};
 use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::settings::{LedgerConditions, SettingRow};
 use crate::state::store::Store;
-use crate::state::unrecorded;
+use crate::state::unrecorded::Unrecorded;
 
 /// `CONFIG_SETTING` of `LedgerEntryType`.
 const CONFIG_SETTING: u32 = 8;
@@ -107,7 +107,7 @@ impl Store {
     /// Returns the consecutive stored ledgers around a ledger whose changes of settings are recorded.
     fn recorded_around(&self, ledger: LedgerSeq) -> Result<Option<LedgerRange>, StoreError> {
         let mut recorded = self.range_of(ledger).map(LedgerSet::from).unwrap_or_default();
-        recorded.remove_all(&unrecorded::load(&self.database)?);
+        recorded.remove_all(&self.unrecorded(Unrecorded::Settings)?);
         Ok(recorded.ranges().iter().find(|range| range.contains(ledger)).copied())
     }
 }

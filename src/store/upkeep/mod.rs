@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod disk;
 pub(crate) mod extensions;
+pub(crate) mod extensions_of_data;
 pub(crate) mod format;
 pub(crate) mod index_fill;
 pub(crate) mod network;

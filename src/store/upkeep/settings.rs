@@ -11,7 +11,7 @@ use crate::encoding::error::{StoreError, corrupt};
 use crate::encoding::raw_form;
 use crate::encoding::settings::{LedgerConditions, SettingRow};
 use crate::state::coverage::Coverage;
-use crate::state::unrecorded;
+use crate::state::unrecorded::Unrecorded;
 
 /// Number of rows from which a batch is written.
 const ROWS_PER_BATCH: u64 = 4096;
@@ -41,6 +41,6 @@ pub(crate) fn fill(database: &Database, upgrade: &Upgrade<'_>) -> Result<(), Sto
         }
         Ok(())
     })?;
-    unrecorded::put(&mut batch, &unrecorded)?;
+    Unrecorded::Settings.put(&mut batch, &unrecorded)?;
     database.write_unlogged(batch)
 }

@@ -21,7 +21,7 @@ use crate::state::ingest_runs::IngestRun;
 use crate::state::marks;
 use crate::state::removed;
 use crate::state::totals::TOTALS_ROW;
-use crate::state::unrecorded::UNRECORDED_ROW;
+use crate::state::unrecorded::Unrecorded;
 use crate::state::unused_ids;
 use crate::state::unused_ids::UNUSED_FROM_ROW;
 use crate::upkeep::format::FORMAT_ROW;
@@ -74,8 +74,13 @@ fn check_meta(subject: &Subject<'_>) -> Result<(), StoreError> {
     while let Some(name) = rows.key() {
         let known = match name {
             FORMAT_ROW | PASSPHRASE_ROW | TOTALS_ROW | LIVE_POSITION_ROW | UNUSED_FROM_ROW
-            | UNRECORDED_ROW | CONTRADICTION_ROW => true,
-            _ => index_fill::is_row(name) || removed::is_row(name) || marks::is_row(name),
+            | CONTRADICTION_ROW => true,
+            _ => {
+                index_fill::is_row(name)
+                    || removed::is_row(name)
+                    || marks::is_row(name)
+                    || Unrecorded::is_row(name)
+            }
         };
         if !known {
             let what = "orrery never writes a row with this key".to_owned();

@@ -18,12 +18,13 @@ use crate::encoding::format_version::FormatVersion;
 /// - 1.0: layout of the first release.
 /// - 1.1: what trusted validators have signed, at the end of the rows of `ranges`.
 /// - 1.2: events of projects in `rows` as they are, no longer as values in XDR.
-/// - 1.3: rows of `entries` say whether a value is another one than before; settings of the network are
-///   recorded in `settings` and `conditions`.
+/// - 1.3: rows of `entries` say whether a value is another one than before.
+/// - 1.4: settings of the network are recorded in `settings` and `conditions`; with listed contracts,
+///   transactions are stored that do no more than extend or restore their data.
 ///
 /// A new minor version is reached by a migration in place (see `format/migrations`), which must leave
 /// the same bytes as a store built anew. A new major version is refused: it needs a new directory.
-pub const FORMAT: FormatVersion = FormatVersion { major: 1, minor: 3 };
+pub const FORMAT: FormatVersion = FormatVersion { major: 1, minor: 4 };
 
 pub(crate) const FORMAT_ROW: &[u8] = b"format";
 

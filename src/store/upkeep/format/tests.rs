@@ -165,7 +165,7 @@ fn an_older_store_becomes_the_one_that_this_version_makes() {
     drop(opened);
     assert_eq!(
         refused.to_string(),
-        "the data directory has format 0.8, which the next start of orrery upgrades to 1.3: start \
+        "the data directory has format 0.8, which the next start of orrery upgrades to 1.4: start \
          the service with it once, then try again"
     );
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -293,12 +293,12 @@ fn other_formats_are_refused_and_left_alone() {
     let directory = directory.path();
     fill_store(directory);
     // Newer ones, one between the made ones, and one that only the made migrations upgrade.
-    for (major, minor) in [(1, 4), (2, 0), (2, 3), (0, 1), (0, 9)] {
+    for (major, minor) in [(1, 5), (2, 0), (2, 3), (0, 1), (0, 9)] {
         let version = FormatVersion { major, minor };
         record_format(directory, version);
         let before = contents(directory);
         let sentence = format!(
-            "the data directory has format {version}, this version of orrery reads 1.3: use the \
+            "the data directory has format {version}, this version of orrery reads 1.4: use the \
              version that wrote it, or import or follow the ledgers again into a new directory"
         );
         let errors = [
