@@ -3,12 +3,14 @@
 //! upgrade was interrupted. Other formats are refused.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use orrery_ledger::domain::{LedgerRange, LedgerSet};
 use orrery_testkit::sandbox::{ledgers, sandbox};
 use parking_lot::Mutex;
 use rand::{Rng, SeedableRng};
@@ -20,8 +22,10 @@ use crate::db::faults::{Fault, WriteKind};
 use crate::encoding::columns::{Key, LedgerKey};
 use crate::indexes::entries;
 use crate::indexes::registry::Indexes;
-use crate::sample_ledgers::{everything, store_of};
+use crate::ingest::prepare::IndexOptions;
+use crate::sample_ledgers::{commit, everything, store_of};
 use crate::state::store::Store;
+use crate::state::unrecorded::Unrecorded;
 use crate::upkeep::audit::audit;
 use crate::upkeep::backup::read_contents;
 use crate::upkeep::extensions::Extensions;
@@ -276,6 +280,10 @@ fn a_store_of_the_first_release_is_upgraded() {
     let mut before =
         |key: &[u8], value: &[u8]| batch.put_raw(Family::Entries, key, &[value[0] & CHANGED]);
     made.scan(Family::Entries, |key, value| before(key, value)).unwrap();
+    // Before 1.4, there were no settings.
+    for family in [Family::Settings, Family::Conditions] {
+        made.scan(family, |key, _| batch.delete_raw(family, key)).unwrap();
+    }
     made.write_synced(batch).unwrap();
     drop(made);
     record_format(directory, FormatVersion { major: 1, minor: 0 });
@@ -284,6 +292,28 @@ fn a_store_of_the_first_release_is_upgraded() {
     assert!(matches!(refused, StoreError::NotUpgraded { .. }), "{refused}");
     drop(Store::open(directory, None).unwrap());
     assert!(contents(directory) == expected);
+    assert_sound(directory);
+}
+
+/// Only those that an earlier version has stored are marked.
+#[test]
+fn ledgers_with_listed_contracts_are_marked_by_an_upgrade() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let all = ledgers(sandbox(5, 0..=12), LAST - 1);
+    let (before, after) = all.split_at(20);
+    let listed = IndexOptions { contracts: Some(BTreeSet::new()), ..everything() };
+    drop(store_of(directory, before, &listed));
+    let store = Store::open(directory, None).unwrap();
+    assert_eq!(store.unrecorded(Unrecorded::Extensions).unwrap(), LedgerSet::default());
+    drop(store);
+    record_format(directory, FormatVersion { major: 1, minor: 3 });
+    let store = Store::open(directory, None).unwrap();
+    after.iter().for_each(|ledger| commit(&store, ledger, &listed));
+    let marked = LedgerSet::from(LedgerRange::new(2, 21));
+    assert_eq!(store.unrecorded(Unrecorded::Extensions).unwrap(), marked);
+    store.flush().unwrap();
+    drop(store);
     assert_sound(directory);
 }
 
