@@ -265,7 +265,7 @@ fn watch_events(programs: &Programs, contracts: Vec<ContractId>) -> Result<(), F
         contracts,
         supplied: None,
         from: None,
-        storage: None,
+        storage: Some(true),
         public: None,
         replace: Replace::No,
     };
