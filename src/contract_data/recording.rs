@@ -34,9 +34,6 @@ use super::rows::{
 const BATCH_BYTES: usize = 2 << 20;
 /// Number of keys that are listed at once.
 const BATCH_KEYS: usize = 1024;
-/// Settings that the close of a ledger changes without saying so in its metadata: the sizes of the state
-/// in a window, and how far the search for what is evicted has come (`ConfigSettingID`).
-const AT_CLOSE: [u32; 2] = [12, 13];
 /// Number of entries between two calls of [`Recording::observe`].
 const ENTRIES_BETWEEN_CALLS: u64 = 1024;
 
@@ -107,7 +104,7 @@ impl Recording<'_> {
             }
             compared => compared?,
         };
-        self.record_settings(&settings)?;
+        self.store.put_found_settings(self.ledger, &settings)?;
         self.list_keys(recorded)?;
         self.finish()?;
         self.store.end_generation();
@@ -160,24 +157,6 @@ impl Recording<'_> {
         }
         comparison.write()?;
         Ok((comparison.recorded, left.settings))
-    }
-
-    /// Compares settings of the network with those that stored ledgers say, and records them.
-    fn record_settings(&self, settings: &[Vec<u8>]) -> Result<(), StoreError> {
-        let (store, ledger) = (self.store, self.ledger);
-        let lasting =
-            |entry: &&Vec<u8>| setting_id(entry).is_some_and(|id| !AT_CLOSE.contains(&id));
-        let settings: Vec<_> = settings.iter().filter(lasting).cloned().collect();
-        for entry in &settings {
-            let Some(id) = setting_id(entry) else { continue };
-            if store.setting(id, ledger)?.is_some_and(|known| known != *entry) {
-                return Err(StoreError::Other(format!(
-                    "the state at ledger {ledger} and the stored ledgers contradict each other: setting \
-                     {id} of the network is another one"
-                )));
-            }
-        }
-        store.put_found_settings(ledger, &settings)
     }
 
     /// Adds the keys of all rows to those that are listed.
@@ -514,12 +493,6 @@ impl Changed {
         new.insert(ChangedRow { before, now });
         Ok(())
     }
-}
-
-/// Returns the number of a setting from its XDR `LedgerEntry`.
-fn setting_id(entry: &[u8]) -> Option<u32> {
-    // `lastModifiedLedgerSeq`, the type of the entry.
-    entry.get(4 + 4..)?.first_chunk().copied().map(u32::from_be_bytes)
 }
 
 /// Returns the key of an entry.

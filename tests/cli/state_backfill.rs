@@ -270,7 +270,9 @@ fn a_killed_process_goes_on() {
     prepare(prepared.path());
     let process = |at: &Path, _| {
         if !at.join("archive").exists() {
-            ["d", "archive"].map(|part| copy(&prepared.path().join(part), &at.join(part)));
+            for part in ["d", "archive"] {
+                copy(&prepared.path().join(part), &at.join(part));
+            }
         }
         let mut process = orrery_in(at);
         process.args(complete(&["--unattested"])).stdout(std::process::Stdio::null());

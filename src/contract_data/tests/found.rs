@@ -258,7 +258,7 @@ fn settings_of_the_network_are_recorded_and_compared() {
     assert_eq!((told(ledger), told(last)), (Some(setting(300)), Some(setting(300))));
     record(setting(300)).unwrap();
     let error = record(setting(301)).unwrap_err().to_string();
-    assert!(error.contains("setting 8 of the network is another one"), "{error}");
+    assert!(error.contains("the network's setting 8 "), "{error}");
     assert_eq!(told(ledger), Some(setting(300)));
 }
 
