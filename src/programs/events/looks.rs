@@ -12,6 +12,9 @@ use orrery_store::TransactionPosition;
 /// would wait in vain.
 const PAUSE: u32 = if cfg!(test) { 0 } else { 20 };
 
+/// How long rows may be derived without another look being put off.
+const SHORT_DERIVATION: Duration = Duration::from_secs(1);
+
 /// What is remembered of the looks for one project.
 #[derive(Debug, Default)]
 pub struct Looks {
@@ -95,10 +98,11 @@ impl DataLooks {
         pause_after(self.last, now)
     }
 
-    /// Notes that rows were derived. Deriving them counts as a part of the look from which it followed.
+    /// Notes that rows were derived. Deriving them counts as a part of the look from which it followed, if
+    /// it took long.
     pub(super) fn end(&mut self, now: Instant) {
         if let Some(found) = self.found.take() {
-            self.last = Some((now, now - found));
+            self.last = Some((now, (now - found).saturating_sub(SHORT_DERIVATION)));
         }
         (self.walk, self.walked) = (None, None);
     }
