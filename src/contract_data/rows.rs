@@ -114,7 +114,8 @@ impl RowCodec for KeyRow {
 
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         let first = u8::read(bytes)?;
-        let mut durability = [first & !IS_FOUND].as_slice();
+        let durability = [first & !IS_FOUND];
+        let mut durability = durability.as_slice();
         Some(Self {
             durability: Durability::read(&mut durability)?,
             changed: RowCodec::read(bytes)?,
