@@ -181,7 +181,11 @@ fn what_contracts_hold_is_completed_by_a_process_and_by_a_service() {
     prepare(at);
     let archive = at.join("archive");
     let mut model = model();
-    let contract = *model.contracts().first().unwrap();
+    // One with an entry that no stored ledger names up to the checkpoint.
+    let whole = state(&archive, None);
+    let is_unknown = |held: &&HeldThere| model.at(&held.key, CHECKPOINT).present().is_none();
+    let unknown = whole.entries.values().find(is_unknown).unwrap();
+    let contract = contract_of(&unknown.key).unwrap();
 
     run(at, &complete(&[])).refuses(1, &["stored and attested", "--unattested"]);
     run(at, &complete(&["--at", "20"])).refuses(1, &["ledger 20 is not stored", "orrery backfill"]);
@@ -209,7 +213,6 @@ fn what_contracts_hold_is_completed_by_a_process_and_by_a_service() {
     // All of them, by the service.
     let report = run(at, &complete(&["--unattested"])).json();
     assert_eq!(report["state"], "done", "{report}");
-    let whole = state(&archive, None);
     assert_eq!(report["entries"], whole.entries.len());
     model.add_checkpoint(CHECKPOINT, whole);
     compare(&service, &model);
@@ -222,7 +225,7 @@ fn what_contracts_hold_is_completed_by_a_process_and_by_a_service() {
     }
     let known = model.keys().map(|(_, key)| model.at(key, LAST));
     let found = known.filter(|answer| answer.present().is_some_and(is_found)).count();
-    assert!(found > 3, "{found} entries are known from the checkpoint alone");
+    assert!(found > 0, "{found} entries are known from the checkpoint alone");
     let status = run(at, &["backfill", "--data-dir", "d", "--json", "--state", "--status"]).json();
     assert_eq!(status["state"], "done");
     service.stop();
