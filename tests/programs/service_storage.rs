@@ -5,9 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use orrery::domain::ContractId;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use stellar_xdr::{ContractDataDurability, LedgerKey, ScVal};
+use stellar_xdr::{
+    ContractDataDurability, LedgerEntryData, LedgerKey, Limits, ReadXdr, ScVal, WriteXdr,
+};
 
 use crate::exported::{Lake, both, export};
 use crate::service::{Owner, PASSPHRASE, Recorded, Scene};
@@ -17,6 +21,7 @@ use orrery_testkit::client::HTTP;
 use orrery_testkit::data;
 use orrery_testkit::fixtures;
 use orrery_testkit::holder::Holders;
+use orrery_testkit::size;
 use orrery_testkit::storage::{self, Row, StorageModel, contract_of};
 
 /// Columns of the table, in the order in which queries see them.
@@ -362,4 +367,105 @@ fn a_project_that_begins_later_has_what_was_there() {
     }
     let earlier = format!("select * from late.storage_at({})", begin - 1);
     assert!(ana.query(&earlier).is_empty());
+}
+
+/// An entry as all three interfaces tell it: until when it lives, 0 when it is archived, and its value where
+/// the interface has it as XDR.
+type Told = BTreeMap<String, (u32, Option<String>)>;
+
+fn told_by_sql(owner: &Owner, contract: ContractId, ledger: u32) -> Told {
+    let rows = owner.query(&format!(
+        "select key_hash, live_until, archived from held.storage_at({ledger}) where contract_id = '{contract}'"
+    ));
+    let life = |row: &Value| match row["archived"] == true {
+        true => 0,
+        false => row["live_until"].as_u64().unwrap() as u32,
+    };
+    rows.iter().map(|row| (text(row, "key_hash"), (life(row), None))).collect()
+}
+
+fn text(row: &Value, name: &str) -> String {
+    row[name].as_str().unwrap().to_owned()
+}
+
+/// Also returns the keys, as XDR `LedgerKey`.
+fn told_by_rest(owner: &Owner, contract: ContractId, ledger: u32) -> (Told, Vec<String>) {
+    let list = rest(owner, &format!("{contract}/storage?at={ledger}&limit=1000"));
+    assert_eq!((&list["complete"], &list["cursor"]), (&json!(true), &Value::Null));
+    let (mut told, mut keys) = (Told::new(), Vec::new());
+    let mut add = |row: &Value, key: ScVal, durability, value| {
+        let live_until = row["live_until_ledger"].as_u64().unwrap() as u32;
+        let life = if row["archived"] == true { 0 } else { live_until };
+        told.insert(text(row, "key_hash"), (life, value));
+        let key = storage::data_key(&contract.0, key, durability);
+        keys.push(key.to_xdr_base64(Limits::none()).unwrap());
+    };
+    let instance = &list["instance"];
+    if !instance.is_null() {
+        let persistent = ContractDataDurability::Persistent;
+        add(instance, ScVal::LedgerKeyContractInstance, persistent, None);
+    }
+    for row in list["entries"].as_array().unwrap() {
+        let durability = match row["durability"] == "temporary" {
+            true => ContractDataDurability::Temporary,
+            false => ContractDataDurability::Persistent,
+        };
+        let key = ScVal::from_xdr_base64(text(row, "key"), Limits::none()).unwrap();
+        add(row, key, durability, Some(text(row, "value")));
+    }
+    (told, keys)
+}
+
+fn told_by_rpc(owner: &Owner, keys: &[String], ledger: u32) -> Told {
+    let call = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "getLedgerEntries",
+        "params": { "keys": keys, "ledger": ledger },
+    });
+    let url = owner.base("/rpc");
+    let answer = HTTP.post(url).bearer_auth(owner.token()).json(&call).send().unwrap();
+    let answer: Value = answer.json().unwrap();
+    let entries = answer["result"]["entries"].as_array();
+    let entries = entries.unwrap_or_else(|| panic!("{ledger}: {answer}"));
+    let entry = |entry: &Value| {
+        let key = LedgerKey::from_xdr_base64(text(entry, "key"), Limits::none()).unwrap();
+        let data = LedgerEntryData::from_xdr_base64(text(entry, "xdr"), Limits::none()).unwrap();
+        let LedgerEntryData::ContractData(data) = data else { panic!("{entry}") };
+        let is_instance = data.key == ScVal::LedgerKeyContractInstance;
+        let value = (!is_instance).then(|| data.val.to_xdr_base64(Limits::none()).unwrap());
+        let life = entry["liveUntilLedgerSeq"].as_u64().unwrap() as u32;
+        (hex::encode(storage::key_hash(&key)), (life, value))
+    };
+    entries.iter().map(entry).collect()
+}
+
+/// SQL, REST and JSON-RPC at random ledgers.
+#[test]
+fn three_interfaces_tell_the_same_of_random_ledgers() {
+    let made = Holders::made(140);
+    let contracts = [made.contract, made.other];
+    let scene = Scene::new();
+    scene.import_ledgers(&made.ledgers);
+    let service = Service::start(scene.path());
+    let ana = scene.owner(&service, "ana");
+    let id = record(&ana, "held", &contracts, None);
+    let first = model_of(&made.ledgers[..1]).ranges()[0].first;
+    let newest = first + made.ledgers.len() as u32 - 1;
+    wait_for(&ana, id, "held", newest);
+    let mut rng = StdRng::seed_from_u64(56);
+    let (mut present, mut archived) = (0, 0);
+    for _ in 0..size::choose(60, 10_000) {
+        let contract = contracts[rng.random_range(0..contracts.len())];
+        let ledger = rng.random_range(first..=newest);
+        let (by_rest, keys) = told_by_rest(&ana, contract, ledger);
+        let by_rpc = told_by_rpc(&ana, &keys, ledger);
+        assert_eq!(by_rpc, by_rest, "{contract}, {ledger}");
+        let by_sql = told_by_sql(&ana, contract, ledger);
+        let lives = |told: &Told| -> BTreeMap<String, u32> {
+            told.iter().map(|(hash, (life, _))| (hash.clone(), *life)).collect()
+        };
+        assert_eq!(lives(&by_sql), lives(&by_rest), "{contract}, {ledger}");
+        present += by_rest.len();
+        archived += by_rest.values().filter(|(life, _)| *life == 0).count();
+    }
+    assert!(present > 300 && archived > 0, "{present}, {archived}");
 }
