@@ -51,7 +51,10 @@ fn entries_by_value(database: &Database, upgrade: &Upgrade<'_>) -> Result<(), St
 /// listed contracts are stored.
 fn settings_and_extensions(database: &Database, upgrade: &Upgrade<'_>) -> Result<(), StoreError> {
     settings::fill(database, upgrade)?;
-    extensions_of_data::mark(database, upgrade)
+    extensions_of_data::mark(database, upgrade)?;
+    // The version is written through the WAL next, and must not become durable before these unlogged
+    // writes.
+    database.flush()
 }
 
 /// What the version before wrote is read as it is. The version is recorded all the same, because the
