@@ -11,6 +11,8 @@ const ended = (text) => /[.!?]$/.test(text) ? text : `${text}.`;
 const PLACES = [
   // The reader has written into fields.
   [/^the request body is malformed: /, ""],
+  [/^parameter 'at' is /, "the ledger is "],
+  [/^parameter 'name' is /, "the name is "],
   [/see \/rest\/retroshade\/list for yours/, "see the page Programs for yours"],
   [/see \/rest\/webhooks\/list for those/, "see the page Webhooks for those"],
   [/see \/rest\/webhooks\/\d+\/deliveries/, "see the list of its deliveries"],
