@@ -244,6 +244,11 @@ impl Tally {
                     (Some(-32603), None) if error.message.contains("allowProtocol") => {
                         "protocol".to_owned()
                     }
+                    (Some(-32603), None)
+                        if error.message.starts_with("the settings of ledger ") =>
+                    {
+                        "settings".to_owned()
+                    }
                     _ => panic!("{what}: {told}"),
                 };
                 *self.named.entry(kind).or_default() += 1;
