@@ -79,7 +79,7 @@ impl<'a> Timeline<'a> {
         self.steps.iter().rev().find(|step| step.at <= at && is(step.change))
     }
 
-    fn next(&self, at: Moment, is: impl Fn(&NetChange) -> bool) -> Option<&Step<'a>> {
+    pub(super) fn next(&self, at: Moment, is: impl Fn(&NetChange) -> bool) -> Option<&Step<'a>> {
         self.steps.iter().find(|step| step.at > at && is(step.change))
     }
 
