@@ -180,7 +180,10 @@ fn summaries_of_earlier_versions_are_read() {
     scene.run_until_settled();
     assert!(!scene.manifest(id).events.unwrap().must_derive);
     assert_eq!(scene.manifest(id).schema.tables(), before.schema.tables());
-    assert_eq!(summary(&scene, id), rows);
+    // But for the row that says that no event has certain names, which events had in earlier versions.
+    let mut kept = rows;
+    kept.retain(|(part, _)| !part.is_empty());
+    assert_eq!(summary(&scene, id), kept);
     scene.restart();
     assert_eq!(scene.manifest(id).schema.tables(), before.schema.tables());
 }

@@ -269,8 +269,9 @@ impl History {
         self.index(usize::MAX);
         self.scene.run_until_settled();
         self.check();
-        // What is in memory is what is on disk.
+        // What is in memory is what is on disk, but for places in the feed.
         self.restart();
+        self.index(usize::MAX);
         self.scene.run_until_settled();
         self.check();
     }
