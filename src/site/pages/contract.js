@@ -13,7 +13,6 @@ import { words } from "../format.js";
 import { interfaceOf, whatItRuns } from "../interface.js";
 import { nameOf } from "../labels.js";
 import { live } from "../live.js";
-import { storage } from "../storage.js";
 import { isRight } from "../strkey.js";
 import { setTitle } from "../title.js";
 import { needsToken } from "../token.js";
@@ -154,7 +153,10 @@ export function open(view) {
   }, { beside: [told] });
   view.part("What it runs", (body) => known.look(view.signal, body), { every: LOOK_EVERY });
   view.part("Events", (body) => events(view, known, body, beside), { beside: [beside] });
-  view.part("Storage", (body) => storage(view, contract, body));
+  view.part("Storage", async (body) => {
+    const { storage } = await import("../storage.js");
+    await storage(view, contract, body);
+  });
   view.part("Who calls it", (body) => callers(view, contract, body));
   // These are of owners. Who reads without a token is not asked for one here.
   if (session.token === "") return undefined;

@@ -14,7 +14,6 @@ import { raw } from "../raw.js";
 import { failureOf } from "../result.js";
 import { watchRetention } from "../retention.js";
 import { hashOf } from "../search.js";
-import { changesOf } from "../storage.js";
 import { facts } from "../table.js";
 import { argumentsOf, operationOf, statusOf } from "../transactions.js";
 import { named, plain, typed } from "../value.js";
@@ -87,6 +86,7 @@ function parts(view, transaction) {
     put(body, eventsOf(await ask(`${route("events/by-tx")}?decoded=true`, { signal })));
   });
   view.part("Changes of what contracts hold", async (body) => {
+    const { changesOf } = await import("../storage.js");
     const { changes } = await ask(`rest/txs/${transaction.tx}/storage?decoded=true`, { signal });
     put(body, changes.length === 0 ? make("p", "note", "It changed nothing that contracts hold.")
       : make("div", "changes", pieces(changes, CHANGES_AT_ONCE, (some) =>
