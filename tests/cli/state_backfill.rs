@@ -17,6 +17,7 @@ use orrery_testkit::client::HTTP;
 use orrery_testkit::kills::kill_repeatedly;
 use orrery_testkit::process::copy;
 use orrery_testkit::sandbox::{local, sandbox};
+use orrery_testkit::scratch::scratch;
 use orrery_testkit::size;
 use orrery_testkit::storage::{
     Because, CheckpointState, HeldThere, Present, StorageModel, Value as Held, contract_of,
@@ -292,7 +293,8 @@ fn one_wrong_byte_is_refused_and_nothing_is_recorded() {
 #[test]
 fn a_killed_process_goes_on() {
     let random = &mut ChaCha8Rng::seed_from_u64(4);
-    let prepared = tempfile::tempdir().unwrap();
+    // On the file system of the copies, which have links to its files.
+    let prepared = scratch();
     prepare(prepared.path());
     let process = |at: &Path, _| {
         if !at.join("archive").exists() {
