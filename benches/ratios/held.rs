@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use orrery::contract_data::ContractData;
 use orrery::decode::{HeaderView, LedgerView, TransactionView, changed_entries, decode};
@@ -48,6 +48,8 @@ const KEYS_PER_TRANSACTION: u64 = 100;
 const TRANSACTIONS: u64 = 50;
 /// Pages that are requested in a row, of each size.
 const PAGES: usize = sized(500, 3);
+/// Minimum time between the beginnings of two steps of a consumer that has almost caught up.
+const STEP_INTERVAL: Duration = Duration::from_millis(5);
 /// Copies of the recorded ledgers that are stored with and without the index.
 const COPIES: u64 = sized(40, 1);
 
@@ -374,16 +376,16 @@ fn stored(
     })
 }
 
-/// Maintains the index until all ledgers are stored and processed.
+/// Maintains the index until all ledgers are stored and processed, in steps as a service takes them at its
+/// newest ledgers.
 fn index(store: &Store, is_over: &AtomicBool) {
     loop {
-        let was_over = is_over.load(Ordering::Acquire);
-        if !store.step(&ContractData).expect("the ledgers can be read") {
-            if was_over {
-                return;
-            }
-            // As often as a service does at its newest ledgers.
-            thread::sleep(Duration::from_millis(5));
+        let (begun, was_over) = (Instant::now(), is_over.load(Ordering::Acquire));
+        if !store.step(&ContractData).expect("the ledgers can be read") && was_over {
+            return;
+        }
+        if !was_over {
+            thread::sleep(STEP_INTERVAL.saturating_sub(begun.elapsed()));
         }
     }
 }
