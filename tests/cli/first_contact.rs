@@ -162,7 +162,9 @@ fn a_service_says_where_it_is_and_when_it_has_caught_up() {
     let listening = log.iter().find(|line| line["message"] == "listening").unwrap();
     assert_eq!(listening["url"], format!("{}/", service.base));
     wait_until("it has caught up", || (count(&service, "caught up") > 0).then_some(()));
-    let latest = service.health()["service_latest_ledger"].as_u64().unwrap();
+    let has_ledger = |health: &serde_json::Value| health["service_latest_ledger"].is_u64();
+    let health = service.wait_for_health("a ledger", has_ledger);
+    let latest = health["service_latest_ledger"].as_u64().unwrap();
     service.wait_for_health("further ledgers", |health| {
         health["service_latest_ledger"].as_u64() > Some(latest + 5)
     });
