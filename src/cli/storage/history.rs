@@ -10,7 +10,7 @@ use super::super::remote::with_query;
 use super::super::{Failure, grid, output};
 use super::key::{self, Named};
 use super::pages::{Found, Pages};
-use super::{key_of, life_of, unknown_in};
+use super::shown::{key_of, life_of, unknown_in};
 
 /// The history of a key of a contract.
 pub struct History<'r> {

@@ -3,6 +3,7 @@
 mod history;
 mod key;
 mod pages;
+mod shown;
 
 use std::cmp::Reverse;
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 use self::history::History;
 use self::key::INSTANCE;
 use self::pages::Pages;
+use self::shown::{key_of, life_of, unknown_in};
 use super::output::{self, Json};
 use super::remote::{Remote, draws_tables};
 use super::{Failure, grid};
@@ -173,12 +175,6 @@ impl Storage {
     }
 }
 
-/// Returns the durabilities in which it is not known what a key holds.
-fn unknown_in(answer: &Value) -> String {
-    let all = answer["unknown"].as_array().into_iter().flatten();
-    all.filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
-}
-
 /// Returns the cells of an entry that holds a value, with the names of their columns.
 fn row(entry: &Value, value: &Value) -> [(&'static str, String); 7] {
     COLUMNS.map(|column| {
@@ -191,28 +187,6 @@ fn row(entry: &Value, value: &Value) -> [(&'static str, String); 7] {
         };
         (column, cell)
     })
-}
-
-/// Returns what follows the name in the key of an entry, or the key if it has no name.
-fn key_of(entry: &Value) -> String {
-    match entry["args"].as_array() {
-        Some(args) => args.iter().map(grid::cell).collect::<Vec<_>>().join(", "),
-        None => grid::cell(&entry["key"]),
-    }
-}
-
-/// Returns the last ledger in which an entry is live, and whether it is archived.
-fn life_of(entry: &Value) -> String {
-    let disputed = match entry["archived_value"].as_str() {
-        Some(what) => format!(", its value {what}"),
-        None => String::new(),
-    };
-    match (&entry["live_until_ledger"], &entry["archived"]) {
-        (Value::Null, Value::Bool(true)) => format!("archived{disputed}"),
-        (Value::Null, _) => "not known".to_owned(),
-        (until, Value::Bool(true)) => format!("{until}, archived{disputed}"),
-        (until, _) => until.to_string(),
-    }
 }
 
 #[cfg(test)]

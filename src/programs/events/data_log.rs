@@ -9,7 +9,7 @@
 
 use std::iter;
 
-use super::logged::DeclaredBy;
+use super::declared_by::DeclaredBy;
 use crate::rows::{Damaged, Reader, length};
 use orrery_contract_data::{Durability, Event, Kind};
 use orrery_ledger::domain::{ContractId, Hash32};

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::data_log::{ChangesWriter, DataChangeKind, LoggedChange, LoggedChanges};
-use super::reading::Declaring;
+use super::examining::Declaring;
 use super::{EventProject, Summary};
 use crate::ProgramError;
 use crate::manifest::Manifest;

@@ -6,9 +6,9 @@ use serde_json::value::RawValue;
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
 use super::data_log::LoggedChange;
+use super::declared_by::DeclaredBy;
 use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
-use super::logged::DeclaredBy;
 use crate::ProgramError;
 use orrery_interfaces::{PlainData, data_name, undecodable};
 use orrery_ledger::domain::{DEEPEST_VALUE, text};

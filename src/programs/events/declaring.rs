@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use stellar_xdr::Asset;
 
+use super::declared_by::DeclaredBy;
 use super::interfaces::{EventInterfaces, OfProject};
-use super::logged::DeclaredBy;
 use super::looks::{Looks, pause_after};
 use crate::ProgramError;
 use crate::manifest::Manifest;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::data_reading::DataReader;
 use super::derivation::{Derivation, Derived};
+use super::examining::{Declaring, Examined};
 use super::logged::{EventsWriter, LoggedEvent, LoggedEvents, in_this_form};
 use super::looking::{Found, LOOK_AGAIN, Looked};
 use super::looks::Looks;
-use super::reading::{Declaring, Examined};
 use super::{EventInterfaces, EventProject, Kinds, OfProject, Unsure};
 use crate::backfill::State;
 use crate::backfills::stored_backfill;

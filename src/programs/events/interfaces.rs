@@ -7,8 +7,8 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use stellar_xdr::ScVal;
 
+use super::declared_by::DeclaredBy;
 use super::known::KnownInterface;
-use super::logged::DeclaredBy;
 use super::supplied::SuppliedInterfaces;
 use crate::manifest::Manifest;
 use crate::{ProgramError, storage};

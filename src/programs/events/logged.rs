@@ -14,10 +14,11 @@
 use std::borrow::Cow;
 use std::iter;
 
-use orrery_ledger::domain::{CloseTime, ContractId, Emit, Hash32, TxHash};
+use orrery_ledger::domain::{CloseTime, ContractId, Emit, TxHash};
 use stellar_xdr::ScVal;
 
 use super::data_log::{ChangesWriter, LoggedChanges};
+use super::declared_by::{BY_NONE, DeclaredBy};
 use crate::ProgramError;
 use crate::rows::{Damaged, Reader, RunRows, length};
 
@@ -31,13 +32,6 @@ const MILLISECONDS: u8 = 1;
 /// contract had.
 const SYSTEM: u8 = 1;
 const SURE: u8 = 2;
-/// Which interface declares it, in the bits above those.
-const BY_NONE: u8 = 0;
-const BY_ASSET: u8 = 1 << 2;
-const BY_CODE: u8 = 2 << 2;
-const BY_SUPPLIED: u8 = 3 << 2;
-const BY: u8 = 3 << 2;
-
 /// The events of a transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct LoggedEvents<'a> {
@@ -90,17 +84,6 @@ impl<'a> Iterator for EachTopic<'a> {
         // The lengths were checked when the event was read.
         self.0.part().ok()
     }
-}
-
-/// An interface that declares an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DeclaredBy {
-    /// The built-in one of the contracts of assets.
-    Asset,
-    /// That of the module with this hash.
-    Code(Hash32),
-    /// The supplied one with this SHA-256.
-    Supplied(Hash32),
 }
 
 impl From<Damaged> for ProgramError {
@@ -299,57 +282,13 @@ fn push_emit(events: &mut EventsWriter, emit: &Emit) -> Result<(), Damaged> {
     events.push_with_topics(&event, topics.iter().map(Vec::as_slice))
 }
 
-impl DeclaredBy {
-    /// Returns its number in the stored form, and the hash that follows.
-    fn stored(&self) -> (u8, Option<&Hash32>) {
-        match self {
-            Self::Asset => (BY_ASSET, None),
-            Self::Code(hash) => (BY_CODE, Some(hash)),
-            Self::Supplied(hash) => (BY_SUPPLIED, Some(hash)),
-        }
-    }
-
-    /// Writes the stored form of one that is known.
-    pub(super) fn write(&self, to: &mut Vec<u8>) {
-        let (by, hash) = self.stored();
-        to.push(by);
-        to.extend_from_slice(hash.map_or(&[], |hash| hash.as_bytes().as_slice()));
-    }
-
-    /// Reads what [`Self::write`] wrote.
-    pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let [known] = from.array()?;
-        from.declared_by(known)?.ok_or(Damaged)
-    }
-
-    /// Reads the form of earlier versions.
-    fn from_emit(bytes: &[u8]) -> Option<Self> {
-        let (kind, rest) = bytes.split_first()?;
-        Some(match *kind {
-            0 if rest.is_empty() => Self::Asset,
-            1 => Self::Code(Hash32(rest.try_into().ok()?)),
-            2 => Self::Supplied(Hash32(rest.try_into().ok()?)),
-            _ => return None,
-        })
-    }
-}
-
 impl<'a> Reader<'a> {
-    fn declared_by(&mut self, known: u8) -> Result<Option<DeclaredBy>, Damaged> {
-        Ok(match known & BY {
-            BY_ASSET => Some(DeclaredBy::Asset),
-            BY_CODE => Some(DeclaredBy::Code(Hash32(self.array()?))),
-            BY_SUPPLIED => Some(DeclaredBy::Supplied(Hash32(self.array()?))),
-            _ => None,
-        })
-    }
-
     fn event(&mut self) -> Result<LoggedEvent<'a>, Damaged> {
         let contract = ContractId(self.array()?);
         let id = u64::from_be_bytes(self.array()?);
         let index = u32::from_be_bytes(self.array()?);
         let [known] = self.array()?;
-        let declared_by = self.declared_by(known)?;
+        let declared_by = DeclaredBy::of_kind(known, self)?;
         let count = self.length()?;
         let before = self.0;
         for _ in 0..count {
@@ -373,6 +312,8 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use stellar_xdr::{ScBytes, ScMap, ScMapEntry, ScSymbol, ScVec};
+
+    use orrery_ledger::domain::Hash32;
 
     use super::*;
 

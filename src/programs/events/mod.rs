@@ -13,9 +13,11 @@ mod data_log;
 mod data_looking;
 mod data_reading;
 mod data_rows;
+mod declared_by;
 mod declaring;
 mod derivation;
 mod deriving;
+mod examining;
 mod interfaces;
 mod kinds;
 mod known;
@@ -33,12 +35,14 @@ mod table_rows;
 mod unsure;
 
 pub(super) use beginning::begin_reading;
+#[cfg(test)]
+pub(super) use declared_by::DeclaredBy;
 pub use interfaces::{EventInterfaces, OfProject};
 pub use kinds::Kinds;
 pub use known::KnownInterface;
 pub use lacking::WithoutInterface;
 #[cfg(test)]
-pub(super) use logged::{DeclaredBy, LoggedEvents, in_this_form};
+pub(super) use logged::{LoggedEvents, in_this_form};
 pub(super) use looking::look_when_more_is_known;
 pub use looking::{Found, Looked};
 pub use looks::Looks;

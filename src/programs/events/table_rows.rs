@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::EventProject;
 use super::data_rows::DataRows;
+use super::declared_by::DeclaredBy;
 use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
-use super::logged::{DeclaredBy, LoggedEvent, LoggedEvents, in_this_form};
+use super::logged::{LoggedEvent, LoggedEvents, in_this_form};
 use crate::ProgramError;
 use crate::rows::LoggedRun;
 use orrery_interfaces::Scalar;
