@@ -68,9 +68,7 @@ impl<'a> Timeline<'a> {
         let is_ahead = |(ledger, _): &&(u32, Option<&'a HeldThere>)| Moment::end_of(*ledger) > at;
         let mut ahead = self.checkpoints.iter().filter(is_ahead);
         let (ledger, held) = ahead.find_map(|(ledger, held)| Some((*ledger, (*held)?)))?;
-        let next = self.next(at, NetChange::names_entry);
-        let is_same = next.is_none_or(|step| step.at > Moment::end_of(ledger));
-        (is_same && self.holds(held.modified, at)).then_some((ledger, held))
+        self.holds(held.modified, at).then_some((ledger, held))
     }
 
     /// The row with which a key's history begins, where a checkpoint is the first to say what the entry

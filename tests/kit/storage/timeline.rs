@@ -79,7 +79,7 @@ impl<'a> Timeline<'a> {
         self.steps.iter().rev().find(|step| step.at <= at && is(step.change))
     }
 
-    pub(super) fn next(&self, at: Moment, is: impl Fn(&NetChange) -> bool) -> Option<&Step<'a>> {
+    fn next(&self, at: Moment, is: impl Fn(&NetChange) -> bool) -> Option<&Step<'a>> {
         self.steps.iter().find(|step| step.at > at && is(step.change))
     }
 
@@ -110,13 +110,17 @@ impl<'a> Timeline<'a> {
                 After::Gone | After::Same => Held::Absent,
             };
         }
-        if let Some((_, held)) = self.ahead(at) {
+        let next = self.next(at, NetChange::names_entry);
+        // Before a later change in its ledger, a checkpoint says nothing.
+        if let Some((ledger, held)) = self.ahead(at)
+            && next.is_none_or(|step| step.at > Moment::end_of(ledger))
+        {
             return of(held);
         }
         // "the state before a later change (its STATE […]; before a `created`: absent, back to the
         // first)". Of a `created` over dead temporary data the STATE is the state before, because
         // that data may have lived at N.
-        if let Some(step) = self.next(at, NetChange::names_entry) {
+        if let Some(step) = next {
             match &step.change.before {
                 Before::Absent => return Held::Absent,
                 Before::Value(value, modified) if self.holds(*modified, at) => {
