@@ -12,6 +12,9 @@ fn module(path: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path).to_str().unwrap().to_owned()
 }
 
+/// Transactions that are run again: so many have more than one trade among them.
+const LAST: u64 = 12;
+
 #[test]
 fn a_program_is_built_at_each_save_and_what_changed_is_shown() {
     let directory = tempfile::tempdir().unwrap();
@@ -28,7 +31,7 @@ fn a_program_is_built_at_each_save_and_what_changed_is_shown() {
     save(&with_rows);
     wait_until("transactions of the market", || {
         let (_, status) = demo.ask("/rest/retroshade/1/status", Some(&token));
-        (status["total_executions"].as_u64() > Some(5)).then_some(())
+        (status["total_executions"].as_u64() > Some(LAST)).then_some(())
     });
 
     let dev = |arguments: &[&str]| {
@@ -38,7 +41,7 @@ fn a_program_is_built_at_each_save_and_what_changed_is_shown() {
         command
     };
     let (out, err) = (at.join("out"), at.join("err"));
-    let mut command = dev(&["--last", "5"]);
+    let mut command = dev(&["--last", &LAST.to_string()]);
     command.stdin(Stdio::null());
     command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
     let mut running = command.spawn().unwrap();
@@ -52,7 +55,7 @@ fn a_program_is_built_at_each_save_and_what_changed_is_shown() {
     let first = fs::read_to_string(&out).unwrap();
     assert!(first.contains("fidelity") && first.contains(" rows\n_ledger"), "{first}");
     let rows = first.lines().filter(|line| line.contains("  exact  ")).count();
-    assert_eq!(rows, 5, "{first}");
+    assert_eq!(rows as u64, LAST, "{first}");
 
     save(&without_rows);
     let text = shown(&err, "waiting for a save in market", 2);
@@ -60,8 +63,9 @@ fn a_program_is_built_at_each_save_and_what_changed_is_shown() {
     let text = fs::read_to_string(&out).unwrap();
     let second = text.strip_prefix(&first).unwrap();
     assert!(second.contains("0 new, ") && second.contains("\n-  "), "{second}");
-    assert!(second.contains("5 transactions, 0 rows, "), "{second}");
-    assert_eq!(second.matches("; before: success, exact\n").count(), 5, "{second}");
+    assert!(second.contains(&format!("{LAST} transactions, 0 rows, ")), "{second}");
+    let matches = second.matches("; before: success, exact\n").count();
+    assert_eq!(matches as u64, LAST, "{second}");
 
     // A build that fails is told, and the next one is compared with the last that did not.
     save("nothing.wasm");
