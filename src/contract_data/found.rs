@@ -14,7 +14,7 @@ use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
 use orrery_store::{RowCodec, Rows, StoreError, Table, TransactionPosition, row_codec};
 
 use super::entry::{DataKey, Durability, modified};
-use super::rows::{Key, end_of};
+use super::rows::{Given, Key, end_of};
 
 /// Checkpoints whose state is recorded.
 pub(super) const CHECKPOINTS: Table<LedgerSeq, CheckpointRow> = Table::new("checkpoints");
@@ -140,6 +140,9 @@ impl Checkpoints {
             let row = FOUND.get(rows, &(ledger, of))?.map(|row| (ledger, row));
             if end_of(ledger) <= at {
                 around.newest = Some(ledger);
+                let given =
+                    row.as_ref().map(|(at, row)| Given { live_until: row.live_until, at: *at });
+                around.life = given.filter(|it| it.live_until.0 > 0).or(around.life);
                 around.before = row.or(around.before);
             } else if row.is_some() {
                 around.after = row;
@@ -157,6 +160,9 @@ pub(super) struct Around {
     pub newest: Option<LedgerSeq>,
     /// The newest row of those, and its checkpoint.
     pub before: Option<(LedgerSeq, FoundRow)>,
+    /// The time to live in the newest of them that has one: once an entry is evicted, the state does not say
+    /// it.
+    pub life: Option<Given>,
     /// The first row after the position, and its checkpoint.
     after: Option<(LedgerSeq, FoundRow)>,
 }

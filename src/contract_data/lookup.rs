@@ -597,8 +597,10 @@ impl Past {
         if self.written.as_ref().is_none_or(|(at, _)| *at <= end_of(*ledger)) {
             self.written = Some((end_of(*ledger), Some(row.entry.clone())));
         }
-        if row.live_until.0 > 0 && self.ttl.is_none_or(|ttl| ttl.at <= *ledger) {
-            self.ttl = Some(Given { live_until: row.live_until, at: *ledger });
+        if let Some(life) = around.life
+            && self.ttl.is_none_or(|ttl| ttl.at <= life.at)
+        {
+            self.ttl = Some(life);
         }
         self.newest = self.newest.max(Some(*ledger));
         is_last && row.is_evicted

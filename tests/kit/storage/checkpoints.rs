@@ -62,6 +62,17 @@ impl<'a> Timeline<'a> {
         last.is_none_or(|step| step.at <= Moment::end_of(*ledger)).then_some(*held)
     }
 
+    /// The TTL in the newest checkpoint at or before a moment that has one, if no change says one after it:
+    /// the state of what is evicted has none.
+    pub(super) fn seen_life(&self, at: Moment) -> Option<u32> {
+        let last = self.last(at, NetChange::names_ttl).map(|step| step.at);
+        let mut counted = self.checkpoints.iter().rev().filter(|(ledger, _)| {
+            let end = Moment::end_of(*ledger);
+            end <= at && last.is_none_or(|last| last <= end)
+        });
+        counted.find_map(|(_, held)| (*held)?.live_until)
+    }
+
     /// The first checkpoint after a moment that has the entry as it was at the moment. S7: "backward from
     /// C as the state before a later change does".
     pub(super) fn ahead(&self, at: Moment) -> Option<(u32, &'a HeldThere)> {

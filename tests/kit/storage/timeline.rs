@@ -141,10 +141,8 @@ impl<'a> Timeline<'a> {
     /// The TTL at a moment, by the same rules: TTL entries have STATE and `lastModifiedLedgerSeq` of
     /// their own.
     pub fn live_until(&self, at: Moment) -> Option<u32> {
-        if let Some(Some(HeldThere { live_until: Some(until), .. })) =
-            self.seen(at, NetChange::names_ttl)
-        {
-            return Some(*until);
+        if let Some(until) = self.seen_life(at) {
+            return Some(until);
         }
         if let Some(step) = self.last(at, NetChange::names_ttl) {
             return match step.change.ttl_after {
