@@ -385,8 +385,10 @@ impl<'s> Lookup<'s> {
         if !changed.ttl_differs {
             return Ok(false);
         }
-        let ledger = self.store.ledger(at.ledger)?;
-        Ok(ledger.is_none_or(|row| row.protocol < TELLS_RESTORED))
+        // The transactions of a ledger that upgrades the network follow the protocol before.
+        let Some(before) = at.ledger.previous() else { return Ok(true) };
+        let before = self.store.ledger(before)?;
+        Ok(before.is_none_or(|row| row.protocol < TELLS_RESTORED))
     }
 
     /// Returns what the first transactions of the range after a position found, as far as those before do

@@ -76,7 +76,7 @@ impl IndexOptions {
             None => true,
             Some(listed) => {
                 transaction.contracts.iter().any(|id| listed.contains(id))
-                    || extends_data(transaction, listed)
+                    || changes_data(transaction, listed)
             }
         };
         transaction.smart_contract && listed()
@@ -93,17 +93,19 @@ impl From<&IndexOptions> for IndexedAs {
     }
 }
 
-/// Whether a transaction changed how long data of these contracts lives. To extend or restore data, no
-/// contract is invoked, and only the footprint names the keys.
-fn extends_data(transaction: &TransactionView<'_>, of: &BTreeSet<ContractId>) -> bool {
-    let is_ttl = |changed: &ChangedEntry<'_>| changed.key.kind == EntryKind::Ttl;
-    if !transaction.changed_entries.iter().any(is_ttl) {
+/// Whether a transaction changed data of these contracts, or how long it lives. To extend or restore data,
+/// no contract is invoked, and only the footprint names the keys.
+fn changes_data(transaction: &TransactionView<'_>, of: &BTreeSet<ContractId>) -> bool {
+    let is_of = |key: &EntryKey<'_>| key.contract().is_some_and(|contract| of.contains(&contract));
+    let changed =
+        || transaction.changed_entries.iter().map(|changed: &ChangedEntry<'_>| changed.key);
+    if changed().any(|key| is_of(&key)) {
+        return true;
+    }
+    if !changed().any(|key| key.kind == EntryKind::Ttl) {
         return false;
     }
-    let is_listed = |key: &[u8]| {
-        let contract = EntryKey::from_ledger_key(key).and_then(|key| key.contract());
-        contract.is_some_and(|contract| of.contains(&contract))
-    };
+    let is_listed = |key: &[u8]| EntryKey::from_ledger_key(key).is_some_and(|key| is_of(&key));
     // An envelope that was decoded has a footprint that can be read.
     footprint_keys(transaction.envelope).is_ok_and(|keys| keys.into_iter().any(is_listed))
 }
