@@ -104,11 +104,11 @@ impl Checkpoints {
         Ok(Self(usable))
     }
 
-    /// Leaves one out. Returns whether it counted.
-    pub fn leave_out(&mut self, ledger: LedgerSeq) -> bool {
-        let before = self.0.len();
-        self.0.retain(|(known, _)| *known != ledger);
-        self.0.len() < before
+    /// Leaves out the one of a ledger and all later ones. Returns whether the former counted.
+    pub fn leave_out_from(&mut self, ledger: LedgerSeq) -> bool {
+        let counted = self.0.iter().any(|(known, _)| *known == ledger);
+        self.0.retain(|(known, _)| *known < ledger);
+        counted
     }
 
     /// Returns those of a range that have the state of a contract, ascending.

@@ -117,8 +117,9 @@ impl Recording<'_> {
     ) -> Result<(Recorded, Vec<Vec<u8>>), RecordError> {
         let lookup = Lookup::new(self.store, self.ledger, RowBounds::none())?;
         let mut lookup = lookup.without_updated();
-        // What was recorded before says nothing about what ledgers say.
-        let is_again = lookup.checkpoints.leave_out(self.ledger);
+        // What was recorded of this checkpoint and of later ones does not count: which rows an earlier one
+        // gets must not depend on them.
+        let is_again = lookup.checkpoints.leave_out_from(self.ledger);
         let mut comparison = Comparison {
             recording: self,
             lookup: &lookup,
