@@ -69,7 +69,10 @@ impl StateBackfills {
     pub(super) fn start(self: &Arc<Self>, order: StateOrder) -> Result<(), String> {
         self.begin()?;
         let shared = Arc::clone(self);
-        let work = move || drop(shared.work(&order, Feeding::Service));
+        let work = move || {
+            let _ends = EndsAnyway(&shared);
+            drop(shared.work(&order, Feeding::Service));
+        };
         let spawned = thread::Builder::new().name(THREAD.to_owned()).spawn(work);
         spawned.map(drop).map_err(|error| {
             let reason = format!("the thread for it cannot be started: {error}");
@@ -269,6 +272,18 @@ impl StateBackfills {
         let has_room = full.is_none();
         *self.disk_full.lock() = full;
         has_room && self.goes_on()
+    }
+}
+
+/// Ends the running order if its thread panics: otherwise it would be running for ever, and no other could
+/// begin.
+struct EndsAnyway<'a>(&'a StateBackfills);
+
+impl Drop for EndsAnyway<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.end(Err("it ended unexpectedly: the log says where".to_owned()));
+        }
     }
 }
 

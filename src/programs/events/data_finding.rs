@@ -20,7 +20,7 @@ use crate::rows::RunRows;
 use crate::runner::Runner;
 use crate::writing::WriteOutcome;
 use crate::{ProgramError, storage};
-use orrery_contract_data::{CONSUMER, Held, KeyTag, LAST_ORDER, Lookup, hash_of, held};
+use orrery_contract_data::{Held, KeyTag, LAST_ORDER, Lookup, hash_of, held};
 use orrery_ledger::domain::{CloseTime, LedgerSeq, TxHash};
 use orrery_store::{RowBounds, TransactionPosition};
 
@@ -30,8 +30,6 @@ const BEFORE_ALL: LedgerSeq = LedgerSeq(0);
 const AT_ONCE: usize = if cfg!(test) { 3 } else { 512 };
 /// Maximum number of entries that are found.
 const MOST_FOUND: usize = 1_000_000;
-/// Time after which a look is made again while the index of contract data is behind.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl EventProject {
     /// Returns the ledger whose rows an entry of the row log has.
@@ -70,11 +68,7 @@ impl Runner {
         if !pause.is_zero() {
             return Ok(Found::NothingSoFar(pause));
         }
-        let place = self.store.consumer(CONSUMER).map_or(0, |index| index.place);
-        let again = match self.store.last_place() > place {
-            true => Found::NothingSoFar(LOOK_AGAIN),
-            false => Found::Nothing,
-        };
+        let (place, again) = self.data_place();
         let seen = (place, manifest.contracts.len());
         if finds.walk.is_none() && finds.walked == Some(seen) {
             return Ok(again);
@@ -103,9 +97,10 @@ impl Runner {
                 break;
             }
         }
-        finds.known = Some(known);
         finds.last = Some((Instant::now(), begun.elapsed()));
         let is_over = walk.contract >= manifest.contracts.len();
+        // Up to a million keys: between two walks they are not kept in memory.
+        finds.known = (!is_over).then_some(known);
         match is_over {
             true => finds.walked = Some(walk.seen),
             false => finds.walk = Some(walk),

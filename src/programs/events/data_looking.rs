@@ -36,11 +36,7 @@ impl Runner {
         if !pause.is_zero() {
             return Ok(Found::NothingSoFar(pause));
         }
-        let place = self.store.consumer(CONSUMER).map_or(0, |index| index.place);
-        let again = match self.store.last_place() > place {
-            true => Found::NothingSoFar(LOOK_AGAIN),
-            false => Found::Nothing,
-        };
+        let (place, again) = self.data_place();
         if looks.walk.is_none() && looks.walked == Some(place) {
             return Ok(again);
         }
@@ -66,6 +62,14 @@ impl Runner {
             Found::NothingSoFar(_) => Found::NothingSoFar(looks.pause(Instant::now())),
             Found::More => Found::More,
         })
+    }
+
+    /// Returns the place up to which the index of contract data has all ledgers, and the result of a look
+    /// that finds nothing there.
+    pub(super) fn data_place(&self) -> (u64, Found) {
+        let place = self.store.consumer(CONSUMER).map_or(0, |index| index.place);
+        let is_behind = self.store.last_place() > place;
+        (place, if is_behind { Found::NothingSoFar(LOOK_AGAIN) } else { Found::Nothing })
     }
 
     /// Looks at the next transactions of a walk. Returns what was found; `None` when there is more to look
