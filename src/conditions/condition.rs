@@ -1,7 +1,5 @@
 //! A condition: read and checked once, and evaluated for each event.
 
-use std::marker::PhantomData;
-
 use super::check::Check;
 use super::evaluate::Evaluation;
 use super::fields::{Fields, Kinds};
@@ -77,8 +75,7 @@ impl Condition {
             let Some(value) = path.of(fields) else { return false };
             values.push(value);
         }
-        let get = |number: usize| values[number].clone();
-        Evaluation { get: &get, values: PhantomData }.holds(&self.root)
+        Evaluation { values: &values }.holds(&self.root)
     }
 
     fn place_of(&self, path: &Path) -> usize {

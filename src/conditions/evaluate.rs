@@ -11,26 +11,19 @@ use super::value::Value;
 /// True, false or null.
 type Truth = Option<bool>;
 
-/// Evaluates the parts of a condition with the values of its paths, of which `get` returns the one with a
-/// number.
-pub(crate) struct Evaluation<'c, 'v, G: Fn(usize) -> Value<'v>> {
-    pub get: &'c G,
-    pub values: std::marker::PhantomData<&'v ()>,
+/// Evaluates the parts of a condition.
+pub(crate) struct Evaluation<'v> {
+    /// Values of its paths.
+    pub values: &'v [Value<'v>],
 }
 
-impl<'c, 'v, G: Fn(usize) -> Value<'v>> Evaluation<'c, 'v, G> {
+impl<'v> Evaluation<'v> {
     /// Whether the whole is true.
-    pub fn holds(&self, root: &'c Node) -> bool
-    where
-        'c: 'v,
-    {
+    pub fn holds(&self, root: &'v Node) -> bool {
         self.truth(root) == Some(true)
     }
 
-    fn truth(&self, node: &'c Node) -> Truth
-    where
-        'c: 'v,
-    {
+    fn truth(&self, node: &'v Node) -> Truth {
         match &node.part {
             Part::Not(of) => self.truth(of).map(|truth| !truth),
             Part::All(all) => self.decided(all, false),
@@ -53,10 +46,7 @@ impl<'c, 'v, G: Fn(usize) -> Value<'v>> Evaluation<'c, 'v, G> {
     }
 
     /// Returns the truth of several: `decisive` where one is, else null where one is, else the other.
-    fn decided(&self, all: &'c [Node], decisive: bool) -> Truth
-    where
-        'c: 'v,
-    {
+    fn decided(&self, all: &'v [Node], decisive: bool) -> Truth {
         let mut truth = Some(!decisive);
         for node in all {
             match self.truth(node) {
@@ -68,10 +58,7 @@ impl<'c, 'v, G: Fn(usize) -> Value<'v>> Evaluation<'c, 'v, G> {
         truth
     }
 
-    fn is_in(&self, of: &'c Node, items: &'c [Node]) -> Truth
-    where
-        'c: 'v,
-    {
+    fn is_in(&self, of: &'v Node, items: &'v [Node]) -> Truth {
         let value = self.value(of);
         let mut truth = Some(false);
         for item in items {
@@ -84,17 +71,14 @@ impl<'c, 'v, G: Fn(usize) -> Value<'v>> Evaluation<'c, 'v, G> {
         truth
     }
 
-    fn value(&self, node: &'c Node) -> Value<'v>
-    where
-        'c: 'v,
-    {
+    fn value(&self, node: &'v Node) -> Value<'v> {
         let number = |number: Option<Integer>| number.map_or(Value::Null, Value::Number);
         match &node.part {
             Part::Null => Value::Null,
             Part::Bool(value) => Value::Bool(*value),
             Part::Number(number) => Value::Number(number.clone()),
             Part::Text(text) => Value::Text(Cow::Borrowed(text)),
-            Part::Path(number) => (self.get)(*number),
+            Part::Path(number) => self.values[*number].clone(),
             Part::Sum(terms) => number(self.sum(terms)),
             Part::Product(factors) => number(self.product(factors)),
             Part::Negated(of) => number(self.number(of).map(|it| it.negated())),
@@ -113,29 +97,20 @@ impl<'c, 'v, G: Fn(usize) -> Value<'v>> Evaluation<'c, 'v, G> {
         }
     }
 
-    fn sum(&self, terms: &'c [Term]) -> Option<Integer>
-    where
-        'c: 'v,
-    {
+    fn sum(&self, terms: &'v [Term]) -> Option<Integer> {
         terms.iter().try_fold(Integer::ZERO, |sum, Term { is_subtracted, of }| {
             let term = self.number(of)?;
             Some(if *is_subtracted { sum.minus(&term) } else { sum.plus(&term) })
         })
     }
 
-    fn product(&self, factors: &'c [Node]) -> Option<Integer>
-    where
-        'c: 'v,
-    {
+    fn product(&self, factors: &'v [Node]) -> Option<Integer> {
         factors
             .iter()
             .try_fold(Integer::from(1), |product, of| Some(product.times(&self.number(of)?)))
     }
 
-    fn number(&self, node: &'c Node) -> Option<Integer>
-    where
-        'c: 'v,
-    {
+    fn number(&self, node: &'v Node) -> Option<Integer> {
         match self.value(node) {
             Value::Number(number) => Some(number),
             _ => None,

@@ -142,7 +142,7 @@ impl Large {
         let digits = trimmed(self.digits);
         if digits.len() <= SMALL_DIGITS {
             let magnitude =
-                digits.iter().rev().fold(0, |all, digit| all << 32 | u128::from(*digit));
+                digits.iter().rev().fold(0_u128, |all, digit| all << 32 | u128::from(*digit));
             let small = match self.is_negative {
                 true => 0_i128.checked_sub_unsigned(magnitude),
                 false => i128::try_from(magnitude).ok(),

@@ -48,7 +48,7 @@ pub(crate) enum Token<'t> {
 }
 
 /// Signs, the longer ones before their beginnings.
-const SIGNS: [(&str, Token<'static>); 17] = [
+static SIGNS: [(&str, Token<'static>); 18] = [
     ("!=", Token::NotEqual),
     ("<=", Token::LessEqual),
     (">=", Token::GreaterEqual),
@@ -66,6 +66,7 @@ const SIGNS: [(&str, Token<'static>); 17] = [
     ("*", Token::Star),
     ("=", Token::Equal),
     ("<", Token::Less),
+    (">", Token::Greater),
 ];
 /// Signs of other languages, with what is meant.
 const MEANT: [(&str, &str); 14] = [
@@ -234,8 +235,7 @@ fn is_of_word(letter: char) -> bool {
 }
 
 fn sign(rest: &str, first: char) -> (Token<'_>, usize) {
-    let known = SIGNS.iter().chain([&(">", Token::Greater)]);
-    if let Some((sign, token)) = known.clone().find(|(sign, _)| rest.starts_with(sign)) {
+    if let Some((sign, token)) = SIGNS.iter().find(|(sign, _)| rest.starts_with(sign)) {
         return (token.clone(), sign.len());
     }
     let foreign = MEANT.iter().find(|(sign, _)| rest.starts_with(sign));
@@ -268,7 +268,6 @@ impl fmt::Display for Token<'_> {
             }
             Self::Quoted(name) => return write!(out, "the name \"{}\"", shown(name)),
             Self::Text(text) => return write!(out, "the text '{}'", shown(text)),
-            Self::Greater => ">",
             known => SIGNS.iter().find(|(_, token)| token == known).map_or("", |(sign, _)| *sign),
         };
         write!(out, "'{sign}'")

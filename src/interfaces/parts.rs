@@ -15,7 +15,7 @@ impl<'a> Plain<'a> {
     pub fn item(&self, number: usize) -> Option<Plain<'a>> {
         let ScVal::Vec(Some(items)) = self.value else { return None };
         let item = items.get(number)?;
-        let kind = match self.inner_kind() {
+        let kind: &ScSpecTypeDef = match self.inner_kind() {
             ScSpecTypeDef::Vec(of) => &of.element_type,
             ScSpecTypeDef::Tuple(of) => of.value_types.get(number).unwrap_or(&VAL),
             ScSpecTypeDef::Udt(named) => match self.types.get(named.name.as_slice()) {
