@@ -12,11 +12,11 @@ use super::delivery::new_deliveries::{Content, Created};
 use super::judging::{JudgedEvent, Verdict};
 use super::registry::{CreatedDeliveries, Doubt, Registry, SubscriptionSet};
 use super::rows::{
-    Delivery, ENCODED_DELIVERIES, FAMILIES, Number, PAYLOADS, PROGRESS, QUEUE, Queued, UNMET,
-    payload_key,
+    Delivery, ENCODED_DELIVERIES, FAMILIES, Number, PAYLOADS, PROGRESS, QUEUE, Queued, payload_key,
 };
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
+use super::unmet::UNMET;
 use super::{CONSUMER, WebhookError, payload};
 use orrery_executables::InterfaceReader;
 use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, NetworkId, Owner, Page};

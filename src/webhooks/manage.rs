@@ -14,10 +14,11 @@ use super::filter::Filter;
 use super::registry::Registry;
 use super::rows::{
     self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, IDENTICAL, LAST_TESTS, NEXT, Number,
-    OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, UNMET, payload_key, subscription_range,
+    OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, payload_key, subscription_range,
 };
 use super::subscription::{Definition, Row, State, Subscription, encode_topic};
 use super::target::{Endpoint, EndpointError, Sender};
+use super::unmet::{UNMET, Unmet};
 use super::{CONSUMER, Clock, Secret, Secrets, WebhookError, payload};
 use orrery_conditions::Condition;
 use orrery_ledger::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
@@ -256,6 +257,15 @@ impl Webhooks {
             missing.remove(LedgerRange { first, last });
         }
         missing
+    }
+
+    /// Returns what a subscription's condition could not be asked of so far.
+    pub fn unmet(&self, subscription: &Subscription) -> Result<Unmet, WebhookError> {
+        if subscription.condition.is_none() {
+            return Ok(Unmet::default());
+        }
+        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
+        Ok(UNMET.get(&view, &(Mark, subscription.id))?.unwrap_or_default())
     }
 
     /// Lists at most `limit` deliveries of a subscription, newest first: those before `cursor`, and

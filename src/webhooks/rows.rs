@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::schedule::is_prompt;
 use super::target::AttemptResult;
 use super::time::{Moment, day_of};
-use super::unmet::Unmet;
 use orrery_ledger::domain::EventId;
 use orrery_store::{KeyPrefix, Mark, RowCodec, Table, row_codec};
 
@@ -23,8 +22,6 @@ pub const OWNED: Table<(Mark<b'o'>, [u8; 32]), u32> = in_subscriptions();
 pub const IDENTICAL: Table<(Mark<b'd'>, [u8; 32]), u32> = in_subscriptions();
 /// Number of a subscription's last test delivery.
 pub const LAST_TESTS: Table<(Mark<b't'>, u32), Number> = in_subscriptions();
-/// What a subscription's condition could not be asked of.
-pub const UNMET: Table<(Mark<b'u'>, u32), Unmet> = in_subscriptions();
 /// Place in the feed of a ledger that is processed in several steps, and its last processed event.
 pub const PROGRESS: Table<Mark<b'p'>, (u64, EventId)> = in_subscriptions();
 /// The last known [`Moment::kept`], in milliseconds.
@@ -44,7 +41,8 @@ pub const FINISHED: Table<Finished, ()> = Table::new("finished").skip_damaged();
 pub const FAMILIES: &[&str] =
     &[SUBSCRIPTIONS.family, DELIVERIES.family, PAYLOADS.family, QUEUE.family, FINISHED.family];
 
-const fn in_subscriptions<K, V>() -> Table<K, V> {
+/// A table in the family of subscriptions.
+pub(super) const fn in_subscriptions<K, V>() -> Table<K, V> {
     Table::new("subscriptions").skip_damaged()
 }
 

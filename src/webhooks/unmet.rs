@@ -4,12 +4,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::judging::Verdict;
-use super::manage::Webhooks;
-use super::rows::UNMET;
-use super::subscription::Subscription;
-use super::{CONSUMER, WebhookError};
+use super::rows::in_subscriptions;
 use orrery_ledger::domain::LedgerSeq;
-use orrery_store::{Mark, RowBounds, RowCodec};
+use orrery_store::{Mark, RowCodec, Table};
+
+/// What the condition of each subscription could not be asked of.
+pub const UNMET: Table<(Mark<b'u'>, u32), Unmet> = in_subscriptions();
 
 /// Events that a condition could not be asked of.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,19 +71,5 @@ impl RowCodec for Unmet {
 
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         serde_json::from_slice(std::mem::take(bytes)).ok()
-    }
-}
-
-impl Webhooks {
-    /// Returns what a subscription's condition could not be asked of so far.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub fn unmet(&self, subscription: &Subscription) -> Result<Unmet, WebhookError> {
-        if subscription.condition.is_none() {
-            return Ok(Unmet::default());
-        }
-        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
-        Ok(UNMET.get(&view, &(Mark, subscription.id))?.unwrap_or_default())
     }
 }
