@@ -28,7 +28,7 @@ const LONGEST_VALUE: usize = 160;
   orrery events --follow --contract C… --after 0 --json | jq .decoded.params")]
 pub struct Events {
     /// Show new events as they are stored
-    #[arg(long, required = true)]
+    #[arg(long)]
     follow: bool,
     /// Only events of this contract
     #[arg(long, value_name = "C…")]
@@ -58,6 +58,12 @@ pub struct Events {
 impl Events {
     /// Follows the stream until the service refuses.
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
+        if !self.follow {
+            return Err(Failure::usage(
+                "give --follow, to see new events as they are stored; earlier ones are in SQL, and in \
+                 the API's lists",
+            ));
+        }
         let parameters = [
             ("contract_id", self.contract.clone()),
             ("where", self.condition.clone()),
