@@ -10,7 +10,7 @@
 mod asking;
 mod consumer;
 mod declared;
-mod facts;
+pub mod facts;
 mod findings;
 mod indexed;
 mod instance;
@@ -20,6 +20,7 @@ mod listing;
 pub mod lookup;
 mod reader;
 mod rows;
+mod stays;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -34,4 +35,5 @@ pub use interfaces::Interfaces;
 pub use knowledge::{Lacking, News};
 pub use listing::Listing;
 pub use reader::{AllTried, InterfaceReader, Tried};
+pub use stays::Stay;
 pub use value::{Before, Executable};

@@ -19,6 +19,7 @@ use crate::control::ConsumerReport;
 use crate::domain::LedgerRange;
 use crate::executables::ExecutableIndex;
 use crate::export;
+use crate::membership::Membership;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
@@ -56,6 +57,7 @@ pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer
         Arc::new(TransactionHashes),
         Arc::new(ExecutableIndex),
         Arc::new(ContractData),
+        Arc::new(Membership),
     ]
 }
 
