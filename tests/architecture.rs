@@ -61,6 +61,8 @@ const BORDERS: &[(&str, &[&str])] = &[
     // Closed ledgers, whoever yields or stores them.
     ("ledger", &[]),
     ("interfaces", &["ledger"]),
+    // Values that have names, wherever they come from.
+    ("conditions", &["interfaces", "ledger"]),
     // What any process needs, and no part that uses it.
     ("runtime", &["ledger"]),
     // HTTP, TLS and buckets, whatever is requested.
@@ -184,7 +186,7 @@ const UNSAFE_FILES: &[&str] = &["runtime/process.rs", "engine/load.rs", "tables/
 
 /// Paths that the crates in `PURE` may not use.
 const INPUT_AND_OUTPUT: &[&str] = &["std::fs", "std::net", "std::process", "std::io"];
-const PURE: &[&str] = &["interfaces", "ledger"];
+const PURE: &[&str] = &["conditions", "interfaces", "ledger"];
 /// Folders of other crates whose files may not use these paths either, nor libraries that do.
 const PURE_FOLDERS: &[&str] = &["tables/event_tables"];
 const LIBRARIES_THAT_DO: &[&str] = &["arrow", "duckdb"];

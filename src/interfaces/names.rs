@@ -102,6 +102,11 @@ pub fn parameters<'a>(declared: impl IntoIterator<Item = &'a [u8]>) -> Vec<Strin
     declared.into_iter().map(|declared| taken.take(name(declared))).collect()
 }
 
+/// Folds ASCII letters to lower case: SQL treats names with the same folded form as equal.
+pub fn folded(name: &str) -> String {
+    name.to_ascii_lowercase()
+}
+
 /// Names that are taken: for each, without the `_` at its end and as SQL folds it, the numbers of
 /// `_` that are taken, each with a greater number that may be free. Thousands of equal names are
 /// told apart in as many steps.

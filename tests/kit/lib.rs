@@ -18,6 +18,7 @@ pub mod kills;
 pub mod newest;
 pub mod program;
 pub mod provider;
+pub mod random_conditions;
 pub mod random_events;
 pub mod random_values;
 pub mod sandbox;

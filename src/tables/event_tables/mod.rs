@@ -7,7 +7,6 @@ mod columns;
 mod declarations;
 mod declared;
 mod fixed_tables;
-mod inferred;
 mod kind;
 mod layout;
 mod naming;
