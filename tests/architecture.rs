@@ -86,7 +86,19 @@ const BORDERS: &[(&str, &[&str])] = &[
     // Neither particular sources nor particular readers.
     ("pipeline", &["ledger", "runtime", "store"]),
     // HTTP as a client alone.
-    ("webhooks", &["executables", "interfaces", "ledger", "net", "runtime", "settings", "store"]),
+    (
+        "webhooks",
+        &[
+            "conditions",
+            "executables",
+            "interfaces",
+            "ledger",
+            "net",
+            "runtime",
+            "settings",
+            "store",
+        ],
+    ),
     // No HTTP, no webhooks and no accounts.
     (
         "programs",
@@ -112,6 +124,7 @@ const BORDERS: &[(&str, &[&str])] = &[
         &[
             "accounts",
             "auth",
+            "conditions",
             "contract_data",
             "executables",
             "interfaces",

@@ -10,6 +10,7 @@ mod demo;
 mod dev;
 mod doctor;
 mod escape;
+mod events;
 mod export;
 mod failure;
 mod fit;
@@ -92,7 +93,17 @@ Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data dir
 const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Tables",
-        &["watch", "tables", "query", "types", "storage", "subscribe", "unsubscribe", "mcp"],
+        &[
+            "watch",
+            "tables",
+            "query",
+            "types",
+            "storage",
+            "events",
+            "subscribe",
+            "unsubscribe",
+            "mcp",
+        ],
     ),
     (
         "Service",
@@ -220,6 +231,7 @@ enum Verb {
     Program(programs::ProgramVerb),
     Types(types::Types),
     Storage(storage::Storage),
+    Events(events::Events),
     Mcp(mcp::Mcp),
     New(new::New),
     Dev(dev::Dev),
@@ -259,6 +271,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Program(verb) => verb.run(&remote),
         Verb::Types(verb) => verb.run(&remote),
         Verb::Storage(verb) => verb.run(&remote),
+        Verb::Events(verb) => verb.run(&remote),
         Verb::Mcp(verb) => verb.run(&remote),
         Verb::New(verb) => verb.run(&remote),
         Verb::Dev(verb) => verb.run(&remote),

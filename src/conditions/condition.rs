@@ -5,9 +5,10 @@ use super::evaluate::Evaluation;
 use super::fields::{Fields, Kinds};
 use super::kind::{Kind, Type};
 use super::lexer::Problem;
+use super::name::Name;
 use super::node::Node;
 use super::parser::Parser;
-use super::path::{Name, Path};
+use super::path::Path;
 
 /// A condition over named values.
 #[derive(Debug, Clone)]
@@ -58,7 +59,7 @@ impl Condition {
             let kind = kinds.kind(&path.root).ok_or_else(|| Misfit::Lacks(path.root.clone()))?;
             types.push(match path.steps.is_empty() {
                 true => kind,
-                false => kind.of_path(path).map_err(|what| {
+                false => path.kind(kind).map_err(|what| {
                     Misfit::Type(Problem { position: self.place_of(path), what })
                 })?,
             });

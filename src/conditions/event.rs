@@ -9,7 +9,7 @@ use stellar_xdr::ScVal;
 use super::condition::{Condition, Misfit};
 use super::fields::{Fields, Kinds};
 use super::kind::Kind;
-use super::path::Name;
+use super::name::Name;
 use super::value::Value;
 
 /// Names of what every event has itself. A parameter of the same name hides it.

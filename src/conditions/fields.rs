@@ -1,7 +1,7 @@
 //! Where the values of names come from.
 
 use super::kind::Kind;
-use super::path::Name;
+use super::name::Name;
 use super::value::Value;
 
 /// Something with named values, such as an event.

@@ -3,7 +3,7 @@
 use orrery_interfaces::{Definition, Types};
 use stellar_xdr::ScSpecTypeDef;
 
-use super::path::{Path, Step};
+use super::value::Step;
 
 /// What values a name can have.
 #[derive(Debug, Clone, Copy)]
@@ -49,41 +49,14 @@ impl Type {
     }
 }
 
-const A_LIST: &str = "a list";
+pub(crate) const A_LIST: &str = "a list";
 const A_MAP: &str = "a map";
-const A_STRUCT: &str = "a struct";
-const A_UNION: &str = "a union";
+pub(crate) const A_STRUCT: &str = "a struct";
+pub(crate) const A_UNION: &str = "a union";
 
 impl<'a> Kind<'a> {
-    /// Returns the kind of a path whose root is of this kind. The error says what lacks.
-    pub(crate) fn of_path(self, path: &Path) -> Result<Kind<'a>, String> {
-        let mut so_far = Path { root: path.root.clone(), steps: Vec::new() };
-        let mut kind = self;
-        for step in &path.steps {
-            let Some(next) = kind.part(step) else {
-                let called = kind.scalar().called();
-                return Err(match (step, kind.scalar()) {
-                    (Step::Item(_), Type::Parts(A_LIST)) | (_, Type::Any) => {
-                        format!("'{so_far}' has no part '{path}'")
-                    }
-                    (Step::Member(name), Type::Parts(A_STRUCT)) => {
-                        format!("'{so_far}' has no member {name}")
-                    }
-                    (_, Type::Parts(A_UNION)) => {
-                        format!("'{so_far}' is a union, which has '.tag' and '.values'")
-                    }
-                    (Step::Item(_), _) => format!("'{so_far}' is {called} and has no items"),
-                    (Step::Member(_), _) => format!("'{so_far}' is {called} and has no members"),
-                });
-            };
-            so_far.steps.push(step.clone());
-            kind = next;
-        }
-        Ok(kind)
-    }
-
     /// Returns the kind of a part; `None` where there is no such part.
-    fn part(self, step: &Step) -> Option<Kind<'a>> {
+    pub(crate) fn part(self, step: &Step) -> Option<Kind<'a>> {
         let Kind::Declared(declared, types) = self else {
             return match (self, step) {
                 (Kind::Any | Kind::List, Step::Item(_))

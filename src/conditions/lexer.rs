@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::path::Name;
+use super::name::{Name, is_of_word};
 
 /// What is wrong with a condition or a path, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -13,10 +13,6 @@ pub struct Problem {
     /// What was found and what is expected, or what is to be done.
     pub what: String,
 }
-
-/// Words that mean something, and are names only in quotes.
-pub(crate) const KEYWORDS: [&str; 9] =
-    ["and", "or", "not", "is", "in", "like", "null", "true", "false"];
 
 /// A part of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,14 +178,6 @@ impl<'t> Lexer<'t> {
         Ok(is)
     }
 
-    /// Whether a name can be written without quotes.
-    pub fn is_word(name: &str) -> bool {
-        let is_keyword = KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(name));
-        !is_keyword
-            && name.chars().all(is_of_word)
-            && name.starts_with(|first: char| !first.is_ascii_digit())
-    }
-
     /// The present token is not what is expected.
     pub fn unexpected(&self, expected: &str) -> Problem {
         let meant = match self.token {
@@ -226,12 +214,6 @@ impl<'t> Lexer<'t> {
         }
         Err(self.problem(format!("a {quote} is not closed")))
     }
-}
-
-fn is_of_word(letter: char) -> bool {
-    letter == '_'
-        || letter.is_ascii_alphanumeric()
-        || (!letter.is_ascii() && letter.is_alphanumeric())
 }
 
 fn sign(rest: &str, first: char) -> (Token<'_>, usize) {

@@ -2,7 +2,8 @@
 //! bounded, so reading one takes little stack and time.
 
 use super::integer::Integer;
-use super::lexer::{KEYWORDS, Lexer, Problem, Token};
+use super::lexer::{Lexer, Problem, Token};
+use super::name::KEYWORDS;
 use super::node::{Comparison, Node, Part, Term};
 use super::path::Path;
 

@@ -3,47 +3,10 @@
 use std::fmt;
 
 use super::fields::Fields;
+use super::kind::{A_LIST, A_STRUCT, A_UNION, Kind, Type};
 use super::lexer::{Lexer, Problem, Token};
-use super::value::Value;
-
-/// A name. SQL treats names that differ in the case of ASCII letters alone as equal.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Name {
-    written: String,
-    folded: String,
-}
-
-impl Name {
-    /// A name as it is written, without quotes.
-    pub fn new(written: impl Into<String>) -> Self {
-        let written = written.into();
-        Self { folded: orrery_interfaces::names::folded(&written), written }
-    }
-
-    /// The name as it was written.
-    pub fn written(&self) -> &str {
-        &self.written
-    }
-
-    /// The name in the form that all equal ones have.
-    pub fn folded(&self) -> &str {
-        &self.folded
-    }
-
-    /// Whether another name is equal to it, as SQL compares names.
-    pub fn is(&self, other: &str) -> bool {
-        self.folded.eq_ignore_ascii_case(other)
-    }
-}
-
-/// A step from a value to one of its parts.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Step {
-    /// To a member of a struct, the value under a key of a map, or `tag` and `values` of a union.
-    Member(Name),
-    /// To the item of a list with this number, from 1.
-    Item(usize),
-}
+use super::name::Name;
+use super::value::{Step, Value};
 
 /// The name of a value, or of a part of one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -107,6 +70,34 @@ impl Path {
         Some(self.part_of(fields.field(&self.root)?))
     }
 
+    /// Returns what values it has where those of its root are of a kind. The error says what lacks.
+    pub(crate) fn kind<'k>(&self, root: Kind<'k>) -> Result<Kind<'k>, String> {
+        let mut kind = root;
+        for (at, step) in self.steps.iter().enumerate() {
+            kind = kind.part(step).ok_or_else(|| self.no_part(at, kind.scalar()))?;
+        }
+        Ok(kind)
+    }
+
+    /// Says that the value before a step, which is of this type, has no such part.
+    fn no_part(&self, at: usize, of: Type) -> String {
+        let before = Path { root: self.root.clone(), steps: self.steps[..at].to_vec() };
+        let called = of.called();
+        match (&self.steps[at], of) {
+            (Step::Item(_), Type::Parts(A_LIST)) | (_, Type::Any) => {
+                format!("'{before}' has no part '{self}'")
+            }
+            (Step::Member(name), Type::Parts(A_STRUCT)) => {
+                format!("'{before}' has no member {name}")
+            }
+            (_, Type::Parts(A_UNION)) => {
+                format!("'{before}' is a union, which has '.tag' and '.values'")
+            }
+            (Step::Item(_), _) => format!("'{before}' is {called} and has no items"),
+            (Step::Member(_), _) => format!("'{before}' is {called} and has no members"),
+        }
+    }
+
     /// Returns the part of the value of its root.
     pub(crate) fn part_of<'v>(&self, root: Value<'v>) -> Value<'v> {
         self.steps.iter().fold(root, |value, step| value.part(step))
@@ -138,16 +129,6 @@ impl fmt::Display for Path {
             }
         }
         Ok(())
-    }
-}
-
-/// As it has to be written: in quotes unless it is a word.
-impl fmt::Display for Name {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Lexer::is_word(&self.written) {
-            true => out.write_str(&self.written),
-            false => write!(out, "\"{}\"", self.written.replace('"', "\"\"")),
-        }
     }
 }
 

@@ -8,7 +8,16 @@ use orrery_ledger::domain::{ContractId, text};
 use stellar_xdr::{AccountId, PublicKey, ScAddress, ScVal, Uint256};
 
 use super::integer::Integer;
-use super::path::Step;
+use super::name::Name;
+
+/// A step from a value to one of its parts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// To a member of a struct, the value under a key of a map, or `tag` and `values` of a union.
+    Member(Name),
+    /// To the item of a list with this number, from 1.
+    Item(usize),
+}
 
 /// A value.
 #[derive(Debug, Clone)]

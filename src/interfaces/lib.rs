@@ -1,7 +1,7 @@
 //! Interfaces of contracts (SEP-48): reading them ([`Interface`]), finding the declaration of an
 //! event ([`declaration`]), its values as people read them ([`Plain`], [`Params`]) or exactly
-//! ([`Typed`]), its name and parameters by itself ([`NamedEvent`]), what contracts hold ([`PlainData`], [`StorageKeys`]), and types as text ([`spelled()`]). Does
-//! no I/O, and links no native library.
+//! ([`Typed`]), its name and parameters by itself ([`NamedEvent`]), what contracts hold ([`PlainData`],
+//! [`StorageKeys`]), and types as text ([`spelled()`]). Does no I/O, and links no native library.
 
 mod asset;
 mod bundled;

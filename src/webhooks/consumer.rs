@@ -9,15 +9,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::delivery::new_deliveries::{Content, Created};
+use super::judging::{JudgedEvent, Verdict};
 use super::registry::{CreatedDeliveries, Doubt, Registry, SubscriptionSet};
 use super::rows::{
     Delivery, ENCODED_DELIVERIES, FAMILIES, Number, PAYLOADS, PROGRESS, QUEUE, Queued, payload_key,
 };
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
+use super::unmet::UNMET;
 use super::{CONSUMER, WebhookError, payload};
 use orrery_executables::InterfaceReader;
-use orrery_ledger::domain::{EventId, LedgerRange, NetworkId, Owner, Page};
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, NetworkId, Owner, Page};
 use orrery_settings as settings;
 use orrery_store::{
     Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger, LedgerConsumer,
@@ -231,20 +233,15 @@ impl Work<'_, '_> {
         known: &SubscriptionSet,
         event: &EventRecord<'_>,
     ) -> Result<(), StoreError> {
-        let mut matching = Vec::new();
-        known.matching(event.contract, event.topics, |subscription| matching.push(subscription));
         let number = Number::of_event(event.id);
         let delivery = Delivery::new(event.ledger.0, self.now);
         let mut row = None;
-        for subscription in matching {
-            if !self.concerns(subscription)? {
+        for (subscription, verdict) in self.judged(known, event, number)? {
+            if verdict != Verdict::Matches {
+                self.note_unmet(subscription, event.ledger, &verdict)?;
                 continue;
             }
             let id = subscription.id;
-            // A replay was ahead of this consumer: the delivery is queued, or has ended already.
-            if ENCODED_DELIVERIES.has(self.effects, &(id, number))? {
-                continue;
-            }
             let row = row.get_or_insert_with(|| delivery.encode());
             ENCODED_DELIVERIES.put(self.effects, &(id, number), row)?;
             QUEUE.put(self.effects, &Queued::first(id, number), &())?;
@@ -255,6 +252,49 @@ impl Work<'_, '_> {
             let body = payload::of_event(event, &self.network, self.names.as_ref());
             PAYLOADS.put(self.effects, &key, &body)?;
             self.contents.push((number, Content { delivery, body: body.into() }));
+        }
+        Ok(())
+    }
+
+    /// Returns the subscriptions that concern the event and have no delivery of it, each with what its
+    /// condition says.
+    fn judged<'k>(
+        &self,
+        known: &'k SubscriptionSet,
+        event: &EventRecord<'_>,
+        number: Number,
+    ) -> Result<Vec<(&'k Arc<Subscription>, Verdict)>, StoreError> {
+        let mut matching = Vec::new();
+        known.matching(event.contract, event.topics, |subscription| matching.push(subscription));
+        let judged = JudgedEvent::new(event, &self.network, self.names.as_ref());
+        let mut all = Vec::with_capacity(matching.len());
+        for subscription in matching {
+            // If it has one, a replay was ahead of this consumer: the delivery is queued, or has ended.
+            if !self.concerns(subscription)?
+                || ENCODED_DELIVERIES.has(self.effects, &(subscription.id, number))?
+            {
+                continue;
+            }
+            let condition = subscription.condition.as_ref();
+            all.push((subscription, condition.map_or(Verdict::Matches, |it| judged.by(it))));
+        }
+        Ok(all)
+    }
+
+    /// Notes an event that a condition could not be asked of.
+    fn note_unmet(
+        &mut self,
+        subscription: &Subscription,
+        ledger: LedgerSeq,
+        verdict: &Verdict,
+    ) -> Result<(), StoreError> {
+        if *verdict == Verdict::Differs {
+            return Ok(());
+        }
+        let key = (Mark, subscription.id);
+        let mut unmet = UNMET.get(self.effects, &key)?.unwrap_or_default();
+        if unmet.add(ledger, verdict) {
+            UNMET.put(self.effects, &key, &unmet)?;
         }
         Ok(())
     }
@@ -362,6 +402,7 @@ mod tests {
             contracts: Vec::new(),
             filter: Filter::default(),
             address: None,
+            condition: None,
             secret: None,
             include_backfill: true,
         };

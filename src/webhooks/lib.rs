@@ -4,7 +4,8 @@
 //!
 //! A *subscription* says which events go where. The [`consumer`] of the store's feed finds the
 //! subscriptions that match an event ([`registry`]) and writes a *delivery* for each, with the body
-//! to send ([`payload`]), in the same batch as its cursor. [`delivery`] sends deliveries, retries
+//! to send ([`payload`]), in the same batch as its cursor; a condition is judged by the interfaces of
+//! the event's contract ([`judging`]). [`delivery`] sends deliveries, retries
 //! them ([`schedule`]), and writes the outcome of each attempt. Operations that users request are
 //! in [`manage`]. Everything is stored in rows of the consumer ([`rows`]).
 
@@ -12,9 +13,11 @@ mod consumer;
 pub mod delivery;
 mod error;
 pub mod filter;
+pub mod judging;
 pub mod manage;
 mod naming;
 mod payload;
+pub mod preview;
 pub mod registry;
 pub mod replay;
 pub mod rotation;
@@ -26,6 +29,7 @@ pub mod subscription;
 mod sweep;
 pub mod target;
 pub mod time;
+pub mod unmet;
 
 pub use consumer::WebhookConsumer;
 pub use error::WebhookError;

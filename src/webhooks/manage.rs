@@ -18,7 +18,9 @@ use super::rows::{
 };
 use super::subscription::{Definition, Row, State, Subscription, encode_topic};
 use super::target::{Endpoint, EndpointError, Sender};
+use super::unmet::{UNMET, Unmet};
 use super::{CONSUMER, Clock, Secret, Secrets, WebhookError, payload};
+use orrery_conditions::Condition;
 use orrery_ledger::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
 use orrery_store::{ConsumerEffects, Mark, RowBounds, RowCodec, Store, StoreError};
 
@@ -38,6 +40,8 @@ pub struct NewSubscriptions {
     pub filter: Filter,
     /// Address of the filter as the user spelled it.
     pub address: Option<String>,
+    /// What must be true of an event.
+    pub condition: Option<Condition>,
     /// Secret that signs deliveries; one is generated when it is `None`.
     pub secret: Option<Secret>,
     /// Whether to deliver events of older ledgers that are backfilled later.
@@ -131,6 +135,7 @@ impl Webhooks {
         owner: &Owner,
         wanted: NewSubscriptions,
     ) -> Result<CreatedSubscriptions, WebhookError> {
+        self.check_condition(&wanted)?;
         let secret = wanted.secret.clone().unwrap_or_else(Secret::generate);
         let definitions = self.definitions(owner, &wanted);
         let secrets = Secrets { present: secret.clone(), previous: Vec::new() };
@@ -183,6 +188,7 @@ impl Webhooks {
                 contract: contract.map(|contract| contract.to_string()),
                 topics: wanted.filter.topics.each_ref().map(|it| it.as_deref().map(encode_topic)),
                 address: wanted.address.clone(),
+                condition: wanted.condition.as_ref().map(|it| it.text().to_owned()),
                 include_backfill: wanted.include_backfill,
                 tag,
                 made: now,
@@ -251,6 +257,15 @@ impl Webhooks {
             missing.remove(LedgerRange { first, last });
         }
         missing
+    }
+
+    /// Returns what a subscription's condition could not be asked of so far.
+    pub fn unmet(&self, subscription: &Subscription) -> Result<Unmet, WebhookError> {
+        if subscription.condition.is_none() {
+            return Ok(Unmet::default());
+        }
+        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
+        Ok(UNMET.get(&view, &(Mark, subscription.id))?.unwrap_or_default())
     }
 
     /// Lists at most `limit` deliveries of a subscription, newest first: those before `cursor`, and
@@ -443,6 +458,7 @@ fn remove(
     IDENTICAL.delete(effects, &(Mark, definition.fingerprint()))?;
     SUBSCRIPTIONS.delete(effects, &(Mark, id))?;
     LAST_TESTS.delete(effects, &(Mark, id))?;
+    UNMET.delete(effects, &(Mark, id))?;
     let (from, to) = subscription_range(id);
     for family in [DELIVERIES.family, QUEUE.family] {
         effects.delete_range(family, &from, &to)?;

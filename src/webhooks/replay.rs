@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::judging::{JudgedEvent, Verdict};
 use super::manage::Webhooks;
 use super::rows::{
     Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, payload_key,
@@ -25,7 +26,7 @@ const MAX_BATCH_DELIVERIES: usize = 500;
 const MAX_BATCH_BYTES: usize = 4 << 20;
 
 /// Result of a replay of ledgers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Number of deliveries that are sent again, or for the first time.
     pub deliveries: u64,
@@ -33,6 +34,9 @@ pub struct Replayed {
     pub next: Option<LedgerSeq>,
     /// Ledgers of the replayed part whose events are not stored.
     pub missing: LedgerSet,
+    /// Number of events that the subscription's condition could not be asked of, because it is not known
+    /// what their contracts declare.
+    pub unjudged: u64,
 }
 
 /// An event to send.
@@ -76,7 +80,7 @@ impl Webhooks {
         }
         let (begun, now) = (Instant::now(), self.registry.now());
         let stored = self.store.status().ledgers_with(Needs::EVENTS).within(range);
-        let mut replayed = Replayed { deliveries: 0, next: None, missing: LedgerSet::default() };
+        let mut replayed = Replayed::default();
         let mut found: Vec<FoundEvent> = Vec::new();
         let mut count = 0usize;
         let ledgers = stored.ranges().iter().flat_map(|range| range.first.0..=range.last.0);
@@ -103,7 +107,10 @@ impl Webhooks {
                     Waited::NotYet => return Err(WebhookError::NotNamedYet(ledger)),
                 }
             }
-            count += self.collect(&subscription, ledger, now, &mut found, is_abandoned)?;
+            let (more, unjudged) =
+                self.collect(&subscription, ledger, now, &mut found, is_abandoned)?;
+            count += more;
+            replayed.unjudged += unjudged;
             has_passed = true;
         }
         self.write(&subscription, &mut found, now)?;
@@ -167,7 +174,7 @@ impl Webhooks {
     }
 
     /// Collects the matching events of a ledger, and writes those collected so far whenever there
-    /// are many. Returns how many matched.
+    /// are many. Returns how many matched, and of how many that is not known.
     fn collect(
         &self,
         subscription: &Arc<Subscription>,
@@ -175,16 +182,26 @@ impl Webhooks {
         now: Moment,
         found: &mut Vec<FoundEvent>,
         is_abandoned: &dyn Fn() -> bool,
-    ) -> Result<usize, WebhookError> {
+    ) -> Result<(usize, u64), WebhookError> {
         let (filter, query) = (&subscription.filter, query(subscription, ledger));
         let (network, names) = (self.store.network().id(), self.registry.naming.reader()?);
-        let (mut count, mut bytes) = (0, 0);
+        let (mut count, mut unjudged, mut bytes) = (0, 0, 0);
         let walked = self.store.events_within(&query, Bounds::NONE, |event| {
             if !filter.matches(event.contract, event.topics) {
                 return ControlFlow::Continue(());
             }
             if is_abandoned() {
                 return ControlFlow::Break(WebhookError::Interrupted);
+            }
+            if let Some(condition) = &subscription.condition {
+                match JudgedEvent::new(event, network, names.as_ref()).by(condition) {
+                    Verdict::Matches => {}
+                    Verdict::Differs | Verdict::Misfits(_) => return ControlFlow::Continue(()),
+                    Verdict::Unjudged => {
+                        unjudged += 1;
+                        return ControlFlow::Continue(());
+                    }
+                }
             }
             let body = payload::of_event(event, network, names.as_ref());
             count += 1;
@@ -202,7 +219,7 @@ impl Webhooks {
         if let Some(names) = &names {
             names.finish()?;
         }
-        walked.broken_off.map_or(Ok(count), Err)
+        walked.broken_off.map_or(Ok((count, unjudged)), Err)
     }
 
     /// Queues the collected events.

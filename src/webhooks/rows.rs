@@ -41,7 +41,8 @@ pub const FINISHED: Table<Finished, ()> = Table::new("finished").skip_damaged();
 pub const FAMILIES: &[&str] =
     &[SUBSCRIPTIONS.family, DELIVERIES.family, PAYLOADS.family, QUEUE.family, FINISHED.family];
 
-const fn in_subscriptions<K, V>() -> Table<K, V> {
+/// A table in the family of subscriptions.
+pub(super) const fn in_subscriptions<K, V>() -> Table<K, V> {
     Table::new("subscriptions").skip_damaged()
 }
 

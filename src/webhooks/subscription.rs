@@ -17,6 +17,7 @@ use super::secret::SealedSecrets;
 use super::target::Endpoint;
 use super::time::Moment;
 use super::{Sealer, Secrets, WebhookError};
+use orrery_conditions::{Condition, Problem};
 use orrery_ledger::domain::{ContractId, Owner};
 use orrery_store::{ConsumerEffects, FedLedger, Mark, StoreError};
 
@@ -48,6 +49,9 @@ pub struct Definition {
     pub topics: [Option<String>; TOPICS],
     /// Strkey of an address that events must have as a topic.
     pub address: Option<String>,
+    /// What must be true of an event.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
     /// Whether events of older ledgers that are backfilled later are delivered.
     pub include_backfill: bool,
     /// Random hexadecimal prefix of the delivery ids, which makes them unique.
@@ -159,6 +163,14 @@ impl Definition {
         Ok(Filter::parse(self.contract.as_deref(), topics, self.address.as_deref())?)
     }
 
+    /// Reads the condition.
+    ///
+    /// # Errors
+    /// [`Problem`]
+    pub fn condition(&self) -> Result<Option<Condition>, Problem> {
+        self.condition.as_deref().map(Condition::parse).transpose()
+    }
+
     /// Returns the contract; `None` when the subscription is not limited to one.
     pub fn contract(&self) -> Option<ContractId> {
         self.contract.as_deref()?.parse().ok()
@@ -168,7 +180,12 @@ impl Definition {
     pub fn fingerprint(&self) -> [u8; 32] {
         let Self { owner, endpoint, contract, topics, address, include_backfill, .. } = self;
         let same = (owner, endpoint, contract, topics, address, include_backfill);
-        Sha256::digest(serde_json::to_vec(&same).expect("texts serialize")).into()
+        // Those of earlier versions have no condition, and keep their hash.
+        let same = match &self.condition {
+            None => serde_json::to_vec(&same),
+            Some(condition) => serde_json::to_vec(&(same, condition)),
+        };
+        Sha256::digest(same.expect("texts serialize")).into()
     }
 }
 
@@ -199,6 +216,8 @@ pub struct Subscription {
     pub definition: Definition,
     /// Filter parsed from the definition.
     pub filter: Filter,
+    /// Condition parsed from the definition.
+    pub condition: Option<Condition>,
     /// Endpoint that deliveries go to.
     pub endpoint: Endpoint,
     secrets: Mutex<HeldSecrets>,
@@ -220,6 +239,7 @@ impl Subscription {
         Ok(Self {
             id,
             filter: definition.filter().map_err(|_| damaged())?,
+            condition: definition.condition().map_err(|_| damaged())?,
             endpoint: definition.endpoint.parse().map_err(|_| damaged())?,
             secrets: Mutex::new(HeldSecrets::of(secrets, &definition.tag, sealer)),
             definition,
@@ -331,6 +351,7 @@ pub(super) fn sample(id: u32) -> Arc<Subscription> {
         contract: None,
         topics: Default::default(),
         address: None,
+        condition: None,
         include_backfill: false,
         tag,
         made: 0,

@@ -93,8 +93,8 @@ fn magnitude(a: &[u8], b: &[u8]) -> Ordering {
 
 fn less(a: &[u8], b: &[u8]) -> Vec<u8> {
     let (mut digits, mut borrow) = (Vec::new(), 0);
-    for at in 0..a.len() {
-        let (from, take) = (a[at], digit(b, at) + borrow);
+    for (at, from) in a.iter().enumerate() {
+        let (from, take) = (*from, digit(b, at) + borrow);
         borrow = u8::from(from < take);
         digits.push(from + 10 * borrow - take);
     }

@@ -5,6 +5,7 @@
 mod addresses;
 mod clocks;
 mod combinations;
+mod conditions;
 mod deletion;
 mod hostile;
 mod kills;

@@ -379,6 +379,7 @@ pub fn wanted(endpoint: &str, contract: ContractId) -> NewSubscriptions {
         contracts: vec![contract],
         filter: Filter::default(),
         address: None,
+        condition: None,
         secret: None,
         include_backfill: false,
     }

@@ -32,9 +32,12 @@ use super::streamed_body::StreamedBody;
 use super::tickets::{self, TICKET};
 use context::Streams;
 use orrery_auth::{Area, Right, Scope};
-use orrery_ledger::domain::{EventId, excerpt};
+use orrery_conditions::Condition;
+use orrery_ledger::domain::{ContractId, EventId, excerpt};
+use orrery_store::RowBounds;
 use orrery_webhooks::filter::{ADDRESS_FIELD, CONTRACT_FIELD, Filter, FilterError, TOPIC_FIELDS};
-use session::Session;
+use orrery_webhooks::judging::{self, WHERE};
+use session::{Session, Wanted};
 
 /// Name of the header, as error messages spell it.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
@@ -52,9 +55,9 @@ const READ: Right = Right { area: Area::Queries, scope: Scope::Read };
 /// Parameter for clients that cannot send the header of almost the same name.
 const AFTER: &str = "last_event_id";
 
-const KNOWN: [&str; 9] = {
+const KNOWN: [&str; 10] = {
     let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
-    [CONTRACT_FIELD, topic1, topic2, topic3, topic4, ADDRESS_FIELD, DECODED, TICKET, AFTER]
+    [CONTRACT_FIELD, topic1, topic2, topic3, topic4, ADDRESS_FIELD, WHERE, DECODED, TICKET, AFTER]
 };
 
 /// Answer with a ticket.
@@ -76,6 +79,7 @@ fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiEr
     let filter = Filter::parse(query.get(CONTRACT_FIELD), topics, query.get(ADDRESS_FIELD));
     let filter =
         filter.map_err(|FilterError { field, problem }| ApiError::parameter(field, problem))?;
+    let condition = query.get(WHERE).map(|text| condition(streams, text, &filter)).transpose()?;
     // Subscribes before the newest id is read, so that no later event is missed.
     let subscription = streams.hub.subscribe();
     let newest = streams.context.store.last_durable_event();
@@ -90,7 +94,7 @@ fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiEr
     let session = Session::new(
         Arc::clone(&streams.context),
         subscription,
-        filter,
+        Wanted { filter, condition },
         is_decoded(query)?,
         after.unwrap_or(newest),
         call.opening,
@@ -99,6 +103,22 @@ fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiEr
         session.next().await.map(|piece| (piece, session))
     });
     Ok(StreamedBody::new(pieces.boxed()))
+}
+
+/// Reads a condition, and checks whether events of the filter's contract can meet it.
+fn condition(streams: &Streams, text: &str, filter: &Filter) -> Result<Condition, ApiError> {
+    let malformed = |problem| ApiError::parameter(WHERE, problem);
+    let condition = judging::condition(text).map_err(malformed)?;
+    let names = streams.context.names.interfaces().reader(RowBounds::none())?;
+    let contracts: Vec<_> = filter.contract.map(ContractId).into_iter().collect();
+    let checked = judging::check(&condition, &contracts, &names);
+    // What is not at hand yet may declare what it names.
+    let is_known = names.lacked() == 0;
+    names.finish()?;
+    match checked {
+        Err(problem) if is_known => Err(malformed(problem)),
+        _ => Ok(condition),
+    }
 }
 
 /// Parses the id after which a client resumes, the value of the header or parameter `name`.

@@ -15,10 +15,13 @@ use super::hub::{Next, Subscription};
 use super::names::{Names, Piece};
 use crate::client::InFlightGuard;
 use crate::{ApiError, json};
+use orrery_conditions::Condition;
 use orrery_executables::{InterfaceReader, Lacking};
 use orrery_ledger::domain::{ContractId, EventId, Page};
 use orrery_store::{Bounds, EventQuery, Interrupted, RowBounds, StoreError, TopicFilter};
 use orrery_webhooks::filter::Filter;
+use orrery_webhooks::judging::{JudgedEvent, Verdict};
+use orrery_webhooks::unmet::Unmet;
 
 /// Size in bytes at which a piece ends.
 const PIECE: usize = 32 << 10;
@@ -38,9 +41,11 @@ const MAX_READ_INDEX_ROWS: u64 = 10_000;
 pub(super) struct Session {
     context: Arc<Context>,
     subscription: Subscription,
-    filter: Filter,
-    /// The wait for names, if events have them. They are read from the store then, each stream for
-    /// itself.
+    wanted: Wanted,
+    /// Whether events are sent with their names.
+    is_decoded: bool,
+    /// The wait for names, if events have them, or a condition reads them. They are read from the store
+    /// then, each stream for itself.
     names: Option<Names>,
     /// Id up to which all matching events have been sent.
     position: EventId,
@@ -53,6 +58,12 @@ pub(super) struct Session {
     in_flight: InFlightGuard,
     opening: Opening,
     has_ended: bool,
+}
+
+/// Which events a stream sends.
+pub(super) struct Wanted {
+    pub filter: Filter,
+    pub condition: Option<Condition>,
 }
 
 /// Reason why a stream ends.
@@ -75,7 +86,7 @@ impl Session {
     pub(super) fn new(
         context: Arc<Context>,
         subscription: Subscription,
-        filter: Filter,
+        wanted: Wanted,
         is_decoded: bool,
         position: EventId,
         opening: Opening,
@@ -85,8 +96,9 @@ impl Session {
         Self {
             context,
             subscription,
-            filter,
-            names: is_decoded.then(Names::default),
+            is_decoded,
+            names: (is_decoded || wanted.condition.is_some()).then(Names::default),
+            wanted,
             position,
             has_begun: false,
             position_sent: false,
@@ -165,7 +177,7 @@ impl Session {
 
     fn piece_of_batch(&mut self, batch: &Batch) -> Vec<u8> {
         let mut piece = Vec::new();
-        let reached = batch.append(&self.filter, self.position.0, PIECE, &mut piece);
+        let reached = batch.append(&self.wanted.filter, self.position.0, PIECE, &mut piece);
         self.advance_to(EventId(reached), &piece);
         piece
     }
@@ -256,12 +268,25 @@ impl Session {
         let interfaces = self.context.names.interfaces();
         let names = self.names.as_ref().map(|_| interfaces.reader(interrupted())).transpose()?;
         let mut list = json::List::without_array();
-        if let Some(names) = &names {
-            list = list.decoding(*self.context.store.network().id(), names);
+        let network = *self.context.store.network().id();
+        if let Some(names) = names.as_ref().filter(|_| self.is_decoded) {
+            list = list.decoding(network, names);
         }
+        let mut unmet = Unmet::default();
         let walked = self.context.store.events_within(&self.query(), bounds, |event| {
             if event.id > last {
                 return ControlFlow::Break(last);
+            }
+            if let Some(condition) = &self.wanted.condition {
+                let verdict = JudgedEvent::new(event, &network, names.as_ref()).by(condition);
+                if verdict != Verdict::Matches {
+                    unmet.add(event.ledger, &verdict);
+                    // A condition may take long.
+                    return match is_over() {
+                        true => ControlFlow::Break(event.id),
+                        false => ControlFlow::Continue(()),
+                    };
+                }
             }
             frames::event(&mut list, event);
             if list.written() < PIECE {
@@ -276,11 +301,13 @@ impl Session {
             (None, Some(Interrupted { cursor, .. })) => cursor.min(last).max(self.position),
             (None, None) => last,
         };
-        Ok(Piece { text: list.take(), reached, lacking })
+        let mut text = list.take();
+        frames::unmet(&unmet, reached, &mut text);
+        Ok(Piece { text, reached, lacking })
     }
 
     fn query(&self) -> EventQuery {
-        let Filter { contract, topics, address } = &self.filter;
+        let Filter { contract, topics, address } = &self.wanted.filter;
         EventQuery {
             ledgers: None,
             contracts: contract.map(ContractId).into_iter().collect(),

@@ -6,6 +6,7 @@ use super::super::members::Members;
 use orrery_ledger::domain::{ContractId, LedgerRange, ParseError};
 use orrery_webhooks::Secret;
 use orrery_webhooks::filter::{ADDRESS_FIELD, Filter, TOPIC_FIELDS};
+use orrery_webhooks::judging::{self, WHERE};
 use orrery_webhooks::manage::NewSubscriptions;
 use orrery_webhooks::rotation::Rotation;
 use orrery_webhooks::target::{Endpoint, EndpointError};
@@ -29,11 +30,35 @@ pub(super) fn endpoint_error(error: &EndpointError) -> ApiError {
     ApiError::body(format!("'{ENDPOINT}' {error}"))
 }
 
-/// Parses `{webhook_endpoint, contract_ids, webhook_secret?, topic1?, …, topic4?, address?,
+/// Default and maximum number of ledgers that a preview looks through.
+const PREVIEWED: u32 = 1_000;
+const MOST_PREVIEWED: u32 = 100_000;
+
+const LAST: &str = "last";
+
+/// Parses `{webhook_endpoint, contract_ids, webhook_secret?, topic1?, …, topic4?, address?, where?,
 /// include_backfill?}`. With an address, `contract_ids` may be missing or empty.
 pub(super) fn wanted(body: Body<'_>) -> Result<NewSubscriptions, ApiError> {
+    let members = Members::of_json(body, &MEMBERS)?;
+    subscriptions(&members)
+}
+
+/// Parses the same and `last?`, the number of ledgers to look through.
+pub(super) fn previewed(body: Body<'_>) -> Result<(NewSubscriptions, u32), ApiError> {
+    let known: Vec<&'static str> = MEMBERS.into_iter().chain([LAST]).collect();
+    let members = Members::of_json(body, &known)?;
+    let last = members.whole(LAST)?.unwrap_or(PREVIEWED);
+    if !(1..=MOST_PREVIEWED).contains(&last) {
+        return Err(ApiError::body(format!(
+            "'{LAST}' is {last}: give 1 to {MOST_PREVIEWED} ledgers"
+        )));
+    }
+    Ok((subscriptions(&members)?, last))
+}
+
+const MEMBERS: [&str; 10] = {
     let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
-    let known = [
+    [
         ENDPOINT,
         CONTRACTS,
         "webhook_secret",
@@ -42,9 +67,12 @@ pub(super) fn wanted(body: Body<'_>) -> Result<NewSubscriptions, ApiError> {
         topic3,
         topic4,
         ADDRESS_FIELD,
+        WHERE,
         "include_backfill",
-    ];
-    let body = Members::of_json(body, &known)?;
+    ]
+};
+
+fn subscriptions(body: &Members<'_>) -> Result<NewSubscriptions, ApiError> {
     let endpoint = body.required(ENDPOINT, Members::text)?;
     let endpoint: Endpoint = endpoint.parse().map_err(|error| endpoint_error(&error))?;
     let mut topics: [Option<String>; 4] = Default::default();
@@ -52,6 +80,9 @@ pub(super) fn wanted(body: Body<'_>) -> Result<NewSubscriptions, ApiError> {
         *topic = body.text(name)?;
     }
     let address = body.text(ADDRESS_FIELD)?;
+    let condition = body
+        .text(WHERE)?
+        .map(|text| judging::condition(&text).map_err(|problem| format!("'{WHERE}' {problem}")));
     let filter = Filter::parse(None, topics.each_ref().map(Option::as_deref), address.as_deref());
     let contracts = match (body.list(CONTRACTS)?, &address) {
         (None, Some(_)) => Vec::new(),
@@ -62,7 +93,8 @@ pub(super) fn wanted(body: Body<'_>) -> Result<NewSubscriptions, ApiError> {
         contracts,
         filter: filter.map_err(|error| ApiError::body(error.to_string()))?,
         address,
-        secret: chosen(&body)?,
+        condition: condition.transpose().map_err(ApiError::body)?,
+        secret: chosen(body)?,
         include_backfill: body.flag("include_backfill")?.unwrap_or(false),
     })
 }
@@ -161,6 +193,8 @@ mod tests {
             ("topic2", json!("?"), "'topic2' holds '?', which is neither a symbol"),
             ("address", json!("me"), "'address' is malformed"),
             ("include_backfill", json!("yes"), "'include_backfill' is"),
+            ("where", json!(5), "'where' is"),
+            ("where", json!("a == 1"), "'where' is not understood: '==' is not known"),
         ] {
             let mut body = whole.clone();
             body[name] = value;
@@ -172,6 +206,24 @@ mod tests {
             "address": CONTRACT,
         });
         assert_eq!(sentence(wanted, &by_address), "");
+    }
+
+    #[test]
+    fn a_preview_looks_through_some_ledgers() {
+        let mut body =
+            json!({ "webhook_endpoint": "https://a.example", "contract_ids": [CONTRACT] });
+        assert_eq!(sentence(previewed, &body), "");
+        for (last, expected) in [
+            (json!(1), ""),
+            (json!(100_000), ""),
+            (json!(0), "'last' is 0: give 1 to 100000 ledgers"),
+            (json!(100_001), "give 1 to 100000"),
+            (json!("x"), "'last' is"),
+        ] {
+            body["last"] = last;
+            let error = sentence(previewed, &body);
+            assert!(error.contains(expected) && error.is_empty() == expected.is_empty(), "{error}");
+        }
     }
 
     #[test]

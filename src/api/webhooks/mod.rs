@@ -14,6 +14,7 @@ use super::request_body::LARGEST_BODY;
 use super::route::{OwnerHandler, Route, Work};
 use super::{ApiError, Deps};
 use orrery_auth::{Area, Right, Scope};
+use orrery_store::Bounds;
 use orrery_webhooks::manage::Webhooks;
 use orrery_webhooks::rows::State;
 use orrery_webhooks::subscription::Subscription;
@@ -45,8 +46,9 @@ const fn change(template: &'static str, handler: OwnerHandler) -> Route {
 }
 
 /// Routes of this area. Literal paths take precedence over templates with `{id}` in their place.
-pub(super) static ROUTES: [Route; 8] = [
+pub(super) static ROUTES: [Route; 9] = [
     change("/rest/webhooks/new", create),
+    change("/rest/webhooks/try", preview),
     read("/rest/webhooks/list", list),
     Route::new("DELETE", "/rest/webhooks/{id}", Work::change(OWN, delete)),
     read("/rest/webhooks/{id}/deliveries", deliveries).with_parameters(&[
@@ -73,11 +75,26 @@ fn create(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     Ok(Answer::of(&json!({ "ids": made.ids, "secret": made.secret.reveal() })))
 }
 
+/// Says what subscriptions would have sent. As much is read of the store as by a scan.
+fn preview(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let (wanted, last) = body::previewed(call.body)?;
+    let limits = &deps.settings.limits;
+    let is_over =
+        || call.waiting.elapsed() >= limits.scan_ms.duration() || call.waiting.is_abandoned();
+    let bounds = Bounds {
+        records: limits.scan_records.get().into(),
+        index_rows: limits.scan_index_rows.get().into(),
+        interrupted: &is_over,
+    };
+    let previewed = deps.webhooks.preview(&wanted, last, bounds)?;
+    records::Previewed::of(&previewed).map(|it| Answer::of(&it))
+}
+
 fn list(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let webhooks = &deps.webhooks;
     let own = webhooks.registry().list(call.owner);
     let listed = own.iter().map(|it| listed(webhooks, it));
-    Ok(Answer::of(&listed.collect::<Vec<_>>()))
+    Ok(Answer::of(&listed.collect::<Result<Vec<_>, _>>()?))
 }
 
 fn delete(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
@@ -144,12 +161,16 @@ fn enable(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     Members::none(call.body)?;
     let webhooks = &deps.webhooks;
     let subscription = webhooks.enable(call.owner, id(call)?)?;
-    Ok(Answer::of(&listed(webhooks, &subscription)))
+    Ok(Answer::of(&listed(webhooks, &subscription)?))
 }
 
-fn listed<'a>(webhooks: &Webhooks, subscription: &'a Subscription) -> records::Listed<'a> {
+fn listed<'a>(
+    webhooks: &Webhooks,
+    subscription: &'a Subscription,
+) -> Result<records::Listed<'a>, ApiError> {
     let now = webhooks.registry().now().due;
-    records::Listed::of(subscription, webhooks.missing(subscription), now)
+    let unmet = webhooks.unmet(subscription)?;
+    Ok(records::Listed::of(subscription, webhooks.missing(subscription), unmet, now))
 }
 
 fn rotate(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {

@@ -1,11 +1,16 @@
 //! JSON of subscriptions and deliveries: the documented fields first, then the additive ones.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
+use crate::ApiError;
 use orrery_ledger::domain::{CloseTime, LedgerSeq, LedgerSet};
+use orrery_webhooks::WebhookError;
+use orrery_webhooks::preview::Previewed as Preview;
 use orrery_webhooks::replay::Replayed as Done;
 use orrery_webhooks::rows::{Attempt, Delivery, Number, State};
 use orrery_webhooks::subscription::Subscription;
+use orrery_webhooks::unmet::{Misfit, Unjudged, Unmet};
 
 /// Formats a time in UNIX milliseconds.
 pub(super) fn time(milliseconds: u64) -> String {
@@ -33,12 +38,21 @@ pub(super) struct Listed<'a> {
     created_at: String,
     /// When the last secret before the present one ends; `None` when none signs any more.
     previous_secrets_until: Option<String>,
+    #[serde(rename = "where")]
+    condition: Option<&'a str>,
+    unjudged: Option<Unjudged>,
+    where_misfit: Option<Misfit>,
 }
 
 impl<'a> Listed<'a> {
     /// Creates the record of a subscription at `now`, in UNIX milliseconds; `missing` are the ledgers
-    /// whose events it will never receive.
-    pub(super) fn of(subscription: &'a Subscription, missing: LedgerSet, now: u64) -> Self {
+    /// whose events it will never receive, and `unmet` those that its condition could not be asked of.
+    pub(super) fn of(
+        subscription: &'a Subscription,
+        missing: LedgerSet,
+        unmet: Unmet,
+        now: u64,
+    ) -> Self {
         let definition = &subscription.definition;
         let state = subscription.state();
         let [topic1, topic2, topic3, topic4] = definition.topics.each_ref().map(Option::as_deref);
@@ -60,6 +74,9 @@ impl<'a> Listed<'a> {
             missing_ledgers: missing,
             created_at: time(definition.made),
             previous_secrets_until: subscription.previous_secrets_until(now).map(time),
+            condition: definition.condition.as_deref(),
+            unjudged: unmet.unjudged,
+            where_misfit: unmet.misfit,
         }
     }
 }
@@ -139,10 +156,38 @@ pub(super) struct Replayed<'a> {
     /// Ledger to continue from; `None` when the whole range was replayed.
     next: Option<LedgerSeq>,
     missing_ledgers: &'a LedgerSet,
+    /// Number of events that the condition could not be asked of.
+    unjudged: u64,
 }
 
 impl<'a> Replayed<'a> {
     pub(super) fn of(done: &'a Done) -> Self {
-        Self { deliveries: done.deliveries, next: done.next, missing_ledgers: &done.missing }
+        Self {
+            deliveries: done.deliveries,
+            next: done.next,
+            missing_ledgers: &done.missing,
+            unjudged: done.unjudged,
+        }
+    }
+}
+
+/// Result of `POST /webhooks/try`.
+#[derive(Serialize)]
+pub(super) struct Previewed<'a> {
+    ledgers: u64,
+    matched: u64,
+    /// The bodies as they would be sent.
+    first: Vec<&'a RawValue>,
+    /// Number of events of which it is not known whether they would be sent.
+    unjudged: u64,
+}
+
+impl<'a> Previewed<'a> {
+    pub(super) fn of(previewed: &'a Preview) -> Result<Self, ApiError> {
+        let body = |body: &'a Vec<u8>| serde_json::from_slice::<&RawValue>(body);
+        let first: Result<Vec<_>, _> = previewed.first.iter().map(body).collect();
+        let damaged = |_| WebhookError::Damaged("the body of an event".to_owned());
+        let &Preview { ledgers, matched, unjudged, .. } = previewed;
+        Ok(Self { ledgers, matched, first: first.map_err(damaged)?, unjudged })
     }
 }

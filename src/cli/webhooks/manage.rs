@@ -32,6 +32,11 @@ pub enum ManageVerb {
 
 The secret that signs deliveries is shown once.")]
     New(New),
+    /// Say what a subscription would have sent, without making one
+    #[command(after_help = "Examples:
+  orrery webhooks try --contract CA… --where 'amount >= 1000000000' --endpoint https://example.com/
+  orrery webhooks try --contract CA… --topic1 transfer --endpoint https://example.com/ --last 100000")]
+    Try(Try),
     /// List your subscriptions, with the state of each, since when it fails, and why
     List(List),
     /// Delete a subscription with its deliveries
@@ -76,6 +81,29 @@ pub struct List {
 
 #[derive(Debug, Args)]
 pub struct New {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// File with the secret that signs deliveries, - for standard input; without it a secret is generated
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    output: Json,
+}
+
+#[derive(Debug, Args)]
+pub struct Try {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Number of ledgers to look through, the newest, up to 100000
+    #[arg(long, value_name = "LEDGERS", default_value_t = 1000)]
+    last: u32,
+    #[command(flatten)]
+    output: Json,
+}
+
+/// What a subscription sends, and where.
+#[derive(Debug, Args)]
+struct Wanted {
     /// Contract IDs with commas between them; may be repeated
     #[arg(
         long = "contract",
@@ -100,14 +128,12 @@ pub struct New {
     /// Only events with this address in a topic; of all contracts if --contract is not given
     #[arg(long, value_name = "G…|C…")]
     address: Option<String>,
-    /// File with the secret that signs deliveries, - for standard input; without it a secret is generated
-    #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
+    /// Only events for which this is true, such as "amount >= 1000000000 and to = 'G…'"
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
     /// Also send events of older ledgers when these are backfilled
     #[arg(long)]
     include_backfill: bool,
-    #[command(flatten)]
-    output: Json,
 }
 
 /// One subscription.
@@ -165,6 +191,7 @@ impl ManageVerb {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         match self {
             Self::New(verb) => verb.run(remote),
+            Self::Try(verb) => verb.run(remote),
             Self::List(verb) => verb.run(remote),
             Self::Delete(Subscription { id, output }) => {
                 remote.delete(&format!("webhooks/{id}"))?.show(output.json, &[])
@@ -253,8 +280,9 @@ fn topics(subscription: &Value) -> String {
     last.map_or_else(String::new, |last| topics[..=last].join(" "))
 }
 
-impl New {
-    fn run(self, remote: &Remote) -> Result<(), Failure> {
+impl Wanted {
+    /// The body of a request.
+    fn body(&self) -> Value {
         let mut body = json!({
             "webhook_endpoint": self.endpoint,
             "topic1": self.topic1,
@@ -262,22 +290,62 @@ impl New {
             "topic3": self.topic3,
             "topic4": self.topic4,
             "address": self.address,
+            "where": self.condition,
             "include_backfill": self.include_backfill,
         });
         if !self.contracts.is_empty() {
             body["contract_ids"] = json!(self.contracts);
         }
+        body
+    }
+}
+
+impl New {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let mut body = self.wanted.body();
         if let Some(file) = self.secret_file {
             body["webhook_secret"] = secret(&file)?.into();
         }
         let made = remote.post("webhooks/new", &body)?;
-        for warning in
-            self.topic1.iter().flat_map(|it| declared::warnings(remote, &self.contracts, it))
-        {
+        let Wanted { topic1, contracts, .. } = &self.wanted;
+        for warning in topic1.iter().flat_map(|it| declared::warnings(remote, contracts, it)) {
             output::note(warning);
         }
         made.show(self.output.json, &[])
     }
+}
+
+impl Try {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let mut body = self.wanted.body();
+        body["last"] = self.last.into();
+        let answer = remote.post("webhooks/try", &body)?;
+        if !draws_tables(self.output.json) {
+            return answer.print();
+        }
+        output::print(&would_have_sent(&answer.json()?, self.last))
+    }
+}
+
+/// Says what a subscription would have sent of the newest ledgers, of which so many were asked for.
+fn would_have_sent(previewed: &Value, asked: u32) -> String {
+    let grouped = |number: &Value| output::count(number.as_u64().unwrap_or(0));
+    let ledgers = grouped(&previewed["ledgers"]);
+    let mut text = format!(
+        "would have sent {} in the last {ledgers} ledgers\n",
+        grouped(&previewed["matched"])
+    );
+    if previewed["ledgers"].as_u64() < Some(asked.into()) {
+        text.push_str("older ones are not stored, or were not read in the time of one request\n");
+    }
+    if let Some(unjudged) = previewed["unjudged"].as_u64().filter(|events| *events > 0) {
+        let count = output::count(unjudged);
+        text.push_str(&format!("of {count} events it is not known what their contracts declare\n"));
+    }
+    for body in previewed["first"].as_array().into_iter().flatten() {
+        text.push_str(&format!("{body}\n"));
+    }
+    text
 }
 
 impl Rotate {

@@ -1,0 +1,139 @@
+//! What a subscription would have sent, before it is made; and whether its condition can be met at all.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::judging::{self, JudgedEvent, Verdict, WHERE};
+use super::manage::{NewSubscriptions, Webhooks};
+use super::{WebhookError, payload};
+use orrery_executables::InterfaceReader;
+use orrery_ledger::domain::LedgerRange;
+use orrery_store::{Bounds, EventQuery, Needs, TopicFilter};
+
+/// Number of bodies that are shown.
+const SHOWN: usize = 3;
+/// Maximum number of ledgers that are read together.
+const MOST_TOGETHER: u32 = 64;
+/// How long interfaces of contracts are waited for that are stored and not in memory.
+const MOST_WAITED: Duration = Duration::from_secs(1);
+
+/// What a subscription would have sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Previewed {
+    /// Number of stored ledgers that were looked through, the newest.
+    pub ledgers: u64,
+    /// Number of deliveries.
+    pub matched: u64,
+    /// Number of events of which it is not known whether they would have been sent.
+    pub unjudged: u64,
+    /// Bodies of the first of them.
+    pub first: Vec<Vec<u8>>,
+}
+
+impl Webhooks {
+    /// Looks through the newest `last` ledgers for what subscriptions would have sent, as far as `bounds`
+    /// allow, backwards from the newest.
+    ///
+    /// # Errors
+    /// Errors of the store, and [`WebhookError::Value`] when no event can meet the condition.
+    pub fn preview(
+        &self,
+        wanted: &NewSubscriptions,
+        last: u32,
+        bounds: Bounds<'_>,
+    ) -> Result<Previewed, WebhookError> {
+        self.check_condition(wanted)?;
+        let mut previewed = Previewed::default();
+        let Some(newest) = self.store.ends().latest else { return Ok(previewed) };
+        let oldest = newest.0.saturating_sub(last.saturating_sub(1));
+        let stored = self.store.status().ledgers_with(Needs::EVENTS);
+        let (mut left, mut together) = (bounds, 1);
+        let mut to = newest.0;
+        loop {
+            let from = oldest.max(to.saturating_sub(together - 1));
+            let range = LedgerRange::new(from, to);
+            let Some(cost) = self.preview_of(wanted, range, left, &mut previewed)? else { break };
+            previewed.ledgers += stored.within(range).ledgers();
+            left.records = left.records.saturating_sub(cost.0);
+            left.index_rows = left.index_rows.saturating_sub(cost.1);
+            if from == oldest || (left.interrupted)() || left.records == 0 || left.index_rows == 0 {
+                break;
+            }
+            (to, together) = (from - 1, (2 * together).min(MOST_TOGETHER));
+        }
+        Ok(previewed)
+    }
+
+    /// Adds what would have been sent of some ledgers, which come before all that were looked through.
+    /// Returns the records and index rows that it took; `None` when it was interrupted, and then nothing
+    /// is added.
+    fn preview_of(
+        &self,
+        wanted: &NewSubscriptions,
+        range: LedgerRange,
+        bounds: Bounds<'_>,
+        previewed: &mut Previewed,
+    ) -> Result<Option<(u64, u64)>, WebhookError> {
+        let names = self.registry.naming.reader()?;
+        let network = self.store.network().id();
+        let (positional, address) = (wanted.filter.topics.clone(), wanted.filter.address.clone());
+        let query = EventQuery {
+            contracts: wanted.contracts.clone(),
+            topics: TopicFilter { positional, address, ..TopicFilter::default() },
+            ..EventQuery::of_ledgers(range)
+        };
+        let mut found = Previewed::default();
+        let walked = self.store.events_within(&query, bounds, |event| {
+            if !wanted.filter.matches(event.contract, event.topics) {
+                return ControlFlow::<()>::Continue(());
+            }
+            let judged = JudgedEvent::new(event, network, names.as_ref());
+            match wanted.condition.as_ref().map_or(Verdict::Matches, |it| judged.by(it)) {
+                Verdict::Matches => {
+                    found.matched += 1;
+                    if found.first.len() < SHOWN {
+                        found.first.push(payload::of_event(event, network, names.as_ref()));
+                    }
+                }
+                Verdict::Unjudged => found.unjudged += 1,
+                Verdict::Differs | Verdict::Misfits(_) => {}
+            }
+            ControlFlow::Continue(())
+        })?;
+        names.as_ref().map(InterfaceReader::finish).transpose()?;
+        if walked.interrupted.is_some() {
+            return Ok(None);
+        }
+        previewed.matched += found.matched;
+        previewed.unjudged += found.unjudged;
+        found.first.append(&mut previewed.first);
+        found.first.truncate(SHOWN);
+        previewed.first = found.first;
+        Ok(Some((walked.cost.records, walked.cost.index_rows)))
+    }
+
+    /// Checks whether events can meet the condition of wanted subscriptions, by what their contracts are
+    /// known to declare, or to have declared.
+    ///
+    /// # Errors
+    /// [`WebhookError::Value`], and errors of the store.
+    pub(super) fn check_condition(&self, wanted: &NewSubscriptions) -> Result<(), WebhookError> {
+        let Some(condition) = &wanted.condition else { return Ok(()) };
+        for is_first in [true, false] {
+            let Some(names) = self.registry.naming.reader_of_memory()? else { break };
+            let checked = judging::check(condition, &wanted.contracts, &names);
+            let (lacking, is_known) = (names.lacking().without_ledgers(), names.lacked() == 0);
+            names.finish()?;
+            match checked {
+                Ok(()) => break,
+                Err(problem) if is_known => {
+                    return Err(WebhookError::Value { name: WHERE, problem });
+                }
+                // What is not at hand may declare what it names.
+                Err(_) if !is_first => break,
+                Err(_) => self.registry.naming.wait_until_read(&lacking, MOST_WAITED),
+            };
+        }
+        Ok(())
+    }
+}
