@@ -59,6 +59,24 @@ impl Lookup<'_> {
         Ok(past.key)
     }
 
+    /// Returns the XDR `LedgerEntry` that the last write before a transaction of this ledger has left;
+    /// `None` also where the ledgers before do not say it.
+    ///
+    /// # Errors
+    /// As [`Self::given`].
+    pub fn written_before(
+        &self,
+        of: Key,
+        at: TransactionPosition,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(range) = self.range(&of.0) else { return Ok(None) };
+        let application_order = at.application_order.saturating_sub(1);
+        let before = TransactionPosition { application_order, ..at };
+        let mut past = self.past(of, range, before)?;
+        past.add_found(&self.checkpoints.around(&self.view, of, range, before)?);
+        Ok(past.written.and_then(|(_, entry)| entry))
+    }
+
     /// Returns the keys of a contract of which transactions of this ledger changed entry or time to live.
     ///
     /// # Errors

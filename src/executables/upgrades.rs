@@ -73,7 +73,7 @@ impl InterfaceReader<'_> {
         }
         // Where the metadata has no events.
         let may_have_changed =
-            |contract: &&ContractId| wanted(contract) && !told.contains(contract);
+            |contract: &&ContractId| wanted(contract) && !told.contains(*contract);
         if record.contracts.iter().any(|contract| may_have_changed(&contract))
             && facts::is_mentioned(record.meta).map_err(|error| damaged(&error))?
         {

@@ -1,5 +1,6 @@
 //! The part of the consumer that makes deliveries of what is no event.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread;
@@ -27,7 +28,7 @@ const ALL: u32 = u32::MAX;
 /// How long one subscription may look at entries while others wait.
 const MOST_LOOKED: Duration = Duration::from_millis(10);
 /// How long a step waits for the index of contract data.
-const WAITED_AT_ONCE: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 20 });
+const WAITED_AT_ONCE: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 50 });
 
 impl Work<'_, '_> {
     /// Creates the deliveries of what the transactions after one did. Returns whether that was all.
@@ -39,14 +40,14 @@ impl Work<'_, '_> {
         if after == ALL || known.of_transactions().is_empty() {
             return Ok(true);
         }
-        let mut concerned: Vec<Arc<Subscription>> = Vec::new();
+        let mut concerned: BTreeMap<u32, Arc<Subscription>> = BTreeMap::new();
         for subscription in known.of_transactions().values().flat_map(|bucket| bucket.values()) {
-            if self.concerns(subscription)? {
-                concerned.push(Arc::clone(subscription));
+            if !concerned.contains_key(&subscription.id) && self.concerns(subscription)? {
+                concerned.insert(subscription.id, Arc::clone(subscription));
             }
         }
         let (sources, ledger) = (self.sources, self.fed.ledger);
-        let concerned = concerned.into_iter();
+        let concerned = concerned.into_values();
         let Some(triggers) = TransactionTriggers::open(sources, ledger, concerned)? else {
             return Ok(true);
         };

@@ -173,14 +173,6 @@ impl SubscriptionSet {
         &self.of_transactions
     }
 
-    /// Returns the subscriptions to what single transactions do to a contract, by number.
-    pub(super) fn of_transactions_of(
-        &self,
-        contract: &ContractId,
-    ) -> impl Iterator<Item = &Arc<Subscription>> {
-        self.of_transactions.get(contract).into_iter().flat_map(Bucket::values)
-    }
-
     /// Returns the subscriptions to expiring entries and to silence, by number.
     pub(super) fn of_ledgers(&self) -> &Bucket {
         &self.of_ledgers

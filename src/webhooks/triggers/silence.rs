@@ -17,7 +17,9 @@ use crate::replay::query;
 use crate::rows::HEARD;
 use crate::subscription::Subscription;
 use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
-use orrery_store::{Bounds, ConsumerEffects, EventQuery, Mark, Needs, StoreError, row_codec};
+use orrery_store::{
+    Bounds, ConsumerEffects, EventQuery, Mark, Needs, RowCodec, StoreError, row_codec,
+};
 
 /// Number of ledgers that are looked through at once.
 const AT_ONCE: u32 = 4_096;

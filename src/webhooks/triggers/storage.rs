@@ -201,12 +201,9 @@ fn earlier(
 ) -> Result<Values, StoreError> {
     let at = record.position;
     let lookup = Lookup::new(sources.store, at.ledger, RowBounds::none())?.without_updated();
-    let changes = lookup.changes_at(&key.contract(), at)?.unwrap_or_default();
-    let tag = KeyTag::of(key_hash);
-    let past = changes
-        .into_iter()
-        .find(|past| past.tag == tag && past.event == Event::Changed(Kind::Restored));
-    let value = past.and_then(|past| held(&past.after?, key).map(<[u8]>::to_vec));
+    let of = (key.contract(), KeyTag::of(key_hash));
+    let entry = lookup.written_before(of, at)?;
+    let value = entry.and_then(|entry| held(&entry, key).map(<[u8]>::to_vec));
     Ok((value.clone(), value))
 }
 

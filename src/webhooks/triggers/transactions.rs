@@ -163,7 +163,7 @@ impl<'a> TransactionTriggers<'a> {
             return Ok(());
         };
         let is_wanted = |contract: &ContractId| self.upgrade.contains_key(contract);
-        let is_touched = record.contracts.iter().any(|contract| is_wanted(contract));
+        let is_touched = record.contracts.iter().any(is_wanted);
         if is_touched {
             for upgrade in names.upgrades(record, is_wanted)? {
                 self.add_upgrade(record, TriggerKind::Upgrade, &upgrade, told)?;
