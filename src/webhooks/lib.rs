@@ -22,6 +22,7 @@ mod naming;
 mod number;
 mod payload;
 pub mod preview;
+mod preview_triggers;
 pub mod registry;
 pub mod replay;
 mod replay_triggers;

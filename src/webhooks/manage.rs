@@ -172,7 +172,7 @@ impl Webhooks {
         }
     }
 
-    fn definitions(&self, owner: &Owner, wanted: &NewSubscriptions) -> Vec<Definition> {
+    pub(super) fn definitions(&self, owner: &Owner, wanted: &NewSubscriptions) -> Vec<Definition> {
         let mut contracts: Vec<Option<ContractId>> = Vec::new();
         for contract in &wanted.contracts {
             if !contracts.contains(&Some(*contract)) {

@@ -1,23 +1,22 @@
 //! Replays of what is no event.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::manage::Webhooks;
+use super::preview_triggers::of_transactions;
 use super::replay::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION};
 use super::rows::Heard;
 use super::subscription::Subscription;
 use super::time::Moment;
 use super::trigger::Trigger;
 use super::triggers::silence::{self, Silence};
-use super::triggers::transactions::TransactionTriggers;
 use super::triggers::ttl::TtlLooks;
 use super::triggers::{Sources, Told};
 use super::{CONSUMER, WebhookError};
 use orrery_contract_data::{CONSUMER as CONTRACT_DATA, CodeLives};
 use orrery_ledger::domain::{LedgerSeq, LedgerSet};
-use orrery_store::{Bounds, RowBounds};
+use orrery_store::RowBounds;
 
 /// What a replay keeps from one ledger to the next.
 #[derive(Default)]
@@ -49,7 +48,7 @@ impl Webhooks {
         let told = match subscription.definition.trigger {
             Trigger::Event => Some(Vec::new()),
             Trigger::Upgrade | Trigger::Storage { .. } | Trigger::FailedCall { .. } => {
-                Some(of_transactions(sources, subscription, ledger)?)
+                of_transactions(sources, subscription, ledger, &|| false)?
             }
             Trigger::Silence { within } => {
                 let stored = replay.stored.get_or_insert_with(|| silence::stored(&sources));
@@ -88,29 +87,4 @@ impl Webhooks {
         }
         Ok(Some((count, 0)))
     }
-}
-
-fn of_transactions(
-    sources: Sources<'_>,
-    subscription: &Arc<Subscription>,
-    ledger: LedgerSeq,
-) -> Result<Vec<Told>, WebhookError> {
-    let one = std::iter::once(Arc::clone(subscription));
-    let Some(triggers) = TransactionTriggers::open(sources, ledger, one)? else {
-        return Ok(Vec::new());
-    };
-    let mut all = Vec::new();
-    let walked =
-        sources.store.transactions_within(
-            &triggers.query(0),
-            Bounds::NONE,
-            |record| match triggers.of(record) {
-                Ok(told) => {
-                    all.extend(told);
-                    ControlFlow::Continue(())
-                }
-                Err(error) => ControlFlow::Break(error),
-            },
-        )?;
-    walked.broken_off.map_or(Ok(all), |error| Err(error.into()))
 }

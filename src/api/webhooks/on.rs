@@ -3,6 +3,7 @@
 use super::super::ApiError;
 use super::super::members::Members;
 use orrery_webhooks::filter::{ADDRESS_FIELD, FilterError, TOPIC_FIELDS};
+use orrery_webhooks::judging::WHERE;
 use orrery_webhooks::trigger::{self, Entries, Keys, NAMES, Trigger};
 
 /// Names of members.
@@ -16,12 +17,13 @@ pub(super) const FUNCTIONS: &str = "functions";
 const INCLUDE_BACKFILL: &str = "include_backfill";
 
 /// Each of these members with the values of `on` that take it.
-const TAKEN_BY: [(&str, &[&str]); 12] = [
+const TAKEN_BY: [(&str, &[&str]); 13] = [
     (TOPIC_FIELDS[0], &["event", "silence"]),
     (TOPIC_FIELDS[1], &["event", "silence"]),
     (TOPIC_FIELDS[2], &["event", "silence"]),
     (TOPIC_FIELDS[3], &["event", "silence"]),
     (ADDRESS_FIELD, &["event", "silence"]),
+    (WHERE, &["event", "storage", "silence"]),
     (WITHIN, &["ttl", "silence"]),
     (ENTRIES, &["ttl"]),
     (KEY_NAME, &["storage", "ttl"]),

@@ -5,12 +5,14 @@
 //! another machine tell the same.
 
 pub(super) mod body;
+pub(super) mod data_fields;
 mod failed_call;
 pub(super) mod silence;
 mod storage;
 pub(super) mod transactions;
 pub(super) mod ttl;
 mod ttl_entries;
+pub(super) mod ttl_preview;
 mod upgrade;
 
 use std::sync::Arc;

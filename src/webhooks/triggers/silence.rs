@@ -12,13 +12,14 @@ use super::body::{self, Scene, Silent};
 use super::upgrade::no_json;
 use super::{Sources, Told};
 use crate::CONSUMER;
+use crate::judging::{JudgedEvent, Verdict};
 use crate::number::{Number, TriggerKind};
 use crate::replay::query;
 use crate::rows::HEARD;
 use crate::subscription::Subscription;
 use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery_store::{
-    Bounds, ConsumerEffects, EventQuery, Mark, Needs, RowCodec, StoreError, row_codec,
+    Bounds, ConsumerEffects, EventQuery, EventRecord, Mark, Needs, RowCodec, StoreError, row_codec,
 };
 
 /// Number of ledgers that are looked through at once.
@@ -170,6 +171,15 @@ impl Silence<'_> {
         known.ranges().iter().find(|range| range.contains(ledger)).copied()
     }
 
+    /// Whether an event matches. One of which that is not known does not.
+    fn is_heard(&self, event: &EventRecord<'_>) -> bool {
+        let Sources { network, names, .. } = *self.sources;
+        let judged = || JudgedEvent::new(event, network, names);
+        let meets = |condition| judged().by(condition) == Verdict::Matches;
+        self.subscription.filter.matches(event.contract, event.topics)
+            && self.subscription.condition.as_ref().is_none_or(meets)
+    }
+
     /// Returns the newest ledger of a range with an event that matches.
     fn newest_in(&self, range: LedgerRange) -> Result<Option<LedgerSeq>, StoreError> {
         let (mut newest, mut left) = (None, range);
@@ -181,7 +191,7 @@ impl Silence<'_> {
             };
             let walked =
                 self.sources.store.events_within(&query, Bounds::NONE, |event| {
-                    match self.subscription.filter.matches(event.contract, event.topics) {
+                    match self.is_heard(event) {
                         true => ControlFlow::Break(event.ledger),
                         false => ControlFlow::Continue(()),
                     }

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use stellar_xdr::{ScContractInstance, ScMapEntry, ScVal, WriteXdr};
 
 use super::body::{self, Scene};
+use super::data_fields::{DataFields, TypedValue};
 use super::upgrade::no_json;
 use super::{LIMITS, Sources, decoded};
 use crate::trigger::{Durability, Trigger};
+use orrery_conditions::Condition;
 use orrery_contract_data::{
     Before, DataChange, DataKey, Event, KeyTag, Kind, Lookup, Written, data_changes, held,
 };
@@ -50,6 +52,21 @@ impl Changed {
     /// Returns the key as XDR `ScVal`.
     pub fn key(&self) -> &[u8] {
         &self.key
+    }
+
+    /// Whether a condition is true of the change, whose values are read in this form.
+    pub fn meets(&self, condition: &Condition, form: &DataForm) -> bool {
+        let (data, key) = (form.plain(), decoded(&self.key));
+        let typed = |value: &'_ Option<Value>| match (value, &key) {
+            (Some(Value::Decoded(value)), Some(key)) => Some(TypedValue::of(&data, key, value)),
+            _ => None,
+        };
+        condition.holds(&DataFields {
+            change: self.change,
+            key: key.as_ref(),
+            value: typed(&self.value),
+            previous: typed(&self.previous),
+        })
     }
 
     /// Returns the body about the change, in this form.

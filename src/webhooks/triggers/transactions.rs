@@ -136,7 +136,10 @@ impl<'a> TransactionTriggers<'a> {
             for subscription in self.storage.get(&contract).into_iter().flatten() {
                 let trigger = &subscription.definition.trigger;
                 let keys = trigger.keys();
-                if !keys.is_some_and(|keys| keys.has(change.key(), change.durability)) {
+                let condition = subscription.condition.as_ref();
+                if !keys.is_some_and(|keys| keys.has(change.key(), change.durability))
+                    || !condition.is_none_or(|condition| change.meets(condition, &form.1))
+                {
                     continue;
                 }
                 let body = match &body {

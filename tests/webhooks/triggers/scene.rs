@@ -89,6 +89,7 @@ impl Scene {
             contracts: vec![contract],
             filter: Filter::default(),
             address: None,
+            condition: None,
             trigger,
             secret: None,
             include_backfill,
