@@ -15,28 +15,41 @@ use orrery_store::Store;
 const WAITED_AT_ONCE: Duration = Duration::from_millis(50);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// How long a ledger has been waited for.
+/// What new deliveries have seen of the index.
 #[derive(Default)]
-pub(super) struct DataIndex(Mutex<Option<(LedgerSeq, Instant)>>);
+pub(super) struct DataIndex(Mutex<Seen>);
+
+#[derive(Default)]
+enum Seen {
+    /// It had their ledgers.
+    #[default]
+    CaughtUp,
+    /// They wait for it since then.
+    Behind(Instant),
+    /// They have waited in vain, and do not until it has caught up.
+    TooSlow,
+}
 
 impl DataIndex {
     /// Whether the index has processed a ledger, or deliveries do not wait for it any longer; at once if they
     /// do not need it. Waits for a short time; false: ask again.
     pub fn has(&self, store: &Store, ledger: LedgerSeq, is_needed: impl Fn() -> bool) -> bool {
         let lacks = || store.lacks(CONSUMER, ledger) == Some(true);
-        let mut waiting = self.0.lock();
+        let mut seen = self.0.lock();
         if !lacks() || !is_needed() {
-            *waiting = None;
+            *seen = Seen::CaughtUp;
             return true;
         }
-        let since = match *waiting {
-            Some((of, since)) if of == ledger => since,
-            _ => Instant::now(),
+        let since = match *seen {
+            Seen::TooSlow => return true,
+            Seen::Behind(since) => since,
+            Seen::CaughtUp => Instant::now(),
         };
-        *waiting = Some((ledger, since));
         if since.elapsed() >= Interfaces::MOST_WAITED_FOR_INDEX {
+            *seen = Seen::TooSlow;
             return true;
         }
+        *seen = Seen::Behind(since);
         let until = Instant::now() + WAITED_AT_ONCE;
         while lacks() {
             if Instant::now() >= until {
@@ -44,7 +57,7 @@ impl DataIndex {
             }
             thread::sleep(LOOK_EVERY);
         }
-        *waiting = None;
+        *seen = Seen::CaughtUp;
         true
     }
 }
