@@ -89,7 +89,8 @@ impl Work<'_, '_> {
     fn create_delivery(&mut self, known: &SubscriptionSet, told: Told) -> Result<(), StoreError> {
         let Told { subscription, number, ledger, body } = told;
         let id = subscription.id;
-        if ENCODED_DELIVERIES.has(self.effects, &(id, number))? {
+        // A delivery before may have disabled it.
+        if !self.concerns(&subscription)? || ENCODED_DELIVERIES.has(self.effects, &(id, number))? {
             return Ok(());
         }
         let delivery = Delivery::new(ledger.0, self.now);

@@ -31,7 +31,7 @@ pub struct On {
 
 impl On {
     /// Adds what is given to the body of a request.
-    pub fn add_to(self, body: &mut Value) {
+    pub fn add_to(&self, body: &mut Value) {
         let Self { on, within, entries, key_name, key, durability, functions } = self;
         let members = [
             ("on", json!(on)),
