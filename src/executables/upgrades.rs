@@ -63,7 +63,7 @@ impl InterfaceReader<'_> {
         let (mut found, mut told) = (Vec::new(), BTreeSet::new());
         if names_update(record.meta) {
             let events = recorded_events(record.meta).map_err(|error| damaged(&error))?;
-            let updates = events.iter().filter_map(|event| updated(event));
+            let updates = events.iter().filter_map(updated);
             for ((contract, old, new), number) in updates.zip(1..) {
                 if wanted(&contract) {
                     told.insert(contract);
