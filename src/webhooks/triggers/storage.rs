@@ -12,7 +12,7 @@ use super::{LIMITS, Sources, decoded};
 use crate::trigger::{Durability, Trigger};
 use orrery_conditions::Condition;
 use orrery_contract_data::{
-    Before, DataChange, DataKey, Event, KeyTag, Kind, Lookup, Written, data_changes, held,
+    Before, DataChange, DataKey, KeyTag, Kind, Lookup, Written, data_changes, held,
 };
 use orrery_executables::DataForm;
 use orrery_interfaces::{PlainData, data_name, instance_map, undecodable};
@@ -57,15 +57,11 @@ impl Changed {
     /// Whether a condition is true of the change, whose values are read in this form.
     pub fn meets(&self, condition: &Condition, form: &DataForm) -> bool {
         let (data, key) = (form.plain(), decoded(&self.key));
-        let typed = |value: &'_ Option<Value>| match (value, &key) {
-            (Some(Value::Decoded(value)), Some(key)) => Some(TypedValue::of(&data, key, value)),
-            _ => None,
-        };
         condition.holds(&DataFields {
             change: self.change,
             key: key.as_ref(),
-            value: typed(&self.value),
-            previous: typed(&self.previous),
+            value: typed(&data, key.as_ref(), self.value.as_ref()),
+            previous: typed(&data, key.as_ref(), self.previous.as_ref()),
         })
     }
 
@@ -98,6 +94,17 @@ impl Changed {
             names_pending: form.is_pending(),
         };
         body::body(trigger, scene, members).map_err(no_json)
+    }
+}
+
+fn typed<'a>(
+    data: &PlainData<'a>,
+    key: Option<&ScVal>,
+    value: Option<&'a Value>,
+) -> Option<TypedValue<'a>> {
+    match (value?, key?) {
+        (Value::Decoded(value), key) => Some(TypedValue::of(data, key, value)),
+        (Value::Opaque(_), _) => None,
     }
 }
 
