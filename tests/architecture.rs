@@ -90,6 +90,7 @@ const BORDERS: &[(&str, &[&str])] = &[
         "webhooks",
         &[
             "conditions",
+            "contract_data",
             "executables",
             "interfaces",
             "ledger",
