@@ -29,7 +29,7 @@ impl Lookup<'_> {
     /// # Errors
     /// Errors of the database, or that stored bytes are damaged.
     pub fn given(&self, of: Key) -> Result<Option<Given>, StoreError> {
-        let Some(range) = self.range(&of.0) else { return Ok(None) };
+        let Some(range) = self.range(&of.0)? else { return Ok(None) };
         let end = end_of(self.ledger);
         let row = KEYS.get(&self.view, &of)?;
         let is_found = row.is_some_and(|row| row.found != NEVER_GIVEN);
@@ -52,7 +52,7 @@ impl Lookup<'_> {
     /// # Errors
     /// As [`Self::given`].
     pub fn key_of(&self, of: Key) -> Result<Option<DataKey<'static>>, StoreError> {
-        let Some(range) = self.range(&of.0) else { return Ok(None) };
+        let Some(range) = self.range(&of.0)? else { return Ok(None) };
         let end = end_of(self.ledger);
         let mut past = self.past(of, range, end)?;
         past.add_found(&self.checkpoints.around(&self.view, of, range, end)?);
@@ -69,7 +69,7 @@ impl Lookup<'_> {
         of: Key,
         at: TransactionPosition,
     ) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(range) = self.range(&of.0) else { return Ok(None) };
+        let Some(range) = self.range(&of.0)? else { return Ok(None) };
         let application_order = at.application_order.saturating_sub(1);
         let before = TransactionPosition { application_order, ..at };
         let mut past = self.past(of, range, before)?;
