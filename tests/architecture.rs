@@ -34,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "durable",
             "executables",
             "export",
+            "membership",
             "net",
             "notify",
             "observe",
@@ -82,6 +83,7 @@ const BORDERS: &[(&str, &[&str])] = &[
     ("accounts", &["ledger", "store"]),
     ("contract_data", &["checkpoint", "ledger", "store"]),
     ("executables", &["interfaces", "ledger", "store"]),
+    ("membership", &["executables", "interfaces", "ledger", "store"]),
     ("auth", &["ledger", "settings"]),
     // Neither particular sources nor particular readers.
     ("pipeline", &["ledger", "runtime", "store"]),
@@ -109,6 +111,7 @@ const BORDERS: &[(&str, &[&str])] = &[
             "executables",
             "interfaces",
             "ledger",
+            "membership",
             "runtime",
             "settings",
             "store",

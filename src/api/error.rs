@@ -315,6 +315,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         ProgramError::OthersProject(_) => (StatusCode::CONFLICT, "not_your_project"),
         ProgramError::ReplacementRunning { .. } => (StatusCode::CONFLICT, "replacement_running"),
         ProgramError::TooManyPrograms(_) => (StatusCode::CONFLICT, "too_many_programs"),
+        ProgramError::TooManyMembers { .. } => (StatusCode::CONFLICT, "too_many_members"),
         ProgramError::TooManySubscriptions(_) => (StatusCode::CONFLICT, "too_many_subscriptions"),
         ProgramError::Registered(_) => (StatusCode::CONFLICT, "contract_registered"),
         ProgramError::BackfillRunning(_) => (StatusCode::CONFLICT, "backfill_running"),

@@ -32,6 +32,7 @@ mod rebuild;
 mod remote;
 mod replacement;
 mod restore;
+mod selectors;
 mod serve;
 mod spec_file;
 mod sql_tables;

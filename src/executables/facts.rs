@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use stellar_xdr::LedgerEntryData;
 
-use super::rows::Change;
-use super::value::{Before, Executable, entry, id_of};
+pub use super::rows::Change;
+pub use super::value::id_of;
+use super::value::{Before, Executable, entry};
 use orrery_ledger::decode::{
     ChangeKind, ChangedEntry, EntryChange, EntryKind, EventType, LedgerView, TransactionChanges,
     XdrError, changed_entries, transaction_changes,
@@ -102,6 +103,8 @@ pub fn changes_tag(meta: &[u8]) -> Result<bool, XdrError> {
 pub struct Said {
     /// Contract to which the entry belongs.
     pub contract: ContractId,
+    /// Whether it is the contract's instance; else it is one that instances refer to.
+    pub is_instance: bool,
     /// The entry before and after the transaction.
     pub change: Change,
 }
@@ -159,7 +162,8 @@ impl Facts {
             ChangeKind::Updated | ChangeKind::Removed => Before::Unknown,
         };
         let first = Change { before, after: None };
-        let said = self.changes.entry(id).or_insert(Said { contract, change: first });
+        let is_instance = change.key.instance_of().is_some();
+        let said = self.changes.entry(id).or_insert(Said { contract, is_instance, change: first });
         match change.kind {
             ChangeKind::State => {}
             ChangeKind::Removed => said.change.after = None,

@@ -52,6 +52,7 @@ mod writing;
 pub use orrery_engine as engine;
 
 pub use error::ProgramError;
+pub use events::{CreatorAddress, FactorySelector, Selectors};
 pub use names::check_project;
 pub use reading::ReadTable;
 pub use registry::{Deploy, Replace, Watch};

@@ -19,6 +19,7 @@ use crate::control::ConsumerReport;
 use crate::domain::LedgerRange;
 use crate::executables::ExecutableIndex;
 use crate::export;
+use crate::membership::Membership;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
@@ -68,6 +69,7 @@ fn everything(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
         Arc::new(TransactionHashes),
         Arc::new(ExecutableIndex),
         Arc::new(ContractData),
+        Arc::new(Membership),
     ]
 }
 

@@ -7,6 +7,7 @@ pub mod costly;
 pub mod costly_interface;
 pub mod data;
 pub mod event_counts;
+pub mod factories;
 pub mod fixtures;
 pub mod forged;
 pub mod forgeries;

@@ -17,7 +17,10 @@ pub(super) use replacing::TakeOver;
 pub use state::{Cell, Entry, EntrySnapshot};
 
 use super::engine::{CheckRules, Engine, Module};
-use super::events::{EventProject, KnownInterface, SuppliedInterfaces};
+use super::events::{
+    EventProject, Flags, KnownInterface, MemberIndex, Selectors, SuppliedInterfaces, in_memory,
+    members,
+};
 use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
 use super::{ProgramError, names, storage};
@@ -30,6 +33,9 @@ use orrery_tables::schema::{ProgramSchema, SchemaLimits};
 /// Row of the progress family that belongs to no program and holds the last program id that was
 /// assigned.
 const LAST_ID_ROW: ProgramId = ProgramId(0);
+/// Number of members of all projects from which on there are no new projects with selectors. One owner may
+/// have a quarter.
+const MOST_MEMBERS: usize = 1_000_000;
 
 /// Request to deploy a program.
 #[derive(Debug, Clone)]
@@ -58,6 +64,9 @@ pub struct Watch {
     /// Contracts whose events become rows. When there is none, a project that is to replace another
     /// gets those of the other.
     pub contracts: Vec<ContractId>,
+    /// What selects contracts beside those. Without any selector, a project that is to replace another gets
+    /// those of the other.
+    pub selectors: Selectors,
     /// Interface by which events are declared first: a module, or JSON.
     pub supplied: Option<Vec<u8>>,
     /// First ledger whose events become rows; all that are stored by default.
@@ -114,6 +123,8 @@ pub struct Registry {
     entries: RwLock<BTreeMap<ProgramId, Arc<Entry>>>,
     /// Interfaces that were supplied with projects of events.
     pub(super) supplied: Arc<SuppliedInterfaces>,
+    /// The members of projects.
+    pub(super) members: Arc<MemberIndex>,
     /// Size of all rows by owner, in bytes.
     owner_bytes: Mutex<BTreeMap<Owner, Arc<AtomicU64>>>,
     /// Serialises deploys, deletes and subscriptions, and the writing and removal of compiled
@@ -129,10 +140,11 @@ impl Registry {
         settings: settings::Programs,
         index: settings::Index,
     ) -> Result<Self, ProgramError> {
-        let mut entries = BTreeMap::new();
+        let (mut entries, members) = (BTreeMap::new(), MemberIndex::default());
         let mut owner_bytes = BTreeMap::<Owner, Arc<AtomicU64>>::new();
         for (id, manifest) in storage::manifests(&store)? {
             let cell = Cell::load(&store, id, &manifest)?;
+            load_members(&store, &cell.manifest, &members)?;
             let bytes = owner_bytes.entry(cell.manifest.owner.clone()).or_default();
             let replaces = cell.manifest.replaces.clone();
             let mut entry = Entry::new(id, OnceLock::new(), cell, Arc::clone(bytes));
@@ -153,18 +165,28 @@ impl Registry {
             index,
             entries: RwLock::new(entries),
             supplied: Arc::default(),
+            members: Arc::new(members),
             owner_bytes: Mutex::new(owner_bytes),
             deploying: Mutex::default(),
         })
     }
 
-    /// Checks whether an owner may deploy a program now, and returns what it would be.
-    fn plan(&self, owner: &Owner, deploy: &Deploy) -> Result<Plan, ProgramError> {
+    /// Checks whether an owner may deploy a program now, and returns what it would be. It may be without
+    /// contracts if it `may_name_none`.
+    fn plan(
+        &self,
+        owner: &Owner,
+        deploy: &Deploy,
+        may_name_none: bool,
+    ) -> Result<Plan, ProgramError> {
         if deploy.replace != Replace::No {
-            return self.plan_replacement(owner, deploy);
+            return self.plan_replacement(owner, deploy, may_name_none);
         }
         let project_name = deploy.project_name.clone();
-        let contracts = names::distinct(deploy.contracts.clone())?;
+        let contracts = match may_name_none {
+            true => names::distinct_or_none(deploy.contracts.clone())?,
+            false => names::distinct(deploy.contracts.clone())?,
+        };
         if let Some(existing) = self.named(&project_name) {
             let is_own = existing.snapshot().manifest.owner == *owner;
             return Err(match is_own {
@@ -246,7 +268,7 @@ impl Registry {
         is_fit: impl FnOnce(&[String], &[ContractId]) -> Result<(), ProgramError>,
     ) -> Result<Manifest, ProgramError> {
         names::check_project(&deploy.project_name)?;
-        let plan = self.plan(owner, &deploy)?;
+        let plan = self.plan(owner, &deploy, false)?;
         let facts = self
             .engine
             .check(&deploy.code, &CheckRules::from(&self.settings))
@@ -263,7 +285,7 @@ impl Registry {
         let module = self.engine.load(&deploy.code)?;
         let _one_at_a_time = self.deploying.lock();
         let new = New {
-            plan: self.plan(owner, &deploy)?,
+            plan: self.plan(owner, &deploy, false)?,
             sha256: facts.sha256,
             content: &deploy.code,
             schema,
@@ -283,8 +305,12 @@ impl Registry {
         watch: Watch,
         now: u64,
     ) -> Result<Manifest, ProgramError> {
-        let Watch { project_name, contracts, supplied, from, storage, public, replace } = watch;
+        let Watch { project_name, contracts, selectors, supplied, from, storage, public, replace } =
+            watch;
         names::check_project(&project_name)?;
+        let keeps = replace != Replace::No && contracts.is_empty() && selectors.is_empty();
+        let selectors = if keeps { self.selectors(&project_name) } else { selectors.checked()? };
+        self.check_members(owner, &selectors)?;
         let content = supplied.as_deref().unwrap_or_default();
         // Here and not when its first event is read: what it costs is the owner's.
         let interface = supplied.as_deref().map(KnownInterface::supplied).transpose()?;
@@ -293,7 +319,13 @@ impl Registry {
         if has_storage && self.store.consumer(CONSUMER).is_none() {
             return Err(ProgramError::StorageOff);
         }
-        let mut events = EventProject::new(supplied.is_some(), from, has_storage);
+        if has_storage && !selectors.is_empty() {
+            let problem =
+                "is for contracts that are named: leave it out, or give 'contracts' alone";
+            return Err(ProgramError::Value { name: "storage", problem: problem.to_owned() });
+        }
+        let may_name_none = !selectors.is_empty() && !keeps;
+        let mut events = EventProject::new(supplied.is_some(), from, has_storage, selectors);
         if let Some(interface) = &interface {
             events.declare(interface);
         }
@@ -306,7 +338,7 @@ impl Registry {
         let code = Vec::new();
         let deploy = Deploy { code, project_name, contracts, public, replace, allow_unfit: true };
         let _one_at_a_time = self.deploying.lock();
-        let plan = self.plan(owner, &deploy)?;
+        let plan = self.plan(owner, &deploy, may_name_none)?;
         let new = New { plan, sha256, content, schema, events: Some(events), now };
         let manifest = self.register(owner, new, None)?;
         if let Some(interface) = interface {
@@ -315,6 +347,34 @@ impl Registry {
             kept.unwrap_or_else(|error| tracing::debug!("an interface is not kept: {error}"));
         }
         Ok(manifest)
+    }
+
+    /// Returns what selects the contracts of a project.
+    fn selectors(&self, project: &str) -> Selectors {
+        let entry = self.named(project);
+        let events = entry.and_then(|it| it.snapshot().manifest.events.clone());
+        events.map(|project| project.selectors).unwrap_or_default()
+    }
+
+    /// Checks whether a project with these selectors may be created now.
+    fn check_members(&self, owner: &Owner, selectors: &Selectors) -> Result<(), ProgramError> {
+        if !selectors.have_members() {
+            return Ok(());
+        }
+        if self.store.consumer(orrery_membership::CONSUMER).is_none() {
+            let problem = "cannot be used: who created contracts is not recorded here".to_owned();
+            return Err(ProgramError::Value { name: "selectors", problem });
+        }
+        let counts = self.members.counts();
+        let all: usize = counts.values().sum();
+        let own = self.manifests(owner).iter().filter_map(|it| counts.get(&it.id)).sum::<usize>();
+        if all >= MOST_MEMBERS {
+            return Err(ProgramError::TooManyMembers { most: MOST_MEMBERS, of_owner: false });
+        }
+        if own >= MOST_MEMBERS / 4 {
+            return Err(ProgramError::TooManyMembers { most: MOST_MEMBERS / 4, of_owner: true });
+        }
+        Ok(())
     }
 
     /// Whether a project records the changes of what its contracts hold.
@@ -396,6 +456,7 @@ impl Registry {
             entry = entry.replacing(replaced);
         }
         entries.insert(id, Arc::new(entry));
+        self.members.set(id, named_members(&entries[&id].snapshot().manifest));
         let consumer = storage::consumer(id);
         if is_written || self.store.cursor(&consumer).is_ok() {
             self.store.set_active(&consumer, true);
@@ -419,7 +480,14 @@ impl Registry {
         }
         names::check_count(cell.manifest.contracts.len() + contracts.len())?;
         self.check_indexed(&contracts)?;
-        self.change_manifest(&mut cell, |manifest| manifest.contracts.extend(contracts))
+        let manifest =
+            self.change_manifest(&mut cell, |manifest| manifest.contracts.extend(contracts))?;
+        let named = named_members(&manifest);
+        let named = named
+            .into_iter()
+            .map(|(contract, flags)| (contract, self.members.flags(id, &contract).and(flags)));
+        self.members.set(id, named.collect::<Vec<_>>());
+        Ok(manifest)
     }
 
     /// Sets whether a program is run on new ledgers.
@@ -585,6 +653,11 @@ impl Registry {
         Ok(())
     }
 
+    /// Whether the service stores the contracts of a list alone.
+    pub(super) fn lists_contracts(&self) -> bool {
+        !self.index.contracts.is_empty()
+    }
+
     /// Checks that all these contracts are indexed: a program for a contract that is not would never
     /// run.
     fn check_indexed(&self, contracts: &[ContractId]) -> Result<(), ProgramError> {
@@ -623,6 +696,27 @@ impl Registry {
         };
         last.checked_add(1).map(ProgramId).ok_or(DAMAGED)
     }
+}
+
+/// Returns the members of a project with selectors that it names itself.
+fn named_members(manifest: &Manifest) -> Vec<(ContractId, Flags)> {
+    match &manifest.events {
+        Some(project) if !project.selectors.is_empty() => in_memory(manifest, &[]),
+        _ => Vec::new(),
+    }
+}
+
+/// Reads the members of a project into memory.
+fn load_members(
+    store: &Store,
+    manifest: &Manifest,
+    index: &MemberIndex,
+) -> Result<(), ProgramError> {
+    let has_members = |project: &EventProject| !project.selectors.is_empty();
+    if manifest.events.as_ref().is_some_and(has_members) {
+        index.set(manifest.id, in_memory(manifest, &members(store, manifest.id)?));
+    }
+    Ok(())
 }
 
 /// Deletes a program with its rows and records, and its module, if given.

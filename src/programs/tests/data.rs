@@ -164,6 +164,7 @@ impl History {
         let watch = Watch {
             project_name: format!("p{}", self.projects),
             contracts: all.choose_multiple(&mut self.rng, count).copied().collect(),
+            selectors: Default::default(),
             supplied: None,
             from,
             storage: Some(true),

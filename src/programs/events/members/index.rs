@@ -1,0 +1,310 @@
+//! The members of all projects in memory: whether an event belongs to any project is one lookup, whatever
+//! the number of projects and members.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, ProgramId};
+use orrery_store::{EventQuery, Store, StoreError};
+
+/// Number of ledgers whose emitters are kept: as many as one turn looks ahead.
+const MOST_LEDGERS: usize = 64;
+
+/// Why a contract belongs to a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// The project names it.
+    pub const NAMED: Self = Self(1);
+    /// A factory announced it.
+    pub const ANNOUNCED: Self = Self(2);
+    /// A creator of the project made it.
+    pub const CREATED: Self = Self(4);
+    /// It may have run a code of the project at some time.
+    pub const MAY_RUN: Self = Self(8);
+    /// Its earlier events may have names of the project. Only stored, while they have yet to be read.
+    pub const BY_NAME: Self = Self(16);
+
+    /// As they are stored.
+    pub fn from_byte(byte: u8) -> Self {
+        Self(byte)
+    }
+
+    /// As they are stored.
+    pub fn byte(self) -> u8 {
+        self.0
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether these are among them.
+    pub fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// Returns both.
+    #[must_use]
+    pub fn and(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+
+    /// Returns these without others.
+    #[must_use]
+    pub fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
+    }
+
+    /// Whether all events of the contract belong to the project.
+    pub fn are_whole(self) -> bool {
+        self.without(Self::MAY_RUN).without(Self::BY_NAME) != Self::default()
+    }
+}
+
+/// The projects of a contract. Nearly all contracts belong to one.
+#[derive(Debug, Clone)]
+enum Projects {
+    One(ProgramId, Flags),
+    More(Box<[(ProgramId, Flags)]>),
+}
+
+impl Projects {
+    fn as_slice(&self) -> Vec<(ProgramId, Flags)> {
+        match self {
+            Self::One(program, flags) => vec![(*program, *flags)],
+            Self::More(all) => all.to_vec(),
+        }
+    }
+
+    fn of(mut all: Vec<(ProgramId, Flags)>) -> Option<Self> {
+        match all.len() {
+            0 => None,
+            1 => all.pop().map(|(program, flags)| Self::One(program, flags)),
+            _ => Some(Self::More(all.into_boxed_slice())),
+        }
+    }
+
+    fn each(&self, mut visit: impl FnMut(ProgramId, Flags)) {
+        match self {
+            Self::One(program, flags) => visit(*program, *flags),
+            Self::More(all) => all.iter().for_each(|(program, flags)| visit(*program, *flags)),
+        }
+    }
+}
+
+/// What belongs to whom in a ledger.
+type OfLedger = Arc<HashMap<ProgramId, Vec<ContractId>>>;
+
+/// The members of all projects.
+#[derive(Default)]
+pub struct MemberIndex {
+    members: RwLock<Members>,
+    ledgers: Mutex<VecDeque<Emitters>>,
+}
+
+#[derive(Default)]
+struct Members {
+    projects: HashMap<ContractId, Projects>,
+    counts: BTreeMap<ProgramId, usize>,
+    /// Number of changes.
+    version: u64,
+}
+
+/// The contracts with events in a ledger.
+struct Emitters {
+    ledger: LedgerSeq,
+    contracts: Arc<[ContractId]>,
+    /// What belongs to whom, in this version of the members.
+    known: Option<(u64, OfLedger)>,
+}
+
+impl MemberIndex {
+    /// Sets why contracts belong to a project; those without a reason do not any more.
+    pub fn set(&self, program: ProgramId, members: impl IntoIterator<Item = (ContractId, Flags)>) {
+        let mut all = self.members.write();
+        for (contract, flags) in members {
+            all.set(program, contract, flags);
+        }
+        all.version += 1;
+    }
+
+    /// Removes a project.
+    pub fn remove(&self, program: ProgramId) {
+        let mut all = self.members.write();
+        if all.counts.remove(&program).is_none() {
+            return;
+        }
+        all.projects.retain(|_, projects| {
+            let mut left = projects.as_slice();
+            left.retain(|(other, _)| *other != program);
+            match Projects::of(left) {
+                Some(left) => {
+                    *projects = left;
+                    true
+                }
+                None => false,
+            }
+        });
+        all.version += 1;
+    }
+
+    /// Returns why a contract belongs to a project.
+    pub fn flags(&self, program: ProgramId, contract: &ContractId) -> Flags {
+        let mut found = Flags::default();
+        if let Some(projects) = self.members.read().projects.get(contract) {
+            projects.each(|other, flags| {
+                if other == program {
+                    found = flags;
+                }
+            });
+        }
+        found
+    }
+
+    /// Returns the number of members of a project.
+    pub fn count(&self, program: ProgramId) -> usize {
+        self.members.read().counts.get(&program).copied().unwrap_or(0)
+    }
+
+    /// Returns the number of members of all projects.
+    pub fn counts(&self) -> BTreeMap<ProgramId, usize> {
+        self.members.read().counts.clone()
+    }
+
+    /// Returns the members of a project that have events in a ledger, by id: each event of the ledger is
+    /// looked up once for all projects.
+    pub fn emitters(
+        &self,
+        store: &Store,
+        ledger: LedgerSeq,
+        program: ProgramId,
+    ) -> Result<Vec<ContractId>, StoreError> {
+        let contracts = self.contracts_of(store, ledger)?;
+        let version = self.members.read().version;
+        let mut ledgers = self.ledgers.lock();
+        let kept = ledgers.iter_mut().find(|it| it.ledger == ledger);
+        let known = kept.as_ref().and_then(|it| it.known.clone());
+        let known = match known.filter(|(of, _)| *of == version) {
+            Some((_, known)) => known,
+            None => {
+                let (of, found) = self.look_up(&contracts);
+                let found = Arc::new(found);
+                if let Some(kept) = kept {
+                    kept.known = Some((of, Arc::clone(&found)));
+                }
+                found
+            }
+        };
+        Ok(known.get(&program).cloned().unwrap_or_default())
+    }
+
+    /// Returns all contracts that have events in a ledger, by id.
+    pub fn all_emitters(
+        &self,
+        store: &Store,
+        ledger: LedgerSeq,
+    ) -> Result<Vec<ContractId>, StoreError> {
+        self.contracts_of(store, ledger).map(|contracts| contracts.to_vec())
+    }
+
+    fn look_up(&self, contracts: &[ContractId]) -> (u64, HashMap<ProgramId, Vec<ContractId>>) {
+        let all = self.members.read();
+        let mut found: HashMap<ProgramId, Vec<ContractId>> = HashMap::new();
+        for contract in contracts {
+            if let Some(projects) = all.projects.get(contract) {
+                projects.each(|program, _| found.entry(program).or_default().push(*contract));
+            }
+        }
+        (all.version, found)
+    }
+
+    fn contracts_of(
+        &self,
+        store: &Store,
+        ledger: LedgerSeq,
+    ) -> Result<Arc<[ContractId]>, StoreError> {
+        if let Some(kept) = self.ledgers.lock().iter().find(|it| it.ledger == ledger) {
+            return Ok(Arc::clone(&kept.contracts));
+        }
+        let mut contracts = Vec::new();
+        store.events(&EventQuery::of_ledgers(LedgerRange::only(ledger)), |event| {
+            contracts.extend(event.contract.map(|contract| ContractId(*contract)));
+        })?;
+        contracts.sort_unstable();
+        contracts.dedup();
+        let contracts: Arc<[ContractId]> = contracts.into();
+        let mut ledgers = self.ledgers.lock();
+        if ledgers.len() >= MOST_LEDGERS {
+            ledgers.pop_front();
+        }
+        ledgers.push_back(Emitters { ledger, contracts: Arc::clone(&contracts), known: None });
+        Ok(contracts)
+    }
+}
+
+impl Members {
+    fn set(&mut self, program: ProgramId, contract: ContractId, flags: Flags) {
+        let mut of = self.projects.get(&contract).map_or_else(Vec::new, Projects::as_slice);
+        let before = of.len();
+        of.retain(|(other, _)| *other != program);
+        let was_there = of.len() < before;
+        if !flags.is_empty() {
+            of.push((program, flags));
+        }
+        match Projects::of(of) {
+            Some(projects) => drop(self.projects.insert(contract, projects)),
+            None => drop(self.projects.remove(&contract)),
+        }
+        let count = self.counts.entry(program).or_default();
+        match (was_there, flags.is_empty()) {
+            (false, false) => *count += 1,
+            (true, true) => *count = count.saturating_sub(1),
+            (false, true) | (true, false) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: ProgramId = ProgramId(1);
+    const OTHER: ProgramId = ProgramId(2);
+
+    fn contract(byte: u8) -> ContractId {
+        ContractId([byte; 32])
+    }
+
+    #[test]
+    fn a_contract_may_belong_to_several_projects_for_several_reasons() {
+        let index = MemberIndex::default();
+        let both = Flags::NAMED.and(Flags::MAY_RUN);
+        index.set(ONE, [(contract(1), both), (contract(2), Flags::MAY_RUN)]);
+        index.set(OTHER, [(contract(1), Flags::CREATED)]);
+        assert_eq!(index.flags(ONE, &contract(1)), both);
+        assert_eq!(index.flags(OTHER, &contract(1)), Flags::CREATED);
+        assert!(index.flags(OTHER, &contract(2)).is_empty());
+        assert_eq!((index.count(ONE), index.count(OTHER)), (2, 1));
+        assert!(both.are_whole() && !Flags::MAY_RUN.are_whole());
+        index.set(ONE, [(contract(1), Flags::default())]);
+        assert_eq!((index.count(ONE), index.count(OTHER)), (1, 1));
+        index.set(ONE, [(contract(2), Flags::NAMED)]);
+        assert_eq!(index.count(ONE), 1);
+        index.remove(ONE);
+        assert!(index.flags(ONE, &contract(2)).is_empty());
+        assert_eq!(index.counts(), BTreeMap::from([(OTHER, 1)]));
+    }
+
+    /// What a member takes in memory.
+    #[test]
+    fn a_member_takes_less_than_two_hundred_bytes() {
+        // A hash table is at least seven sixteenths full after it has grown, and has a byte for each place.
+        let place = size_of::<(ContractId, Projects)>() + 1;
+        assert!(place * 16 / 7 < 200, "{place}");
+    }
+}

@@ -1,0 +1,88 @@
+//! What is remembered of the members of one project.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::stored::Cursor;
+use orrery_ledger::domain::{ContractId, EventId};
+
+/// The members of one project, beside those in the index that all projects share.
+#[derive(Default)]
+pub struct MembersOf {
+    /// Locked while they are looked for, and while earlier events of new ones are read.
+    pub(super) state: Mutex<MemberState>,
+    /// Number of times that members were added, and removed, in this process.
+    added: AtomicU64,
+    removed: AtomicU64,
+    /// Number of members whose earlier events have yet to be read.
+    pending: AtomicUsize,
+}
+
+/// What was read from the store.
+#[derive(Default)]
+pub struct MemberState {
+    /// Whether the rest was read since the last failure.
+    pub is_read: bool,
+    /// How far was looked; `None` before the first look.
+    pub cursor: Option<Cursor>,
+    /// Whether a write has failed since, which may have reached the store.
+    pub in_doubt: bool,
+    /// Members whose earlier events have yet to be read, each with the event after which this goes on.
+    pub pending: BTreeMap<ContractId, Option<EventId>>,
+    /// Members whose changes have yet to be recorded.
+    pub unrecorded: BTreeSet<ContractId>,
+    /// The ranges of ledgers for which the changes of all members are being recorded.
+    pub recording_with: Option<Vec<(u32, u32)>>,
+    /// What was known of interfaces when it was looked last at events that may have a name of the project.
+    pub named_with: Option<u64>,
+    /// When changes were recorded for the last time because other ledgers are stored, and how long it took.
+    pub recorded: Option<(Instant, Duration)>,
+    /// Whether the next turn is for new ledgers although some are pending.
+    pub is_turn_of_ledgers: bool,
+    /// When the events of factories were read again for the last time, and how long it took.
+    pub read_again: Option<(Instant, Duration)>,
+    /// What was known of interfaces then.
+    pub read_with: Option<u64>,
+}
+
+/// Numbers that are others once a project has other members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Versions {
+    added: u64,
+    removed: u64,
+}
+
+impl MembersOf {
+    /// Returns what is to be compared with [`Self::accept`].
+    pub fn versions(&self) -> Versions {
+        let added = self.added.load(Ordering::SeqCst);
+        Versions { added, removed: self.removed.load(Ordering::SeqCst) }
+    }
+
+    /// Whether what was read with the members of these versions holds: members that were added since are
+    /// read again, except in ledgers that are new to the project.
+    pub fn accept(&self, read: Versions, is_new_ledger: bool) -> bool {
+        let now = self.versions();
+        now.removed == read.removed && (!is_new_ledger || now.added == read.added)
+    }
+
+    /// Whether earlier events of members have yet to be read.
+    pub fn has_pending(&self) -> bool {
+        self.pending.load(Ordering::SeqCst) > 0
+    }
+
+    pub(super) fn note_added(&self) {
+        self.added.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn note_removed(&self) {
+        self.removed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(super) fn set_pending(&self, count: usize) {
+        self.pending.store(count, Ordering::SeqCst);
+    }
+}

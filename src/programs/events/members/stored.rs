@@ -1,0 +1,96 @@
+//! Stored form of the members of a project, and how far they were looked for.
+
+use serde::{Deserialize, Serialize};
+
+use super::index::Flags;
+use crate::events::Unsure;
+use crate::{ProgramError, storage};
+use orrery_ledger::domain::{ContractId, Hash32, ProgramId};
+use orrery_store::{RowCodec, Store, StoreError, TransactionPosition};
+
+/// A member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredMember {
+    /// Why it is one.
+    pub flags: Flags,
+    /// Whether its earlier events have yet to be read.
+    pub pending: bool,
+    /// Whether its changes have yet to be recorded.
+    pub unrecorded: bool,
+}
+
+impl RowCodec for StoredMember {
+    fn write(&self, to: &mut Vec<u8>) {
+        ((self.flags.byte(), self.pending), self.unrecorded).write(to);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let ((flags, pending), unrecorded) = <((u8, bool), bool)>::read(bytes)?;
+        Some(Self { flags: Flags::from_byte(flags), pending, unrecorded })
+    }
+}
+
+/// Where a factory announced a contract first: a place in the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Announcement {
+    /// The transaction.
+    pub at: TransactionPosition,
+    /// Index of the event in it.
+    pub index: u32,
+    /// Hash of the transaction.
+    pub transaction: Hash32,
+}
+
+impl RowCodec for Announcement {
+    fn write(&self, to: &mut Vec<u8>) {
+        ((self.at, self.index), self.transaction).write(to);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let ((at, index), transaction) = RowCodec::read(bytes)?;
+        Some(Self { at, index, transaction })
+    }
+}
+
+/// How far the members of a project were looked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Cursor {
+    /// Number of the last thing that was learnt of creations and codes.
+    pub learnt: u64,
+    /// Number of the contracts that the project names when it was looked last.
+    #[serde(default)]
+    pub named: usize,
+    /// The ranges of stored ledgers with which the changes of members were recorded, without the end of the newest.
+    #[serde(default)]
+    pub recorded_with: Vec<(u32, u32)>,
+    /// Number of entries of the row log with changes of members.
+    #[serde(default)]
+    pub entries: u32,
+    /// Id of the last event of a factory that was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<u64>,
+    /// Transactions with events of factories whose code at the time is not known.
+    #[serde(default, skip_serializing_if = "Unsure::is_empty")]
+    pub unsure: Unsure,
+}
+
+/// Reads the cursor of a project; `None` before its members were looked for.
+pub fn cursor(store: &Store, program: ProgramId) -> Result<Option<Cursor>, ProgramError> {
+    let Some(stored) = store.shared_row(&storage::member_cursor(program))? else { return Ok(None) };
+    let cursor = serde_json::from_slice(&stored);
+    cursor.map(Some).map_err(|_| ProgramError::Damaged("how far members were looked for"))
+}
+
+/// Reads the members of a project, by id.
+pub fn members(
+    store: &Store,
+    program: ProgramId,
+) -> Result<Vec<(ContractId, StoredMember)>, StoreError> {
+    let mut found = Vec::new();
+    storage::members_after(store, program, None, |contract, row| {
+        let damaged = || storage::member(program, &contract).damaged();
+        found.push((contract, StoredMember::decode(row).ok_or_else(damaged)?));
+        Ok(std::ops::ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}

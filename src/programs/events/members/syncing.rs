@@ -1,0 +1,376 @@
+//! Looks for the members of a project: among what was learnt of creations and codes, and in the events of
+//! factories. Each look goes on where the last one ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use super::factories::Factories;
+use super::index::Flags;
+use super::selectors::Selectors;
+use super::state::MemberState;
+use super::stored::{self, Announcement, Cursor, StoredMember};
+use crate::manifest::Manifest;
+use crate::registry::Entry;
+use crate::runner::Runner;
+use crate::{ProgramError, storage};
+use orrery_ledger::domain::ContractId;
+use orrery_membership::{CONSUMER, Facts, Learnt};
+use orrery_store::{RowCodec, RowFlow};
+
+/// Maximum number of members of a project.
+pub const MOST_MEMBERS: usize = if cfg!(test) { 10_000 } else { 100_000 };
+/// How long a turn waits for the facts of the newest ledger, and how often it looks.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How long a turn reads events of factories.
+const LONGEST_READ: Duration = Duration::from_millis(200);
+/// Number of ledgers by which the facts may be behind for a turn to wait for them.
+const FAR_BEHIND: u64 = 64;
+
+/// New members, with what is to be stored of them.
+#[derive(Default)]
+pub struct Found {
+    pub members: BTreeMap<ContractId, Flags>,
+    /// Contracts of which something else was learnt.
+    pub touched: BTreeSet<ContractId>,
+    pub announcements: BTreeMap<(u8, ContractId), Announcement>,
+}
+
+impl Found {
+    fn add(&mut self, contract: ContractId, flags: Flags) {
+        let known = self.members.entry(contract).or_default();
+        *known = known.and(flags);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.touched.is_empty() && self.announcements.is_empty()
+    }
+
+    /// Adds an announcement of a contract.
+    pub fn announce(&mut self, selector: u8, contract: ContractId, announcement: Announcement) {
+        self.add(contract, Flags::ANNOUNCED);
+        let first = self.announcements.entry((selector, contract)).or_insert(announcement);
+        *first = announcement.min(*first);
+    }
+}
+
+/// Outcome of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Synced {
+    /// Whether there are new rows.
+    pub has_rows: bool,
+    /// Whether more is to be done although no further ledger is stored.
+    pub has_more: bool,
+}
+
+impl Runner {
+    /// Looks for members of a project that became known since the last look, and adds them. Those whose
+    /// earlier events may have been passed over have these read later ([`Self::catch_up`]).
+    ///
+    /// # Errors
+    /// When the store fails; the next look begins with what is stored.
+    pub(crate) fn sync_members(&self, entry: &Entry) -> Result<Synced, ProgramError> {
+        let manifest = entry.snapshot().manifest;
+        let Some(project) = manifest.events.as_ref().filter(|it| !it.selectors.is_empty()) else {
+            return Ok(Synced::default());
+        };
+        let mut state = entry.members.state.lock();
+        self.read_members(entry, &manifest, &mut state)?;
+        if !project.selectors.have_members() {
+            return Ok(Synced::default());
+        }
+        self.await_facts();
+        let facts = Facts::new(&self.store)?;
+        let mut found = Found::default();
+        let before = state.cursor.clone();
+        let mut cursor = before.clone().unwrap_or_default();
+        cursor.learnt = learnt(&facts, &project.selectors, before.as_ref(), &mut found)?;
+        found.touched.extend(manifest.contracts.iter().skip(cursor.named));
+        cursor.named = manifest.contracts.len();
+        let (mut removed, mut has_more) = (BTreeSet::new(), false);
+        if !project.selectors.factories.is_empty() {
+            self.events.interfaces().wait_until_indexed(self.store.last_place());
+            let declaring = self.declaring(&manifest)?;
+            let factories = Factories { runner: self, selectors: &project.selectors, declaring };
+            if factories.must_read_again(&cursor.unsure, &mut state)? {
+                removed = factories.read_again(entry, &mut cursor, &mut found)?;
+            }
+            let until = Instant::now() + LONGEST_READ;
+            has_more = factories.read(&mut cursor, &mut found, Some(until))?;
+            factories.declaring.names.finish()?;
+        }
+        self.keep_new(entry, &mut found)?;
+        let is_same = found.is_empty() && removed.is_empty();
+        if is_same && before.as_ref().is_some_and(|before| before.unsure == cursor.unsure) {
+            // What is stored is where a look after a restart begins.
+            state.cursor = Some(cursor);
+        } else {
+            self.add_members(entry, &mut state, (found, removed), cursor)?;
+        }
+        let recorded = self.record_members(entry, &mut state, &facts)?;
+        Ok(Synced { has_more: has_more || recorded.has_more, ..recorded })
+    }
+
+    /// Leaves of what was found only what is new.
+    fn keep_new(&self, entry: &Entry, found: &mut Found) -> Result<(), ProgramError> {
+        let index = self.events.members();
+        let mut known = BTreeSet::new();
+        for ((selector, contract), announcement) in &found.announcements {
+            let row = storage::announcement(entry.id, *selector, contract);
+            let stored = self.store.shared_row(&row)?;
+            let stored = stored.as_deref().and_then(Announcement::decode);
+            if stored.is_some_and(|stored| stored <= *announcement) {
+                known.insert((*selector, *contract));
+            }
+        }
+        found.announcements.retain(|of, _| !known.contains(of));
+        let announced: BTreeSet<ContractId> =
+            found.announcements.keys().map(|(_, contract)| *contract).collect();
+        found.members.retain(|contract, flags| {
+            !index.flags(entry.id, contract).has(*flags) || announced.contains(contract)
+        });
+        found.touched.retain(|contract| !index.flags(entry.id, contract).is_empty());
+        Ok(())
+    }
+
+    /// Whether a factory announced a contract besides what is removed.
+    fn is_announced(
+        &self,
+        entry: &Entry,
+        contract: &ContractId,
+        removed: &BTreeSet<(u8, ContractId)>,
+    ) -> Result<bool, ProgramError> {
+        for selector in 0..=u8::MAX {
+            let row = storage::announcement(entry.id, selector, contract);
+            let is_stored = self.store.shared_row(&row)?.is_some();
+            if is_stored && !removed.contains(&(selector, *contract)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits a moment until what was stored last is known.
+    fn await_facts(&self) {
+        let begun = Instant::now();
+        let most = if cfg!(test) { Duration::ZERO } else { LONGEST_WAIT };
+        let place = self.store.last_place();
+        let lag = || self.store.consumer(CONSUMER).map_or(u64::MAX, |consumer| consumer.lag);
+        while self.store.has_passed(CONSUMER, place) == Some(false)
+            && lag() <= FAR_BEHIND
+            && begun.elapsed() < most
+        {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Reads what is stored of the members of a project, unless it is in memory.
+    fn read_members(
+        &self,
+        entry: &Entry,
+        manifest: &Manifest,
+        state: &mut MemberState,
+    ) -> Result<(), ProgramError> {
+        if state.is_read {
+            return Ok(());
+        }
+        state.cursor = stored::cursor(&self.store, entry.id)?;
+        let members = stored::members(&self.store, entry.id)?;
+        let pending = members.iter().filter(|(_, member)| member.pending);
+        state.pending = pending.map(|(contract, _)| (*contract, None)).collect();
+        let unrecorded = members.iter().filter(|(_, member)| member.unrecorded);
+        state.unrecorded = unrecorded.map(|(contract, _)| *contract).collect();
+        entry.members.set_pending(state.pending.len());
+        if state.in_doubt {
+            self.events.members().remove(entry.id);
+        }
+        self.events.members().set(entry.id, in_memory(manifest, &members));
+        if state.in_doubt {
+            // Whatever was read meanwhile may lack members, or have too many.
+            entry.members.note_removed();
+        }
+        (state.is_read, state.in_doubt) = (true, false);
+        Ok(())
+    }
+
+    /// Stores new members, then adds them in memory.
+    fn add_members(
+        &self,
+        entry: &Entry,
+        state: &mut MemberState,
+        (found, removed): (Found, BTreeSet<(u8, ContractId)>),
+        cursor: Cursor,
+    ) -> Result<(), ProgramError> {
+        let index = self.events.members();
+        let is_first = state.cursor.is_none();
+        let mut changed: BTreeMap<ContractId, StoredMember> = BTreeMap::new();
+        let (mut new, mut is_changed) = (0, false);
+        let is_pending = |contract: &ContractId| state.pending.contains_key(contract);
+        for (contract, flags) in &found.members {
+            let before = index.flags(entry.id, contract);
+            let now = before.and(*flags);
+            if before.is_empty() && index.count(entry.id) + new >= MOST_MEMBERS {
+                continue;
+            }
+            new += usize::from(before.is_empty());
+            is_changed |= now != before;
+            // What the project names itself is read by a backfill.
+            let is_late = !is_first && !before.are_whole() && now != before;
+            let pending = is_late || is_pending(contract);
+            changed.insert(*contract, StoredMember { flags: now, pending, unrecorded: true });
+        }
+        for contract in &found.touched {
+            let flags = index.flags(entry.id, contract);
+            if !flags.is_empty() && !changed.contains_key(contract) {
+                let pending = is_pending(contract);
+                changed.insert(*contract, StoredMember { flags, pending, unrecorded: true });
+            }
+        }
+        let must_derive = !removed.is_empty();
+        for (_, contract) in &removed {
+            let found_again = found.announcements.keys().any(|(_, other)| other == contract);
+            if found_again || self.is_announced(entry, contract, &removed)? {
+                continue;
+            }
+            let flags = index.flags(entry.id, contract).without(Flags::ANNOUNCED);
+            let pending = is_pending(contract);
+            changed.insert(*contract, StoredMember { flags, pending, unrecorded: true });
+        }
+        let mut cell = entry.lock();
+        cell.reload_if_in_doubt(&self.store)?;
+        if cell.deleted {
+            return Ok(());
+        }
+        let id = entry.id;
+        let mut manifest = Manifest::clone(&cell.manifest);
+        if let Some(project) = manifest.events.as_mut().filter(|_| must_derive) {
+            project.must_derive = true;
+        }
+        let before = std::sync::Arc::clone(&cell.manifest);
+        let written = cell.write(&self.store, |changes| {
+            for (contract, member) in &changed {
+                let row = storage::member(id, contract);
+                match member.flags.is_empty() {
+                    true => changes.delete(&row)?,
+                    false => changes.put(&row, member.encode())?,
+                }
+            }
+            for (selector, contract) in &removed {
+                changes.delete(&storage::announcement(id, *selector, contract))?;
+            }
+            for ((selector, contract), announcement) in &found.announcements {
+                let row = storage::announcement(id, *selector, contract);
+                let known = self.store.shared_row(&row)?;
+                let known = known.as_deref().and_then(Announcement::decode);
+                if known.is_none_or(|known| *announcement < known) {
+                    changes.put(&row, announcement.encode())?;
+                }
+            }
+            if must_derive {
+                manifest.put(changes, Some(&before))?;
+            }
+            storage::put_json(changes, &storage::member_cursor(id), &cursor)
+        });
+        if let Err(error) = written {
+            (state.is_read, state.in_doubt) = (false, true);
+            return Err(error);
+        }
+        if must_derive {
+            cell.manifest = std::sync::Arc::new(manifest);
+        }
+        index.set(id, changed.iter().map(|(contract, member)| (*contract, member.flags)));
+        for (contract, member) in &changed {
+            if member.pending && !member.flags.is_empty() {
+                state.pending.entry(*contract).or_default();
+            } else {
+                state.pending.remove(contract);
+            }
+            state.unrecorded.insert(*contract);
+        }
+        entry.members.set_pending(state.pending.len());
+        state.cursor = Some(cursor);
+        if is_changed {
+            entry.members.note_added();
+        }
+        if must_derive {
+            entry.members.note_removed();
+        }
+        Ok(())
+    }
+}
+
+/// Returns the members of a project as they are in memory.
+pub fn in_memory(
+    manifest: &Manifest,
+    members: &[(ContractId, StoredMember)],
+) -> Vec<(ContractId, Flags)> {
+    let mut all: BTreeMap<ContractId, Flags> = members
+        .iter()
+        .map(|(contract, member)| (*contract, member.flags.without(Flags::BY_NAME)))
+        .collect();
+    for contract in &manifest.contracts {
+        let flags = all.entry(*contract).or_default();
+        *flags = flags.and(Flags::NAMED);
+    }
+    all.into_iter().collect()
+}
+
+/// Adds the contracts of which something was learnt after a cursor, or all without one. Returns the number of the last thing that was learnt.
+fn learnt(
+    facts: &Facts<'_>,
+    selectors: &Selectors,
+    after: Option<&Cursor>,
+    found: &mut Found,
+) -> Result<u64, ProgramError> {
+    let newest = facts.newest()?;
+    let Some(after) = after else {
+        for creator in &selectors.created_by {
+            facts.made_by(&creator.0, None, |contract| add(found, contract, Flags::CREATED))?;
+        }
+        for code in &selectors.wasm {
+            facts.runners(code, |contract| add(found, contract, Flags::MAY_RUN))?;
+        }
+        return Ok(newest);
+    };
+    let mut learnt = Vec::new();
+    facts.learnt_after(after.learnt, |_, what| {
+        learnt.push(what);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if learnt.is_empty() {
+        return Ok(newest);
+    }
+    let mut tags = Vec::new();
+    for code in &selectors.wasm {
+        tags.push((code, facts.tags_of(code)?));
+    }
+    for what in learnt {
+        match what {
+            Learnt::Contract(contract) => {
+                found.touched.insert(contract);
+                for creator in &selectors.created_by {
+                    if facts.created_by(&creator.0, &contract)?.is_some() {
+                        found.add(contract, Flags::CREATED);
+                    }
+                }
+                for (code, tags) in &tags {
+                    if facts.may_have_run(code, tags, &contract)? {
+                        found.add(contract, Flags::MAY_RUN);
+                    }
+                }
+            }
+            Learnt::Tag(tag) => {
+                if tags.iter().any(|(_, tags)| tags.contains(&tag)) {
+                    facts.referring(tag, |contract| add(found, contract, Flags::MAY_RUN))?;
+                }
+            }
+        }
+    }
+    Ok(newest)
+}
+
+fn add(found: &mut Found, contract: ContractId, flags: Flags) -> RowFlow {
+    found.add(contract, flags);
+    Ok(ControlFlow::Continue(()))
+}

@@ -1,0 +1,391 @@
+//! Random histories of projects with selectors, on a network in which contracts create others: ledgers in
+//! any order and with gaps, facts and an index of code that lag behind, writes that fail, restarts, and kills
+//! at any write, new versions and backfills at any moment. In the end each project has exactly the events
+//! of its members, as a model says that replays the whole metadata, and the tables of a project that read
+//! the same ledgers in the order of the chain.
+
+use std::sync::atomic::AtomicU32;
+
+use orrery_testkit::crash::Kill;
+use orrery_testkit::factories::Factories;
+use orrery_testkit::histories;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::events::{Content, owner};
+use super::*;
+use crate::events::{CreatorAddress, FactorySelector, Selectors};
+use crate::registry::Watch;
+use model::Model;
+use orrery_executables::ExecutableIndex;
+use orrery_membership::{Creator, Membership};
+
+mod model;
+
+/// Number of steps of a history, not counting turns.
+const STEPS: usize = 30;
+/// Maximum number of projects at a time.
+const PROJECTS: usize = 3;
+/// Number of networks.
+const WORLDS: u64 = 3;
+
+static FACTORIES: LazyLock<Vec<(Factories, BTreeMap<u32, Vec<u8>>)>> = LazyLock::new(|| {
+    let world = |seed| {
+        let factories = Factories::made(seed);
+        let ledgers = factories.ledgers.iter().map(|raw| {
+            let ledger = decode(raw, factories.network.id()).unwrap().header.sequence;
+            (ledger.0, raw.clone())
+        });
+        let ledgers: BTreeMap<u32, Vec<u8>> = ledgers.collect();
+        (factories, ledgers)
+    };
+    (0..WORLDS).map(|seed| world(40 + seed)).collect()
+});
+
+struct History {
+    world: &'static Factories,
+    ledgers: &'static BTreeMap<u32, Vec<u8>>,
+    scene: Scene,
+    rng: ChaCha8Rng,
+    missing: Vec<u32>,
+    projects: u32,
+    failing: Arc<AtomicU32>,
+}
+
+fn scene(world: &Factories) -> Scene {
+    let consumers: Vec<Arc<dyn LedgerConsumer>> =
+        vec![Arc::new(ExecutableIndex), Arc::new(Membership)];
+    let network = world.network.clone();
+    let mut scene =
+        Scene { network, consumers, ..Scene::closed(settings::Programs::default(), None) };
+    scene.restart();
+    scene
+}
+
+impl Parts {
+    /// Advances the facts by so many steps at most.
+    fn learn(&self, most: usize) {
+        for _ in 0..most {
+            if !self.store.step(&Membership as &dyn LedgerConsumer).unwrap() {
+                return;
+            }
+        }
+    }
+
+    fn select(&self, name: &str, watch: (Vec<ContractId>, Selectors), replace: Replace) -> bool {
+        let (contracts, selectors) = watch;
+        let watch = Watch {
+            project_name: name.to_owned(),
+            contracts,
+            selectors,
+            supplied: None,
+            from: None,
+            storage: None,
+            public: None,
+            replace,
+        };
+        match self.registry.watch(&owner(), watch, 1) {
+            Ok(manifest) => {
+                self.begin_reading(manifest.id);
+                true
+            }
+            Err(error) => {
+                assert!(replace != Replace::No, "{error}");
+                false
+            }
+        }
+    }
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let (world, ledgers) = &FACTORIES[(seed % WORLDS) as usize];
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut missing: Vec<u32> = ledgers.keys().copied().collect();
+        match rng.random_bool(0.6) {
+            true => missing.shuffle(&mut rng),
+            false => missing.reverse(),
+        }
+        let scene = scene(world);
+        Self { world, ledgers, scene, rng, missing, projects: 0, failing: Arc::default() }
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..20) {
+            0..7 => {
+                let most = self.rng.random_range(1..8);
+                self.store(most);
+            }
+            7..10 => {
+                let most = if self.rng.random() { usize::MAX } else { 1 };
+                self.scene.index(most);
+            }
+            10..13 => {
+                let most = if self.rng.random() { usize::MAX } else { 1 };
+                self.scene.learn(most);
+            }
+            13..15 => self.watch(),
+            15 => self.append(),
+            16 => self.replace(),
+            17 => self.restart(),
+            18 => self.backfill(),
+            _ => {}
+        }
+        match self.rng.random_bool(0.15) {
+            true => self.kill_amid_turns(),
+            false => self.turns(),
+        }
+    }
+
+    fn store(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(ledger) = self.missing.pop() else { return };
+            let raw_ledgers = self.rng.random();
+            self.scene.commit(&self.ledgers[&ledger], raw_ledgers);
+        }
+    }
+
+    fn selectors(&mut self) -> (Vec<ContractId>, Selectors) {
+        let world = self.world;
+        let factory = *world.factories.choose(&mut self.rng).unwrap();
+        let mut selectors = Selectors::default();
+        let mut contracts = Vec::new();
+        while selectors.is_empty() {
+            if self.rng.random_bool(0.4) {
+                // The first one declares its event, under another name than its topic has.
+                let (event, param) = match factory == world.factories[0] {
+                    true => ("pool_made", "pool"),
+                    false => ("made", "value"),
+                };
+                let (event, param) = (event.to_owned(), param.to_owned());
+                selectors.factories.push(FactorySelector { contract: factory, event, param });
+            }
+            if self.rng.random_bool(0.4) {
+                let creator = match self.rng.random_bool(0.8) {
+                    true => factory,
+                    false => {
+                        let makers: Vec<ContractId> = world.made.values().copied().collect();
+                        *makers.choose(&mut self.rng).unwrap()
+                    }
+                };
+                selectors.created_by.push(CreatorAddress(Creator::Contract(creator)));
+            }
+            if self.rng.random_bool(0.15) {
+                let name = *["said", "told", "pool_made", "made"].choose(&mut self.rng).unwrap();
+                selectors.all.push(name.to_owned());
+            }
+            if self.rng.random_bool(0.4) {
+                let code = world.codes.choose(&mut self.rng).unwrap();
+                selectors.wasm.push(Hash32(*code));
+            }
+        }
+        if self.rng.random_bool(0.3) {
+            contracts.push(*world.factories.choose(&mut self.rng).unwrap());
+        }
+        (contracts, selectors)
+    }
+
+    fn watch(&mut self) {
+        if self.scene.registry.all().len() >= PROJECTS {
+            return;
+        }
+        self.projects += 1;
+        let watch = self.selectors();
+        self.scene.select(&format!("p{}", self.projects), watch, Replace::No);
+    }
+
+    fn replace(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        let name = self.scene.manifest(id).project_name;
+        if name.is_empty() {
+            return;
+        }
+        let watch = match self.rng.random() {
+            true => self.selectors(),
+            false => (Vec::new(), Selectors::default()),
+        };
+        let replaces = self.scene.select(&name, watch, Replace::AllowingLoss);
+        if replaces {
+            for entry in self.scene.registry.replacements() {
+                let _ = self.scene.replacements.step(&entry);
+            }
+        }
+    }
+
+    fn append(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        let known = self.scene.manifest(id).contracts;
+        let all: Vec<_> = self.world.made.keys().copied().collect();
+        let Some(contract) = all.choose(&mut self.rng).filter(|it| !known.contains(it)) else {
+            return;
+        };
+        if self.scene.registry.append(&owner(), id, vec![*contract]).is_ok() {
+            self.scene.begin_reading(id);
+        }
+    }
+
+    fn backfill(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        let ledgers: Vec<_> = self.ledgers.keys().copied().collect();
+        let first = *ledgers.choose(&mut self.rng).unwrap();
+        // One may be running.
+        let _ = self.scene.begin(id, first, *ledgers.last().unwrap());
+    }
+
+    fn restart(&mut self) {
+        self.scene.restart();
+        for entry in self.scene.registry.all() {
+            self.scene.begin_reading(entry.id);
+        }
+    }
+
+    fn any_project(&mut self) -> Option<ProgramId> {
+        let ids: Vec<_> = self.scene.registry.all().iter().map(|entry| entry.id).collect();
+        ids.choose(&mut self.rng).copied()
+    }
+
+    /// Is killed while ledgers are stored and projects have their turns.
+    fn kill_amid_turns(&mut self) {
+        self.scene.store.flush().unwrap();
+        let at = (self.rng.random_range(0..6), self.rng.random());
+        let kill = Kill::plan(&self.scene.store, self.scene.directory.path(), at, || ());
+        let most = self.rng.random_range(0..4);
+        self.store(most);
+        for _ in 0..self.rng.random_range(0..10) {
+            self.turn();
+        }
+        let Some(files) = kill.files(&self.scene.store) else { return };
+        self.scene.parts = None;
+        self.scene.directory = files;
+        self.restart();
+        let stored = |ledger: &u32| self.scene.store.range_of(LedgerSeq(*ledger)).is_some();
+        let known = self.ledgers.keys().copied();
+        let lost: Vec<u32> = known.filter(|it| !stored(it) && !self.missing.contains(it)).collect();
+        self.missing.extend(lost);
+    }
+
+    fn turns(&mut self) {
+        let failing = Arc::clone(&self.failing);
+        failing.store(self.rng.random_range(0..3), Ordering::Relaxed);
+        let mut rng = ChaCha8Rng::seed_from_u64(self.rng.random());
+        self.scene.store.faults().plan(move |_| {
+            let left = failing.load(Ordering::Relaxed);
+            if left == 0 || rng.random_bool(0.8) {
+                return None;
+            }
+            failing.store(left - 1, Ordering::Relaxed);
+            Some(if rng.random() { Fault::NotWritten } else { Fault::Written })
+        });
+        for _ in 0..self.rng.random_range(0..10) {
+            self.turn();
+        }
+        self.scene.store.faults().clear();
+    }
+
+    fn turn(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        if self.rng.random() {
+            self.scene.live.turn(id, Lane::Fast);
+        } else {
+            self.scene.backfills.turn(id);
+        }
+    }
+
+    fn end(&mut self) {
+        let left = match self.rng.random_bool(0.3) {
+            true => self.rng.random_range(0..=self.missing.len()),
+            false => 0,
+        };
+        while self.missing.len() > left {
+            self.store(1);
+        }
+        if self.scene.registry.all().is_empty() {
+            self.watch();
+        }
+        for entry in self.scene.registry.all() {
+            self.scene.begin_reading(entry.id);
+        }
+        if self.rng.random() {
+            self.scene.run_until_settled();
+        }
+        self.settle();
+        for entry in self.scene.registry.all() {
+            self.check_project(entry.id);
+        }
+        // What is in memory is what is on disk.
+        self.restart();
+        self.settle();
+        for entry in self.scene.registry.all() {
+            self.check_project(entry.id);
+        }
+    }
+
+    fn settle(&mut self) {
+        self.scene.index(usize::MAX);
+        self.scene.learn(usize::MAX);
+        self.scene.run_until_settled();
+        for entry in self.scene.registry.replacements() {
+            let _ = self.scene.replacements.step(&entry);
+        }
+        self.scene.run_until_settled();
+    }
+
+    fn check_project(&self, id: ProgramId) {
+        let manifest = self.scene.manifest(id);
+        let project = manifest.events.as_ref().unwrap();
+        let stored = self.ledgers.iter().filter(|(ledger, _)| !self.missing.contains(ledger));
+        let stored: Vec<&Vec<u8>> = stored.map(|(_, raw)| raw).collect();
+        let model = Model::of(&self.ledgers.values().collect::<Vec<_>>());
+        let mut selected = model.selected(&manifest.contracts, &project.selectors);
+        selected.retain(|(ledger, _), _| !self.missing.contains(ledger));
+        let mut found: BTreeMap<(u32, ContractId), usize> = BTreeMap::new();
+        for (ledger, contract) in self.scene.events(id) {
+            *found.entry((ledger.0, contract)).or_default() += 1;
+        }
+        // What events are called is not modelled.
+        if !project.selectors.all.is_empty() {
+            let is_whole = self.missing.is_empty();
+            assert!(
+                !is_whole
+                    || selected.iter().all(|(of, most)| found.get(of).is_some_and(|it| it >= most))
+            );
+        } else if self.missing.is_empty() {
+            assert_eq!(found, selected, "{:?} {:?}", manifest.contracts, project.selectors);
+        } else {
+            // Less may be known, and nothing is guessed.
+            for (of, count) in &found {
+                let most = selected.get(of).copied().unwrap_or(0);
+                assert!(*count <= most, "{of:?} {:?}", project.selectors);
+            }
+        }
+        let fresh = read_in_order(self.world, &stored, &manifest);
+        let (content, _) = self.scene.content(id);
+        assert_eq!(content.0, fresh.0, "the tables are the same");
+        assert_eq!(content.1, fresh.1, "the rows are the same");
+    }
+}
+
+/// What a project with the same selectors has that read all ledgers in the order of the chain.
+fn read_in_order(world: &Factories, stored: &[&Vec<u8>], manifest: &Manifest) -> Content {
+    let scene = scene(world);
+    for raw in stored {
+        scene.commit(raw, true);
+    }
+    scene.index(usize::MAX);
+    scene.learn(usize::MAX);
+    let selectors = manifest.events.as_ref().unwrap().selectors.clone();
+    scene.select("fresh", (manifest.contracts.clone(), selectors), Replace::No);
+    scene.run_until_settled();
+    let id = scene.registry.all()[0].id;
+    scene.content(id).0
+}
+
+#[test]
+fn random_histories_give_the_rows_of_all_members() {
+    histories::run(60, 20_000, |seed| {
+        let mut history = History::new(seed);
+        (0..STEPS).for_each(|_| history.step());
+        history.end();
+    });
+}
