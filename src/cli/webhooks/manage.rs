@@ -253,7 +253,11 @@ fn subscriptions(listed: &Value) -> String {
         }
     };
     let row = |subscription: &Value| -> Vec<String> {
-        let causes = [&subscription["disabled_reason"], &subscription["failing_reason"]];
+        let causes = [
+            &subscription["disabled_reason"],
+            &subscription["failing_reason"],
+            &subscription["where_misfit"]["reason"],
+        ];
         let causes: Vec<_> = causes.into_iter().filter_map(Value::as_str).collect();
         COLUMNS
             .map(|name| match name {
