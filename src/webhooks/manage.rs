@@ -13,13 +13,14 @@ use super::delivery::{DeliveryDeps, DeliveryThreads, Mailbox, Post};
 use super::filter::Filter;
 use super::registry::Registry;
 use super::rows::{
-    self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, HEARD, IDENTICAL, LAST_TESTS, LIVES,
-    NEXT, Number, OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, TriggerKind, WATCHED, payload_key,
-    subscription_range,
+    self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, IDENTICAL, LAST_TESTS, LIVES, NEXT,
+    Number, OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, TriggerKind, payload_key, subscription_range,
 };
 use super::subscription::{Definition, Row, State, Subscription, encode_topic};
 use super::target::{Endpoint, EndpointError, Sender};
 use super::trigger::Trigger;
+use super::triggers::silence::HEARD;
+use super::triggers::ttl::WATCHED;
 use super::unmet::{UNMET, Unmet};
 use super::{CONSUMER, Clock, Secret, Secrets, WebhookError, payload, triggers};
 use orrery_conditions::Condition;

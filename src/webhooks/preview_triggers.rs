@@ -9,7 +9,7 @@ use super::preview::{Previewed, SHOWN};
 use super::replay::MAX_DURATION;
 use super::subscription::{Row, State, Subscription};
 use super::trigger::Trigger;
-use super::triggers::silence::{self, Silence};
+use super::triggers::silence::{self, Heard, Silence};
 use super::triggers::transactions::TransactionTriggers;
 use super::triggers::ttl_preview::TtlPreview;
 use super::triggers::{Sources, Told};
@@ -102,7 +102,7 @@ impl Webhooks {
 /// The preview of one subscription.
 struct Preview<'s> {
     subscription: &'s Arc<Subscription>,
-    heard: Option<super::rows::Heard>,
+    heard: Option<Heard>,
     ttl: TtlPreview,
 }
 

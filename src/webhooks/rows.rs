@@ -6,8 +6,6 @@ pub use super::number::{Number, TriggerKind};
 use super::schedule::is_prompt;
 use super::target::AttemptResult;
 use super::time::{Moment, day_of};
-pub use super::triggers::silence::Heard;
-pub use super::triggers::ttl::Watched;
 use orrery_contract_data::KeyTag;
 use orrery_ledger::domain::{ContractId, EventId, LedgerSeq};
 use orrery_store::{KeyPrefix, Mark, RowCodec, Table, row_codec};
@@ -27,10 +25,6 @@ pub const PROGRESS: Table<Mark<b'p'>, (u64, EventId)> = in_subscriptions();
 /// Place in the feed of a ledger whose events are processed and whose transactions are not all, with the
 /// application order of the last one that is.
 pub const TRANSACTIONS_DONE: Table<Mark<b'x'>, (u64, u32)> = in_subscriptions();
-/// When a subscription to silence heard something last.
-pub const HEARD: Table<(Mark<b'h'>, u32), Heard> = in_subscriptions();
-/// How far a subscription to expiring entries has looked.
-pub const WATCHED: Table<(Mark<b'w'>, u32), Watched> = in_subscriptions();
 /// Times to live that entries of watched contracts were given.
 pub const LIVES: Table<Life, ()> = Table::new("lives").skip_damaged();
 /// The last known [`Moment::kept`], in milliseconds.

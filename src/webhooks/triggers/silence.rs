@@ -15,15 +15,19 @@ use crate::CONSUMER;
 use crate::judging::{JudgedEvent, Verdict};
 use crate::number::{Number, TriggerKind};
 use crate::replay::query;
-use crate::rows::HEARD;
+use crate::rows::in_subscriptions;
 use crate::subscription::Subscription;
 use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery_store::{
-    Bounds, ConsumerEffects, EventQuery, EventRecord, Mark, Needs, RowCodec, StoreError, row_codec,
+    Bounds, ConsumerEffects, EventQuery, EventRecord, Mark, Needs, RowCodec, StoreError, Table,
+    row_codec,
 };
 
 /// Number of ledgers that are looked through at once.
 const AT_ONCE: u32 = 4_096;
+
+/// When each subscription heard something last.
+pub const HEARD: Table<(Mark<b'h'>, u32), Heard> = in_subscriptions();
 
 /// When a subscription heard something last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,15 +13,18 @@ use std::time::{Duration, Instant};
 
 use super::ttl_entries::{Looking, Moment};
 use super::{Sources, Told};
-use crate::rows::{LIVES, Life, WATCHED};
+use crate::rows::{LIVES, Life, in_subscriptions};
 use crate::subscription::Subscription;
 use crate::trigger::Trigger;
 use orrery_contract_data::{CONSUMER as CONTRACT_DATA, CodeLives, Key, KeyTag};
 use orrery_ledger::domain::{ContractId, LedgerSeq};
-use orrery_store::{ConsumerEffects, Mark, RowCodec, StoreError};
+use orrery_store::{ConsumerEffects, Mark, RowCodec, StoreError, Table};
 
 /// Number of keys that are read at once.
 const PAGE: usize = 64;
+
+/// How far each subscription has looked.
+pub const WATCHED: Table<(Mark<b'w'>, u32), Watched> = in_subscriptions();
 
 /// How far a subscription has looked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
