@@ -40,8 +40,7 @@ impl Webhooks {
         let sources = Sources { store: &self.store, network, names: names.as_ref() };
         let until = Instant::now() + MAX_DURATION;
         let is_over = || (bounds.interrupted)() || Instant::now() >= until;
-        let mut previews: Vec<Preview<'_>> =
-            subscriptions.iter().map(|it| Preview::new(it)).collect();
+        let mut previews: Vec<Preview<'_>> = subscriptions.iter().map(Preview::new).collect();
         let stored = stored.within(range);
         for ledger in stored.ranges().iter().flat_map(|range| range.first.0..=range.last.0) {
             let ledger = LedgerSeq(ledger);

@@ -1,7 +1,7 @@
 //! What a subscription is told of (`on`), with the values that only some of these take.
 
 use serde::{Deserialize, Serialize};
-use stellar_xdr::{ReadXdr, ScVal};
+use stellar_xdr::ScVal;
 
 use super::filter::FilterError;
 use orrery_contract_data::name;
@@ -318,11 +318,6 @@ fn encoded(key: &ScVal) -> Result<String, FilterError> {
     use stellar_xdr::WriteXdr;
     let xdr = key.to_xdr(ENTERED_VALUE).map_err(|error| wrong("key", error.to_string()))?;
     Ok(super::subscription::encode_topic(&xdr))
-}
-
-/// Returns the value in the XDR of a key that a user has given.
-pub(super) fn decoded(xdr: &[u8]) -> Option<ScVal> {
-    ScVal::from_xdr(xdr, ENTERED_VALUE).ok()
 }
 
 fn wrong(field: &'static str, problem: impl Into<String>) -> FilterError {

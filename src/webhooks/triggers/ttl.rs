@@ -20,6 +20,10 @@ use orrery_contract_data::{CONSUMER as CONTRACT_DATA, CodeLives, Key, KeyTag};
 use orrery_ledger::domain::{ContractId, LedgerSeq};
 use orrery_store::{ConsumerEffects, Mark, RowCodec, StoreError, Table};
 
+/// Takes what is to be told. Breaks when no more fits the step.
+pub(super) type Tell<'t> =
+    &'t mut dyn FnMut(&mut ConsumerEffects<'_>, Told) -> Result<ControlFlow<()>, StoreError>;
+
 /// Number of keys that are read at once.
 const PAGE: usize = 64;
 
@@ -114,7 +118,7 @@ impl<'a> TtlLooks<'a> {
         &mut self,
         subscription: &Arc<Subscription>,
         effects: &mut ConsumerEffects<'_>,
-        tell: &mut dyn FnMut(&mut ConsumerEffects<'_>, Told) -> Result<ControlFlow<()>, StoreError>,
+        tell: Tell<'_>,
     ) -> Result<Progress, StoreError> {
         let key = (Mark, subscription.id);
         let Some(mut watched) = WATCHED.get(effects, &key)? else { return Ok(Progress::Done) };
@@ -153,7 +157,7 @@ impl<'a> TtlLooks<'a> {
         watched: &mut Watched,
         effects: &mut ConsumerEffects<'_>,
         is_told: bool,
-        tell: &mut dyn FnMut(&mut ConsumerEffects<'_>, Told) -> Result<ControlFlow<()>, StoreError>,
+        tell: Tell<'_>,
     ) -> Result<bool, StoreError> {
         let Trigger::Ttl { within, entries, keys } = &subscription.definition.trigger else {
             watched.next_ledger();
@@ -235,7 +239,8 @@ impl<'a> TtlLooks<'a> {
         };
         let mut found = looking.vital(&contract, *entries, &mut self.lives)?;
         let mut after = None;
-        while entries.data {
+        let mut is_left = entries.data;
+        while is_left {
             let page = match ledger == watched.first {
                 true => moment.now().keys_after(&contract, after, PAGE)?,
                 false => candidates(&moment, rows, &contract, (*within, after))?,
@@ -244,9 +249,7 @@ impl<'a> TtlLooks<'a> {
                 found.extend(looking.data((contract, *tag), keys)?);
             }
             after = page.last().copied();
-            if page.len() < PAGE {
-                break;
-            }
+            is_left = page.len() == PAGE;
         }
         self.moment = Some(moment);
         Ok(Some(found))
