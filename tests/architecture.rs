@@ -92,6 +92,7 @@ const BORDERS: &[(&str, &[&str])] = &[
         "webhooks",
         &[
             "conditions",
+            "contract_data",
             "executables",
             "interfaces",
             "ledger",

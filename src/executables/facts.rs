@@ -90,6 +90,14 @@ pub fn is_mentioned(meta: &[u8]) -> Result<bool, XdrError> {
     }))
 }
 
+/// Whether a transaction changes an entry to which contracts may refer.
+///
+/// # Errors
+/// When `meta` is not an XDR `TransactionMeta`.
+pub fn changes_tag(meta: &[u8]) -> Result<bool, XdrError> {
+    Ok(changed_entries(meta)?.iter().any(|it| it.key.is_executable_tag()))
+}
+
 /// What a transaction says about one entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {

@@ -122,6 +122,11 @@ impl<'a> InterfaceReader<'a> {
         }
     }
 
+    /// Returns the lookups on the index.
+    pub(super) fn lookup(&self) -> &Lookup<'a> {
+        &self.lookup
+    }
+
     /// Returns the declarations that were found for events.
     pub(super) fn findings(&self) -> &'a Findings {
         self.interfaces.findings()
@@ -275,6 +280,11 @@ impl<'a> InterfaceReader<'a> {
         to: TransactionPosition,
     ) -> Result<bool, StoreError> {
         self.lookup.is_same_between(contract, from, to)
+    }
+
+    /// Returns the interface of a module, if it has one and that is known. Otherwise it is asked for.
+    pub fn interface_of(&self, hash: &Hash32) -> Option<Arc<Interface>> {
+        self.interface(hash).0
     }
 
     /// Returns what a contract runs after a transaction; `None` while the index has not processed its

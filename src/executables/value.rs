@@ -118,7 +118,7 @@ pub(super) fn code_key(hash: &Hash32) -> Option<Vec<u8>> {
 }
 
 /// Returns the key of the entry that a reference names (CAP-85).
-fn named_entry(reference: &ContractExecutableExternalRef) -> Option<Vec<u8>> {
+pub(super) fn named_entry(reference: &ContractExecutableExternalRef) -> Option<Vec<u8>> {
     let key = LedgerKey::ContractData(LedgerKeyContractData {
         contract: reference.executable_owner.clone(),
         key: ScVal::ExecutableTag(reference.tag.clone()),

@@ -6,6 +6,7 @@
 mod asset;
 mod bundled;
 mod declaration;
+mod difference;
 mod event;
 mod fits;
 mod flat;
@@ -31,6 +32,7 @@ pub use bundled::{bundled, bundled_names, bundled_text};
 pub use declaration::{
     Found, Matched, Parameter, Rest, declaration, declaration_counted, found_counted,
 };
+pub use difference::{Difference, Names};
 pub use fits::Steps;
 pub use flat::{Scalar, ScalarKind};
 pub use inferred::{DataShape, Inferred, infer};

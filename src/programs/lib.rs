@@ -43,7 +43,7 @@ pub mod storage;
 #[cfg(test)]
 mod tests;
 mod threads;
-pub mod transaction;
+pub use orrery_executables::transaction;
 mod trial;
 mod upstream_limiter;
 mod waiting;

@@ -12,22 +12,23 @@ use super::delivery::new_deliveries::{Content, Created};
 use super::judging::{JudgedEvent, Verdict};
 use super::registry::{CreatedDeliveries, Doubt, Registry, SubscriptionSet};
 use super::rows::{
-    Delivery, ENCODED_DELIVERIES, FAMILIES, Number, PAYLOADS, PROGRESS, QUEUE, Queued, payload_key,
+    Delivery, ENCODED_DELIVERIES, FAMILIES, Number, PAYLOADS, PROGRESS, QUEUE, Queued,
+    TRANSACTIONS_DONE, payload_key,
 };
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
+use super::triggers::Sources;
 use super::unmet::UNMET;
 use super::{CONSUMER, WebhookError, payload};
-use orrery_executables::InterfaceReader;
-use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, NetworkId, Owner, Page};
+use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, Owner, Page};
 use orrery_settings as settings;
 use orrery_store::{
-    Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger, LedgerConsumer,
-    Mark, Needs, RowCodec, StartPosition, Store, StoreError,
+    Arrival, Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger,
+    LedgerConsumer, Mark, Needs, RowCodec, StartPosition, Store, StoreError,
 };
 
 /// Bytes of rows after which the rest of a ledger is left to the next step.
-const MAX_STEP_BYTES: usize = 4 << 20;
+pub(super) const MAX_STEP_BYTES: usize = 4 << 20;
 
 /// Time after which the rest of a ledger is left to the next step, so that what is created so far is
 /// sent and a stop is noticed.
@@ -73,22 +74,32 @@ impl LedgerConsumer for WebhookConsumer {
             effects.mark_unfinished();
             return Ok(());
         }
+        if is_wanted
+            && !self
+                .registry
+                .data_index
+                .has(store, ledger.ledger, || self.registry.with(SubscriptionSet::has_data))
+        {
+            effects.mark_unfinished();
+            return Ok(());
+        }
         self.registry.with(|known| {
             if known.is_empty() {
                 return Ok(());
             }
+            let (names, network) = (self.registry.naming.reader()?, store.network().id());
             let mut work = Work {
                 registry: &self.registry,
                 fed: ledger,
                 now: self.registry.now(),
+                until: Instant::now() + MAX_STEP_TIME,
                 effects,
                 created: BTreeMap::new(),
                 by_owner: HashMap::new(),
                 contents: Vec::new(),
-                network: *store.network().id(),
-                names: self.registry.naming.reader()?,
+                sources: Sources { store, network, names: names.as_ref() },
             };
-            work.process_ledger(store, known)
+            work.process_ledger(known)
         })
     }
 
@@ -153,20 +164,21 @@ fn reload_state(store: &Store, registry: &Registry, subscription: Arc<Subscripti
 }
 
 /// The work on one ledger.
-struct Work<'w, 'e> {
-    registry: &'w Registry,
-    fed: &'w FedLedger,
-    now: Moment,
-    effects: &'w mut ConsumerEffects<'e>,
+pub(super) struct Work<'w, 'e> {
+    pub(super) registry: &'w Registry,
+    pub(super) fed: &'w FedLedger,
+    pub(super) now: Moment,
+    pub(super) effects: &'w mut ConsumerEffects<'e>,
     /// Numbers of the deliveries created so far, by subscription.
     created: BTreeMap<u32, (Arc<Subscription>, Vec<Number>)>,
     /// Deliveries of each owner that has new ones.
     by_owner: HashMap<Owner, OwnerDeliveries>,
     /// Contents of these deliveries.
     contents: Vec<(Number, Content)>,
-    network: NetworkId,
-    /// Interfaces by which events are named.
-    names: Option<InterfaceReader<'w>>,
+    /// Time after which the rest is left to the next step.
+    pub(super) until: Instant,
+    /// From what deliveries are made.
+    pub(super) sources: Sources<'w>,
 }
 
 /// Deliveries of all subscriptions of one owner.
@@ -179,41 +191,62 @@ struct OwnerDeliveries {
 }
 
 impl Work<'_, '_> {
-    fn process_ledger(&mut self, store: &Store, known: &SubscriptionSet) -> Result<(), StoreError> {
-        if !known.all().any(|it| it.is_in_doubt() || it.concerns(self.fed)) {
+    /// Processes the events of the ledger, then what else its transactions did, then what the ledger as a
+    /// whole tells; in several steps if there is much.
+    fn process_ledger(&mut self, known: &SubscriptionSet) -> Result<(), StoreError> {
+        // Older ledgers may say until when an entry lives.
+        let is_noted = self.fed.arrival != Arrival::Live && !known.of_ledgers().is_empty();
+        if !is_noted && !known.all().any(|it| it.is_in_doubt() || it.concerns(self.fed)) {
             return Ok(());
         }
-        let ledger = self.fed.ledger;
-        let query = EventQuery {
-            contracts: known.contracts().unwrap_or_default(),
-            page: Page { cursor: self.last_processed_event()?, ..Page::all() },
-            ..EventQuery::of_ledgers(LedgerRange::only(ledger))
-        };
-        let begun = Instant::now();
-        let walked = store.events_within(&query, Bounds::NONE, |event| {
-            match self.create_deliveries(known, event) {
-                Ok(()) if self.has_room() && begun.elapsed() < MAX_STEP_TIME => {
-                    ControlFlow::Continue(())
-                }
-                Ok(()) => ControlFlow::Break(self.save_progress(event.id)),
-                Err(error) => ControlFlow::Break(Err(error)),
-            }
-        })?;
+        let done = self.process_parts(known);
         let created = CreatedDeliveries {
             by_subscription: std::mem::take(&mut self.created).into_values().collect(),
             contents: std::mem::take(&mut self.contents),
             is_uncertain: false,
         };
         self.registry.created_by_step.lock().insert(self.fed.place, created);
-        if let Some(names) = &self.names {
+        if let Some(names) = self.sources.names {
             names.finish()?;
         }
-        walked.broken_off.unwrap_or(Ok(()))
+        done
+    }
+
+    fn process_parts(&mut self, known: &SubscriptionSet) -> Result<(), StoreError> {
+        let transactions = TRANSACTIONS_DONE.get(self.effects, &Mark)?;
+        let transactions = transactions.filter(|(place, _)| *place == self.fed.place);
+        if transactions.is_none() && known.has_events() && !self.process_events(known)? {
+            return Ok(());
+        }
+        let after = transactions.map_or(0, |(_, order)| order);
+        if !self.process_transactions(known, after)? {
+            return Ok(());
+        }
+        self.process_end(known)
+    }
+
+    /// Creates the deliveries of events. Returns whether that was all.
+    fn process_events(&mut self, known: &SubscriptionSet) -> Result<bool, StoreError> {
+        let ledger = self.fed.ledger;
+        let query = EventQuery {
+            contracts: known.contracts().unwrap_or_default(),
+            page: Page { cursor: self.last_processed_event()?, ..Page::all() },
+            ..EventQuery::of_ledgers(LedgerRange::only(ledger))
+        };
+        let walked = self.sources.store.events_within(&query, Bounds::NONE, |event| match self
+            .create_deliveries(known, event)
+        {
+            Ok(()) if self.has_room() => ControlFlow::Continue(()),
+            Ok(()) => ControlFlow::Break(self.save_progress(event.id)),
+            Err(error) => ControlFlow::Break(Err(error)),
+        })?;
+        let is_all = walked.broken_off.is_none();
+        walked.broken_off.unwrap_or(Ok(())).map(|()| is_all)
     }
 
     /// Whether this step may write more.
-    fn has_room(&self) -> bool {
-        self.effects.bytes() < MAX_STEP_BYTES
+    pub(super) fn has_room(&self) -> bool {
+        self.effects.bytes() < MAX_STEP_BYTES && Instant::now() < self.until
     }
 
     /// Returns the last event of this ledger that an earlier step has processed.
@@ -249,7 +282,7 @@ impl Work<'_, '_> {
         }
         if row.is_some() {
             let key = payload_key(delivery.day, 0, number);
-            let body = payload::of_event(event, &self.network, self.names.as_ref());
+            let body = payload::of_event(event, self.sources.network, self.sources.names);
             PAYLOADS.put(self.effects, &key, &body)?;
             self.contents.push((number, Content { delivery, body: body.into() }));
         }
@@ -266,7 +299,7 @@ impl Work<'_, '_> {
     ) -> Result<Vec<(&'k Arc<Subscription>, Verdict)>, StoreError> {
         let mut matching = Vec::new();
         known.matching(event.contract, event.topics, |subscription| matching.push(subscription));
-        let judged = JudgedEvent::new(event, &self.network, self.names.as_ref());
+        let judged = JudgedEvent::new(event, self.sources.network, self.sources.names);
         let mut all = Vec::with_capacity(matching.len());
         for subscription in matching {
             // If it has one, a replay was ahead of this consumer: the delivery is queued, or has ended.
@@ -300,7 +333,7 @@ impl Work<'_, '_> {
     }
 
     /// Whether a subscription that matches the event gets a delivery.
-    fn concerns(&self, subscription: &Subscription) -> Result<bool, StoreError> {
+    pub(super) fn concerns(&self, subscription: &Subscription) -> Result<bool, StoreError> {
         if subscription.is_in_doubt() {
             // A write that changes it has failed or is still in progress: the stored row decides.
             let row = match Row::of(self.effects, subscription.id) {
@@ -316,7 +349,7 @@ impl Work<'_, '_> {
 
     /// Counts a delivery, and disables the subscription when it exceeds a limit of its own or of its
     /// owner.
-    fn count(
+    pub(super) fn count(
         &mut self,
         known: &SubscriptionSet,
         subscription: &Arc<Subscription>,
@@ -403,6 +436,7 @@ mod tests {
             filter: Filter::default(),
             address: None,
             condition: None,
+            trigger: crate::trigger::Trigger::Event,
             secret: None,
             include_backfill: true,
         };

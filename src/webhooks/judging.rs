@@ -72,6 +72,9 @@ impl<'e, 'n> JudgedEvent<'e, 'n> {
     pub fn by(&self, condition: &Condition) -> Verdict {
         let Some(names) = self.names else { return Verdict::Unjudged };
         let (tried, is_sure) = self.tried.get_or_init(|| names.of_event(self.event, self.network));
+        if tried.is_empty() && !is_sure {
+            return Verdict::Unjudged;
+        }
         if let Some(first) = tried.first()
             && !condition.reads_topics()
             && let Some(flat) =

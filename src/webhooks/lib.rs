@@ -10,16 +10,22 @@
 //! in [`manage`]. Everything is stored in rows of the consumer ([`rows`]).
 
 mod consumer;
+mod consumer_triggers;
+pub mod contracts;
+mod data_index;
 pub mod delivery;
 mod error;
 pub mod filter;
 pub mod judging;
 pub mod manage;
 mod naming;
+mod number;
 mod payload;
 pub mod preview;
+mod preview_triggers;
 pub mod registry;
 pub mod replay;
+mod replay_triggers;
 pub mod rotation;
 pub mod rows;
 mod schedule;
@@ -29,6 +35,8 @@ pub mod subscription;
 mod sweep;
 pub mod target;
 pub mod time;
+pub mod trigger;
+mod triggers;
 pub mod unmet;
 
 pub use consumer::WebhookConsumer;

@@ -13,14 +13,18 @@ use super::delivery::{DeliveryDeps, DeliveryThreads, Mailbox, Post};
 use super::filter::Filter;
 use super::registry::Registry;
 use super::rows::{
-    self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, IDENTICAL, LAST_TESTS, NEXT, Number,
-    OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, payload_key, subscription_range,
+    self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, IDENTICAL, LAST_TESTS, LIVES, NEXT,
+    Number, OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, TriggerKind, payload_key, subscription_range,
 };
 use super::subscription::{Definition, Row, State, Subscription, encode_topic};
 use super::target::{Endpoint, EndpointError, Sender};
+use super::trigger::Trigger;
+use super::triggers::silence::HEARD;
+use super::triggers::ttl::WATCHED;
 use super::unmet::{UNMET, Unmet};
-use super::{CONSUMER, Clock, Secret, Secrets, WebhookError, payload};
+use super::{CONSUMER, Clock, Secret, Secrets, WebhookError, payload, triggers};
 use orrery_conditions::Condition;
+use orrery_contract_data::KeyTag;
 use orrery_ledger::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
 use orrery_store::{ConsumerEffects, Mark, RowBounds, RowCodec, Store, StoreError};
 
@@ -42,6 +46,8 @@ pub struct NewSubscriptions {
     pub address: Option<String>,
     /// What must be true of an event.
     pub condition: Option<Condition>,
+    /// What they are told of.
+    pub trigger: Trigger,
     /// Secret that signs deliveries; one is generated when it is `None`.
     pub secret: Option<Secret>,
     /// Whether to deliver events of older ledgers that are backfilled later.
@@ -167,7 +173,7 @@ impl Webhooks {
         }
     }
 
-    fn definitions(&self, owner: &Owner, wanted: &NewSubscriptions) -> Vec<Definition> {
+    pub(super) fn definitions(&self, owner: &Owner, wanted: &NewSubscriptions) -> Vec<Definition> {
         let mut contracts: Vec<Option<ContractId>> = Vec::new();
         for contract in &wanted.contracts {
             if !contracts.contains(&Some(*contract)) {
@@ -190,6 +196,7 @@ impl Webhooks {
                 address: wanted.address.clone(),
                 condition: wanted.condition.as_ref().map(|it| it.text().to_owned()),
                 include_backfill: wanted.include_backfill,
+                trigger: wanted.trigger.clone(),
                 tag,
                 made: now,
             }
@@ -203,7 +210,10 @@ impl Webhooks {
         let (own, registry) = (Arc::clone(&subscription), Arc::clone(&self.registry));
         let deleted = self.store.change_consumer_rows(CONSUMER, move |effects| {
             let row = Row::of(effects, id)?.ok_or(WebhookError::Unknown(id))?;
-            remove(effects, id, &row.definition)?;
+            let keeps_lives = registry.with(|known| {
+                known.of_ledgers().values().any(|it| it.id != id && watches_like(it, &own))
+            });
+            remove(effects, id, &row.definition, keeps_lives)?;
             registry.begin_doubt(&own);
             own.set_deleted(true);
             Ok::<_, WebhookError>(())
@@ -280,16 +290,19 @@ impl Webhooks {
     ) -> Result<Page, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
         let last = match cursor {
-            None => Some(Number(u64::MAX)),
-            Some(cursor) => self.number(&subscription, cursor)?.0.checked_sub(1).map(Number),
+            None => Number::LAST,
+            Some(cursor) => self.number(&subscription, cursor)?,
         };
         let mut page = Page { deliveries: Vec::new(), ended_at: None };
-        let Some(last) = last else { return Ok(page) };
         let mut rows_read = 0;
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         ENCODED_DELIVERIES.scan_back(&view, &id, &(id, last), |(_, number), row| {
+            // The cursor is a delivery of the page before.
+            if number == last {
+                return Ok(ControlFlow::Continue(()));
+            }
             let Some(delivery) = Delivery::decode(&row) else {
-                tracing::error!(subscription = id, number = number.0, "a delivery is damaged");
+                tracing::error!(subscription = id, ?number, "a delivery is damaged");
                 return Err(WebhookError::Damaged(format!("a delivery of subscription {id}")));
             };
             if state.is_none_or(|state| delivery.state == state) {
@@ -335,14 +348,23 @@ impl Webhooks {
         let ledger = ends.latest.unwrap_or(LedgerSeq(0)).0;
         let closed = CloseTime::Seconds(ends.latest_close_time.unwrap_or(0)).to_string();
         let contract = subscription.definition.contract();
+        let trigger = subscription.definition.trigger.clone();
         let number = self.store.change_consumer_rows(CONSUMER, move |effects| {
             if Row::of(effects, id)?.is_none() {
                 return Err(WebhookError::Unknown(id));
             }
-            let number = put_next_test(effects, id, ends.last_event_id)?;
+            let (number, body) = match &trigger {
+                Trigger::Event => {
+                    let event = ends.last_event_id;
+                    let body = payload::of_test(contract.as_ref(), event.0, ledger, closed);
+                    (put_next_test(effects, id, event)?, body)
+                }
+                other => {
+                    let number = put_next_trigger_test(effects, id, LedgerSeq(ledger))?;
+                    (number, triggers::body::of_test(other, contract.as_ref(), ledger, &closed))
+                }
+            };
             let delivery = Delivery { due: Some(now.due), ..Delivery::new(ledger, now) };
-            let event = ends.last_event_id.0;
-            let body = payload::of_test(contract.as_ref(), event, ledger, closed);
             PAYLOADS.put(effects, &payload_key(delivery.day, id, number), &body)?;
             if let Some(queued) = delivery.queued(id, number) {
                 QUEUE.put(effects, &queued, &())?;
@@ -443,12 +465,19 @@ fn insert(
     Ok(made)
 }
 
+/// Whether a subscription needs the times to live of the same contract's data as another one.
+fn watches_like(subscription: &Subscription, other: &Subscription) -> bool {
+    let has_data = |it: &Subscription| it.definition.trigger.entries().is_some_and(|it| it.data);
+    has_data(subscription) && subscription.contracts == other.contracts
+}
+
 /// Deletes all rows of a subscription except those whose keys begin with a day (`payloads`,
 /// `finished`).
 fn remove(
     effects: &mut ConsumerEffects<'_>,
     id: u32,
     definition: &Definition,
+    keeps_lives: bool,
 ) -> Result<(), StoreError> {
     let own = (Mark, Sha256::digest(&definition.owner.0).into());
     match OWNED.get(effects, &own)?.unwrap_or(0).saturating_sub(1) {
@@ -459,6 +488,15 @@ fn remove(
     SUBSCRIPTIONS.delete(effects, &(Mark, id))?;
     LAST_TESTS.delete(effects, &(Mark, id))?;
     UNMET.delete(effects, &(Mark, id))?;
+    HEARD.delete(effects, &(Mark, id))?;
+    WATCHED.delete(effects, &(Mark, id))?;
+    if let Some(contract) = definition.contract()
+        && definition.trigger.entries().is_some_and(|entries| entries.data)
+        && !keeps_lives
+    {
+        let end = [contract.0.as_slice(), &[u8::MAX; 4 + KeyTag::LEN + 1]].concat();
+        effects.delete_range(LIVES.family, &contract.0, &end)?;
+    }
     let (from, to) = subscription_range(id);
     for family in [DELIVERIES.family, QUEUE.family] {
         effects.delete_range(family, &from, &to)?;
@@ -475,8 +513,9 @@ fn put_next_test(
     let last = LAST_TESTS.get(effects, &(Mark, id))?;
     // After a restore, the newest event may be older than the last test: test numbers never
     // decrease.
-    let (event, count) = match last {
-        Some(last) if last.event() >= newest => (last.event(), last.test().unwrap_or(0) + 1),
+    let after = last.and_then(|last| last.event().zip(last.test()));
+    let (event, count) = match after {
+        Some((event, count)) if event >= newest => (event, count + 1),
         _ => (newest, 1),
     };
     let number = Number::of_test(event, count).or_else(|| {
@@ -485,6 +524,23 @@ fn put_next_test(
     });
     let too_many = || WebhookError::Damaged("the number of a test".to_owned());
     let number = number.ok_or_else(too_many)?;
+    LAST_TESTS.put(effects, &(Mark, id), &number)?;
+    Ok(number)
+}
+
+/// Stores the number of the next test of a subscription that is not to events, and returns it.
+fn put_next_trigger_test(
+    effects: &mut ConsumerEffects<'_>,
+    id: u32,
+    newest: LedgerSeq,
+) -> Result<Number, WebhookError> {
+    let last = LAST_TESTS.get(effects, &(Mark, id))?.and_then(Number::place);
+    // As above.
+    let (ledger, count) = match last {
+        Some((ledger, .., [_, count])) if ledger >= newest => (ledger, count.saturating_add(1)),
+        _ => (newest, 1),
+    };
+    let number = Number::of_trigger(ledger, None, TriggerKind::Test, [0, count]);
     LAST_TESTS.put(effects, &(Mark, id), &number)?;
     Ok(number)
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::judging::{self, JudgedEvent, Verdict, WHERE};
 use super::manage::{NewSubscriptions, Webhooks};
-use super::{WebhookError, payload};
+use super::{WebhookError, payload, triggers};
 use orrery_executables::InterfaceReader;
 use orrery_ledger::domain::LedgerRange;
 use orrery_store::{Bounds, EventQuery, Needs, TopicFilter};
 
 /// Number of bodies that are shown.
-const SHOWN: usize = 3;
+pub(super) const SHOWN: usize = 3;
 /// Maximum number of ledgers that are read together.
 const MOST_TOGETHER: u32 = 64;
 /// How long interfaces of contracts are waited for that are stored and not in memory.
@@ -43,6 +43,9 @@ impl Webhooks {
         bounds: Bounds<'_>,
     ) -> Result<Previewed, WebhookError> {
         self.check_condition(wanted)?;
+        if !wanted.trigger.is_event() {
+            return self.preview_triggers(wanted, last, bounds);
+        }
         let mut previewed = Previewed::default();
         let Some(newest) = self.store.ends().latest else { return Ok(previewed) };
         let oldest = newest.0.saturating_sub(last.saturating_sub(1));
@@ -119,6 +122,10 @@ impl Webhooks {
     /// [`WebhookError::Value`], and errors of the store.
     pub(super) fn check_condition(&self, wanted: &NewSubscriptions) -> Result<(), WebhookError> {
         let Some(condition) = &wanted.condition else { return Ok(()) };
+        if wanted.trigger.keys().is_some() {
+            let checked = triggers::data_fields::check(condition);
+            return checked.map_err(|problem| WebhookError::Value { name: WHERE, problem });
+        }
         for is_first in [true, false] {
             let Some(names) = self.registry.naming.reader_of_memory()? else { break };
             let checked = judging::check(condition, &wanted.contracts, &names);

@@ -4,10 +4,12 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::data_index::DataIndex;
 use super::delivery::Mailbox;
 use super::delivery::new_deliveries::Content;
 use super::filter::{Filter, TOPICS};
@@ -16,6 +18,7 @@ use super::rows::{KEPT, Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::time::{Clocks, Moment, Times};
 use super::{CONSUMER, Sealer, WebhookError};
+use orrery_contract_data::CodeLives;
 use orrery_executables::Interfaces;
 use orrery_ledger::domain::{ContractId, Owner};
 use orrery_settings::Webhooks;
@@ -25,7 +28,7 @@ use orrery_store::{ConsumerEffects, Mark, RowBounds, Store, StoreError};
 const MAX_CONTRACTS_LOOKED_UP: usize = 16;
 
 /// Subscriptions by number.
-type Bucket = BTreeMap<u32, Arc<Subscription>>;
+pub(super) type Bucket = BTreeMap<u32, Arc<Subscription>>;
 
 /// Subscriptions indexed by a condition that an event must meet. Each is in exactly one bucket.
 #[derive(Default)]
@@ -119,7 +122,12 @@ impl Index {
 #[derive(Default)]
 pub struct SubscriptionSet {
     by_id: Bucket,
+    /// Those of events.
     index: Index,
+    /// Those of what single transactions do, by contract.
+    of_transactions: HashMap<ContractId, Bucket>,
+    /// Those of entries that are about to expire, and of silence.
+    of_ledgers: Bucket,
 }
 
 impl SubscriptionSet {
@@ -160,14 +168,52 @@ impl SubscriptionSet {
         self.index.of_any_contract.candidates(topics, &mut check);
     }
 
+    /// Returns the contracts of which subscriptions are told what single transactions do.
+    pub(super) fn of_transactions(&self) -> &HashMap<ContractId, Bucket> {
+        &self.of_transactions
+    }
+
+    /// Returns the subscriptions to expiring entries and to silence, by number.
+    pub(super) fn of_ledgers(&self) -> &Bucket {
+        &self.of_ledgers
+    }
+
+    /// Whether there are subscriptions to contract data.
+    pub(super) fn has_data(&self) -> bool {
+        self.by_id.values().any(|it| it.definition.trigger.keys().is_some())
+    }
+
+    /// Whether there are subscriptions to events.
+    pub(super) fn has_events(&self) -> bool {
+        self.by_id.values().any(|it| it.definition.trigger.is_event())
+    }
+
     fn insert(&mut self, subscription: &Arc<Subscription>) {
-        self.index.insert(subscription);
+        let trigger = &subscription.definition.trigger;
+        let (id, own) = (subscription.id, || Arc::clone(subscription));
+        if trigger.is_event() {
+            self.index.insert(subscription);
+        } else if trigger.is_of_transactions() {
+            for contract in subscription.contracts.all().unwrap_or_default() {
+                self.of_transactions.entry(contract).or_default().insert(id, own());
+            }
+        } else {
+            self.of_ledgers.insert(id, own());
+        }
         self.by_id.insert(subscription.id, Arc::clone(subscription));
     }
 
     fn remove(&mut self, id: u32) {
-        if let Some(subscription) = self.by_id.remove(&id) {
+        let Some(subscription) = self.by_id.remove(&id) else { return };
+        if subscription.definition.trigger.is_event() {
             self.index.remove(&subscription);
+        }
+        self.of_ledgers.remove(&id);
+        for contract in subscription.contracts.all().unwrap_or_default() {
+            let bucket = self.of_transactions.get_mut(&contract);
+            if bucket.is_some_and(|bucket| bucket.remove(&id).is_some() && bucket.is_empty()) {
+                self.of_transactions.remove(&contract);
+            }
         }
     }
 }
@@ -205,6 +251,12 @@ pub struct Registry {
     opened: OnceLock<(Sealer, Webhooks, Times)>,
     /// Interfaces by which events are named.
     pub(super) naming: Naming,
+    /// The index of contract data, as far as deliveries wait for it.
+    pub(super) data_index: DataIndex,
+    /// Number of the next turn at looking at entries.
+    turns: AtomicUsize,
+    /// Times to live of modules that were read.
+    pub(super) code_lives: Mutex<CodeLives>,
     /// Mailbox of the dispatcher, once it has started.
     mailbox: OnceLock<Mailbox>,
     in_doubt: Mutex<InDoubt>,
@@ -281,6 +333,11 @@ impl Registry {
     /// Returns this moment by the clocks of deadlines; 1970 before [`Self::open`].
     pub fn now(&self) -> Moment {
         self.opened.get().map(|(.., times)| times.now()).unwrap_or_default()
+    }
+
+    /// Returns a number that is another one each time.
+    pub(super) fn next_turn(&self) -> usize {
+        self.turns.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Puts the row of the time by which deliveries are kept, for the next process.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::judging::{JudgedEvent, Verdict};
 use super::manage::Webhooks;
+use super::replay_triggers::Replay;
 use super::rows::{
     Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, payload_key,
 };
@@ -20,10 +21,10 @@ use orrery_store::{Bounds, ConsumerEffects, EventQuery, Needs, TopicFilter, Tran
 /// Maximum number of deliveries per request, not counting those of its last ledger.
 const MAX_DELIVERIES: usize = 10_000;
 /// How long one request searches for deliveries.
-const MAX_DURATION: Duration = Duration::from_secs(2);
+pub(super) const MAX_DURATION: Duration = Duration::from_secs(2);
 /// Maximum number of deliveries, and of bytes of their bodies, in one write.
-const MAX_BATCH_DELIVERIES: usize = 500;
-const MAX_BATCH_BYTES: usize = 4 << 20;
+pub(super) const MAX_BATCH_DELIVERIES: usize = 500;
+pub(super) const MAX_BATCH_BYTES: usize = 4 << 20;
 
 /// Result of a replay of ledgers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,11 +40,11 @@ pub struct Replayed {
     pub unjudged: u64,
 }
 
-/// An event to send.
-struct FoundEvent {
-    number: Number,
-    ledger: u32,
-    body: Vec<u8>,
+/// An event to send, or something else.
+pub(super) struct FoundEvent {
+    pub number: Number,
+    pub ledger: u32,
+    pub body: Vec<u8>,
 }
 
 impl Webhooks {
@@ -79,7 +80,15 @@ impl Webhooks {
             return Err(WebhookError::Disabled(id));
         }
         let (begun, now) = (Instant::now(), self.registry.now());
-        let stored = self.store.status().ledgers_with(Needs::EVENTS).within(range);
+        let trigger = &subscription.definition.trigger;
+        let needs = if trigger.is_of_transactions() { Needs::TRANSACTIONS } else { Needs::EVENTS };
+        let mut stored = self.store.status().ledgers_with(needs).within(range);
+        if !trigger.may_be_backfilled() {
+            // Before the subscription was made, nothing was due.
+            let made = LedgerSeq(subscription.state().after_ledger);
+            stored.remove(LedgerRange { first: LedgerSeq(0), last: made });
+        }
+        let mut replay = Replay::default();
         let mut replayed = Replayed::default();
         let mut found: Vec<FoundEvent> = Vec::new();
         let mut count = 0usize;
@@ -107,8 +116,16 @@ impl Webhooks {
                     Waited::NotYet => return Err(WebhookError::NotNamedYet(ledger)),
                 }
             }
-            let (more, unjudged) =
-                self.collect(&subscription, ledger, now, &mut found, is_abandoned)?;
+            let collected = match trigger.is_event() {
+                true => Some(self.collect(&subscription, ledger, now, &mut found, is_abandoned)?),
+                false => {
+                    self.collect_triggers(&subscription, ledger, now, &mut found, &mut replay)?
+                }
+            };
+            let Some((more, unjudged)) = collected else {
+                replayed.next = Some(ledger);
+                break;
+            };
             count += more;
             replayed.unjudged += unjudged;
             has_passed = true;
@@ -117,17 +134,22 @@ impl Webhooks {
         replayed.deliveries = count as u64;
         let done_up_to = replayed.next.and_then(LedgerSeq::previous).unwrap_or(range.last);
         let done = LedgerRange { first: range.first, last: done_up_to };
-        replayed.missing = self.unread(done, stored)?;
+        replayed.missing = self.unread(done, stored, needs)?;
         Ok(replayed)
     }
 
     /// Returns the ledgers of a range whose events were not all read, of those that were stored before.
-    fn unread(&self, done: LedgerRange, stored: LedgerSet) -> Result<LedgerSet, WebhookError> {
+    fn unread(
+        &self,
+        done: LedgerRange,
+        stored: LedgerSet,
+        needs: Needs,
+    ) -> Result<LedgerSet, WebhookError> {
         let mut unread = LedgerSet::default();
         if !done.is_empty() {
             // Ledgers that are not removed by now were complete when they were read.
             let mut complete = stored;
-            complete.remove_all(&self.store.removed(Needs::EVENTS)?);
+            complete.remove_all(&self.store.removed(needs)?);
             unread.insert(done);
             unread.remove_all(&complete);
         }
@@ -146,24 +168,30 @@ impl Webhooks {
         let (until, naming) = (Instant::now() + most, &self.registry.naming);
         let place = self.store.place_of(ledger);
         let waited = place.map_or(Waited::Indexed, |place| naming.wait(place, most));
-        let Some(names) = naming.reader_of_memory()?.filter(|_| waited == Waited::Indexed) else {
+        let needs_events = subscription.definition.trigger.is_event();
+        let reader = naming.reader_of_memory()?;
+        let Some(names) = reader.filter(|_| needs_events && waited == Waited::Indexed) else {
             return Ok(waited);
         };
-        self.store.events_within(&query(subscription, ledger), Bounds::NONE, |event| {
-            if let Some(contract) = event.contract
-                && subscription.filter.matches(event.contract, event.topics)
-            {
-                let application_order = event.application_order;
-                names.tried(
-                    &ContractId(*contract),
-                    TransactionPosition { ledger, application_order },
-                );
-            }
-            match Instant::now() >= until {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        })?;
+        self.store.events_within(
+            &query(subscription, LedgerRange::only(ledger)),
+            Bounds::NONE,
+            |event| {
+                if let Some(contract) = event.contract
+                    && subscription.filter.matches(event.contract, event.topics)
+                {
+                    let application_order = event.application_order;
+                    names.tried(
+                        &ContractId(*contract),
+                        TransactionPosition { ledger, application_order },
+                    );
+                }
+                match Instant::now() >= until {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            },
+        )?;
         let left = until.saturating_duration_since(Instant::now());
         let lacking = names.lacking().without_ledgers();
         names.finish()?;
@@ -183,7 +211,8 @@ impl Webhooks {
         found: &mut Vec<FoundEvent>,
         is_abandoned: &dyn Fn() -> bool,
     ) -> Result<(usize, u64), WebhookError> {
-        let (filter, query) = (&subscription.filter, query(subscription, ledger));
+        let (filter, query) =
+            (&subscription.filter, query(subscription, LedgerRange::only(ledger)));
         let (network, names) = (self.store.network().id(), self.registry.naming.reader()?);
         let (mut count, mut unjudged, mut bytes) = (0, 0, 0);
         let walked = self.store.events_within(&query, Bounds::NONE, |event| {
@@ -223,7 +252,7 @@ impl Webhooks {
     }
 
     /// Queues the collected events.
-    fn write(
+    pub(super) fn write(
         &self,
         subscription: &Arc<Subscription>,
         found: &mut Vec<FoundEvent>,
@@ -262,14 +291,14 @@ impl Webhooks {
     }
 }
 
-/// Finds the events of a ledger that may match a subscription.
-fn query(subscription: &Subscription, ledger: LedgerSeq) -> EventQuery {
+/// Finds the events of ledgers that may match a subscription.
+pub(super) fn query(subscription: &Subscription, ledgers: LedgerRange) -> EventQuery {
     let filter = &subscription.filter;
     let (positional, address) = (filter.topics.clone(), filter.address.clone());
     EventQuery {
         contracts: subscription.definition.contract().into_iter().collect(),
         topics: TopicFilter { positional, address, ..TopicFilter::default() },
-        ..EventQuery::of_ledgers(LedgerRange::only(ledger))
+        ..EventQuery::of_ledgers(ledgers)
     }
 }
 

@@ -11,15 +11,17 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::contracts::Contracts;
 use super::filter::{Filter, TOPICS};
 use super::rows::SUBSCRIPTIONS;
 use super::secret::SealedSecrets;
 use super::target::Endpoint;
 use super::time::Moment;
+use super::trigger::Trigger;
 use super::{Sealer, Secrets, WebhookError};
 use orrery_conditions::{Condition, Problem};
 use orrery_ledger::domain::{ContractId, Owner};
-use orrery_store::{ConsumerEffects, FedLedger, Mark, StoreError};
+use orrery_store::{Arrival, ConsumerEffects, FedLedger, Mark, StoreError};
 
 /// A subscription as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +56,9 @@ pub struct Definition {
     pub condition: Option<String>,
     /// Whether events of older ledgers that are backfilled later are delivered.
     pub include_backfill: bool,
+    /// What it is told of.
+    #[serde(default, skip_serializing_if = "Trigger::is_event")]
+    pub trigger: Trigger,
     /// Random hexadecimal prefix of the delivery ids, which makes them unique.
     pub tag: String,
     /// UNIX time in milliseconds at which it was created.
@@ -106,9 +111,9 @@ impl Row {
         row.map(|row| Self::decode(id, &row)).transpose()
     }
 
-    /// Whether events of a ledger are to be delivered.
+    /// Whether what happens in a ledger is to be delivered.
     pub fn concerns(&self, fed: &FedLedger) -> bool {
-        self.state.concerns(self.definition.include_backfill, fed)
+        self.state.concerns(&self.definition, fed)
     }
 
     /// Puts the row of a subscription into `effects`.
@@ -118,8 +123,12 @@ impl Row {
 }
 
 impl State {
-    fn concerns(&self, include_backfill: bool, fed: &FedLedger) -> bool {
-        let is_new = include_backfill || fed.ledger.0 > self.after_ledger;
+    fn concerns(&self, definition: &Definition, fed: &FedLedger) -> bool {
+        let is_newer = fed.ledger.0 > self.after_ledger;
+        let is_new = match definition.trigger.may_be_backfilled() {
+            true => definition.include_backfill || is_newer,
+            false => is_newer && fed.arrival == Arrival::Live,
+        };
         self.enabled && fed.place > self.after_place && is_new
     }
 
@@ -176,14 +185,20 @@ impl Definition {
         self.contract.as_deref()?.parse().ok()
     }
 
+    /// Returns the contracts that it is about.
+    pub fn contracts(&self) -> Contracts {
+        self.contract().map_or(Contracts::Any, Contracts::One)
+    }
+
     /// Returns the hash of all that makes two subscriptions identical.
     pub fn fingerprint(&self) -> [u8; 32] {
         let Self { owner, endpoint, contract, topics, address, include_backfill, .. } = self;
         let same = (owner, endpoint, contract, topics, address, include_backfill);
-        // Those of earlier versions have no condition, and keep their hash.
-        let same = match &self.condition {
-            None => serde_json::to_vec(&same),
-            Some(condition) => serde_json::to_vec(&(same, condition)),
+        // Those of earlier versions have no condition and are of events: they keep their hash.
+        let same = match (&self.condition, self.trigger.is_event()) {
+            (None, true) => serde_json::to_vec(&same),
+            (Some(condition), true) => serde_json::to_vec(&(same, condition)),
+            (condition, false) => serde_json::to_vec(&(same, condition, &self.trigger)),
         };
         Sha256::digest(same.expect("texts serialize")).into()
     }
@@ -218,6 +233,8 @@ pub struct Subscription {
     pub filter: Filter,
     /// Condition parsed from the definition.
     pub condition: Option<Condition>,
+    /// The contracts that it is about.
+    pub contracts: Contracts,
     /// Endpoint that deliveries go to.
     pub endpoint: Endpoint,
     secrets: Mutex<HeldSecrets>,
@@ -240,6 +257,7 @@ impl Subscription {
             id,
             filter: definition.filter().map_err(|_| damaged())?,
             condition: definition.condition().map_err(|_| damaged())?,
+            contracts: definition.contracts(),
             endpoint: definition.endpoint.parse().map_err(|_| damaged())?,
             secrets: Mutex::new(HeldSecrets::of(secrets, &definition.tag, sealer)),
             definition,
@@ -293,9 +311,9 @@ impl Subscription {
         *self.state.lock() = state;
     }
 
-    /// Whether events of a ledger are to be delivered.
+    /// Whether what happens in a ledger is to be delivered.
     pub fn concerns(&self, fed: &FedLedger) -> bool {
-        self.state.lock().concerns(self.definition.include_backfill, fed)
+        self.state.lock().concerns(&self.definition, fed)
     }
 
     /// Whether deliveries are created and sent.
@@ -353,6 +371,7 @@ pub(super) fn sample(id: u32) -> Arc<Subscription> {
         address: None,
         condition: None,
         include_backfill: false,
+        trigger: Trigger::Event,
         tag,
         made: 0,
     };

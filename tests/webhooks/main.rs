@@ -25,5 +25,6 @@ mod schedule;
 mod service;
 mod sockets;
 mod streams;
+mod triggers;
 mod wire;
 mod world;

@@ -26,6 +26,7 @@ use orrery::webhooks::rows::{Delivery, Number};
 use orrery::webhooks::subscription::Subscription;
 use orrery::webhooks::target::{AttemptResult, Policy, Sender, Timeouts, system_lookup};
 use orrery::webhooks::time::Clocks;
+use orrery::webhooks::trigger::Trigger;
 use orrery::webhooks::{Clock, Sealer, WebhookConsumer};
 use parking_lot::Mutex;
 use rand::{RngCore, SeedableRng};
@@ -380,6 +381,7 @@ pub fn wanted(endpoint: &str, contract: ContractId) -> NewSubscriptions {
         filter: Filter::default(),
         address: None,
         condition: None,
+        trigger: Trigger::Event,
         secret: None,
         include_backfill: false,
     }

@@ -54,8 +54,6 @@ mod tests {
     use super::*;
     use orrery_ledger::domain::ContractId;
 
-    const CONTRACT: &str = "CAAQCAIBAEAQCAIBAEAQCAIBAEAQCAIBAEAQCAIBAEAQCAIBAEAQC526";
-
     fn read(body: &str) -> Result<Selectors, ApiError> {
         let body = Bytes::copy_from_slice(body.as_bytes());
         let known = ["factories", "created_by", "wasm", "all"];

@@ -3,6 +3,7 @@
 use super::super::ApiError;
 use super::super::call::Body;
 use super::super::members::Members;
+use super::on;
 use orrery_ledger::domain::{ContractId, LedgerRange, ParseError};
 use orrery_webhooks::Secret;
 use orrery_webhooks::filter::{ADDRESS_FIELD, Filter, TOPIC_FIELDS};
@@ -37,7 +38,7 @@ const MOST_PREVIEWED: u32 = 100_000;
 const LAST: &str = "last";
 
 /// Parses `{webhook_endpoint, contract_ids, webhook_secret?, topic1?, …, topic4?, address?, where?,
-/// include_backfill?}`. With an address, `contract_ids` may be missing or empty.
+/// include_backfill?, on?}` and what its `on` takes. With an address, `contract_ids` may be missing or empty.
 pub(super) fn wanted(body: Body<'_>) -> Result<NewSubscriptions, ApiError> {
     let members = Members::of_json(body, &MEMBERS)?;
     subscriptions(&members)
@@ -56,7 +57,7 @@ pub(super) fn previewed(body: Body<'_>) -> Result<(NewSubscriptions, u32), ApiEr
     Ok((subscriptions(&members)?, last))
 }
 
-const MEMBERS: [&str; 10] = {
+const MEMBERS: [&str; 17] = {
     let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
     [
         ENDPOINT,
@@ -69,10 +70,18 @@ const MEMBERS: [&str; 10] = {
         ADDRESS_FIELD,
         WHERE,
         "include_backfill",
+        on::ON,
+        on::WITHIN,
+        on::ENTRIES,
+        on::KEY_NAME,
+        on::KEY,
+        on::DURABILITY,
+        on::FUNCTIONS,
     ]
 };
 
 fn subscriptions(body: &Members<'_>) -> Result<NewSubscriptions, ApiError> {
+    let trigger = on::trigger(body)?;
     let endpoint = body.required(ENDPOINT, Members::text)?;
     let endpoint: Endpoint = endpoint.parse().map_err(|error| endpoint_error(&error))?;
     let mut topics: [Option<String>; 4] = Default::default();
@@ -84,7 +93,8 @@ fn subscriptions(body: &Members<'_>) -> Result<NewSubscriptions, ApiError> {
         .text(WHERE)?
         .map(|text| judging::condition(&text).map_err(|problem| format!("'{WHERE}' {problem}")));
     let filter = Filter::parse(None, topics.each_ref().map(Option::as_deref), address.as_deref());
-    let contracts = match (body.list(CONTRACTS)?, &address) {
+    let has_address = address.as_ref().filter(|_| trigger.is_by_events());
+    let contracts = match (body.list(CONTRACTS)?, has_address) {
         (None, Some(_)) => Vec::new(),
         (given, address) => contracts(given, address.is_some())?,
     };
@@ -94,6 +104,7 @@ fn subscriptions(body: &Members<'_>) -> Result<NewSubscriptions, ApiError> {
         filter: filter.map_err(|error| ApiError::body(error.to_string()))?,
         address,
         condition: condition.transpose().map_err(ApiError::body)?,
+        trigger,
         secret: chosen(body)?,
         include_backfill: body.flag("include_backfill")?.unwrap_or(false),
     })

@@ -1,6 +1,7 @@
 //! Routes of webhooks: the call of [`orrery_webhooks`] behind each, and the JSON of its result.
 
 mod body;
+mod on;
 mod records;
 
 use serde_json::json;

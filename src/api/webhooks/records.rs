@@ -10,6 +10,7 @@ use orrery_webhooks::preview::Previewed as Preview;
 use orrery_webhooks::replay::Replayed as Done;
 use orrery_webhooks::rows::{Attempt, Delivery, Number, State};
 use orrery_webhooks::subscription::Subscription;
+use orrery_webhooks::trigger::{Durability, Entries};
 use orrery_webhooks::unmet::{Misfit, Unjudged, Unmet};
 
 /// Formats a time in UNIX milliseconds.
@@ -29,6 +30,13 @@ pub(super) struct Listed<'a> {
     topic4: Option<&'a str>,
     address: Option<&'a str>,
     include_backfill: bool,
+    on: &'static str,
+    within: Option<u32>,
+    entries: Option<Vec<&'static str>>,
+    key_name: Option<&'a str>,
+    key: Option<&'a str>,
+    durability: Option<&'static str>,
+    functions: Option<&'a [String]>,
     enabled: bool,
     disabled_reason: Option<String>,
     failing_since: Option<String>,
@@ -54,7 +62,7 @@ impl<'a> Listed<'a> {
         now: u64,
     ) -> Self {
         let definition = &subscription.definition;
-        let state = subscription.state();
+        let (state, keys) = (subscription.state(), definition.trigger.keys());
         let [topic1, topic2, topic3, topic4] = definition.topics.each_ref().map(Option::as_deref);
         Self {
             id: subscription.id,
@@ -66,6 +74,13 @@ impl<'a> Listed<'a> {
             topic4,
             address: definition.address.as_deref(),
             include_backfill: definition.include_backfill,
+            on: definition.trigger.name(),
+            within: definition.trigger.within(),
+            entries: definition.trigger.entries().map(Entries::names),
+            key_name: keys.and_then(|keys| keys.key_name.as_deref()),
+            key: keys.and_then(|keys| keys.key.as_deref()),
+            durability: keys.and_then(|keys| keys.durability).map(Durability::name),
+            functions: definition.trigger.functions(),
             enabled: state.enabled,
             disabled_reason: state.disabled_reason,
             failing_since: state.failing_since.map(time),
@@ -85,7 +100,7 @@ impl<'a> Listed<'a> {
 #[derive(Serialize)]
 pub(super) struct Delivered<'a> {
     delivery_id: String,
-    /// `None` for a test.
+    /// `None` for a test, and for what is no event.
     event_id: Option<u64>,
     ledger: u32,
     status: State,
@@ -117,7 +132,7 @@ impl<'a> Delivered<'a> {
         let test = number.test().is_some();
         Self {
             delivery_id: number.id(tag),
-            event_id: (!test).then_some(number.event().0),
+            event_id: number.event().filter(|_| !test).map(|event| event.0),
             ledger: delivery.ledger,
             status: delivery.state,
             test,

@@ -13,6 +13,7 @@ use crate::cli::remote::{Body, Remote, draws_tables, with_query};
 use crate::cli::{Failure, grid, output};
 
 use super::declared;
+use super::on::On;
 
 /// Interval between requests for the outcome of a test delivery.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -25,10 +26,12 @@ const TOPIC_DEPTH: u32 = 500;
 /// Verbs for subscriptions. Each asks a running service.
 #[derive(Debug, Subcommand)]
 pub enum ManageVerb {
-    /// Subscribe an endpoint to events, with one subscription for each contract
+    /// Subscribe an endpoint to events, or to something else, with one subscription for each contract
     #[command(after_help = "Examples:
   orrery webhooks new --contract CA… --endpoint https://example.com/events
   orrery webhooks new --address GA… --topic1 transfer --endpoint https://example.com/
+  orrery webhooks new --on upgrade --contract CA… --endpoint https://example.com/
+  orrery webhooks new --on ttl --within 17280 --contract CA… --endpoint https://example.com/
 
 The secret that signs deliveries is shown once.")]
     New(New),
@@ -131,9 +134,11 @@ struct Wanted {
     /// Only events for which this is true, such as "amount >= 1000000000 and to = 'G…'"
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    /// Also send events of older ledgers when these are backfilled
+    /// Also send what happened in older ledgers when these are backfilled
     #[arg(long)]
     include_backfill: bool,
+    #[command(flatten)]
+    on: On,
 }
 
 /// One subscription.
@@ -226,9 +231,10 @@ impl List {
 /// Formats subscriptions as a table, each with its state, since when it fails, and why: first those
 /// that fail or are disabled.
 fn subscriptions(listed: &Value) -> String {
-    const COLUMNS: [&str; 9] = [
+    const COLUMNS: [&str; 10] = [
         "id",
         "state",
+        "on",
         "failing_since",
         "deliveries_waiting",
         "webhook_endpoint",
@@ -247,7 +253,11 @@ fn subscriptions(listed: &Value) -> String {
         }
     };
     let row = |subscription: &Value| -> Vec<String> {
-        let causes = [&subscription["disabled_reason"], &subscription["failing_reason"]];
+        let causes = [
+            &subscription["disabled_reason"],
+            &subscription["failing_reason"],
+            &subscription["where_misfit"]["reason"],
+        ];
         let causes: Vec<_> = causes.into_iter().filter_map(Value::as_str).collect();
         COLUMNS
             .map(|name| match name {
@@ -291,8 +301,11 @@ impl Wanted {
             "topic4": self.topic4,
             "address": self.address,
             "where": self.condition,
-            "include_backfill": self.include_backfill,
         });
+        if self.include_backfill {
+            body["include_backfill"] = true.into();
+        }
+        self.on.add_to(&mut body);
         if !self.contracts.is_empty() {
             body["contract_ids"] = json!(self.contracts);
         }

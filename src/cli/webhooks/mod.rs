@@ -3,6 +3,7 @@
 mod declared;
 mod listen;
 mod manage;
+mod on;
 
 use clap::{Args, Subcommand};
 

@@ -152,7 +152,7 @@ mod tests {
     /// Returns a job with deliveries 1 to `count`.
     fn job(subscription: &Arc<Subscription>, count: u64) -> Job {
         let ready = |number| Ready {
-            queued: Queued::first(subscription.id, Number(number)),
+            queued: Queued::first(subscription.id, Number::plain(number)),
             delivery: Delivery::new(1, Moment::default()),
             body: Bytes::from(number.to_string()),
         };
@@ -173,8 +173,8 @@ mod tests {
     type Outcome = (Vec<(u64, Option<u16>)>, Vec<u64>);
 
     fn outcome(attempts: Vec<Attempted>, unsent: VecDeque<Ready>) -> Outcome {
-        let of = |it: Attempted| (it.queued.number.0, it.result.and_then(|it| it.status));
-        let unsent = unsent.into_iter().map(|it| it.queued.number.0);
+        let of = |it: Attempted| (it.queued.number.head(), it.result.and_then(|it| it.status));
+        let unsent = unsent.into_iter().map(|it| it.queued.number.head());
         (attempts.into_iter().map(of).collect(), unsent.collect())
     }
 

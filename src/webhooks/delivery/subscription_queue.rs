@@ -34,10 +34,9 @@ pub struct SubscriptionQueue {
 }
 
 /// The part of a subscription's queue that has one class.
-#[derive(Default)]
 pub struct Part {
     /// Due time and delivery number from which the queue is read: every row before it is in `busy`.
-    from: (u64, u64),
+    from: (u64, Number),
     /// Next queue positions, without gaps.
     page: VecDeque<Queued>,
     /// Whether the queue had no further rows than those in `page` and `busy` when it was last read,
@@ -134,7 +133,7 @@ impl SubscriptionQueue {
                 part.page.pop_front();
                 part.busy.insert((queued.due, queued.number));
                 if class == Class::First {
-                    part.from = (0, queued.number.0.saturating_add(1));
+                    part.from = (0, queued.number.next());
                 }
                 Ok(Next::Now(queued))
             }
@@ -147,7 +146,7 @@ impl SubscriptionQueue {
         part.busy.remove(&(queued.due, queued.number));
         part.page.push_front(queued);
         if queued.class == Class::First {
-            part.from = (0, queued.number.0);
+            part.from = (0, queued.number);
         }
     }
 
@@ -182,7 +181,7 @@ impl SubscriptionQueue {
     /// `First`.
     pub fn add(&mut self, class: Class, due: u64) {
         let part = self.part(class);
-        part.from = part.from.min((due, 0));
+        part.from = part.from.min((due, Number::FIRST));
         // The new row may precede those that were read ahead.
         part.page.clear();
     }
@@ -195,10 +194,19 @@ impl SubscriptionQueue {
         part.is_complete &= !numbers.is_empty();
         for number in numbers {
             // The row may have been read before this message came.
-            let is_read = number.0 < part.from.1
-                || part.page.back().is_some_and(|last| *number <= last.number)
-                || part.busy.contains(&(0, *number));
-            if is_read {
+            let precedes = *number < part.from.1
+                || part.page.back().is_some_and(|last| *number <= last.number);
+            if part.busy.contains(&(0, *number)) {
+                continue;
+            }
+            if precedes {
+                // What has a place in the chain may precede what is there; ids of events only grow.
+                if !number.is_of_event() && !part.page.iter().any(|it| it.number == *number) {
+                    part.from = (0, part.from.1.min(*number));
+                    part.page.clear();
+                    part.is_complete = false;
+                    return;
+                }
                 continue;
             }
             part.is_complete &= part.page.len() < PAGE;
@@ -218,10 +226,24 @@ impl SubscriptionQueue {
     }
 }
 
+impl Default for Part {
+    fn default() -> Self {
+        Self {
+            from: (0, Number::FIRST),
+            page: VecDeque::new(),
+            is_complete: false,
+            busy: BTreeSet::new(),
+            in_flight: 0,
+            is_waiting: false,
+            timer: None,
+        }
+    }
+}
+
 impl Part {
     fn read(&mut self, id: u32, class: Class, view: &mut LazyView<'_>) -> Result<(), StoreError> {
         let (due, number) = self.from;
-        let from = Queued { subscription: id, class, due, number: Number(number) };
+        let from = Queued { subscription: id, class, due, number };
         let mut first = None;
         QUEUE.scan(view.get()?, &(id, class), Some(&from), |queued, ()| {
             first.get_or_insert(queued);
@@ -232,7 +254,7 @@ impl Part {
             Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         if let Some(first) = first {
-            self.from = (first.due, first.number.0);
+            self.from = (first.due, first.number);
         }
         self.is_complete = class == Class::First && self.page.len() < PAGE;
         Ok(())
@@ -301,7 +323,7 @@ mod tests {
         /// Adds first attempts to the queue, and a message about them that has no numbers if
         /// `is_over_limit` is set.
         fn create(&mut self, count: u64, is_over_limit: bool) {
-            let numbers: Vec<_> = (1..=count).map(|at| Number(self.last + at)).collect();
+            let numbers: Vec<_> = (1..=count).map(|at| Number::plain(self.last + at)).collect();
             self.last += count;
             self.change(numbers.iter().map(|it| Queued::first(ID, *it)).collect(), Vec::new());
             self.messages.push_back(Some(if is_over_limit { Vec::new() } else { numbers }));
@@ -309,7 +331,7 @@ mod tests {
 
         /// Takes a first attempt out of the queue, as a replay does.
         fn replay(&mut self, number: u64) {
-            self.change(Vec::new(), vec![Queued::first(ID, Number(number))]);
+            self.change(Vec::new(), vec![Queued::first(ID, Number::plain(number))]);
             self.replayed.push(number);
             self.messages.push_back(None);
         }
@@ -320,8 +342,9 @@ mod tests {
                 Some(None) => {
                     self.queue.reread_first();
                     let number = self.replayed.remove(0);
-                    let is_in =
-                        |deliveries: &[Queued]| deliveries.iter().any(|it| it.number.0 == number);
+                    let is_in = |deliveries: &[Queued]| {
+                        deliveries.iter().any(|it| it.number.head() == number)
+                    };
                     if is_in(&self.job) {
                         self.uncertain.insert(number);
                     } else if !is_in(&self.taken) {
@@ -405,7 +428,7 @@ mod tests {
                     8 => scene.finish(rng.random_range(0..=scene.unwritten.len())),
                     _ => {
                         let last = scene.job.last().or(scene.taken.last());
-                        let first = last.map_or(0, |it| it.number.0) + 1;
+                        let first = last.map_or(0, |it| it.number.head()) + 1;
                         if first <= scene.last {
                             let number = rng.random_range(first..=scene.last);
                             if !scene.gone.contains(&number) && !scene.replayed.contains(&number) {
@@ -423,7 +446,7 @@ mod tests {
             scene.end_job(scene.job.len());
             let is_certain =
                 |number: &u64| !scene.gone.contains(number) && !scene.uncertain.contains(number);
-            let taken = scene.taken.iter().map(|it| it.number.0);
+            let taken = scene.taken.iter().map(|it| it.number.head());
             let taken: Vec<_> = taken.filter(|it| !scene.uncertain.contains(it)).collect();
             let expected: Vec<_> = (1..=scene.last).filter(is_certain).collect();
             assert_eq!(taken, expected, "seed {seed}");

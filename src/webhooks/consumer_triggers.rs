@@ -1,0 +1,239 @@
+//! The part of the consumer that makes deliveries of what is no event.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use super::consumer::Work;
+use super::registry::SubscriptionSet;
+use super::rows::{
+    Delivery, ENCODED_DELIVERIES, LIVES, Life, PAYLOADS, QUEUE, Queued, TRANSACTIONS_DONE,
+    payload_key,
+};
+use super::subscription::Subscription;
+use super::trigger::Trigger;
+use super::triggers::transactions::TransactionTriggers;
+use super::triggers::ttl::{Progress, TtlLooks};
+use super::triggers::{Told, silence};
+use orrery_contract_data::{CONSUMER as CONTRACT_DATA, Lookup};
+use orrery_ledger::domain::ContractId;
+use orrery_store::{
+    Arrival, Bounds, Mark, RowBounds, RowCodec, StoreError, TransactionPosition, TransactionRecord,
+};
+
+/// Application order of what comes after all transactions.
+const ALL: u32 = u32::MAX;
+/// How long one subscription may look at entries while others wait.
+const MOST_LOOKED: Duration = Duration::from_millis(10);
+/// How long a step waits for the index of contract data.
+const WAITED_AT_ONCE: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 50 });
+
+impl Work<'_, '_> {
+    /// Creates the deliveries of what the transactions after one did. Returns whether that was all.
+    pub(super) fn process_transactions(
+        &mut self,
+        known: &SubscriptionSet,
+        after: u32,
+    ) -> Result<bool, StoreError> {
+        if after == ALL || known.of_transactions().is_empty() {
+            return Ok(true);
+        }
+        let mut concerned: BTreeMap<u32, Arc<Subscription>> = BTreeMap::new();
+        for subscription in known.of_transactions().values().flat_map(|bucket| bucket.values()) {
+            if !concerned.contains_key(&subscription.id) && self.concerns(subscription)? {
+                concerned.insert(subscription.id, Arc::clone(subscription));
+            }
+        }
+        let (sources, ledger) = (self.sources, self.fed.ledger);
+        let concerned = concerned.into_values();
+        let Some(triggers) = TransactionTriggers::open(sources, ledger, concerned)? else {
+            return Ok(true);
+        };
+        let query = triggers.query(after);
+        let walked = sources.store.transactions_within(&query, Bounds::NONE, |record| {
+            let done = self.process_transaction(known, &triggers, record);
+            match done {
+                Ok(()) if self.has_room() => ControlFlow::Continue(()),
+                Ok(()) => ControlFlow::Break(self.save_transaction(record.position)),
+                Err(error) => ControlFlow::Break(Err(error)),
+            }
+        })?;
+        if let Some(broken_off) = walked.broken_off {
+            return broken_off.map(|()| false);
+        }
+        Ok(true)
+    }
+
+    fn process_transaction(
+        &mut self,
+        known: &SubscriptionSet,
+        triggers: &TransactionTriggers<'_>,
+        record: &TransactionRecord<'_>,
+    ) -> Result<(), StoreError> {
+        triggers.of(record)?.into_iter().try_for_each(|told| self.create_delivery(known, told))
+    }
+
+    fn save_transaction(&mut self, at: TransactionPosition) -> Result<(), StoreError> {
+        self.save_transactions(at.application_order)
+    }
+
+    fn save_transactions(&mut self, order: u32) -> Result<(), StoreError> {
+        TRANSACTIONS_DONE.put(self.effects, &Mark, &(self.fed.place, order))?;
+        self.effects.mark_unfinished();
+        Ok(())
+    }
+
+    /// Creates a delivery, unless a replay was ahead.
+    fn create_delivery(&mut self, known: &SubscriptionSet, told: Told) -> Result<(), StoreError> {
+        let Told { subscription, number, ledger, body } = told;
+        let id = subscription.id;
+        // A delivery before may have disabled it.
+        if !self.concerns(&subscription)? || ENCODED_DELIVERIES.has(self.effects, &(id, number))? {
+            return Ok(());
+        }
+        let delivery = Delivery::new(ledger.0, self.now);
+        ENCODED_DELIVERIES.put(self.effects, &(id, number), &RowCodec::encode(&delivery))?;
+        QUEUE.put(self.effects, &Queued::first(id, number), &())?;
+        PAYLOADS.put(self.effects, &payload_key(delivery.day, id, number), &body)?;
+        self.count(known, &subscription, number)
+    }
+
+    /// Creates the deliveries of what the ledger as a whole tells.
+    pub(super) fn process_end(&mut self, known: &SubscriptionSet) -> Result<(), StoreError> {
+        let mut concerned: Vec<Arc<Subscription>> = Vec::new();
+        let mut watching: Vec<ContractId> = Vec::new();
+        for subscription in known.of_ledgers().values() {
+            if let Trigger::Ttl { entries, .. } = subscription.definition.trigger
+                && entries.data
+            {
+                watching.extend(subscription.contracts.one());
+            }
+            if self.concerns(subscription)? {
+                concerned.push(Arc::clone(subscription));
+            }
+        }
+        if self.fed.arrival != Arrival::Live {
+            return self.note_lives(watching);
+        }
+        let has_heard = self.process_silence(known, &concerned)?;
+        self.process_ttl(known, &concerned, has_heard)
+    }
+
+    /// Notes the times to live that a ledger gave that is older than others: newer ones may have left them.
+    fn note_lives(&mut self, mut contracts: Vec<ContractId>) -> Result<(), StoreError> {
+        let (store, ledger) = (self.sources.store, self.fed.ledger);
+        contracts.sort_unstable();
+        contracts.dedup();
+        if contracts.is_empty() || store.lacks(CONTRACT_DATA, ledger) != Some(false) {
+            return Ok(());
+        }
+        let lookup = Lookup::new(store, ledger, RowBounds::none())?.without_updated();
+        for contract in contracts {
+            for tag in lookup.changed_keys(&contract)? {
+                if let Some(given) = lookup.given((contract, tag))? {
+                    let life = Life { contract, until: given.live_until, tag };
+                    LIVES.put(self.effects, &life, &())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether all subscriptions to silence have looked at the ledger.
+    fn process_silence(
+        &mut self,
+        known: &SubscriptionSet,
+        concerned: &[Arc<Subscription>],
+    ) -> Result<bool, StoreError> {
+        let mut stored = None;
+        let sources = self.sources;
+        for subscription in concerned {
+            let Trigger::Silence { within } = subscription.definition.trigger else { continue };
+            let stored = stored.get_or_insert_with(|| silence::stored(&sources));
+            let of = (subscription, within);
+            let (ledger, until) = (self.fed.ledger, self.until);
+            match silence::look(&sources, stored, of, ledger, self.effects, until)? {
+                silence::Looked::Done(Some(told)) => self.create_delivery(known, told)?,
+                silence::Looked::Done(None) => {}
+                silence::Looked::NotYet => {
+                    self.save_transactions(ALL)?;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Looks at entries that are about to expire, in this ledger and those that were left. If newer ledgers
+    /// wait, the rest is left to their steps.
+    fn process_ttl(
+        &mut self,
+        known: &SubscriptionSet,
+        concerned: &[Arc<Subscription>],
+        has_heard: bool,
+    ) -> Result<(), StoreError> {
+        let mut of_ttl: Vec<_> = concerned.iter().filter(|it| is_of_ttl(it)).collect();
+        if of_ttl.is_empty() {
+            return Ok(());
+        }
+        // Each step begins with another one.
+        let count = of_ttl.len();
+        of_ttl.rotate_left(self.registry.next_turn() % count);
+        let lives = std::mem::take(&mut *self.registry.code_lives.lock());
+        let mut looks = TtlLooks::new(self.sources, self.until, MOST_LOOKED, lives);
+        let looked = self.look_at_entries(known, &of_ttl, &mut looks);
+        *self.registry.code_lives.lock() = looks.lives;
+        let progress = looked?;
+        if progress == Progress::Done || !has_heard {
+            return Ok(());
+        }
+        if self.sources.store.last_place() > self.fed.place {
+            return Ok(());
+        }
+        TRANSACTIONS_DONE.put(self.effects, &Mark, &(self.fed.place, ALL))?;
+        self.effects.mark_taken();
+        if progress == Progress::Behind {
+            thread::sleep(WAITED_AT_ONCE);
+        }
+        Ok(())
+    }
+
+    fn look_at_entries(
+        &mut self,
+        known: &SubscriptionSet,
+        of_ttl: &[&Arc<Subscription>],
+        looks: &mut TtlLooks<'_>,
+    ) -> Result<Progress, StoreError> {
+        for subscription in of_ttl {
+            looks.note(subscription.id, self.fed.ledger, self.effects)?;
+        }
+        let mut progress = Progress::Done;
+        for (at, subscription) in of_ttl.iter().enumerate() {
+            if at > 0 && !self.has_room() {
+                return Ok(Progress::More);
+            }
+            let mut found = Vec::new();
+            let looked = looks.look(subscription, self.effects, &mut |effects, told: Told| {
+                found.push(told);
+                let bytes: usize = found.iter().map(|told| told.body.len()).sum();
+                Ok(match effects.bytes() + bytes < super::consumer::MAX_STEP_BYTES {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                })
+            })?;
+            found.into_iter().try_for_each(|told| self.create_delivery(known, told))?;
+            progress = match (progress, looked) {
+                (Progress::More, _) | (_, Progress::More) => Progress::More,
+                (Progress::Behind, _) | (_, Progress::Behind) => Progress::Behind,
+                (Progress::Done, Progress::Done) => Progress::Done,
+            };
+        }
+        Ok(progress)
+    }
+}
+
+fn is_of_ttl(subscription: &Subscription) -> bool {
+    matches!(subscription.definition.trigger, Trigger::Ttl { .. })
+}

@@ -1,0 +1,89 @@
+//! Replays of what is no event.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::manage::Webhooks;
+use super::preview_triggers::of_transactions;
+use super::replay::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION};
+use super::subscription::Subscription;
+use super::time::Moment;
+use super::trigger::Trigger;
+use super::triggers::silence::{self, Heard, Silence};
+use super::triggers::ttl::TtlLooks;
+use super::triggers::{Sources, Told};
+use super::{CONSUMER, WebhookError};
+use orrery_contract_data::{CONSUMER as CONTRACT_DATA, CodeLives};
+use orrery_ledger::domain::{LedgerSeq, LedgerSet};
+use orrery_store::RowBounds;
+
+/// What a replay keeps from one ledger to the next.
+#[derive(Default)]
+pub(super) struct Replay {
+    heard: Option<Heard>,
+    /// Ledgers with all events.
+    stored: Option<LedgerSet>,
+    lives: CodeLives,
+}
+
+impl Webhooks {
+    /// Collects what a subscription is told in a ledger, and writes what is collected so far whenever there
+    /// is much. Returns how much it is told; `None` when that is not known yet.
+    pub(super) fn collect_triggers(
+        &self,
+        subscription: &Arc<Subscription>,
+        ledger: LedgerSeq,
+        now: Moment,
+        found: &mut Vec<FoundEvent>,
+        replay: &mut Replay,
+    ) -> Result<Option<(usize, u64)>, WebhookError> {
+        let names = self.registry.naming.reader()?;
+        let network = self.store.network().id();
+        let sources = Sources { store: &self.store, network, names: names.as_ref() };
+        let needs_data = subscription.definition.trigger.keys().is_some();
+        if needs_data && self.store.lacks(CONTRACT_DATA, ledger) == Some(true) {
+            return Ok(None);
+        }
+        let told = match subscription.definition.trigger {
+            Trigger::Event => Some(Vec::new()),
+            Trigger::Upgrade | Trigger::Storage { .. } | Trigger::FailedCall { .. } => {
+                of_transactions(sources, subscription, ledger, &|| false)?
+            }
+            Trigger::Silence { within } => {
+                let stored = replay.stored.get_or_insert_with(|| silence::stored(&sources));
+                let silence = Silence { sources: &sources, subscription, within };
+                // A search goes back once, at the first ledger of the replay.
+                let until = Instant::now() + MAX_DURATION;
+                let heard = silence.heard(stored, ledger, replay.heard, until)?;
+                if heard.is_some_and(|heard| heard.next.0 > 0) {
+                    return Ok(None);
+                }
+                replay.heard = heard;
+                let told = heard.map(|heard| silence.told(&heard)).transpose()?.flatten();
+                Some(told.into_iter().collect())
+            }
+            Trigger::Ttl { .. } => {
+                let lives = std::mem::take(&mut replay.lives);
+                let until = Instant::now() + MAX_DURATION;
+                let mut looks = TtlLooks::new(sources, until, MAX_DURATION, lives);
+                let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
+                let told = looks.replayed(subscription, ledger, &view)?;
+                replay.lives = looks.lives;
+                told
+            }
+        };
+        if let Some(names) = &names {
+            names.finish()?;
+        }
+        let Some(told) = told else { return Ok(None) };
+        let count = told.len();
+        for Told { number, ledger, body, .. } in told {
+            found.push(FoundEvent { number, ledger: ledger.0, body });
+            let bytes: usize = found.iter().map(|it| it.body.len()).sum();
+            if found.len() >= MAX_BATCH_DELIVERIES || bytes >= MAX_BATCH_BYTES {
+                self.write(subscription, found, now)?;
+            }
+        }
+        Ok(Some((count, 0)))
+    }
+}

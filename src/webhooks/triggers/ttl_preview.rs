@@ -1,0 +1,80 @@
+//! Which entries a subscription would have been told of, had it been made some ledgers ago.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::ttl_entries::{Looking, Moment};
+use super::{Sources, Told};
+use crate::subscription::Subscription;
+use crate::trigger::Trigger;
+use orrery_contract_data::{CodeLives, KeyTag};
+use orrery_ledger::domain::LedgerSeq;
+use orrery_store::StoreError;
+
+/// Number of keys that are read at once.
+const PAGE: usize = 64;
+
+/// Looks at one ledger after the other.
+#[derive(Default)]
+pub(crate) struct TtlPreview {
+    first: Option<LedgerSeq>,
+    /// Times to live that entries were given.
+    lives: BTreeSet<(LedgerSeq, KeyTag)>,
+    codes: CodeLives,
+}
+
+impl TtlPreview {
+    /// Returns what the subscription would have been told in a ledger; `None` when `is_over` is true first.
+    pub fn look(
+        &mut self,
+        sources: &Sources<'_>,
+        subscription: &Arc<Subscription>,
+        ledger: LedgerSeq,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<Told>>, StoreError> {
+        let Trigger::Ttl { within, entries, keys } = &subscription.definition.trigger else {
+            return Ok(Some(Vec::new()));
+        };
+        let Some(contract) = subscription.contracts.one() else { return Ok(Some(Vec::new())) };
+        let moment = Moment::of(sources, ledger)?;
+        let is_first = self.first.is_none();
+        let first = *self.first.get_or_insert(ledger);
+        let within = *within;
+        let looking = Looking { sources, moment: &moment, subscription, within, first };
+        let mut told = looking.vital(&contract, *entries, &mut self.codes)?;
+        let mut look = |lives: &mut BTreeSet<_>, tag: KeyTag| {
+            if let Some(given) = moment.now().given((contract, tag))? {
+                lives.insert((given.live_until, tag));
+            }
+            told.extend(looking.data((contract, tag), keys)?);
+            Ok::<_, StoreError>(!is_over())
+        };
+        if entries.data && is_first {
+            let mut after = None;
+            loop {
+                let page = moment.now().keys_after(&contract, after, PAGE)?;
+                for tag in &page {
+                    if !look(&mut self.lives, *tag)? {
+                        return Ok(None);
+                    }
+                }
+                after = page.last().copied();
+                if page.len() < PAGE {
+                    break;
+                }
+            }
+        } else if entries.data {
+            let until = LedgerSeq(ledger.0.saturating_add(within - 1));
+            let near = (until, KeyTag([0; KeyTag::LEN]))..=(until, KeyTag([u8::MAX; KeyTag::LEN]));
+            let mut tags: BTreeSet<KeyTag> = self.lives.range(near).map(|(_, tag)| *tag).collect();
+            tags.extend(moment.now().changed_keys(&contract)?);
+            for tag in tags {
+                if !look(&mut self.lives, tag)? {
+                    return Ok(None);
+                }
+            }
+        }
+        told.sort_by_key(|told| told.number);
+        Ok(Some(told))
+    }
+}
