@@ -24,6 +24,7 @@ mod reader;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod token;
 pub mod transaction;
 mod upgrades;
 mod value;
@@ -40,5 +41,6 @@ pub use interfaces::Interfaces;
 pub use knowledge::{Lacking, News};
 pub use listing::Listing;
 pub use reader::{AllTried, InterfaceReader, Tried};
+pub use token::{ASSET_DECIMALS, TokenMetadata};
 pub use upgrades::{References, Upgrade};
 pub use value::{Before, Executable};
