@@ -36,9 +36,7 @@ impl<'a> Decimals<'a> {
         asset: Option<ContractId>,
     ) -> Result<Vec<Option<u32>>, StoreError> {
         match &subscription.message {
-            Some(message) if subscription.has_units() => {
-                self.of_message(message, body, asset)
-            }
+            Some(message) if subscription.has_units() => self.of_message(message, body, asset),
             _ => Ok(Vec::new()),
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::decimals::Decimals;
 use super::manage::Webhooks;
 use super::preview_triggers::of_transactions;
-use super::decimals::Decimals;
 use super::replay::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION};
 use super::rows::Heard;
 use super::subscription::Subscription;
