@@ -1,6 +1,7 @@
 //! Errors of webhook operations.
 
 use super::filter::FilterError;
+use super::message::template::TemplateError;
 use super::target::EndpointError;
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::StoreError;
@@ -27,7 +28,8 @@ pub enum WebhookError {
     },
     /// The subscription with this number is identical.
     #[error(
-        "subscription {0} already has this endpoint, contract and filters: delete that one, or change something"
+        "subscription {0} already has this endpoint, contract, filters and message: delete that one, or change \
+         something"
     )]
     Duplicate(u32),
     /// The owner would exceed the maximum number of subscriptions.
@@ -91,6 +93,12 @@ pub enum WebhookError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<TemplateError> for WebhookError {
+    fn from(error: TemplateError) -> Self {
+        Self::Value { name: "message", problem: error.to_string() }
+    }
 }
 
 impl WebhookError {

@@ -93,7 +93,7 @@ impl Webhooks {
             let row = Row { definition, secrets, state: state.clone() };
             Ok(Arc::new(Subscription::new(0, row, sealer)?))
         };
-        let definitions = self.definitions(&Owner(String::new()), wanted);
+        let definitions = self.definitions(&Owner(String::new()), wanted)?;
         definitions.into_iter().map(make).collect()
     }
 }

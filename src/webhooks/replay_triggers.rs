@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::decimals::Decimals;
 use super::manage::Webhooks;
 use super::preview_triggers::of_transactions;
 use super::replay::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION};
@@ -77,8 +78,10 @@ impl Webhooks {
         }
         let Some(told) = told else { return Ok(None) };
         let count = told.len();
+        let all_decimals = Decimals::new(&self.registry.naming);
         for Told { number, ledger, body, .. } in told {
-            found.push(FoundEvent { number, ledger: ledger.0, body });
+            let decimals = all_decimals.of(subscription, &body, None)?;
+            found.push(FoundEvent { number, ledger: ledger.0, body, decimals });
             let bytes: usize = found.iter().map(|it| it.body.len()).sum();
             if found.len() >= MAX_BATCH_DELIVERIES || bytes >= MAX_BATCH_BYTES {
                 self.write(subscription, found, now)?;
