@@ -276,8 +276,12 @@ pub fn check_names<'p, 'i>(
     for path in paths {
         let kinds = || declared.iter().filter_map(|it| it.kind(&path.root));
         let mut problem = None;
-        let has = |kind: Kind<'_>| {
-            kind.of_path(path).map_err(|found| problem.get_or_insert(found).clone()).is_ok()
+        let has = |kind: Kind<'_>| match path.kind(kind) {
+            Ok(_) => true,
+            Err(found) => {
+                problem.get_or_insert(found);
+                false
+            }
         };
         if !kinds().any(has) {
             return Err(problem.unwrap_or_else(|| no_event_has(&path.root, &declared)));
