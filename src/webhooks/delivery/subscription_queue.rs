@@ -240,6 +240,7 @@ impl Default for Part {
     fn default() -> Self {
         Self {
             from: (0, Number::FIRST),
+            place: None,
             page: VecDeque::new(),
             is_complete: false,
             busy: BTreeSet::new(),
