@@ -95,7 +95,7 @@ impl Said {
             if matches!(change, LedgerEntryChange::Created(_)) {
                 self.created.insert(contract, ledger);
                 match world.made.get(&contract) {
-                    Some(_) if contract.0[0] % 3 == 0 => {
+                    Some(_) if contract.0[0].is_multiple_of(3) => {
                         self.unread.insert(contract);
                         self.unread_ledgers.insert(ledger);
                     }
