@@ -17,6 +17,7 @@ use crate::programs::Programs;
 use crate::programs::manifest::projects_with_storage;
 use crate::settings::RecordedStorage;
 use crate::store::{LedgerConsumer, Store, StoreError};
+use crate::webhooks::registry::Registry;
 
 /// Name of the thread that adds rows for contracts that are watched from now on.
 pub(super) const WATCHED_STORAGE: &str = "watched_storage";
@@ -56,11 +57,11 @@ fn forget(store: &Store) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// Watches the contracts of projects, and adds the rows that those lack which are new, until `stop` turns
+/// Watches the contracts of projects and of webhooks about what they hold, and adds the rows that those lack which are new, until `stop` turns
 /// true. Returns at once where all contracts are recorded, or none.
 pub(super) fn watch_regularly(node: &Node, programs: &Programs, stop: &watch::Receiver<bool>) {
     while !is_stopping(stop) {
-        match watch_new(node.store(), programs, stop) {
+        match watch_new(node.store(), programs, node.webhooks(), stop) {
             Ok(()) => recovered(node.health()),
             Err(error) => {
                 tracing::error!("the rows of watched contracts cannot be added: {error}");
@@ -80,10 +81,11 @@ fn recovered(health: &Health) {
 fn watch_new(
     store: &Arc<Store>,
     programs: &Programs,
+    webhooks: &Registry,
     stop: &watch::Receiver<bool>,
 ) -> Result<(), StoreError> {
-    let contracts = programs.watched_contracts();
-    let all: BTreeMap<_, _> = contracts.into_iter().map(|it| (it, LedgerSeq(0))).collect();
+    let contracts = programs.watched_contracts().into_iter().chain(webhooks.watched_contracts());
+    let all: BTreeMap<_, _> = contracts.map(|it| (it, LedgerSeq(0))).collect();
     watch(store, &all)?;
     while !is_stopping(stop) && fill_some(store)? {}
     Ok(())

@@ -53,6 +53,12 @@ pub enum WebhookError {
         /// Number of these secrets.
         count: usize,
     },
+    /// What contracts hold is not recorded.
+    #[error(
+        "'on' is '{0}', and what contracts hold is not recorded here: give another one, or ask the operator to turn \
+         it on with [index] storage"
+    )]
+    StorageOff(&'static str),
     /// The subscription is disabled.
     #[error(
         "subscription {0} is disabled: repair its endpoint, and enable it with POST /rest/webhooks/{0}/enable first"

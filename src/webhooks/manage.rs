@@ -27,7 +27,7 @@ use super::triggers::ttl::WATCHED;
 use super::unmet::{UNMET, Unmet};
 use super::{CONSUMER, Clock, Secret, Secrets, WebhookError, payload, triggers};
 use orrery_conditions::Condition;
-use orrery_contract_data::KeyTag;
+use orrery_contract_data::{CONSUMER as CONTRACT_DATA, KeyTag};
 use orrery_ledger::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
 use orrery_store::{ConsumerEffects, Mark, RowBounds, RowCodec, Store, StoreError};
 
@@ -171,6 +171,7 @@ impl Webhooks {
     ) -> Result<CreatedSubscriptions, WebhookError> {
         self.check_condition(&wanted)?;
         self.check_message(&wanted)?;
+        self.check_storage(&wanted)?;
         let secret = wanted.secret.clone().unwrap_or_else(Secret::generate);
         let definitions = self.definitions(owner, &wanted)?;
         let secrets = Secrets { present: secret.clone(), previous: Vec::new() };
@@ -248,6 +249,18 @@ impl Webhooks {
             })
         };
         contracts.into_iter().map(define).collect()
+    }
+
+    /// Checks that what contracts hold is recorded where wanted subscriptions are about that.
+    ///
+    /// # Errors
+    /// [`WebhookError::StorageOff`]
+    pub(super) fn check_storage(&self, wanted: &NewSubscriptions) -> Result<(), WebhookError> {
+        let is_needed = wanted.trigger.keys().is_some();
+        match is_needed && self.store.consumer(CONTRACT_DATA).is_none() {
+            true => Err(WebhookError::StorageOff(wanted.trigger.name())),
+            false => Ok(()),
+        }
     }
 
     /// Deletes a subscription with all its deliveries. Nothing is sent for it after this returns.

@@ -408,6 +408,13 @@ impl Registry {
         own.cloned().collect()
     }
 
+    /// Returns the contracts of subscriptions to what contracts hold.
+    pub fn watched_contracts(&self) -> Vec<ContractId> {
+        let known = self.known.read();
+        let own = known.all().filter(|it| it.definition.trigger.keys().is_some());
+        own.filter_map(|it| it.contracts.one()).collect()
+    }
+
     /// Returns the number of subscriptions and the number of waiting deliveries.
     pub fn counts(&self) -> (usize, u64) {
         let known = self.known.read();

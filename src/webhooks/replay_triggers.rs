@@ -41,7 +41,11 @@ impl Webhooks {
         let names = self.registry.naming.reader()?;
         let network = self.store.network().id();
         let sources = Sources { store: &self.store, network, names: names.as_ref() };
-        let needs_data = subscription.definition.trigger.keys().is_some();
+        let trigger = &subscription.definition.trigger;
+        let needs_data = trigger.keys().is_some();
+        if needs_data && self.store.consumer(CONTRACT_DATA).is_none() {
+            return Err(WebhookError::StorageOff(trigger.name()));
+        }
         if needs_data && self.store.lacks(CONTRACT_DATA, ledger) == Some(true) {
             return Ok(None);
         }
