@@ -286,7 +286,7 @@ struct Watched<'a> {
 /// Returns what selects contracts of a project beside those that it names.
 fn selected(manifest: &Manifest) -> &Selectors {
     static NONE: std::sync::LazyLock<Selectors> = std::sync::LazyLock::new(Selectors::default);
-    manifest.events.as_ref().map_or(&NONE, |project| &project.selectors)
+    manifest.events.as_ref().map_or(&*NONE, |project| &project.selectors)
 }
 
 fn texts(manifest: &Manifest) -> Vec<String> {

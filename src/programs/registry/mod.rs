@@ -1,6 +1,7 @@
 //! Registry of programs: deploys, changes and deletes them, and loads their modules. A change is on disk
 //! before it becomes visible.
 
+mod members;
 mod readable;
 mod replacing;
 mod state;
@@ -17,13 +18,11 @@ pub(super) use replacing::TakeOver;
 pub use state::{Cell, Entry, EntrySnapshot};
 
 use super::engine::{CheckRules, Engine, Module};
-use super::events::{
-    EventProject, Flags, KnownInterface, MemberIndex, Selectors, SuppliedInterfaces, in_memory,
-    members,
-};
+use super::events::{EventProject, KnownInterface, MemberIndex, Selectors, SuppliedInterfaces};
 use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
 use super::{ProgramError, names, storage};
+use members::{load_members, named_members};
 use orrery_contract_data::CONSUMER;
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq, Owner, ProgramId};
 use orrery_settings as settings;
@@ -33,9 +32,6 @@ use orrery_tables::schema::{ProgramSchema, SchemaLimits};
 /// Row of the progress family that belongs to no program and holds the last program id that was
 /// assigned.
 const LAST_ID_ROW: ProgramId = ProgramId(0);
-/// Number of members of all projects from which on there are no new projects with selectors. One owner may
-/// have a quarter.
-const MOST_MEMBERS: usize = 1_000_000;
 
 /// Request to deploy a program.
 #[derive(Debug, Clone)]
@@ -347,34 +343,6 @@ impl Registry {
             kept.unwrap_or_else(|error| tracing::debug!("an interface is not kept: {error}"));
         }
         Ok(manifest)
-    }
-
-    /// Returns what selects the contracts of a project.
-    fn selectors(&self, project: &str) -> Selectors {
-        let entry = self.named(project);
-        let events = entry.and_then(|it| it.snapshot().manifest.events.clone());
-        events.map(|project| project.selectors).unwrap_or_default()
-    }
-
-    /// Checks whether a project with these selectors may be created now.
-    fn check_members(&self, owner: &Owner, selectors: &Selectors) -> Result<(), ProgramError> {
-        if !selectors.have_members() {
-            return Ok(());
-        }
-        if self.store.consumer(orrery_membership::CONSUMER).is_none() {
-            let problem = "cannot be used: who created contracts is not recorded here".to_owned();
-            return Err(ProgramError::Value { name: "selectors", problem });
-        }
-        let counts = self.members.counts();
-        let all: usize = counts.values().sum();
-        let own = self.manifests(owner).iter().filter_map(|it| counts.get(&it.id)).sum::<usize>();
-        if all >= MOST_MEMBERS {
-            return Err(ProgramError::TooManyMembers { most: MOST_MEMBERS, of_owner: false });
-        }
-        if own >= MOST_MEMBERS / 4 {
-            return Err(ProgramError::TooManyMembers { most: MOST_MEMBERS / 4, of_owner: true });
-        }
-        Ok(())
     }
 
     /// Whether a project records the changes of what its contracts hold.
@@ -696,27 +664,6 @@ impl Registry {
         };
         last.checked_add(1).map(ProgramId).ok_or(DAMAGED)
     }
-}
-
-/// Returns the members of a project with selectors that it names itself.
-fn named_members(manifest: &Manifest) -> Vec<(ContractId, Flags)> {
-    match &manifest.events {
-        Some(project) if !project.selectors.is_empty() => in_memory(manifest, &[]),
-        _ => Vec::new(),
-    }
-}
-
-/// Reads the members of a project into memory.
-fn load_members(
-    store: &Store,
-    manifest: &Manifest,
-    index: &MemberIndex,
-) -> Result<(), ProgramError> {
-    let has_members = |project: &EventProject| !project.selectors.is_empty();
-    if manifest.events.as_ref().is_some_and(has_members) {
-        index.set(manifest.id, in_memory(manifest, &members(store, manifest.id)?));
-    }
-    Ok(())
 }
 
 /// Deletes a program with its rows and records, and its module, if given.
