@@ -25,7 +25,6 @@ use orrery::webhooks::rows::{Delivery, Number};
 use orrery::webhooks::subscription::Subscription;
 use orrery::webhooks::target::{AttemptResult, Policy, Sender, Timeouts, system_lookup};
 use orrery::webhooks::time::Clocks;
-use orrery::webhooks::trigger::Trigger;
 use orrery::webhooks::{Clock, Sealer, WebhookConsumer};
 use parking_lot::Mutex;
 use rand::{RngCore, SeedableRng};
