@@ -61,12 +61,12 @@ fn forget(store: &Store) -> Result<(), ServiceError> {
 /// true.
 pub(super) fn watch_regularly(
     store: &Arc<Store>,
-    programs: &Programs,
+    (programs, webhooks): (&Programs, &Registry),
     health: &Health,
     stop: &watch::Receiver<bool>,
 ) {
     while !is_stopping(stop) {
-        match watch_new(node.store(), programs, node.webhooks(), stop) {
+        match watch_new(store, programs, webhooks, stop) {
             Ok(()) => recovered(health),
             Err(error) => {
                 tracing::error!("the rows of watched contracts cannot be added: {error}");
