@@ -15,7 +15,7 @@ use syn::visit_mut::{self, VisitMut};
 /// Modules of the product's own crate, each with what it may use: modules above it in the list, and
 /// other crates under the names that the product gives them. What those use is in their manifests.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("notify", &["net"]),
+    ("notify", &["net", "webhooks"]),
     ("config", &["auth", "domain", "settings", "validators"]),
     ("control", &["domain", "stall"]),
     (

@@ -358,6 +358,7 @@ fn of_webhook(error: &WebhookError) -> (StatusCode, &'static str) {
         WebhookError::TooManySecrets { .. } => (StatusCode::CONFLICT, "too_many_secrets"),
         WebhookError::TooMany { .. } => (StatusCode::CONFLICT, "too_many_webhooks"),
         WebhookError::Disabled(_) => (StatusCode::CONFLICT, "webhook_disabled"),
+        WebhookError::StorageOff(_) => (StatusCode::CONFLICT, "storage_off"),
         WebhookError::Endpoint(_) | WebhookError::Filter(_) | WebhookError::Value { .. } => {
             (StatusCode::BAD_REQUEST, "bad_request")
         }

@@ -10,6 +10,7 @@ use super::condition::{Condition, Misfit};
 use super::fields::{Fields, Kinds};
 use super::kind::Kind;
 use super::name::Name;
+use super::path::Path;
 use super::value::Value;
 
 /// Names of what every event has itself. A parameter of the same name hides it.
@@ -225,11 +226,7 @@ impl Condition {
         &self,
         interfaces: impl IntoIterator<Item = &'i Interface>,
     ) -> Result<(), String> {
-        let mut declared: Vec<DeclaredKinds<'i>> = Vec::new();
-        for interface in interfaces {
-            let numbers = 0..interface.events().count();
-            declared.extend(numbers.map(|number| DeclaredKinds { interface, number }));
-        }
+        let declared = all_declared(interfaces);
         let mut problem = None;
         for kinds in &declared {
             match self.check(kinds) {
@@ -249,29 +246,73 @@ impl Condition {
     fn lacking(&self, declared: &[DeclaredKinds<'_>]) -> String {
         let roots = self.paths().iter().map(|path| &path.root);
         let missing = roots.clone().find(|root| declared.iter().all(|it| it.kind(root).is_none()));
-        let Some(missing) = missing else {
-            let names: Vec<String> = roots.map(Name::to_string).collect();
-            return format!(
-                "no event that the contracts declare has all of {} together: give a subscription for \
-                 each event",
-                names.join(", ")
-            );
-        };
-        let parameters = |kinds: &DeclaredKinds<'_>| {
-            kinds.interface.parameter_names(kinds.number).to_vec().into_iter()
-        };
-        let known = declared.iter().flat_map(parameters);
-        let known = known.chain(OF_EVENTS.iter().map(|(name, _)| (*name).to_owned()));
-        let near =
-            |known: &String| strsim::jaro_winkler(&known.to_ascii_lowercase(), missing.folded());
-        let nearest = known.map(|known| (near(&known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
-        let meant = nearest.filter(|(near, _)| *near > NEAR);
-        let meant = meant.map(|(_, known)| format!(": is '{}' meant?", Name::new(known)));
-        format!(
-            "no event that the contracts declare has '{missing}'{}",
-            meant.unwrap_or_else(|| ": see the contract's events for their parameters".to_owned())
+        missing.map_or_else(
+            || {
+                let names: Vec<String> = roots.map(Name::to_string).collect();
+                format!(
+                    "no event that the contracts declare has all of {} together: give a subscription \
+                     for each event",
+                    names.join(", ")
+                )
+            },
+            |missing| no_event_has(missing, declared),
         )
     }
+}
+
+/// Checks whether each of these names is one that some event of these interfaces has, with its parts.
+/// Interfaces that declare no event say nothing.
+///
+/// # Errors
+/// A sentence about the first name that no declared event has.
+pub fn check_names<'p, 'i>(
+    paths: impl IntoIterator<Item = &'p Path>,
+    interfaces: impl IntoIterator<Item = &'i Interface>,
+) -> Result<(), String> {
+    let declared = all_declared(interfaces);
+    if declared.is_empty() {
+        return Ok(());
+    }
+    for path in paths {
+        let kinds = || declared.iter().filter_map(|it| it.kind(&path.root));
+        let mut problem = None;
+        let has = |kind: Kind<'_>| match path.kind(kind) {
+            Ok(_) => true,
+            Err(found) => {
+                problem.get_or_insert(found);
+                false
+            }
+        };
+        if !kinds().any(has) {
+            return Err(problem.unwrap_or_else(|| no_event_has(&path.root, &declared)));
+        }
+    }
+    Ok(())
+}
+
+fn all_declared<'i>(interfaces: impl IntoIterator<Item = &'i Interface>) -> Vec<DeclaredKinds<'i>> {
+    let of = |interface: &'i Interface| {
+        let numbers = 0..interface.events().count();
+        numbers.map(move |number| DeclaredKinds { interface, number })
+    };
+    interfaces.into_iter().flat_map(of).collect()
+}
+
+/// Says that no declared event has a name, and which one may be meant.
+fn no_event_has(missing: &Name, declared: &[DeclaredKinds<'_>]) -> String {
+    let parameters = |kinds: &DeclaredKinds<'_>| {
+        kinds.interface.parameter_names(kinds.number).to_vec().into_iter()
+    };
+    let known = declared.iter().flat_map(parameters);
+    let known = known.chain(OF_EVENTS.iter().map(|(name, _)| (*name).to_owned()));
+    let near = |known: &String| strsim::jaro_winkler(&known.to_ascii_lowercase(), missing.folded());
+    let nearest = known.map(|known| (near(&known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let meant = nearest.filter(|(near, _)| *near > NEAR);
+    let meant = meant.map(|(_, known)| format!(": is '{}' meant?", Name::new(known)));
+    format!(
+        "no event that the contracts declare has '{missing}'{}",
+        meant.unwrap_or_else(|| ": see the contract's events for their parameters".to_owned())
+    )
 }
 
 /// Similarity from which on a name is taken for a mistyped one.

@@ -20,7 +20,7 @@ mod path;
 mod value;
 
 pub use condition::{Condition, Misfit};
-pub use event::{DeclaredKinds, Event, FlatEvent, Judgement, Own};
+pub use event::{DeclaredKinds, Event, FlatEvent, Judgement, Own, check_names};
 pub use fields::{Fields, Kinds};
 pub use integer::Integer;
 pub use kind::Kind;

@@ -25,6 +25,7 @@ mod rows;
 mod stays;
 #[cfg(test)]
 mod tests;
+mod token;
 pub mod transaction;
 mod upgrades;
 mod value;
@@ -42,5 +43,6 @@ pub use knowledge::{Lacking, News};
 pub use listing::Listing;
 pub use reader::{AllTried, InterfaceReader, Tried};
 pub use stays::Stay;
+pub use token::{ASSET_DECIMALS, TokenMetadata};
 pub use upgrades::{References, Upgrade};
 pub use value::{Before, Executable};

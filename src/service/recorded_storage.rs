@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::ServiceError;
 use super::tasks::is_stopping;
-use super::{Node, ServiceError};
-use crate::contract_data::{CONSUMER, ContractData, Scope, fill_some, set_scope, watch};
+use crate::contract_data::{CONSUMER, ContractData, Scope, fill_some, scope, set_scope, watch};
 use crate::domain::LedgerSeq;
 use crate::observe::health::Health;
 use crate::programs::Programs;
 use crate::programs::manifest::projects_with_storage;
 use crate::settings::RecordedStorage;
 use crate::store::{LedgerConsumer, Store, StoreError};
+use crate::webhooks::registry::Registry;
 
 /// Name of the thread that adds rows for contracts that are watched from now on.
 pub(super) const WATCHED_STORAGE: &str = "watched_storage";
@@ -56,15 +57,20 @@ fn forget(store: &Store) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// Watches the contracts of projects, and adds the rows that those lack which are new, until `stop` turns
-/// true. Returns at once where all contracts are recorded, or none.
-pub(super) fn watch_regularly(node: &Node, programs: &Programs, stop: &watch::Receiver<bool>) {
+/// Watches the contracts of projects and of webhooks about what they hold, and adds the rows that those lack which are new, until `stop` turns
+/// true.
+pub(super) fn watch_regularly(
+    store: &Arc<Store>,
+    (programs, webhooks): (&Programs, &Registry),
+    health: &Health,
+    stop: &watch::Receiver<bool>,
+) {
     while !is_stopping(stop) {
-        match watch_new(node.store(), programs, stop) {
-            Ok(()) => recovered(node.health()),
+        match watch_new(store, programs, webhooks, stop) {
+            Ok(()) => recovered(health),
             Err(error) => {
                 tracing::error!("the rows of watched contracts cannot be added: {error}");
-                node.health().down(WATCHED_STORAGE, "the store fails: the log says why");
+                health.down(WATCHED_STORAGE, "the store fails: the log says why");
             }
         }
         thread::sleep(LOOK_EVERY);
@@ -80,10 +86,11 @@ fn recovered(health: &Health) {
 fn watch_new(
     store: &Arc<Store>,
     programs: &Programs,
+    webhooks: &Registry,
     stop: &watch::Receiver<bool>,
 ) -> Result<(), StoreError> {
-    let contracts = programs.watched_contracts();
-    let all: BTreeMap<_, _> = contracts.into_iter().map(|it| (it, LedgerSeq(0))).collect();
+    let contracts = programs.watched_contracts().into_iter().chain(webhooks.watched_contracts());
+    let all: BTreeMap<_, _> = contracts.map(|it| (it, LedgerSeq(0))).collect();
     watch(store, &all)?;
     while !is_stopping(stop) && fill_some(store)? {}
     Ok(())
@@ -91,5 +98,5 @@ fn watch_new(
 
 /// Whether an open data directory records only what contracts hold that somebody watches.
 pub(super) fn is_watched(store: &Store) -> Result<bool, StoreError> {
-    Ok(store.consumer(CONSUMER).is_some() && crate::contract_data::scope(store)? == Scope::Watched)
+    Ok(store.consumer(CONSUMER).is_some() && scope(store)? == Scope::Watched)
 }

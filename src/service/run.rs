@@ -204,7 +204,8 @@ pub async fn run_opened(
         let (node, programs) = (Arc::clone(&node), Arc::clone(&service.programs));
         let stop = tasks.stop();
         tasks.spawn_thread(WATCHED_STORAGE, Priority::Background, move || {
-            recorded_storage::watch_regularly(&node, &programs, &stop);
+            let sources = (&*programs, &**node.webhooks());
+            recorded_storage::watch_regularly(node.store(), sources, node.health(), &stop);
         })?;
     }
     if let Some(exporting) = exporting {

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::decimals::{Decimals, asset_emitter};
 use super::delivery::new_deliveries::{Content, Created};
 use super::judging::{JudgedEvent, Verdict};
 use super::registry::{CreatedDeliveries, Doubt, Registry, SubscriptionSet};
@@ -98,6 +99,7 @@ impl LedgerConsumer for WebhookConsumer {
                 by_owner: HashMap::new(),
                 contents: Vec::new(),
                 sources: Sources { store, network, names: names.as_ref() },
+                decimals: Decimals::new(&self.registry.naming),
             };
             work.process_ledger(known)
         })
@@ -179,6 +181,8 @@ pub(super) struct Work<'w, 'e> {
     pub(super) until: Instant,
     /// From what deliveries are made.
     pub(super) sources: Sources<'w>,
+    /// Decimals of tokens, for messages.
+    pub(super) decimals: Decimals<'w>,
 }
 
 /// Deliveries of all subscriptions of one owner.
@@ -268,21 +272,30 @@ impl Work<'_, '_> {
     ) -> Result<(), StoreError> {
         let number = Number::of_event(event.id);
         let delivery = Delivery::new(event.ledger.0, self.now);
-        let mut row = None;
+        // Row and body, which most subscriptions share.
+        let mut made: Option<(Vec<u8>, Vec<u8>)> = None;
         for (subscription, verdict) in self.judged(known, event, number)? {
             if verdict != Verdict::Matches {
                 self.note_unmet(subscription, event.ledger, &verdict)?;
                 continue;
             }
             let id = subscription.id;
-            let row = row.get_or_insert_with(|| delivery.encode());
-            ENCODED_DELIVERIES.put(self.effects, &(id, number), row)?;
+            let (row, body) = made.get_or_insert_with(|| {
+                let body = payload::of_event(event, self.sources.network, self.sources.names);
+                (delivery.encode(), body)
+            });
+            let decimals = self.decimals_of(subscription, body, event)?;
+            if decimals.is_empty() {
+                ENCODED_DELIVERIES.put(self.effects, &(id, number), row)?;
+            } else {
+                let delivery = Delivery { decimals, ..delivery.clone() };
+                ENCODED_DELIVERIES.put(self.effects, &(id, number), &delivery.encode())?;
+            }
             QUEUE.put(self.effects, &Queued::first(id, number), &())?;
             self.count(known, subscription, number)?;
         }
-        if row.is_some() {
+        if let Some((_, body)) = made {
             let key = payload_key(delivery.day, 0, number);
-            let body = payload::of_event(event, self.sources.network, self.sources.names);
             PAYLOADS.put(self.effects, &key, &body)?;
             self.contents.push((number, Content { delivery, body: body.into() }));
         }
@@ -330,6 +343,20 @@ impl Work<'_, '_> {
             UNMET.put(self.effects, &key, &unmet)?;
         }
         Ok(())
+    }
+
+    /// Returns the decimals that the message of a subscription about an event needs.
+    fn decimals_of(
+        &self,
+        subscription: &Subscription,
+        body: &[u8],
+        event: &EventRecord<'_>,
+    ) -> Result<Vec<Option<u32>>, StoreError> {
+        if !subscription.has_units() {
+            return Ok(Vec::new());
+        }
+        let asset = asset_emitter(event, self.sources.network, self.sources.names);
+        self.decimals.of(subscription, body, asset)
     }
 
     /// Whether a subscription that matches the event gets a delivery.
@@ -397,7 +424,6 @@ mod tests {
     use orrery_testkit::sandbox::{ledgers, local, sandbox};
 
     use super::*;
-    use crate::filter::Filter;
     use crate::manage::{NewSubscriptions, WebhookDeps, Webhooks};
     use crate::target::{Policy, Sender, Timeouts, system_lookup};
     use crate::time::Clocks;
@@ -430,16 +456,8 @@ mod tests {
         let registry = Arc::clone(&registry);
         let deps = WebhookDeps { store: Arc::clone(&store), registry, sender, clock };
         let webhooks = Webhooks::new(deps);
-        let wanted = NewSubscriptions {
-            endpoint: "https://example.com/".parse().unwrap(),
-            contracts: Vec::new(),
-            filter: Filter::default(),
-            address: None,
-            condition: None,
-            trigger: crate::trigger::Trigger::Event,
-            secret: None,
-            include_backfill: true,
-        };
+        let endpoint = "https://example.com/".parse().unwrap();
+        let wanted = NewSubscriptions { include_backfill: true, ..NewSubscriptions::to(endpoint) };
         let id = webhooks.create(&Owner("ana".to_owned()), wanted).unwrap().ids[0];
         for raw in &chain {
             let view = decode(raw, network.id()).unwrap();

@@ -93,7 +93,8 @@ impl Work<'_, '_> {
         if !self.concerns(&subscription)? || ENCODED_DELIVERIES.has(self.effects, &(id, number))? {
             return Ok(());
         }
-        let delivery = Delivery::new(ledger.0, self.now);
+        let decimals = self.decimals.of(&subscription, &body, None)?;
+        let delivery = Delivery { decimals, ..Delivery::new(ledger.0, self.now) };
         ENCODED_DELIVERIES.put(self.effects, &(id, number), &RowCodec::encode(&delivery))?;
         QUEUE.put(self.effects, &Queued::first(id, number), &())?;
         PAYLOADS.put(self.effects, &payload_key(delivery.day, id, number), &body)?;

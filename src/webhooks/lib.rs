@@ -5,19 +5,23 @@
 //! A *subscription* says which events go where. The [`consumer`] of the store's feed finds the
 //! subscriptions that match an event ([`registry`]) and writes a *delivery* for each, with the body
 //! to send ([`payload`]), in the same batch as its cursor; a condition is judged by the interfaces of
-//! the event's contract ([`judging`]). [`delivery`] sends deliveries, retries
-//! them ([`schedule`]), and writes the outcome of each attempt. Operations that users request are
+//! the event's contract ([`judging`]). [`delivery`] sends deliveries, as they are or as messages for
+//! people ([`message`]), retries them ([`schedule`]), and writes the outcome of each attempt. Operations
+//! that users request are
 //! in [`manage`]. Everything is stored in rows of the consumer ([`rows`]).
 
 mod consumer;
 mod consumer_triggers;
 pub mod contracts;
 mod data_index;
+mod decimals;
+mod declared;
 pub mod delivery;
 mod error;
 pub mod filter;
 pub mod judging;
 pub mod manage;
+pub mod message;
 mod naming;
 mod number;
 mod payload;

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rand::RngCore;
@@ -11,20 +12,22 @@ use sha2::{Digest, Sha256};
 
 use super::delivery::{DeliveryDeps, DeliveryThreads, Mailbox, Post};
 use super::filter::Filter;
+use super::message::Message;
+use super::message::format::Format;
 use super::registry::Registry;
 use super::rows::{
     self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, IDENTICAL, LAST_TESTS, LIVES, NEXT,
     Number, OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, TriggerKind, payload_key, subscription_range,
 };
-use super::subscription::{Definition, Row, State, Subscription, encode_topic};
-use super::target::{Endpoint, EndpointError, Sender};
+use super::subscription::{Definition, Row, State, Subscription, VOID_ENDPOINT, encode_topic};
+use super::target::{AttemptResult, Endpoint, EndpointError, Sender};
 use super::trigger::Trigger;
 use super::triggers::silence::HEARD;
 use super::triggers::ttl::WATCHED;
 use super::unmet::{UNMET, Unmet};
 use super::{CONSUMER, Clock, Secret, Secrets, WebhookError, payload, triggers};
 use orrery_conditions::Condition;
-use orrery_contract_data::KeyTag;
+use orrery_contract_data::{CONSUMER as CONTRACT_DATA, KeyTag};
 use orrery_ledger::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
 use orrery_store::{ConsumerEffects, Mark, RowBounds, RowCodec, Store, StoreError};
 
@@ -38,6 +41,8 @@ const MAX_ROWS_READ: usize = 20_000;
 pub struct NewSubscriptions {
     /// Endpoint that deliveries go to.
     pub endpoint: Endpoint,
+    /// What deliveries say; `None` where they are JSON for programs.
+    pub message: Option<Message>,
     /// One subscription is created for each contract; if empty, a single one for all contracts.
     pub contracts: Vec<ContractId>,
     /// Further conditions on events; the contract in it is ignored.
@@ -52,6 +57,23 @@ pub struct NewSubscriptions {
     pub secret: Option<Secret>,
     /// Whether to deliver events of older ledgers that are backfilled later.
     pub include_backfill: bool,
+}
+
+impl NewSubscriptions {
+    /// A request for one subscription of an endpoint to all events, as JSON for programs.
+    pub fn to(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            message: None,
+            contracts: Vec::new(),
+            filter: Filter::default(),
+            address: None,
+            condition: None,
+            trigger: Trigger::Event,
+            secret: None,
+            include_backfill: false,
+        }
+    }
 }
 
 /// Subscriptions that were created.
@@ -116,7 +138,13 @@ impl Webhooks {
         let sender = self.sender.clone();
         let post: Post = Arc::new(move |subscription, headers, body| {
             let sender = sender.clone();
-            Box::pin(async move { sender.send(&subscription.endpoint, &headers, body).await })
+            Box::pin(async move {
+                let format = subscription.definition.format;
+                match &subscription.endpoint {
+                    Some(endpoint) => sender.send(endpoint, format, &headers, body).await,
+                    None => AttemptResult::failed(Duration::ZERO, VOID_ENDPOINT.to_owned()),
+                }
+            })
         });
         DeliveryThreads::start(deps(post))
     }
@@ -142,8 +170,10 @@ impl Webhooks {
         wanted: NewSubscriptions,
     ) -> Result<CreatedSubscriptions, WebhookError> {
         self.check_condition(&wanted)?;
+        self.check_message(&wanted)?;
+        self.check_storage(&wanted)?;
         let secret = wanted.secret.clone().unwrap_or_else(Secret::generate);
-        let definitions = self.definitions(owner, &wanted);
+        let definitions = self.definitions(owner, &wanted)?;
         let secrets = Secrets { present: secret.clone(), previous: Vec::new() };
         let (registry, store) = (Arc::clone(&self.registry), Arc::clone(&self.store));
         let inserted: Arc<Mutex<Vec<Arc<Subscription>>>> = Arc::default();
@@ -173,7 +203,11 @@ impl Webhooks {
         }
     }
 
-    pub(super) fn definitions(&self, owner: &Owner, wanted: &NewSubscriptions) -> Vec<Definition> {
+    pub(super) fn definitions(
+        &self,
+        owner: &Owner,
+        wanted: &NewSubscriptions,
+    ) -> Result<Vec<Definition>, WebhookError> {
         let mut contracts: Vec<Option<ContractId>> = Vec::new();
         for contract in &wanted.contracts {
             if !contracts.contains(&Some(*contract)) {
@@ -188,9 +222,22 @@ impl Webhooks {
             let mut tag = [0; TAG_BYTES];
             rand::rng().fill_bytes(&mut tag);
             let tag = hex::encode(tag);
-            Definition {
+            let format = wanted.message.as_ref().map_or(Format::Service, Message::format);
+            let (endpoint, url) = (&wanted.endpoint, wanted.endpoint.as_str());
+            let (shown, sealed_endpoint, endpoint_digest) = match format.is_chat() {
+                false => (url.to_owned(), None, None),
+                true => {
+                    let sealed = self.registry.sealer()?.seal_endpoint(&tag, url)?;
+                    (endpoint.hidden(), Some(sealed), Some(hex::encode(Sha256::digest(url))))
+                }
+            };
+            Ok(Definition {
                 owner: owner.clone(),
-                endpoint: wanted.endpoint.as_str().to_owned(),
+                endpoint: shown,
+                sealed_endpoint,
+                endpoint_digest,
+                format,
+                message: wanted.message.as_ref().map(|it| it.template().text().to_owned()),
                 contract: contract.map(|contract| contract.to_string()),
                 topics: wanted.filter.topics.each_ref().map(|it| it.as_deref().map(encode_topic)),
                 address: wanted.address.clone(),
@@ -199,9 +246,21 @@ impl Webhooks {
                 trigger: wanted.trigger.clone(),
                 tag,
                 made: now,
-            }
+            })
         };
         contracts.into_iter().map(define).collect()
+    }
+
+    /// Checks that what contracts hold is recorded where wanted subscriptions are about that.
+    ///
+    /// # Errors
+    /// [`WebhookError::StorageOff`]
+    pub(super) fn check_storage(&self, wanted: &NewSubscriptions) -> Result<(), WebhookError> {
+        let is_needed = wanted.trigger.keys().is_some();
+        match is_needed && self.store.consumer(CONTRACT_DATA).is_none() {
+            true => Err(WebhookError::StorageOff(wanted.trigger.name())),
+            false => Ok(()),
+        }
     }
 
     /// Deletes a subscription with all its deliveries. Nothing is sent for it after this returns.
@@ -389,7 +448,7 @@ impl Webhooks {
         deliveries: &[(Number, Delivery)],
         most: usize,
     ) -> Result<Vec<Option<String>>, WebhookError> {
-        self.registry.of_owner(owner, id)?;
+        let subscription = self.registry.of_owner(owner, id)?;
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let (mut bodies, mut bytes) = (Vec::new(), 0);
         for (number, delivery) in deliveries {
@@ -398,7 +457,11 @@ impl Webhooks {
             if bytes > most && !bodies.is_empty() {
                 break;
             }
-            bodies.push(stored.and_then(|body| String::from_utf8(body).ok()));
+            let public_url = self.registry.public_url();
+            let written = |body: Vec<u8>| {
+                subscription.written(body.into(), &delivery.decimals, public_url.as_deref())
+            };
+            bodies.push(stored.and_then(|it| String::from_utf8(written(it).into()).ok()));
         }
         Ok(bodies)
     }

@@ -3,12 +3,16 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use super::decimals::{Decimals, asset_emitter};
 use super::judging::{self, JudgedEvent, Verdict, WHERE};
 use super::manage::{NewSubscriptions, Webhooks};
+use super::message::Facts;
+use super::message::format::Format;
 use super::{WebhookError, payload, triggers};
 use orrery_executables::InterfaceReader;
-use orrery_ledger::domain::LedgerRange;
-use orrery_store::{Bounds, EventQuery, Needs, TopicFilter};
+use orrery_ledger::domain::{ContractId, LedgerRange};
+use orrery_store::{Bounds, EventQuery, Needs, StoreError, TopicFilter};
+use serde_json::Value as Json;
 
 /// Number of bodies that are shown.
 pub(super) const SHOWN: usize = 3;
@@ -43,8 +47,13 @@ impl Webhooks {
         bounds: Bounds<'_>,
     ) -> Result<Previewed, WebhookError> {
         self.check_condition(wanted)?;
+        self.check_message(wanted)?;
         if !wanted.trigger.is_event() {
-            return self.preview_triggers(wanted, last, bounds);
+            let mut previewed = self.preview_triggers(wanted, last, bounds)?;
+            for body in &mut previewed.first {
+                *body = self.shown(wanted, std::mem::take(body), None)?;
+            }
+            return Ok(previewed);
         }
         let mut previewed = Previewed::default();
         let Some(newest) = self.store.ends().latest else { return Ok(previewed) };
@@ -88,14 +97,19 @@ impl Webhooks {
         let mut found = Previewed::default();
         let walked = self.store.events_within(&query, bounds, |event| {
             if !wanted.filter.matches(event.contract, event.topics) {
-                return ControlFlow::<()>::Continue(());
+                return ControlFlow::Continue(());
             }
             let judged = JudgedEvent::new(event, network, names.as_ref());
             match wanted.condition.as_ref().map_or(Verdict::Matches, |it| judged.by(it)) {
                 Verdict::Matches => {
                     found.matched += 1;
                     if found.first.len() < SHOWN {
-                        found.first.push(payload::of_event(event, network, names.as_ref()));
+                        let body = payload::of_event(event, network, names.as_ref());
+                        let asset = asset_emitter(event, network, names.as_ref());
+                        match self.shown(wanted, body, asset) {
+                            Ok(shown) => found.first.push(shown),
+                            Err(error) => return ControlFlow::Break(error),
+                        }
                     }
                 }
                 Verdict::Unjudged => found.unjudged += 1,
@@ -104,6 +118,9 @@ impl Webhooks {
             ControlFlow::Continue(())
         })?;
         names.as_ref().map(InterfaceReader::finish).transpose()?;
+        if let Some(error) = walked.broken_off {
+            return Err(error.into());
+        }
         if walked.interrupted.is_some() {
             return Ok(None);
         }
@@ -113,6 +130,24 @@ impl Webhooks {
         found.first.truncate(SHOWN);
         previewed.first = found.first;
         Ok(Some((walked.cost.records, walked.cost.index_rows)))
+    }
+
+    /// Returns the body of a delivery as JSON: as it would be sent, or the text of a message as a string.
+    fn shown(
+        &self,
+        wanted: &NewSubscriptions,
+        body: Vec<u8>,
+        asset: Option<ContractId>,
+    ) -> Result<Vec<u8>, StoreError> {
+        let Some(message) = &wanted.message else { return Ok(body) };
+        let decimals = Decimals::new(&self.registry.naming).of_message(message, &body, asset)?;
+        let url = self.registry.public_url();
+        let facts = Facts { subscription: 0, decimals: &decimals, public_url: url.as_deref() };
+        let written = message.write(&body, &facts);
+        Ok(match message.format() {
+            Format::Text => Json::from(String::from_utf8_lossy(&written)).to_string().into_bytes(),
+            _ => written.into(),
+        })
     }
 
     /// Checks whether events can meet the condition of wanted subscriptions, by what their contracts are

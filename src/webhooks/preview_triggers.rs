@@ -27,6 +27,7 @@ impl Webhooks {
         last: u32,
         bounds: Bounds<'_>,
     ) -> Result<Previewed, WebhookError> {
+        self.check_storage(wanted)?;
         let mut previewed = Previewed::default();
         let Some(newest) = self.store.ends().latest else { return Ok(previewed) };
         let range = LedgerRange::new(newest.0.saturating_sub(last.saturating_sub(1)), newest.0);
@@ -93,7 +94,7 @@ impl Webhooks {
             let row = Row { definition, secrets, state: state.clone() };
             Ok(Arc::new(Subscription::new(0, row, sealer)?))
         };
-        let definitions = self.definitions(&Owner(String::new()), wanted);
+        let definitions = self.definitions(&Owner(String::new()), wanted)?;
         definitions.into_iter().map(make).collect()
     }
 }

@@ -257,6 +257,8 @@ pub struct Registry {
     turns: AtomicUsize,
     /// Times to live of modules that were read.
     pub(super) code_lives: Mutex<CodeLives>,
+    /// Address of this service's first page, to which messages link.
+    public_url: OnceLock<Arc<str>>,
     /// Mailbox of the dispatcher, once it has started.
     mailbox: OnceLock<Mailbox>,
     in_doubt: Mutex<InDoubt>,
@@ -297,6 +299,12 @@ impl Registry {
                     "the secret of a webhook subscription cannot be read: it was sealed under another key"
                 );
             }
+            if subscription.endpoint.is_none() {
+                tracing::error!(
+                    subscription = id,
+                    "the endpoint of a webhook subscription cannot be read: it was sealed under another key"
+                );
+            }
             known.insert(&Arc::new(subscription));
         }
         drop(known);
@@ -314,6 +322,17 @@ impl Registry {
     /// have no names.
     pub fn name_events_by(&self, interfaces: Arc<Interfaces>) {
         self.naming.set(interfaces);
+    }
+
+    /// Sets the address of this service's first page. Without it, messages have no links.
+    pub fn link_to(&self, public_url: &str) {
+        // A second service of one process would set the same.
+        let _ = self.public_url.set(public_url.into());
+    }
+
+    /// Returns the address of this service's first page, if others reach it.
+    pub fn public_url(&self) -> Option<Arc<str>> {
+        self.public_url.get().cloned()
     }
 
     /// Returns the sealer of secrets.
@@ -387,6 +406,13 @@ impl Registry {
         let known = self.known.read();
         let own = known.all().filter(|it| it.definition.owner == *owner && !it.is_deleted());
         own.cloned().collect()
+    }
+
+    /// Returns the contracts of subscriptions to what contracts hold.
+    pub fn watched_contracts(&self) -> Vec<ContractId> {
+        let known = self.known.read();
+        let own = known.all().filter(|it| it.definition.trigger.keys().is_some());
+        own.filter_map(|it| it.contracts.one()).collect()
     }
 
     /// Returns the number of subscriptions and the number of waiting deliveries.

@@ -5,12 +5,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::decimals::{Decimals, asset_emitter};
 use super::judging::{JudgedEvent, Verdict};
 use super::manage::Webhooks;
 use super::replay_triggers::Replay;
 use super::rows::{
     Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, payload_key,
 };
+use super::schedule::MOST_IN_CHAT;
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
 use super::{CONSUMER, WebhookError, payload};
@@ -45,6 +47,8 @@ pub(super) struct FoundEvent {
     pub number: Number,
     pub ledger: u32,
     pub body: Vec<u8>,
+    /// Decimals of the tokens of its message ([`Delivery::decimals`]).
+    pub decimals: Vec<Option<u32>>,
 }
 
 impl Webhooks {
@@ -93,7 +97,11 @@ impl Webhooks {
         let mut found: Vec<FoundEvent> = Vec::new();
         let mut count = 0usize;
         let ledgers = stored.ranges().iter().flat_map(|range| range.first.0..=range.last.0);
-        let most = u64::from(self.registry.settings().backlog.get());
+        let most = match subscription.chat() {
+            // Of more, the oldest would be given up at once.
+            Some(_) => MOST_IN_CHAT,
+            None => u64::from(self.registry.settings().backlog.get()),
+        };
         let (mut has_passed, mut may_lack_names) = (false, false);
         for ledger in ledgers.map(LedgerSeq) {
             let has_room = subscription.waiting().saturating_add(found.len() as u64) < most;
@@ -215,6 +223,7 @@ impl Webhooks {
             (&subscription.filter, query(subscription, LedgerRange::only(ledger)));
         let (network, names) = (self.store.network().id(), self.registry.naming.reader()?);
         let (mut count, mut unjudged, mut bytes) = (0, 0, 0);
+        let decimals = Decimals::new(&self.registry.naming);
         let walked = self.store.events_within(&query, Bounds::NONE, |event| {
             if !filter.matches(event.contract, event.topics) {
                 return ControlFlow::Continue(());
@@ -236,7 +245,15 @@ impl Webhooks {
             count += 1;
             bytes += body.len();
             let number = Number::of_event(event.id);
-            found.push(FoundEvent { number, ledger: event.ledger.0, body });
+            let asset = match subscription.has_units() {
+                true => asset_emitter(event, network, names.as_ref()),
+                false => None,
+            };
+            let decimals = match decimals.of(subscription, &body, asset) {
+                Ok(decimals) => decimals,
+                Err(error) => return ControlFlow::Break(error.into()),
+            };
+            found.push(FoundEvent { number, ledger: event.ledger.0, body, decimals });
             if found.len() >= MAX_BATCH_DELIVERIES || bytes >= MAX_BATCH_BYTES {
                 bytes = 0;
                 if let Err(error) = self.write(subscription, found, now) {
@@ -265,13 +282,16 @@ impl Webhooks {
         let more = self.store.change_consumer_rows(CONSUMER, move |effects| {
             check_enabled(effects, id)?;
             let mut more = 0;
-            for FoundEvent { number, ledger, body } in found {
+            for FoundEvent { number, ledger, body, decimals } in found {
                 PAYLOADS.put(effects, &payload_key(now.day(), id, number), &body)?;
                 more += match DELIVERIES.get(effects, &(id, number))? {
-                    Some(delivery) => requeue(effects, id, number, delivery, now)?,
+                    Some(delivery) => {
+                        let delivery = Delivery { decimals, ..delivery };
+                        requeue(effects, id, number, delivery, now)?
+                    }
                     None => {
-                        let delivery =
-                            Delivery { due: Some(now.due), round: 1, ..Delivery::new(ledger, now) };
+                        let new = Delivery::new(ledger, now);
+                        let delivery = Delivery { due: Some(now.due), round: 1, decimals, ..new };
                         enqueue(effects, id, number, &delivery)?;
                         1
                     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::decimals::Decimals;
 use super::manage::Webhooks;
 use super::preview_triggers::of_transactions;
 use super::replay::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION};
@@ -40,7 +41,11 @@ impl Webhooks {
         let names = self.registry.naming.reader()?;
         let network = self.store.network().id();
         let sources = Sources { store: &self.store, network, names: names.as_ref() };
-        let needs_data = subscription.definition.trigger.keys().is_some();
+        let trigger = &subscription.definition.trigger;
+        let needs_data = trigger.keys().is_some();
+        if needs_data && self.store.consumer(CONTRACT_DATA).is_none() {
+            return Err(WebhookError::StorageOff(trigger.name()));
+        }
         if needs_data && self.store.lacks(CONTRACT_DATA, ledger) == Some(true) {
             return Ok(None);
         }
@@ -77,8 +82,10 @@ impl Webhooks {
         }
         let Some(told) = told else { return Ok(None) };
         let count = told.len();
+        let all_decimals = Decimals::new(&self.registry.naming);
         for Told { number, ledger, body, .. } in told {
-            found.push(FoundEvent { number, ledger: ledger.0, body });
+            let decimals = all_decimals.of(subscription, &body, None)?;
+            found.push(FoundEvent { number, ledger: ledger.0, body, decimals });
             let bytes: usize = found.iter().map(|it| it.body.len()).sum();
             if found.len() >= MAX_BATCH_DELIVERIES || bytes >= MAX_BATCH_BYTES {
                 self.write(subscription, found, now)?;

@@ -271,6 +271,10 @@ pub struct Delivery {
     /// Why it was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Decimals of the tokens in whose units its message has numbers, in their order, where they were known
+    /// as of its ledger.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decimals: Vec<Option<u32>>,
     /// The newest attempts, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::contracts::Contracts;
 use super::filter::{Filter, TOPICS};
+use super::message::format::{Format, Rate};
+use super::message::{Facts, Message};
 use super::rows::SUBSCRIPTIONS;
 use super::secret::SealedSecrets;
 use super::target::Endpoint;
@@ -22,6 +25,10 @@ use super::{Sealer, Secrets, WebhookError};
 use orrery_conditions::{Condition, Problem};
 use orrery_ledger::domain::{ContractId, Owner};
 use orrery_store::{Arrival, ConsumerEffects, FedLedger, Mark, StoreError};
+
+/// Why nothing is sent to an endpoint that cannot be decrypted.
+pub(super) const VOID_ENDPOINT: &str = "its endpoint cannot be read any more, because it was sealed under \
+                                        another key: delete the subscription, and make it again";
 
 /// A subscription as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,8 +50,20 @@ pub struct Row {
 pub struct Definition {
     /// Owner of the subscription.
     pub owner: Owner,
-    /// URL that deliveries go to.
+    /// URL that deliveries go to; of a chat, what is shown of it ([`Endpoint::hidden`]).
     pub endpoint: String,
+    /// The URL of a chat, encrypted, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed_endpoint: Option<String>,
+    /// SHA-256 of the URL of a chat in hexadecimal digits, which tells endpoints apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_digest: Option<String>,
+    /// Form of the deliveries.
+    #[serde(default, skip_serializing_if = "Format::is_service")]
+    pub format: Format,
+    /// Template of the messages; `None` where deliveries are JSON for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// Strkey of the only contract whose events are delivered; `None` for any contract.
     pub contract: Option<String>,
     /// Topics that events must have at these positions: base64 of the XDR of an `ScVal`.
@@ -180,6 +199,27 @@ impl Definition {
         self.condition.as_deref().map(Condition::parse).transpose()
     }
 
+    /// Parses the message; `None` where deliveries are JSON for programs.
+    ///
+    /// # Errors
+    /// [`WebhookError::Value`]
+    pub fn message(&self) -> Result<Option<Message>, WebhookError> {
+        let Some(template) = &self.message else { return Ok(None) };
+        Ok(Some(Message::parse(self.format, template)?))
+    }
+
+    /// Parses the endpoint; `None` when it is secret and cannot be decrypted.
+    ///
+    /// # Errors
+    /// [`WebhookError::Endpoint`]
+    fn opened_endpoint(&self, sealer: &Sealer) -> Result<Option<Endpoint>, WebhookError> {
+        let opened = match &self.sealed_endpoint {
+            None => Some(self.endpoint.clone()),
+            Some(sealed) => sealer.open_endpoint(&self.tag, sealed),
+        };
+        Ok(opened.map(|text| text.parse()).transpose()?)
+    }
+
     /// Returns the contract; `None` when the subscription is not limited to one.
     pub fn contract(&self) -> Option<ContractId> {
         self.contract.as_deref()?.parse().ok()
@@ -194,13 +234,21 @@ impl Definition {
     pub fn fingerprint(&self) -> [u8; 32] {
         let Self { owner, endpoint, contract, topics, address, include_backfill, .. } = self;
         let same = (owner, endpoint, contract, topics, address, include_backfill);
-        // Those of earlier versions have no condition and are of events: they keep their hash.
-        let same = match (&self.condition, self.trigger.is_event()) {
+        // Those of earlier versions have no condition and no message, and are of events: they keep their
+        // hash.
+        let json = "texts serialize";
+        let mut same = match (&self.condition, self.trigger.is_event()) {
             (None, true) => serde_json::to_vec(&same),
             (Some(condition), true) => serde_json::to_vec(&(same, condition)),
             (condition, false) => serde_json::to_vec(&(same, condition, &self.trigger)),
-        };
-        Sha256::digest(same.expect("texts serialize")).into()
+        }
+        .expect(json);
+        let Self { endpoint_digest, format, message, .. } = self;
+        if !format.is_service() {
+            let more = (endpoint_digest, format, message);
+            same.extend(serde_json::to_vec(&more).expect(json));
+        }
+        Sha256::digest(same).into()
     }
 }
 
@@ -235,8 +283,10 @@ pub struct Subscription {
     pub condition: Option<Condition>,
     /// The contracts that it is about.
     pub contracts: Contracts,
-    /// Endpoint that deliveries go to.
-    pub endpoint: Endpoint,
+    /// Endpoint that deliveries go to; `None` when it is secret and cannot be decrypted.
+    pub endpoint: Option<Endpoint>,
+    /// What its deliveries say; `None` where they are JSON for programs.
+    pub message: Option<Message>,
     secrets: Mutex<HeldSecrets>,
     /// State as last written, unless `in_doubt` is set.
     state: Mutex<State>,
@@ -258,7 +308,8 @@ impl Subscription {
             filter: definition.filter().map_err(|_| damaged())?,
             condition: definition.condition().map_err(|_| damaged())?,
             contracts: definition.contracts(),
-            endpoint: definition.endpoint.parse().map_err(|_| damaged())?,
+            endpoint: definition.opened_endpoint(sealer).map_err(|_| damaged())?,
+            message: definition.message().map_err(|_| damaged())?,
             secrets: Mutex::new(HeldSecrets::of(secrets, &definition.tag, sealer)),
             definition,
             state: Mutex::new(state),
@@ -275,6 +326,35 @@ impl Subscription {
             secrets: self.secrets.lock().sealed.clone(),
             state,
         }
+    }
+
+    /// Returns scheme, host and port of the server that its deliveries go to.
+    pub fn server(&self) -> Arc<str> {
+        let hidden = &self.definition.endpoint;
+        let shown = || hidden.rsplit_once('/').map_or(&**hidden, |(server, _)| server).into();
+        self.endpoint.as_ref().map_or_else(shown, |endpoint| endpoint.origin().into())
+    }
+
+    /// Returns what tells its endpoint from that of other chats, and how often this takes messages; `None`
+    /// where it is none of a chat.
+    pub fn chat(&self) -> Option<(&str, Rate)> {
+        self.definition.endpoint_digest.as_deref().zip(self.definition.format.rate())
+    }
+
+    /// Whether its messages have numbers in units of tokens, so that each delivery has their decimals.
+    pub fn has_units(&self) -> bool {
+        self.message.as_ref().is_some_and(|message| message.template().tokens().next().is_some())
+    }
+
+    /// Returns the body of a delivery as it is sent: the message, if it has one.
+    pub fn written(
+        &self,
+        body: Bytes,
+        decimals: &[Option<u32>],
+        public_url: Option<&str>,
+    ) -> Bytes {
+        let facts = Facts { subscription: self.id, decimals, public_url };
+        self.message.as_ref().map_or_else(|| body.clone(), |message| message.write(&body, &facts))
     }
 
     /// Returns the secrets that sign its deliveries; `None` when they cannot be decrypted.
@@ -366,6 +446,10 @@ pub(super) fn sample(id: u32) -> Arc<Subscription> {
     let definition = Definition {
         owner: Owner("ana".to_owned()),
         endpoint: "https://example.com/".to_owned(),
+        sealed_endpoint: None,
+        endpoint_digest: None,
+        format: Format::Service,
+        message: None,
         contract: None,
         topics: Default::default(),
         address: None,

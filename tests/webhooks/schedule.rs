@@ -55,6 +55,10 @@ impl Scene {
         self.contract
     }
 
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
     pub fn subscribe(&self, endpoint: &str) -> u32 {
         self.world.subscribe("ana", endpoint, self.contract)
     }

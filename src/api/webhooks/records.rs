@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use crate::ApiError;
 use orrery_ledger::domain::{CloseTime, LedgerSeq, LedgerSet};
 use orrery_webhooks::WebhookError;
+use orrery_webhooks::message::format::Format;
 use orrery_webhooks::preview::Previewed as Preview;
 use orrery_webhooks::replay::Replayed as Done;
 use orrery_webhooks::rows::{Attempt, Delivery, Number, State};
@@ -50,6 +51,8 @@ pub(super) struct Listed<'a> {
     condition: Option<&'a str>,
     unjudged: Option<Unjudged>,
     where_misfit: Option<Misfit>,
+    format: Format,
+    message: Option<&'a str>,
 }
 
 impl<'a> Listed<'a> {
@@ -92,6 +95,8 @@ impl<'a> Listed<'a> {
             condition: definition.condition.as_deref(),
             unjudged: unmet.unjudged,
             where_misfit: unmet.misfit,
+            format: definition.format,
+            message: definition.message.as_deref(),
         }
     }
 }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use clap::Args;
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -158,6 +159,11 @@ impl Listen {
             (Some(true), None) => "verified".to_owned(),
             _ => "not checked".to_owned(),
         };
+        if text_of(headers, CONTENT_TYPE.as_str()).is_some_and(|it| it.starts_with("text/plain")) {
+            let message = String::from_utf8_lossy(body);
+            let line = format!("{verdict}  {message}  ({delivery})");
+            return output::print(&format!("{}\n", escape::control_chars(&line)));
+        }
         let payload: Payload<'_> = serde_json::from_slice(body).unwrap_or_default();
         output::print(&format!("{}\n", escape::control_chars(&line(&verdict, delivery, &payload))))
     }

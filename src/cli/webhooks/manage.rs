@@ -32,6 +32,8 @@ pub enum ManageVerb {
   orrery webhooks new --address GA… --topic1 transfer --endpoint https://example.com/
   orrery webhooks new --on upgrade --contract CA… --endpoint https://example.com/
   orrery webhooks new --on ttl --within 17280 --contract CA… --endpoint https://example.com/
+  orrery webhooks new --contract CA… --topic1 transfer --format slack --endpoint-file slack-webhook \\
+    --message '{from|short} sent {amount|units} to {to|short}'
 
 The secret that signs deliveries is shown once.")]
     New(New),
@@ -117,8 +119,8 @@ struct Wanted {
     )]
     contracts: Vec<String>,
     /// Address to which deliveries are sent
-    #[arg(long, value_name = "URL")]
-    endpoint: String,
+    #[arg(long, value_name = "URL", required_unless_present = "endpoint_file")]
+    endpoint: Option<String>,
     /// Only events with this first topic, such as transfer, u64:5, G…, or the base64 XDR of an ScVal. --topic2 to --topic4 likewise
     #[arg(long, value_name = "VALUE")]
     topic1: Option<String>,
@@ -139,6 +141,15 @@ struct Wanted {
     include_backfill: bool,
     #[command(flatten)]
     on: On,
+    /// What takes the deliveries: service (JSON for programs), slack, discord, telegram, or text
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<String>,
+    /// What a message says, with names in braces, such as "{from|short} sent {amount|units}"
+    #[arg(long, value_name = "TEMPLATE", requires = "format")]
+    message: Option<String>,
+    /// File with the address, - for standard input: that of a chat is a secret
+    #[arg(long, value_name = "FILE", conflicts_with = "endpoint")]
+    endpoint_file: Option<PathBuf>,
 }
 
 /// One subscription.
@@ -292,15 +303,21 @@ fn topics(subscription: &Value) -> String {
 
 impl Wanted {
     /// The body of a request.
-    fn body(&self) -> Value {
+    fn body(&self) -> Result<Value, Failure> {
+        let endpoint = match &self.endpoint_file {
+            Some(file) => Some(secret(file)?),
+            None => self.endpoint.clone(),
+        };
         let mut body = json!({
-            "webhook_endpoint": self.endpoint,
+            "webhook_endpoint": endpoint,
             "topic1": self.topic1,
             "topic2": self.topic2,
             "topic3": self.topic3,
             "topic4": self.topic4,
             "address": self.address,
             "where": self.condition,
+            "format": self.format,
+            "message": self.message,
         });
         if self.include_backfill {
             body["include_backfill"] = true.into();
@@ -309,13 +326,13 @@ impl Wanted {
         if !self.contracts.is_empty() {
             body["contract_ids"] = json!(self.contracts);
         }
-        body
+        Ok(body)
     }
 }
 
 impl New {
     fn run(self, remote: &Remote) -> Result<(), Failure> {
-        let mut body = self.wanted.body();
+        let mut body = self.wanted.body()?;
         if let Some(file) = self.secret_file {
             body["webhook_secret"] = secret(&file)?.into();
         }
@@ -330,7 +347,7 @@ impl New {
 
 impl Try {
     fn run(self, remote: &Remote) -> Result<(), Failure> {
-        let mut body = self.wanted.body();
+        let mut body = self.wanted.body()?;
         body["last"] = self.last.into();
         let answer = remote.post("webhooks/try", &body)?;
         if !draws_tables(self.output.json) {

@@ -21,7 +21,7 @@ pub struct Webhooks {
 enum WebhookVerb {
     Listen(listen::Listen),
     #[command(flatten)]
-    Manage(manage::ManageVerb),
+    Manage(Box<manage::ManageVerb>),
 }
 
 impl Webhooks {

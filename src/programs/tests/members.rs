@@ -30,7 +30,10 @@ const PROJECTS: usize = 3;
 /// Number of networks.
 const WORLDS: u64 = 3;
 
-static FACTORIES: LazyLock<Vec<(Factories, BTreeMap<u32, Vec<u8>>)>> = LazyLock::new(|| {
+/// Networks of factories, each with its raw ledgers by number.
+type Networks = Vec<(Factories, BTreeMap<u32, Vec<u8>>)>;
+
+static FACTORIES: LazyLock<Networks> = LazyLock::new(|| {
     let world = |seed| {
         let factories = Factories::made(seed);
         let ledgers = factories.ledgers.iter().map(|raw| {

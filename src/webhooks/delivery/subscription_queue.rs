@@ -49,6 +49,8 @@ pub struct Part {
     pub is_waiting: bool,
     /// UNIX time in milliseconds of the timer that is set for it.
     pub timer: Option<u64>,
+    /// UNIX time in milliseconds from which on its chat takes the next message, as far as that is settled.
+    pub place: Option<u64>,
 }
 
 /// Next delivery of a class.
@@ -88,7 +90,7 @@ impl<'s> LazyView<'s> {
 impl SubscriptionQueue {
     /// Returns the queue of a subscription, of which no row has been read.
     pub fn new(subscription: Arc<Subscription>) -> Self {
-        let server = subscription.endpoint.origin().into();
+        let server = subscription.server();
         let owner = Holder::of(&("webhooks", &subscription.definition.owner));
         Self { subscription, server, owner, parts: Default::default(), last: None }
     }
@@ -148,6 +150,14 @@ impl SubscriptionQueue {
         if queued.class == Class::First {
             part.from = (0, queued.number);
         }
+    }
+
+    /// Takes a delivery that is not being sent out of the queue, because it is given up. It is busy until
+    /// [`Self::outcome_written`].
+    pub fn take_out(&mut self, queued: Queued) {
+        let part = self.part(queued.class);
+        part.busy.insert((queued.due, queued.number));
+        part.page.retain(|it| *it != queued);
     }
 
     /// Counts a job that begins.
@@ -230,6 +240,7 @@ impl Default for Part {
     fn default() -> Self {
         Self {
             from: (0, Number::FIRST),
+            place: None,
             page: VecDeque::new(),
             is_complete: false,
             busy: BTreeSet::new(),
@@ -241,6 +252,11 @@ impl Default for Part {
 }
 
 impl Part {
+    /// Whether a delivery is being sent, or its outcome is not written yet.
+    pub fn is_busy(&self, queued: &Queued) -> bool {
+        self.busy.contains(&(queued.due, queued.number))
+    }
+
     fn read(&mut self, id: u32, class: Class, view: &mut LazyView<'_>) -> Result<(), StoreError> {
         let (due, number) = self.from;
         let from = Queued { subscription: id, class, due, number };

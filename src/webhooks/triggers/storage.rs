@@ -12,7 +12,8 @@ use super::{LIMITS, Sources, decoded};
 use crate::trigger::{Durability, Trigger};
 use orrery_conditions::Condition;
 use orrery_contract_data::{
-    Before, DataChange, DataKey, KeyTag, Kind, Lookup, Written, data_changes, held,
+    Before, CONSUMER as CONTRACT_DATA, DataChange, DataKey, KeyTag, Kind, Lookup, Written,
+    data_changes, held,
 };
 use orrery_executables::DataForm;
 use orrery_interfaces::{PlainData, data_name, instance_map, undecodable};
@@ -212,7 +213,10 @@ fn values(
             Ok((before, after.and_then(value)))
         }
         // Restored by its time to live alone: an earlier transaction has the value.
-        None if is_wanted => earlier(sources, record, key, key_hash),
+        None if is_wanted && sources.store.consumer(CONTRACT_DATA).is_some() => {
+            earlier(sources, record, key, key_hash)
+        }
+        // Without the index, it is not known.
         None => Ok((None, None)),
     }
 }

@@ -10,7 +10,7 @@ use super::{Sources, Told, failed_call, with_stack};
 use crate::number::{Number, TriggerKind};
 use crate::subscription::Subscription;
 use crate::trigger::Trigger;
-use orrery_contract_data::{CONSUMER as CONTRACT_DATA, changed_in};
+use orrery_contract_data::{CONSUMER as CONTRACT_DATA, are_recorded, changed_in};
 use orrery_executables::transaction::HostCall;
 use orrery_executables::{DataForm, DataForms, References, Upgrade};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, Page};
@@ -242,7 +242,7 @@ impl<'a> TransactionTriggers<'a> {
 }
 
 /// Returns the transactions of a ledger that changed data of the contracts; `None` while the index has not
-/// processed the ledger.
+/// processed the ledger, or lacks a contract that is watched from now on.
 fn changed(
     sources: Sources<'_>,
     ledger: LedgerSeq,
@@ -251,7 +251,9 @@ fn changed(
     if storage.is_empty() {
         return Ok(Some(BTreeSet::new()));
     }
-    if sources.store.lacks(CONTRACT_DATA, ledger) != Some(false) {
+    if sources.store.lacks(CONTRACT_DATA, ledger) != Some(false)
+        || !are_recorded(sources.store, storage.keys())?
+    {
         return Ok(None);
     }
     let contracts: Vec<ContractId> = storage.keys().copied().collect();

@@ -16,7 +16,7 @@ use super::{Sources, Told};
 use crate::rows::{LIVES, Life, in_subscriptions};
 use crate::subscription::Subscription;
 use crate::trigger::Trigger;
-use orrery_contract_data::{CONSUMER as CONTRACT_DATA, CodeLives, Key, KeyTag};
+use orrery_contract_data::{CONSUMER as CONTRACT_DATA, CodeLives, Key, KeyTag, are_recorded};
 use orrery_ledger::domain::{ContractId, LedgerSeq};
 use orrery_store::{ConsumerEffects, Mark, RowCodec, StoreError, Table};
 
@@ -126,6 +126,11 @@ impl<'a> TtlLooks<'a> {
         let end = self.until.min(Instant::now() + self.most);
         let after_place = subscription.state().after_place;
         let mut progress = Progress::Done;
+        let contract = subscription.contracts.one();
+        if self.sources.store.consumer(CONTRACT_DATA).is_none() {
+            return Ok(Progress::Done);
+        }
+        let is_recorded = are_recorded(self.sources.store, &contract)?;
         while watched.at <= watched.to {
             let place = self.sources.store.place_of(watched.at);
             if place.is_none() {
@@ -134,7 +139,7 @@ impl<'a> TtlLooks<'a> {
             }
             // A ledger before the subscription was enabled is looked at for the index alone.
             let is_told = place.is_some_and(|place| place > after_place);
-            if self.sources.store.lacks(CONTRACT_DATA, watched.at) != Some(false) {
+            if !is_recorded || self.sources.store.lacks(CONTRACT_DATA, watched.at) != Some(false) {
                 progress = Progress::Behind;
                 break;
             }

@@ -9,7 +9,6 @@ use orrery::domain::{ContractId, LedgerRange, Network, Owner};
 use orrery::executables::{ExecutableIndex, Interfaces};
 use orrery::settings;
 use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Store};
-use orrery::webhooks::filter::Filter;
 use orrery::webhooks::manage::{NewSubscriptions, WebhookDeps, Webhooks};
 use orrery::webhooks::registry::Registry;
 use orrery::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
@@ -84,15 +83,12 @@ impl Scene {
 
     pub fn subscribe(&self, contract: ContractId, trigger: Trigger, include_backfill: bool) -> u32 {
         let number = self.webhooks.registry().list(&ana()).len();
+        let endpoint = format!("https://example.com/{number}").parse().unwrap();
         let wanted = NewSubscriptions {
-            endpoint: format!("https://example.com/{number}").parse().unwrap(),
             contracts: vec![contract],
-            filter: Filter::default(),
-            address: None,
-            condition: None,
             trigger,
-            secret: None,
             include_backfill,
+            ..NewSubscriptions::to(endpoint)
         };
         self.webhooks.create(&ana(), wanted).unwrap().ids[0]
     }
