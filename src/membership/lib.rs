@@ -9,14 +9,16 @@
 mod consumer;
 mod creation;
 mod facts;
+mod learnt;
 mod mentions;
 mod rows;
 #[cfg(test)]
 mod tests;
 mod updates;
 
-pub use consumer::{CONSUMER, Membership, keep_answers};
+pub use consumer::{Membership, keep_answers};
 pub use creation::{Creator, creators};
-pub use facts::{Facts, Learnt};
-pub use rows::{Creation, Named, Unread};
+pub use facts::Facts;
+pub use learnt::Learnt;
+pub use rows::{CONSUMER, Creation, Named, Unread};
 pub use updates::{is_update, updated_codes};

@@ -19,6 +19,7 @@ mod declared;
 pub mod delivery;
 mod error;
 pub mod filter;
+mod found;
 pub mod judging;
 pub mod manage;
 pub mod message;

@@ -252,11 +252,6 @@ impl Definition {
     }
 }
 
-/// Returns the canonical spelling of a topic for users.
-pub fn encode_topic(topic: &[u8]) -> String {
-    STANDARD.encode(topic)
-}
-
 /// The secrets of a subscription in memory.
 struct HeldSecrets {
     sealed: SealedSecrets,
