@@ -2,7 +2,7 @@
 
 import { addressLink, ledgerLink } from "../address.js";
 import { ask } from "../api.js";
-import { button, having, make, put } from "../dom.js";
+import { having, make, renew } from "../dom.js";
 import { count, short } from "../format.js";
 import { tableOf } from "../sql/names.js";
 import { table } from "../table.js";
@@ -10,6 +10,8 @@ import { queryLink } from "./parts.js";
 
 /** Rows that are shown: the newest. */
 const MOST = 20;
+/** How often they are read again, in milliseconds. */
+const EVERY = 10000;
 
 const HEADS = ["Contract", "Selected by", "Since ledger", "Until ledger", "Code"];
 
@@ -29,8 +31,8 @@ async function draw(body, project, signal) {
   const query = `select *, count(*) over () as rows from ${tableOf("members", project).shown}
     order by since_ledger desc nulls last, contract_id, selector limit ${MOST}`;
   const newest = await ask("rest/retroshade/query", { body: { query }, signal });
-  if (newest.length === 0) return put(body, make("p", "note", "Nothing that it selects is stored yet."));
-  return put(body, table(HEADS, newest.map(row), "Members"),
+  if (newest.length === 0) return renew(body, make("p", "note", "Nothing that it selects is stored yet."));
+  return renew(body, table(HEADS, newest.map(row), "Members"),
     make("p", "note", `${count(newest[0].rows, "row")}, the newest first: one for each contract and selector, for a code one `,
       "for each stay. In SQL: ",
       queryLink(project, "members"), ", ", queryLink(project, "member_changes"), "."));
@@ -39,6 +41,5 @@ async function draw(body, project, signal) {
 /** Adds the part of the page, if the project has such a view. */
 export function members(view, { selectors, project_name: project }) {
   if (!hasMembers(selectors) || project === "") return;
-  const part = view.part("Members", (body) => draw(body, project, view.signal),
-    { beside: [button("Refresh", "quiet small", () => part.reload())] });
+  view.part("Members", (body) => draw(body, project, view.signal), { every: EVERY });
 }

@@ -43,13 +43,13 @@ const WHEN = words({
 const SECRET = " Whoever has it can write to the chat: later, only its host and last four characters are shown.";
 /** Formats, with their names and endpoints. */
 const FORMATS = words({
-  service: ["JSON for a service", "A program that takes JSON, signed."],
+  service: ["JSON for a service", "That of a program."],
   slack: ["a message in Slack", `That of an incoming webhook.${SECRET}`, "https://hooks.slack.com/services/…"],
   discord: ["a message in Discord", `That of a webhook of the channel.${SECRET}`,
     "https://discord.com/api/webhooks/ID/TOKEN"],
   telegram: ["a message in Telegram", `That of a bot, with the chat.${SECRET}`,
     "https://api.telegram.org/botTOKEN/sendMessage?chat_id=CHAT"],
-  text: ["a message as plain text", "Whatever takes text, signed."],
+  text: ["a message as plain text", "Whatever takes text."],
 });
 
 const entry = (label, name, attributes) => field(label, input({ name, ...attributes }), "grow");
@@ -129,7 +129,7 @@ export class Fields {
         make("label", "", this.within, input({ name: "within", type: "number", min: 1, max: 1000000, required: "" })),
         entries()),
       make("div", "row", entry("Name of the key, if it matters", "key_name", { placeholder: "Balance", maxlength: 32 }),
-        entry("The whole key, if it matters", "key", { placeholder: "Admin, G…, u64:5, base64, instance" }),
+        entry("The whole key, if it matters", "key", { placeholder: "Admin, u64:5, instance" }),
         field("Durability", having(choice(["", "persistent", "temporary", "instance"].map((it) => [it, it || "any"])),
           { name: "durability" }))),
       make("div", "row", entry("Functions, with spaces between them; without any, all", "functions",
@@ -167,7 +167,7 @@ export class Fields {
       + "`{to|short}`: shortened; `{link}`: the page here; `{{`, `}}`: braces. Values become plain text."));
     this.says.hidden = format === "service";
     this.conditions.hidden = this.where.text.disabled;
-    put(this.conditions, prose("As `where` in SQL: `and`, `or`, `not`, `= != < <= > >=`, `in`, `like`, `is null`, `+ - *`. "
+    put(this.conditions, prose("As in SQL: `and`, `or`, `not`, `= != < <= > >=`, `in`, `like`, `is null`, `+ - *`. "
       + (on === "storage" ? "Names: `key_name`, `key_args`, `value`, `previous`, `change`." : "Names: parameters, or "
         + "`contract_id`, `name`, `topics`, `ledger`, `tx`. Events whose declaration lacks a name do not match.")));
     having(this.where.text, { placeholder: on === "storage" ? "change = 'updated' and value < 100"

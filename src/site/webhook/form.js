@@ -60,10 +60,9 @@ function wanted(whole) {
   return body;
 }
 
-/** Creates the form that says what a subscription would have sent. A form of its own: Enter in it must not subscribe. */
-function trying(whole, attempted) {
-  const last = having(ledgerInput(), { min: 1, max: 100000, value: 1000 });
-  const told = having(outcome(), { id: "webhooks-tried" });
+/** Creates the form that tries a subscription. A form of its own, because Enter in its field must not subscribe. */
+function trying(told, attempted) {
+  const last = ledgerInput({ min: 1, max: 100000, value: 1000 });
   const look = () => attempted(told, "Looking through the newest ledgers …", async (body) =>
     preview(await ask("rest/webhooks/try", { body: { ...body, last: Number(last.value) || undefined } }), body));
   return make("div", "", make("h3", "", "Try it before: what it would have sent"),
@@ -72,13 +71,15 @@ function trying(whole, attempted) {
 
 /** Creates the form. `done` is called when something was subscribed. `given` are values for fields. */
 export function subscriptionForm(given, done) {
-  const [told, checks, fields] = [having(outcome(), { id: "webhooks-refusal" }), verification(), new Fields(given)];
+  const [told, tried] = ["webhooks-refusal", "webhooks-tried"].map((id) => having(outcome(), { id }));
+  const [checks, fields] = [verification(), new Fields(given)];
   // The secret of a subscription is shown once: it stays until the next one is made.
   const result = outcome();
   /** Does something with what the fields say, and marks the field that is refused. */
   const attempted = (place, doing, work) => {
     const marked = (error) => fields.where.draw(mark(whole, place, error) ?? -1);
     marked(null);
+    for (const it of [told, tried]) put(it);
     return attempt(place, doing, async () => {
       try {
         return await work(wanted(whole));
@@ -105,5 +106,5 @@ export function subscriptionForm(given, done) {
   };
   const whole = form("webhooks-form", send, fields.element, make("div", "row", submit("Subscribe")));
   whole.noValidate = true;
-  return make("div", "", whole, told, result, trying(whole, attempted), checks);
+  return make("div", "", whole, told, result, trying(tried, attempted), checks);
 }

@@ -19,8 +19,8 @@ export function preview({ ledgers, matched, first, unjudged }, { format }) {
   const isMessage = format !== "service";
   const sent = `It would have sent ${number(matched)} in the last ${count(ledgers, "ledger")}`;
   return make("div", "",
-    make("p", matched > 0 ? "good" : "", `${sent}${first.length > 0 ? ". The first:" : "."}`),
     unjudged === 0 ? null : make("p", "warning",
       `${count(unjudged, "event")} could not be judged: it is not known what their contracts declare.`),
-    first.map((body, index) => shown(body, index, isMessage)));
+    make("p", matched > 0 ? "good" : "", `${sent}${first.length > 0 ? ". The first:" : "."}`),
+    ...first.map((body, index) => shown(body, index, isMessage)));
 }
