@@ -14,6 +14,10 @@ export const contractsArea = (attributes) => having(make("textarea"),
 /** Creates the field in which the number of a ledger is written. */
 export const ledgerInput = (attributes) => input({ type: "number", min: 0, ...attributes });
 
+/** Creates a labelled check box. */
+export const check = (name, text, isChecked, value = "on") => make("label", "check",
+  input({ type: "checkbox", name, value, checked: isChecked ? "" : null }), ` ${text}`);
+
 /** Creates the place in which the outcome of an action is told. */
 export const outcome = () => having(make("div", ""), { role: "status" });
 

@@ -122,7 +122,7 @@ mod tests {
             begins.for_each(|line| assert!(!line.contains("*/") || line.ends_with("*/"), "{line}"));
         }
         // An example that is shown keeps its comments.
-        assert!(named("webhook/form.js").contains("// body: the bytes as they arrived"));
+        assert!(named("webhook/receiving.js").contains("// body: the bytes as they arrived"));
         assert!(!named("rows.js").contains("/** A list of which"));
     }
 

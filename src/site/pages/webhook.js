@@ -9,9 +9,9 @@ import { number, time } from "../format.js";
 import { facts, tag } from "../table.js";
 import { Delivery } from "../webhook/delivery.js";
 import { DeliveryList } from "../webhook/deliveries.js";
-import { verification } from "../webhook/form.js";
 import { adviceOf, answerOf, arrivedOf, isGood, stateOf, whyOf } from "../webhook/parts.js";
 import { filtersOf, isChat, subjectOf, unmetOf } from "../webhook/parts.js";
+import { verification } from "../webhook/receiving.js";
 import { replayForm } from "../webhook/replay.js";
 import { rotation } from "../webhook/rotation.js";
 

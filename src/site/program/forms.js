@@ -1,6 +1,6 @@
 // Forms that make programs and projects of events, and that subscribe to those of others.
 
-import { attempt, contractsArea, ledgerInput, mark, mistake, outcome, wordsOf } from "../actions.js";
+import { attempt, check, contractsArea, ledgerInput, mark, mistake, outcome, wordsOf } from "../actions.js";
 import { link } from "../address.js";
 import { field, form, having, input, make, paragraph, submit } from "../dom.js";
 import { count } from "../format.js";
@@ -8,8 +8,6 @@ import { change, fileOf, listed, queryLink } from "./parts.js";
 import { selectorFields, selectorsOf } from "./selectors.js";
 import { trial } from "./trial.js";
 
-const check = (name, text, isChecked) => make("label", "check",
-  input({ name, type: "checkbox", checked: isChecked ? "" : null, spellcheck: null, autocomplete: null }), ` ${text}`);
 const fileInput = (accept) => input({ type: "file", accept, spellcheck: null, autocomplete: null });
 
 /** Creates the fields that both kinds of programs have. `replaced` names the project that a new version is for. */

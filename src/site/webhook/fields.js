@@ -1,6 +1,6 @@
 // The fields of a subscription. Those that the choices in it do not take are hidden, and say nothing.
 
-import { contractsArea, wordsOf } from "../actions.js";
+import { check, contractsArea, wordsOf } from "../actions.js";
 import { ask } from "../api.js";
 import { choice, field, having, input, make, prose, put } from "../dom.js";
 import { words } from "../format.js";
@@ -55,11 +55,9 @@ const FORMATS = words({
 const entry = (label, name, attributes) => field(label, input({ name, ...attributes }), "grow");
 const area = (name, attributes) => having(make("textarea"),
   { name, rows: 2, maxlength: 4096, spellcheck: "false", autocomplete: "off", autocapitalize: "off", ...attributes });
-const check = (name, value, text, isChecked) => make("label", "check", input({ type: "checkbox", name, value,
-  checked: isChecked ? "" : null, spellcheck: null, autocomplete: null }), ` ${text}`);
 const describedBy = (element, id) => having(element, { "aria-describedby": id });
 
-/** Creates the choice of contracts: a list, or those of a project. Names of projects are offered if they can be read. */
+/** Creates the choice of contracts: a list, or those of a project. */
 function whose() {
   const names = having(make("datalist"), { id: "webhook-projects" });
   const project = entry("Name of the project; later contracts of it count, too", "project",
@@ -80,10 +78,10 @@ function whose() {
 
 /** Creates the choice of kinds of entries. */
 const entries = () => having(make("div", "row webhook-group", make("span", "note", "Entries"),
-  check("entries", "instance", "instance", true), check("entries", "code", "its code", true),
-  check("entries", "data", "data", false)), { role: "group", "aria-label": "Entries", "data-group": "" });
+  check("entries", "instance", true, "instance"), check("entries", "its code", true, "code"),
+  check("entries", "data", false, "data")), { role: "group", "aria-label": "Entries", "data-group": "" });
 
-/** Creates the field of the condition, in which the place of a mistake is marked. */
+/** Creates the field of the condition. `draw` marks a place in it. */
 function condition() {
   const text = area("where",
     { id: "webhook-where", class: "sql-text webhook-where", "aria-describedby": "webhook-conditions" });
@@ -126,7 +124,7 @@ export class Fields {
       make("div", "row", TOPICS.map((placeholder, index) =>
         entry(`Topic ${index + 1}, if it matters`, `topic${index + 1}`, { placeholder }))),
       make("div", "row",
-        make("label", "", this.within, input({ name: "within", type: "number", min: 1, max: 1000000, required: "" })),
+        make("label", "", this.within, input({ name: "within", type: "number", min: 1, max: 1000000 })),
         entries()),
       make("div", "row", entry("Name of the key, if it matters", "key_name", { placeholder: "Balance", maxlength: 32 }),
         entry("The whole key, if it matters", "key", { placeholder: "Admin, u64:5, instance" }),
@@ -139,7 +137,7 @@ export class Fields {
       make("div", "row", field("Message", this.message, "grow")), this.says,
       make("div", "row", entry("Secret; one is made if this is empty", "webhook_secret",
         { type: "password", maxlength: 512, autocomplete: "new-password" }),
-      check("include_backfill", "on", "Also older ledgers when they are backfilled", false)),
+      check("include_backfill", "Also older ledgers when they are backfilled")),
     ];
   }
 
