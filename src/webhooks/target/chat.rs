@@ -115,7 +115,7 @@ mod tests {
         let endpoint = "https://api.example/bot77:SecretToken/sendMessage?chat_id=-100200300";
         let endpoint: Endpoint = endpoint.parse().unwrap();
         let shown = without_secrets("no bot77:SecretToken for -100200300 here", &endpoint);
-        assert_eq!(shown, "no bot77:… for … here");
+        assert_eq!(shown, "no …:… for … here");
         assert_eq!(without_secrets("cut at SecretTok", &endpoint), "cut at …");
         assert_eq!(without_secrets("chat not found", &endpoint), "chat not found");
     }

@@ -22,7 +22,7 @@ use orrery_store::{RowCodec, RowFlow};
 /// Maximum number of members of a project.
 pub const MOST_MEMBERS: usize = if cfg!(test) { 10_000 } else { 100_000 };
 /// How long a turn waits for the facts of the newest ledger, and how often it looks.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// How long a turn reads events of factories.
 const LONGEST_READ: Duration = Duration::from_millis(200);
