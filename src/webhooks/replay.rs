@@ -19,7 +19,7 @@ use super::time::Moment;
 use super::{CONSUMER, WebhookError, payload};
 use orrery_executables::Waited;
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
-use orrery_store::{Bounds, ConsumerEffects, EventQuery, Needs, TopicFilter, TransactionPosition};
+use orrery_store::{Bounds, ConsumerEffects, Needs, TransactionPosition};
 
 /// Maximum number of deliveries per request, not counting those of its last ledger.
 const MAX_DELIVERIES: usize = 10_000;
