@@ -4,12 +4,13 @@
 //! A feed consumer ([`Membership`]) keeps these facts from ingestion on, for ever (`rows`). They follow
 //! from single transactions (`creation`, `mentions`), so they do not depend on the order in which ledgers
 //! arrive. When a contract ran a code is told by the index of executables; this crate knows of whom
-//! to ask ([`Facts`]). What cannot be read is counted ([`Unread`]), not guessed.
+//! to ask ([`Facts`]). Those who tell users of a project's events ask [`Projects`]. What cannot be read is counted ([`Unread`]), not guessed.
 
 mod consumer;
 mod creation;
 mod facts;
 mod mentions;
+mod projects;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -18,5 +19,6 @@ mod updates;
 pub use consumer::{CONSUMER, Membership, keep_answers};
 pub use creation::{Creator, creators};
 pub use facts::{Facts, Learnt};
+pub use projects::{KnownMember, KnownMembers, MemberMark, Projects, Selected};
 pub use rows::{Creation, Named, Unread};
 pub use updates::{is_update, updated_codes};

@@ -17,6 +17,8 @@ mod index;
 mod logged;
 mod looking;
 mod naming;
+mod newly_known;
+mod of_ledger;
 mod recording;
 mod selection;
 mod selectors;
