@@ -103,7 +103,7 @@ impl Runner {
     }
 
     /// Returns the ledger in which a factory of a project announced a contract first.
-    pub(super) fn announced(
+    pub(crate) fn announced(
         &self,
         program: ProgramId,
         contract: &ContractId,
