@@ -15,14 +15,12 @@ use orrery_store::{
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
 use super::creation::{Creator, creators};
-use super::facts::Learnt;
+use super::learnt::Learnt;
 use super::mentions::{self, Emitted};
 use super::rows::{
-    CREATED, Creation, LEARNT, Later, MADE, Named, READ, RUNNERS, SEEN, TAGS, UNREAD, Unread,
+    CONSUMER, CREATED, Creation, LEARNT, Later, MADE, Named, READ, RUNNERS, SEEN, TAGS, UNREAD,
+    Unread,
 };
-
-/// Name of the feed consumer.
-pub const CONSUMER: &str = "membership";
 
 /// What each ledger says.
 const MENTIONS: Gathers = Gathers { consumer: CONSUMER, from: mentions::gather };

@@ -4,42 +4,13 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use orrery_ledger::domain::{ContractId, Hash32};
-use orrery_store::{
-    ConsumerView, RowBounds, RowCodec, RowFlow, Store, StoreError, TransactionPosition,
-};
+use orrery_store::{ConsumerView, RowBounds, RowFlow, Store, StoreError, TransactionPosition};
 
-use super::consumer::CONSUMER;
 use super::creation::Creator;
-use super::rows::{CREATED, Creation, LEARNT, MADE, Named, RUNNERS, TAGS, UNREAD, Unread};
-
-/// Something that was learnt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Learnt {
-    /// Who created this contract, or what it runs.
-    Contract(ContractId),
-    /// What this entry names, to which contracts refer (CAP-85): the SHA-256 of its key.
-    Tag([u8; 32]),
-}
-
-const CONTRACT: u8 = 1;
-const TAG: u8 = 2;
-
-impl RowCodec for Learnt {
-    fn write(&self, to: &mut Vec<u8>) {
-        match self {
-            Self::Contract(contract) => (CONTRACT, *contract).write(to),
-            Self::Tag(id) => (TAG, *id).write(to),
-        }
-    }
-
-    fn read(bytes: &mut &[u8]) -> Option<Self> {
-        match <(u8, [u8; 32])>::read(bytes)? {
-            (CONTRACT, id) => Some(Self::Contract(ContractId(id))),
-            (TAG, id) => Some(Self::Tag(id)),
-            _ => None,
-        }
-    }
-}
+use super::learnt::Learnt;
+use super::rows::{
+    CONSUMER, CREATED, Creation, LEARNT, MADE, Named, RUNNERS, TAGS, UNREAD, Unread,
+};
 
 /// A snapshot of the facts.
 pub struct Facts<'s> {

@@ -9,6 +9,7 @@
 mod consumer;
 mod creation;
 mod facts;
+mod learnt;
 mod mentions;
 mod projects;
 mod rows;
@@ -16,9 +17,10 @@ mod rows;
 mod tests;
 mod updates;
 
-pub use consumer::{CONSUMER, Membership, keep_answers};
+pub use consumer::{Membership, keep_answers};
 pub use creation::{Creator, creators};
-pub use facts::{Facts, Learnt};
+pub use facts::Facts;
+pub use learnt::Learnt;
 pub use projects::{KnownMember, KnownMembers, MemberMark, Projects, Selected};
-pub use rows::{Creation, Named, Unread};
+pub use rows::{CONSUMER, Creation, Named, Unread};
 pub use updates::{is_update, updated_codes};

@@ -4,7 +4,10 @@ use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
 use orrery_store::{RowCodec, Table, TransactionPosition, row_codec};
 
 use super::creation::Creator;
-use super::facts::Learnt;
+use super::learnt::Learnt;
+
+/// Name of the feed consumer.
+pub const CONSUMER: &str = "membership";
 
 /// Contracts that a stored transaction created.
 pub const CREATED: Table<ContractId, Creation> = Table::new("created");

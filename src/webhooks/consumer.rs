@@ -8,9 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::consumer_projects::SelectedEvents;
 use super::decimals::{Decimals, asset_emitter};
 use super::delivery::new_deliveries::{Content, Created};
+use super::followed::SelectedEvents;
 use super::judging::{JudgedEvent, Verdict};
 use super::registry::{CreatedDeliveries, Doubt, Registry, SubscriptionSet};
 use super::rows::{

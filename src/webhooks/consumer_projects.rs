@@ -1,21 +1,16 @@
 //! The part of the consumer that makes deliveries of the events of projects.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::consumer::Work;
-use super::followed::{LATE, LateMember, ended};
+use super::followed::{LATE, LateMember, SelectedEvents, ended};
 use super::judging::{JudgedEvent, Verdict};
 use super::payload;
 use super::registry::SubscriptionSet;
 use super::rows::{Delivery, ENCODED_DELIVERIES, Number, PAYLOADS, QUEUE, Queued};
 use super::subscription::Subscription;
 use orrery_ledger::domain::LedgerSeq;
-use orrery_membership::Selected;
 use orrery_store::{EventRecord, Mark, RowCodec, StoreError};
-
-/// The events of a ledger that projects select.
-pub(super) type SelectedEvents = BTreeMap<String, Selected>;
 
 impl Work<'_, '_> {
     /// Ends the subscriptions whose owners do not read their projects any more, and notes members that became

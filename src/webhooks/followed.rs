@@ -81,6 +81,9 @@ impl RowCodec for LateMembers {
     }
 }
 
+/// The events of a ledger that projects select.
+pub(super) type SelectedEvents = BTreeMap<String, Selected>;
+
 /// Why a subscription has ended whose owner does not read its project any more.
 pub fn ended(project: &str) -> String {
     format!(

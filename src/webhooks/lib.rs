@@ -21,6 +21,7 @@ pub mod delivery;
 mod error;
 pub mod filter;
 pub mod followed;
+mod found;
 pub mod judging;
 pub mod manage;
 pub mod message;

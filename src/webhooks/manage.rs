@@ -11,7 +11,7 @@ use rand::RngCore;
 use sha2::{Digest, Sha256};
 
 use super::delivery::{DeliveryDeps, DeliveryThreads, Mailbox, Post};
-use super::filter::Filter;
+use super::filter::{Filter, encode_topic};
 use super::followed::LATE;
 use super::message::Message;
 use super::message::format::Format;
@@ -20,7 +20,7 @@ use super::rows::{
     self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, IDENTICAL, LAST_TESTS, LIVES, NEXT,
     Number, OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, TriggerKind, subscription_range,
 };
-use super::subscription::{Definition, Row, State, Subscription, VOID_ENDPOINT, encode_topic};
+use super::subscription::{Definition, Row, State, Subscription, VOID_ENDPOINT};
 use super::target::{AttemptResult, Endpoint, EndpointError, Sender};
 use super::trigger::Trigger;
 use super::triggers::silence::HEARD;

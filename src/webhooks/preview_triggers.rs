@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::found::MAX_DURATION;
 use super::manage::{NewSubscriptions, Webhooks};
 use super::preview::{Previewed, SHOWN};
-use super::replay::MAX_DURATION;
 use super::subscription::{Row, State, Subscription};
 use super::trigger::Trigger;
 use super::triggers::silence::{self, Heard, Silence};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::decimals::{Decimals, asset_emitter};
+use super::found::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION, query};
 use super::judging::{JudgedEvent, Verdict};
 use super::manage::Webhooks;
 use super::replay_triggers::Replay;
@@ -16,16 +17,10 @@ use super::time::Moment;
 use super::{CONSUMER, WebhookError, payload};
 use orrery_executables::Waited;
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
-use orrery_store::{Bounds, ConsumerEffects, EventQuery, Needs, TopicFilter, TransactionPosition};
+use orrery_store::{Bounds, ConsumerEffects, Needs, TransactionPosition};
 
 /// Maximum number of deliveries per request, not counting those of its last ledger.
 const MAX_DELIVERIES: usize = 10_000;
-/// How long one request searches for deliveries.
-pub(super) const MAX_DURATION: Duration = Duration::from_secs(2);
-/// Maximum number of deliveries, and of bytes of their bodies, in one write.
-pub(super) const MAX_BATCH_DELIVERIES: usize = 500;
-pub(super) const MAX_BATCH_BYTES: usize = 4 << 20;
-
 /// Result of a replay of ledgers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Replayed {
@@ -38,15 +33,6 @@ pub struct Replayed {
     /// Number of events that the subscription's condition could not be asked of, because it is not known
     /// what their contracts declare.
     pub unjudged: u64,
-}
-
-/// An event to send, or something else.
-pub(super) struct FoundEvent {
-    pub number: Number,
-    pub ledger: u32,
-    pub body: Vec<u8>,
-    /// Decimals of the tokens of its message ([`Delivery::decimals`]).
-    pub decimals: Vec<Option<u32>>,
 }
 
 impl Webhooks {
@@ -326,17 +312,6 @@ impl Webhooks {
         if let Some(mailbox) = self.mailbox() {
             mailbox.delivery_requested(id, class, due);
         }
-    }
-}
-
-/// Finds the events of ledgers that may match a subscription.
-pub(super) fn query(subscription: &Subscription, ledgers: LedgerRange) -> EventQuery {
-    let filter = &subscription.filter;
-    let (positional, address) = (filter.topics.clone(), filter.address.clone());
-    EventQuery {
-        contracts: subscription.definition.contract().into_iter().collect(),
-        topics: TopicFilter { positional, address, ..TopicFilter::default() },
-        ..EventQuery::of_ledgers(ledgers)
     }
 }
 

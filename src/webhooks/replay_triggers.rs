@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::decimals::Decimals;
+use super::found::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION};
 use super::manage::Webhooks;
 use super::preview_triggers::of_transactions;
-use super::replay::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION};
 use super::subscription::Subscription;
 use super::time::Moment;
 use super::trigger::Trigger;

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -259,11 +257,6 @@ impl Definition {
         }
         Sha256::digest(same).into()
     }
-}
-
-/// Returns the canonical spelling of a topic for users.
-pub fn encode_topic(topic: &[u8]) -> String {
-    STANDARD.encode(topic)
 }
 
 /// The secrets of a subscription in memory.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stellar_xdr::ScVal;
 
-use super::filter::FilterError;
+use super::filter::{FilterError, encode_topic};
 use orrery_contract_data::name;
 use orrery_ledger::domain::{ENTERED_VALUE, excerpt, scval_from_text};
 
@@ -249,7 +249,7 @@ impl Keys {
             Some(INSTANCE) => Some(encoded(&ScVal::LedgerKeyContractInstance)?),
             Some(text) => {
                 let xdr = scval_from_text(text).map_err(|error| wrong("key", error.to_string()))?;
-                Some(super::subscription::encode_topic(&xdr))
+                Some(encode_topic(&xdr))
             }
         };
         Ok(Self { key_name, key, durability: durability.map(Durability::parse).transpose()? })
@@ -263,7 +263,7 @@ impl Keys {
     /// Whether an entry counts, or an item of an instance's map; `key` is the XDR `ScVal`.
     pub fn has(&self, key: &[u8], durability: Durability) -> bool {
         let is_named = |wanted: &String| name(key) == Some(wanted.as_bytes());
-        let is_it = |wanted: &String| *wanted == super::subscription::encode_topic(key);
+        let is_it = |wanted: &String| *wanted == encode_topic(key);
         self.durability.is_none_or(|wanted| wanted == durability)
             && self.key_name.as_ref().is_none_or(is_named)
             && self.key.as_ref().is_none_or(is_it)
@@ -317,7 +317,7 @@ fn symbol(field: &'static str, given: &str) -> Result<(), FilterError> {
 fn encoded(key: &ScVal) -> Result<String, FilterError> {
     use stellar_xdr::WriteXdr;
     let xdr = key.to_xdr(ENTERED_VALUE).map_err(|error| wrong("key", error.to_string()))?;
-    Ok(super::subscription::encode_topic(&xdr))
+    Ok(encode_topic(&xdr))
 }
 
 fn wrong(field: &'static str, problem: impl Into<String>) -> FilterError {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stellar_xdr::{Limits, ReadXdr, ScVal};
+use stellar_xdr::ScVal;
 
 use super::Summary;
 use super::declared_by::DeclaredBy;
@@ -10,6 +10,7 @@ use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
 use super::logged::LoggedEvent;
 use super::members::{Selected, Selection, Updates};
+use super::values::values;
 use crate::ProgramError;
 use crate::manifest::Manifest;
 use orrery_executables::{InterfaceReader, Tried};
@@ -18,9 +19,6 @@ use orrery_ledger::domain::{ContractId, Hash32, NetworkId};
 use orrery_store::TransactionPosition;
 use orrery_tables::event_tables::{Declared, Event, Kind, Place};
 
-/// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
-/// than the events of a transaction may have.
-const LIMITS: Limits = Limits { depth: 500, len: 4 << 20 };
 /// Maximum number of interfaces by which a change of contract data is written.
 const MOST_INTERFACES: usize = 8;
 
@@ -259,14 +257,4 @@ fn with_values<'e>(
         data,
         declared,
     }
-}
-
-/// Returns the values of an event. Values that are nested deeper than the network allows are bytes.
-pub(super) fn values(event: &LoggedEvent<'_>) -> (Vec<ScVal>, ScVal) {
-    let value = |xdr: &[u8]| {
-        let raw =
-            || ScVal::Bytes(stellar_xdr::ScBytes(xdr.to_vec().try_into().unwrap_or_default()));
-        ScVal::from_xdr(xdr, LIMITS).unwrap_or_else(|_| raw())
-    };
-    (event.topics.iter().map(value).collect(), value(event.data))
 }

@@ -34,6 +34,7 @@ mod summary;
 mod supplied;
 mod table_rows;
 mod unsure;
+mod values;
 
 pub(super) use beginning::begin_reading;
 #[cfg(test)]

@@ -3,11 +3,9 @@
 
 use super::Registry;
 use crate::ProgramError;
-use crate::events::{EventProject, Flags, MemberIndex, Selectors, in_memory, members};
-use crate::manifest::Manifest;
-use orrery_ledger::domain::{ContractId, Owner};
+use crate::events::Selectors;
+use orrery_ledger::domain::Owner;
 use orrery_membership::CONSUMER;
-use orrery_store::Store;
 
 /// Number of members of all projects from which on there are no new projects with selectors. One owner may
 /// have a quarter.
@@ -45,25 +43,4 @@ impl Registry {
         }
         Ok(())
     }
-}
-
-/// Returns the members of a project with selectors that it names itself.
-pub(super) fn named_members(manifest: &Manifest) -> Vec<(ContractId, Flags)> {
-    match &manifest.events {
-        Some(project) if !project.selectors.is_empty() => in_memory(manifest, &[]),
-        _ => Vec::new(),
-    }
-}
-
-/// Reads the members of a project into memory.
-pub(super) fn load_members(
-    store: &Store,
-    manifest: &Manifest,
-    index: &MemberIndex,
-) -> Result<(), ProgramError> {
-    let has_members = |project: &EventProject| !project.selectors.is_empty();
-    if manifest.events.as_ref().is_some_and(has_members) {
-        index.set(manifest.id, in_memory(manifest, &members(store, manifest.id)?));
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Registry of programs: deploys, changes and deletes them, and loads their modules. A change is on disk
 //! before it becomes visible.
 
+mod loading;
 mod members;
 mod readable;
 mod replacing;
@@ -22,7 +23,7 @@ use super::events::{EventProject, KnownInterface, MemberIndex, Selectors, Suppli
 use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
 use super::{ProgramError, names, storage};
-use members::{load_members, named_members};
+use loading::{load_members, named_members};
 use orrery_contract_data::CONSUMER;
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq, Owner, ProgramId};
 use orrery_settings as settings;

@@ -2,8 +2,9 @@
 
 use super::selectors::FactorySelector;
 use crate::ProgramError;
-use crate::events::examining::{Declaring, values};
+use crate::events::examining::Declaring;
 use crate::events::logged::LoggedEvent;
+use crate::events::values::values;
 use orrery_interfaces::NamedEvent;
 use orrery_ledger::domain::ContractId;
 use orrery_store::TransactionPosition;

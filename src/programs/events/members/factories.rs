@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::announcing::{Announced, Announcing};
+use super::found::Found;
 use super::selectors::Selectors;
 use super::state::MemberState;
 use super::stored::{Announcement, Cursor};
-use super::syncing::Found;
 use crate::events::Unsure;
 use crate::events::examining::Declaring;
 use crate::events::logged::{EventsWriter, LoggedEvents};

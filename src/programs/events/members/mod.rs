@@ -13,6 +13,7 @@ mod changes;
 mod checking;
 mod counts;
 mod factories;
+mod found;
 mod index;
 mod logged;
 mod looking;

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::factories::Factories;
+use super::found::Found;
 use super::index::Flags;
 use super::selectors::Selectors;
 use super::state::MemberState;
@@ -27,33 +28,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 const LONGEST_READ: Duration = Duration::from_millis(200);
 /// Number of ledgers by which the facts may be behind for a turn to wait for them.
 const FAR_BEHIND: u64 = 64;
-
-/// New members, with what is to be stored of them.
-#[derive(Default)]
-pub struct Found {
-    pub members: BTreeMap<ContractId, Flags>,
-    /// Contracts of which something else was learnt.
-    pub touched: BTreeSet<ContractId>,
-    pub announcements: BTreeMap<(u8, ContractId), Announcement>,
-}
-
-impl Found {
-    fn add(&mut self, contract: ContractId, flags: Flags) {
-        let known = self.members.entry(contract).or_default();
-        *known = known.and(flags);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.members.is_empty() && self.touched.is_empty() && self.announcements.is_empty()
-    }
-
-    /// Adds an announcement of a contract.
-    pub fn announce(&mut self, selector: u8, contract: ContractId, announcement: Announcement) {
-        self.add(contract, Flags::ANNOUNCED);
-        let first = self.announcements.entry((selector, contract)).or_insert(announcement);
-        *first = announcement.min(*first);
-    }
-}
 
 /// Outcome of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
