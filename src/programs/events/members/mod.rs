@@ -15,6 +15,7 @@ mod counts;
 mod factories;
 mod found;
 mod index;
+mod joining;
 mod logged;
 mod looking;
 mod naming;
