@@ -351,6 +351,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
 
 fn of_webhook(error: &WebhookError) -> (StatusCode, &'static str) {
     match error {
+        WebhookError::UnknownProject(_) => (StatusCode::NOT_FOUND, "not_found"),
         WebhookError::Unknown(_) | WebhookError::UnknownDelivery { .. } => {
             (StatusCode::NOT_FOUND, "not_found")
         }

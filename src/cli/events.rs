@@ -25,6 +25,7 @@ const LONGEST_VALUE: usize = 160;
 #[command(after_help = "Examples:
   orrery events --follow --contract C…
   orrery events --follow --contract C… --where \"amount >= 1000000000 and to = 'G…'\"
+  orrery events --follow --project pools
   orrery events --follow --contract C… --after 0 --json | jq .decoded.params")]
 pub struct Events {
     /// Show new events as they are stored
@@ -33,6 +34,9 @@ pub struct Events {
     /// Only events of this contract
     #[arg(long, value_name = "C…")]
     contract: Option<String>,
+    /// Only events of this project, one that you read
+    #[arg(long, value_name = "NAME", conflicts_with = "contract")]
+    project: Option<String>,
     /// Only events for which this is true, such as "amount >= 1000000000 and to = 'G…'"
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
@@ -66,6 +70,7 @@ impl Events {
         }
         let parameters = [
             ("contract_id", self.contract.clone()),
+            ("project", self.project.clone()),
             ("where", self.condition.clone()),
             ("topic1", self.topic1.clone()),
             ("topic2", self.topic2.clone()),

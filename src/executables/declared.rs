@@ -23,7 +23,8 @@ pub struct DeclaredEvent {
 
 impl InterfaceReader<'_> {
     /// Returns the interfaces that may declare an event of a contract on this network, in the order in
-    /// which they are tried, and whether that is all. A system event has none.
+    /// which they are tried, and whether that is all: the supplied one, if there is one, before those of the
+    /// contract. A system event has none.
     pub fn of_event(&self, event: &EventRecord<'_>, network: &NetworkId) -> (AllTried, bool) {
         let contract = match event.contract {
             Some(contract) if event.event_type == EventType::Contract => ContractId(*contract),
@@ -32,10 +33,11 @@ impl InterfaceReader<'_> {
         let application_order = event.application_order;
         let at = TransactionPosition { ledger: event.ledger, application_order };
         let names_asset = |topic: &&[u8]| self.is_of_asset(network, &contract, topic);
-        match event.topics.last().is_some_and(names_asset) {
+        let (tried, is_sure) = match event.topics.last().is_some_and(names_asset) {
             true => (AllTried::from([Tried::Asset]), true),
             false => self.tried_surely(&contract, at),
-        }
+        };
+        (self.with_supplied(tried), is_sure)
     }
 }
 

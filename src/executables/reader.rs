@@ -80,6 +80,8 @@ pub struct InterfaceReader<'a> {
     failed: RefCell<Option<StoreError>>,
     /// What each contract had, and for which of its transactions that is found again.
     steady: RefCell<HashMap<ContractId, (Steady, AllTried)>>,
+    /// An interface that declares events before others do.
+    supplied: RefCell<Option<Tried>>,
     /// XDR of the topic that names the asset of a contract of an asset.
     assets: RefCell<HashMap<ContractId, Vec<u8>>>,
 }
@@ -118,6 +120,7 @@ impl<'a> InterfaceReader<'a> {
             lacked: Cell::new(0),
             failed: RefCell::default(),
             steady: RefCell::default(),
+            supplied: RefCell::default(),
             assets: RefCell::default(),
         }
     }
@@ -130,6 +133,19 @@ impl<'a> InterfaceReader<'a> {
     /// Returns the declarations that were found for events.
     pub(super) fn findings(&self) -> &'a Findings {
         self.interfaces.findings()
+    }
+
+    /// Sets an interface that declares the events of every contract before others do, or none.
+    pub fn supply(&self, supplied: Option<Tried>) {
+        *self.supplied.borrow_mut() = supplied;
+    }
+
+    /// Returns interfaces with the supplied one before them.
+    pub(super) fn with_supplied(&self, tried: AllTried) -> AllTried {
+        match &*self.supplied.borrow() {
+            None => tried,
+            Some(supplied) => [supplied].into_iter().chain(tried.iter()).cloned().collect(),
+        }
     }
 
     /// Reads stored interfaces that are not in memory on this thread.

@@ -4,13 +4,14 @@
 //! A feed consumer ([`Membership`]) keeps these facts from ingestion on, for ever (`rows`). They follow
 //! from single transactions (`creation`, `mentions`), so they do not depend on the order in which ledgers
 //! arrive. When a contract ran a code is told by the index of executables; this crate knows of whom
-//! to ask ([`Facts`]). What cannot be read is counted ([`Unread`]), not guessed.
+//! to ask ([`Facts`]). Those who tell users of a project's events ask [`Projects`]. What cannot be read is counted ([`Unread`]), not guessed.
 
 mod consumer;
 mod creation;
 mod facts;
 mod learnt;
 mod mentions;
+mod projects;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -20,5 +21,6 @@ pub use consumer::{Membership, keep_answers};
 pub use creation::{Creator, creators};
 pub use facts::Facts;
 pub use learnt::Learnt;
+pub use projects::{KnownMember, KnownMembers, MemberMark, Projects, Selected};
 pub use rows::{CONSUMER, Creation, Named, Unread};
 pub use updates::{is_update, updated_codes};

@@ -29,6 +29,7 @@ mod lanes;
 mod live;
 pub mod manifest;
 mod names;
+mod projects;
 mod reading;
 pub mod records;
 mod registry;

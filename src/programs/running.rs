@@ -73,7 +73,7 @@ pub struct ProgramDeps {
 pub struct Programs {
     store: Arc<Store>,
     pub(super) registry: Arc<Registry>,
-    runner: Arc<Runner>,
+    pub(super) runner: Arc<Runner>,
     pub(super) feeder: Arc<Feeder>,
     lanes: Arc<Lanes>,
     live: Arc<Live>,

@@ -96,6 +96,7 @@ impl Service {
             spawn_blocking(start).await.map_err(ServiceError::start)??
         };
         node.webhooks().name_events_by(Arc::clone(&interfaces.interfaces));
+        node.webhooks().follow(Arc::clone(&programs) as _);
         let webhooks = {
             let (node, config) = (Arc::clone(&node), config.clone());
             let start = move || webhooks::start(&node, &config);

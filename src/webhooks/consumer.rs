@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::decimals::{Decimals, asset_emitter};
 use super::delivery::new_deliveries::{Content, Created};
+use super::followed::SelectedEvents;
 use super::judging::{JudgedEvent, Verdict};
 use super::registry::{CreatedDeliveries, Doubt, Registry, SubscriptionSet};
 use super::rows::{
@@ -84,6 +85,13 @@ impl LedgerConsumer for WebhookConsumer {
             effects.mark_unfinished();
             return Ok(());
         }
+        let projects: Vec<String> = self
+            .registry
+            .with(|known| known.by_project().map(|(project, _)| project.to_owned()).collect());
+        if !self.registry.followed.may_be_made(&projects, ledger.place) {
+            effects.mark_unfinished();
+            return Ok(());
+        }
         self.registry.with(|known| {
             if known.is_empty() {
                 return Ok(());
@@ -106,6 +114,7 @@ impl LedgerConsumer for WebhookConsumer {
     }
 
     fn on_step_written(&self, store: &Store) {
+        self.registry.followed.step_written();
         // First, so that a panic in it leaves what was created to the next step.
         for (subscription, doubt) in self.registry.in_doubt() {
             reload_state(store, &self.registry, subscription, doubt);
@@ -130,6 +139,7 @@ impl LedgerConsumer for WebhookConsumer {
     }
 
     fn on_step_failed(&self) {
+        self.registry.followed.step_failed();
         for ledger in self.registry.created_by_step.lock().values_mut() {
             ledger.contents.clear();
             ledger.is_uncertain = true;
@@ -203,7 +213,8 @@ impl Work<'_, '_> {
         if !is_noted && !known.all().any(|it| it.is_in_doubt() || it.concerns(self.fed)) {
             return Ok(());
         }
-        let done = self.process_parts(known);
+        let done = self.process_projects(known).and_then(|()| self.process_parts(known));
+        self.registry.followed.pass(self.fed.ledger);
         let created = CreatedDeliveries {
             by_subscription: std::mem::take(&mut self.created).into_values().collect(),
             contents: std::mem::take(&mut self.contents),
@@ -231,14 +242,14 @@ impl Work<'_, '_> {
 
     /// Creates the deliveries of events. Returns whether that was all.
     fn process_events(&mut self, known: &SubscriptionSet) -> Result<bool, StoreError> {
-        let ledger = self.fed.ledger;
+        let (ledger, selected) = (self.fed.ledger, self.selected(known)?);
         let query = EventQuery {
             contracts: known.contracts().unwrap_or_default(),
             page: Page { cursor: self.last_processed_event()?, ..Page::all() },
             ..EventQuery::of_ledgers(LedgerRange::only(ledger))
         };
         let walked = self.sources.store.events_within(&query, Bounds::NONE, |event| match self
-            .create_deliveries(known, event)
+            .create_deliveries(known, event, &selected)
         {
             Ok(()) if self.has_room() => ControlFlow::Continue(()),
             Ok(()) => ControlFlow::Break(self.save_progress(event.id)),
@@ -269,6 +280,7 @@ impl Work<'_, '_> {
         &mut self,
         known: &SubscriptionSet,
         event: &EventRecord<'_>,
+        selected: &SelectedEvents,
     ) -> Result<(), StoreError> {
         let number = Number::of_event(event.id);
         let delivery = Delivery::new(event.ledger.0, self.now);
@@ -299,7 +311,7 @@ impl Work<'_, '_> {
             PAYLOADS.put(self.effects, &key, &body)?;
             self.contents.push((number, Content { delivery, body: body.into() }));
         }
-        Ok(())
+        self.create_deliveries_of_projects(known, event, selected)
     }
 
     /// Returns the subscriptions that concern the event and have no delivery of it, each with what its
@@ -328,7 +340,7 @@ impl Work<'_, '_> {
     }
 
     /// Notes an event that a condition could not be asked of.
-    fn note_unmet(
+    pub(super) fn note_unmet(
         &mut self,
         subscription: &Subscription,
         ledger: LedgerSeq,
@@ -346,7 +358,7 @@ impl Work<'_, '_> {
     }
 
     /// Returns the decimals that the message of a subscription about an event needs.
-    fn decimals_of(
+    pub(super) fn decimals_of(
         &self,
         subscription: &Subscription,
         body: &[u8],
@@ -409,6 +421,15 @@ impl Work<'_, '_> {
         } else {
             return Ok(());
         };
+        self.disable(subscription, reason)
+    }
+
+    /// Disables a subscription for this reason.
+    pub(super) fn disable(
+        &mut self,
+        subscription: &Arc<Subscription>,
+        reason: String,
+    ) -> Result<(), StoreError> {
         let mut state = subscription.state();
         state.disable(reason);
         subscription.row(state).put(self.effects, subscription.id)?;

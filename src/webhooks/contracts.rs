@@ -7,16 +7,19 @@ use orrery_ledger::domain::ContractId;
 pub enum Contracts {
     /// This one.
     One(ContractId),
+    /// Those of the project with this name.
+    Project(String),
     /// Any.
     Any,
 }
 
 impl Contracts {
-    /// Whether a contract is one of them.
+    /// Whether a contract may be one of them.
     pub fn has(&self, contract: &ContractId) -> bool {
         match self {
             Self::One(one) => one == contract,
-            Self::Any => true,
+            // Its events say which.
+            Self::Project(_) | Self::Any => true,
         }
     }
 
@@ -24,15 +27,23 @@ impl Contracts {
     pub fn one(&self) -> Option<ContractId> {
         match self {
             Self::One(one) => Some(*one),
-            Self::Any => None,
+            Self::Project(_) | Self::Any => None,
         }
     }
 
-    /// Returns all of them; `None` where any contract is.
+    /// Returns the project whose contracts they are.
+    pub fn project(&self) -> Option<&str> {
+        match self {
+            Self::Project(name) => Some(name),
+            Self::One(_) | Self::Any => None,
+        }
+    }
+
+    /// Returns all of them; `None` where that may be any.
     pub fn all(&self) -> Option<Vec<ContractId>> {
         match self {
             Self::One(one) => Some(vec![*one]),
-            Self::Any => None,
+            Self::Project(_) | Self::Any => None,
         }
     }
 }

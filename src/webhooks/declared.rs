@@ -4,6 +4,7 @@
 use super::WebhookError;
 use super::manage::{NewSubscriptions, Webhooks};
 use super::message::Message;
+use super::projects::Declaring;
 use super::trigger::Trigger;
 use orrery_conditions::check_names;
 use orrery_executables::Tried;
@@ -75,7 +76,11 @@ impl Webhooks {
         if !wanted.trigger.is_event() {
             return check_members(message, &wanted.trigger).map_err(refused);
         }
-        let declared = self.declared(&wanted.contracts)?;
+        let Declaring { contracts: Some(contracts), supplied } = self.declaring(wanted)? else {
+            return Ok(());
+        };
+        let mut declared = self.declared(&contracts)?;
+        declared.extend(supplied);
         let names = message.template().names();
         check_names(names, declared.iter().map(Tried::interface))
             .map_err(|problem| refused(format!("has a name that is none: {problem}")))

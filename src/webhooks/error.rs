@@ -59,6 +59,12 @@ pub enum WebhookError {
          it on with [index] storage"
     )]
     StorageOff(&'static str),
+    /// The owner reads no project of this name.
+    #[error(
+        "there is no project '{0}' that you read: give one of your own, or subscribe to a public one first (POST \
+         /rest/retroshade/subscribe)"
+    )]
+    UnknownProject(String),
     /// The subscription is disabled.
     #[error(
         "subscription {0} is disabled: repair its endpoint, and enable it with POST /rest/webhooks/{0}/enable first"

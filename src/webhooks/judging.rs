@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 
 use orrery_conditions::{Condition, Event, FlatEvent, Judgement, Own};
-use orrery_executables::{AllTried, DeclaredEvent, InterfaceReader};
+use orrery_executables::{AllTried, DeclaredEvent, InterfaceReader, Tried};
 use orrery_ledger::domain::{ContractId, NetworkId};
 use orrery_store::EventRecord;
 
@@ -20,16 +20,18 @@ pub fn condition(text: &str) -> Result<Condition, String> {
 }
 
 /// Checks whether events of these contracts can meet a condition, by what they are known to declare, or to
-/// have declared. The error continues the sentence after the condition's name.
+/// have declared; one that was supplied declares them too. The error continues the sentence after the condition's name.
 ///
 /// # Errors
 /// A part of a sentence, when no declared event can.
 pub fn check(
     condition: &Condition,
     contracts: &[ContractId],
+    supplied: Option<&Tried>,
     names: &InterfaceReader<'_>,
 ) -> Result<(), String> {
-    let had: Vec<_> = contracts.iter().flat_map(|it| names.had(it, |_| true).0).collect();
+    let had = contracts.iter().flat_map(|it| names.had(it, |_| true).0);
+    let had: Vec<Tried> = supplied.cloned().into_iter().chain(had).collect();
     let checked = condition.check_events(had.iter().map(|tried| tried.interface()));
     checked.map_err(|problem| format!("can be met by no event: {problem}"))
 }

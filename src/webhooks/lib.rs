@@ -11,6 +11,7 @@
 //! in [`manage`]. Everything is stored in rows of the consumer ([`rows`]).
 
 mod consumer;
+mod consumer_projects;
 mod consumer_triggers;
 pub mod contracts;
 mod data_index;
@@ -19,6 +20,7 @@ mod declared;
 pub mod delivery;
 mod error;
 pub mod filter;
+pub mod followed;
 mod found;
 pub mod judging;
 pub mod manage;
@@ -28,6 +30,7 @@ mod number;
 mod payload;
 pub mod preview;
 mod preview_triggers;
+mod projects;
 pub mod registry;
 pub mod replay;
 mod replay_triggers;

@@ -12,12 +12,13 @@ use sha2::{Digest, Sha256};
 
 use super::delivery::{DeliveryDeps, DeliveryThreads, Mailbox, Post};
 use super::filter::{Filter, encode_topic};
+use super::followed::LATE;
 use super::message::Message;
 use super::message::format::Format;
 use super::registry::Registry;
 use super::rows::{
     self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, IDENTICAL, LAST_TESTS, LIVES, NEXT,
-    Number, OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, TriggerKind, payload_key, subscription_range,
+    Number, OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, TriggerKind, subscription_range,
 };
 use super::subscription::{Definition, Row, State, Subscription, VOID_ENDPOINT};
 use super::target::{AttemptResult, Endpoint, EndpointError, Sender};
@@ -45,6 +46,8 @@ pub struct NewSubscriptions {
     pub message: Option<Message>,
     /// One subscription is created for each contract; if empty, a single one for all contracts.
     pub contracts: Vec<ContractId>,
+    /// The project whose events are delivered, by one subscription, instead of those of contracts.
+    pub project: Option<String>,
     /// Further conditions on events; the contract in it is ignored.
     pub filter: Filter,
     /// Address of the filter as the user spelled it.
@@ -66,6 +69,7 @@ impl NewSubscriptions {
             endpoint,
             message: None,
             contracts: Vec::new(),
+            project: None,
             filter: Filter::default(),
             address: None,
             condition: None,
@@ -169,6 +173,7 @@ impl Webhooks {
         owner: &Owner,
         wanted: NewSubscriptions,
     ) -> Result<CreatedSubscriptions, WebhookError> {
+        let wanted = self.of_project(owner, wanted)?;
         self.check_condition(&wanted)?;
         self.check_message(&wanted)?;
         self.check_storage(&wanted)?;
@@ -239,6 +244,7 @@ impl Webhooks {
                 format,
                 message: wanted.message.as_ref().map(|it| it.template().text().to_owned()),
                 contract: contract.map(|contract| contract.to_string()),
+                project: wanted.project.clone(),
                 topics: wanted.filter.topics.each_ref().map(|it| it.as_deref().map(encode_topic)),
                 address: wanted.address.clone(),
                 condition: wanted.condition.as_ref().map(|it| it.text().to_owned()),
@@ -291,6 +297,7 @@ impl Webhooks {
     /// Enables a subscription that was disabled. Events that it missed are not sent automatically.
     pub fn enable(&self, owner: &Owner, id: u32) -> Result<Arc<Subscription>, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
+        self.check_project(&subscription)?;
         let (own, store) = (Arc::clone(&subscription), Arc::clone(&self.store));
         let registry = Arc::clone(&self.registry);
         let doubt = self.store.change_consumer_rows(CONSUMER, move |effects| {
@@ -408,6 +415,7 @@ impl Webhooks {
         let closed = CloseTime::Seconds(ends.latest_close_time.unwrap_or(0)).to_string();
         let contract = subscription.definition.contract();
         let trigger = subscription.definition.trigger.clone();
+        let bodies = subscription.bodies();
         let number = self.store.change_consumer_rows(CONSUMER, move |effects| {
             if Row::of(effects, id)?.is_none() {
                 return Err(WebhookError::Unknown(id));
@@ -424,7 +432,7 @@ impl Webhooks {
                 }
             };
             let delivery = Delivery { due: Some(now.due), ..Delivery::new(ledger, now) };
-            PAYLOADS.put(effects, &payload_key(delivery.day, id, number), &body)?;
+            PAYLOADS.put(effects, &bodies.key(delivery.day, number), &body)?;
             if let Some(queued) = delivery.queued(id, number) {
                 QUEUE.put(effects, &queued, &())?;
             }
@@ -452,7 +460,7 @@ impl Webhooks {
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let (mut bodies, mut bytes) = (Vec::new(), 0);
         for (number, delivery) in deliveries {
-            let stored = PAYLOADS.get(&view, &payload_key(delivery.day, id, *number))?;
+            let stored = PAYLOADS.get(&view, &subscription.bodies().key(delivery.day, *number))?;
             bytes += stored.as_ref().map_or(0, Vec::len);
             if bytes > most && !bodies.is_empty() {
                 break;
@@ -551,6 +559,7 @@ fn remove(
     SUBSCRIPTIONS.delete(effects, &(Mark, id))?;
     LAST_TESTS.delete(effects, &(Mark, id))?;
     UNMET.delete(effects, &(Mark, id))?;
+    LATE.delete(effects, &(Mark, id))?;
     HEARD.delete(effects, &(Mark, id))?;
     WATCHED.delete(effects, &(Mark, id))?;
     if let Some(contract) = definition.contract()

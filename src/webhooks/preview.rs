@@ -8,9 +8,11 @@ use super::judging::{self, JudgedEvent, Verdict, WHERE};
 use super::manage::{NewSubscriptions, Webhooks};
 use super::message::Facts;
 use super::message::format::Format;
+use super::projects::Declaring;
 use super::{WebhookError, payload, triggers};
 use orrery_executables::InterfaceReader;
-use orrery_ledger::domain::{ContractId, LedgerRange};
+use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, Owner};
+use orrery_membership::Selected;
 use orrery_store::{Bounds, EventQuery, Needs, StoreError, TopicFilter};
 use serde_json::Value as Json;
 
@@ -42,10 +44,12 @@ impl Webhooks {
     /// Errors of the store, and [`WebhookError::Value`] when no event can meet the condition.
     pub fn preview(
         &self,
-        wanted: &NewSubscriptions,
+        owner: &Owner,
+        wanted: NewSubscriptions,
         last: u32,
         bounds: Bounds<'_>,
     ) -> Result<Previewed, WebhookError> {
+        let wanted = &self.of_project(owner, wanted)?;
         self.check_condition(wanted)?;
         self.check_message(wanted)?;
         if !wanted.trigger.is_event() {
@@ -95,12 +99,26 @@ impl Webhooks {
             ..EventQuery::of_ledgers(range)
         };
         let mut found = Previewed::default();
+        let mut of_ledger: Option<(LedgerSeq, Selected)> = None;
         let walked = self.store.events_within(&query, bounds, |event| {
             if !wanted.filter.matches(event.contract, event.topics) {
                 return ControlFlow::Continue(());
             }
+            let selected = match self.selected_in(wanted, event.ledger, &mut of_ledger) {
+                Ok(selected) => selected,
+                Err(error) => return ControlFlow::Break(error),
+            };
+            if selected.is_some_and(|it| !it.may_have(event.id)) {
+                return ControlFlow::Continue(());
+            }
+            if let (Some(names), Some(selected)) = (&names, selected) {
+                names.supply(selected.supplied.clone());
+            }
             let judged = JudgedEvent::new(event, network, names.as_ref());
             match wanted.condition.as_ref().map_or(Verdict::Matches, |it| judged.by(it)) {
+                Verdict::Matches if selected.is_some_and(|it| it.unsure.contains(&event.id)) => {
+                    found.unjudged += 1;
+                }
                 Verdict::Matches => {
                     found.matched += 1;
                     if found.first.len() < SHOWN {
@@ -132,6 +150,20 @@ impl Webhooks {
         Ok(Some((walked.cost.records, walked.cost.index_rows)))
     }
 
+    /// Returns the events of a ledger that the project of wanted subscriptions selects; `None` without one.
+    fn selected_in<'l>(
+        &self,
+        wanted: &NewSubscriptions,
+        ledger: LedgerSeq,
+        last: &'l mut Option<(LedgerSeq, Selected)>,
+    ) -> Result<Option<&'l Selected>, StoreError> {
+        let Some(project) = &wanted.project else { return Ok(None) };
+        if last.as_ref().is_none_or(|(of, _)| *of != ledger) {
+            *last = Some((ledger, self.registry.followed.selected(project, ledger)?));
+        }
+        Ok(last.as_ref().map(|(_, selected)| selected))
+    }
+
     /// Returns the body of a delivery as JSON: as it would be sent, or the text of a message as a string.
     fn shown(
         &self,
@@ -161,9 +193,12 @@ impl Webhooks {
             let checked = triggers::data_fields::check(condition);
             return checked.map_err(|problem| WebhookError::Value { name: WHERE, problem });
         }
+        let Declaring { contracts: Some(contracts), supplied } = self.declaring(wanted)? else {
+            return Ok(());
+        };
         for is_first in [true, false] {
             let Some(names) = self.registry.naming.reader_of_memory()? else { break };
-            let checked = judging::check(condition, &wanted.contracts, &names);
+            let checked = judging::check(condition, &contracts, supplied.as_ref(), &names);
             let (lacking, is_known) = (names.lacking().without_ledgers(), names.lacked() == 0);
             names.finish()?;
             match checked {

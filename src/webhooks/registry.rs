@@ -13,6 +13,7 @@ use super::data_index::DataIndex;
 use super::delivery::Mailbox;
 use super::delivery::new_deliveries::Content;
 use super::filter::{Filter, TOPICS};
+use super::followed::Followed;
 use super::naming::Naming;
 use super::rows::{KEPT, Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
@@ -21,6 +22,7 @@ use super::{CONSUMER, Sealer, WebhookError};
 use orrery_contract_data::CodeLives;
 use orrery_executables::Interfaces;
 use orrery_ledger::domain::{ContractId, Owner};
+use orrery_membership::Projects;
 use orrery_settings::Webhooks;
 use orrery_store::{ConsumerEffects, Mark, RowBounds, Store, StoreError};
 
@@ -34,6 +36,7 @@ pub(super) type Bucket = BTreeMap<u32, Arc<Subscription>>;
 #[derive(Default)]
 struct Index {
     by_contract: HashMap<[u8; 32], Conditions>,
+    by_project: BTreeMap<String, Conditions>,
     /// Subscriptions without a contract; the API requires an address condition for them.
     of_any_contract: Conditions,
 }
@@ -91,24 +94,32 @@ impl Conditions {
 }
 
 impl Index {
-    fn conditions(&mut self, filter: &Filter) -> &mut Conditions {
-        match filter.contract {
+    fn conditions(&mut self, subscription: &Subscription) -> &mut Conditions {
+        if let Some(project) = subscription.contracts.project() {
+            return self.by_project.entry(project.to_owned()).or_default();
+        }
+        match subscription.filter.contract {
             Some(contract) => self.by_contract.entry(contract).or_default(),
             None => &mut self.of_any_contract,
         }
     }
 
     fn insert(&mut self, subscription: &Arc<Subscription>) {
-        let bucket = self.conditions(&subscription.filter).bucket(&subscription.filter);
+        let bucket = self.conditions(subscription).bucket(&subscription.filter);
         bucket.insert(subscription.id, Arc::clone(subscription));
     }
 
     fn remove(&mut self, subscription: &Subscription) {
-        let conditions = self.conditions(&subscription.filter);
+        let conditions = self.conditions(subscription);
         let bucket = conditions.bucket(&subscription.filter);
         bucket.remove(&subscription.id);
         if bucket.is_empty() {
             conditions.drop_empty();
+        }
+        if let Some(project) = subscription.contracts.project()
+            && self.by_project.get(project).is_some_and(Conditions::is_empty)
+        {
+            self.by_project.remove(project);
         }
         if let Some(contract) = subscription.filter.contract
             && self.by_contract.get(&contract).is_some_and(Conditions::is_empty)
@@ -124,6 +135,8 @@ pub struct SubscriptionSet {
     by_id: Bucket,
     /// Those of events.
     index: Index,
+    /// Those of projects, by name.
+    of_projects: BTreeMap<String, Bucket>,
     /// Those of what single transactions do, by contract.
     of_transactions: HashMap<ContractId, Bucket>,
     /// Those of entries that are about to expire, and of silence.
@@ -147,7 +160,8 @@ impl SubscriptionSet {
         let by_contract = &self.index.by_contract;
         let few = by_contract.len() <= MAX_CONTRACTS_LOOKED_UP;
         let all = || by_contract.keys().map(|contract| ContractId(*contract)).collect();
-        (few && self.index.of_any_contract.is_empty()).then(all)
+        let are_listed = self.index.of_any_contract.is_empty() && self.index.by_project.is_empty();
+        (few && are_listed).then(all)
     }
 
     /// Visits the subscriptions that an event matches, in no particular order.
@@ -166,6 +180,29 @@ impl SubscriptionSet {
             conditions.candidates(topics, &mut check);
         }
         self.index.of_any_contract.candidates(topics, &mut check);
+    }
+
+    /// Visits the subscriptions to a project that an event of it matches, in no particular order.
+    pub(super) fn matching_of_project<'a>(
+        &'a self,
+        project: &str,
+        contract: Option<&[u8; 32]>,
+        topics: &[&[u8]],
+        mut visit: impl FnMut(&'a Arc<Subscription>),
+    ) {
+        let Some(conditions) = self.index.by_project.get(project) else { return };
+        conditions.candidates(topics, &mut |candidate| {
+            if candidate.filter.matches(contract, topics) {
+                visit(candidate);
+            }
+        });
+    }
+
+    /// Returns the projects of subscriptions, each with these.
+    pub(super) fn by_project(
+        &self,
+    ) -> impl Iterator<Item = (&str, impl Iterator<Item = &Arc<Subscription>>)> {
+        self.of_projects.iter().map(|(name, bucket)| (name.as_str(), bucket.values()))
     }
 
     /// Returns the contracts of which subscriptions are told what single transactions do.
@@ -191,6 +228,9 @@ impl SubscriptionSet {
     fn insert(&mut self, subscription: &Arc<Subscription>) {
         let trigger = &subscription.definition.trigger;
         let (id, own) = (subscription.id, || Arc::clone(subscription));
+        if let Some(project) = subscription.contracts.project() {
+            self.of_projects.entry(project.to_owned()).or_default().insert(id, own());
+        }
         if trigger.is_event() {
             self.index.insert(subscription);
         } else if trigger.is_of_transactions() {
@@ -207,6 +247,13 @@ impl SubscriptionSet {
         let Some(subscription) = self.by_id.remove(&id) else { return };
         if subscription.definition.trigger.is_event() {
             self.index.remove(&subscription);
+        }
+        if let Some(project) = subscription.contracts.project()
+            && let Some(bucket) = self.of_projects.get_mut(project)
+            && bucket.remove(&id).is_some()
+            && bucket.is_empty()
+        {
+            self.of_projects.remove(project);
         }
         self.of_ledgers.remove(&id);
         for contract in subscription.contracts.all().unwrap_or_default() {
@@ -251,6 +298,8 @@ pub struct Registry {
     opened: OnceLock<(Sealer, Webhooks, Times)>,
     /// Interfaces by which events are named.
     pub(super) naming: Naming,
+    /// Projects whose events subscriptions are told of.
+    pub(super) followed: Followed,
     /// The index of contract data, as far as deliveries wait for it.
     pub(super) data_index: DataIndex,
     /// Number of the next turn at looking at entries.
@@ -322,6 +371,11 @@ impl Registry {
     /// have no names.
     pub fn name_events_by(&self, interfaces: Arc<Interfaces>) {
         self.naming.set(interfaces);
+    }
+
+    /// Sets the projects whose events subscriptions may be told of. Without them there are none.
+    pub fn follow(&self, projects: Arc<dyn Projects>) {
+        self.followed.set(projects);
     }
 
     /// Sets the address of this service's first page. Without it, messages have no links.

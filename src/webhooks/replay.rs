@@ -10,9 +10,7 @@ use super::found::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATI
 use super::judging::{JudgedEvent, Verdict};
 use super::manage::Webhooks;
 use super::replay_triggers::Replay;
-use super::rows::{
-    Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, payload_key,
-};
+use super::rows::{Bodies, Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State};
 use super::schedule::MOST_IN_CHAT;
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
@@ -44,11 +42,12 @@ impl Webhooks {
         let number = self.number(&subscription, delivery)?;
         let now = self.registry.now();
         let given = orrery_ledger::domain::excerpt(delivery);
+        let bodies = subscription.bodies();
         let more = self.store.change_consumer_rows(CONSUMER, move |effects| {
             check_enabled(effects, id)?;
             let unknown = || WebhookError::UnknownDelivery { subscription: id, delivery: given };
             let found = DELIVERIES.get(effects, &(id, number))?.ok_or_else(unknown)?;
-            requeue(effects, id, number, found, now)
+            requeue(effects, bodies, number, found, now)
         })?;
         subscription.add_waiting(more);
         self.notify_dispatcher(id, Class::of_request(number), now.due);
@@ -66,6 +65,7 @@ impl Webhooks {
         is_abandoned: &dyn Fn() -> bool,
     ) -> Result<Replayed, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
+        self.check_project(&subscription)?;
         if !subscription.is_enabled() {
             return Err(WebhookError::Disabled(id));
         }
@@ -163,6 +163,13 @@ impl Webhooks {
         let place = self.store.place_of(ledger);
         let waited = place.map_or(Waited::Indexed, |place| naming.wait(place, most));
         let needs_events = subscription.definition.trigger.is_event();
+        if let Some(project) = subscription.contracts.project()
+            && let Some(place) = place
+            && !self.registry.followed.wait(project, place, most)
+        {
+            return Ok(Waited::NotYet);
+        }
+        let selected = self.selected_by(subscription, ledger)?;
         let reader = naming.reader_of_memory()?;
         let Some(names) = reader.filter(|_| needs_events && waited == Waited::Indexed) else {
             return Ok(waited);
@@ -172,6 +179,7 @@ impl Webhooks {
             Bounds::NONE,
             |event| {
                 if let Some(contract) = event.contract
+                    && selected.as_ref().is_none_or(|it| it.may_have(event.id))
                     && subscription.filter.matches(event.contract, event.topics)
                 {
                     let application_order = event.application_order;
@@ -210,8 +218,13 @@ impl Webhooks {
         let (network, names) = (self.store.network().id(), self.registry.naming.reader()?);
         let (mut count, mut unjudged, mut bytes) = (0, 0, 0);
         let decimals = Decimals::new(&self.registry.naming);
+        let selected = self.selected_by(subscription, ledger)?;
+        if let (Some(names), Some(selected)) = (&names, &selected) {
+            names.supply(selected.supplied.clone());
+        }
         let walked = self.store.events_within(&query, Bounds::NONE, |event| {
-            if !filter.matches(event.contract, event.topics) {
+            let is_selected = selected.as_ref().is_none_or(|it| it.may_have(event.id));
+            if !is_selected || !filter.matches(event.contract, event.topics) {
                 return ControlFlow::Continue(());
             }
             if is_abandoned() {
@@ -226,6 +239,10 @@ impl Webhooks {
                         return ControlFlow::Continue(());
                     }
                 }
+            }
+            if selected.as_ref().is_some_and(|it| it.unsure.contains(&event.id)) {
+                unjudged += 1;
+                return ControlFlow::Continue(());
             }
             let body = payload::of_event(event, network, names.as_ref());
             count += 1;
@@ -265,15 +282,16 @@ impl Webhooks {
             return Ok(());
         }
         let (id, found) = (subscription.id, std::mem::take(found));
+        let bodies = subscription.bodies();
         let more = self.store.change_consumer_rows(CONSUMER, move |effects| {
             check_enabled(effects, id)?;
             let mut more = 0;
             for FoundEvent { number, ledger, body, decimals } in found {
-                PAYLOADS.put(effects, &payload_key(now.day(), id, number), &body)?;
+                PAYLOADS.put(effects, &bodies.key(now.day(), number), &body)?;
                 more += match DELIVERIES.get(effects, &(id, number))? {
                     Some(delivery) => {
                         let delivery = Delivery { decimals, ..delivery };
-                        requeue(effects, id, number, delivery, now)?
+                        requeue(effects, bodies, number, delivery, now)?
                     }
                     None => {
                         let new = Delivery::new(ledger, now);
@@ -309,11 +327,12 @@ fn check_enabled(effects: &ConsumerEffects<'_>, id: u32) -> Result<(), WebhookEr
 /// been attempted yet is queued already.
 fn requeue(
     effects: &mut ConsumerEffects<'_>,
-    id: u32,
+    bodies: Bodies,
     number: Number,
     before: Delivery,
     now: Moment,
 ) -> Result<i64, WebhookError> {
+    let id = bodies.subscription;
     let queued = before.queued(id, number);
     if before.state == State::Pending {
         return Ok(0);
@@ -327,9 +346,9 @@ fn requeue(
     // The payload is kept as long as that of a delivery created today.
     let today = now.day();
     if before.day != today
-        && let Some(body) = PAYLOADS.get(effects, &payload_key(before.day, id, number))?
+        && let Some(body) = PAYLOADS.get(effects, &bodies.key(before.day, number))?
     {
-        PAYLOADS.put(effects, &payload_key(today, id, number), &body)?;
+        PAYLOADS.put(effects, &bodies.key(today, number), &body)?;
     }
     let delivery = Delivery {
         state: State::Pending,

@@ -145,7 +145,26 @@ impl RowCodec for PayloadOf {
     }
 }
 
-/// Returns the key of a delivery's payload.
+/// Where the bodies of a subscription's deliveries are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bodies {
+    /// Number of the subscription.
+    pub subscription: u32,
+    /// Whether those of events are its own, because they have names that others do not have.
+    pub are_own: bool,
+}
+
+impl Bodies {
+    /// Returns the key of a delivery's payload.
+    pub fn key(self, day: u16, number: Number) -> (u16, PayloadOf) {
+        match self.are_own {
+            true => (day, PayloadOf::Own(self.subscription, number)),
+            false => payload_key(day, self.subscription, number),
+        }
+    }
+}
+
+/// Returns the key of a delivery's payload that all subscriptions share.
 pub fn payload_key(day: u16, subscription: u32, number: Number) -> (u16, PayloadOf) {
     match number.event().filter(|_| number.is_of_event()) {
         Some(event) => (day, PayloadOf::Event(event)),

@@ -14,7 +14,7 @@ use super::contracts::Contracts;
 use super::filter::{Filter, TOPICS};
 use super::message::format::{Format, Rate};
 use super::message::{Facts, Message};
-use super::rows::SUBSCRIPTIONS;
+use super::rows::{Bodies, SUBSCRIPTIONS};
 use super::secret::SealedSecrets;
 use super::target::Endpoint;
 use super::time::Moment;
@@ -64,6 +64,9 @@ pub struct Definition {
     pub message: Option<String>,
     /// Strkey of the only contract whose events are delivered; `None` for any contract.
     pub contract: Option<String>,
+    /// Name of the project whose events are delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     /// Topics that events must have at these positions: base64 of the XDR of an `ScVal`.
     pub topics: [Option<String>; TOPICS],
     /// Strkey of an address that events must have as a topic.
@@ -225,7 +228,10 @@ impl Definition {
 
     /// Returns the contracts that it is about.
     pub fn contracts(&self) -> Contracts {
-        self.contract().map_or(Contracts::Any, Contracts::One)
+        match &self.project {
+            Some(project) => Contracts::Project(project.clone()),
+            None => self.contract().map_or(Contracts::Any, Contracts::One),
+        }
     }
 
     /// Returns the hash of all that makes two subscriptions identical.
@@ -241,6 +247,9 @@ impl Definition {
             (condition, false) => serde_json::to_vec(&(same, condition, &self.trigger)),
         }
         .expect(json);
+        if let Some(project) = &self.project {
+            same.extend(serde_json::to_vec(&("project", project)).expect(json));
+        }
         let Self { endpoint_digest, format, message, .. } = self;
         if !format.is_service() {
             let more = (endpoint_digest, format, message);
@@ -332,6 +341,11 @@ impl Subscription {
     /// where it is none of a chat.
     pub fn chat(&self) -> Option<(&str, Rate)> {
         self.definition.endpoint_digest.as_deref().zip(self.definition.format.rate())
+    }
+
+    /// Returns where the bodies of its deliveries are.
+    pub fn bodies(&self) -> Bodies {
+        Bodies { subscription: self.id, are_own: self.definition.project.is_some() }
     }
 
     /// Whether its messages have numbers in units of tokens, so that each delivery has their decimals.
@@ -444,6 +458,7 @@ pub(super) fn sample(id: u32) -> Arc<Subscription> {
         format: Format::Service,
         message: None,
         contract: None,
+        project: None,
         topics: Default::default(),
         address: None,
         condition: None,

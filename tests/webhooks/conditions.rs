@@ -71,7 +71,8 @@ impl Named {
 
     fn preview(&self, contract: ContractId, condition: &str) -> (u64, Vec<Value>) {
         let wanted = with(contract, Some(condition));
-        let previewed = self.webhooks.preview(&wanted, 100_000, Bounds::NONE).unwrap();
+        let previewed =
+            self.webhooks.preview(&owner("ana"), wanted, 100_000, Bounds::NONE).unwrap();
         let stored = self.store.status().ledgers_with(Needs::EVENTS);
         assert_eq!(previewed.ledgers, stored.ledgers());
         let read = |body: &Vec<u8>| serde_json::from_slice(body).unwrap();

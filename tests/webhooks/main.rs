@@ -16,6 +16,7 @@ mod messages;
 mod naming;
 mod neighbours;
 mod places;
+mod projects;
 mod receiver;
 mod receivers;
 mod replays_ahead;

@@ -120,6 +120,7 @@ fn append(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 fn delete(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
     deps.programs.delete(call.owner, id)?;
+    deps.webhooks.end_unreadable()?;
     Ok(Answer::of(&json!({ "deleted": id })))
 }
 
@@ -141,6 +142,7 @@ fn subscribe(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 
 fn unsubscribe(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let manifest = deps.programs.unsubscribe(call.owner, &body::project(call.body)?)?;
+    deps.webhooks.end_unreadable()?;
     Ok(Answer::of(&json!({ "unsubscribed": manifest.project_name })))
 }
 

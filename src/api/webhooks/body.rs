@@ -19,6 +19,7 @@ const MAX_CONTRACTS: usize = 200;
 
 const ENDPOINT: &str = "webhook_endpoint";
 const CONTRACTS: &str = "contract_ids";
+const PROJECT: &str = "project";
 const FORMAT: &str = "format";
 const MESSAGE: &str = "message";
 
@@ -41,7 +42,7 @@ const MOST_PREVIEWED: u32 = 100_000;
 
 const LAST: &str = "last";
 
-/// Parses `{webhook_endpoint, contract_ids, webhook_secret?, topic1?, …, topic4?, address?, where?,
+/// Parses `{webhook_endpoint, contract_ids, project?, webhook_secret?, topic1?, …, topic4?, address?, where?,
 /// include_backfill?, format?, message?, on?}` and what its `on` takes. With an address, `contract_ids` may be missing or empty.
 pub(super) fn wanted(body: Body<'_>) -> Result<NewSubscriptions, ApiError> {
     let members = Members::of_json(body, &MEMBERS)?;
@@ -61,11 +62,12 @@ pub(super) fn previewed(body: Body<'_>) -> Result<(NewSubscriptions, u32), ApiEr
     Ok((subscriptions(&members)?, last))
 }
 
-const MEMBERS: [&str; 19] = {
+const MEMBERS: [&str; 20] = {
     let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
     [
         ENDPOINT,
         CONTRACTS,
+        PROJECT,
         "webhook_secret",
         topic1,
         topic2,
@@ -100,7 +102,20 @@ fn subscriptions(body: &Members<'_>) -> Result<NewSubscriptions, ApiError> {
         .map(|text| judging::condition(&text).map_err(|problem| format!("'{WHERE}' {problem}")));
     let filter = Filter::parse(None, topics.each_ref().map(Option::as_deref), address.as_deref());
     let has_address = address.as_ref().filter(|_| trigger.is_by_events());
+    let project = body.text(PROJECT)?;
+    if project.is_some() && !trigger.is_event() {
+        return Err(ApiError::body(format!(
+            "'{PROJECT}' is taken with '{ON}' = 'event' alone: leave '{ON}' out, or give '{CONTRACTS}'",
+            ON = on::ON
+        )));
+    }
     let contracts = match (body.list(CONTRACTS)?, has_address) {
+        (Some(_), _) if project.is_some() => {
+            return Err(ApiError::body(format!(
+                "'{PROJECT}' is given beside '{CONTRACTS}': leave one of them out"
+            )));
+        }
+        (None, _) if project.is_some() => Vec::new(),
         (None, Some(_)) => Vec::new(),
         (given, address) => contracts(given, address.is_some())?,
     };
@@ -108,6 +123,7 @@ fn subscriptions(body: &Members<'_>) -> Result<NewSubscriptions, ApiError> {
         endpoint,
         message,
         contracts,
+        project,
         filter: filter.map_err(|error| ApiError::body(error.to_string()))?,
         address,
         condition: condition.transpose().map_err(ApiError::body)?,
@@ -266,6 +282,8 @@ mod tests {
             ("format", json!("teams"), "'format' is 'teams': give one of service, slack, discord"),
             ("format", json!("slack"), "'message' is missing"),
             ("message", json!("{name}"), "'message' is given without 'format'"),
+            ("project", json!("pools"), "'project' is given beside 'contract_ids': leave one"),
+            ("project", json!(5), "'project' is 5"),
         ] {
             let mut body = whole.clone();
             body[name] = value;
@@ -277,6 +295,11 @@ mod tests {
             "address": CONTRACT,
         });
         assert_eq!(sentence(wanted, &by_address), "");
+        let mut of_project = json!({ "webhook_endpoint": "https://a.example", "project": "pools" });
+        assert_eq!(sentence(wanted, &of_project), "");
+        of_project["on"] = "upgrade".into();
+        let error = sentence(wanted, &of_project);
+        assert!(error.contains("'project' is taken with 'on' = 'event' alone"), "{error}");
     }
 
     #[test]

@@ -14,9 +14,9 @@ use super::params::path_number;
 use super::request_body::LARGEST_BODY;
 use super::route::{OwnerHandler, Route, Work};
 use super::{ApiError, Deps};
-use orrery_auth::{Area, Right, Scope};
+use orrery_auth::{Area, Right, Scope, has_programs};
 use orrery_store::Bounds;
-use orrery_webhooks::manage::Webhooks;
+use orrery_webhooks::manage::{NewSubscriptions, Webhooks};
 use orrery_webhooks::rows::State;
 use orrery_webhooks::subscription::Subscription;
 
@@ -67,6 +67,7 @@ pub(super) static ROUTES: [Route; 9] = [
 
 fn create(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let wanted = body::wanted(call.body)?;
+    check_plan(call, &wanted)?;
     let webhooks = &deps.webhooks;
     // Resolves the name of the endpoint; this thread may block.
     Runtime::current()
@@ -76,9 +77,18 @@ fn create(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     Ok(Answer::of(&json!({ "ids": made.ids, "secret": made.secret.reveal() })))
 }
 
+/// Checks that the plan of a token includes projects, where one is wanted.
+fn check_plan(call: &OwnerCall<'_>, wanted: &NewSubscriptions) -> Result<(), ApiError> {
+    match wanted.project {
+        Some(_) => Ok(has_programs(call.claims)?),
+        None => Ok(()),
+    }
+}
+
 /// Says what subscriptions would have sent. As much is read of the store as by a scan.
 fn preview(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let (wanted, last) = body::previewed(call.body)?;
+    check_plan(call, &wanted)?;
     let limits = &deps.settings.limits;
     let is_over =
         || call.waiting.elapsed() >= limits.scan_ms.duration() || call.waiting.is_abandoned();
@@ -87,7 +97,7 @@ fn preview(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
         index_rows: limits.scan_index_rows.get().into(),
         interrupted: &is_over,
     };
-    let previewed = deps.webhooks.preview(&wanted, last, bounds)?;
+    let previewed = deps.webhooks.preview(call.owner, wanted, last, bounds)?;
     records::Previewed::of(&previewed).map(|it| Answer::of(&it))
 }
 
@@ -171,7 +181,9 @@ fn listed<'a>(
 ) -> Result<records::Listed<'a>, ApiError> {
     let now = webhooks.registry().now().due;
     let unmet = webhooks.unmet(subscription)?;
-    Ok(records::Listed::of(subscription, webhooks.missing(subscription), unmet, now))
+    let late = webhooks.late_members(subscription)?;
+    let missing = webhooks.missing(subscription);
+    Ok(records::Listed::of(subscription, missing, (unmet, late), now))
 }
 
 fn rotate(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use crate::ApiError;
 use orrery_ledger::domain::{CloseTime, LedgerSeq, LedgerSet};
 use orrery_webhooks::WebhookError;
+use orrery_webhooks::followed::LateMembers;
 use orrery_webhooks::message::format::Format;
 use orrery_webhooks::preview::Previewed as Preview;
 use orrery_webhooks::replay::Replayed as Done;
@@ -53,15 +54,18 @@ pub(super) struct Listed<'a> {
     where_misfit: Option<Misfit>,
     format: Format,
     message: Option<&'a str>,
+    project: Option<&'a str>,
+    late_members: Option<LateMembers>,
 }
 
 impl<'a> Listed<'a> {
     /// Creates the record of a subscription at `now`, in UNIX milliseconds; `missing` are the ledgers
-    /// whose events it will never receive, and `unmet` those that its condition could not be asked of.
+    /// whose events it will never receive, `unmet` those that its condition could not be asked of,
+    /// and `late` the members of its project that became known late.
     pub(super) fn of(
         subscription: &'a Subscription,
         missing: LedgerSet,
-        unmet: Unmet,
+        (unmet, late): (Unmet, LateMembers),
         now: u64,
     ) -> Self {
         let definition = &subscription.definition;
@@ -97,6 +101,8 @@ impl<'a> Listed<'a> {
             where_misfit: unmet.misfit,
             format: definition.format,
             message: definition.message.as_deref(),
+            project: definition.project.as_deref(),
+            late_members: (late.members > 0).then_some(late),
         }
     }
 }

@@ -30,6 +30,7 @@ pub enum ManageVerb {
     #[command(after_help = "Examples:
   orrery webhooks new --contract CA… --endpoint https://example.com/events
   orrery webhooks new --address GA… --topic1 transfer --endpoint https://example.com/
+  orrery webhooks new --project pools --where 'amount >= 1000000000' --endpoint https://example.com/
   orrery webhooks new --on upgrade --contract CA… --endpoint https://example.com/
   orrery webhooks new --on ttl --within 17280 --contract CA… --endpoint https://example.com/
   orrery webhooks new --contract CA… --topic1 transfer --format slack --endpoint-file slack-webhook \\
@@ -115,9 +116,13 @@ struct Wanted {
         alias = "contracts",
         value_name = "C…",
         value_delimiter = ',',
-        required_unless_present = "address"
+        required_unless_present_any = ["address", "project"],
+        conflicts_with = "project"
     )]
     contracts: Vec<String>,
+    /// A project that you read, whose events are meant instead of those of contracts
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
     /// Address to which deliveries are sent
     #[arg(long, value_name = "URL", required_unless_present = "endpoint_file")]
     endpoint: Option<String>,
@@ -242,7 +247,7 @@ impl List {
 /// Formats subscriptions as a table, each with its state, since when it fails, and why: first those
 /// that fail or are disabled.
 fn subscriptions(listed: &Value) -> String {
-    const COLUMNS: [&str; 10] = [
+    const COLUMNS: [&str; 11] = [
         "id",
         "state",
         "on",
@@ -250,6 +255,7 @@ fn subscriptions(listed: &Value) -> String {
         "deliveries_waiting",
         "webhook_endpoint",
         "contract_id",
+        "project",
         "topics",
         "address",
         "cause",
@@ -316,6 +322,7 @@ impl Wanted {
             "topic4": self.topic4,
             "address": self.address,
             "where": self.condition,
+            "project": self.project,
             "format": self.format,
             "message": self.message,
         });

@@ -650,7 +650,7 @@ impl Registry {
     }
 
     /// Returns the program with this project name.
-    fn named(&self, name: &str) -> Option<Arc<Entry>> {
+    pub(super) fn named(&self, name: &str) -> Option<Arc<Entry>> {
         // Views are named after projects, and SQL names ignore case.
         let all = self.snapshots().into_iter();
         let mut named = all.filter(|(_, it)| it.manifest.project_name.eq_ignore_ascii_case(name));

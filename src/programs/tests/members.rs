@@ -22,6 +22,7 @@ use orrery_executables::ExecutableIndex;
 use orrery_membership::{Creator, Membership};
 
 mod model;
+mod told;
 
 /// Number of steps of a history, not counting turns.
 const STEPS: usize = 30;
@@ -362,6 +363,7 @@ impl History {
                 assert!(*count <= most, "{of:?} {:?}", project.selectors);
             }
         }
+        self.check_told(&manifest, &found);
         let fresh = read_in_order(self.world, &stored, &manifest);
         let (content, _) = self.scene.content(id);
         assert_eq!(content.0, fresh.0, "the tables are the same");

@@ -171,6 +171,19 @@ impl MemberIndex {
         self.members.read().counts.get(&program).copied().unwrap_or(0)
     }
 
+    /// Returns the members of a project, in no particular order; `None` where there are more than `most`.
+    pub fn of(&self, program: ProgramId, most: usize) -> Option<Vec<ContractId>> {
+        let all = self.members.read();
+        if all.counts.get(&program).is_some_and(|count| *count > most) {
+            return None;
+        }
+        let mut found = Vec::new();
+        for (contract, projects) in &all.projects {
+            projects.each(|other, _| found.extend((other == program).then_some(*contract)));
+        }
+        Some(found)
+    }
+
     /// Returns the number of members of all projects.
     pub fn counts(&self) -> BTreeMap<ProgramId, usize> {
         self.members.read().counts.clone()

@@ -44,13 +44,18 @@ impl Updates {
         for event in events.all_events() {
             let event = event?;
             if event.is_system {
-                let codes: Vec<Hash32> = updated_codes(event.topics.iter()).collect();
-                if !codes.is_empty() {
-                    updates.0.entry(event.contract).or_default().extend(codes);
-                }
+                updates.add(event.contract, event.topics.iter());
             }
         }
         Ok(updates)
+    }
+
+    /// Adds those that a system event with these topics, each XDR, names.
+    pub fn add<'t>(&mut self, contract: ContractId, topics: impl Iterator<Item = &'t [u8]>) {
+        let codes: Vec<Hash32> = updated_codes(topics).collect();
+        if !codes.is_empty() {
+            self.0.entry(contract).or_default().extend(codes);
+        }
     }
 
     fn have(&self, contract: &ContractId, code: &Hash32) -> bool {

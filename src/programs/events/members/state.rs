@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::newly_known::NewlyKnown;
 use super::stored::Cursor;
 use orrery_ledger::domain::{ContractId, EventId};
 
@@ -19,6 +20,10 @@ pub struct MembersOf {
     removed: AtomicU64,
     /// Number of members whose earlier events have yet to be read.
     pending: AtomicUsize,
+    /// Place in the feed up to which they were looked for in all ledgers, in this process.
+    looked_to: AtomicU64,
+    /// Those that became known in this process.
+    pub(crate) newly_known: Mutex<NewlyKnown>,
 }
 
 /// What was read from the store.
@@ -72,6 +77,15 @@ impl MembersOf {
     /// Whether earlier events of members have yet to be read.
     pub fn has_pending(&self) -> bool {
         self.pending.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether they were looked for in all ledgers up to a place in the feed.
+    pub fn has_looked(&self, place: u64) -> bool {
+        self.looked_to.load(Ordering::SeqCst) >= place
+    }
+
+    pub(super) fn note_looked(&self, place: u64) {
+        self.looked_to.fetch_max(place, Ordering::SeqCst);
     }
 
     pub(super) fn note_added(&self) {

@@ -54,6 +54,7 @@ impl Runner {
         if !project.selectors.have_members() {
             return Ok(Synced::default());
         }
+        let place = self.store.last_place();
         self.await_facts();
         let facts = Facts::new(&self.store)?;
         let mut found = Found::default();
@@ -81,6 +82,9 @@ impl Runner {
             state.cursor = Some(cursor);
         } else {
             self.add_members(entry, &mut state, (found, removed), cursor)?;
+        }
+        if !has_more {
+            entry.members.note_looked(place.min(facts.place()));
         }
         let recorded = self.record_members(entry, &mut state, &facts)?;
         Ok(Synced { has_more: has_more || recorded.has_more, ..recorded })
@@ -222,6 +226,7 @@ impl Runner {
             project.must_derive = true;
         }
         let before = std::sync::Arc::clone(&cell.manifest);
+        let joined = self.joined(entry, &before, &found, &changed)?;
         let written = cell.write(&self.store, |changes| {
             for (contract, member) in &changed {
                 let row = storage::member(id, contract);
@@ -264,6 +269,7 @@ impl Runner {
         }
         entry.members.set_pending(state.pending.len());
         state.cursor = Some(cursor);
+        entry.members.newly_known.lock().add(joined);
         if is_changed {
             entry.members.note_added();
         }

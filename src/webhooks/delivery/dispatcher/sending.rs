@@ -12,7 +12,7 @@ use super::super::new_deliveries::Content;
 use super::super::server::{Turn, Unit};
 use super::super::subscription_queue::{LazyView, Next};
 use super::{Dispatcher, Timer};
-use crate::rows::{Class, DELIVERIES, Delivery, PAYLOADS, Queued, payload_key};
+use crate::rows::{Class, DELIVERIES, Delivery, PAYLOADS, PayloadOf, Queued};
 use crate::subscription::{Subscription, VOID_ENDPOINT};
 use orrery_runtime::budget::Share;
 use orrery_store::{ConsumerView, StoreError};
@@ -198,7 +198,9 @@ impl Dispatcher {
         }
         let body = match body {
             Some(body) => Some(body),
-            None => self.payload(&delivery, queued, view.get()?)?,
+            None => {
+                self.payload(subscription.bodies().key(delivery.day, queued.number), view.get()?)?
+            }
         };
         let Some(body) = body else {
             self.note(abandoned("the events to send are no longer stored", false));
@@ -218,7 +220,7 @@ impl Dispatcher {
         let (id, class) = (queued.subscription, queued.class);
         // A delivery that waits for its first attempt is as it was created.
         let new = match class {
-            Class::First => self.new_contents.get(queued.number),
+            Class::First if !subscription.bodies().are_own => self.new_contents.get(queued.number),
             _ => None,
         };
         Ok(match new {
@@ -234,11 +236,9 @@ impl Dispatcher {
     /// Returns the body of a delivery; `None` when it is no longer stored.
     fn payload(
         &mut self,
-        delivery: &Delivery,
-        queued: Queued,
+        key: (u16, PayloadOf),
         view: &ConsumerView<'_>,
     ) -> Result<Option<Bytes>, StoreError> {
-        let key = payload_key(delivery.day, queued.subscription, queued.number);
         if let Some(body) = self.payloads.get(&key) {
             return Ok(Some(body.clone()));
         }

@@ -1,0 +1,291 @@
+//! Projects whose events subscriptions are told of. Deliveries wait until the members of a ledger are known,
+//! for a bounded time; members that become known later are noted in what is said of subscriptions.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::rows::in_subscriptions;
+use orrery_executables::Tried;
+use orrery_ledger::domain::{ContractId, LedgerSeq, Owner};
+use orrery_membership::{KnownMembers, MemberMark, Projects, Selected};
+use orrery_store::{Mark, RowCodec, StoreError, Table};
+
+/// How long new deliveries wait for members at once, and how often they look.
+const WAITED_AT_ONCE: Duration = Duration::from_millis(50);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How long they wait for those of one ledger.
+const MOST_WAITED: Duration = Duration::from_secs(2);
+/// For how long they do not wait for a project after they did in vain.
+const NOT_WAITED: Duration = Duration::from_secs(60);
+/// Number of late members that are listed.
+const MOST_LISTED: usize = 100;
+
+/// Members that became known after subscriptions had passed ledgers in which they were members.
+pub const LATE: Table<(Mark<b'l'>, u32), LateMembers> = in_subscriptions();
+
+/// Members whose events a subscription was not told of, because they became known late.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateMembers {
+    /// Their number.
+    pub members: u64,
+    /// The first of them.
+    pub first: Vec<LateMember>,
+}
+
+/// A member that became known late.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateMember {
+    /// Strkey of the contract.
+    pub contract_id: String,
+    /// First and last ledger that had passed while it was a member.
+    pub from: u32,
+    /// See `from`.
+    pub to: u32,
+}
+
+impl LateMember {
+    /// A contract that became a member in a ledger, and became known after others up to `to` had passed, of
+    /// which those from `first` on count. `None` where none of them does.
+    pub fn of(
+        contract: &ContractId,
+        since: LedgerSeq,
+        (first, to): (LedgerSeq, LedgerSeq),
+    ) -> Option<Self> {
+        let from = since.max(first);
+        (from <= to).then(|| Self { contract_id: contract.to_string(), from: from.0, to: to.0 })
+    }
+}
+
+impl LateMembers {
+    /// Adds one.
+    pub fn add(&mut self, member: LateMember) {
+        self.members += 1;
+        if self.first.len() < MOST_LISTED {
+            self.first.push(member);
+        }
+    }
+}
+
+impl RowCodec for LateMembers {
+    fn write(&self, to: &mut Vec<u8>) {
+        serde_json::to_writer(to, self).expect("numbers and texts serialize");
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        serde_json::from_slice(std::mem::take(bytes)).ok()
+    }
+}
+
+/// The events of a ledger that projects select.
+pub(super) type SelectedEvents = BTreeMap<String, Selected>;
+
+/// Why a subscription has ended whose owner does not read its project any more.
+pub fn ended(project: &str) -> String {
+    format!(
+        "you do not read its project '{project}' any more: it was deleted, its owner has made it private, or \
+         you have unsubscribed"
+    )
+}
+
+/// What new deliveries have seen of the members of a project.
+#[derive(Debug, Clone, Copy, Default)]
+enum Seen {
+    /// They were known up to their ledgers.
+    #[default]
+    CaughtUp,
+    /// Deliveries wait since then.
+    Behind(Instant),
+    /// They have waited in vain, until then.
+    TooSlow(Instant),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    seen: BTreeMap<String, Seen>,
+    marks: BTreeMap<String, MemberMark>,
+    /// Marks that count once a step is written.
+    next_marks: BTreeMap<String, MemberMark>,
+    /// The newest ledger that was passed.
+    passed: LedgerSeq,
+}
+
+/// The projects of subscriptions.
+#[derive(Default)]
+pub(super) struct Followed {
+    projects: OnceLock<Arc<dyn Projects>>,
+    state: Mutex<State>,
+}
+
+impl Followed {
+    /// Sets the projects. Without them there are none.
+    pub fn set(&self, projects: Arc<dyn Projects>) {
+        // A second service of one process would set the same.
+        let _ = self.projects.set(projects);
+    }
+
+    /// Whether the projects were set.
+    pub fn is_set(&self) -> bool {
+        self.projects.get().is_some()
+    }
+
+    /// See [`Projects::readable`].
+    pub fn readable(&self, owner: &Owner, project: &str) -> Option<String> {
+        self.projects.get()?.readable(owner, project)
+    }
+
+    /// See [`Projects::selected`]; nothing where there is no such project.
+    pub fn selected(&self, project: &str, ledger: LedgerSeq) -> Result<Selected, StoreError> {
+        let selected = self.projects.get().map(|it| it.selected(project, ledger)).transpose()?;
+        Ok(selected.flatten().unwrap_or_default())
+    }
+
+    /// See [`Projects::supplied`].
+    pub fn supplied(&self, project: &str) -> Result<Option<Tried>, StoreError> {
+        self.projects.get().map_or(Ok(None), |it| it.supplied(project))
+    }
+
+    /// See [`Projects::contracts`].
+    pub fn contracts(&self, project: &str, most: usize) -> Option<Vec<ContractId>> {
+        self.projects.get()?.contracts(project, most)
+    }
+
+    /// Waits until the members of a project are known up to a place in the feed, at most this long. Returns
+    /// whether they are.
+    pub fn wait(&self, project: &str, place: u64, most: Duration) -> bool {
+        let Some(projects) = self.projects.get() else { return true };
+        let until = Instant::now() + most;
+        while !projects.has_looked(project, place) {
+            if Instant::now() >= until {
+                return false;
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        true
+    }
+
+    /// Whether deliveries are made now of the events of a ledger at this place in the feed: once the members of
+    /// these projects are known, or were waited for long enough. Waits for a short time; false: ask again.
+    pub fn may_be_made(&self, names: &[String], place: u64) -> bool {
+        let until = Instant::now() + WAITED_AT_ONCE;
+        for name in names {
+            let left = until.saturating_duration_since(Instant::now());
+            let seen = self.state.lock().seen.get(name).copied().unwrap_or_default();
+            let is_impatient = matches!(seen, Seen::TooSlow(since) if since.elapsed() < NOT_WAITED);
+            let is_known = self.wait(name, place, if is_impatient { Duration::ZERO } else { left });
+            let now = match (is_known, seen) {
+                (_, seen) if is_impatient => seen,
+                (true, _) => Seen::CaughtUp,
+                (false, Seen::Behind(since)) if since.elapsed() >= MOST_WAITED => {
+                    Seen::TooSlow(Instant::now())
+                }
+                (false, Seen::Behind(since)) => Seen::Behind(since),
+                (false, Seen::CaughtUp | Seen::TooSlow(_)) => Seen::Behind(Instant::now()),
+            };
+            self.state.lock().seen.insert(name.clone(), now);
+            if matches!(now, Seen::Behind(_)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Returns the members of a project that became known since the last step, and the newest ledger that had
+    /// been passed before a ledger.
+    pub fn newly_known(&self, project: &str, ledger: LedgerSeq) -> (KnownMembers, LedgerSeq) {
+        let mut state = self.state.lock();
+        let before = ledger.previous().unwrap_or_default();
+        let passed = state.passed.max(before);
+        let Some(projects) = self.projects.get() else { return (KnownMembers::default(), passed) };
+        let known = projects.known_since(project, state.marks.get(project).copied());
+        if let Some(mark) = known.mark {
+            state.next_marks.insert(project.to_owned(), mark);
+        }
+        (known, passed)
+    }
+
+    /// Notes that a step was written which has passed a ledger.
+    pub fn step_written(&self) {
+        let mut state = self.state.lock();
+        let marks = std::mem::take(&mut state.next_marks);
+        state.marks.extend(marks);
+    }
+
+    /// Notes that a step has failed.
+    pub fn step_failed(&self) {
+        self.state.lock().next_marks.clear();
+    }
+
+    /// Notes that a ledger is passed.
+    pub fn pass(&self, ledger: LedgerSeq) {
+        let mut state = self.state.lock();
+        state.passed = state.passed.max(ledger);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_late_where_ledgers_had_passed_while_it_was_one() {
+        let contract = ContractId([7; 32]);
+        let late = |since: u32, first: u32, to: u32| {
+            let passed = (LedgerSeq(first), LedgerSeq(to));
+            let late = LateMember::of(&contract, LedgerSeq(since), passed);
+            late.map(|late| (late.from, late.to))
+        };
+        assert_eq!(late(5, 3, 9), Some((5, 9)));
+        assert_eq!(late(2, 3, 9), Some((3, 9)));
+        assert_eq!(late(9, 3, 9), Some((9, 9)));
+        assert_eq!(late(10, 3, 9), None);
+        let mut all = LateMembers::default();
+        for ledger in 0..250 {
+            let passed = (LedgerSeq(0), LedgerSeq(300));
+            all.add(LateMember::of(&contract, LedgerSeq(ledger), passed).unwrap());
+        }
+        assert_eq!((all.members, all.first.len()), (250, MOST_LISTED));
+        let bytes = RowCodec::encode(&all);
+        assert_eq!(LateMembers::decode(&bytes), Some(all));
+    }
+
+    /// A project whose members are never found holds up deliveries once, and for a bounded time.
+    #[test]
+    fn members_are_waited_for_a_bounded_time() {
+        struct Never;
+        impl Projects for Never {
+            fn readable(&self, _: &Owner, project: &str) -> Option<String> {
+                Some(project.to_owned())
+            }
+            fn selected(&self, _: &str, _: LedgerSeq) -> Result<Option<Selected>, StoreError> {
+                Ok(None)
+            }
+            fn supplied(&self, _: &str) -> Result<Option<Tried>, StoreError> {
+                Ok(None)
+            }
+            fn has_looked(&self, project: &str, _: u64) -> bool {
+                project != "slow"
+            }
+            fn known_since(&self, _: &str, _: Option<MemberMark>) -> KnownMembers {
+                KnownMembers::default()
+            }
+            fn contracts(&self, _: &str, _: usize) -> Option<Vec<ContractId>> {
+                None
+            }
+        }
+        let followed = Followed::default();
+        assert!(followed.may_be_made(&["slow".to_owned()], 1), "there are no projects");
+        followed.set(Arc::new(Never));
+        let both = ["quick".to_owned(), "slow".to_owned()];
+        let begun = Instant::now();
+        while !followed.may_be_made(&both, 1) {
+            assert!(begun.elapsed() < MOST_WAITED + Duration::from_secs(30));
+        }
+        assert!(begun.elapsed() >= MOST_WAITED);
+        assert!(followed.may_be_made(&both, 2), "it is not waited for again at once");
+    }
+}
