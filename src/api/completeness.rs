@@ -10,7 +10,10 @@ use super::call::ReadCall;
 use super::identity::Access;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
-use orrery_contract_data::{Checkpoint, Difference, checkpoints};
+use orrery_contract_data::{
+    CONSUMER as CONTRACT_DATA, Checkpoint, Difference, Scope as StorageScope, checkpoints,
+    scope as storage_scope,
+};
 use orrery_ledger::domain::{
     ContractId, CoveredLedgers, Hash32, LedgerRange, LedgerSeq, LedgerSet, NodeId, range_ends,
 };
@@ -109,7 +112,7 @@ struct Range {
     /// Ledgers that were restored from a backup without their raw form.
     from_backup: Marked,
     /// Whether anything binds the changes of what contracts hold: `unbound`, or at which checkpoint they
-    /// were checked.
+    /// were checked; `watched` or `off` where they are not recorded of all contracts.
     storage: String,
     /// Checkpoints of the range that were compared with the stored ledgers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -147,8 +150,21 @@ impl From<&Checkpoint> for Checked {
     }
 }
 
+/// Of which contracts the changes of what they hold are recorded; `None` when of none.
+fn recorded(store: &Store) -> Result<Option<StorageScope>, ApiError> {
+    match store.consumer(CONTRACT_DATA) {
+        Some(_) => Ok(Some(storage_scope(store)?)),
+        None => Ok(None),
+    }
+}
+
 /// Returns what is said of the changes of what contracts hold in a range with these checkpoints.
-fn storage(checkpoints: &[&Checkpoint]) -> String {
+fn storage(scope: Option<StorageScope>, checkpoints: &[&Checkpoint]) -> String {
+    match scope {
+        Some(StorageScope::All) => {}
+        Some(StorageScope::Watched) => return "watched".to_owned(),
+        None => return "off".to_owned(),
+    }
     let checked =
         |checkpoint: &&&Checkpoint| checkpoint.is_whole && checkpoint.difference.is_none();
     match checkpoints.iter().rev().find(checked) {
@@ -185,7 +201,7 @@ impl Range {
         range: &StoredLedgers,
         attestation: &Attestation,
         marks: &Marks,
-        checkpoints: &[Checkpoint],
+        (scope, checkpoints): (Option<StorageScope>, &[Checkpoint]),
     ) -> Self {
         let here = |checkpoint: &&Checkpoint| range.covered.ledgers.contains(checkpoint.ledger);
         let checkpoints: Vec<_> = checkpoints.iter().filter(here).collect();
@@ -200,7 +216,7 @@ impl Range {
             reported: Marked::from(&attested.marks.reported),
             unproven: Marked::from(&attested.marks.unproven),
             from_backup: Marked::from(&attested.marks.from_backup),
-            storage: storage(&checkpoints),
+            storage: storage(scope, &checkpoints),
             checkpoints: checkpoints.into_iter().map(Checked::from).collect(),
         }
     }
@@ -244,7 +260,8 @@ fn completeness(deps: &Deps, _: &ReadCall<'_>) -> Result<Answer, ApiError> {
     // Asked for afterwards: what is said to be stored is.
     let removed = Removed::of(&ranges, &deps.store)?;
     let (marks, checkpoints) = (deps.store.marks(), checkpoints(&deps.store)?);
-    let of = |range| Range::of(range, &deps.attestation, &marks, &checkpoints);
+    let of_storage = (recorded(&deps.store)?, checkpoints.as_slice());
+    let of = |range| Range::of(range, &deps.attestation, &marks, of_storage);
     let record = Record {
         network: deps.network.name(),
         network_passphrase: deps.network.passphrase(),

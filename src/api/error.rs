@@ -319,6 +319,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         ProgramError::Registered(_) => (StatusCode::CONFLICT, "contract_registered"),
         ProgramError::BackfillRunning(_) => (StatusCode::CONFLICT, "backfill_running"),
         ProgramError::Full(_) => (StatusCode::CONFLICT, "storage_full"),
+        ProgramError::StorageOff => (StatusCode::CONFLICT, "storage_off"),
         ProgramError::Value { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
         ProgramError::UnknownTransaction(_) => (StatusCode::BAD_REQUEST, "unknown_transaction"),
         ProgramError::SuppliedTooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),

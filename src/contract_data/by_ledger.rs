@@ -60,7 +60,7 @@ impl Lookup<'_> {
         contract: &ContractId,
         at: TransactionPosition,
     ) -> Result<Option<Vec<Past>>, StoreError> {
-        self.range(contract).map(|range| self.all_at(contract, range, at)).transpose()
+        self.range(contract)?.map(|range| self.all_at(contract, range, at)).transpose()
     }
 
     /// Returns the keys of a contract that any ledger names, after one, at most so many.

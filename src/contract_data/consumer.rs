@@ -17,6 +17,7 @@ use super::rows::{
     BEGINNINGS, CHANGED, CONSUMER, CREATED, EVICTED, Inverted, KEPT, KEYS, Key, KeyRow, KeyTag,
     LAST_ORDER, NAMES, NEVER_GIVEN, NOWHERE, NameRow,
 };
+use super::scope::{FAMILIES, Recorded};
 use super::seen::{self, FIRST_PROTOCOL, Seen, What};
 
 /// What each ledger says about keys.
@@ -42,6 +43,9 @@ impl LedgerConsumer for ContractData {
                 CHECKED.family,
                 REFUSED.family,
                 FOUND.family,
+                FAMILIES[0],
+                FAMILIES[1],
+                FAMILIES[2],
             ],
             needs: Needs::TRANSACTIONS,
             start: StartPosition::FirstLedger,
@@ -72,9 +76,16 @@ impl LedgerConsumer for ContractData {
             BEGINNINGS.put(effects, &ledger, &())?;
         }
         let mut changed = Changed::default();
-        seen.iter().try_for_each(|seen| changed.add(effects, ledger, seen))?;
+        let mut recorded = Recorded::load(effects)?;
+        for seen in &seen {
+            if recorded.has(effects, &seen.contract)? {
+                changed.add(effects, ledger, seen)?;
+            }
+        }
         for evicted in store.evicted(ledger)?.unwrap_or_default() {
-            changed.add_evicted(effects, ledger, &evicted)?;
+            if recorded.has(effects, &evicted.contract)? {
+                changed.add_evicted(effects, ledger, &evicted)?;
+            }
         }
         changed.write(effects)
     }
@@ -95,7 +106,7 @@ fn begins(store: &Store, ledger: LedgerSeq) -> Result<bool, StoreError> {
 }
 
 /// Reads the stored transactions of a ledger.
-fn read(store: &Store, ledger: LedgerSeq) -> Result<Vec<Seen>, StoreError> {
+pub(super) fn read(store: &Store, ledger: LedgerSeq) -> Result<Vec<Seen>, StoreError> {
     let mut all = Ok(Vec::new());
     store.entry_reader(ledger)?.transactions_of(ledger, |record| {
         let Ok(found) = &mut all else { return };
@@ -121,7 +132,8 @@ pub(super) struct ChangedRow {
 }
 
 impl Changed {
-    fn add(
+    /// Adds what a transaction says of a key.
+    pub fn add(
         &mut self,
         effects: &mut ConsumerEffects<'_>,
         ledger: LedgerSeq,
@@ -148,7 +160,8 @@ impl Changed {
         Ok(())
     }
 
-    fn add_evicted(
+    /// Adds that a ledger evicted a key.
+    pub fn add_evicted(
         &mut self,
         effects: &mut ConsumerEffects<'_>,
         ledger: LedgerSeq,

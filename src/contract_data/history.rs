@@ -81,7 +81,7 @@ impl Lookup<'_> {
         after: Option<TransactionPosition>,
         limit: usize,
     ) -> Result<PastPage, StoreError> {
-        let Some(range) = self.range(&of.0) else { return Ok(PastPage::default()) };
+        let Some(range) = self.range(&of.0)? else { return Ok(PastPage::default()) };
         let end = TransactionPosition { ledger: self.ledger, application_order: LAST_ORDER };
         let from = after.unwrap_or(end);
         let ends = self.ends(of, range, from)?.into_iter();
@@ -156,7 +156,7 @@ impl Lookup<'_> {
         after: Option<TransactionPosition>,
         limit: usize,
     ) -> Result<PastPage, StoreError> {
-        let Some(range) = self.range(contract) else { return Ok(PastPage::default()) };
+        let Some(range) = self.range(contract)? else { return Ok(PastPage::default()) };
         let end = TransactionPosition { ledger: ledgers.last, application_order: LAST_ORDER };
         let from = after.map_or(end, |after| after.min(end));
         let (mut page, mut read, mut last) = (PastPage::default(), 0, after);
@@ -192,7 +192,7 @@ impl Lookup<'_> {
         let Some(transaction) = self.transaction(at)? else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for (of, change) in &transaction.changes {
-            let range = self.range(&of.0).unwrap_or(LedgerRange::only(at.ledger));
+            let range = self.range(&of.0)?.unwrap_or(LedgerRange::only(at.ledger));
             let past = self.past_of(*of, range, &transaction, change)?;
             all.extend(past.map(|past| (of.0, past)));
             if self.is_cut() {

@@ -8,6 +8,7 @@ use super::changes::{DataChange, Kind, data_changes};
 use super::rows::{
     CHANGED, CONSUMER, Given, KEPT, Kept, KeyAndEntry, KeyTag, NEVER_GIVEN, NOWHERE,
 };
+use super::scope::Recorded;
 
 /// Keeps the newest change of each key.
 pub const KEEPER: Keeper = Keeper { consumer: CONSUMER, keep };
@@ -18,7 +19,11 @@ fn keep(record: &TransactionRecord<'_>, rows: &mut dyn RowsMut) -> Result<(), St
     }
     let changes = data_changes(record.meta, record.envelope);
     let changes = changes.map_err(|error| error.at(record.position))?;
+    let mut recorded = Recorded::load(rows)?;
     for (key_hash, change) in &changes {
+        if !recorded.has(rows, &change.key.contract())? {
+            continue;
+        }
         let key = (change.key.contract(), KeyTag::of(key_hash));
         let known = KEPT.get(rows, &key)?.unwrap_or_else(|| Kept::new(change));
         CHANGED.delete(rows, &(key.0, record.position))?;

@@ -23,6 +23,7 @@ mod mentioned;
 mod names;
 mod recording;
 mod rows;
+mod scope;
 mod seen;
 #[cfg(test)]
 mod tests;
@@ -42,4 +43,5 @@ pub use lookup::{Entry, Held, Lookup, Updated};
 pub use names::MOST_NAMES;
 pub use recording::{RecordError, Recorded, Recording};
 pub use rows::{CONSUMER, Key, KeyTag, LAST_ORDER};
+pub use scope::{Scope, are_recorded, fill_some, scope, set_scope, watch, watched};
 pub use transactions::{Change, Found, Transaction, WrittenEntry};

@@ -121,7 +121,7 @@ impl Lookup<'_> {
     /// # Errors
     /// [`ListError`]
     pub fn page(&self, contract: &ContractId, wanted: &Wanted) -> Result<Page, ListError> {
-        let Some(range) = self.range(contract) else { return Ok(Page::default()) };
+        let Some(range) = self.range(contract)? else { return Ok(Page::default()) };
         let mut filling = Filling {
             lookup: self,
             contract,

@@ -21,6 +21,7 @@ use super::rows::{
     BEGINNINGS, CONSUMER, CREATED, EVICTED, Given, Inverted, KEPT, KEYS, Kept, Key, KeyRow, KeyTag,
     LAST_ORDER, NEVER_GIVEN, NOWHERE, end_of,
 };
+use super::scope::{self, Scope};
 use super::seen::FIRST_PROTOCOL;
 use super::transactions::{Change, Found, Transaction, Transactions, WrittenEntry};
 
@@ -87,6 +88,8 @@ pub struct Lookup<'s> {
     pub(super) ledger: LedgerSeq,
     pub(super) reader: EntryReader<'s>,
     pub(super) view: ConsumerView<'s>,
+    /// Whose rows there are.
+    scope: Scope,
     /// Ledgers of which transactions that only extend or restore data are not stored.
     without_extensions: LedgerSet,
     /// Place in the feed up to which the view has the rows of all ledgers.
@@ -130,6 +133,7 @@ impl<'s> Lookup<'s> {
         let view = store.consumer_view(CONSUMER, bounds)?;
         let without_extensions = store.unrecorded(Unrecorded::Extensions)?;
         let checkpoints = Checkpoints::load(&view)?;
+        let scope = scope::scope_in(&view)?;
         let transactions = Transactions::default();
         let finds_updated = true;
         Ok(Self {
@@ -137,6 +141,7 @@ impl<'s> Lookup<'s> {
             ledger,
             reader,
             view,
+            scope,
             without_extensions,
             place,
             finds_updated,
@@ -164,11 +169,18 @@ impl<'s> Lookup<'s> {
 
     /// Returns the consecutive ledgers around this one that have every change of a contract's data;
     /// `None` when this one has not.
-    pub fn range(&self, contract: &ContractId) -> Option<LedgerRange> {
-        let complete = self.store.complete_around(CONSUMER, contract, self.ledger)?;
+    ///
+    /// # Errors
+    /// Errors of the database, or that a row is damaged.
+    pub fn range(&self, contract: &ContractId) -> Result<Option<LedgerRange>, StoreError> {
+        let complete = self.store.complete_around(CONSUMER, contract, self.ledger);
+        let Some(complete) = complete else { return Ok(None) };
         let mut known = LedgerSet::from(complete);
         known.remove_all(&self.without_extensions);
-        known.ranges().iter().find(|range| range.contains(self.ledger)).copied()
+        if self.scope == Scope::Watched {
+            scope::leave_out(&self.view, contract, &mut known)?;
+        }
+        Ok(known.ranges().iter().find(|range| range.contains(self.ledger)).copied())
     }
 
     /// Returns the ledger that created a contract, if that is one of these ledgers.
@@ -202,7 +214,7 @@ impl<'s> Lookup<'s> {
     /// # Errors
     /// Errors of the database, or that stored bytes are damaged.
     pub fn held(&self, of: Key) -> Result<Held, StoreError> {
-        let Some(range) = self.range(&of.0) else { return Ok(Held::Unknown { live_until: None }) };
+        let Some(range) = self.range(&of.0)? else { return Ok(Held::Unknown { live_until: None }) };
         let state = self.state(of, range, end_of(self.ledger))?;
         let State { key, value, written, live_until, evicted, updated } = state;
         let (Value::Entry(entry), Some(key)) = (&value, key) else {

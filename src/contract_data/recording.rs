@@ -390,7 +390,7 @@ impl Comparison<'_, '_> {
         if let Some(known) = self.of_contract.filter(|known| known.contract == *contract) {
             return Ok(known);
         }
-        let range = self.lookup.range(contract);
+        let range = self.lookup.range(contract)?;
         let begins_without = match range {
             Some(range) => self.lookup.begins_without(contract, range)?,
             None => false,

@@ -2,6 +2,7 @@
 //! with gaps, with and without their raw form, and retention between steps of the consumer.
 
 mod found;
+mod watched;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ struct World {
     model: StorageModel,
     /// The contract to which storing is restricted.
     listed: Option<ContractId>,
+    /// The only contract that is watched.
+    watched: Option<ContractId>,
     _directory: tempfile::TempDir,
 }
 
@@ -42,7 +45,14 @@ impl World {
         let network = history.network.clone();
         let store = Store::open_with(directory.path(), Some(&network), extensions).unwrap();
         let model = StorageModel::new(network.passphrase());
-        Self { store: Arc::new(store), network, model, listed: None, _directory: directory }
+        Self {
+            store: Arc::new(store),
+            network,
+            model,
+            listed: None,
+            watched: None,
+            _directory: directory,
+        }
     }
 
     /// With some contract of the history as the only one that is stored.
@@ -70,8 +80,13 @@ impl World {
     ) -> impl Iterator<Item = (&'m KeyHash, &'m LedgerKey)> {
         history.keys.iter().filter(move |(_, key)| {
             let contract = contract_of(key).map(ContractId).filter(|_| is_recorded(key));
-            contract.is_some_and(|contract| self.listed.is_none_or(|listed| listed == contract))
+            contract.is_some_and(|contract| self.recorded().is_none_or(|it| it == contract))
         })
+    }
+
+    /// The only contract of which anything is known; `None` for all.
+    fn recorded(&self) -> Option<ContractId> {
+        self.listed.or(self.watched)
     }
 
     /// Compares the changes of every key and of every contract in each range.
@@ -95,7 +110,7 @@ impl World {
                 let expected: Vec<_> = rows.iter().filter(is_in).map(Told::of_model).collect();
                 assert_eq!(told, expected, "{case}, {range:?}, {key:?}");
             }
-            let listed = self.listed.map(|listed| listed.0);
+            let listed = self.recorded().map(|listed| listed.0);
             let contracts = history.contracts.keys();
             for contract in contracts.filter(|it| listed.is_none_or(|listed| listed == **it)) {
                 let ledgers = LedgerRange::new(range.first, range.last);
@@ -155,8 +170,8 @@ impl World {
             }
             let lookup = Lookup::new(&self.store, LedgerSeq(ledger), RowBounds::none()).unwrap();
             for contract in history.contracts.keys().map(|contract| ContractId(*contract)) {
-                let is_listed = self.listed.is_none_or(|listed| listed == contract);
-                assert_eq!(lookup.range(&contract).is_some(), is_listed, "{case}");
+                let is_listed = self.recorded().is_none_or(|listed| listed == contract);
+                assert_eq!(lookup.range(&contract).unwrap().is_some(), is_listed, "{case}");
             }
             for (hash, key) in self.keys(history) {
                 let of = (ContractId(contract_of(key).unwrap()), KeyTag::of(&Hash32(*hash)));

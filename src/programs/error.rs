@@ -108,6 +108,12 @@ pub enum ProgramError {
     /// No backfill of the program was ever requested.
     #[error("no backfill of program {0} was asked for")]
     NoBackfill(ProgramId),
+    /// What contracts hold is not recorded.
+    #[error(
+        "what contracts hold is not recorded here: leave 'storage' out, or ask the operator to turn it on \
+         with [index] storage"
+    )]
+    StorageOff,
     /// The index of what contracts hold has not processed the ledger yet.
     #[error(
         "what contracts hold is not indexed up to ledger {0} yet: the project goes on when it is"

@@ -7,7 +7,7 @@ use super::events::{EventCounts, EventProject};
 use super::storage::put_json;
 use super::{ProgramError, storage};
 use orrery_ledger::domain::{ContractId, Hash32, Owner, ProgramId};
-use orrery_store::{KindChanges, SharedRows, StoreError};
+use orrery_store::{KindChanges, SharedRows, Store, StoreError};
 use orrery_tables::schema::ProgramSchema;
 
 /// Description of a program, without its module's code and its progress.
@@ -41,6 +41,32 @@ pub struct Manifest {
     /// What a project of events has besides; `None` for a program with code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<EventProject>,
+}
+
+/// Returns the names of the stored projects that record what their contracts hold.
+///
+/// # Errors
+/// When the store fails, or a manifest is damaged.
+pub fn projects_with_storage(store: &Store) -> Result<Vec<String>, ProgramError> {
+    #[derive(Deserialize)]
+    struct Named {
+        project_name: String,
+        events: Option<Recording>,
+    }
+    #[derive(Deserialize)]
+    struct Recording {
+        #[serde(default)]
+        has_storage: bool,
+    }
+    let mut names = Vec::new();
+    for (_, stored) in storage::manifests(store)? {
+        let manifest: Named = serde_json::from_slice(&stored)
+            .map_err(|_| ProgramError::Damaged("the manifest of a program"))?;
+        if manifest.events.is_some_and(|events| events.has_storage) {
+            names.push(manifest.project_name);
+        }
+    }
+    Ok(names)
 }
 
 impl Manifest {

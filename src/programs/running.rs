@@ -1,5 +1,6 @@
 //! All programs of a data directory: the parts that run them, and the operations of their owners.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -309,6 +310,11 @@ impl Programs {
         self.lanes.wake(Some(id));
         self.trouble.report();
         Ok(manifest)
+    }
+
+    /// Returns the contracts of all projects of events.
+    pub fn watched_contracts(&self) -> BTreeSet<ContractId> {
+        self.registry.watched_contracts()
     }
 
     /// Returns an owner's programs, sorted by id.

@@ -14,7 +14,7 @@ use crate::accounts::AccountConsumer;
 use crate::accounts::evictions::Evictions;
 use crate::accounts::passkey::PasskeyWallets;
 use crate::accounts::smart::SmartAccounts;
-use crate::contract_data::ContractData;
+use crate::contract_data::{self, ContractData};
 use crate::control::ConsumerReport;
 use crate::domain::LedgerRange;
 use crate::executables::ExecutableIndex;
@@ -23,6 +23,7 @@ use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
 use crate::rpc::TransactionHashes;
+use crate::settings::RecordedStorage;
 use crate::store::{ConsumerStatus, LedgerConsumer, Store};
 use crate::supervision::Supervised;
 use crate::webhooks::WebhookConsumer;
@@ -47,7 +48,18 @@ const STEP_INTERVAL: Duration = Duration::from_millis(5);
 const LARGE_LAG: u64 = 16;
 
 /// Returns the consumers of this program other than its indexing programs.
-pub(super) fn registered(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
+pub(super) fn registered(
+    webhooks: &Arc<Registry>,
+    storage: RecordedStorage,
+) -> Vec<Arc<dyn LedgerConsumer>> {
+    let mut all = everything(webhooks);
+    if storage == RecordedStorage::Off {
+        all.retain(|consumer| consumer.spec().name != contract_data::CONSUMER);
+    }
+    all
+}
+
+fn everything(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
     vec![
         Arc::new(WebhookConsumer::new(Arc::clone(webhooks))),
         Arc::new(AccountConsumer(SmartAccounts)),

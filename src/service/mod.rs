@@ -16,6 +16,7 @@ mod ledger_entries;
 mod network_node;
 mod node;
 mod past_network;
+mod recorded_storage;
 mod rpc;
 mod run;
 mod running_programs;

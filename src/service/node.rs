@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::disk_space::{DiskFull, DiskSpaceMonitor, NotStoredReason};
 use super::signatures::{SIGNATURES, SignatureRebuild};
 use super::supervisor::report_upgrade;
-use super::{ServiceError, attestation, consumers};
+use super::{ServiceError, attestation, consumers, recorded_storage};
 use crate::attestation::Attestation;
 use crate::config::Config;
 use crate::control::{RebuildReport, RebuildRequest, StatusReport, Stored};
@@ -68,7 +68,9 @@ impl Node {
     /// Opens the data directory of `config`. Fails for a new directory when `network` is `None`.
     pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
         let webhooks = Arc::default();
-        let node = Self::open_with(config, network, consumers::registered(&webhooks))?;
+        let consumers = consumers::registered(&webhooks, config.index.storage);
+        let node = Self::open_with(config, network, consumers)?;
+        recorded_storage::apply(node.store(), config.index.storage)?;
         Ok(Self { webhooks, ..node })
     }
 
@@ -78,7 +80,7 @@ impl Node {
     /// Errors of the store, [`StoreError::Empty`] for a directory without one.
     pub fn open_read_only(config: &Config) -> Result<Self, ServiceError> {
         let webhooks = Arc::default();
-        let consumers = consumers::registered(&webhooks);
+        let consumers = consumers::registered(&webhooks, config.index.storage);
         let extensions = extensions(config, &consumers);
         let store = Arc::new(Store::open_read_only(&config.data_dir, extensions)?);
         Ok(Self { webhooks, consumers, ..Self::over(store, config)? })

@@ -16,6 +16,7 @@ use super::following::{Followed, Following, INGESTION, follow};
 use super::http::ListeningSockets;
 use super::interfaces::RunningInterfaces;
 use super::network_node::RunningCore;
+use super::recorded_storage::{self, WATCHED_STORAGE};
 use super::tasks::{Tasks, stopped};
 use super::upkeep::{self, CONTRACT_SIZES, RETENTION};
 use super::webhooks::RunningWebhooks;
@@ -199,6 +200,13 @@ pub async fn run_opened(
     service.spawn_upkeep(&mut tasks);
     let (estimates, contract_sizes) = watch::channel(None);
     spawn_estimates(&mut tasks, &node, estimates)?;
+    if recorded_storage::is_watched(node.store())? {
+        let (node, programs) = (Arc::clone(&node), Arc::clone(&service.programs));
+        let stop = tasks.stop();
+        tasks.spawn_thread(WATCHED_STORAGE, Priority::Background, move || {
+            recorded_storage::watch_regularly(&node, &programs, &stop);
+        })?;
+    }
     if let Some(exporting) = exporting {
         exporting.start(&mut tasks, config)?;
     }

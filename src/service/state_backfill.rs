@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use super::Node;
 use super::disk_space::DiskFull;
 use crate::checkpoint::{Archive, Bounds, Commitment, Step, Work, checkpoint_at_or_before};
-use crate::contract_data::{CONSUMER, ContractData, Recorded, Recording};
+use crate::contract_data::{CONSUMER, ContractData, Recorded, Recording, Scope, scope, watched};
 use crate::control::{BackfillState, StateOrder, StateReport};
 use crate::decode::header;
 use crate::domain::{ContractId, LedgerSeq, LedgerSet};
@@ -145,6 +145,9 @@ impl StateBackfills {
 
     fn record(&self, order: &StateOrder, feeding: Feeding) -> Result<(), String> {
         let store = self.node.store();
+        if store.consumer(CONSUMER).is_none() {
+            return Err("index.storage is off: what contracts hold is not recorded here".to_owned());
+        }
         self.show("looking for the checkpoint", None);
         let archive = Archive::open(&order.archive, &self.runtime, Timeouts::default())
             .map_err(|error| error.to_string())?;
@@ -158,9 +161,7 @@ impl StateBackfills {
         let directory = store.directory().join(DIRECTORY);
         let unusable = |error: io::Error| format!("{}: {error}", directory.display());
         fs::create_dir_all(&directory).map_err(unusable)?;
-        let contracts = Some(&order.contracts).filter(|contracts| !contracts.is_empty());
-        let contracts: Option<BTreeSet<ContractId>> =
-            contracts.map(|contracts| contracts.iter().copied().collect());
+        let contracts = self.contracts(order)?;
         let work = Work {
             directory: &directory,
             contracts: contracts.as_ref(),
@@ -181,6 +182,27 @@ impl StateBackfills {
         let recorded = recording.record(entries).map_err(|error| error.to_string())?;
         self.recorded(recorded);
         fs::remove_dir_all(&directory).map_err(unusable)
+    }
+
+    /// Returns the contracts whose state is recorded; `None` for all.
+    fn contracts(&self, order: &StateOrder) -> Result<Option<BTreeSet<ContractId>>, String> {
+        let store = self.node.store();
+        let ordered: BTreeSet<_> = order.contracts.iter().copied().collect();
+        if scope(store).map_err(|error| error.to_string())? == Scope::All {
+            return Ok(Some(ordered).filter(|contracts| !contracts.is_empty()));
+        }
+        let mut contracts = watched(store).map_err(|error| error.to_string())?;
+        if !ordered.is_empty() {
+            contracts.retain(|contract| ordered.contains(contract));
+        }
+        match contracts.is_empty() {
+            true => {
+                Err("index.storage is watched, and none of these contracts is: watch one before \
+                         with `orrery watch NAME --contract C…`"
+                    .to_owned())
+            }
+            false => Ok(Some(contracts)),
+        }
     }
 
     /// Returns the ledger of the checkpoint, and whether it is attested.

@@ -2,6 +2,7 @@
 
 use orrery_ledger::domain::ContractId;
 
+use crate::values::RecordedStorage;
 use crate::{section, values};
 
 section! {
@@ -14,6 +15,8 @@ section! {
         /// Contracts whose events are indexed; empty for all.
         #[serde(with = "values::as_text")]
         pub contracts: Vec<ContractId> = Vec::new();
+        /// Contracts of which it is recorded what they hold.
+        pub storage: RecordedStorage = RecordedStorage::All;
     }
 }
 

@@ -157,6 +157,24 @@ impl Setting for MetricsReaders {
     const WORDS: &'static [&'static str] = &["loopback", "all", "off"];
 }
 
+/// Contracts of which it is recorded what they hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordedStorage {
+    /// All contracts.
+    #[default]
+    All,
+    /// Those that somebody watches.
+    Watched,
+    /// None.
+    Off,
+}
+
+impl Setting for RecordedStorage {
+    const EXPECTED: &'static str = "all, watched or off";
+    const WORDS: &'static [&'static str] = &["all", "watched", "off"];
+}
+
 /// What becomes of a request with a parameter that its route does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -23,6 +23,7 @@ mod released;
 mod state_backfill;
 mod stellar_cli;
 mod storage;
+mod storage_scope;
 mod streams;
 mod types;
 mod unit;

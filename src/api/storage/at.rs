@@ -2,7 +2,7 @@
 
 use orrery_contract_data::{CONSUMER, Held, Key, Lookup};
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet};
-use orrery_store::{Needs, RowBounds, Store};
+use orrery_store::{ConsumerStatus, Needs, RowBounds, Store};
 
 use super::super::allowance::Allowance;
 use super::super::call::CurrentCall;
@@ -40,11 +40,12 @@ impl<'a> At<'a> {
         call: &'a CurrentCall<'_>,
         ledger: Option<LedgerSeq>,
     ) -> Result<Self, ApiError> {
+        let index = index(&deps.store)?;
         let Some(newest) = call.as_of else {
             return Err(StorageError::LedgerNotStored { ledger, nearest: None }.into());
         };
         let wanted = ledger.unwrap_or(newest);
-        let place = deps.store.consumer(CONSUMER).map_or(0, |it| it.place);
+        let place = index.place;
         let lookup = Lookup::new(&deps.store, wanted, bounds(call.allowance))?;
         // After the snapshot: what was removed from it is among this.
         let all = answered(&deps.store, newest)?;
@@ -71,13 +72,14 @@ impl<'a> At<'a> {
     }
 
     /// Returns the first of the ledgers around this one of which all changes of a contract are stored.
-    pub fn first_known(&self, contract: &ContractId) -> Option<LedgerSeq> {
-        self.lookup.range(contract).map(|range| range.first.max(self.answered.first))
+    pub fn first_known(&self, contract: &ContractId) -> Result<Option<LedgerSeq>, ApiError> {
+        let range = self.lookup.range(contract)?;
+        Ok(range.map(|range| range.first.max(self.answered.first)))
     }
 
     /// Returns since when the answer about a contract is of its kind.
     pub fn extent(&self, contract: &ContractId) -> Result<Extent, ApiError> {
-        let Some(range) = self.lookup.range(contract) else {
+        let Some(range) = self.lookup.range(contract)? else {
             return Ok(Extent { complete: false, known_since: None });
         };
         let first = range.first.max(self.answered.first);
@@ -91,6 +93,14 @@ impl<'a> At<'a> {
             None => Extent { complete: false, known_since: Some(first) },
         })
     }
+}
+
+/// Returns the state of the index.
+///
+/// # Errors
+/// [`StorageError::Off`] when nothing is recorded.
+pub(super) fn index(store: &Store) -> Result<ConsumerStatus, StorageError> {
+    store.consumer(CONSUMER).ok_or(StorageError::Off)
 }
 
 /// Returns the limits of what one request reads of the index.
@@ -118,10 +128,9 @@ pub(super) fn answered(store: &Store, newest: LedgerSeq) -> Result<Vec<LedgerRan
 
 /// Returns those ledgers of which a contract's changes are all stored and processed, ascending.
 pub(super) fn with_changes(store: &Store, newest: LedgerSeq) -> Result<LedgerSet, ApiError> {
+    let index = index(store)?;
     let mut ledgers = LedgerSet::from(answered(store, newest)?);
-    if let Some(consumer) = store.consumer(CONSUMER) {
-        ledgers.remove_all(&consumer.lost);
-    }
+    ledgers.remove_all(&index.lost);
     Ok(ledgers)
 }
 

@@ -8,6 +8,11 @@ use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
 /// Why there is no answer about what a contract holds.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
+    /// Nothing is recorded.
+    #[error(
+        "what contracts hold is not recorded here: the operator can turn it on with [index] storage"
+    )]
+    Off,
     /// What contracts held at the end of the ledger cannot be told.
     #[error("{}", not_stored(*ledger, *nearest))]
     LedgerNotStored {
@@ -99,6 +104,7 @@ impl StorageError {
     /// Returns the HTTP status and the stable value of the `code` field.
     pub fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
+            Self::Off => (StatusCode::CONFLICT, "storage_off"),
             Self::LedgerNotStored { .. } => (StatusCode::NOT_FOUND, "ledger_not_stored"),
             Self::LedgerRemoved { .. } => (StatusCode::GONE, "ledger_removed"),
             Self::Absent { .. } | Self::OfAnotherContract { .. } => {
@@ -122,7 +128,8 @@ impl StorageError {
                 body["live_until_ledger"] = json!(live_until);
                 body["known_in"] = json!(known_in);
             }
-            Self::Absent { .. }
+            Self::Off
+            | Self::Absent { .. }
             | Self::TooManyEntries(_)
             | Self::TooManyLookups(_)
             | Self::Issues(_) => {}

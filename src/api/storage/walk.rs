@@ -7,7 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::call::CurrentCall;
 use super::super::{ApiError, Deps};
-use super::at::{At, with_changes};
+use super::at::{At, index, with_changes};
 use super::cursor::{NotACursor, cursor};
 use super::record::ChangeRecord;
 use orrery_contract_data::{LAST_ORDER, Lookup, Past, PastPage};
@@ -79,7 +79,7 @@ impl Walk<'_, '_> {
         let known_since = match pieces.first() {
             Some(newest) => {
                 let at = At::open(self.deps, self.call, Some(newest.last))?;
-                at.first_known(&self.contract)
+                at.first_known(&self.contract)?
             }
             None => None,
         };
@@ -107,6 +107,7 @@ impl Walk<'_, '_> {
 
     /// Returns the ledgers of the walk of which changes are stored, the newest first.
     fn pieces(&self) -> Result<Vec<LedgerRange>, ApiError> {
+        index(&self.deps.store)?;
         let Some(newest) = self.call.as_of else { return Ok(Vec::new()) };
         let stored = with_changes(&self.deps.store, newest)?;
         Ok(stored.within(self.ledgers).ranges().iter().rev().copied().collect())

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::data_log::{ChangesWriter, DataChangeKind, LoggedChange};
 use super::logged::{EventsWriter, LoggedEvents, in_this_form};
-use super::looking::Found;
+use super::looking::{Found, LOOK_AGAIN};
 use super::looks::{DataFinds, DataWalkOfKeys, KnownFound};
 use super::{EventProject, Kinds};
 use crate::effects::{Effects, Run};
@@ -20,7 +20,7 @@ use crate::rows::RunRows;
 use crate::runner::Runner;
 use crate::writing::WriteOutcome;
 use crate::{ProgramError, storage};
-use orrery_contract_data::{Held, KeyTag, LAST_ORDER, Lookup, hash_of, held};
+use orrery_contract_data::{Held, KeyTag, LAST_ORDER, Lookup, are_recorded, hash_of, held};
 use orrery_ledger::domain::{CloseTime, LedgerSeq, TxHash};
 use orrery_store::{RowBounds, TransactionPosition};
 
@@ -69,6 +69,9 @@ impl Runner {
             return Ok(Found::NothingSoFar(pause));
         }
         let (place, again) = self.data_place();
+        if !are_recorded(&self.store, &manifest.contracts)? {
+            return Ok(Found::NothingSoFar(LOOK_AGAIN));
+        }
         let seen = (place, manifest.contracts.len());
         if finds.walk.is_none() && finds.walked == Some(seen) {
             return Ok(again);

@@ -12,8 +12,8 @@ use crate::ProgramError;
 use crate::manifest::Manifest;
 use crate::runner::Runner;
 use orrery_contract_data::{
-    CONSUMER, Durability, Event, Held, Key, KeyTag, Kind, LAST_ORDER, Lookup, Past, changed_in,
-    hash_of, held,
+    CONSUMER, Durability, Event, Held, Key, KeyTag, Kind, LAST_ORDER, Lookup, Past, are_recorded,
+    changed_in, hash_of, held,
 };
 use orrery_ledger::domain::{CloseTime, ContractId, LedgerSeq, TxHash};
 use orrery_store::{Evicted, RowBounds, Store, TransactionPosition};
@@ -98,11 +98,11 @@ impl<'s> DataReader<'s> {
 }
 
 impl Runner {
-    /// Waits until the index of contract data has processed a stored ledger.
+    /// Waits until the index of contract data has processed a stored ledger for these contracts.
     ///
     /// # Errors
     /// [`ProgramError::DataNotIndexed`] when that takes long.
-    pub(super) fn await_data(&self, ledger: LedgerSeq) -> Result<(), ProgramError> {
+    fn await_data(&self, ledger: LedgerSeq, contracts: &[ContractId]) -> Result<(), ProgramError> {
         let begun = Instant::now();
         while self.store.lacks(CONSUMER, ledger) != Some(false) {
             let lag = self.store.consumer(CONSUMER).map_or(u64::MAX, |index| index.lag);
@@ -111,7 +111,10 @@ impl Runner {
             }
             thread::sleep(LOOK_EVERY);
         }
-        Ok(())
+        match are_recorded(&self.store, contracts)? {
+            true => Ok(()),
+            false => Err(ProgramError::DataNotIndexed(ledger)),
+        }
     }
 
     /// Whether a ledger has changed data of the contracts of a project that records it.
@@ -120,7 +123,7 @@ impl Runner {
         ledger: LedgerSeq,
         manifest: &Manifest,
     ) -> Result<bool, ProgramError> {
-        self.await_data(ledger)?;
+        self.await_data(ledger, &manifest.contracts)?;
         Ok(!changed_in(&self.store, ledger, &manifest.contracts)?.is_empty())
     }
 
@@ -133,7 +136,7 @@ impl Runner {
         from: Option<TransactionPosition>,
     ) -> Result<BTreeMap<u32, ReadChanges>, ProgramError> {
         let mut read = BTreeMap::new();
-        self.await_data(ledger)?;
+        self.await_data(ledger, &manifest.contracts)?;
         let mut by_position: BTreeMap<TransactionPosition, Vec<ContractId>> = BTreeMap::new();
         for (contract, positions) in changed_in(&self.store, ledger, &manifest.contracts)? {
             for at in positions.into_iter().filter(|at| from.is_none_or(|from| *at >= from)) {

@@ -206,6 +206,13 @@ impl Registry {
         entries.values().filter(|entry| is_waiting(entry)).map(|entry| entry.id).collect()
     }
 
+    /// Returns the contracts of all projects of events.
+    pub(super) fn watched_contracts(&self) -> BTreeSet<ContractId> {
+        let manifests = self.snapshots().into_iter().map(|(_, snapshot)| snapshot.manifest);
+        let projects = manifests.filter(|manifest| manifest.events.is_some());
+        projects.flat_map(|manifest| manifest.contracts.clone()).collect()
+    }
+
     /// Returns all programs with their states as of one moment, sorted by id: a project name is that
     /// of one program, also while a program takes the name of another.
     fn snapshots(&self) -> Vec<(Arc<Entry>, EntrySnapshot)> {
@@ -284,8 +291,7 @@ impl Registry {
         let has_storage =
             storage.unwrap_or_else(|| replace != Replace::No && self.has_storage(&project_name));
         if has_storage && self.store.consumer(CONSUMER).is_none() {
-            let problem = "what contracts hold is not recorded here: leave it out".to_owned();
-            return Err(ProgramError::Value { name: "storage", problem });
+            return Err(ProgramError::StorageOff);
         }
         let mut events = EventProject::new(supplied.is_some(), from, has_storage);
         if let Some(interface) = &interface {

@@ -7,8 +7,12 @@ use orrery_ledger::domain::LedgerSet;
 use crate::encoding::error::StoreError;
 use crate::state::consumers::consumer::Consumer;
 use crate::state::consumers::rows::family;
-use crate::state::consumers::spec::{Needs, second_build};
+use crate::state::consumers::spec::{ConsumerSpec, Needs, second_build};
 use crate::state::store::Store;
+
+/// Keys before and after those of all builds.
+const FIRST_KEY: [u8; 0] = [];
+const AFTER_ALL: [u8; 64] = [u8::MAX; 64];
 
 /// Whether a rebuild may begin when the new rows would lack ledgers that the served ones include.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +85,62 @@ impl Store {
                 batch.delete_consumer_range(&family(&name, own), &from, &to)?;
             }
             Ok(Some(vec![(name, Some(built)), (second, None)]))
+        })
+    }
+
+    /// Makes a consumer begin again at the first ledger, without the rows that it has, and without a
+    /// second build. Ledgers of which retention has removed something that it needs are lost to it.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownConsumer`] when none of this name is registered; errors of the database.
+    pub fn begin_again(&self, name: &str) -> Result<(), StoreError> {
+        let _only = self.pruning.lock();
+        let lock = self.consumers.lock_of(name);
+        let _guard = lock.ok_or_else(|| StoreError::UnknownConsumer(name.to_owned()))?.acquire();
+        let needs = self.consumers.lock().get(name).map(|it| it.needs).unwrap_or_default();
+        let lost = self.incomplete_ledgers(needs);
+        // Answers from the old rows must not be cached any longer.
+        let _writer = self.writer.lock();
+        let _change = self.generations.change();
+        let (name, second) = (name.to_owned(), second_build(name));
+        self.change_consumers(self.database.batch(), move |known, batch| {
+            let found = known.spec(&name).zip(known.get(&name));
+            let unknown = || StoreError::UnknownConsumer(name.clone());
+            let (spec, before) = found.ok_or_else(unknown)?;
+            let built = known.get(&second).map(|it| it.build).unwrap_or_default();
+            let build = before.build.max(built).wrapping_add(1);
+            for own in spec.families {
+                batch.delete_consumer_range(&family(&name, own), &FIRST_KEY, &AFTER_ALL)?;
+            }
+            let again = Consumer { build, lost, ..Consumer::new(before.needs, 0) };
+            Ok(Some(vec![(name, Some(again)), (second, None)]))
+        })?;
+        Ok(())
+    }
+
+    /// Removes a consumer that is not registered, with all its rows. Returns whether there was one. Should
+    /// it be registered again later, it is new.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub fn forget_consumer(&self, spec: &ConsumerSpec) -> Result<bool, StoreError> {
+        let (name, second) = (spec.name.to_owned(), second_build(spec.name));
+        if self.consumers.lock().get(&name).is_none() {
+            return Ok(false);
+        }
+        let families = spec.families;
+        let existing: Vec<String> = families
+            .iter()
+            .map(|own| family(&name, own))
+            .filter(|family| self.database.has_family(family))
+            .collect();
+        let _writer = self.writer.lock();
+        let _change = self.generations.change();
+        self.change_consumers(self.database.batch(), move |_, batch| {
+            for family in &existing {
+                batch.delete_consumer_range(family, &FIRST_KEY, &AFTER_ALL)?;
+            }
+            Ok(Some(vec![(name, None), (second, None)]))
         })
     }
 

@@ -1,0 +1,105 @@
+//! `[index] storage`: of which contracts it is recorded what they hold, as a demo network's data directory
+//! shows it that is served with one value after the other.
+
+use orrery_testkit::binary::{Service, configure, orrery_in, run};
+use orrery_testkit::signal::Signal;
+use orrery_testkit::wait::wait_until;
+use serde_json::{Value, json};
+
+const OFF: &str = "[index]\nstorage = \"off\"\n";
+const WATCHED: &str = "[index]\nstorage = \"watched\"\n";
+const ALL: &str = "[index]\nstorage = \"all\"\n";
+
+/// The asset of the demo, whose contract no project names.
+const TOKEN: &str = "CBU4ABRS3B2WXWHPING4MYK45ECKYGYJRWJCAS62CSF5XMM3OXB7JT3E";
+
+fn serve(directory: &std::path::Path, settings: &str) -> Service {
+    let config = configure(directory, settings);
+    Service::local(directory, &[config[0], config[1], "--no-source"])
+}
+
+fn ask(service: &Service, path: &str) -> (u16, Value) {
+    service.ask(path, Some(service.token()))
+}
+
+/// The list of a contract once the types are known.
+fn list(service: &Service, contract: &str) -> Value {
+    let path = format!("/rest/contracts/{contract}/storage?decoded=true&limit=1000");
+    wait_until("what the contract holds is known", || {
+        let (status, answer) = ask(service, &path);
+        assert_eq!(status, 200, "{answer}");
+        let entries = answer["entries"].as_array()?;
+        let is_named = entries.iter().all(|it| it.get("names_pending").is_none());
+        (answer["complete"] == true && is_named).then(|| answer.clone())
+    })
+}
+
+fn storage_in_completeness(service: &Service) -> Value {
+    ask(service, "/rest/completeness").1["ranges"][0]["storage"].clone()
+}
+
+#[test]
+fn only_watched_contracts_or_none_are_recorded_if_the_operator_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let (demo, told) = Service::demo(directory, &["--close-time", "200"]);
+    let contract = told["contract"].as_str().unwrap().to_owned();
+    let demo_token = told["token"].as_str().unwrap().to_owned();
+    wait_until("the market has offers, and has changed an account", || {
+        let path = format!("/rest/contracts/{contract}/storage/changes?name=Account&limit=1000");
+        let (_, answer) = demo.ask(&path, Some(&demo_token));
+        let changes = answer["changes"].as_array()?;
+        changes.iter().any(|it| it["kind"] == "updated").then_some(())
+    });
+    assert_eq!(demo.end_with(Signal::INT), Some(0));
+
+    let service = serve(directory, ALL);
+    let (market, token) = (list(&service, &contract), list(&service, TOKEN));
+    assert_eq!(storage_in_completeness(&service), "unbound");
+    assert_eq!(service.end_with(Signal::INT), Some(0));
+
+    // A project records what its contract holds.
+    let config = configure(directory, OFF);
+    let refused =
+        run(directory, &["serve", "--network", "local", "--data-dir", "d", config[0], config[1]]);
+    refused.refuses(1, &["index.storage is off", "set it to watched"]);
+
+    let service = serve(directory, WATCHED);
+    assert_eq!(list(&service, &contract), market);
+    let (_, answer) = ask(&service, &format!("/rest/contracts/{TOKEN}/storage"));
+    assert_eq!((&answer["complete"], &answer["known_since"]), (&json!(false), &Value::Null));
+    assert_eq!(answer["entries"], json!([]));
+    let key_hash = token["entries"][0]["key_hash"].as_str().unwrap();
+    let (status, answer) = ask(&service, &format!("/rest/contracts/{TOKEN}/storage/{key_hash}"));
+    assert_eq!((status, &answer["code"]), (404, &json!("entry_unknown")), "{answer}");
+    assert_eq!(storage_in_completeness(&service), "watched");
+    // The contract of a new project follows.
+    let mut watch = orrery_in(directory);
+    watch.args(["watch", "asset", "--contract", TOKEN]);
+    watch.env("ORRERY_BASE", format!("{}/rest", service.base)).env("ORRERY_JWT", service.token());
+    let output = watch.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(list(&service, TOKEN), token);
+    assert_eq!(service.end_with(Signal::INT), Some(0));
+
+    let service = serve(directory, ALL);
+    assert_eq!(list(&service, &contract), market);
+    assert_eq!(list(&service, TOKEN), token);
+    assert_eq!(service.end_with(Signal::INT), Some(0));
+}
+
+#[test]
+fn nothing_is_recorded_where_it_is_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let service = serve(directory.path(), OFF);
+    for path in ["storage", "storage/changes", &format!("storage/{}", "0".repeat(64))] {
+        let (status, answer) = ask(&service, &format!("/rest/contracts/{TOKEN}/{path}"));
+        assert_eq!((status, &answer["code"]), (409, &json!("storage_off")), "{answer}");
+    }
+    let mut watch = orrery_in(directory.path());
+    watch.args(["watch", "asset", "--contract", TOKEN, "--storage"]);
+    watch.env("ORRERY_BASE", format!("{}/rest", service.base)).env("ORRERY_JWT", service.token());
+    let output = watch.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains("not recorded here"), "{told}");
+}
