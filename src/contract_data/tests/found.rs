@@ -114,7 +114,7 @@ impl World {
                     });
                     assert!(places.is_sorted(), "{case}, {order:?}");
                 }
-                let ledgers = lookup.range(&id).unwrap();
+                let ledgers = lookup.range(&id).unwrap().unwrap();
                 let is_complete = lookup.begins_empty(ledgers).unwrap()
                     || lookup.created(&id, ledgers).unwrap().is_some_and(|it| it.0 <= ledger)
                     || lookup.checked(&id, ledgers).unwrap().is_some();

@@ -73,7 +73,7 @@ fn event(
     Ok(ScSpecEntry::EventV0(ScSpecEventV0 {
         doc: StringM::default(),
         lib: StringM::default(),
-        name: symbol.clone(),
+        name: name.try_into()?,
         prefix_topics: vec![symbol].try_into()?,
         params: params.try_into()?,
         data_format,
