@@ -1,31 +1,25 @@
 //! Of which contracts it is recorded what they hold: all, or those that somebody watches. One that is
-//! watched from now on gets the rows of the ledgers that are stored already ([`fill_some`]); until it has
-//! them, nothing is known of it.
+//! watched from now on gets the rows of the ledgers that are stored already (`filling`); until it has them,
+//! nothing is known of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet};
-use orrery_store::{Evicted, Mark, RowBounds, RowCodec, Rows, Store, StoreError, Table, row_codec};
+use orrery_store::{Mark, RowBounds, RowCodec, Rows, Store, StoreError, Table, row_codec};
 
-use super::consumer::{Changed, read};
 use super::rows::CONSUMER;
-use super::seen::Seen;
 
 /// Whose rows there are. Without a row: those of all contracts.
 pub(super) const SCOPE: Table<Mark<0>, Scope> = Table::new("scope");
 /// Contracts that are watched.
-const WATCHED: Table<ContractId, Watched> = Table::new("watched");
+pub(super) const WATCHED: Table<ContractId, Watched> = Table::new("watched");
 /// Stored ledgers of which a contract has no rows, because their transactions were removed before the
 /// contract was watched: first and last one.
-const MISSING: Table<(ContractId, LedgerSeq), LedgerSeq> = Table::new("missing");
+pub(super) const MISSING: Table<(ContractId, LedgerSeq), LedgerSeq> = Table::new("missing");
 
 /// Families of the rows above.
 pub(super) const FAMILIES: [&str; 3] = [SCOPE.family, WATCHED.family, MISSING.family];
-
-/// Number of ledgers that one call of [`fill_some`] reads.
-const LEDGERS_AT_ONCE: usize = 64;
 
 /// Of which contracts it is recorded what they hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,11 +39,11 @@ impl Scope {
 
 /// A contract that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Watched {
+pub(super) struct Watched {
     /// Whether it has the rows of all ledgers that were stored before.
-    is_filled: bool,
+    pub is_filled: bool,
     /// The first ledger whose rows it may lack.
-    next: LedgerSeq,
+    pub next: LedgerSeq,
 }
 
 row_codec!(Watched { is_filled, next });
@@ -183,85 +177,4 @@ impl Recorded {
         self.asked.insert(*contract, is_watched);
         Ok(is_watched)
     }
-}
-
-/// Adds the rows of some stored ledgers for contracts that are watched and lack them. Returns whether there
-/// is more to do. To be called by one thread at a time.
-///
-/// # Errors
-/// Errors of the database, that a transaction is damaged, or that there is no index.
-pub fn fill_some(store: &Arc<Store>) -> Result<bool, StoreError> {
-    let Some((contracts, next)) = unfilled(store)? else { return Ok(false) };
-    let ledgers = stored_from(store, next);
-    let mut rows = Vec::with_capacity(ledgers.len());
-    for ledger in &ledgers {
-        let mut seen = read(store, *ledger)?;
-        seen.retain(|seen| contracts.contains(&seen.contract));
-        let mut evicted = store.evicted(*ledger)?.unwrap_or_default();
-        evicted.retain(|evicted| contracts.contains(&evicted.contract));
-        rows.push(OfLedger { ledger: *ledger, seen, evicted });
-    }
-    let is_over = ledgers.len() < LEDGERS_AT_ONCE;
-    let next = ledgers.last().and_then(|last| last.next()).unwrap_or(next);
-    let own = Arc::clone(store);
-    store.change_consumer_rows(CONSUMER, move |effects| {
-        for OfLedger { ledger, seen, evicted } in &rows {
-            // What was read is complete only if nothing has been removed since. While rows are changed,
-            // nothing is.
-            if !own.has_all_transactions(*ledger)? {
-                for contract in &contracts {
-                    MISSING.put(effects, &(*contract, *ledger), ledger)?;
-                }
-                continue;
-            }
-            let mut changed = Changed::default();
-            seen.iter().try_for_each(|seen| changed.add(effects, *ledger, seen))?;
-            for evicted in evicted {
-                changed.add_evicted(effects, *ledger, evicted)?;
-            }
-            changed.write(effects)?;
-        }
-        for contract in &contracts {
-            WATCHED.put(effects, contract, &Watched { is_filled: is_over, next })?;
-        }
-        Ok::<_, StoreError>(())
-    })?;
-    if is_over {
-        store.end_generation();
-    }
-    Ok(!is_over)
-}
-
-/// What a ledger says of the contracts that lack rows.
-struct OfLedger {
-    ledger: LedgerSeq,
-    seen: Vec<Seen>,
-    evicted: Vec<Evicted>,
-}
-
-/// Returns the contracts that lack rows of the earliest ledger of which any contract lacks some, and that
-/// ledger: the others follow once they are as far.
-fn unfilled(store: &Store) -> Result<Option<(BTreeSet<ContractId>, LedgerSeq)>, StoreError> {
-    let view = store.consumer_view(CONSUMER, RowBounds::none())?;
-    let mut found: Option<(BTreeSet<ContractId>, LedgerSeq)> = None;
-    WATCHED.scan_all(&view, None, |contract, Watched { is_filled, next }| {
-        if !is_filled {
-            match &mut found {
-                Some((contracts, first)) if *first == next => drop(contracts.insert(contract)),
-                Some((_, first)) if *first < next => {}
-                _ => found = Some((BTreeSet::from([contract]), next)),
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(found)
-}
-
-/// Returns the next stored ledgers, ascending.
-fn stored_from(store: &Store, next: LedgerSeq) -> Vec<LedgerSeq> {
-    let stored = LedgerSet::from(store.status().ranges);
-    let from = LedgerRange { first: next, last: LedgerSeq(u32::MAX) };
-    let within = stored.within(from);
-    let ledgers = within.ranges().iter().flat_map(|range| range.first.0..=range.last.0);
-    ledgers.take(LEDGERS_AT_ONCE).map(LedgerSeq).collect()
 }

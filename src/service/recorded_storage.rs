@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::ServiceError;
 use super::tasks::is_stopping;
-use super::{Node, ServiceError};
-use crate::contract_data::{CONSUMER, ContractData, Scope, fill_some, set_scope, watch};
+use crate::contract_data::{CONSUMER, ContractData, Scope, fill_some, scope, set_scope, watch};
 use crate::domain::LedgerSeq;
 use crate::observe::health::Health;
 use crate::programs::Programs;
@@ -57,14 +57,19 @@ fn forget(store: &Store) -> Result<(), ServiceError> {
 }
 
 /// Watches the contracts of projects, and adds the rows that those lack which are new, until `stop` turns
-/// true. Returns at once where all contracts are recorded, or none.
-pub(super) fn watch_regularly(node: &Node, programs: &Programs, stop: &watch::Receiver<bool>) {
+/// true.
+pub(super) fn watch_regularly(
+    store: &Arc<Store>,
+    programs: &Programs,
+    health: &Health,
+    stop: &watch::Receiver<bool>,
+) {
     while !is_stopping(stop) {
-        match watch_new(node.store(), programs, stop) {
-            Ok(()) => recovered(node.health()),
+        match watch_new(store, programs, stop) {
+            Ok(()) => recovered(health),
             Err(error) => {
                 tracing::error!("the rows of watched contracts cannot be added: {error}");
-                node.health().down(WATCHED_STORAGE, "the store fails: the log says why");
+                health.down(WATCHED_STORAGE, "the store fails: the log says why");
             }
         }
         thread::sleep(LOOK_EVERY);
@@ -91,5 +96,5 @@ fn watch_new(
 
 /// Whether an open data directory records only what contracts hold that somebody watches.
 pub(super) fn is_watched(store: &Store) -> Result<bool, StoreError> {
-    Ok(store.consumer(CONSUMER).is_some() && crate::contract_data::scope(store)? == Scope::Watched)
+    Ok(store.consumer(CONSUMER).is_some() && scope(store)? == Scope::Watched)
 }

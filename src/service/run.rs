@@ -204,7 +204,7 @@ pub async fn run_opened(
         let (node, programs) = (Arc::clone(&node), Arc::clone(&service.programs));
         let stop = tasks.stop();
         tasks.spawn_thread(WATCHED_STORAGE, Priority::Background, move || {
-            recorded_storage::watch_regularly(&node, &programs, &stop);
+            recorded_storage::watch_regularly(node.store(), &programs, node.health(), &stop);
         })?;
     }
     if let Some(exporting) = exporting {

@@ -10,7 +10,8 @@ use rand::seq::{IteratorRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::scope::{Scope, are_recorded, fill_some, scope, set_scope, watch, watched};
+use crate::fill_some;
+use crate::scope::{Scope, are_recorded, scope, set_scope, watch, watched};
 
 const SIZE: (u64, u64) = (60, 10_000);
 
