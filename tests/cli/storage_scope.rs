@@ -56,8 +56,6 @@ fn only_watched_contracts_or_none_are_recorded_if_the_operator_says_so() {
     let service = serve(directory, ALL);
     let (market, other) = (list(&service, &contract), list(&service, OTHER));
     assert_eq!(other["entries"], json!([]));
-    let entry = format!("/rest/contracts/{OTHER}/storage/{}", "0".repeat(64));
-    assert_eq!(ask(&service, &entry).1["code"], "entry_absent");
     assert_eq!(storage_in_completeness(&service), "unbound");
     assert_eq!(service.end_with(Signal::INT), Some(0));
 
@@ -72,8 +70,6 @@ fn only_watched_contracts_or_none_are_recorded_if_the_operator_says_so() {
     let (_, answer) = ask(&service, &format!("/rest/contracts/{OTHER}/storage"));
     assert_eq!((&answer["complete"], &answer["known_since"]), (&json!(false), &Value::Null));
     assert_eq!(answer["entries"], json!([]));
-    let (status, answer) = ask(&service, &entry);
-    assert_eq!((status, &answer["code"]), (404, &json!("entry_unknown")), "{answer}");
     assert_eq!(storage_in_completeness(&service), "watched");
     // The contract of a new project follows.
     let mut watch = orrery_in(directory);
