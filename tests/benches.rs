@@ -148,7 +148,6 @@ goals! {
         "P31 decoded page of 100 / plain page, asked first",
         "Page of 100 by address / by contract, asked first",
     ]
-    conditions: ["conditions"] => ["Condition on an event, p99",]
     backfills: ["backfills"] => [
         "Ingestion beside a program's backfill and one of ledgers / beside as many threads that only count",
         "Ingestion beside a program's backfill and one of ledgers / alone",

@@ -11,7 +11,6 @@ mod calls;
 mod catch_up;
 mod checks;
 mod client;
-mod conditions;
 mod declaring;
 mod dense;
 mod deposits;
@@ -208,9 +207,6 @@ fn programs(
     }
     if arguments.wants_any(&["P31", "by-address"]) {
         named::run(public, wanted, directory, report)?;
-    }
-    if arguments.wants("conditions") {
-        conditions::run(report);
     }
     if arguments.wants("backfills") {
         backfills::run(public, directory, report)?;

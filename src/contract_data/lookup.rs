@@ -364,7 +364,7 @@ impl<'s> Lookup<'s> {
 
     /// Returns the newest time to live of a key, and the newest transaction that created, updated, restored
     /// or removed its entry, if that is known and they come before a position.
-    pub(super) fn newest(
+    fn newest(
         &self,
         of: Key,
         range: LedgerRange,
@@ -437,7 +437,7 @@ impl<'s> Lookup<'s> {
 
     /// Returns the durability of a key that was evicted, after the newest transaction that says anything
     /// and up to a position; `None` when it was not.
-    pub(super) fn evicted(
+    fn evicted(
         &self,
         of: Key,
         range: LedgerRange,
@@ -602,7 +602,7 @@ impl Past {
 
     /// Adds what the newest row of a checkpoint says. Returns whether the entry was evicted then, and
     /// nothing has happened to it since.
-    pub(super) fn add_found(&mut self, around: &Around) -> bool {
+    fn add_found(&mut self, around: &Around) -> bool {
         let Some((ledger, row)) = &around.before else { return false };
         let is_last = self.newest.is_none_or(|newest| newest <= *ledger);
         if self.key.is_none() {

@@ -155,7 +155,7 @@ fn put(
     position: TransactionPosition,
     facts: Facts,
 ) -> Result<(), StoreError> {
-    for (id, Said { contract, change, .. }) in &facts.changes {
+    for (id, Said { contract, change }) in &facts.changes {
         let is_same = matches!((&change.before, &change.after),
             (Before::Held { executable, .. }, Some(after)) if executable == after);
         if is_same && known_before(store, effects, contract, id, position)?.is_some() {

@@ -120,20 +120,6 @@ impl<'s> Lookup<'s> {
         })
     }
 
-    /// Returns what an entry with this XDR `LedgerKey` names at one side of a transaction: an instance, or
-    /// one to which instances refer. `Some(None)` when there is no such entry; `None` when it is not known.
-    pub fn named(
-        &self,
-        ledger_key: &[u8],
-        at: TransactionPosition,
-        side: Side,
-    ) -> Result<Option<Option<Executable>>, StoreError> {
-        match owner_of(ledger_key) {
-            Some(owner) => self.held(&owner, ledger_key, at, side),
-            None => Ok(None),
-        }
-    }
-
     /// Returns transactions around one among which a contract ran the same, before and after each, if that
     /// was just looked up.
     pub fn steady(&self, contract: &ContractId, at: TransactionPosition) -> Option<Steady> {
@@ -334,8 +320,7 @@ fn from_next(
     Some((ledgers, value))
 }
 
-/// Returns what an executable is that is no reference.
-pub(super) fn ran(executable: Option<Executable>) -> Ran {
+fn ran(executable: Option<Executable>) -> Ran {
     match executable {
         Some(Executable::Code(hash)) => Ran::Code(hash),
         Some(Executable::Asset) => Ran::Asset,

@@ -80,8 +80,6 @@ pub struct InterfaceReader<'a> {
     failed: RefCell<Option<StoreError>>,
     /// What each contract had, and for which of its transactions that is found again.
     steady: RefCell<HashMap<ContractId, (Steady, AllTried)>>,
-    /// An interface that declares events before others do.
-    supplied: RefCell<Option<Tried>>,
     /// XDR of the topic that names the asset of a contract of an asset.
     assets: RefCell<HashMap<ContractId, Vec<u8>>>,
 }
@@ -120,32 +118,13 @@ impl<'a> InterfaceReader<'a> {
             lacked: Cell::new(0),
             failed: RefCell::default(),
             steady: RefCell::default(),
-            supplied: RefCell::default(),
             assets: RefCell::default(),
         }
-    }
-
-    /// Returns the lookups on the index.
-    pub(super) fn lookup(&self) -> &Lookup<'a> {
-        &self.lookup
     }
 
     /// Returns the declarations that were found for events.
     pub(super) fn findings(&self) -> &'a Findings {
         self.interfaces.findings()
-    }
-
-    /// Sets an interface that declares the events of every contract before others do, or none.
-    pub fn supply(&self, supplied: Option<Tried>) {
-        *self.supplied.borrow_mut() = supplied;
-    }
-
-    /// Returns interfaces with the supplied one before them.
-    pub(super) fn with_supplied(&self, tried: AllTried) -> AllTried {
-        match &*self.supplied.borrow() {
-            None => tried,
-            Some(supplied) => [supplied].into_iter().chain(tried.iter()).cloned().collect(),
-        }
     }
 
     /// Reads stored interfaces that are not in memory on this thread.
@@ -296,11 +275,6 @@ impl<'a> InterfaceReader<'a> {
         to: TransactionPosition,
     ) -> Result<bool, StoreError> {
         self.lookup.is_same_between(contract, from, to)
-    }
-
-    /// Returns the interface of a module, if it has one and that is known. Otherwise it is asked for.
-    pub fn interface_of(&self, hash: &Hash32) -> Option<Arc<Interface>> {
-        self.interface(hash).0
     }
 
     /// Returns what a contract runs after a transaction; `None` while the index has not processed its

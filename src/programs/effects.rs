@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::events::{Kinds, Summary, Versions};
+use super::events::{Kinds, Summary};
 use super::manifest::Manifest;
 use super::records::{Execution, RunSource};
 use super::rows::RunRows;
@@ -40,10 +40,6 @@ pub(super) struct Effects {
     pub rest: Option<TransactionPosition>,
     /// Whether, as far as the runs have got, all transactions of the contracts were available.
     pub complete: bool,
-    /// The versions of a project's members with which the events were read.
-    pub members: Option<Versions>,
-    /// The only member whose events are read; all when `None`.
-    pub only: Option<ContractId>,
     /// Transactions that a trial selects; `None` selects all.
     pub selected: Option<BTreeSet<TxHash>>,
     /// Transactions whose runs are repeated; `None` selects all.
@@ -87,8 +83,6 @@ impl Effects {
             stored_from: None,
             rest: None,
             complete: false,
-            members: None,
-            only: None,
             selected: None,
             repeated: None,
         }

@@ -50,18 +50,6 @@ pub enum ProgramError {
     /// The owner already has this many programs, the maximum.
     #[error("you have {0} programs, which is as many as one owner may have: delete one")]
     TooManyPrograms(usize),
-    /// The projects of all owners, or of this one, have this many members, the maximum.
-    #[error(
-        "{} have {most} members, as many as there may be: {}",
-        if *of_owner { "your projects" } else { "the projects of this service" },
-        if *of_owner { "delete one, or name the contracts" } else { "name the contracts instead" }
-    )]
-    TooManyMembers {
-        /// The maximum.
-        most: usize,
-        /// Whether it is that of one owner.
-        of_owner: bool,
-    },
     /// The owner already has this many subscriptions, the maximum.
     #[error("you have {0} subscriptions, which is as many as one owner may have: end one")]
     TooManySubscriptions(usize),

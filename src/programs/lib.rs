@@ -29,7 +29,6 @@ mod lanes;
 mod live;
 pub mod manifest;
 mod names;
-mod projects;
 mod reading;
 pub mod records;
 mod registry;
@@ -44,7 +43,7 @@ pub mod storage;
 #[cfg(test)]
 mod tests;
 mod threads;
-pub use orrery_executables::transaction;
+pub mod transaction;
 mod trial;
 mod upstream_limiter;
 mod waiting;
@@ -53,7 +52,6 @@ mod writing;
 pub use orrery_engine as engine;
 
 pub use error::ProgramError;
-pub use events::{CreatorAddress, FactorySelector, Selectors};
 pub use names::check_project;
 pub use reading::ReadTable;
 pub use registry::{Deploy, Replace, Watch};

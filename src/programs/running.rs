@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::backfill::Backfill;
 use super::backfills::Backfills;
 use super::engine::{CacheSettings, Engine, EngineSettings};
-use super::events::{EventInterfaces, MembersStatus, begin_reading, look_when_more_is_known};
+use super::events::{EventInterfaces, begin_reading, look_when_more_is_known};
 use super::failures::Trouble;
 use super::feed_served::Copied;
 use super::feeder::Feeder;
@@ -73,7 +73,7 @@ pub struct ProgramDeps {
 pub struct Programs {
     store: Arc<Store>,
     pub(super) registry: Arc<Registry>,
-    pub(super) runner: Arc<Runner>,
+    runner: Arc<Runner>,
     pub(super) feeder: Arc<Feeder>,
     lanes: Arc<Lanes>,
     live: Arc<Live>,
@@ -112,11 +112,8 @@ impl Programs {
         let registry =
             Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone(), index)?);
         let upstream = upstream.map(UpstreamLimiter::new);
-        let events = EventInterfaces::sharing(
-            Arc::clone(&interfaces),
-            Arc::clone(&registry.supplied),
-            Arc::clone(&registry.members),
-        );
+        let events =
+            EventInterfaces::sharing(Arc::clone(&interfaces), Arc::clone(&registry.supplied));
         let runner = Arc::new(Runner {
             store: Arc::clone(&store),
             engine,
@@ -215,7 +212,6 @@ impl Programs {
     pub fn watch(&self, owner: &Owner, watch: Watch) -> Result<Manifest, ProgramError> {
         let _slot = take_slot(&self.deploys, owner)?;
         let now = (self.runner.clock)() / 1000;
-        self.runner.check_factories(&watch.selectors, watch.supplied.as_deref())?;
         let manifest = self.registry.watch(owner, watch, now)?;
         Ok(self.deployed(self.with_declared_tables(manifest)))
     }
@@ -337,18 +333,13 @@ impl Programs {
             Some(format!("its rows cannot be written to its tables: {reason}"))
         };
         let is_copied = |log| {
-            self.feeder.copied(owner, id, log) == Copied::Yes
-                && self.feeder.has_ledgers(owner, id)
-                && !entry.members.has_pending()
+            self.feeder.copied(owner, id, log) == Copied::Yes && self.feeder.has_ledgers(owner, id)
         };
         let reason = self.trouble.reason(id).or_else(rows);
         let status = status::of(&self.store, &entry, reason, is_copied)?;
-        let manifest = entry.snapshot().manifest;
-        let without_interface = self.runner.events.lacking(&manifest)?;
-        let (index, is_listed) = (self.runner.events.members(), self.registry.lists_contracts());
-        let members = MembersStatus::of(&self.store, index, &manifest, is_listed)?;
+        let without_interface = self.runner.events.lacking(&entry.snapshot().manifest)?;
         let backfill = self.backfills.backfill(id)?.map(|backfill| backfill.state);
-        Ok(ProgramStatus { without_interface, backfill, members, ..status })
+        Ok(ProgramStatus { without_interface, backfill, ..status })
     }
 
     /// Returns the records of a program's runs on ledgers up to `last`, newest first, at most

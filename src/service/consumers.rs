@@ -19,7 +19,6 @@ use crate::control::ConsumerReport;
 use crate::domain::LedgerRange;
 use crate::executables::ExecutableIndex;
 use crate::export;
-use crate::membership::Membership;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
@@ -69,7 +68,6 @@ fn everything(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
         Arc::new(TransactionHashes),
         Arc::new(ExecutableIndex),
         Arc::new(ContractData),
-        Arc::new(Membership),
     ]
 }
 

@@ -17,7 +17,6 @@ use crate::programs::Programs;
 use crate::programs::manifest::projects_with_storage;
 use crate::settings::RecordedStorage;
 use crate::store::{LedgerConsumer, Store, StoreError};
-use crate::webhooks::registry::Registry;
 
 /// Name of the thread that adds rows for contracts that are watched from now on.
 pub(super) const WATCHED_STORAGE: &str = "watched_storage";
@@ -57,16 +56,16 @@ fn forget(store: &Store) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// Watches the contracts of projects and of webhooks about what they hold, and adds the rows that those lack which are new, until `stop` turns
+/// Watches the contracts of projects, and adds the rows that those lack which are new, until `stop` turns
 /// true.
 pub(super) fn watch_regularly(
     store: &Arc<Store>,
-    (programs, webhooks): (&Programs, &Registry),
+    programs: &Programs,
     health: &Health,
     stop: &watch::Receiver<bool>,
 ) {
     while !is_stopping(stop) {
-        match watch_new(store, programs, webhooks, stop) {
+        match watch_new(store, programs, stop) {
             Ok(()) => recovered(health),
             Err(error) => {
                 tracing::error!("the rows of watched contracts cannot be added: {error}");
@@ -86,11 +85,10 @@ fn recovered(health: &Health) {
 fn watch_new(
     store: &Arc<Store>,
     programs: &Programs,
-    webhooks: &Registry,
     stop: &watch::Receiver<bool>,
 ) -> Result<(), StoreError> {
-    let contracts = programs.watched_contracts().into_iter().chain(webhooks.watched_contracts());
-    let all: BTreeMap<_, _> = contracts.map(|it| (it, LedgerSeq(0))).collect();
+    let contracts = programs.watched_contracts();
+    let all: BTreeMap<_, _> = contracts.into_iter().map(|it| (it, LedgerSeq(0))).collect();
     watch(store, &all)?;
     while !is_stopping(stop) && fill_some(store)? {}
     Ok(())

@@ -96,7 +96,6 @@ impl Service {
             spawn_blocking(start).await.map_err(ServiceError::start)??
         };
         node.webhooks().name_events_by(Arc::clone(&interfaces.interfaces));
-        node.webhooks().follow(Arc::clone(&programs) as _);
         let webhooks = {
             let (node, config) = (Arc::clone(&node), config.clone());
             let start = move || webhooks::start(&node, &config);
@@ -205,8 +204,7 @@ pub async fn run_opened(
         let (node, programs) = (Arc::clone(&node), Arc::clone(&service.programs));
         let stop = tasks.stop();
         tasks.spawn_thread(WATCHED_STORAGE, Priority::Background, move || {
-            let sources = (&*programs, &**node.webhooks());
-            recorded_storage::watch_regularly(node.store(), sources, node.health(), &stop);
+            recorded_storage::watch_regularly(node.store(), &programs, node.health(), &stop);
         })?;
     }
     if let Some(exporting) = exporting {

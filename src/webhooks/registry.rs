@@ -4,25 +4,20 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::data_index::DataIndex;
 use super::delivery::Mailbox;
 use super::delivery::new_deliveries::Content;
 use super::filter::{Filter, TOPICS};
-use super::followed::Followed;
 use super::naming::Naming;
 use super::rows::{KEPT, Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::time::{Clocks, Moment, Times};
 use super::{CONSUMER, Sealer, WebhookError};
-use orrery_contract_data::CodeLives;
 use orrery_executables::Interfaces;
 use orrery_ledger::domain::{ContractId, Owner};
-use orrery_membership::Projects;
 use orrery_settings::Webhooks;
 use orrery_store::{ConsumerEffects, Mark, RowBounds, Store, StoreError};
 
@@ -30,13 +25,12 @@ use orrery_store::{ConsumerEffects, Mark, RowBounds, Store, StoreError};
 const MAX_CONTRACTS_LOOKED_UP: usize = 16;
 
 /// Subscriptions by number.
-pub(super) type Bucket = BTreeMap<u32, Arc<Subscription>>;
+type Bucket = BTreeMap<u32, Arc<Subscription>>;
 
 /// Subscriptions indexed by a condition that an event must meet. Each is in exactly one bucket.
 #[derive(Default)]
 struct Index {
     by_contract: HashMap<[u8; 32], Conditions>,
-    by_project: BTreeMap<String, Conditions>,
     /// Subscriptions without a contract; the API requires an address condition for them.
     of_any_contract: Conditions,
 }
@@ -94,32 +88,24 @@ impl Conditions {
 }
 
 impl Index {
-    fn conditions(&mut self, subscription: &Subscription) -> &mut Conditions {
-        if let Some(project) = subscription.contracts.project() {
-            return self.by_project.entry(project.to_owned()).or_default();
-        }
-        match subscription.filter.contract {
+    fn conditions(&mut self, filter: &Filter) -> &mut Conditions {
+        match filter.contract {
             Some(contract) => self.by_contract.entry(contract).or_default(),
             None => &mut self.of_any_contract,
         }
     }
 
     fn insert(&mut self, subscription: &Arc<Subscription>) {
-        let bucket = self.conditions(subscription).bucket(&subscription.filter);
+        let bucket = self.conditions(&subscription.filter).bucket(&subscription.filter);
         bucket.insert(subscription.id, Arc::clone(subscription));
     }
 
     fn remove(&mut self, subscription: &Subscription) {
-        let conditions = self.conditions(subscription);
+        let conditions = self.conditions(&subscription.filter);
         let bucket = conditions.bucket(&subscription.filter);
         bucket.remove(&subscription.id);
         if bucket.is_empty() {
             conditions.drop_empty();
-        }
-        if let Some(project) = subscription.contracts.project()
-            && self.by_project.get(project).is_some_and(Conditions::is_empty)
-        {
-            self.by_project.remove(project);
         }
         if let Some(contract) = subscription.filter.contract
             && self.by_contract.get(&contract).is_some_and(Conditions::is_empty)
@@ -133,14 +119,7 @@ impl Index {
 #[derive(Default)]
 pub struct SubscriptionSet {
     by_id: Bucket,
-    /// Those of events.
     index: Index,
-    /// Those of projects, by name.
-    of_projects: BTreeMap<String, Bucket>,
-    /// Those of what single transactions do, by contract.
-    of_transactions: HashMap<ContractId, Bucket>,
-    /// Those of entries that are about to expire, and of silence.
-    of_ledgers: Bucket,
 }
 
 impl SubscriptionSet {
@@ -160,8 +139,7 @@ impl SubscriptionSet {
         let by_contract = &self.index.by_contract;
         let few = by_contract.len() <= MAX_CONTRACTS_LOOKED_UP;
         let all = || by_contract.keys().map(|contract| ContractId(*contract)).collect();
-        let are_listed = self.index.of_any_contract.is_empty() && self.index.by_project.is_empty();
-        (few && are_listed).then(all)
+        (few && self.index.of_any_contract.is_empty()).then(all)
     }
 
     /// Visits the subscriptions that an event matches, in no particular order.
@@ -182,85 +160,14 @@ impl SubscriptionSet {
         self.index.of_any_contract.candidates(topics, &mut check);
     }
 
-    /// Visits the subscriptions to a project that an event of it matches, in no particular order.
-    pub(super) fn matching_of_project<'a>(
-        &'a self,
-        project: &str,
-        contract: Option<&[u8; 32]>,
-        topics: &[&[u8]],
-        mut visit: impl FnMut(&'a Arc<Subscription>),
-    ) {
-        let Some(conditions) = self.index.by_project.get(project) else { return };
-        conditions.candidates(topics, &mut |candidate| {
-            if candidate.filter.matches(contract, topics) {
-                visit(candidate);
-            }
-        });
-    }
-
-    /// Returns the projects of subscriptions, each with these.
-    pub(super) fn by_project(
-        &self,
-    ) -> impl Iterator<Item = (&str, impl Iterator<Item = &Arc<Subscription>>)> {
-        self.of_projects.iter().map(|(name, bucket)| (name.as_str(), bucket.values()))
-    }
-
-    /// Returns the contracts of which subscriptions are told what single transactions do.
-    pub(super) fn of_transactions(&self) -> &HashMap<ContractId, Bucket> {
-        &self.of_transactions
-    }
-
-    /// Returns the subscriptions to expiring entries and to silence, by number.
-    pub(super) fn of_ledgers(&self) -> &Bucket {
-        &self.of_ledgers
-    }
-
-    /// Whether there are subscriptions to contract data.
-    pub(super) fn has_data(&self) -> bool {
-        self.by_id.values().any(|it| it.definition.trigger.keys().is_some())
-    }
-
-    /// Whether there are subscriptions to events.
-    pub(super) fn has_events(&self) -> bool {
-        self.by_id.values().any(|it| it.definition.trigger.is_event())
-    }
-
     fn insert(&mut self, subscription: &Arc<Subscription>) {
-        let trigger = &subscription.definition.trigger;
-        let (id, own) = (subscription.id, || Arc::clone(subscription));
-        if let Some(project) = subscription.contracts.project() {
-            self.of_projects.entry(project.to_owned()).or_default().insert(id, own());
-        }
-        if trigger.is_event() {
-            self.index.insert(subscription);
-        } else if trigger.is_of_transactions() {
-            for contract in subscription.contracts.all().unwrap_or_default() {
-                self.of_transactions.entry(contract).or_default().insert(id, own());
-            }
-        } else {
-            self.of_ledgers.insert(id, own());
-        }
+        self.index.insert(subscription);
         self.by_id.insert(subscription.id, Arc::clone(subscription));
     }
 
     fn remove(&mut self, id: u32) {
-        let Some(subscription) = self.by_id.remove(&id) else { return };
-        if subscription.definition.trigger.is_event() {
+        if let Some(subscription) = self.by_id.remove(&id) {
             self.index.remove(&subscription);
-        }
-        if let Some(project) = subscription.contracts.project()
-            && let Some(bucket) = self.of_projects.get_mut(project)
-            && bucket.remove(&id).is_some()
-            && bucket.is_empty()
-        {
-            self.of_projects.remove(project);
-        }
-        self.of_ledgers.remove(&id);
-        for contract in subscription.contracts.all().unwrap_or_default() {
-            let bucket = self.of_transactions.get_mut(&contract);
-            if bucket.is_some_and(|bucket| bucket.remove(&id).is_some() && bucket.is_empty()) {
-                self.of_transactions.remove(&contract);
-            }
         }
     }
 }
@@ -298,16 +205,6 @@ pub struct Registry {
     opened: OnceLock<(Sealer, Webhooks, Times)>,
     /// Interfaces by which events are named.
     pub(super) naming: Naming,
-    /// Projects whose events subscriptions are told of.
-    pub(super) followed: Followed,
-    /// The index of contract data, as far as deliveries wait for it.
-    pub(super) data_index: DataIndex,
-    /// Number of the next turn at looking at entries.
-    turns: AtomicUsize,
-    /// Times to live of modules that were read.
-    pub(super) code_lives: Mutex<CodeLives>,
-    /// Address of this service's first page, to which messages link.
-    public_url: OnceLock<Arc<str>>,
     /// Mailbox of the dispatcher, once it has started.
     mailbox: OnceLock<Mailbox>,
     in_doubt: Mutex<InDoubt>,
@@ -348,12 +245,6 @@ impl Registry {
                     "the secret of a webhook subscription cannot be read: it was sealed under another key"
                 );
             }
-            if subscription.endpoint.is_none() {
-                tracing::error!(
-                    subscription = id,
-                    "the endpoint of a webhook subscription cannot be read: it was sealed under another key"
-                );
-            }
             known.insert(&Arc::new(subscription));
         }
         drop(known);
@@ -373,22 +264,6 @@ impl Registry {
         self.naming.set(interfaces);
     }
 
-    /// Sets the projects whose events subscriptions may be told of. Without them there are none.
-    pub fn follow(&self, projects: Arc<dyn Projects>) {
-        self.followed.set(projects);
-    }
-
-    /// Sets the address of this service's first page. Without it, messages have no links.
-    pub fn link_to(&self, public_url: &str) {
-        // A second service of one process would set the same.
-        let _ = self.public_url.set(public_url.into());
-    }
-
-    /// Returns the address of this service's first page, if others reach it.
-    pub fn public_url(&self) -> Option<Arc<str>> {
-        self.public_url.get().cloned()
-    }
-
     /// Returns the sealer of secrets.
     ///
     /// # Errors
@@ -406,11 +281,6 @@ impl Registry {
     /// Returns this moment by the clocks of deadlines; 1970 before [`Self::open`].
     pub fn now(&self) -> Moment {
         self.opened.get().map(|(.., times)| times.now()).unwrap_or_default()
-    }
-
-    /// Returns a number that is another one each time.
-    pub(super) fn next_turn(&self) -> usize {
-        self.turns.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Puts the row of the time by which deliveries are kept, for the next process.
@@ -460,13 +330,6 @@ impl Registry {
         let known = self.known.read();
         let own = known.all().filter(|it| it.definition.owner == *owner && !it.is_deleted());
         own.cloned().collect()
-    }
-
-    /// Returns the contracts of subscriptions to what contracts hold.
-    pub fn watched_contracts(&self) -> Vec<ContractId> {
-        let known = self.known.read();
-        let own = known.all().filter(|it| it.definition.trigger.keys().is_some());
-        own.filter_map(|it| it.contracts.one()).collect()
     }
 
     /// Returns the number of subscriptions and the number of waiting deliveries.

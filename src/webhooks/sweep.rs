@@ -71,7 +71,7 @@ impl Webhooks {
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let mut from = from;
         loop {
-            let begin = Finished { day: from, dead, subscription: 0, number: Number::FIRST };
+            let begin = Finished { day: from, dead, subscription: 0, number: Number(0) };
             let first = FINISHED.first(&view, Some(&begin))?;
             match first.map(|(found, ())| found) {
                 None => return Ok(None),

@@ -6,7 +6,6 @@ mod descriptors;
 mod dev;
 mod doctor;
 mod documents;
-mod events;
 mod export;
 mod first_contact;
 mod interfaces;

@@ -12,7 +12,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-mod conditions;
 mod control;
 mod harness;
 mod ledger;
@@ -26,9 +25,7 @@ mod webhooks;
 mod wire;
 
 // One line for each target: a module with `seeds() -> Vec<Vec<u8>>` and `check(&[u8])`.
-harness::targets!(
-    ledger, records, tokens, control, sql, wasm, multipart, webhooks, wire, rpc, conditions
-);
+harness::targets!(ledger, records, tokens, control, sql, wasm, multipart, webhooks, wire, rpc);
 
 #[test]
 fn libfuzzer_has_the_same_targets() {

@@ -26,5 +26,4 @@ mod storage;
 mod tabs;
 mod truth;
 mod values;
-mod watching;
 mod world;

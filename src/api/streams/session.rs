@@ -12,19 +12,13 @@ use super::batch::Batch;
 use super::context::{Context, Opening, RESERVED_BYTES};
 use super::frames;
 use super::hub::{Next, Subscription};
-use super::members::{LOOK_EVERY, Members};
 use super::names::{Names, Piece};
 use crate::client::InFlightGuard;
 use crate::{ApiError, json};
-use orrery_conditions::Condition;
 use orrery_executables::{InterfaceReader, Lacking};
-use orrery_ledger::domain::{ContractId, EventId, LedgerSeq, Page};
-use orrery_membership::Selected;
+use orrery_ledger::domain::{ContractId, EventId, Page};
 use orrery_store::{Bounds, EventQuery, Interrupted, RowBounds, StoreError, TopicFilter};
 use orrery_webhooks::filter::Filter;
-use orrery_webhooks::followed::ended;
-use orrery_webhooks::judging::{JudgedEvent, Verdict};
-use orrery_webhooks::unmet::Unmet;
 
 /// Size in bytes at which a piece ends.
 const PIECE: usize = 32 << 10;
@@ -44,11 +38,9 @@ const MAX_READ_INDEX_ROWS: u64 = 10_000;
 pub(super) struct Session {
     context: Arc<Context>,
     subscription: Subscription,
-    wanted: Wanted,
-    /// Whether events are sent with their names.
-    is_decoded: bool,
-    /// The wait for names, if events have them, or a condition reads them. They are read from the store
-    /// then, each stream for itself.
+    filter: Filter,
+    /// The wait for names, if events have them. They are read from the store then, each stream for
+    /// itself.
     names: Option<Names>,
     /// Id up to which all matching events have been sent.
     position: EventId,
@@ -61,14 +53,6 @@ pub(super) struct Session {
     in_flight: InFlightGuard,
     opening: Opening,
     has_ended: bool,
-}
-
-/// Which events a stream sends.
-pub(super) struct Wanted {
-    pub filter: Filter,
-    pub condition: Option<Condition>,
-    /// The project whose events these are, if they are of one.
-    pub members: Option<Members>,
 }
 
 /// Reason why a stream ends.
@@ -91,7 +75,7 @@ impl Session {
     pub(super) fn new(
         context: Arc<Context>,
         subscription: Subscription,
-        wanted: Wanted,
+        filter: Filter,
         is_decoded: bool,
         position: EventId,
         opening: Opening,
@@ -101,10 +85,8 @@ impl Session {
         Self {
             context,
             subscription,
-            is_decoded,
-            names: (is_decoded || wanted.condition.is_some() || wanted.members.is_some())
-                .then(Names::default),
-            wanted,
+            filter,
+            names: is_decoded.then(Names::default),
             position,
             has_begun: false,
             position_sent: false,
@@ -152,9 +134,6 @@ impl Session {
                 let verified = self.context.tokens.verify_at(token, (self.context.clock)());
                 verified.map_err(|error| End::Reported(error.to_string()))?;
             }
-            if let Some(members) = self.wanted.members.as_ref().filter(|it| !it.is_readable()) {
-                return Err(End::Reported(ended(&members.name)));
-            }
             let piece = match self.subscription.after(self.position.0) {
                 Next::InMemory(batch) if self.names.is_none() => self.piece_of_batch(&batch),
                 Next::InMemory(_) | Next::Stored => self.piece_of_store().await?,
@@ -186,7 +165,7 @@ impl Session {
 
     fn piece_of_batch(&mut self, batch: &Batch) -> Vec<u8> {
         let mut piece = Vec::new();
-        let reached = batch.append(&self.wanted.filter, self.position.0, PIECE, &mut piece);
+        let reached = batch.append(&self.filter, self.position.0, PIECE, &mut piece);
         self.advance_to(EventId(reached), &piece);
         piece
     }
@@ -195,18 +174,6 @@ impl Session {
     async fn piece_of_store(&mut self) -> Result<Vec<u8>, End> {
         if !self.has_waited_for_names().await? {
             return Ok(Vec::new());
-        }
-        let position = self.position;
-        let mut told = String::new();
-        if let Some(members) = &mut self.wanted.members {
-            if !members.may_read(&self.context.store, position) {
-                sleep(LOOK_EVERY).await;
-                return Ok(Vec::new());
-            }
-            told = members.late(position);
-        }
-        if !told.is_empty() {
-            return Ok(told.into_bytes());
         }
         // Other tasks of this thread run first.
         tokio::task::yield_now().await;
@@ -228,9 +195,6 @@ impl Session {
             return Ok(Vec::new());
         }
         self.advance_to(reached, &text);
-        if let Some(members) = &mut self.wanted.members {
-            members.pass(reached);
-        }
         Ok(text)
     }
 
@@ -261,8 +225,6 @@ impl Session {
         let store = &self.context.store;
         loop {
             let newest = store.last_durable_event();
-            let limit = self.wanted.members.as_ref().and_then(Members::limit);
-            let newest = limit.map_or(newest, |limit| limit.min(newest));
             let lost = store.lost_events(self.position)?;
             let last = match lost {
                 Some(lost) if lost.first.0 == self.position.0 + 1 => {
@@ -294,48 +256,12 @@ impl Session {
         let interfaces = self.context.names.interfaces();
         let names = self.names.as_ref().map(|_| interfaces.reader(interrupted())).transpose()?;
         let mut list = json::List::without_array();
-        let network = *self.context.store.network().id();
-        if let Some(names) = names.as_ref().filter(|_| self.is_decoded) {
-            list = list.decoding(network, names);
+        if let Some(names) = &names {
+            list = list.decoding(*self.context.store.network().id(), names);
         }
-        let mut unmet = Unmet::default();
-        let (mut of_ledger, mut failed): (Option<(LedgerSeq, Selected)>, _) = (None, None);
         let walked = self.context.store.events_within(&self.query(), bounds, |event| {
             if event.id > last {
                 return ControlFlow::Break(last);
-            }
-            let selected = match self.selected(event.ledger, &mut of_ledger) {
-                Ok(selected) => selected,
-                Err(error) => {
-                    failed = Some(error);
-                    return ControlFlow::Break(last);
-                }
-            };
-            if selected.is_some_and(|it| !it.may_have(event.id)) {
-                return match is_over() {
-                    true => ControlFlow::Break(event.id),
-                    false => ControlFlow::Continue(()),
-                };
-            }
-            if let (Some(names), Some(selected)) = (&names, selected) {
-                names.supply(selected.supplied.clone());
-            }
-            let is_unsure = selected.is_some_and(|it| it.unsure.contains(&event.id));
-            if is_unsure || self.wanted.condition.is_some() {
-                let judged = JudgedEvent::new(event, &network, names.as_ref());
-                let condition = self.wanted.condition.as_ref();
-                let verdict = match condition.map_or(Verdict::Matches, |it| judged.by(it)) {
-                    Verdict::Matches if is_unsure => Verdict::Unjudged,
-                    verdict => verdict,
-                };
-                if verdict != Verdict::Matches {
-                    unmet.add(event.ledger, &verdict);
-                    // A condition may take long.
-                    return match is_over() {
-                        true => ControlFlow::Break(event.id),
-                        false => ControlFlow::Continue(()),
-                    };
-                }
             }
             frames::event(&mut list, event);
             if list.written() < PIECE {
@@ -343,7 +269,6 @@ impl Session {
             }
             ControlFlow::Break(event.id)
         })?;
-        failed.map_or(Ok(()), Err)?;
         names.as_ref().map(InterfaceReader::finish).transpose()?;
         let lacking = names.as_ref().map(InterfaceReader::lacking).unwrap_or_default();
         let reached = match (walked.broken_off, walked.interrupted) {
@@ -351,27 +276,11 @@ impl Session {
             (None, Some(Interrupted { cursor, .. })) => cursor.min(last).max(self.position),
             (None, None) => last,
         };
-        let mut text = list.take();
-        frames::unmet(&unmet, reached, &mut text);
-        Ok(Piece { text, reached, lacking })
-    }
-
-    /// Returns the events of a ledger that the stream's project selects; `None` without one.
-    fn selected<'l>(
-        &self,
-        ledger: LedgerSeq,
-        last: &'l mut Option<(LedgerSeq, Selected)>,
-    ) -> Result<Option<&'l Selected>, StoreError> {
-        let Some(members) = &self.wanted.members else { return Ok(None) };
-        if last.as_ref().is_none_or(|(of, _)| *of != ledger) {
-            let selected = members.projects.selected(&members.name, ledger)?;
-            *last = Some((ledger, selected.unwrap_or_default()));
-        }
-        Ok(last.as_ref().map(|(_, selected)| selected))
+        Ok(Piece { text: list.take(), reached, lacking })
     }
 
     fn query(&self) -> EventQuery {
-        let Filter { contract, topics, address } = &self.wanted.filter;
+        let Filter { contract, topics, address } = &self.filter;
         EventQuery {
             ledgers: None,
             contracts: contract.map(ContractId).into_iter().collect(),

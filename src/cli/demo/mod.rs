@@ -263,7 +263,6 @@ fn watch_events(programs: &Programs, contracts: Vec<ContractId>) -> Result<(), F
     let watch = Watch {
         project_name: EVENTS_PROJECT.to_owned(),
         contracts,
-        selectors: Default::default(),
         supplied: None,
         from: None,
         storage: Some(true),

@@ -3,7 +3,6 @@
 mod declared;
 mod listen;
 mod manage;
-mod on;
 
 use clap::{Args, Subcommand};
 
@@ -21,7 +20,7 @@ pub struct Webhooks {
 enum WebhookVerb {
     Listen(listen::Listen),
     #[command(flatten)]
-    Manage(Box<manage::ManageVerb>),
+    Manage(manage::ManageVerb),
 }
 
 impl Webhooks {

@@ -25,9 +25,7 @@ use orrery_ledger::domain::{CloseTime, LedgerSeq, TxHash};
 use orrery_store::{RowBounds, TransactionPosition};
 
 /// The ledger of the entries of the row log with what was found: no network has it.
-pub(super) const BEFORE_ALL: LedgerSeq = LedgerSeq(0);
-/// The order of the first entry of that ledger that has changes of members instead.
-pub(super) const MEMBERS_FROM: u32 = 1 << 23;
+const BEFORE_ALL: LedgerSeq = LedgerSeq(0);
 /// Number of keys that are looked up, and written in one entry, at once.
 const AT_ONCE: usize = if cfg!(test) { 3 } else { 512 };
 /// Maximum number of entries that are found.
@@ -122,7 +120,7 @@ impl Runner {
         let (mut known, mut last, mut damaged) = (BTreeSet::new(), 0, false);
         let begin = TransactionPosition { ledger: BEFORE_ALL, application_order: 0 };
         storage::rows_after(&self.store, manifest.id, begin, |at, stored| {
-            if at.ledger != BEFORE_ALL || at.application_order >= MEMBERS_FROM {
+            if at.ledger != BEFORE_ALL {
                 return Ok(ControlFlow::Break(()));
             }
             last = at.application_order;

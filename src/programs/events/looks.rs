@@ -28,26 +28,12 @@ pub struct Looks {
     pub(super) walked: Option<u64>,
     /// What is remembered of the looks for what the contracts declare.
     pub(super) declared: DeclaredLooks,
-    /// What is remembered of the looks at events of which it was not known whether they belong to the
-    /// project.
-    pub(super) apart: ApartLooks,
     /// What is remembered of the looks at changes of contract data.
     pub(super) data: DataLooks,
     /// What is remembered of the looks for what contracts held when the project begins.
     pub(super) finds: DataFinds,
     /// The derivation of rows that is in progress.
     pub(super) derivation: Option<Derivation>,
-}
-
-/// What is remembered of the looks at events of which it was not known whether they belong to the project.
-#[derive(Debug, Default)]
-pub struct ApartLooks {
-    /// When the last one ended, and how long it took.
-    pub(super) last: Option<(Instant, Duration)>,
-    /// What was stored when the walk in progress began, and where it goes on.
-    pub(super) walk: Option<(u64, Option<(ContractId, TransactionPosition)>)>,
-    /// What was stored when the last walk began that found nothing.
-    pub(super) walked: Option<u64>,
 }
 
 /// What is remembered of the looks for what contracts held when a project begins (see `data_finding`).
@@ -133,10 +119,6 @@ pub(super) struct DeclaredLooks {
     pub(super) unknown: u32,
     /// Number of contracts that the look in progress has passed.
     pub(super) passed: usize,
-    /// The last member that it has passed after those.
-    pub(super) member: Option<ContractId>,
-    /// Whether it has more to pass.
-    pub(super) is_under_way: bool,
     /// Modules whose declarations are in the project's summary: zeros stand for the asset contract.
     pub(super) consulted: HashSet<Hash32>,
 }

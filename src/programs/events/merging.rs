@@ -28,36 +28,27 @@ pub struct Merged {
 pub fn merged(stored: &[u8], read: &[u8]) -> Result<Option<Merged>, Damaged> {
     let before = in_this_form(stored)?;
     let (before, read) = (LoggedEvents::read(&before)?, LoggedEvents::read(read)?);
-    let mut is_more = false;
     let (changes, mut count) = changes(before.changes, read.changes)?;
     let (transaction, closed_at) = (&before.transaction, before.closed_at);
     let mut all = EventsWriter::with_changes(transaction, closed_at, &changes)?;
     let mut added = EventsWriter::new(transaction, closed_at);
-    // Of an event that is stored apart it may be known now that it belongs to the project.
-    let mut selected = BTreeSet::new();
-    for event in read.events() {
-        selected.insert(event?.index);
-    }
     let mut known = BTreeSet::new();
-    for event in before.all_events() {
+    for event in before.events() {
         let event = event?;
-        if !(event.is_apart && selected.contains(&event.index)) {
-            known.insert(event.index);
-            all.push(&event)?;
-        }
+        known.insert(event.index);
+        all.push(&event)?;
     }
-    for event in read.all_events() {
+    for event in read.events() {
         let event = event?;
         if !known.contains(&event.index) {
             all.push(&event)?;
             added.push(&event)?;
-            count += u32::from(!event.is_apart);
-            is_more = true;
+            count += 1;
         }
     }
     let (added, encoded) = (added.finish(), all.finish());
     let grown = encoded.len().saturating_sub(stored.len()) as u64;
-    Ok((count > 0 || is_more).then_some(Merged { added, count, encoded, grown }))
+    Ok((count > 0).then_some(Merged { added, count, encoded, grown }))
 }
 
 /// Returns the changes of both, ordered by the hashes of the keys, and the number of those that were not

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{KnownInterface, Nameless, Open, Selectors, Summary, Unsure};
+use super::{KnownInterface, Nameless, Open, Summary, Unsure};
 use crate::{ProgramError, storage};
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 use orrery_store::{KindChanges, SharedRows, StoreError};
@@ -26,8 +26,7 @@ pub struct EventProject {
     /// summary.
     #[serde(default)]
     tables: String,
-    /// Number of its contracts whose stored events are read by the last backfill that was begun, and one for its
-    /// selectors.
+    /// Number of its contracts whose stored events are read by the last backfill that was begun.
     pub backfilled: usize,
     /// Number of times that rows of the tables were derived anew, or got into other tables or columns.
     pub derivation: u64,
@@ -57,18 +56,6 @@ pub struct EventProject {
     /// Those changes of which something is not known.
     #[serde(default, skip_serializing_if = "Open::is_empty")]
     pub open: Open,
-    /// What selects its contracts beside those that it names.
-    #[serde(default, skip_serializing_if = "Selectors::is_empty")]
-    pub selectors: Selectors,
-    /// Transactions with events of contracts of which it is not known whether they belong to it.
-    #[serde(default, skip_serializing_if = "Unsure::is_empty")]
-    pub apart: Unsure,
-    /// Transactions with events that may turn out to have a name by which it selects events.
-    #[serde(default, skip_serializing_if = "Unsure::is_empty")]
-    pub unnamed: Unsure,
-    /// Number of contracts with such events beyond those that are remembered.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub has_more_unnamed: bool,
 }
 
 /// The rule by which tables follow from events.
@@ -116,16 +103,11 @@ impl EventCounts {
 
 impl EventProject {
     /// Creates a project without events. Those from a ledger on are read, or all.
-    pub fn new(
-        has_supplied: bool,
-        from: Option<LedgerSeq>,
-        has_storage: bool,
-        selectors: Selectors,
-    ) -> Self {
+    pub fn new(has_supplied: bool, from: Option<LedgerSeq>, has_storage: bool) -> Self {
         let nameless = Some(Nameless::default());
         let from = from.map_or(0, |from| from.0);
-        let summary = Shapes::new(has_storage, selectors.have_members()).into();
-        Self { has_supplied, from, nameless, has_storage, summary, selectors, ..Self::default() }
+        let summary = Shapes::new(has_storage).into();
+        Self { has_supplied, from, nameless, has_storage, summary, ..Self::default() }
     }
 
     /// Adds the tables of what an interface declares that was supplied with the project.
@@ -172,7 +154,6 @@ impl EventProject {
     pub(super) fn set_derived(&mut self, tables: Summarised, summary: Summary, now: u64) {
         self.summary = tables;
         self.unsure = summary.unsure;
-        self.apart = summary.apart;
         self.nameless = Some(summary.nameless);
         self.open = summary.open;
         (self.must_derive, self.is_deriving) = (false, false);
@@ -264,15 +245,7 @@ impl EventProject {
 
     /// Whether more may become known of the events than what was known when they were read.
     pub fn may_know_more(&self) -> bool {
-        self.must_derive()
-            || !self.unsure.is_empty()
-            || !self.open.is_empty()
-            || !self.selectors.is_empty()
-    }
-
-    /// Returns the value of [`Self::backfilled`] once a backfill of all its contracts was begun.
-    pub(crate) fn wanted_backfill(&self, contracts: &[ContractId]) -> usize {
-        contracts.len() + usize::from(!self.selectors.is_empty())
+        self.must_derive() || !self.unsure.is_empty() || !self.open.is_empty()
     }
 
     /// Returns those of these ledgers whose events are read.

@@ -34,7 +34,6 @@ impl Registry {
         &self,
         owner: &Owner,
         deploy: &Deploy,
-        may_name_none: bool,
     ) -> Result<Plan, ProgramError> {
         let name = &deploy.project_name;
         // Another owner's private project is as none, so that its existence is not revealed.
@@ -45,10 +44,10 @@ impl Registry {
             return Err(ProgramError::OthersProject(name.clone()));
         }
         self.check_not_replaced(&old)?;
-        let contracts = if deploy.contracts.is_empty() && !may_name_none {
+        let contracts = if deploy.contracts.is_empty() {
             manifest.contracts.clone()
         } else {
-            names::distinct_or_none(deploy.contracts.clone())?
+            names::distinct(deploy.contracts.clone())?
         };
         self.check_indexed(&contracts)?;
         let project_name = manifest.project_name.clone();
@@ -135,7 +134,7 @@ impl Registry {
         // An earlier write may have been reported as failed, but reached the store.
         let is_written = new_cell.manifest.replaces.is_none();
         if !is_written {
-            if !has_caught_up(&new_cell, &old_cell) || new.members.has_pending() {
+            if !has_caught_up(&new_cell, &old_cell) {
                 return Ok(TakeOver::NotYet);
             }
             if !replaced.allow_loss {
@@ -155,7 +154,6 @@ impl Registry {
         // Unlocking shows the changed states to readers, who see both changes or none.
         let mut entries = self.entries.write();
         drop((new_cell, old_cell));
-        self.members.remove(old.id);
         entries.remove(&old.id);
         drop(entries);
         self.supplied.forget(old.id);
@@ -177,7 +175,7 @@ impl Registry {
         let mut manifest =
             Manifest { project_name, replaces: None, ..Manifest::clone(&new.manifest) };
         if let Some(project) = &mut manifest.events {
-            project.backfilled = project.wanted_backfill(&manifest.contracts);
+            project.backfilled = manifest.contracts.len();
         }
         let subscribers =
             if manifest.public { BTreeSet::clone(&old.subscribers) } else { BTreeSet::new() };
@@ -250,7 +248,6 @@ impl Registry {
         }
         let mut entries = self.entries.write();
         drop(new_cell);
-        self.members.remove(id);
         entries.remove(&id);
         drop(entries);
         self.supplied.forget(id);

@@ -46,7 +46,6 @@ impl Parts {
         let watch = Watch {
             project_name: name.to_owned(),
             contracts: vec![NOBODYS],
-            selectors: Default::default(),
             supplied: Some(supplied),
             from: None,
             storage: None,

@@ -164,7 +164,6 @@ impl History {
         let watch = Watch {
             project_name: format!("p{}", self.projects),
             contracts: all.choose_multiple(&mut self.rng, count).copied().collect(),
-            selectors: Default::default(),
             supplied: None,
             from,
             storage: Some(true),

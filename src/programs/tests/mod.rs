@@ -13,7 +13,6 @@ mod events_world;
 mod exported;
 mod histories;
 mod lacking;
-mod members;
 mod missing;
 mod panics;
 mod relayouts;
@@ -231,7 +230,6 @@ impl Scene {
             events: EventInterfaces::sharing(
                 Interfaces::patient(Arc::clone(&store), None, std::time::Duration::from_millis(1)),
                 Arc::clone(&registry.supplied),
-                Arc::clone(&registry.members),
             ),
         });
         let tables = Tables::open(TablesSettings {

@@ -61,9 +61,6 @@ const JOURNAL_FILE: &str = "journal";
 struct Beginning {
     seed: u64,
     start_time: u64,
-    /// Whether it has an exchange; networks that earlier versions began have none.
-    #[serde(default)]
-    exchange: bool,
 }
 
 /// An open sandbox network.
@@ -138,9 +135,6 @@ pub fn open(
         _ => Sandbox::new(config)?,
     };
     let mut sandbox = sandbox.with_market(FIRST_MARKET_LEDGER).with_wallets(FIRST_MARKET_LEDGER);
-    if beginning.exchange {
-        sandbox = sandbox.with_exchange(FIRST_MARKET_LEDGER);
-    }
     let (journal, journalled) = Journal::open(&journal, sandbox.latest_ledger())?;
     let replay_queue = catch_up(&mut sandbox, journalled, stored)?;
     let latest = sandbox.latest_ledger();
@@ -205,7 +199,7 @@ fn begin(
     }
     let initial = interval(opening.close_time).saturating_mul(LEDGERS_AT_ONCE.into());
     let first_at = (opening.clock)().saturating_sub(initial);
-    let beginning = Beginning { seed: opening.seed, start_time: first_at / 1000, exchange: true };
+    let beginning = Beginning { seed: opening.seed, start_time: first_at / 1000 };
     Journal::begin(&directory.join(JOURNAL_FILE))?;
     save_beginning(&directory, &beginning)?;
     Ok(beginning)

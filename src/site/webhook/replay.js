@@ -9,18 +9,16 @@ import { count, number } from "../format.js";
 /** Sends the events of a range with as many requests as it takes. `progress` is told how far that is. */
 async function replay(id, from, to, signal, progress) {
   const missing = [];
-  let [sent, unjudged] = [0, 0];
+  let sent = 0;
   for (let next = from; next !== null;) {
     const answer = await askPatiently(`rest/webhooks/${id}/replay`, { body: { from: next, to }, signal });
     sent += answer.deliveries;
-    unjudged += answer.unjudged ?? 0;
     missing.push(...answer.missing_ledgers);
     ({ next } = answer);
     progress(`Before ledger ${number(next ?? to)}: ${count(sent, "event")}. Leaving this page stops it.`);
   }
   const told = sent === 0 ? "No stored event of these ledgers matches." : `${count(sent, "event")} will be sent.`;
   return make("p", "", told,
-    unjudged > 0 ? ` ${count(unjudged, "event")} could not be judged: it is not known what their contracts declare.` : null,
     missing.length > 0 ? [" The events of these ledgers are not stored: ", ledgerRanges(missing), "."] : null);
 }
 

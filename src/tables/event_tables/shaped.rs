@@ -1,11 +1,10 @@
 //! An event with its shape: that of its declaration, or what is inferred from it.
 
-use orrery_interfaces::{Inferred, infer};
-
 use super::columns::{MOST_COLUMNS, joined, observed};
 use super::declarations::{Declarations, Form};
+use super::inferred::Inferred;
 use super::shape::{Shape, ShapeKey};
-use super::{Declared, Event, Place};
+use super::{Declared, Event, Place, inferred};
 use crate::types::{ColumnType, Field};
 
 /// An event together with its shape.
@@ -26,7 +25,7 @@ impl<'a> Shaped<'a> {
                 Some(Self::Declared(declarations, form))
             }
             Declared::System | Declared::Nowhere => {
-                infer(event.topics, event.data).map(Self::Inferred)
+                inferred::infer(event.topics, event.data).map(Self::Inferred)
             }
         }
     }

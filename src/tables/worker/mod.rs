@@ -12,7 +12,6 @@ pub mod database;
 mod digest;
 mod gate;
 mod held;
-mod members;
 #[doc(hidden)]
 pub mod query;
 #[doc(hidden)]

@@ -6,8 +6,6 @@
 use std::path::PathBuf;
 use std::{env, fs};
 
-#[path = "../conditions.rs"]
-pub mod conditions;
 #[path = "../control.rs"]
 pub mod control;
 #[path = "../ledger.rs"]

@@ -201,14 +201,6 @@ fn account(account: &MuxedAccount) -> AccountId {
     AccountId(PublicKey::PublicKeyTypeEd25519(key))
 }
 
-/// Returns the contract and system events of a transaction, in order.
-///
-/// # Errors
-/// When `meta` is not an XDR `TransactionMeta`.
-pub fn recorded_events(meta: &[u8]) -> Result<Vec<ContractEvent>, stellar_xdr::Error> {
-    Ok(recorded(decoded(meta)?).events)
-}
-
 fn recorded(meta: TransactionMeta) -> Recorded {
     match meta {
         TransactionMeta::V3(meta) => {

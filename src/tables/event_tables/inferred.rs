@@ -1,20 +1,19 @@
 //! Events without a declaration whose first topic is text, those of the system among them: their name
-//! and parameters, inferred from the event alone.
+//! and columns, inferred from the event alone.
 
+use orrery_interfaces::names;
 use orrery_ledger::domain::Hash32;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{ScMap, ScVal};
 
-use super::names;
-
-/// Largest number of items of a vector that are parameters of their own.
+/// Largest number of items of a vector that have columns of their own.
 const MOST_ITEMS: usize = 16;
 
 /// Shape of the data of an event without a declaration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum DataShape {
+pub(super) enum DataShape {
     /// A map with symbols for keys: SHA-256 over the keys.
     Keys(Hash32),
     /// A vector with this number of items.
@@ -24,15 +23,15 @@ pub enum DataShape {
 }
 
 /// What is inferred of an event.
-#[derive(Debug, Clone)]
-pub struct Inferred<'a> {
+#[derive(Debug)]
+pub(super) struct Inferred<'a> {
     /// Name of the event.
     pub name: String,
     /// The topics that make the name.
     pub event: Vec<u8>,
     /// Shape of the data.
     pub data: DataShape,
-    /// Names of parameters, as columns have them, with their values, in order.
+    /// Names of columns with their values, in order.
     pub values: Vec<(String, &'a ScVal)>,
 }
 
@@ -53,7 +52,7 @@ fn naming(topics: &[ScVal]) -> Vec<&[u8]> {
 }
 
 /// Infers what can be of an event; `None` where its first topic is no text.
-pub fn infer<'a>(topics: &'a [ScVal], data: &'a ScVal) -> Option<Inferred<'a>> {
+pub(super) fn infer<'a>(topics: &'a [ScVal], data: &'a ScVal) -> Option<Inferred<'a>> {
     let naming = naming(topics);
     if naming.is_empty() {
         return None;
