@@ -8,7 +8,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::storage::StorageError;
 use super::{ApiError, Deps};
+use orrery_contract_data::CONSUMER as CONTRACT_DATA;
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::Store;
 
@@ -144,6 +146,7 @@ impl Wanted {
 
 fn registered(store: &Store, consumers: &[&'static str]) -> Result<(), ApiError> {
     match consumers.iter().find(|name| store.has_passed(name, 0).is_none()) {
+        Some(&CONTRACT_DATA) => Err(StorageError::Off.into()),
         Some(name) => Err(ApiError::NotReady(format!("there is no index '{name}' here"))),
         None => Ok(()),
     }

@@ -10,8 +10,8 @@ const OFF: &str = "[index]\nstorage = \"off\"\n";
 const WATCHED: &str = "[index]\nstorage = \"watched\"\n";
 const ALL: &str = "[index]\nstorage = \"all\"\n";
 
-/// The asset of the demo, whose contract no project names.
-const TOKEN: &str = "CBU4ABRS3B2WXWHPING4MYK45ECKYGYJRWJCAS62CSF5XMM3OXB7JT3E";
+/// A contract that does not exist, and that no project names.
+const OTHER: &str = "CAAQCAIBAEAQCAIBAEAQCAIBAEAQCAIBAEAQCAIBAEAQCAIBAEAQC526";
 
 fn serve(directory: &std::path::Path, settings: &str) -> Service {
     let config = configure(directory, settings);
@@ -54,37 +54,35 @@ fn only_watched_contracts_or_none_are_recorded_if_the_operator_says_so() {
     assert_eq!(demo.end_with(Signal::INT), Some(0));
 
     let service = serve(directory, ALL);
-    let (market, token) = (list(&service, &contract), list(&service, TOKEN));
+    let (market, other) = (list(&service, &contract), list(&service, OTHER));
+    assert_eq!(other["entries"], json!([]));
     assert_eq!(storage_in_completeness(&service), "unbound");
     assert_eq!(service.end_with(Signal::INT), Some(0));
 
     // A project records what its contract holds.
     let config = configure(directory, OFF);
-    let refused =
-        run(directory, &["serve", "--network", "local", "--data-dir", "d", config[0], config[1]]);
+    let serve_off = ["serve", "--network", "local", "--no-source", "--data-dir", "d"];
+    let refused = run(directory, &[&serve_off[..], &config[..]].concat());
     refused.refuses(1, &["index.storage is off", "set it to watched"]);
 
     let service = serve(directory, WATCHED);
     assert_eq!(list(&service, &contract), market);
-    let (_, answer) = ask(&service, &format!("/rest/contracts/{TOKEN}/storage"));
+    let (_, answer) = ask(&service, &format!("/rest/contracts/{OTHER}/storage"));
     assert_eq!((&answer["complete"], &answer["known_since"]), (&json!(false), &Value::Null));
     assert_eq!(answer["entries"], json!([]));
-    let key_hash = token["entries"][0]["key_hash"].as_str().unwrap();
-    let (status, answer) = ask(&service, &format!("/rest/contracts/{TOKEN}/storage/{key_hash}"));
-    assert_eq!((status, &answer["code"]), (404, &json!("entry_unknown")), "{answer}");
     assert_eq!(storage_in_completeness(&service), "watched");
     // The contract of a new project follows.
     let mut watch = orrery_in(directory);
-    watch.args(["watch", "asset", "--contract", TOKEN]);
+    watch.args(["watch", "other", "--contract", OTHER]);
     watch.env("ORRERY_BASE", format!("{}/rest", service.base)).env("ORRERY_JWT", service.token());
     let output = watch.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(list(&service, TOKEN), token);
+    assert_eq!(list(&service, OTHER), other);
     assert_eq!(service.end_with(Signal::INT), Some(0));
 
     let service = serve(directory, ALL);
     assert_eq!(list(&service, &contract), market);
-    assert_eq!(list(&service, TOKEN), token);
+    assert_eq!(list(&service, OTHER), other);
     assert_eq!(service.end_with(Signal::INT), Some(0));
 }
 
@@ -93,11 +91,11 @@ fn nothing_is_recorded_where_it_is_off() {
     let directory = tempfile::tempdir().unwrap();
     let service = serve(directory.path(), OFF);
     for path in ["storage", "storage/changes", &format!("storage/{}", "0".repeat(64))] {
-        let (status, answer) = ask(&service, &format!("/rest/contracts/{TOKEN}/{path}"));
+        let (status, answer) = ask(&service, &format!("/rest/contracts/{OTHER}/{path}"));
         assert_eq!((status, &answer["code"]), (409, &json!("storage_off")), "{answer}");
     }
     let mut watch = orrery_in(directory.path());
-    watch.args(["watch", "asset", "--contract", TOKEN, "--storage"]);
+    watch.args(["watch", "other", "--contract", OTHER, "--storage"]);
     watch.env("ORRERY_BASE", format!("{}/rest", service.base)).env("ORRERY_JWT", service.token());
     let output = watch.output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -95,7 +95,7 @@ fn ranges_and_gaps_are_reported_with_hashes_and_digests() {
             "reported": { "ledgers": 0, "ranges": [] },
             "unproven": { "ledgers": 0, "ranges": [] },
             "from_backup": { "ledgers": 0, "ranges": [] },
-            "storage": "unbound",
+            "storage": "off",
         })
     };
     let server = Server::start_with(&store, |deps| {

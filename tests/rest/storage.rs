@@ -637,5 +637,5 @@ fn rows_without_their_types_say_so() {
 fn a_store_without_the_index_says_so() {
     let store = TempStore::with_names(&local());
     let answer: Answer = Server::start(&store).get(&path(MADE.contract));
-    assert!(answer.error(503, "not_ready").contains("contract_data"));
+    assert!(answer.error(409, "storage_off").contains("[index] storage"));
 }
