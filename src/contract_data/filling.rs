@@ -14,6 +14,8 @@ use super::seen::Seen;
 
 /// Number of ledgers that one call of [`fill_some`] reads.
 const LEDGERS_AT_ONCE: usize = 64;
+/// Number of changes from which on it reads no further ledger.
+const MOST_CHANGES: usize = 20_000;
 
 /// Adds the rows of some stored ledgers for contracts that are watched and lack them. Returns whether there
 /// is more to do. To be called by one thread at a time.
@@ -23,16 +25,20 @@ const LEDGERS_AT_ONCE: usize = 64;
 pub fn fill_some(store: &Arc<Store>) -> Result<bool, StoreError> {
     let Some((contracts, next)) = unfilled(store)? else { return Ok(false) };
     let ledgers = stored_from(store, next);
-    let mut rows = Vec::with_capacity(ledgers.len());
+    let (mut rows, mut changes) = (Vec::with_capacity(ledgers.len()), 0);
     for ledger in &ledgers {
         let mut seen = read(store, *ledger)?;
         seen.retain(|seen| contracts.contains(&seen.contract));
         let mut evicted = store.evicted(*ledger)?.unwrap_or_default();
         evicted.retain(|evicted| contracts.contains(&evicted.contract));
+        changes += seen.len() + evicted.len();
         rows.push(OfLedger { ledger: *ledger, seen, evicted });
+        if changes >= MOST_CHANGES {
+            break;
+        }
     }
-    let is_over = ledgers.len() < LEDGERS_AT_ONCE;
-    let next = ledgers.last().and_then(|last| last.next()).unwrap_or(next);
+    let is_over = ledgers.len() < LEDGERS_AT_ONCE && rows.len() == ledgers.len();
+    let next = rows.last().and_then(|last| last.ledger.next()).unwrap_or(next);
     let own = Arc::clone(store);
     store.change_consumer_rows(CONSUMER, move |effects| {
         for OfLedger { ledger, seen, evicted } in &rows {
@@ -69,8 +75,8 @@ struct OfLedger {
     evicted: Vec<Evicted>,
 }
 
-/// Returns the contracts that lack rows of the earliest ledger of which any contract lacks some, and that
-/// ledger: the others follow once they are as far.
+/// Returns the contracts whose rows are the nearest to complete, and the first ledger of which they lack
+/// some. Those that come later wait, and begin together, so that nobody holds up others by watching more.
 fn unfilled(store: &Store) -> Result<Option<(BTreeSet<ContractId>, LedgerSeq)>, StoreError> {
     let view = store.consumer_view(CONSUMER, RowBounds::none())?;
     let mut found: Option<(BTreeSet<ContractId>, LedgerSeq)> = None;
@@ -78,7 +84,7 @@ fn unfilled(store: &Store) -> Result<Option<(BTreeSet<ContractId>, LedgerSeq)>, 
         if !is_filled {
             match &mut found {
                 Some((contracts, first)) if *first == next => drop(contracts.insert(contract)),
-                Some((_, first)) if *first < next => {}
+                Some((_, first)) if *first > next => {}
                 _ => found = Some((BTreeSet::from([contract]), next)),
             }
         }
