@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::found::Found;
 use super::index::Flags;
 use super::stored::{Announcement, StoredMember};
-use super::syncing::Found;
 use crate::manifest::Manifest;
 use crate::registry::Entry;
 use crate::runner::Runner;
