@@ -563,11 +563,11 @@ mod tests {
             subscription(4, false, Some("its endpoint answered 410"), [None, None]),
         ]);
         let expected = "\
-id  state     failing_since  deliveries_waiting  webhook_endpoint  contract_id  topics        address  cause
-2   failing   t              4                   http://e/         C            transfer               Connection refused
-3   disabled  t              4                   http://e/         C            transfer               no delivery has arrived for five days: Connection refused
-4   disabled                 4                   http://e/         C            transfer               its endpoint answered 410
-1   enabled                  4                   http://e/         C            transfer * 7
+id  state     on  failing_since  deliveries_waiting  webhook_endpoint  contract_id  project  topics        address  cause
+2   failing       t              4                   http://e/         C                     transfer               Connection refused
+3   disabled      t              4                   http://e/         C                     transfer               no delivery has arrived for five days: Connection refused
+4   disabled                     4                   http://e/         C                     transfer               its endpoint answered 410
+1   enabled                      4                   http://e/         C                     transfer * 7
 ";
         assert_eq!(subscriptions(&listed), expected);
         assert!(subscriptions(&json!([])).ends_with("cause\nno rows\n"));
