@@ -32,6 +32,7 @@ mod service_kill_histories;
 mod service_modules;
 mod service_names;
 mod service_projects;
+mod service_protocols;
 mod service_ready;
 mod service_relayout;
 mod service_replacing;

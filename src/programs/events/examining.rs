@@ -139,7 +139,7 @@ impl<'a> Declaring<'a> {
             let tried = known.iter().copied();
             let matched = self.interfaces.declaration(event.id, tried, (&topics, &data));
             let named = NamedEvent::of(matched, &topics, &data);
-            named.is_some_and(|named| self.selection.selects(named.name()))
+            named.is_some_and(|named| self.selection.selects(&named))
         };
         if !is_sure && !is_named {
             summary.unnamed.add(&event.contract, at, |contract, from, to| {

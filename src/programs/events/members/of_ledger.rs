@@ -183,7 +183,7 @@ impl Walk<'_> {
         let (tried, is_sure) = names.of_event(event, self.runner.store.network().id());
         let declared = DeclaredEvent::tried(event, tried, names);
         let named = declared.as_ref().and_then(DeclaredEvent::named);
-        match named.is_some_and(|named| self.selectors.selects_all_called(named.name())) {
+        match named.is_some_and(|named| self.selectors.selects_by_name(&named)) {
             true => Named::Yes,
             false if is_sure => Named::No,
             false => Named::NotKnown,
