@@ -31,7 +31,7 @@ mod seen;
 mod tests;
 mod transactions;
 
-pub use by_ledger::changed_in;
+pub use by_ledger::{AllChanged, all_changed_in, changed_in};
 pub use changes::{
     Before, DataChange, Kind, Ttl, Unreadable, Written, data_changes, hash_of, hash_of_data_key,
 };

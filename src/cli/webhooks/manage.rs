@@ -128,7 +128,7 @@ struct Wanted {
         conflicts_with = "project"
     )]
     contracts: Vec<String>,
-    /// A project that you read, whose events are meant instead of those of contracts
+    /// A project that you read, whose events and contracts are meant instead of those of --contract
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
     /// Address to which deliveries are sent

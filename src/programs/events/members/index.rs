@@ -111,6 +111,8 @@ pub struct MemberIndex {
 struct Members {
     projects: HashMap<ContractId, Projects>,
     counts: BTreeMap<ProgramId, usize>,
+    /// The members of projects, by id, as far as somebody has asked since they changed.
+    sorted: BTreeMap<ProgramId, Arc<[ContractId]>>,
     /// Number of changes.
     version: u64,
 }
@@ -130,12 +132,14 @@ impl MemberIndex {
         for (contract, flags) in members {
             all.set(program, contract, flags);
         }
+        all.sorted.remove(&program);
         all.version += 1;
     }
 
     /// Removes a project.
     pub fn remove(&self, program: ProgramId) {
         let mut all = self.members.write();
+        all.sorted.remove(&program);
         if all.counts.remove(&program).is_none() {
             return;
         }
@@ -182,6 +186,22 @@ impl MemberIndex {
             projects.each(|other, _| found.extend((other == program).then_some(*contract)));
         }
         Some(found)
+    }
+
+    /// Returns the members of a project, by id; the same list as before where they have not changed.
+    pub fn sorted(&self, program: ProgramId) -> Arc<[ContractId]> {
+        if let Some(known) = self.members.read().sorted.get(&program) {
+            return Arc::clone(known);
+        }
+        let mut all = self.members.write();
+        let mut found = Vec::new();
+        for (contract, projects) in &all.projects {
+            projects.each(|other, _| found.extend((other == program).then_some(*contract)));
+        }
+        found.sort_unstable();
+        let found: Arc<[ContractId]> = found.into();
+        all.sorted.insert(program, Arc::clone(&found));
+        found
     }
 
     /// Returns the number of members of all projects.
@@ -303,12 +323,16 @@ mod tests {
         assert_eq!(index.flags(OTHER, &contract(1)), Flags::CREATED);
         assert!(index.flags(OTHER, &contract(2)).is_empty());
         assert_eq!((index.count(ONE), index.count(OTHER)), (2, 1));
+        assert_eq!(*index.sorted(ONE), [contract(1), contract(2)]);
+        assert!(Arc::ptr_eq(&index.sorted(ONE), &index.sorted(ONE)));
         assert!(both.are_whole() && !Flags::MAY_RUN.are_whole());
         index.set(ONE, [(contract(1), Flags::default())]);
         assert_eq!((index.count(ONE), index.count(OTHER)), (1, 1));
         index.set(ONE, [(contract(2), Flags::NAMED)]);
         assert_eq!(index.count(ONE), 1);
+        assert_eq!(*index.sorted(ONE), [contract(2)]);
         index.remove(ONE);
+        assert!(index.sorted(ONE).is_empty());
         assert!(index.flags(ONE, &contract(2)).is_empty());
         assert_eq!(index.counts(), BTreeMap::from([(OTHER, 1)]));
     }

@@ -14,6 +14,7 @@ mod checking;
 mod counts;
 mod factories;
 mod found;
+mod in_ledger;
 mod index;
 mod joining;
 mod logged;
@@ -30,6 +31,7 @@ mod syncing;
 
 pub use catching_up::CaughtUp;
 pub use counts::MembersStatus;
+pub use in_ledger::InLedger;
 pub use index::{Flags, MemberIndex};
 pub use logged::{LoggedMember, LoggedMembers};
 pub(super) use selection::{Selected, Selection, Updates};
