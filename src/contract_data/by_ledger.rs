@@ -50,10 +50,13 @@ impl AllChanged {
         if !record.successful {
             return Ok(());
         }
-        for change in data_changes(record.meta, record.envelope)? {
-            let (hash, change) = change;
-            let tag = KeyTag::of(&hash);
+        let data = data_changes(record.meta, record.envelope)?;
+        for (hash, change) in &data {
+            let tag = KeyTag::of(hash);
             self.keys.entry(change.key.contract()).or_default().insert(tag);
+            if change.key.entry_key().is_executable_tag() {
+                self.shared.insert(tag);
+            }
         }
         let changes = transaction_changes(record.meta);
         let changes = changes.map_err(|error| Unreadable(format!("its metadata: {error}")))?;
@@ -61,12 +64,10 @@ impl AllChanged {
             match change.key.kind {
                 EntryKind::Ttl => {
                     let hash = change.key.body.first_chunk().copied().map(Hash32);
-                    self.shared.extend(hash.map(|hash| KeyTag::of(&hash)));
+                    let of_code = hash.filter(|hash| !data.contains_key(hash));
+                    self.shared.extend(of_code.map(|hash| KeyTag::of(&hash)));
                 }
                 EntryKind::ContractCode => {
-                    self.shared.insert(KeyTag::of(&hash_of(&change.key)));
-                }
-                EntryKind::ContractData if change.key.is_executable_tag() => {
                     self.shared.insert(KeyTag::of(&hash_of(&change.key)));
                 }
                 _ => {}

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use orrery::domain::{ContractId, LedgerRange};
+use orrery::store::Fault;
 use orrery::webhooks::trigger::Trigger;
 use orrery_testkit::scratch::scratch;
 use orrery_testkit::size;
@@ -110,7 +111,16 @@ fn check(seed: u64, told: &mut [[usize; 5]; 2]) {
                     scene.step();
                 }
             }
-            5 => {}
+            5 => {
+                // As a kill before or after the write of a step.
+                scene.index();
+                scene.fail_step(if rng.random() { Fault::NotWritten } else { Fault::Written });
+                if rng.random() {
+                    drop(scene);
+                    scene = open();
+                }
+            }
+            6 => {}
             _ => scene.feed(),
         }
         if rng.random_ratio(1, 8) {

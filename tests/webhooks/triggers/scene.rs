@@ -8,7 +8,7 @@ use orrery::decode::decode;
 use orrery::domain::{ContractId, LedgerRange, Network, Owner};
 use orrery::executables::{ExecutableIndex, Interfaces};
 use orrery::settings;
-use orrery::store::{Bounds, Durability, Extensions, IndexOptions, LedgerConsumer, Store};
+use orrery::store::{Bounds, Durability, Extensions, Fault, IndexOptions, LedgerConsumer, Store};
 use orrery::webhooks::manage::{NewSubscriptions, WebhookDeps, Webhooks};
 use orrery::webhooks::registry::Registry;
 use orrery::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
@@ -80,6 +80,14 @@ impl Scene {
     /// Advances the webhooks by a step. Returns whether there was one.
     pub fn step(&self) -> bool {
         self.store.step(&self.consumer).unwrap()
+    }
+
+    /// Advances the webhooks by a step whose write fails.
+    pub fn fail_step(&self, fault: Fault) {
+        self.store.faults().plan(move |_| Some(fault));
+        // Without a ledger to process, nothing is written.
+        let _ = self.store.step(&self.consumer);
+        self.store.faults().plan(|_| None);
     }
 
     /// Advances everything as far as it gets.
