@@ -415,7 +415,10 @@ impl<'a> TtlLooks<'a> {
         };
         let Some(contract) = contract else {
             drop(look);
-            self.memory.looked.insert(id, contracts);
+            // Some may have become known meanwhile, behind which this look was already.
+            if !have_looked && next_new(notes.rows, id, &contracts, None)?.is_none() {
+                self.memory.looked.insert(id, contracts);
+            }
             self.moment = Some(moment);
             watched.next_ledger();
             return Ok(Some(false));

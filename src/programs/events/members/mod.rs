@@ -31,7 +31,6 @@ mod syncing;
 
 pub use catching_up::CaughtUp;
 pub use counts::MembersStatus;
-pub use in_ledger::InLedger;
 pub use index::{Flags, MemberIndex};
 pub use logged::{LoggedMember, LoggedMembers};
 pub(super) use selection::{Selected, Selection, Updates};
