@@ -219,7 +219,8 @@ impl World {
     }
 }
 
-/// Returns the commands of docs/watching.md that watch the contracts of protocols, by the names of their projects.
+/// Returns the commands of docs/watching.md that watch the contracts of protocols, by the names of their projects:
+/// those with `$FACTORY` or `$HASH` in the place of what the reader knows.
 fn documented() -> BTreeMap<String, Vec<String>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/watching.md");
     let text = std::fs::read_to_string(path).unwrap();
