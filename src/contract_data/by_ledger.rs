@@ -11,6 +11,7 @@ use orrery_store::{
 };
 
 use super::changes::{Unreadable, data_changes, hash_of};
+use super::consumer::read;
 use super::history::Past;
 use super::lookup::Lookup;
 use super::rows::{CHANGED, CONSUMER, KEYS, KeyTag};
@@ -97,6 +98,51 @@ pub fn changed_in(
         }
     }
     Ok(changed)
+}
+
+/// Returns the contracts whose data a ledger may have changed, by id, as its stored transactions and its evictions
+/// say. Which of them have, [`changed_in`] says.
+///
+/// # Errors
+/// Errors of the database, or that a transaction is damaged.
+pub fn contracts_changed_in(
+    store: &Store,
+    ledger: LedgerSeq,
+) -> Result<Vec<ContractId>, StoreError> {
+    let seen = read(store, ledger)?;
+    let changed = seen.iter().filter(|seen| seen.is_change).map(|seen| seen.contract);
+    let evicted = store.evicted(ledger)?.unwrap_or_default();
+    let mut contracts: Vec<ContractId> =
+        changed.chain(evicted.iter().map(|evicted| evicted.contract)).collect();
+    contracts.sort_unstable();
+    contracts.dedup();
+    Ok(contracts)
+}
+
+/// Returns the next ledgers after one that have changed data of a contract, ascending, at most so many.
+///
+/// # Errors
+/// Errors of the database, or that there is no index.
+pub fn ledgers_that_changed(
+    store: &Store,
+    contract: &ContractId,
+    after: Option<LedgerSeq>,
+    most: usize,
+) -> Result<Vec<LedgerSeq>, StoreError> {
+    let view = store.consumer_view(CONSUMER, RowBounds::none())?;
+    let (mut ledgers, first) = (Vec::new(), after.map_or(Some(LedgerSeq(0)), LedgerSeq::next));
+    let Some(ledger) = first else { return Ok(ledgers) };
+    let from = (*contract, TransactionPosition { ledger, application_order: 0 });
+    CHANGED.scan(&view, contract, Some(&from), |(_, at), ()| {
+        if ledgers.last() != Some(&at.ledger) {
+            if ledgers.len() >= most {
+                return Ok(ControlFlow::Break(()));
+            }
+            ledgers.push(at.ledger);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(ledgers)
 }
 
 fn positions(

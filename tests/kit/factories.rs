@@ -1,6 +1,6 @@
 //! A network in which contracts create others, at any depth, with and without events that announce them; in
 //! which contracts are upgraded, there and back within one transaction, and references are pointed elsewhere
-//! (CAP-85). Contracts are really executed.
+//! (CAP-85); and in which those that say something keep it. Contracts are really executed.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use stellar_xdr::{
 
 use crate::sandbox::{local, sandbox};
 use crate::specs::{SingleValue, Type, event};
-use crate::upgraded::{version, with_interface};
+use crate::upgraded::{remembering_version, with_interface};
 use crate::values::{bytes, string, symbol};
 use crate::wasm_text::{Data, env_call, env_imports, sym, vec_of, void, word};
 
@@ -28,7 +28,7 @@ use crate::wasm_text::{Data, env_call, env_imports, sym, vec_of, void, word};
 const ENV_META: &str = r#"(@custom "contractenvmetav0" "\00\00\00\00\00\00\00\1e\00\00\00\00")"#;
 /// Tag of the reference that each factory holds.
 const TAG: &str = "pools";
-/// Versions of the code of those that factories create: see [`version`].
+/// Versions of the code of those that factories create: see [`remembering_version`].
 const VERSIONS: u32 = 3;
 /// Number of factories that the network begins with: the second one declares nothing.
 const FACTORIES: u8 = 2;
@@ -111,7 +111,7 @@ impl Factories {
     pub fn made(seed: u64) -> Self {
         let (network, sandbox) = (local(), sandbox(seed, 0..=1));
         let codes: Vec<Vec<u8>> =
-            (0..VERSIONS).map(version).chain([true, false].map(factory)).collect();
+            (0..VERSIONS).map(remembering_version).chain([true, false].map(factory)).collect();
         let factories = (0..FACTORIES).map(|salt| sandbox.contract([salt; 32]).unwrap()).collect();
         let hashes = codes.iter().map(|code| hash(code)).collect();
         let mut making = Making {

@@ -29,6 +29,7 @@ mod service_bodies;
 mod service_core;
 mod service_histories;
 mod service_kill_histories;
+mod service_members;
 mod service_modules;
 mod service_names;
 mod service_projects;
