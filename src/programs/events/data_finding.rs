@@ -79,38 +79,19 @@ impl Runner {
         }
         // Its rows have the close time of the first ledger.
         let Some(first) = self.store.ledger(LedgerSeq(project.from))? else { return Ok(again) };
-        let new = DataWalkOfKeys { seen, contract: 0, member: None, after: None };
-        // What was found of members that are none any more is gone.
-        let walk = finds.walk.take().filter(|it| seen.members.keeps_those_of(it.seen.members));
-        let known = finds.known.take().filter(|_| walk.is_some());
-        let mut walk = walk.unwrap_or(new);
-        let mut finding = Finding {
-            runner: self,
-            entry,
-            manifest,
-            lookup: Lookup::new(&self.store, before, RowBounds::none())?.without_updated(),
-            selection: Selection::new(&self.store, self.events.members(), manifest)?,
-            closed_at: first.close_time,
-            // Read again after a failure.
-            known: match known {
-                Some(known) => known,
-                None => self.found_so_far(manifest)?,
-            },
-            is_found: false,
-        };
+        let (mut finding, mut walk) =
+            self.finding(entry, manifest, (before, first.close_time), (finds, seen))?;
         let mut is_over = false;
         while !is_over {
             match finding.step(&mut walk)? {
                 Step::Done => {}
                 Step::Over => is_over = true,
-                // An index that gets to it wakes nobody.
                 Step::NotRecorded => {
+                    let is_found = finding.is_found;
                     (finds.known, finds.walk) = (Some(finding.known), Some(walk));
-                    return Ok(if finding.is_found {
-                        Found::More
-                    } else {
-                        Found::NothingSoFar(LOOK_AGAIN)
-                    });
+                    // An index that gets to it wakes nobody.
+                    let wait = Found::NothingSoFar(LOOK_AGAIN);
+                    return Ok(if is_found { Found::More } else { wait });
                 }
                 Step::NotWritten => return Ok(again),
             }
@@ -131,6 +112,36 @@ impl Runner {
             (false, true) if walk.seen == seen => again,
             (false, _) => Found::NothingSoFar(finds.pause(Instant::now())),
         })
+    }
+
+    /// Goes on with the walk in progress, or begins one, at the end of the ledger `before`. The rows have the close
+    /// time of the next ledger.
+    fn finding<'a>(
+        &'a self,
+        entry: &'a Entry,
+        manifest: &'a Manifest,
+        (before, closed_at): (LedgerSeq, CloseTime),
+        (finds, seen): (&mut DataFinds, FoundWith),
+    ) -> Result<(Finding<'a>, DataWalkOfKeys), ProgramError> {
+        let new = DataWalkOfKeys { seen, contract: 0, member: None, after: None };
+        // What was found of members that are none any more is gone.
+        let walk = finds.walk.take().filter(|it| seen.members.keeps_those_of(it.seen.members));
+        let known = finds.known.take().filter(|_| walk.is_some());
+        let finding = Finding {
+            runner: self,
+            entry,
+            manifest,
+            lookup: Lookup::new(&self.store, before, RowBounds::none())?.without_updated(),
+            selection: Selection::new(&self.store, self.events.members(), manifest)?,
+            closed_at,
+            // Read again after a failure.
+            known: match known {
+                Some(known) => known,
+                None => self.found_so_far(manifest)?,
+            },
+            is_found: false,
+        };
+        Ok((finding, walk.unwrap_or(new)))
     }
 
     /// Returns the keys of what was found, and the number of the last entry of the row log with some.

@@ -188,7 +188,9 @@ impl History {
     fn store(&mut self, most: usize) {
         for _ in 0..most {
             let Some(ledger) = self.missing.pop() else { return };
-            let raw_ledgers = self.rng.random();
+            // The first one says that there was nothing before.
+            let is_first = self.ledgers.keys().next() == Some(&ledger);
+            let raw_ledgers = self.rng.random() || is_first;
             self.scene.commit(&self.ledgers[&ledger], raw_ledgers);
             self.naive.add(&self.ledgers[&ledger]);
         }

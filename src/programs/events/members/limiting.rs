@@ -126,6 +126,8 @@ impl Runner {
         }
         if is_displaced {
             cell.manifest = Arc::new(manifest);
+            // What is being derived has rows of those that were displaced.
+            cell.merges += 1;
         }
         index.set(id, settled.changed.iter().map(|(contract, it)| (*contract, it.in_memory())));
         let mut joined = Vec::new();

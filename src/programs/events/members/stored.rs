@@ -39,8 +39,13 @@ impl RowCodec for StoredMember {
 
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         let ((flags, pending), unrecorded) = <((u8, bool), bool)>::read(bytes)?;
+        let flags = Flags::from_byte(flags);
+        if bytes.is_empty() {
+            // Of an earlier version, which did not find out when it became one.
+            return Some(Self { flags, pending, unrecorded: true, ..Self::default() });
+        }
         let (is_out, rank) = RowCodec::read(bytes)?;
-        Some(Self { flags: Flags::from_byte(flags), pending, unrecorded, is_out, rank })
+        Some(Self { flags, pending, unrecorded, is_out, rank })
     }
 }
 

@@ -239,12 +239,14 @@ impl Runner {
         }
         if must_derive {
             cell.manifest = std::sync::Arc::new(manifest);
+            // What is being derived has rows of those that were removed.
+            cell.merges += 1;
         }
         index.set(id, changed.iter().map(|(contract, it)| (*contract, it.in_memory())));
         state.left_out = left_out;
         entry.members.set_left_out(left_out);
-        // One that is removed makes room.
-        state.must_limit |= left_out > 0 && (must_derive || state.last.is_none());
+        // One that is removed makes room, and one that takes it may have come later than others.
+        state.must_limit |= left_out > 0 && (must_derive || is_changed || state.last.is_none());
         for (contract, member) in &changed {
             if member.pending && !member.flags.is_empty() {
                 state.pending.entry(*contract).or_default();
