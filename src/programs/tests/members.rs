@@ -19,7 +19,7 @@ use super::*;
 use crate::events::{CreatorAddress, FactorySelector, Selectors};
 use crate::registry::Watch;
 use model::Model;
-use orrery_contract_data::{ContractData, Scope, fill_some, set_scope, watch};
+use orrery_contract_data::{ContractData, Scope, fill_some, scope, set_scope, watch};
 use orrery_executables::ExecutableIndex;
 use orrery_membership::{Creator, Membership};
 use orrery_testkit::storage::StorageModel;
@@ -96,6 +96,9 @@ impl Parts {
 
     /// Watches what has to be, where not everything is recorded, and adds its rows of some ledgers.
     fn fill(&self, most: usize) {
+        if scope(&self.store).unwrap() == Scope::All {
+            return;
+        }
         let named = self.registry.watched_contracts();
         watch(&self.store, &named.into_iter().map(|it| (it, LedgerSeq(0))).collect()).unwrap();
         watch(&self.store, &self.registry.unwatched_members().unwrap()).unwrap();
