@@ -73,7 +73,7 @@ impl Runner {
             has_more = factories.read(&mut cursor, &mut found, Some(until))?;
             factories.declaring.names.finish()?;
         }
-        self.keep_new(entry, &state, &mut found)?;
+        self.keep_new(entry, &state, &removed, &mut found)?;
         let is_same = found.is_empty() && removed.is_empty();
         if is_same && before.as_ref().is_some_and(|before| before.unsure == cursor.unsure) {
             // What is stored is where a look after a restart begins.
@@ -93,6 +93,7 @@ impl Runner {
         &self,
         entry: &Entry,
         state: &MemberState,
+        removed: &BTreeSet<(u8, ContractId)>,
         found: &mut Found,
     ) -> Result<(), ProgramError> {
         let index = self.events.members();
@@ -101,7 +102,8 @@ impl Runner {
             let row = storage::announcement(entry.id, *selector, contract);
             let stored = self.store.shared_row(&row)?;
             let stored = stored.as_deref().and_then(Announcement::decode);
-            if stored.is_some_and(|stored| stored <= *announcement) {
+            let is_removed = removed.contains(&(*selector, *contract));
+            if !is_removed && stored.is_some_and(|stored| stored <= *announcement) {
                 known.insert((*selector, *contract));
             }
         }
@@ -224,7 +226,8 @@ impl Runner {
                 let row = storage::announcement(id, *selector, contract);
                 let known = self.store.shared_row(&row)?;
                 let known = known.as_deref().and_then(Announcement::decode);
-                if known.is_none_or(|known| *announcement < known) {
+                let is_removed = removed.contains(&(*selector, *contract));
+                if is_removed || known.is_none_or(|known| *announcement < known) {
                     changes.put(&row, announcement.encode())?;
                 }
             }
