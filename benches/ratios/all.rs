@@ -26,6 +26,7 @@ mod long_import;
 mod lookups;
 mod many;
 mod measure;
+mod members;
 mod named;
 mod neighbours;
 mod packed;
@@ -208,6 +209,9 @@ fn programs(
     }
     if arguments.wants_any(&["P31", "by-address"]) {
         named::run(public, wanted, directory, report)?;
+    }
+    if arguments.wants("members") {
+        members::run(public, directory, report)?;
     }
     if arguments.wants("conditions") {
         conditions::run(report);

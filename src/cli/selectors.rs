@@ -7,18 +7,18 @@ use super::Failure;
 
 #[derive(Debug, Args)]
 pub struct Selectors {
-    /// Contract whose events announce the contracts to watch; with --event and --param, each of which may be
-    /// repeated: the nth with the nth
+    /// Contract whose events announce the contracts to watch, such as the factory of an exchange; with --event
+    /// and --param, each of which may be repeated: the nth with the nth
     #[arg(long = "factory", value_name = "C…", value_delimiter = ',', requires_all = ["events", "params"])]
     factories: Vec<String>,
-    /// Name of the event by which a --factory announces a contract
+    /// Name of the event by which a --factory announces a contract, as its table would be called
     #[arg(long = "event", value_name = "NAME", requires = "factories")]
     events: Vec<String>,
-    /// Parameter of that event that is the contract
+    /// Parameter of that event that is the contract, as a column would be called
     #[arg(long = "param", value_name = "PARAM", requires = "factories")]
     params: Vec<String>,
     /// Accounts and contracts whose contracts are watched: those that they created, as far as the network
-    /// says who did. May be repeated
+    /// says who did, which it does not of what most factories create. May be repeated
     #[arg(long = "created-by", value_name = "C…|G…", value_delimiter = ',')]
     created_by: Vec<String>,
     /// SHA-256 of modules: each contract is watched while it runs one of them. May be repeated
@@ -30,6 +30,12 @@ pub struct Selectors {
 }
 
 impl Selectors {
+    /// Whether they select nothing.
+    pub fn is_empty(&self) -> bool {
+        let Self { factories, events, params, created_by, wasm, all } = self;
+        [factories, events, params, created_by, wasm, all].iter().all(|list| list.is_empty())
+    }
+
     /// Writes them into the body of a request.
     pub fn write_into(&self, body: &mut Value) -> Result<(), Failure> {
         let counts = [self.factories.len(), self.events.len(), self.params.len()];

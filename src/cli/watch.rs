@@ -27,13 +27,7 @@ pub struct Watch {
     project: String,
     /// Contract IDs with commas between them; may be repeated. With --replace, the project keeps what selects
     /// its contracts if nothing does here
-    #[arg(
-        long = "contract",
-        alias = "contracts",
-        value_name = "C…",
-        value_delimiter = ',',
-        required_unless_present_any = ["replace", "factories", "created_by", "wasm", "all"]
-    )]
+    #[arg(long = "contract", alias = "contracts", value_name = "C…", value_delimiter = ',')]
     contracts: Vec<String>,
     #[command(flatten)]
     selectors: Selectors,
@@ -62,6 +56,12 @@ pub struct Watch {
 impl Watch {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         let mut body = json!({ "project_name": self.project });
+        if self.contracts.is_empty() && self.selectors.is_empty() && !self.version.replace {
+            return Err(Failure::usage(
+                "nothing says which contracts: give --contract, or --factory with --event and --param, --wasm, \
+                 --created-by or --all",
+            ));
+        }
         if !self.contracts.is_empty() {
             body["contracts"] = json!(self.contracts);
         }

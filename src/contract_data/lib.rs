@@ -31,7 +31,9 @@ mod seen;
 mod tests;
 mod transactions;
 
-pub use by_ledger::changed_in;
+pub use by_ledger::{
+    AllChanged, all_changed_in, changed_in, contracts_changed_in, ledgers_that_changed,
+};
 pub use changes::{
     Before, DataChange, Kind, Ttl, Unreadable, Written, data_changes, hash_of, hash_of_data_key,
 };
@@ -47,5 +49,5 @@ pub use lookup::{Entry, Held, Lookup, Updated};
 pub use names::MOST_NAMES;
 pub use recording::{RecordError, Recorded, Recording};
 pub use rows::{CONSUMER, Given, Key, KeyTag, LAST_ORDER};
-pub use scope::{Scope, are_recorded, scope, set_scope, watch, watched};
+pub use scope::{Scope, are_recorded, scope, set_scope, unwatched, watch, watched};
 pub use transactions::{Change, Found, Transaction, WrittenEntry};

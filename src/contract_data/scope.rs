@@ -80,23 +80,36 @@ pub fn set_scope(store: &Store, wanted: Scope) -> Result<bool, StoreError> {
 /// # Errors
 /// Errors of the database, or that there is no index.
 pub fn watch(store: &Store, contracts: &BTreeMap<ContractId, LedgerSeq>) -> Result<(), StoreError> {
-    let view = store.consumer_view(CONSUMER, RowBounds::none())?;
-    let mut new = Vec::new();
-    for (contract, first) in contracts {
-        if !WATCHED.has(&view, contract)? {
-            new.push((*contract, *first));
-        }
-    }
-    drop(view);
+    let new = unwatched(store, contracts.keys().copied())?;
     if new.is_empty() {
         return Ok(());
     }
+    let first = |contract: &ContractId| contracts.get(contract).copied().unwrap_or_default();
+    let new: Vec<_> = new.iter().map(|contract| (*contract, first(contract))).collect();
     store.change_consumer_rows(CONSUMER, move |effects| {
         new.iter().try_for_each(|(contract, first)| {
             let row = Watched { is_filled: false, next: *first };
             WATCHED.put_new(effects, contract, &row).map(drop)
         })
     })
+}
+
+/// Returns those of these contracts that are not watched.
+///
+/// # Errors
+/// Errors of the database, or that there is no index.
+pub fn unwatched(
+    store: &Store,
+    contracts: impl IntoIterator<Item = ContractId>,
+) -> Result<Vec<ContractId>, StoreError> {
+    let view = store.consumer_view(CONSUMER, RowBounds::none())?;
+    let mut new = Vec::new();
+    for contract in contracts {
+        if !WATCHED.has(&view, &contract)? {
+            new.push(contract);
+        }
+    }
+    Ok(new)
 }
 
 /// Returns the contracts that are watched and have all their rows.

@@ -165,6 +165,32 @@ impl InterfaceReader<'_> {
         Ok(found)
     }
 
+    /// Returns those contracts that refer to something before a successful transaction that changed it, each
+    /// with that. `may_refer` returns who may refer to an entry, by the SHA-256 of its key.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub fn referring(
+        &self,
+        record: &TransactionRecord<'_>,
+        may_refer: impl Fn([u8; 32]) -> Result<Vec<ContractId>, StoreError>,
+    ) -> Result<References, StoreError> {
+        let mut refers = BTreeSet::new();
+        let at = record.position;
+        if !facts::changes_tag(record.meta).unwrap_or(false) {
+            return Ok(References(refers));
+        }
+        let Ok(facts) = Facts::of(record.meta, at.ledger) else { return Ok(References(refers)) };
+        for (entry, _) in facts.changes.iter().filter(|(_, said)| !said.is_instance) {
+            for contract in may_refer(*entry)? {
+                let named = reference_of(self.lookup(), &contract, at, Side::Before)?;
+                let is_it = |key: &Vec<u8>| id_of(key) == *entry;
+                refers.extend(named.filter(is_it).map(|key| (contract, key)));
+            }
+        }
+        Ok(References(refers))
+    }
+
     /// Returns to what contracts may refer in the transactions of a ledger: what they refer to before it
     /// or after it.
     ///

@@ -34,6 +34,22 @@ pub struct Inferred<'a> {
     pub data: DataShape,
     /// Names of parameters, as columns have them, with their values, in order.
     pub values: Vec<(String, &'a ScVal)>,
+    /// The second topic, where it is text that is no part of the name: that of an event whose first topic is
+    /// a symbol.
+    second: Option<&'a [u8]>,
+}
+
+impl Inferred<'_> {
+    /// Whether the event is called so, as SQL compares names: by its name, or by its leading topics that are
+    /// text, two at most. Where the first one is a symbol, the second one is no part of the name of its table.
+    pub fn is_called(&self, name: &str) -> bool {
+        let by_both = |second: &[u8]| {
+            let topics = [self.event.as_slice(), second];
+            name.len() > self.name.len()
+                && names::event(&topics.join(&b'_')).eq_ignore_ascii_case(name)
+        };
+        self.name.eq_ignore_ascii_case(name) || self.second.is_some_and(by_both)
+    }
 }
 
 /// Between the topics of a name in the column with them, as in parameters of requests.
@@ -66,11 +82,13 @@ pub fn infer<'a>(topics: &'a [ScVal], data: &'a ScVal) -> Option<Inferred<'a>> {
     let wanted = values.iter().map(|(name, _)| name.as_slice());
     let columns = names::parameters(std::iter::once(names::EVENT.as_bytes()).chain(wanted));
     let values = columns.into_iter().skip(1).zip(values).map(|(name, (_, value))| (name, value));
+    let second = topics.get(1).filter(|_| naming.len() == 1).and_then(text);
     Some(Inferred {
         name: names::event(&naming.join(&b'_')),
         event: naming.join(&BETWEEN),
         data: shape,
         values: values.collect(),
+        second,
     })
 }
 

@@ -46,9 +46,13 @@ impl<'a> NamedEvent<'a> {
         }
     }
 
-    /// Whether the event is called so, as SQL compares names.
+    /// Whether the event is called so, as SQL compares names. One without a declaration whose first two topics
+    /// are text is called by both of them, too, whatever its table is called.
     pub fn is_called(&self, name: &str) -> bool {
-        self.name().eq_ignore_ascii_case(name)
+        match self {
+            Self::Declared(matched) => matched.name().eq_ignore_ascii_case(name),
+            Self::Inferred(inferred) => inferred.is_called(name),
+        }
     }
 
     /// Returns the value of a parameter, whose name is compared as SQL compares names. `None` where the
@@ -112,6 +116,27 @@ mod tests {
         assert_eq!(event.contract("value_1"), None);
         assert!(event.parameter("value").is_none());
         assert!(NamedEvent::of(None, &[contract(1)], &data).is_none());
+    }
+
+    #[test]
+    fn an_event_is_called_by_its_leading_topics_that_are_text() {
+        let string = |text: &str| ScVal::String(xdr::ScString(text.try_into().unwrap()));
+        let called = |topics: &[ScVal], names: [&str; 3]| {
+            let event = NamedEvent::of(None, topics, &ScVal::Void).unwrap();
+            names.map(|name| event.is_called(name))
+        };
+        let names = ["log", "LOG_new_pool", "log_new_pool_x"];
+        let topics = [symbol("LOG"), symbol("NEW_POOL"), symbol("x")];
+        assert_eq!(called(&topics, names), [true, true, false]);
+        assert_eq!(
+            called(&[symbol("LOG"), contract(1), symbol("NEW_POOL")], names),
+            [true, false, false]
+        );
+        let names =
+            ["soroswap_factory", "soroswap_factory_new_pair", "soroswap_factory_new_pair_x"];
+        let topics = [string("SoroswapFactory"), symbol("new_pair"), symbol("x")];
+        assert_eq!(called(&topics, names), [false, true, false]);
+        assert_eq!(called(&topics[..1], names), [true, false, false]);
     }
 
     #[test]

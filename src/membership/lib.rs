@@ -21,6 +21,8 @@ pub use consumer::{Membership, keep_answers};
 pub use creation::{Creator, creators};
 pub use facts::Facts;
 pub use learnt::Learnt;
-pub use projects::{KnownMember, KnownMembers, MemberMark, Projects, Selected};
+pub use projects::{
+    AT_THE_END, Belongs, KnownMember, KnownMembers, MemberMark, MembersInLedger, Projects, Selected,
+};
 pub use rows::{CONSUMER, Creation, Named, Unread};
 pub use updates::{is_update, updated_codes};

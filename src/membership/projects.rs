@@ -1,6 +1,7 @@
 //! What those need to know of projects who tell users of their events.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use orrery_executables::Tried;
 use orrery_ledger::domain::{ContractId, EventId, LedgerSeq, Owner, ProgramId};
@@ -20,6 +21,24 @@ pub trait Projects: Send + Sync {
     /// When the store fails.
     fn selected(&self, project: &str, ledger: LedgerSeq) -> Result<Option<Selected>, StoreError>;
 
+    /// Returns who belongs to a project in a ledger, by what is known of its members now. `None` where there is no
+    /// such project.
+    ///
+    /// # Errors
+    /// When the store fails.
+    fn members_in<'p>(
+        &'p self,
+        project: &str,
+        ledger: LedgerSeq,
+    ) -> Result<Option<Box<dyn MembersInLedger + 'p>>, StoreError>;
+
+    /// Returns all contracts that belong to a project as far as is known, or may, by id; the same list as before
+    /// where nothing has become known. None belong to it for having events of some name.
+    fn members(&self, project: &str) -> Arc<[ContractId]>;
+
+    /// Whether contracts can belong to a project, and not only events by their names.
+    fn has_members(&self, project: &str) -> bool;
+
     /// Returns the interface that was supplied with a project.
     ///
     /// # Errors
@@ -36,6 +55,39 @@ pub trait Projects: Send + Sync {
 
     /// Returns the members that became known after a mark; none without one.
     fn known_since(&self, project: &str, mark: Option<MemberMark>) -> KnownMembers;
+}
+
+/// Who belongs to a project in one ledger: each member from the ledger on in which it became one.
+pub trait MembersInLedger {
+    /// Whether a contract may belong to it in some transaction of the ledger. Costs little.
+    fn may_have(&self, contract: &ContractId) -> bool;
+
+    /// Returns whether a contract belongs to it in a transaction of the ledger; in [`AT_THE_END`]: after all.
+    ///
+    /// # Errors
+    /// When the store fails.
+    fn has(&self, contract: &ContractId, application_order: u32) -> Result<Belongs, StoreError>;
+
+    /// Returns the contracts that may belong to it and have referred to an entry (CAP-85), by the SHA-256 of the
+    /// entry's key.
+    ///
+    /// # Errors
+    /// When the store fails.
+    fn referring(&self, entry: [u8; 32]) -> Result<Vec<ContractId>, StoreError>;
+}
+
+/// The application order of what comes after all transactions of a ledger.
+pub const AT_THE_END: u32 = u32::MAX;
+
+/// Whether a contract belongs to a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Belongs {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
+    /// It is not known which code the contract ran.
+    NotKnown,
 }
 
 /// Events of a ledger that a project selects.

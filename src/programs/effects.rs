@@ -42,12 +42,20 @@ pub(super) struct Effects {
     pub complete: bool,
     /// The versions of a project's members with which the events were read.
     pub members: Option<Versions>,
-    /// The only member whose events are read; all when `None`.
-    pub only: Option<ContractId>,
+    /// The only member that is read; all when `None`.
+    pub only: Option<Only>,
     /// Transactions that a trial selects; `None` selects all.
     pub selected: Option<BTreeSet<TxHash>>,
     /// Transactions whose runs are repeated; `None` selects all.
     pub repeated: Option<BTreeSet<TransactionPosition>>,
+}
+
+/// The only member that is read of a ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Only {
+    pub contract: ContractId,
+    /// Whether changes of what it holds are read beside its events.
+    pub has_data: bool,
 }
 
 /// Result of one run.

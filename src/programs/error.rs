@@ -182,6 +182,14 @@ pub(super) enum Cause {
 }
 
 impl ProgramError {
+    /// Returns it as those see it who only read what the store has.
+    pub(super) fn into_store(self) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            other => StoreError::Database(other.to_string()),
+        }
+    }
+
     /// Returns the component that causes the failure.
     pub(super) fn cause(&self) -> Cause {
         match self {

@@ -6,7 +6,7 @@ use super::registry::Entry;
 use super::{ProgramError, Programs};
 use orrery_executables::Tried;
 use orrery_ledger::domain::{ContractId, LedgerSeq, Owner};
-use orrery_membership::{KnownMembers, MemberMark, Projects, Selected};
+use orrery_membership::{KnownMembers, MemberMark, MembersInLedger, Projects, Selected};
 use orrery_store::StoreError;
 
 impl Programs {
@@ -26,13 +26,38 @@ impl Projects for Programs {
     fn selected(&self, project: &str, ledger: LedgerSeq) -> Result<Option<Selected>, StoreError> {
         let Some(entry) = self.project(project) else { return Ok(None) };
         let manifest = entry.snapshot().manifest;
-        self.runner.selected(&manifest, ledger).map(Some).map_err(of_store)
+        self.runner.selected(&manifest, ledger).map(Some).map_err(ProgramError::into_store)
+    }
+
+    fn members_in<'p>(
+        &'p self,
+        project: &str,
+        ledger: LedgerSeq,
+    ) -> Result<Option<Box<dyn MembersInLedger + 'p>>, StoreError> {
+        let Some(entry) = self.project(project) else { return Ok(None) };
+        let manifest = entry.snapshot().manifest;
+        let members = self.runner.members_in(manifest, ledger);
+        Ok(Some(Box::new(members.map_err(ProgramError::into_store)?)))
+    }
+
+    fn members(&self, project: &str) -> Arc<[ContractId]> {
+        let entry = self.project(project);
+        entry.map_or_else(Arc::default, |it| self.runner.all_members(&it.snapshot().manifest))
+    }
+
+    fn has_members(&self, project: &str) -> bool {
+        self.project(project).is_some_and(|entry| {
+            let manifest = entry.snapshot().manifest;
+            let selectors = manifest.events.as_ref().map(|project| &project.selectors);
+            !manifest.contracts.is_empty()
+                || selectors.is_none_or(|selectors| selectors.have_members())
+        })
     }
 
     fn supplied(&self, project: &str) -> Result<Option<Tried>, StoreError> {
         let Some(entry) = self.project(project) else { return Ok(None) };
         let manifest = entry.snapshot().manifest;
-        self.runner.supplied(&manifest).map_err(of_store)
+        self.runner.supplied(&manifest).map_err(ProgramError::into_store)
     }
 
     fn contracts(&self, project: &str, most: usize) -> Option<Vec<ContractId>> {
@@ -67,12 +92,5 @@ impl Projects for Programs {
         let mark = mark.filter(|mark| mark.program == program);
         let (members, more) = known.after(mark.map_or(known.count(), |mark| mark.number));
         KnownMembers { mark: Some(MemberMark { program, number: known.count() }), members, more }
-    }
-}
-
-fn of_store(error: ProgramError) -> StoreError {
-    match error {
-        ProgramError::Store(error) => error,
-        other => StoreError::Database(other.to_string()),
     }
 }

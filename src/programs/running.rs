@@ -1,6 +1,6 @@
 //! All programs of a data directory: the parts that run them, and the operations of their owners.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,7 +32,7 @@ use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId
 use orrery_runtime::budget::{self, Budget, Holder, Share, Usage};
 use orrery_runtime::observe::health::Health;
 use orrery_settings as settings;
-use orrery_store::Store;
+use orrery_store::{Store, StoreError};
 use orrery_tables::Tables;
 use orrery_tables::query::Interrupted;
 
@@ -316,9 +316,23 @@ impl Programs {
         Ok(manifest)
     }
 
-    /// Returns the contracts of all projects of events.
+    /// Returns the contracts that projects of events name.
     pub fn watched_contracts(&self) -> BTreeSet<ContractId> {
         self.registry.watched_contracts()
+    }
+
+    /// Returns the members of projects that record what their contracts hold which the index of contract data does
+    /// not watch, each with the first ledger that may say anything of it.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn unwatched_members(&self) -> Result<BTreeMap<ContractId, LedgerSeq>, StoreError> {
+        self.registry.unwatched_members()
+    }
+
+    /// Returns a number that is another one once a project has other members.
+    pub fn members_version(&self) -> u64 {
+        self.registry.members_version()
     }
 
     /// Returns an owner's programs, sorted by id.
@@ -346,6 +360,7 @@ impl Programs {
         let manifest = entry.snapshot().manifest;
         let without_interface = self.runner.events.lacking(&manifest)?;
         let (index, is_listed) = (self.runner.events.members(), self.registry.lists_contracts());
+        let index = (index, entry.members.left_out());
         let members = MembersStatus::of(&self.store, index, &manifest, is_listed)?;
         let backfill = self.backfills.backfill(id)?.map(|backfill| backfill.state);
         Ok(ProgramStatus { without_interface, backfill, members, ..status })

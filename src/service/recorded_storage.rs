@@ -65,8 +65,9 @@ pub(super) fn watch_regularly(
     health: &Health,
     stop: &watch::Receiver<bool>,
 ) {
+    let mut members = None;
     while !is_stopping(stop) {
-        match watch_new(store, programs, webhooks, stop) {
+        match watch_new(store, (programs, webhooks), &mut members, stop) {
             Ok(()) => recovered(health),
             Err(error) => {
                 tracing::error!("the rows of watched contracts cannot be added: {error}");
@@ -85,14 +86,34 @@ fn recovered(health: &Health) {
 
 fn watch_new(
     store: &Arc<Store>,
-    programs: &Programs,
-    webhooks: &Registry,
+    (programs, webhooks): (&Programs, &Registry),
+    members: &mut Option<u64>,
     stop: &watch::Receiver<bool>,
 ) -> Result<(), StoreError> {
     let contracts = programs.watched_contracts().into_iter().chain(webhooks.watched_contracts());
     let all: BTreeMap<_, _> = contracts.map(|it| (it, LedgerSeq(0))).collect();
     watch(store, &all)?;
-    while !is_stopping(stop) && fill_some(store)? {}
+    watch_members(store, programs, members)?;
+    while !is_stopping(stop) && fill_some(store)? {
+        // One that was created just now is not kept waiting by those with much to read.
+        watch_members(store, programs, members)?;
+    }
+    Ok(())
+}
+
+/// Watches the members of projects that record what these hold, if there are others than in the version `seen`.
+fn watch_members(
+    store: &Arc<Store>,
+    programs: &Programs,
+    seen: &mut Option<u64>,
+) -> Result<(), StoreError> {
+    // Read before the members, of which there may be more meanwhile.
+    let version = programs.members_version();
+    if *seen == Some(version) {
+        return Ok(());
+    }
+    watch(store, &programs.unwatched_members()?)?;
+    *seen = Some(version);
     Ok(())
 }
 

@@ -106,7 +106,12 @@ impl LedgerConsumer for WebhookConsumer {
                 created: BTreeMap::new(),
                 by_owner: HashMap::new(),
                 contents: Vec::new(),
-                sources: Sources { store, network, names: names.as_ref() },
+                sources: Sources {
+                    store,
+                    network,
+                    names: names.as_ref(),
+                    followed: &self.registry.followed,
+                },
                 decimals: Decimals::new(&self.registry.naming),
             };
             work.process_ledger(known)
@@ -140,6 +145,7 @@ impl LedgerConsumer for WebhookConsumer {
 
     fn on_step_failed(&self) {
         self.registry.followed.step_failed();
+        self.registry.ttl.lock().forget_looks();
         for ledger in self.registry.created_by_step.lock().values_mut() {
             ledger.contents.clear();
             ledger.is_uncertain = true;

@@ -9,6 +9,7 @@ use super::payload;
 use super::registry::SubscriptionSet;
 use super::rows::{Delivery, ENCODED_DELIVERIES, Number, PAYLOADS, QUEUE, Queued};
 use super::subscription::Subscription;
+use super::triggers::silence::HEARD;
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::{EventRecord, Mark, RowCodec, StoreError};
 
@@ -49,6 +50,10 @@ impl Work<'_, '_> {
                 // Of those nothing else is remembered.
                 all.members += news.more;
                 LATE.put(self.effects, &key, &all)?;
+                // Their events may have ended a silence.
+                if subscription.definition.trigger.is_by_events() {
+                    HEARD.delete(self.effects, &(Mark, subscription.id))?;
+                }
             }
         }
         Ok(())
@@ -59,7 +64,7 @@ impl Work<'_, '_> {
         let mut all = SelectedEvents::new();
         for (project, bucket) in known.by_project() {
             let mut is_concerned = false;
-            for subscription in bucket {
+            for subscription in bucket.filter(|it| it.definition.trigger.is_event()) {
                 is_concerned |= self.concerns(subscription)?;
             }
             if is_concerned {

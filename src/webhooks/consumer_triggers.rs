@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::consumer::Work;
+use super::judging::Verdict;
 use super::registry::SubscriptionSet;
 use super::rows::{
     Delivery, ENCODED_DELIVERIES, LIVES, Life, PAYLOADS, QUEUE, Queued, TRANSACTIONS_DONE,
@@ -37,11 +38,11 @@ impl Work<'_, '_> {
         known: &SubscriptionSet,
         after: u32,
     ) -> Result<bool, StoreError> {
-        if after == ALL || known.of_transactions().is_empty() {
+        if after == ALL || known.of_transactions().next().is_none() {
             return Ok(true);
         }
         let mut concerned: BTreeMap<u32, Arc<Subscription>> = BTreeMap::new();
-        for subscription in known.of_transactions().values().flat_map(|bucket| bucket.values()) {
+        for subscription in known.of_transactions() {
             if !concerned.contains_key(&subscription.id) && self.concerns(subscription)? {
                 concerned.insert(subscription.id, Arc::clone(subscription));
             }
@@ -87,11 +88,14 @@ impl Work<'_, '_> {
 
     /// Creates a delivery, unless a replay was ahead.
     fn create_delivery(&mut self, known: &SubscriptionSet, told: Told) -> Result<(), StoreError> {
-        let Told { subscription, number, ledger, body } = told;
+        let Told { subscription, number, ledger, body, is_sure } = told;
         let id = subscription.id;
         // A delivery before may have disabled it.
         if !self.concerns(&subscription)? || ENCODED_DELIVERIES.has(self.effects, &(id, number))? {
             return Ok(());
+        }
+        if !is_sure {
+            return self.note_unmet(&subscription, ledger, &Verdict::Unjudged);
         }
         let decimals = self.decimals.of(&subscription, &body, None)?;
         let delivery = Delivery { decimals, ..Delivery::new(ledger.0, self.now) };
@@ -104,19 +108,20 @@ impl Work<'_, '_> {
     /// Creates the deliveries of what the ledger as a whole tells.
     pub(super) fn process_end(&mut self, known: &SubscriptionSet) -> Result<(), StoreError> {
         let mut concerned: Vec<Arc<Subscription>> = Vec::new();
-        let mut watching: Vec<ContractId> = Vec::new();
+        let (mut watching, mut of_projects) = (Vec::new(), Vec::new());
         for subscription in known.of_ledgers().values() {
-            if let Trigger::Ttl { entries, .. } = subscription.definition.trigger
-                && entries.data
-            {
-                watching.extend(subscription.contracts.one());
+            if let Trigger::Ttl { entries, .. } = subscription.definition.trigger {
+                let contract = subscription.contracts.one().filter(|_| entries.data);
+                watching.extend(contract);
+                of_projects.extend(subscription.contracts.project().map(|_| subscription));
             }
             if self.concerns(subscription)? {
                 concerned.push(Arc::clone(subscription));
             }
         }
         if self.fed.arrival != Arrival::Live {
-            return self.note_lives(watching);
+            self.note_lives(watching)?;
+            return self.note_lives_of_members(&of_projects);
         }
         let has_heard = self.process_silence(known, &concerned)?;
         self.process_ttl(known, &concerned, has_heard)
@@ -140,6 +145,25 @@ impl Work<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// The same for the members of projects.
+    fn note_lives_of_members(
+        &mut self,
+        subscriptions: &[&Arc<Subscription>],
+    ) -> Result<(), StoreError> {
+        let (sources, ledger) = (self.sources, self.fed.ledger);
+        if subscriptions.is_empty() || sources.store.lacks(CONTRACT_DATA, ledger) != Some(false) {
+            return Ok(());
+        }
+        let memory = std::mem::take(&mut *self.registry.ttl.lock());
+        let mut looks = TtlLooks::new(sources, self.until, MOST_LOOKED, memory);
+        let mut noted = Ok(());
+        for subscription in subscriptions {
+            noted = noted.and_then(|()| looks.note_older(subscription, ledger, self.effects));
+        }
+        *self.registry.ttl.lock() = looks.memory;
+        noted
     }
 
     /// Returns whether all subscriptions to silence have looked at the ledger.
@@ -182,10 +206,10 @@ impl Work<'_, '_> {
         // Each step begins with another one.
         let count = of_ttl.len();
         of_ttl.rotate_left(self.registry.next_turn() % count);
-        let lives = std::mem::take(&mut *self.registry.code_lives.lock());
-        let mut looks = TtlLooks::new(self.sources, self.until, MOST_LOOKED, lives);
+        let memory = std::mem::take(&mut *self.registry.ttl.lock());
+        let mut looks = TtlLooks::new(self.sources, self.until, MOST_LOOKED, memory);
         let looked = self.look_at_entries(known, &of_ttl, &mut looks);
-        *self.registry.code_lives.lock() = looks.lives;
+        *self.registry.ttl.lock() = looks.memory;
         let progress = looked?;
         if progress == Progress::Done || !has_heard {
             return Ok(());

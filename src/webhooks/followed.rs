@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::rows::in_subscriptions;
 use orrery_executables::Tried;
 use orrery_ledger::domain::{ContractId, LedgerSeq, Owner};
-use orrery_membership::{KnownMembers, MemberMark, Projects, Selected};
+use orrery_membership::{KnownMembers, MemberMark, MembersInLedger, Projects, Selected};
 use orrery_store::{Mark, RowCodec, StoreError, Table};
 
 /// How long new deliveries wait for members at once, and how often they look.
@@ -144,6 +144,25 @@ impl Followed {
         Ok(selected.flatten().unwrap_or_default())
     }
 
+    /// See [`Projects::members_in`].
+    pub fn members_in<'f>(
+        &'f self,
+        project: &str,
+        ledger: LedgerSeq,
+    ) -> Result<Option<Box<dyn MembersInLedger + 'f>>, StoreError> {
+        self.projects.get().map_or(Ok(None), |it| it.members_in(project, ledger))
+    }
+
+    /// See [`Projects::members`].
+    pub fn members(&self, project: &str) -> Arc<[ContractId]> {
+        self.projects.get().map_or_else(Arc::default, |it| it.members(project))
+    }
+
+    /// See [`Projects::has_members`].
+    pub fn has_members(&self, project: &str) -> bool {
+        self.projects.get().is_some_and(|it| it.has_members(project))
+    }
+
     /// See [`Projects::supplied`].
     pub fn supplied(&self, project: &str) -> Result<Option<Tried>, StoreError> {
         self.projects.get().map_or(Ok(None), |it| it.supplied(project))
@@ -263,6 +282,19 @@ mod tests {
             }
             fn selected(&self, _: &str, _: LedgerSeq) -> Result<Option<Selected>, StoreError> {
                 Ok(None)
+            }
+            fn members_in<'p>(
+                &'p self,
+                _: &str,
+                _: LedgerSeq,
+            ) -> Result<Option<Box<dyn MembersInLedger + 'p>>, StoreError> {
+                Ok(None)
+            }
+            fn members(&self, _: &str) -> Arc<[ContractId]> {
+                Arc::default()
+            }
+            fn has_members(&self, _: &str) -> bool {
+                true
             }
             fn supplied(&self, _: &str) -> Result<Option<Tried>, StoreError> {
                 Ok(None)

@@ -25,6 +25,7 @@ use super::target::{AttemptResult, Endpoint, EndpointError, Sender};
 use super::trigger::Trigger;
 use super::triggers::silence::HEARD;
 use super::triggers::ttl::WATCHED;
+use super::triggers::ttl_notes;
 use super::unmet::{UNMET, Unmet};
 use super::{CONSUMER, Clock, Secret, Secrets, WebhookError, payload, triggers};
 use orrery_conditions::Condition;
@@ -337,7 +338,7 @@ impl Webhooks {
 
     /// Returns what a subscription's condition could not be asked of so far.
     pub fn unmet(&self, subscription: &Subscription) -> Result<Unmet, WebhookError> {
-        if subscription.condition.is_none() {
+        if subscription.condition.is_none() && subscription.contracts.project().is_none() {
             return Ok(Unmet::default());
         }
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
@@ -413,8 +414,8 @@ impl Webhooks {
         let ends = self.store.ends();
         let ledger = ends.latest.unwrap_or(LedgerSeq(0)).0;
         let closed = CloseTime::Seconds(ends.latest_close_time.unwrap_or(0)).to_string();
-        let contract = subscription.definition.contract();
         let trigger = subscription.definition.trigger.clone();
+        let contract = self.invented(&subscription);
         let bodies = subscription.bodies();
         let number = self.store.change_consumer_rows(CONSUMER, move |effects| {
             if Row::of(effects, id)?.is_none() {
@@ -562,6 +563,9 @@ fn remove(
     LATE.delete(effects, &(Mark, id))?;
     HEARD.delete(effects, &(Mark, id))?;
     WATCHED.delete(effects, &(Mark, id))?;
+    if definition.project.is_some() && definition.trigger.entries().is_some() {
+        ttl_notes::forget(effects, id)?;
+    }
     if let Some(contract) = definition.contract()
         && definition.trigger.entries().is_some_and(|entries| entries.data)
         && !keeps_lives

@@ -202,13 +202,12 @@ impl Webhooks {
             let (lacking, is_known) = (names.lacking().without_ledgers(), names.lacked() == 0);
             names.finish()?;
             match checked {
-                Ok(()) => break,
                 Err(problem) if is_known => {
                     return Err(WebhookError::Value { name: WHERE, problem });
                 }
-                // What is not at hand may declare what it names.
-                Err(_) if !is_first => break,
-                Err(_) => self.registry.naming.wait_until_read(&lacking, MOST_WAITED),
+                _ if is_known || !is_first => break,
+                // What is not at hand may declare what it names, or refuse what nothing else does.
+                _ => self.registry.naming.wait_until_read(&lacking, MOST_WAITED),
             };
         }
         Ok(())

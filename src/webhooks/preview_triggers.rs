@@ -38,7 +38,8 @@ impl Webhooks {
         });
         let names = self.registry.naming.reader()?;
         let network = self.store.network().id();
-        let sources = Sources { store: &self.store, network, names: names.as_ref() };
+        let (store, followed) = (&*self.store, &self.registry.followed);
+        let sources = Sources { store, network, names: names.as_ref(), followed };
         let until = Instant::now() + MAX_DURATION;
         let is_over = || (bounds.interrupted)() || Instant::now() >= until;
         let mut previews: Vec<Preview<'_>> = subscriptions.iter().map(Preview::new).collect();
@@ -60,6 +61,9 @@ impl Webhooks {
             if !is_whole {
                 break;
             }
+            let all = told.len();
+            told.retain(|told| told.is_sure);
+            previewed.unjudged += (all - told.len()) as u64;
             told.sort_by_key(|told| told.number);
             previewed.ledgers += 1;
             previewed.matched += told.len() as u64;

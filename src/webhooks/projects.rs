@@ -36,8 +36,30 @@ impl Webhooks {
         let Some(given) = &wanted.project else { return Ok(wanted) };
         let found = self.registry.followed.readable(owner, given);
         let unknown = || WebhookError::UnknownProject(excerpt(given));
-        let project = Some(found.ok_or_else(unknown)?);
+        let found = found.ok_or_else(unknown)?;
+        if !wanted.trigger.is_by_events() && !self.registry.followed.has_members(&found) {
+            let problem = format!(
+                "is '{}', which has events by their names and no contracts, and '{}' is about contracts: give a \
+                 project that selects contracts, or 'contract_ids'",
+                excerpt(given),
+                wanted.trigger.name()
+            );
+            return Err(WebhookError::Value { name: "project", problem });
+        }
+        let project = Some(found);
         Ok(NewSubscriptions { project, ..wanted })
+    }
+
+    /// Returns the contract of which a test delivery says something: of a project, one that belongs to it.
+    pub(super) fn invented(&self, subscription: &Subscription) -> Option<ContractId> {
+        let trigger = &subscription.definition.trigger;
+        match subscription.contracts.project() {
+            Some(project) if !trigger.is_by_events() => {
+                let members = self.registry.followed.members(project);
+                Some(members.first().copied().unwrap_or(ContractId([0; 32])))
+            }
+            _ => subscription.definition.contract(),
+        }
     }
 
     /// Checks that the owner of a subscription reads its project, if it has one.

@@ -2,7 +2,7 @@
 //! subscriptions that cannot match cost nothing.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -18,8 +18,8 @@ use super::naming::Naming;
 use super::rows::{KEPT, Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::time::{Clocks, Moment, Times};
+use super::triggers::ttl::TtlMemory;
 use super::{CONSUMER, Sealer, WebhookError};
-use orrery_contract_data::CodeLives;
 use orrery_executables::Interfaces;
 use orrery_ledger::domain::{ContractId, Owner};
 use orrery_membership::Projects;
@@ -139,6 +139,8 @@ pub struct SubscriptionSet {
     of_projects: BTreeMap<String, Bucket>,
     /// Those of what single transactions do, by contract.
     of_transactions: HashMap<ContractId, Bucket>,
+    /// Those of what single transactions do to the members of projects.
+    of_members: Bucket,
     /// Those of entries that are about to expire, and of silence.
     of_ledgers: Bucket,
 }
@@ -205,9 +207,10 @@ impl SubscriptionSet {
         self.of_projects.iter().map(|(name, bucket)| (name.as_str(), bucket.values()))
     }
 
-    /// Returns the contracts of which subscriptions are told what single transactions do.
-    pub(super) fn of_transactions(&self) -> &HashMap<ContractId, Bucket> {
-        &self.of_transactions
+    /// Returns the subscriptions to what single transactions do, some of them repeatedly.
+    pub(super) fn of_transactions(&self) -> impl Iterator<Item = &Arc<Subscription>> {
+        let of_contracts = self.of_transactions.values().flat_map(Bucket::values);
+        of_contracts.chain(self.of_members.values())
     }
 
     /// Returns the subscriptions to expiring entries and to silence, by number.
@@ -234,6 +237,9 @@ impl SubscriptionSet {
         if trigger.is_event() {
             self.index.insert(subscription);
         } else if trigger.is_of_transactions() {
+            if subscription.contracts.project().is_some() {
+                self.of_members.insert(id, own());
+            }
             for contract in subscription.contracts.all().unwrap_or_default() {
                 self.of_transactions.entry(contract).or_default().insert(id, own());
             }
@@ -256,6 +262,7 @@ impl SubscriptionSet {
             self.of_projects.remove(project);
         }
         self.of_ledgers.remove(&id);
+        self.of_members.remove(&id);
         for contract in subscription.contracts.all().unwrap_or_default() {
             let bucket = self.of_transactions.get_mut(&contract);
             if bucket.is_some_and(|bucket| bucket.remove(&id).is_some() && bucket.is_empty()) {
@@ -304,8 +311,8 @@ pub struct Registry {
     pub(super) data_index: DataIndex,
     /// Number of the next turn at looking at entries.
     turns: AtomicUsize,
-    /// Times to live of modules that were read.
-    pub(super) code_lives: Mutex<CodeLives>,
+    /// What looks at expiring entries keep in memory.
+    pub(super) ttl: Mutex<TtlMemory>,
     /// Address of this service's first page, to which messages link.
     public_url: OnceLock<Arc<str>>,
     /// Mailbox of the dispatcher, once it has started.
@@ -462,11 +469,20 @@ impl Registry {
         own.cloned().collect()
     }
 
-    /// Returns the contracts of subscriptions to what contracts hold.
-    pub fn watched_contracts(&self) -> Vec<ContractId> {
+    /// Returns the contracts of subscriptions to what contracts hold: also the members of projects.
+    pub fn watched_contracts(&self) -> BTreeSet<ContractId> {
         let known = self.known.read();
         let own = known.all().filter(|it| it.definition.trigger.keys().is_some());
-        own.filter_map(|it| it.contracts.one()).collect()
+        let (mut all, mut projects) = (BTreeSet::new(), BTreeSet::new());
+        for subscription in own {
+            all.extend(subscription.contracts.one());
+            projects.extend(subscription.contracts.project().map(str::to_owned));
+        }
+        drop(known);
+        for project in projects {
+            all.extend(self.followed.members(&project).iter());
+        }
+        all
     }
 
     /// Returns the number of subscriptions and the number of waiting deliveries.

@@ -11,10 +11,10 @@ use super::subscription::Subscription;
 use super::time::Moment;
 use super::trigger::Trigger;
 use super::triggers::silence::{self, Heard, Silence};
-use super::triggers::ttl::TtlLooks;
+use super::triggers::ttl::{TtlLooks, TtlMemory};
 use super::triggers::{Sources, Told};
 use super::{CONSUMER, WebhookError};
-use orrery_contract_data::{CONSUMER as CONTRACT_DATA, CodeLives};
+use orrery_contract_data::CONSUMER as CONTRACT_DATA;
 use orrery_ledger::domain::{LedgerSeq, LedgerSet};
 use orrery_store::RowBounds;
 
@@ -24,7 +24,7 @@ pub(super) struct Replay {
     heard: Option<Heard>,
     /// Ledgers with all events.
     stored: Option<LedgerSet>,
-    lives: CodeLives,
+    ttl: TtlMemory,
 }
 
 impl Webhooks {
@@ -40,7 +40,8 @@ impl Webhooks {
     ) -> Result<Option<(usize, u64)>, WebhookError> {
         let names = self.registry.naming.reader()?;
         let network = self.store.network().id();
-        let sources = Sources { store: &self.store, network, names: names.as_ref() };
+        let (store, followed) = (&*self.store, &self.registry.followed);
+        let sources = Sources { store, network, names: names.as_ref(), followed };
         let trigger = &subscription.definition.trigger;
         let needs_data = trigger.keys().is_some();
         if needs_data && self.store.consumer(CONTRACT_DATA).is_none() {
@@ -68,12 +69,12 @@ impl Webhooks {
                 Some(told.into_iter().collect())
             }
             Trigger::Ttl { .. } => {
-                let lives = std::mem::take(&mut replay.lives);
+                let memory = std::mem::take(&mut replay.ttl);
                 let until = Instant::now() + MAX_DURATION;
-                let mut looks = TtlLooks::new(sources, until, MAX_DURATION, lives);
+                let mut looks = TtlLooks::new(sources, until, MAX_DURATION, memory);
                 let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
                 let told = looks.replayed(subscription, ledger, &view)?;
-                replay.lives = looks.lives;
+                replay.ttl = looks.memory;
                 told
             }
         };
@@ -81,7 +82,9 @@ impl Webhooks {
             names.finish()?;
         }
         let Some(told) = told else { return Ok(None) };
-        let count = told.len();
+        let all = told.len();
+        let told: Vec<Told> = told.into_iter().filter(|told| told.is_sure).collect();
+        let (count, unjudged) = (told.len(), (all - told.len()) as u64);
         let all_decimals = Decimals::new(&self.registry.naming);
         for Told { number, ledger, body, .. } in told {
             let decimals = all_decimals.of(subscription, &body, None)?;
@@ -91,6 +94,6 @@ impl Webhooks {
                 self.write(subscription, found, now)?;
             }
         }
-        Ok(Some((count, 0)))
+        Ok(Some((count, unjudged)))
     }
 }

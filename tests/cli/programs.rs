@@ -44,7 +44,7 @@ fn programs_are_named_by_their_projects() {
     assert_eq!(shown.succeeded().lines().collect::<Vec<_>>(), listed);
     assert!(listed.len() > 1, "{listed:?}");
     assert_eq!(asked(&["list", "--contracts", "--json"]).code, 2);
-    assert_eq!(asked(&["list", "--quiet"]).succeeded(), "market\ndemo\n");
+    assert_eq!(asked(&["list", "--quiet"]).succeeded(), "market\ndemo\npools\n");
 
     // Of a table, its own columns come first.
     let columns = wait_until("the columns are known", || {
@@ -89,12 +89,12 @@ fn programs_are_named_by_their_projects() {
     for no in ["n\n", "\n", "delete\n"] {
         let Some((shown, code)) = delete(no, &[]) else { return };
         assert!(code == 1 && shown.contains("Delete the program market"), "{shown}");
-        assert_eq!(projects(), Some(2));
+        assert_eq!(projects(), Some(3));
     }
     let (shown, code) = delete("y\n", &["--json"]).unwrap();
     assert!(code == 0 && shown.contains("\"deleted\":1"), "{shown}");
     let left = answer(&["list"]);
-    assert_eq!(left.as_array().map(Vec::len), Some(1), "{left}");
+    assert_eq!(left.as_array().map(Vec::len), Some(2), "{left}");
     assert_eq!(left[0]["project_name"], "demo");
     assert_eq!(demo.end_with(Signal::INT), Some(0));
 }

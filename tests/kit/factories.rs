@@ -1,6 +1,6 @@
 //! A network in which contracts create others, at any depth, with and without events that announce them; in
 //! which contracts are upgraded, there and back within one transaction, and references are pointed elsewhere
-//! (CAP-85). Contracts are really executed.
+//! (CAP-85); and in which those that say something keep it. Contracts are really executed.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use stellar_xdr::{
 
 use crate::sandbox::{local, sandbox};
 use crate::specs::{SingleValue, Type, event};
-use crate::upgraded::{version, with_interface};
+use crate::upgraded::{remembering_version, with_interface};
 use crate::values::{bytes, string, symbol};
 use crate::wasm_text::{Data, env_call, env_imports, sym, vec_of, void, word};
 
@@ -28,7 +28,7 @@ use crate::wasm_text::{Data, env_call, env_imports, sym, vec_of, void, word};
 const ENV_META: &str = r#"(@custom "contractenvmetav0" "\00\00\00\00\00\00\00\1e\00\00\00\00")"#;
 /// Tag of the reference that each factory holds.
 const TAG: &str = "pools";
-/// Versions of the code of those that factories create: see [`version`].
+/// Versions of the code of those that factories create: see [`remembering_version`].
 const VERSIONS: u32 = 3;
 /// Number of factories that the network begins with: the second one declares nothing.
 const FACTORIES: u8 = 2;
@@ -111,7 +111,7 @@ impl Factories {
     pub fn made(seed: u64) -> Self {
         let (network, sandbox) = (local(), sandbox(seed, 0..=1));
         let codes: Vec<Vec<u8>> =
-            (0..VERSIONS).map(version).chain([true, false].map(factory)).collect();
+            (0..VERSIONS).map(remembering_version).chain([true, false].map(factory)).collect();
         let factories = (0..FACTORIES).map(|salt| sandbox.contract([salt; 32]).unwrap()).collect();
         let hashes = codes.iter().map(|code| hash(code)).collect();
         let mut making = Making {
@@ -132,18 +132,40 @@ impl Factories {
         (0..CALLED_LEDGERS).for_each(|_| making.close_busy());
         making.made
     }
+}
 
-    /// Returns the id of a contract that another one creates with this salt.
-    pub fn child(&self, creator: ContractId, salt: [u8; 32]) -> ContractId {
-        let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
-            network_id: Hash(self.network.id().0),
-            contract_id_preimage: ContractIdPreimage::Address(ContractIdPreimageFromAddress {
-                address: address(creator),
-                salt: Uint256(salt),
-            }),
-        });
-        ContractId(Sha256::digest(preimage.to_xdr(Limits::none()).unwrap()).into())
+/// Returns the id of a contract that another one creates with this salt.
+pub fn child(network: &Network, creator: ContractId, salt: [u8; 32]) -> ContractId {
+    let preimage = HashIdPreimage::ContractId(HashIdPreimageContractId {
+        network_id: Hash(network.id().0),
+        contract_id_preimage: ContractIdPreimage::Address(ContractIdPreimageFromAddress {
+            address: address(creator),
+            salt: Uint256(salt),
+        }),
+    });
+    ContractId(Sha256::digest(preimage.to_xdr(Limits::none()).unwrap()).into())
+}
+
+/// Adds to a ledger what a node with diagnostics says of the constructors of contracts that it creates: those
+/// of which `creator` names the contract that created them.
+pub fn with_constructors(
+    raw: &[u8],
+    creator: impl Fn(&ContractId) -> Option<ContractId>,
+) -> Vec<u8> {
+    let mut ledger = LedgerCloseMeta::from_xdr(raw, Limits::none()).unwrap();
+    let LedgerCloseMeta::V2(close) = &mut ledger else { panic!("it is of the newest version") };
+    let mut processing = close.tx_processing.to_vec();
+    for transaction in &mut processing {
+        let TransactionMeta::V4(meta) = &mut transaction.tx_apply_processing else { continue };
+        let mut calls = meta.diagnostic_events.to_vec();
+        let changes = meta.operations.iter().flat_map(|operation| operation.changes.iter());
+        for contract in changes.filter_map(created) {
+            calls.extend(creator(&contract).map(|creator| constructor_call(creator, contract)));
+        }
+        meta.diagnostic_events = VecM::try_from(calls).unwrap();
     }
+    close.tx_processing = processing.try_into().unwrap();
+    ledger.to_xdr(Limits::none()).unwrap()
 }
 
 struct Making {
@@ -180,23 +202,11 @@ impl Making {
     /// created.
     fn close(&mut self, requests: &[Request]) {
         let raw = self.sandbox.next_ledger_with(requests).unwrap();
-        let mut ledger = LedgerCloseMeta::from_xdr(&raw, Limits::none()).unwrap();
-        let LedgerCloseMeta::V2(close) = &mut ledger else { panic!("it is of the newest version") };
-        let mut processing = close.tx_processing.to_vec();
-        for transaction in &mut processing {
-            let TransactionMeta::V4(meta) = &mut transaction.tx_apply_processing else { continue };
-            let mut calls = meta.diagnostic_events.to_vec();
-            let changes = meta.operations.iter().flat_map(|operation| operation.changes.iter());
-            for contract in changes.filter_map(created) {
-                let Some(creator) = self.made.made.get(&contract) else { continue };
-                if contract.0[0] % 3 != 0 {
-                    calls.push(constructor_call(*creator, contract));
-                }
-            }
-            meta.diagnostic_events = VecM::try_from(calls).unwrap();
-        }
-        close.tx_processing = processing.try_into().unwrap();
-        self.made.ledgers.push(ledger.to_xdr(Limits::none()).unwrap());
+        let told = |contract: &ContractId| {
+            self.made.made.get(contract).copied().filter(|_| !contract.0[0].is_multiple_of(3))
+        };
+        let ledger = with_constructors(&raw, told);
+        self.made.ledgers.push(ledger);
     }
 
     fn code(&self, at: usize) -> ScVal {
@@ -218,7 +228,7 @@ impl Making {
         self.salts += 1;
         let mut salt = [7; 32];
         salt[..8].copy_from_slice(&self.salts.to_be_bytes());
-        (bytes(&salt), self.made.child(creator, salt))
+        (bytes(&salt), child(&self.made.network, creator, salt))
     }
 
     fn close_busy(&mut self) {

@@ -69,8 +69,8 @@ struct StandIn {
     rng: ChaCha8Rng,
     /// When each endpoint has taken messages, and their ids.
     taken: HashMap<String, Vec<(u64, String)>>,
-    /// Before when each endpoint wants none.
-    closed_until: HashMap<String, u64>,
+    /// When each endpoint has asked to wait, and before when it wants none.
+    closed: HashMap<String, (u64, u64)>,
     exceeded: usize,
     asked_to_wait: usize,
 }
@@ -78,25 +78,32 @@ struct StandIn {
 impl StandIn {
     fn new(seed: u64) -> Self {
         let rng = ChaCha8Rng::seed_from_u64(seed);
-        let (taken, closed_until) = (HashMap::new(), HashMap::new());
-        Self { rng, taken, closed_until, exceeded: 0, asked_to_wait: 0 }
+        let (taken, closed) = (HashMap::new(), HashMap::new());
+        Self { rng, taken, closed, exceeded: 0, asked_to_wait: 0 }
     }
 
     fn answer(&mut self, format: Format, sent: &Sent) -> AttemptResult {
         let (at, endpoint) = (sent.at, &sent.endpoint);
         let taken = self.taken.entry(endpoint.clone()).or_default();
-        let is_closed = self.closed_until.get(endpoint).is_some_and(|until| at < *until);
+        let closed = self.closed.get(endpoint).filter(|(_, until)| at < *until);
+        if let Some((asked, until)) = closed
+            && *asked == at
+        {
+            // It was on its way when the other one was told.
+            self.asked_to_wait += 1;
+            return limited(Some(Duration::from_millis(until - at)));
+        }
         let has_room = |(most, within): &(usize, u64)| {
             taken.iter().filter(|(before, _)| at - before < *within).count() < *most
         };
-        if is_closed || !limits(format).iter().all(has_room) {
+        if closed.is_some() || !limits(format).iter().all(has_room) {
             self.exceeded += 1;
             return limited(Some(Duration::from_secs(1)));
         }
         match self.rng.random_range(0..10) {
             0 => {
                 let wait = Duration::from_millis(self.rng.random_range(100..90_000));
-                self.closed_until.insert(endpoint.clone(), at + wait.as_millis() as u64);
+                self.closed.insert(endpoint.clone(), (at, at + wait.as_millis() as u64));
                 self.asked_to_wait += 1;
                 limited(Some(wait))
             }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use orrery::domain::{ContractId, EventId, LedgerRange, LedgerSeq, Owner, ProgramId};
 use orrery::executables::Tried;
-use orrery::membership::{KnownMember, KnownMembers, MemberMark, Projects, Selected};
+use orrery::membership::{
+    KnownMember, KnownMembers, MemberMark, MembersInLedger, Projects, Selected,
+};
 use orrery::store::{Bounds, EventQuery, Store, StoreError};
 use orrery::webhooks::WebhookError;
 use orrery::webhooks::followed::{LateMember, LateMembers};
@@ -74,6 +76,22 @@ impl Projects for Stand {
         assert_eq!(project, PROJECT);
         let events = self.events(ledger.0).into_iter().collect();
         Ok(Some(Selected { events, ..Selected::default() }))
+    }
+
+    fn members_in<'p>(
+        &'p self,
+        _: &str,
+        _: LedgerSeq,
+    ) -> Result<Option<Box<dyn MembersInLedger + 'p>>, StoreError> {
+        Ok(None)
+    }
+
+    fn members(&self, _: &str) -> Arc<[ContractId]> {
+        self.state.lock().members.keys().copied().collect()
+    }
+
+    fn has_members(&self, _: &str) -> bool {
+        true
     }
 
     fn supplied(&self, _: &str) -> Result<Option<Tried>, StoreError> {

@@ -103,12 +103,6 @@ fn subscriptions(body: &Members<'_>) -> Result<NewSubscriptions, ApiError> {
     let filter = Filter::parse(None, topics.each_ref().map(Option::as_deref), address.as_deref());
     let has_address = address.as_ref().filter(|_| trigger.is_by_events());
     let project = body.text(PROJECT)?;
-    if project.is_some() && !trigger.is_event() {
-        return Err(ApiError::body(format!(
-            "'{PROJECT}' is taken with '{ON}' = 'event' alone: leave '{ON}' out, or give '{CONTRACTS}'",
-            ON = on::ON
-        )));
-    }
     let contracts = match (body.list(CONTRACTS)?, has_address) {
         (Some(_), _) if project.is_some() => {
             return Err(ApiError::body(format!(
@@ -295,11 +289,15 @@ mod tests {
             "address": CONTRACT,
         });
         assert_eq!(sentence(wanted, &by_address), "");
-        let mut of_project = json!({ "webhook_endpoint": "https://a.example", "project": "pools" });
-        assert_eq!(sentence(wanted, &of_project), "");
-        of_project["on"] = "upgrade".into();
-        let error = sentence(wanted, &of_project);
-        assert!(error.contains("'project' is taken with 'on' = 'event' alone"), "{error}");
+        for on in ["event", "upgrade", "storage", "ttl", "failed_call", "silence"] {
+            let mut of_project = json!({
+                "webhook_endpoint": "https://a.example", "project": "pools", "on": on,
+            });
+            if ["ttl", "silence"].contains(&on) {
+                of_project["within"] = 5.into();
+            }
+            assert_eq!(sentence(wanted, &of_project), "", "{on}");
+        }
     }
 
     #[test]

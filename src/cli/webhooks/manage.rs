@@ -27,12 +27,19 @@ const TOPIC_DEPTH: u32 = 500;
 #[derive(Debug, Subcommand)]
 pub enum ManageVerb {
     /// Subscribe an endpoint to events, or to something else, with one subscription for each contract
+    ///
+    /// By default each matching event is sent; --on says what else there is to be told of: a contract gets other
+    /// code (upgrade), its data changes (storage), entries are about to expire (ttl), a failed transaction calls
+    /// it (failed_call), or no event comes (silence). With --format and --message, a chat gets it as text.
     #[command(after_help = "Examples:
   orrery webhooks new --contract CA… --endpoint https://example.com/events
   orrery webhooks new --address GA… --topic1 transfer --endpoint https://example.com/
   orrery webhooks new --project pools --where 'amount >= 1000000000' --endpoint https://example.com/
   orrery webhooks new --on upgrade --contract CA… --endpoint https://example.com/
+  orrery webhooks new --on storage --key-name Admin --contract CA… --endpoint https://example.com/
   orrery webhooks new --on ttl --within 17280 --contract CA… --endpoint https://example.com/
+  orrery webhooks new --on failed_call --functions swap --contract CA… --endpoint https://example.com/
+  orrery webhooks new --on silence --within 720 --contract CA… --endpoint https://example.com/
   orrery webhooks new --contract CA… --topic1 transfer --format slack --endpoint-file slack-webhook \\
     --message '{from|short} sent {amount|units} to {to|short}'
 
@@ -41,7 +48,8 @@ The secret that signs deliveries is shown once.")]
     /// Say what a subscription would have sent, without making one
     #[command(after_help = "Examples:
   orrery webhooks try --contract CA… --where 'amount >= 1000000000' --endpoint https://example.com/
-  orrery webhooks try --contract CA… --topic1 transfer --endpoint https://example.com/ --last 100000")]
+  orrery webhooks try --contract CA… --topic1 transfer --endpoint https://example.com/ --last 100000
+  orrery webhooks try --on upgrade --contract CA… --endpoint https://example.com/")]
     Try(Try),
     /// List your subscriptions, with the state of each, since when it fails, and why
     List(List),
@@ -120,7 +128,7 @@ struct Wanted {
         conflicts_with = "project"
     )]
     contracts: Vec<String>,
-    /// A project that you read, whose events are meant instead of those of contracts
+    /// A project that you read, whose events and contracts are meant instead of those of --contract
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
     /// Address to which deliveries are sent

@@ -213,9 +213,8 @@ impl Runner {
                 cell.reload_if_in_doubt(&self.store)?;
                 let mut new = Derivation::new(Arc::clone(&cell.manifest), cell.merges);
                 drop(cell);
-                // What was known of the contracts is, also if it is not stored any more.
                 if let Some(project) = &new.begun.events {
-                    new.summary.shapes = project.summary.shapes().without_events();
+                    new.summary.shapes = project.summary_without_events();
                 }
                 self.consult_all(&new.begun, &mut new.summary.shapes)?;
                 new
@@ -292,17 +291,17 @@ impl Runner {
                 (now.bytes, now.done) = (now.bytes + stored.len() as u64, number);
                 continue;
             }
+            let updates = Updates::of(&read)?;
             let (changes, mut is_changed) = match &now.begun.events {
                 Some(project) => {
-                    let data = (project, read.changes);
+                    let (at, data) = ((position, &updates), (project, read.changes));
                     let summary = &mut now.summary;
-                    self.examine_changes(declaring, &mut reader, position, data, summary)?
+                    self.examine_changes(declaring, &mut reader, at, data, summary)?
                 }
                 None => Default::default(),
             };
             let mut examined =
                 EventsWriter::with_changes(&read.transaction, read.closed_at, &changes)?;
-            let updates = Updates::of(&read)?;
             for event in read.all_events() {
                 let (event, at) = (event?, (position, &updates));
                 let Some((found, kind)) =

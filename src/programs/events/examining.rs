@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stellar_xdr::ScVal;
 
 use super::Summary;
+use super::data_log::LoggedChange;
 use super::declared_by::DeclaredBy;
 use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
@@ -139,7 +140,7 @@ impl<'a> Declaring<'a> {
             let tried = known.iter().copied();
             let matched = self.interfaces.declaration(event.id, tried, (&topics, &data));
             let named = NamedEvent::of(matched, &topics, &data);
-            named.is_some_and(|named| self.selection.selects(named.name()))
+            named.is_some_and(|named| self.selection.selects(&named))
         };
         if !is_sure && !is_named {
             summary.unnamed.add(&event.contract, at, |contract, from, to| {
@@ -149,9 +150,33 @@ impl<'a> Declaring<'a> {
         Ok(is_named)
     }
 
+    /// Looks for the interfaces by which a change of contract data is written. `None` for one that does not belong
+    /// to the project. One of which that is not known is noted, and is no row.
+    pub fn examine_change<'c>(
+        &self,
+        change: LoggedChange<'c>,
+        (at, updates): (TransactionPosition, &Updates),
+        summary: &mut Summary,
+    ) -> Result<Option<LoggedChange<'c>>, ProgramError> {
+        Ok(match self.selection.of(&change.contract, at, updates)? {
+            Selected::Yes => {
+                let (interfaces, is_sure) = self.of_data(&change.contract, at, summary)?;
+                Some(LoggedChange { interfaces, is_sure, is_apart: false, ..change })
+            }
+            Selected::No => None,
+            Selected::NotKnown => {
+                summary.apart.add(&change.contract, at, |contract, from, to| {
+                    self.names.is_same_between(contract, from, to)
+                })?;
+                let (interfaces, is_sure, is_apart) = (Vec::new(), true, true);
+                Some(LoggedChange { interfaces, is_sure, is_apart, ..change })
+            }
+        })
+    }
+
     /// Returns the interfaces by which a change of a contract's data is written, and whether these are all
     /// that it had.
-    pub fn of_data(
+    fn of_data(
         &self,
         contract: &ContractId,
         at: TransactionPosition,

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use super::derivation::Derivation;
+use super::members::Versions;
 use orrery_contract_data::KeyTag;
 use orrery_ledger::domain::{ContractId, Hash32};
 use orrery_store::TransactionPosition;
@@ -58,7 +59,7 @@ pub struct DataFinds {
     /// The walk that is in progress.
     pub(super) walk: Option<DataWalkOfKeys>,
     /// What there was when the last walk began that came to its end.
-    pub(super) walked: Option<(u64, usize)>,
+    pub(super) walked: Option<FoundWith>,
     /// What was found so far, once it has been read.
     pub(super) known: Option<KnownFound>,
 }
@@ -66,13 +67,26 @@ pub struct DataFinds {
 /// The keys of what was found, and the number of the last entry of the row log with some.
 pub(super) type KnownFound = (BTreeSet<(ContractId, KeyTag)>, u32);
 
-/// A walk over the keys of the contracts of a project.
+/// What there was when a walk over the keys of the contracts of a project began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FoundWith {
+    /// The place of the index.
+    pub place: u64,
+    /// Number of the contracts that the project names.
+    pub contracts: usize,
+    /// Its members.
+    pub members: Versions,
+}
+
+/// A walk over the keys of the contracts of a project: of those that it names, then of its other members.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DataWalkOfKeys {
-    /// The place of the index when it began, and the number of contracts.
-    pub seen: (u64, usize),
-    /// Number of contracts that it has passed.
+    /// What there was when it began.
+    pub seen: FoundWith,
+    /// Number of named contracts that it has passed.
     pub contract: usize,
+    /// The last of the other members that it has passed.
+    pub member: Option<ContractId>,
     /// The last key of the next one that it has passed.
     pub after: Option<KeyTag>,
 }

@@ -38,6 +38,9 @@ pub struct EventProject {
     /// Whether they have to be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub must_derive: bool,
+    /// Whether then nothing holds of what contracts declare, because some are no members any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forgets_declared: bool,
     /// Whether that is being done: some entries of the row log are those of the next tables.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_deriving: bool,
@@ -168,6 +171,21 @@ impl EventProject {
         self.derivation += 1;
     }
 
+    /// Says that rows have to be derived anew, because some contracts are no members any more: what only these
+    /// declare has no tables then.
+    pub fn must_derive_without_members(&mut self) {
+        (self.must_derive, self.forgets_declared) = (true, true);
+    }
+
+    /// Returns the summary with which deriving all rows anew begins.
+    pub(super) fn summary_without_events(&self) -> Shapes {
+        match self.forgets_declared {
+            true => Shapes::new(self.has_storage, self.selectors.have_members()),
+            // What was known of the contracts is, also if it is not stored any more.
+            false => self.summary.shapes().without_events(),
+        }
+    }
+
     /// Takes what its events were derived to. `tables` are those of the summary.
     pub(super) fn set_derived(&mut self, tables: Summarised, summary: Summary, now: u64) {
         self.summary = tables;
@@ -175,7 +193,7 @@ impl EventProject {
         self.apart = summary.apart;
         self.nameless = Some(summary.nameless);
         self.open = summary.open;
-        (self.must_derive, self.is_deriving) = (false, false);
+        (self.must_derive, self.is_deriving, self.forgets_declared) = (false, false, false);
         self.arrange(now);
         self.rule = Rule::default();
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use super::data_log::{ChangesWriter, LoggedChange};
+use super::data_log::ChangesWriter;
 use super::data_reading::ReadChanges;
 use super::examining::Declaring;
 use super::interfaces::OfProject;
@@ -13,7 +13,7 @@ use super::logged::{EventsWriter, LoggedEvent, LoggedEvents, Topics, in_this_for
 use super::members::Updates;
 use super::{EventProject, Kinds};
 use crate::ProgramError;
-use crate::effects::{Effects, Run};
+use crate::effects::{Effects, Only, Run};
 use crate::manifest::Manifest;
 use crate::records::Execution;
 use crate::rows::RunRows;
@@ -89,15 +89,16 @@ impl Runner {
         &self,
         ledger: LedgerSeq,
         manifest: &Manifest,
-        (from, only): (Option<TransactionPosition>, Option<ContractId>),
+        (from, only): (Option<TransactionPosition>, Option<Only>),
     ) -> Result<BTreeMap<u32, (Vec<u8>, ChangesWriter)>, ProgramError> {
         let events = self.events_by_transaction(ledger, manifest, (from, only))?;
         let none = ChangesWriter::default;
         let events = events.into_iter().map(|(order, it)| (order, (it.finish(), none())));
         let mut all: BTreeMap<_, _> = events.collect();
         let project = manifest.events.as_ref().filter(|it| it.has_storage && it.wants(ledger));
-        if project.is_some() {
-            for (order, read) in self.data_by_transaction(ledger, manifest, from)? {
+        if project.is_some() && only.is_none_or(|only| only.has_data) {
+            let of = (from, only.map(|only| only.contract));
+            for (order, read) in self.data_by_transaction(ledger, manifest, of)? {
                 let ReadChanges { transaction, closed_at, changes } = read;
                 let events = || (EventsWriter::new(&transaction, closed_at).finish(), none());
                 all.entry(order).or_insert_with(events).1 = changes;
@@ -112,13 +113,13 @@ impl Runner {
         &self,
         ledger: LedgerSeq,
         manifest: &Manifest,
-        (from, only): (Option<TransactionPosition>, Option<ContractId>),
+        (from, only): (Option<TransactionPosition>, Option<Only>),
     ) -> Result<BTreeMap<u32, EventsWriter>, ProgramError> {
         let mut by_transaction = BTreeMap::new();
         let project = manifest.events.as_ref().filter(|project| project.wants(ledger));
         let Some(project) = project else { return Ok(by_transaction) };
         let contracts = match only {
-            Some(contract) => vec![contract],
+            Some(only) => vec![only.contract],
             None if project.selectors.is_empty() => manifest.contracts.clone(),
             None => self.emitters(ledger, manifest.id, project)?,
         };
@@ -164,26 +165,27 @@ impl Runner {
         })
     }
 
-    /// Looks for the interfaces of changes that were just read. Returns them, and their number.
+    /// Looks for the interfaces of changes that were just read. Returns those that belong to the project, and the
+    /// number of their rows. `updates` are those of the transaction.
     pub(super) fn examine_new(
         &self,
         declaring: &Declaring<'_>,
         project: &EventProject,
-        at: TransactionPosition,
+        (at, updates): (TransactionPosition, &Updates),
         data: &ChangesWriter,
         effects: &mut Effects,
     ) -> Result<(ChangesWriter, u32), ProgramError> {
         let (mut examined, mut count) = (ChangesWriter::default(), 0);
         let held_at = project.position_of(at);
         for change in data.changes().iter() {
-            let change = change?;
-            let (interfaces, is_sure) =
-                declaring.of_data(&change.contract, held_at, &mut effects.summary)?;
+            let of = (held_at, updates);
+            let found = declaring.examine_change(change?, of, &mut effects.summary)?;
+            let Some(change) = found else { continue };
             if change.is_open() {
                 effects.summary.open.add(at);
             }
-            examined.push(&LoggedChange { interfaces, is_sure, ..change })?;
-            count += 1;
+            count += u32::from(!change.is_apart);
+            examined.push(&change)?;
         }
         Ok((examined, count))
     }
@@ -200,13 +202,17 @@ impl Runner {
     ) -> Result<Option<Run>, ProgramError> {
         let begun = Instant::now();
         let read = LoggedEvents::read(read)?;
+        let updates = Updates::of(&read)?;
         let (changes, mut count) = match &manifest.events {
-            Some(project) => self.examine_new(declaring, project, position, &data, effects)?,
+            Some(project) => {
+                let at = (position, &updates);
+                self.examine_new(declaring, project, at, &data, effects)?
+            }
             None => Default::default(),
         };
         let mut examined = EventsWriter::with_changes(&read.transaction, read.closed_at, &changes)?;
         let mut kinds = Kinds::default();
-        let (updates, mut is_empty) = (Updates::of(&read)?, changes.is_empty());
+        let mut is_empty = changes.is_empty();
         for event in read.all_events() {
             let at = (position, &updates);
             let found = declaring.examine_selected(&event?, at, &mut effects.summary)?;

@@ -46,7 +46,7 @@ pub fn table_rows(
         rows.extend(both.map(|emit| Row { emit, transaction, event_id, ledger, closed_at }));
     }
     let mut data = DataRows::default();
-    for change in events.changes.iter() {
+    for change in events.changes.rows() {
         let change = change?;
         let event_id = change_id(of.program, ledger, &transaction, &change.key_hash);
         let row = data.row(interfaces, of, order_of(position), &change)?;
@@ -126,7 +126,7 @@ impl Packing<'_> {
             }
         }
         let order = order_of(run.position);
-        for change in events.changes.iter() {
+        for change in events.changes.rows() {
             let change = change?;
             let id = change_id(self.of.program, ledger, &events.transaction, &change.key_hash);
             let row = self.data.row(self.interfaces, self.of, order, &change)?;

@@ -1,15 +1,16 @@
 //! What the registry has to do with members of projects: which selectors a project has, whether there may be more
 //! members, and members that are stored.
 
-use super::Registry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Entry, Registry};
 use crate::ProgramError;
 use crate::events::Selectors;
-use orrery_ledger::domain::Owner;
-use orrery_membership::CONSUMER;
-
-/// Number of members of all projects from which on there are no new projects with selectors. One owner may
-/// have a quarter.
-const MOST_MEMBERS: usize = 1_000_000;
+use orrery_contract_data::unwatched;
+use orrery_ledger::domain::{ContractId, LedgerSeq, Owner, ProgramId};
+use orrery_membership::{CONSUMER, Facts};
+use orrery_store::StoreError;
 
 impl Registry {
     /// Returns what selects the contracts of a project.
@@ -17,6 +18,44 @@ impl Registry {
         let entry = self.named(project);
         let events = entry.and_then(|it| it.snapshot().manifest.events.clone());
         events.map(|project| project.selectors).unwrap_or_default()
+    }
+
+    /// Returns the members of projects that record what their contracts hold which the index of contract data does
+    /// not watch, each with the first ledger that may say anything of it.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub(crate) fn unwatched_members(&self) -> Result<BTreeMap<ContractId, LedgerSeq>, StoreError> {
+        let has_storage = |entry: &Arc<Entry>| {
+            let manifest = entry.snapshot().manifest;
+            let project = manifest.events.as_ref();
+            project.is_some_and(|it| it.has_storage && it.selectors.have_members())
+        };
+        let all = self.all();
+        let recording: BTreeSet<ProgramId> =
+            all.iter().filter(|entry| has_storage(entry)).map(|entry| entry.id).collect();
+        let (mut created, mut wanted) = (Vec::new(), BTreeMap::new());
+        if recording.is_empty() {
+            return Ok(wanted);
+        }
+        let new = unwatched(&self.store, self.members.of_all(&recording))?;
+        let facts = Facts::new(&self.store)?;
+        for contract in new {
+            match facts.creation(&contract)? {
+                // No ledger before says anything of it.
+                Some(creation) => created.push((contract, creation.at.ledger)),
+                None => drop(wanted.insert(contract, LedgerSeq(0))),
+            }
+        }
+        // The rows of those that begin together are read together.
+        let first = created.iter().map(|(_, ledger)| *ledger).min().unwrap_or_default();
+        wanted.extend(created.into_iter().map(|(contract, _)| (contract, first)));
+        Ok(wanted)
+    }
+
+    /// Returns a number that is another one once a project has other members.
+    pub(crate) fn members_version(&self) -> u64 {
+        self.members.version()
     }
 
     /// Checks whether a project with these selectors may be created now.
@@ -35,11 +74,12 @@ impl Registry {
         let counts = self.members.counts();
         let all: usize = counts.values().sum();
         let own = self.manifests(owner).iter().filter_map(|it| counts.get(&it.id)).sum::<usize>();
-        if all >= MOST_MEMBERS {
-            return Err(ProgramError::TooManyMembers { most: MOST_MEMBERS, of_owner: false });
+        let most = self.members.most_of_all();
+        if all >= most {
+            return Err(ProgramError::TooManyMembers { most, of_owner: false });
         }
-        if own >= MOST_MEMBERS / 4 {
-            return Err(ProgramError::TooManyMembers { most: MOST_MEMBERS / 4, of_owner: true });
+        if own >= most / 4 {
+            return Err(ProgramError::TooManyMembers { most: most / 4, of_owner: true });
         }
         Ok(())
     }

@@ -225,7 +225,7 @@ impl Registry {
         entries.values().filter(|entry| is_waiting(entry)).map(|entry| entry.id).collect()
     }
 
-    /// Returns the contracts of all projects of events.
+    /// Returns the contracts that projects of events name.
     pub(super) fn watched_contracts(&self) -> BTreeSet<ContractId> {
         let manifests = self.snapshots().into_iter().map(|(_, snapshot)| snapshot.manifest);
         let projects = manifests.filter(|manifest| manifest.events.is_some());
@@ -316,9 +316,8 @@ impl Registry {
         if has_storage && self.store.consumer(CONSUMER).is_none() {
             return Err(ProgramError::StorageOff);
         }
-        if has_storage && !selectors.is_empty() {
-            let problem =
-                "is for contracts that are named: leave it out, or give 'contracts' alone";
+        if has_storage && !selectors.all.is_empty() {
+            let problem = "cannot be recorded of every contract: leave out 'storage' or 'all'";
             return Err(ProgramError::Value { name: "storage", problem: problem.to_owned() });
         }
         let may_name_none = !selectors.is_empty() && !keeps;

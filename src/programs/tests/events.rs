@@ -400,11 +400,13 @@ impl Parts {
             let stored = (run.position, run.stored.as_slice());
             rows.extend(table_rows(&of, project, &self.runner.events, stored).unwrap());
         }
-        let of_members = rows.iter().filter(|row| row.emit.target == "member_changes").count();
-        assert_eq!(rows.len(), 2 * count + of_members);
+        let is_beside =
+            |row: &&Row| ["member_changes", "storage_changes"].contains(&&*row.emit.target);
+        let beside = rows.iter().filter(is_beside).count();
+        assert_eq!(rows.len(), 2 * count + beside);
         let tables = manifest.schema.tables();
         let in_tables = |row: &&Row| tables.iter().any(|it| it.target == row.emit.target);
-        let count = count + of_members;
+        let count = count + beside;
         assert_eq!(rows.iter().filter(in_tables).count(), count, "each is in one table");
         let undeclared = rows.iter().filter(|row| row.emit.target == "undeclared").count();
         let mut texts: Vec<_> = rows.into_iter().map(text_without_id).collect();

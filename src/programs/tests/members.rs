@@ -1,8 +1,9 @@
 //! Random histories of projects with selectors, on a network in which contracts create others: ledgers in
 //! any order and with gaps, facts and an index of code that lag behind, writes that fail, restarts, and kills
 //! at any write, new versions and backfills at any moment. In the end each project has exactly the events
-//! of its members, as a model says that replays the whole metadata, and the tables of a project that read
-//! the same ledgers in the order of the chain.
+//! of its members, and the changes of what they hold, as models say that replay the whole metadata, and the tables
+//! of a project that read the same ledgers in the order of the chain. Where a project may have a few members only,
+//! these are the ones that became members first.
 
 use std::sync::atomic::AtomicU32;
 
@@ -18,9 +19,12 @@ use super::*;
 use crate::events::{CreatorAddress, FactorySelector, Selectors};
 use crate::registry::Watch;
 use model::Model;
+use orrery_contract_data::{ContractData, Scope, fill_some, scope, set_scope, watch};
 use orrery_executables::ExecutableIndex;
 use orrery_membership::{Creator, Membership};
+use orrery_testkit::storage::StorageModel;
 
+mod changes;
 mod model;
 mod told;
 
@@ -53,13 +57,17 @@ struct History {
     scene: Scene,
     rng: ChaCha8Rng,
     missing: Vec<u32>,
+    /// What the stored ledgers say of contract data.
+    naive: StorageModel,
+    /// Maximum number of members of a project.
+    most: usize,
     projects: u32,
     failing: Arc<AtomicU32>,
 }
 
 fn scene(world: &Factories) -> Scene {
     let consumers: Vec<Arc<dyn LedgerConsumer>> =
-        vec![Arc::new(ExecutableIndex), Arc::new(Membership)];
+        vec![Arc::new(ExecutableIndex), Arc::new(Membership), Arc::new(ContractData)];
     let network = world.network.clone();
     let mut scene =
         Scene { network, consumers, ..Scene::closed(settings::Programs::default(), None) };
@@ -77,15 +85,44 @@ impl Parts {
         }
     }
 
-    fn select(&self, name: &str, watch: (Vec<ContractId>, Selectors), replace: Replace) -> bool {
-        let (contracts, selectors) = watch;
+    /// Advances the index of contract data by so many steps at most.
+    fn record(&self, most: usize) {
+        for _ in 0..most {
+            if !self.store.step(&ContractData as &dyn LedgerConsumer).unwrap() {
+                return;
+            }
+        }
+    }
+
+    /// Watches what has to be, where not everything is recorded, and adds its rows of some ledgers.
+    fn fill(&self, most: usize) {
+        if scope(&self.store).unwrap() == Scope::All {
+            return;
+        }
+        let named = self.registry.watched_contracts();
+        watch(&self.store, &named.into_iter().map(|it| (it, LedgerSeq(0))).collect()).unwrap();
+        watch(&self.store, &self.registry.unwatched_members().unwrap()).unwrap();
+        for _ in 0..most {
+            if !fill_some(&self.store).unwrap() {
+                return;
+            }
+        }
+    }
+
+    fn select(
+        &self,
+        name: &str,
+        (contracts, selectors): (Vec<ContractId>, Selectors),
+        (storage, from): (Option<bool>, Option<LedgerSeq>),
+        replace: Replace,
+    ) -> bool {
         let watch = Watch {
             project_name: name.to_owned(),
             contracts,
             selectors,
             supplied: None,
-            from: None,
-            storage: None,
+            from,
+            storage,
             public: None,
             replace,
         };
@@ -112,7 +149,14 @@ impl History {
             false => missing.reverse(),
         }
         let scene = scene(world);
-        Self { world, ledgers, scene, rng, missing, projects: 0, failing: Arc::default() }
+        if rng.random_bool(0.3) {
+            set_scope(&scene.store, Scope::Watched).unwrap();
+        }
+        let naive = StorageModel::new(world.network.passphrase());
+        let most = if rng.random_bool(0.4) { rng.random_range(1..=4) } else { 100_000 };
+        scene.registry.members.set_most(most, 1_000_000);
+        let (projects, failing) = (0, Arc::default());
+        Self { world, ledgers, scene, rng, missing, naive, most, projects, failing }
     }
 
     fn step(&mut self) {
@@ -128,6 +172,8 @@ impl History {
             10..13 => {
                 let most = if self.rng.random() { usize::MAX } else { 1 };
                 self.scene.learn(most);
+                self.scene.record(self.rng.random_range(0..8));
+                self.scene.fill(self.rng.random_range(0..2));
             }
             13..15 => self.watch(),
             15 => self.append(),
@@ -145,9 +191,21 @@ impl History {
     fn store(&mut self, most: usize) {
         for _ in 0..most {
             let Some(ledger) = self.missing.pop() else { return };
-            let raw_ledgers = self.rng.random();
+            // The first one says that there was nothing before.
+            let is_first = self.ledgers.keys().next() == Some(&ledger);
+            let raw_ledgers = self.rng.random() || is_first;
             self.scene.commit(&self.ledgers[&ledger], raw_ledgers);
+            self.naive.add(&self.ledgers[&ledger]);
         }
+    }
+
+    /// Whether a project records what its contracts hold, and its first ledger.
+    fn storage(&mut self, selectors: &Selectors) -> (Option<bool>, Option<LedgerSeq>) {
+        let storage = selectors.all.is_empty() && self.rng.random_bool(0.6);
+        let all: Vec<u32> = self.ledgers.keys().copied().collect();
+        let from =
+            self.rng.random_bool(0.2).then(|| LedgerSeq(*all.choose(&mut self.rng).unwrap()));
+        (Some(storage), from)
     }
 
     fn selectors(&mut self) -> (Vec<ContractId>, Selectors) {
@@ -196,7 +254,8 @@ impl History {
         }
         self.projects += 1;
         let watch = self.selectors();
-        self.scene.select(&format!("p{}", self.projects), watch, Replace::No);
+        let storage = self.storage(&watch.1);
+        self.scene.select(&format!("p{}", self.projects), watch, storage, Replace::No);
     }
 
     fn replace(&mut self) {
@@ -209,7 +268,11 @@ impl History {
             true => self.selectors(),
             false => (Vec::new(), Selectors::default()),
         };
-        let replaces = self.scene.select(&name, watch, Replace::AllowingLoss);
+        let storage = match self.rng.random() {
+            true => self.storage(&watch.1),
+            false => (None, None),
+        };
+        let replaces = self.scene.select(&name, watch, storage, Replace::AllowingLoss);
         if replaces {
             for entry in self.scene.registry.replacements() {
                 let _ = self.scene.replacements.step(&entry);
@@ -239,6 +302,7 @@ impl History {
 
     fn restart(&mut self) {
         self.scene.restart();
+        self.scene.registry.members.set_most(self.most, 1_000_000);
         for entry in self.scene.registry.all() {
             self.scene.begin_reading(entry.id);
         }
@@ -267,6 +331,12 @@ impl History {
         let known = self.ledgers.keys().copied();
         let lost: Vec<u32> = known.filter(|it| !stored(it) && !self.missing.contains(it)).collect();
         self.missing.extend(lost);
+        self.naive = StorageModel::new(self.world.network.passphrase());
+        for (ledger, raw) in self.ledgers {
+            if !self.missing.contains(ledger) {
+                self.naive.add(raw);
+            }
+        }
     }
 
     fn turns(&mut self) {
@@ -310,9 +380,6 @@ impl History {
         for entry in self.scene.registry.all() {
             self.scene.begin_reading(entry.id);
         }
-        if self.rng.random() {
-            self.scene.run_until_settled();
-        }
         self.settle();
         for entry in self.scene.registry.all() {
             self.check_project(entry.id);
@@ -326,13 +393,39 @@ impl History {
     }
 
     fn settle(&mut self) {
-        self.scene.index(usize::MAX);
-        self.scene.learn(usize::MAX);
-        self.scene.run_until_settled();
-        for entry in self.scene.registry.replacements() {
-            let _ = self.scene.replacements.step(&entry);
+        for _ in 0..2 {
+            self.run_until_settled();
+            for entry in self.scene.registry.replacements() {
+                let _ = self.scene.replacements.step(&entry);
+            }
         }
-        self.scene.run_until_settled();
+        self.run_until_settled();
+    }
+
+    /// Gives turns to all projects until they have nothing to do, with all that is known meanwhile.
+    fn run_until_settled(&self) {
+        let mut idle = 0;
+        for _ in 0..MANY_TURNS {
+            self.scene.index(usize::MAX);
+            self.scene.learn(usize::MAX);
+            self.scene.record(usize::MAX);
+            self.scene.fill(usize::MAX);
+            let mut busy = false;
+            for entry in self.scene.registry.all() {
+                let turn = self.scene.live.turn(entry.id, Lane::Fast);
+                let turns = [turn, self.scene.backfills.turn(entry.id)];
+                let is_over = |turn| {
+                    turn == Turn::Idle || matches!(turn, Turn::Later(wait) if !wait.is_zero())
+                };
+                busy |= !turns.into_iter().all(is_over);
+            }
+            // What became a member in the last turns is watched before the next.
+            idle = if busy { 0 } else { idle + 1 };
+            if idle == 2 {
+                return;
+            }
+        }
+        panic!("there is no end to it");
     }
 
     fn check_project(&self, id: ProgramId) {
@@ -342,7 +435,7 @@ impl History {
         let stored: Vec<&Vec<u8>> = stored.map(|(_, raw)| raw).collect();
         let model = Model::of(&self.ledgers.values().collect::<Vec<_>>());
         let mut selected = model.selected(&manifest.contracts, &project.selectors);
-        selected.retain(|(ledger, _), _| !self.missing.contains(ledger));
+        selected.retain(|(ledger, _), _| !self.missing.contains(ledger) && *ledger >= project.from);
         let mut found: BTreeMap<(u32, ContractId), usize> = BTreeMap::new();
         for (ledger, contract) in self.scene.events(id) {
             *found.entry((ledger.0, contract)).or_default() += 1;
@@ -355,7 +448,12 @@ impl History {
                     || selected.iter().all(|(of, most)| found.get(of).is_some_and(|it| it >= most))
             );
         } else if self.missing.is_empty() {
-            assert_eq!(found, selected, "{:?} {:?}", manifest.contracts, project.selectors);
+            let of = (manifest.contracts.as_slice(), &project.selectors);
+            let stays = |contract: &ContractId| model.stays(of, contract, self.most);
+            selected.retain(|(_, contract), _| stays(contract) == Some(true));
+            let mut modelled = found.clone();
+            modelled.retain(|(_, contract), _| stays(contract).is_some());
+            assert_eq!(modelled, selected, "{of:?} {}", self.most);
         } else {
             // Less may be known, and nothing is guessed.
             for (of, count) in &found {
@@ -364,7 +462,10 @@ impl History {
             }
         }
         self.check_told(&manifest, &found);
-        let fresh = read_in_order(self.world, &stored, &manifest);
+        self.check_changes(&manifest, &model);
+        let members = self.scene.runner.events.members().count(id);
+        assert!(members <= self.most.max(manifest.contracts.len()));
+        let fresh = read_in_order(self.world, &stored, &manifest, self.most);
         let (content, _) = self.scene.content(id);
         assert_eq!(content.0, fresh.0, "the tables are the same");
         assert_eq!(content.1, fresh.1, "the rows are the same");
@@ -372,18 +473,76 @@ impl History {
 }
 
 /// What a project with the same selectors has that read all ledgers in the order of the chain.
-fn read_in_order(world: &Factories, stored: &[&Vec<u8>], manifest: &Manifest) -> Content {
+fn read_in_order(
+    world: &Factories,
+    stored: &[&Vec<u8>],
+    manifest: &Manifest,
+    most: usize,
+) -> Content {
     let scene = scene(world);
+    scene.registry.members.set_most(most, 1_000_000);
     for raw in stored {
         scene.commit(raw, true);
     }
     scene.index(usize::MAX);
     scene.learn(usize::MAX);
-    let selectors = manifest.events.as_ref().unwrap().selectors.clone();
-    scene.select("fresh", (manifest.contracts.clone(), selectors), Replace::No);
+    scene.record(usize::MAX);
+    let project = manifest.events.as_ref().unwrap();
+    let watch = (manifest.contracts.clone(), project.selectors.clone());
+    let from = Some(LedgerSeq(project.from)).filter(|from| from.0 > 0);
+    scene.select("fresh", watch, (Some(project.has_storage), from), Replace::No);
     scene.run_until_settled();
     let id = scene.registry.all()[0].id;
     scene.content(id).0
+}
+
+#[test]
+fn a_service_and_an_owner_have_no_more_members_than_they_may() {
+    let (world, ledgers) = &FACTORIES[0];
+    let scene = scene(world);
+    for raw in ledgers.values() {
+        scene.commit(raw, true);
+    }
+    scene.index(usize::MAX);
+    scene.learn(usize::MAX);
+    let wasm = vec![Hash32(world.codes[0])];
+    let selectors = Selectors { wasm, ..Selectors::default() };
+    let watch = |name: &str, owner: &str, contracts: Vec<ContractId>, selectors: &Selectors| {
+        let watch = Watch {
+            project_name: name.to_owned(),
+            contracts,
+            selectors: selectors.clone(),
+            supplied: None,
+            from: None,
+            storage: None,
+            public: None,
+            replace: Replace::No,
+        };
+        scene.registry.watch(&Owner(owner.to_owned()), watch, 1)
+    };
+    let id = watch("first", "ana", Vec::new(), &selectors).unwrap().id;
+    scene.begin_reading(id);
+    scene.run_until_settled();
+    let count = scene.runner.events.members().count(id);
+    assert!(count > 3, "{count}");
+    let refused = |name, owner| match watch(name, owner, Vec::new(), &selectors) {
+        Err(ProgramError::TooManyMembers { most, of_owner }) => Some((most, of_owner)),
+        Err(error) => panic!("{error}"),
+        Ok(_) => None,
+    };
+    // An owner may hold a quarter, and nothing is cut.
+    scene.registry.members.set_most(100_000, 4 * count);
+    assert_eq!(refused("second", "ana"), Some((count, true)));
+    assert_eq!(refused("second", "bea"), None);
+    scene.registry.members.set_most(100_000, count);
+    assert_eq!(refused("third", "cem"), Some((count, false)));
+    assert_eq!(scene.runner.events.members().count(id), count);
+    // Projects that name their contracts are made as before.
+    let named = vec![world.factories[0]];
+    assert!(watch("fourth", "ana", named, &Selectors::default()).is_ok());
+    // What is deleted makes room.
+    scene.delete("ana", id).unwrap();
+    assert_eq!(refused("fifth", "ana"), None);
 }
 
 #[test]

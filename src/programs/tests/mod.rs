@@ -21,6 +21,7 @@ mod removed_events;
 mod replacing;
 mod stops;
 mod together;
+mod told_changes;
 mod trials;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -74,6 +74,8 @@ pub struct Opened {
     pub live: Arc<LiveSandbox>,
     /// Contracts of the network itself, whether they exist yet or not.
     pub contracts: Vec<ContractId>,
+    /// The factory of its exchange, whether it exists yet or not; `None` for a network without an exchange.
+    pub factory: Option<ContractId>,
 }
 
 /// Parameters for opening a sandbox network.
@@ -147,6 +149,10 @@ pub fn open(
     let at_once = if stored.is_none() { LEDGERS_AT_ONCE } else { 0 };
     let live = Arc::new(LiveSandbox::new(&sandbox));
     let contracts = sandbox.contracts()?;
+    let factory = match beginning.exchange {
+        true => Some(Sandbox::exchange_factory(network)?),
+        false => None,
+    };
     let maker = Maker {
         sandbox,
         live: Arc::clone(&live),
@@ -160,7 +166,7 @@ pub fn open(
     };
     let source =
         Paced::new("the sandbox", network.passphrase(), maker, latest, at_once, close_time);
-    Ok(Opened { source, live, contracts })
+    Ok(Opened { source, live, contracts, factory })
 }
 
 /// Regenerates the stored ledgers after the sandbox's latest. Returns the journal's batches for

@@ -114,7 +114,7 @@ export function watchForm(replaced, done) {
   });
   const [contracts, ...behind] = rest;
   const whole = form("", watch, make("div", "row", name, field("First ledger", from)), contracts, selectors, ...behind,
-    check("storage", "Changes of what the contracts hold become rows, too; only where all contracts are named", false),
+    check("storage", "Changes of what the contracts hold become rows, too; not with events of every contract", false),
     field("Interface that declares the events, only if the contracts' code does not", file),
     paragraph("note", "A module, or JSON as `stellar contract info interface --output json` prints it. "
       + "Those of Soroswap, Blend, Aquarius and Phoenix come with the command line: `orrery watch --spec soroswap`."),

@@ -29,6 +29,20 @@ pub fn of(definition: &Definition) -> Option<(String, String)> {
     Some((stored, select))
 }
 
+/// Returns the stored table with the changes of members, and a query for those with which contracts ceased to be
+/// members: what leaves a code for another one that is selected, or is selected otherwise, stays one.
+pub fn left(definition: &Definition) -> (String, String) {
+    let stored = definition.stored(MEMBER_CHANGES);
+    let table = format!("{SCHEMA}.{}", quoted(&stored));
+    let transaction = quoted(TRANSACTION);
+    let select = format!(
+        "(SELECT l.{CONTRACT_ID}, l.{LEDGER} FROM {table} AS l WHERE l.change = 'left' AND NOT EXISTS (\
+         SELECT 1 FROM {table} AS j WHERE j.{CONTRACT_ID} = l.{CONTRACT_ID} AND (j.wasm_hash IS NULL OR \
+         (j.change = 'joined' AND j.{LEDGER} = l.{LEDGER} AND j.{transaction} = l.{transaction}))))"
+    );
+    (stored, select)
+}
+
 /// Returns the value of the column with the transaction, which is null where there is none.
 pub fn transaction() -> String {
     format!("nullif({}, '{NOWHERE}')", quoted(TRANSACTION))

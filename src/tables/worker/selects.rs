@@ -73,7 +73,7 @@ pub fn of(definition: &Definition) -> Vec<Shown<'_>> {
     }
     if let Some((stored, held)) = held::of(definition) {
         for Held { target, parameter, select } in held {
-            let (target, tables) = (Cow::Borrowed(target), vec![stored.clone()]);
+            let (target, tables) = (Cow::Borrowed(target), stored.clone());
             shown.push(Shown { target, tables, select, parameter });
         }
     }

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 
 use crate::message::format::Rate;
 
-/// When one endpoint takes messages.
+/// When one endpoint takes messages. Times in which messages use up places follow the generic cell rate
+/// algorithm (the theoretical arrival time of ITU-T I.371): with each, a time moves on by that for one message.
 #[derive(Debug, Default)]
 struct Pace {
-    /// UNIX time in milliseconds at which all places that were given are used up: with each, it moves on by
-    /// the time for one message (the theoretical arrival time of the generic cell rate algorithm, ITU-T
-    /// I.371).
+    /// UNIX time in milliseconds at which all places that were given are used up.
     used_until: u64,
+    /// The same of the messages that were sent, which may have come later than at their places.
+    sent_until: u64,
     /// UNIX time in milliseconds before which it wants none.
     paused_until: u64,
 }
@@ -24,31 +25,43 @@ pub struct Paces(HashMap<String, Pace>);
 const MANY: usize = 1024;
 
 impl Paces {
-    /// Gives a place for one message to an endpoint: the UNIX time in milliseconds at which it may be sent.
-    /// A place that was given before, and is neither too old nor within a pause, stays.
+    /// Gives a place for one message to an endpoint: the UNIX time in milliseconds before which it may not be
+    /// sent. A place that was given before stays, and moves behind pauses and behind messages that were sent late.
     pub fn place(&mut self, endpoint: &str, rate: Rate, given: Option<u64>, now: u64) -> u64 {
-        let interval = milliseconds(rate);
-        if !self.0.contains_key(endpoint) {
-            self.forget_idle(now);
-            self.0.insert(endpoint.to_owned(), Pace::default());
+        let (interval, burst) = milliseconds(rate);
+        let pace = self.pace(endpoint, now);
+        let free = pace.paused_until.max(pace.sent_until.saturating_sub(burst));
+        let at = given.unwrap_or_else(|| {
+            let at = now.max(pace.used_until.saturating_sub(burst));
+            pace.used_until = pace.used_until.max(at).saturating_add(interval);
+            at
+        });
+        if at < free {
+            // Later places come behind this one.
+            pace.used_until = pace.used_until.max(free.saturating_add(interval));
         }
-        let pace = self.0.entry(endpoint.to_owned()).or_default();
-        let is_good = |at: &u64| *at >= pace.paused_until && at.saturating_add(interval) > now;
-        if let Some(at) = given.filter(is_good) {
-            return at;
-        }
-        let burst = interval.saturating_mul(u64::from(rate.burst.saturating_sub(1)));
-        let at = now.max(pace.paused_until).max(pace.used_until.saturating_sub(burst));
-        pace.used_until = pace.used_until.max(at).saturating_add(interval);
-        at
+        at.max(free)
+    }
+
+    /// Notes that a message is sent to an endpoint now.
+    pub fn sent(&mut self, endpoint: &str, rate: Rate, now: u64) {
+        let (interval, _) = milliseconds(rate);
+        let pace = self.pace(endpoint, now);
+        pace.sent_until = pace.sent_until.max(now).saturating_add(interval);
+        pace.used_until = pace.used_until.max(pace.sent_until);
     }
 
     /// Sends nothing to an endpoint before this UNIX time in milliseconds.
     pub fn pause(&mut self, endpoint: &str, until: u64) {
         let pace = self.0.entry(endpoint.to_owned()).or_default();
         pace.paused_until = pace.paused_until.max(until);
-        // Places behind the pause are given anew.
-        pace.used_until = pace.used_until.min(until);
+    }
+
+    fn pace(&mut self, endpoint: &str, now: u64) -> &mut Pace {
+        if !self.0.contains_key(endpoint) {
+            self.forget_idle(now);
+        }
+        self.0.entry(endpoint.to_owned()).or_default()
     }
 
     /// Forgets all endpoints.
@@ -63,13 +76,18 @@ impl Paces {
     }
 }
 
-fn milliseconds(rate: Rate) -> u64 {
-    u64::try_from(rate.interval.as_millis()).unwrap_or(u64::MAX)
+/// Returns the time for one message, and by how much messages may come before their time after a pause.
+fn milliseconds(rate: Rate) -> (u64, u64) {
+    let interval = u64::try_from(rate.interval.as_millis()).unwrap_or(u64::MAX);
+    (interval, interval.saturating_mul(u64::from(rate.burst.saturating_sub(1))))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
 
     use super::*;
 
@@ -86,19 +104,65 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_was_given_stays_unless_it_is_too_old_or_paused() {
+    fn a_place_that_was_given_stays_unless_it_is_paused_or_others_were_late() {
         let mut paces = Paces::default();
         for _ in 0..3 {
             paces.place("a", RATE, None, 0);
+            paces.sent("a", RATE, 0);
         }
         let at = paces.place("a", RATE, None, 0);
-        assert_eq!(paces.place("a", RATE, Some(at), 1999), at);
         assert_eq!(paces.place("a", RATE, Some(at), 2000), at);
-        assert_eq!(paces.place("a", RATE, Some(at), 9000), 9000);
+        assert_eq!(paces.place("a", RATE, Some(at), 9000), at);
         paces.pause("a", 20_000);
-        assert_eq!(paces.place("a", RATE, Some(12_000), 12_000), 20_000);
+        assert_eq!(paces.place("a", RATE, Some(at), 12_000), 20_000);
         paces.pause("a", 15_000);
         assert_eq!(paces.place("a", RATE, Some(20_000), 20_000), 20_000, "no pause gets shorter");
+        for _ in 0..3 {
+            paces.sent("a", RATE, 30_000);
+        }
+        assert_eq!(paces.place("a", RATE, Some(20_000), 30_000), 32_000, "others were late");
+    }
+
+    /// Subscriptions to one chat, some of which come late at their places: what is sent keeps the rate, and
+    /// nobody waits for ever.
+    #[test]
+    fn late_messages_and_pauses_keep_the_rate() {
+        for seed in 0..200 {
+            let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+            let rate =
+                Rate { interval: Duration::from_millis(1000), burst: rng.random_range(1..4) };
+            let (interval, burst) = milliseconds(rate);
+            let mut paces = Paces::default();
+            // When each looks again, and its place.
+            let mut waiting: Vec<(u64, Option<u64>)> = vec![(0, None); rng.random_range(1..6)];
+            let (mut sent, mut of_each) = (Vec::new(), vec![0; waiting.len()]);
+            let mut paused_until = 0;
+            while sent.len() < 200 {
+                let (next, _) = waiting.iter().enumerate().min_by_key(|(_, it)| it.0).unwrap();
+                let (now, given) = waiting[next];
+                let at = paces.place("a", rate, given, now);
+                if at > now {
+                    let late = if rng.random_ratio(1, 4) { rng.random_range(0..5000) } else { 0 };
+                    waiting[next] = (at + late, Some(at));
+                    continue;
+                }
+                assert!(now >= paused_until, "seed {seed}");
+                paces.sent("a", rate, now);
+                sent.push(now);
+                of_each[next] += 1;
+                if rng.random_ratio(1, 20) {
+                    paused_until = now + rng.random_range(0..20_000);
+                    paces.pause("a", paused_until);
+                }
+                // Its next message comes once the outcome of this one is known.
+                waiting[next] = (now + rng.random_range(1..4), None);
+            }
+            sent.sort_unstable();
+            for (first, last) in sent.iter().zip(&sent[rate.burst as usize..]) {
+                assert!(last - first + burst >= interval * u64::from(rate.burst), "seed {seed}");
+            }
+            assert!(of_each.iter().all(|count| *count > 200 / (10 * of_each.len())), "{of_each:?}");
+        }
     }
 
     #[test]

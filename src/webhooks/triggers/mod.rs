@@ -12,13 +12,17 @@ mod storage;
 pub(super) mod transactions;
 pub(super) mod ttl;
 mod ttl_entries;
+mod ttl_members;
+pub(super) mod ttl_notes;
 pub(super) mod ttl_preview;
 mod upgrade;
+mod watching;
 
 use std::sync::Arc;
 
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
+use super::followed::Followed;
 use super::number::Number;
 use super::subscription::Subscription;
 use orrery_executables::InterfaceReader;
@@ -40,6 +44,8 @@ pub(super) struct Sources<'a> {
     pub network: &'a NetworkId,
     /// Interfaces by which things are named.
     pub names: Option<&'a InterfaceReader<'a>>,
+    /// Projects, whose members subscriptions are told of.
+    pub followed: &'a Followed,
 }
 
 /// Something to tell a subscription.
@@ -52,6 +58,9 @@ pub(super) struct Told {
     pub ledger: LedgerSeq,
     /// What is sent.
     pub body: Vec<u8>,
+    /// Whether the contract belongs to the subscription's project, if it has one; else that is not known, and
+    /// nothing is sent.
+    pub is_sure: bool,
 }
 
 impl Sources<'_> {

@@ -18,13 +18,17 @@ use crate::number::{Number, TriggerKind};
 use crate::rows::in_subscriptions;
 use crate::subscription::Subscription;
 use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
+use orrery_membership::Selected;
 use orrery_store::{
     Bounds, ConsumerEffects, EventQuery, EventRecord, Mark, Needs, RowCodec, StoreError, Table,
     row_codec,
 };
 
-/// Number of ledgers that are looked through at once.
+/// Number of ledgers that are looked through at once, and of those of projects.
 const AT_ONCE: u32 = 4_096;
+const AT_ONCE_OF_PROJECT: u32 = 64;
+/// Number of contracts of a project whose events are looked up one contract after the other.
+const MOST_LOOKED_UP: usize = 16;
 
 /// When each subscription heard something last.
 pub const HEARD: Table<(Mark<b'h'>, u32), Heard> = in_subscriptions();
@@ -130,8 +134,12 @@ impl Silence<'_> {
         };
         let farthest = LedgerSeq(ledger.0.saturating_sub(self.within));
         let mut heard = Heard { up_to: ledger, last: base, is_base: true, next: LedgerSeq(0) };
+        let at_once = match self.subscription.contracts.project() {
+            Some(_) => AT_ONCE_OF_PROJECT,
+            None => AT_ONCE,
+        };
         while next > base && next >= farthest {
-            let least = (base.0 + 1).max(farthest.0).max(next.0.saturating_sub(AT_ONCE));
+            let least = (base.0 + 1).max(farthest.0).max(next.0.saturating_sub(at_once));
             let piece = LedgerRange { first: LedgerSeq(least), last: next };
             if let Some(last) = self.newest_in(piece)? {
                 return Ok(Some(Heard { last, is_base: false, ..heard }));
@@ -162,7 +170,8 @@ impl Silence<'_> {
         let trigger = &self.subscription.definition.trigger;
         let body = body::body(trigger, &scene, Silent { since_ledger }).map_err(no_json)?;
         let number = Number::of_trigger(ledger, None, TriggerKind::Silence, [0, 0]);
-        Ok(Some(Told { subscription: Arc::clone(self.subscription), number, ledger, body }))
+        let subscription = Arc::clone(self.subscription);
+        Ok(Some(Told { subscription, number, ledger, body, is_sure: true }))
     }
 
     /// Returns the consecutive ledgers around one of which all events of the contract are stored.
@@ -184,8 +193,64 @@ impl Silence<'_> {
             && self.subscription.condition.as_ref().is_none_or(meets)
     }
 
+    /// Returns the newest ledger of a range with an event of the project that matches.
+    fn newest_of_project(
+        &self,
+        project: &str,
+        range: LedgerRange,
+    ) -> Result<Option<LedgerSeq>, StoreError> {
+        let followed = self.sources.followed;
+        let contracts = match followed.contracts(project, MOST_LOOKED_UP) {
+            Some(none) if none.is_empty() => return Ok(None),
+            listed => listed.unwrap_or_default(),
+        };
+        for ledger in (range.first.0..=range.last.0).rev().map(LedgerSeq) {
+            let one = LedgerRange::only(ledger);
+            let query =
+                EventQuery { contracts: contracts.clone(), ..query(self.subscription, one) };
+            // What the project selects is asked once something matches, if it is one of its events.
+            let mut selected: Option<Selected> = None;
+            let walked = self.sources.store.events_within(&query, Bounds::NONE, |event| {
+                if !self.subscription.filter.matches(event.contract, event.topics) {
+                    return ControlFlow::Continue(());
+                }
+                let selected = match &mut selected {
+                    Some(selected) => selected,
+                    none => match followed.selected(project, ledger) {
+                        Ok(found) => none.insert(found),
+                        Err(error) => return ControlFlow::Break(Err(error)),
+                    },
+                };
+                match selected.events.contains(&event.id) && self.meets(event, selected) {
+                    true => ControlFlow::Break(Ok(())),
+                    false => ControlFlow::Continue(()),
+                }
+            })?;
+            if let Some(found) = walked.broken_off {
+                return found.map(|()| Some(ledger));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether an event that a project selects meets the condition, if there is one.
+    fn meets(&self, event: &EventRecord<'_>, selected: &Selected) -> bool {
+        let names = self.sources.names;
+        if let Some(names) = names {
+            names.supply(selected.supplied.clone());
+        }
+        let meets = self.is_heard(event);
+        if let Some(names) = names {
+            names.supply(None);
+        }
+        meets
+    }
+
     /// Returns the newest ledger of a range with an event that matches.
     fn newest_in(&self, range: LedgerRange) -> Result<Option<LedgerSeq>, StoreError> {
+        if let Some(project) = self.subscription.contracts.project() {
+            return self.newest_of_project(project, range);
+        }
         let (mut newest, mut left) = (None, range);
         // The newest event by its id may be of an older ledger than another one.
         while !left.is_empty() {

@@ -1,11 +1,12 @@
 //! What the transactions of a ledger do to contracts that subscriptions watch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::body::Scene;
 use super::storage;
 use super::upgrade::{self, Differences};
+use super::watching::{Listener, ProjectMembers, Watching};
 use super::{Sources, Told, failed_call, with_stack};
 use crate::number::{Number, TriggerKind};
 use crate::subscription::Subscription;
@@ -16,17 +17,14 @@ use orrery_executables::{DataForm, DataForms, References, Upgrade};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, Page};
 use orrery_store::{StoreError, TransactionPosition, TransactionQuery, TransactionRecord};
 
-/// Subscriptions by contract.
-type ByContract = BTreeMap<ContractId, Vec<Arc<Subscription>>>;
-
 /// What subscriptions are told of the transactions of a ledger.
 pub(crate) struct TransactionTriggers<'a> {
     sources: Sources<'a>,
     ledger: LedgerSeq,
     forms: Option<DataForms<'a>>,
-    storage: ByContract,
-    upgrade: ByContract,
-    failed_call: ByContract,
+    storage: Watching<'a>,
+    upgrade: Watching<'a>,
+    failed_call: Watching<'a>,
     /// Transactions that changed data; `None` when that is not known.
     changed: Option<BTreeSet<u32>>,
     /// To what the contracts refer.
@@ -45,7 +43,8 @@ impl<'a> TransactionTriggers<'a> {
         subscriptions: impl Iterator<Item = Arc<Subscription>>,
     ) -> Result<Option<Self>, StoreError> {
         let (mut storage, mut upgrade, mut failed_call) =
-            (ByContract::new(), ByContract::new(), ByContract::new());
+            (Watching::default(), Watching::default(), Watching::default());
+        let mut members = ProjectMembers::default();
         for subscription in subscriptions {
             let to = match subscription.definition.trigger {
                 Trigger::Storage { .. } => &mut storage,
@@ -53,18 +52,23 @@ impl<'a> TransactionTriggers<'a> {
                 Trigger::FailedCall { .. } => &mut failed_call,
                 _ => continue,
             };
-            for contract in subscription.contracts.all().unwrap_or_default() {
-                to.entry(contract).or_default().push(Arc::clone(&subscription));
-            }
+            let members = match subscription.contracts.project() {
+                Some(project) => members.of(&sources, project, ledger)?,
+                None => None,
+            };
+            to.add(subscription, members);
         }
         let changed = changed(sources, ledger, &storage)?;
         let references = match sources.names {
-            Some(names) => names.references(upgrade.keys(), ledger)?,
+            Some(names) => names.references(upgrade.contracts(), ledger)?,
             None => References::default(),
         };
-        let called: Vec<ContractId> = upgrade.keys().chain(failed_call.keys()).copied().collect();
+        let called = upgrade.contracts().chain(failed_call.contracts());
+        let called: Vec<ContractId> = called.copied().collect();
         let may_change = changed.as_ref().is_none_or(|orders| !orders.is_empty());
         let is_needed = may_change && !storage.is_empty()
+            || upgrade.has_projects()
+            || failed_call.has_projects()
             || !references.is_empty()
             || sources.store.touches(ledger, &called)?;
         let forms = sources.names.map(DataForms::new);
@@ -120,7 +124,7 @@ impl<'a> TransactionTriggers<'a> {
         if self.storage.is_empty() || !may_change {
             return Ok(());
         }
-        let is_wanted = |contract: &ContractId| self.storage.contains_key(contract);
+        let is_wanted = |contract: &ContractId| self.storage.may_have(contract);
         let mut last: Option<(ContractId, DataForm)> = None;
         for change in storage::changes(&self.sources, record, is_wanted)? {
             let contract = change.contract;
@@ -133,7 +137,7 @@ impl<'a> TransactionTriggers<'a> {
                 }
             };
             let mut body = None;
-            for subscription in self.storage.get(&contract).into_iter().flatten() {
+            for (subscription, is_sure) in self.storage.of(&contract, order)? {
                 let trigger = &subscription.definition.trigger;
                 let keys = trigger.keys();
                 let condition = subscription.condition.as_ref();
@@ -150,7 +154,8 @@ impl<'a> TransactionTriggers<'a> {
                     }
                 };
                 let number = [0, change.number];
-                told.push(self.told(subscription, record, (TriggerKind::Storage, number), body));
+                let told_of = (TriggerKind::Storage, number);
+                told.push(self.told((subscription, is_sure), record, told_of, body));
             }
             last = Some(form);
         }
@@ -165,14 +170,22 @@ impl<'a> TransactionTriggers<'a> {
         let Some(names) = self.sources.names.filter(|_| !self.upgrade.is_empty()) else {
             return Ok(());
         };
-        let is_wanted = |contract: &ContractId| self.upgrade.contains_key(contract);
+        let is_wanted = |contract: &ContractId| self.upgrade.may_have(contract);
         let is_touched = record.contracts.iter().any(is_wanted);
         if is_touched {
             for upgrade in names.upgrades(record, is_wanted)? {
                 self.add_upgrade(record, TriggerKind::Upgrade, &upgrade, told)?;
             }
         }
-        for upgrade in names.repointed(record, &self.references)? {
+        let mut repointed = names.repointed(record, &self.references)?;
+        if self.upgrade.has_projects() {
+            let referring = |entry| self.upgrade.referring(entry);
+            let references = names.referring(record, referring)?;
+            repointed.extend(names.repointed(record, &references)?);
+            repointed.sort_by_key(|upgrade| upgrade.contract);
+            repointed.dedup_by_key(|upgrade| upgrade.contract);
+        }
+        for upgrade in repointed {
             self.add_upgrade(record, TriggerKind::Repointed, &upgrade, told)?;
         }
         Ok(())
@@ -186,10 +199,11 @@ impl<'a> TransactionTriggers<'a> {
         told: &mut Vec<Told>,
     ) -> Result<(), StoreError> {
         let scene = scene(record, upgrade.contract);
-        for subscription in self.upgrade.get(&upgrade.contract).into_iter().flatten() {
-            let trigger = &subscription.definition.trigger;
+        let order = record.position.application_order;
+        for listener in self.upgrade.of(&upgrade.contract, order)? {
+            let trigger = &listener.0.definition.trigger;
             let body = upgrade::body(&self.sources, trigger, &scene, upgrade, &self.differences)?;
-            told.push(self.told(subscription, record, (kind, [0, upgrade.number]), body));
+            told.push(self.told(listener, record, (kind, [0, upgrade.number]), body));
         }
         Ok(())
     }
@@ -199,7 +213,7 @@ impl<'a> TransactionTriggers<'a> {
         record: &TransactionRecord<'_>,
         told: &mut Vec<Told>,
     ) -> Result<(), StoreError> {
-        let is_wanted = |contract: &ContractId| self.failed_call.contains_key(contract);
+        let is_wanted = |contract: &ContractId| self.failed_call.may_have(contract);
         if !record.contracts.iter().any(is_wanted) {
             return Ok(());
         }
@@ -207,18 +221,19 @@ impl<'a> TransactionTriggers<'a> {
             .map_err(|error| StoreError::Database(error.to_string()))?;
         let Some(call) = call else { return Ok(()) };
         let calls = failed_call::calls(&call);
-        for (contract, subscriptions) in &self.failed_call {
-            for subscription in subscriptions {
-                let trigger = &subscription.definition.trigger;
+        let contracts: BTreeSet<ContractId> = calls.iter().map(|called| called.contract).collect();
+        for contract in contracts.into_iter().filter(is_wanted) {
+            for listener in self.failed_call.of(&contract, record.position.application_order)? {
+                let trigger = &listener.0.definition.trigger;
                 let functions = trigger.functions().unwrap_or_default();
                 let first = calls
                     .iter()
-                    .find(|called| called.contract == *contract && called.is_of(functions));
+                    .find(|called| called.contract == contract && called.is_of(functions));
                 let Some(called) = first else { continue };
-                let scene = scene(record, *contract);
+                let scene = scene(record, contract);
                 let body = failed_call::body(&self.sources, trigger, &scene, (&call, called))?;
                 let number = (TriggerKind::FailedCall, [0, called.number]);
-                told.push(self.told(subscription, record, number, body));
+                told.push(self.told(listener, record, number, body));
             }
         }
         Ok(())
@@ -226,7 +241,7 @@ impl<'a> TransactionTriggers<'a> {
 
     fn told(
         &self,
-        subscription: &Arc<Subscription>,
+        (subscription, is_sure): Listener<'_>,
         record: &TransactionRecord<'_>,
         (kind, number): (TriggerKind, [u64; 2]),
         body: Vec<u8>,
@@ -237,26 +252,28 @@ impl<'a> TransactionTriggers<'a> {
             number: Number::of_trigger(ledger, Some(application_order), kind, number),
             ledger,
             body,
+            is_sure,
         }
     }
 }
 
 /// Returns the transactions of a ledger that changed data of the contracts; `None` while the index has not
-/// processed the ledger, or lacks a contract that is watched from now on.
+/// processed the ledger, or lacks a contract that is watched from now on, or where contracts are not listed.
 fn changed(
     sources: Sources<'_>,
     ledger: LedgerSeq,
-    storage: &ByContract,
+    storage: &Watching<'_>,
 ) -> Result<Option<BTreeSet<u32>>, StoreError> {
     if storage.is_empty() {
         return Ok(Some(BTreeSet::new()));
     }
-    if sources.store.lacks(CONTRACT_DATA, ledger) != Some(false)
-        || !are_recorded(sources.store, storage.keys())?
+    if storage.has_projects()
+        || sources.store.lacks(CONTRACT_DATA, ledger) != Some(false)
+        || !are_recorded(sources.store, storage.contracts())?
     {
         return Ok(None);
     }
-    let contracts: Vec<ContractId> = storage.keys().copied().collect();
+    let contracts: Vec<ContractId> = storage.contracts().copied().collect();
     let changed = changed_in(sources.store, ledger, &contracts)?;
     let positions = changed.into_iter().flat_map(|(_, positions)| positions);
     Ok(Some(positions.map(|at| at.application_order).collect()))

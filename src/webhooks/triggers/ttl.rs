@@ -7,16 +7,21 @@
 //! in its first ledger. How far that and later ledgers were looked at is stored ([`WATCHED`]), because it may
 //! take longer than the ledgers: others do not wait for it.
 
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ttl_entries::{Looking, Moment};
+use super::ttl_members::MembersLook;
+use super::ttl_notes::{self, LOOKED, StoredNotes, next_new};
 use super::{Sources, Told};
 use crate::rows::{LIVES, Life, in_subscriptions};
 use crate::subscription::Subscription;
 use crate::trigger::Trigger;
-use orrery_contract_data::{CONSUMER as CONTRACT_DATA, CodeLives, Key, KeyTag, are_recorded};
+use orrery_contract_data::{
+    AllChanged, CONSUMER as CONTRACT_DATA, CodeLives, Key, KeyTag, all_changed_in, are_recorded,
+};
 use orrery_ledger::domain::{ContractId, LedgerSeq};
 use orrery_store::{ConsumerEffects, Mark, RowCodec, StoreError, Table};
 
@@ -41,11 +46,71 @@ pub struct Watched {
     pub to: LedgerSeq,
     /// The last key of the ledger that was looked at; `None` before the first.
     pub after: Option<KeyTag>,
+    /// Of a project: the last contract that was looked at. Its keys after `after` are left, if there is one.
+    pub contract: Option<ContractId>,
+}
+
+/// What is kept in memory from one look to the next.
+#[derive(Default)]
+pub(crate) struct TtlMemory {
+    /// Times to live of modules.
+    pub codes: CodeLives,
+    /// What the transactions of a ledger changed.
+    changed: Option<(LedgerSeq, Arc<AllChanged>)>,
+    /// The members of projects at which subscriptions have looked, all of them.
+    looked: HashMap<u32, Arc<[ContractId]>>,
+    /// The members at which one subscription has looked, each with the first ledger.
+    looked_since: Option<(u32, Arc<BTreeMap<ContractId, LedgerSeq>>)>,
+}
+
+impl TtlMemory {
+    /// Forgets at whom subscriptions have looked, because that may not have been written.
+    pub fn forget_looks(&mut self) {
+        self.looked.clear();
+    }
+
+    fn changed(
+        &mut self,
+        sources: &Sources<'_>,
+        ledger: LedgerSeq,
+    ) -> Result<Arc<AllChanged>, StoreError> {
+        if let Some((of, changed)) = &self.changed
+            && *of == ledger
+        {
+            return Ok(Arc::clone(changed));
+        }
+        let changed = Arc::new(all_changed_in(sources.store, ledger)?);
+        self.changed = Some((ledger, Arc::clone(&changed)));
+        Ok(changed)
+    }
+
+    fn looked_since(
+        &mut self,
+        rows: &dyn orrery_store::Rows,
+        subscription: u32,
+    ) -> Result<Arc<BTreeMap<ContractId, LedgerSeq>>, StoreError> {
+        if let Some((of, looked)) = &self.looked_since
+            && *of == subscription
+        {
+            return Ok(Arc::clone(looked));
+        }
+        let mut looked = BTreeMap::new();
+        LOOKED.scan(rows, &(Mark, subscription), None, |(_, contract), since| {
+            looked.insert(contract, since);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let looked = Arc::new(looked);
+        self.looked_since = Some((subscription, Arc::clone(&looked)));
+        Ok(looked)
+    }
 }
 
 impl RowCodec for Watched {
     fn write(&self, to: &mut Vec<u8>) {
         (self.first, (self.at, self.to)).write(to);
+        if let Some(contract) = self.contract {
+            contract.write(to);
+        }
         if let Some(tag) = self.after {
             tag.write(to);
         }
@@ -53,15 +118,17 @@ impl RowCodec for Watched {
 
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         let (first, (at, to)) = RowCodec::read(bytes)?;
+        let has_contract = bytes.len() > KeyTag::LEN;
+        let contract = if has_contract { Some(ContractId::read(bytes)?) } else { None };
         let after = if bytes.is_empty() { None } else { Some(KeyTag::read(bytes)?) };
-        Some(Self { first, at, to, after })
+        Some(Self { first, at, to, after, contract })
     }
 }
 
 impl Watched {
     fn next_ledger(&mut self) {
         self.at = LedgerSeq(self.at.0.saturating_add(1));
-        self.after = None;
+        (self.after, self.contract) = (None, None);
     }
 }
 
@@ -83,13 +150,13 @@ pub(crate) struct TtlLooks<'a> {
     pub until: Instant,
     /// How long one subscription may take while others wait.
     pub most: Duration,
-    pub lives: CodeLives,
+    pub memory: TtlMemory,
     moment: Option<Moment<'a>>,
 }
 
 impl<'a> TtlLooks<'a> {
-    pub fn new(sources: Sources<'a>, until: Instant, most: Duration, lives: CodeLives) -> Self {
-        Self { sources, until, most, lives, moment: None }
+    pub fn new(sources: Sources<'a>, until: Instant, most: Duration, memory: TtlMemory) -> Self {
+        Self { sources, until, most, memory, moment: None }
     }
 
     /// Notes a ledger that is newer than all before, if that is not done yet.
@@ -104,12 +171,47 @@ impl<'a> TtlLooks<'a> {
             Some(before) if before.to >= ledger => return Ok(()),
             // What is missing in between is left out, even if it is stored later.
             Some(before) if self.sources.store.place_of(before.at).is_none() => {
-                Watched { at: ledger, to: ledger, after: None, ..before }
+                Watched { at: ledger, to: ledger, after: None, contract: None, ..before }
             }
             Some(before) => Watched { to: ledger, ..before },
-            None => Watched { first: ledger, at: ledger, to: ledger, after: None },
+            None => {
+                let (first, at, to) = (ledger, ledger, ledger);
+                Watched { first, at, to, after: None, contract: None }
+            }
         };
         WATCHED.put(effects, &key, &watched)
+    }
+
+    /// Notes the times to live that a ledger gave to entries of members of a project that is older than others:
+    /// newer ones may have left them.
+    pub fn note_older(
+        &mut self,
+        subscription: &Arc<Subscription>,
+        ledger: LedgerSeq,
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<(), StoreError> {
+        let changed = self.memory.changed(&self.sources, ledger)?;
+        let moment = self.moment(ledger)?;
+        let sources = self.sources;
+        let of = (subscription, ledger);
+        let Some(look) = MembersLook::new(&sources, &moment, of, &changed)? else {
+            return Ok(());
+        };
+        let mut lives = Vec::new();
+        for contract in changed.keys.keys().filter(|contract| look.may_have(contract)) {
+            let mut key = None;
+            loop {
+                let notes = StoredNotes { rows: &*effects, subscription: subscription.id };
+                let codes = &mut self.memory.codes;
+                let seen = look.page(&notes, (*contract, key), false, codes)?;
+                lives.extend(seen.lives);
+                key = seen.after;
+                if key.is_none() {
+                    break;
+                }
+            }
+        }
+        lives.into_iter().try_for_each(|life| ttl_notes::put_life(effects, subscription.id, life))
     }
 
     /// Looks at the ledgers that a subscription has not looked at, and passes on what is to be told; until
@@ -143,7 +245,18 @@ impl<'a> TtlLooks<'a> {
                 progress = Progress::Behind;
                 break;
             }
-            let is_stopped = self.look_on(subscription, &mut watched, effects, is_told, tell)?;
+            let looked = match subscription.contracts.project() {
+                Some(project) => {
+                    let project = project.to_owned();
+                    let at = &mut watched;
+                    self.look_at_members(subscription, &project, (at, is_told), effects, tell)?
+                }
+                None => Some(self.look_on(subscription, &mut watched, effects, is_told, tell)?),
+            };
+            let Some(is_stopped) = looked else {
+                progress = Progress::Behind;
+                break;
+            };
             if watched.at <= watched.to && (is_stopped || Instant::now() >= end) {
                 progress = Progress::More;
                 break;
@@ -184,10 +297,12 @@ impl<'a> TtlLooks<'a> {
             subscription,
             within: *within,
             first: watched.first,
+            is_sure: true,
         };
         let mut found = Vec::new();
         if watched.after.is_none() && is_told {
-            found = looking.vital(&contract, *entries, &mut self.lives)?;
+            let codes = &mut self.memory.codes;
+            found = looking.vital(&contract, *entries, codes, &mut Vec::new())?;
         }
         let is_first = watched.at == watched.first;
         let page = match entries.data {
@@ -226,13 +341,16 @@ impl<'a> TtlLooks<'a> {
         let Trigger::Ttl { within, entries, keys } = &subscription.definition.trigger else {
             return Ok(Some(Vec::new()));
         };
-        let Some(contract) = subscription.contracts.one() else { return Ok(Some(Vec::new())) };
         if ledger >= watched.at {
             return Ok(None);
         }
         if ledger < watched.first {
             return Ok(Some(Vec::new()));
         }
+        if let Some(project) = subscription.contracts.project() {
+            return self.replayed_of_members((subscription, project), watched, ledger, rows);
+        }
+        let Some(contract) = subscription.contracts.one() else { return Ok(Some(Vec::new())) };
         let moment = self.moment(ledger)?;
         let sources = self.sources;
         let looking = Looking {
@@ -241,8 +359,10 @@ impl<'a> TtlLooks<'a> {
             subscription,
             within: *within,
             first: watched.first,
+            is_sure: true,
         };
-        let mut found = looking.vital(&contract, *entries, &mut self.lives)?;
+        let codes = &mut self.memory.codes;
+        let mut found = looking.vital(&contract, *entries, codes, &mut Vec::new())?;
         let mut after = None;
         let mut is_left = entries.data;
         while is_left {
@@ -256,6 +376,115 @@ impl<'a> TtlLooks<'a> {
             after = page.last().copied();
             is_left = page.len() == PAGE;
         }
+        self.moment = Some(moment);
+        Ok(Some(found))
+    }
+
+    /// Looks at a page of keys of one member of a project, or ends the ledger. Returns whether `tell` broke;
+    /// `None` while the index of contract data has yet to record the member.
+    fn look_at_members(
+        &mut self,
+        subscription: &Arc<Subscription>,
+        project: &str,
+        (watched, is_told): (&mut Watched, bool),
+        effects: &mut ConsumerEffects<'_>,
+        tell: Tell<'_>,
+    ) -> Result<Option<bool>, StoreError> {
+        let id = subscription.id;
+        let (ledger, first) = (watched.at, watched.first);
+        let changed = self.memory.changed(&self.sources, ledger)?;
+        let moment = self.moment(ledger)?;
+        let sources = self.sources;
+        let look = MembersLook::new(&sources, &moment, (subscription, first), &changed)?;
+        let Some(look) = look else {
+            watched.next_ledger();
+            return Ok(Some(false));
+        };
+        let contracts = sources.followed.members(project);
+        let have_looked = self.memory.looked.get(&id).is_some_and(|it| Arc::ptr_eq(it, &contracts));
+        let notes = StoredNotes { rows: &*effects, subscription: id };
+        let contract = match (watched.contract, watched.after) {
+            (Some(contract), Some(_)) => Some(contract),
+            (after, _) => {
+                let new = match have_looked {
+                    true => None,
+                    false => next_new(notes.rows, id, &contracts, after)?,
+                };
+                look.next(&notes, after, new)?
+            }
+        };
+        let Some(contract) = contract else {
+            drop(look);
+            // Some may have become known meanwhile, behind which this look was already.
+            if !have_looked && next_new(notes.rows, id, &contracts, None)?.is_none() {
+                self.memory.looked.insert(id, contracts);
+            }
+            self.moment = Some(moment);
+            watched.next_ledger();
+            return Ok(Some(false));
+        };
+        if !are_recorded(sources.store, [&contract])? {
+            return Ok(None);
+        }
+        let is_new = !LOOKED.has(notes.rows, &((Mark, id), contract))?;
+        let codes = &mut self.memory.codes;
+        let seen = look.page(&notes, (contract, watched.after), is_new, codes)?;
+        let shared = seen.shared.into_iter().map(|entry| (entry, contract));
+        seen.lives.into_iter().try_for_each(|life| ttl_notes::put_life(effects, id, life))?;
+        shared.into_iter().try_for_each(|it| ttl_notes::put_shared(effects, id, it))?;
+        if seen.after.is_none() && is_new {
+            LOOKED.put(effects, &((Mark, id), contract), &ledger)?;
+        }
+        (watched.contract, watched.after) = (Some(contract), seen.after);
+        drop(look);
+        self.moment = Some(moment);
+        let mut is_stopped = false;
+        for told in seen.told.into_iter().filter(|_| is_told) {
+            is_stopped |= tell(effects, told)?.is_break();
+        }
+        Ok(Some(is_stopped))
+    }
+
+    /// Returns what a subscription to the members of a project is told in a ledger at which it has looked.
+    fn replayed_of_members(
+        &mut self,
+        (subscription, project): (&Arc<Subscription>, &str),
+        watched: Watched,
+        ledger: LedgerSeq,
+        rows: &dyn orrery_store::Rows,
+    ) -> Result<Option<Vec<Told>>, StoreError> {
+        let changed = self.memory.changed(&self.sources, ledger)?;
+        let since = self.memory.looked_since(rows, subscription.id)?;
+        let moment = self.moment(ledger)?;
+        let sources = self.sources;
+        let of = (subscription, watched.first);
+        let Some(look) = MembersLook::new(&sources, &moment, of, &changed)? else {
+            return Ok(Some(Vec::new()));
+        };
+        let contracts = sources.followed.members(project);
+        // Of those at which it has looked later, not all was noted then.
+        let is_new = |contract: &ContractId| since.get(contract).is_none_or(|it| *it >= ledger);
+        let notes = StoredNotes { rows, subscription: subscription.id };
+        let (mut found, mut after) = (Vec::new(), None);
+        let mut new = contracts.iter().copied().filter(is_new).peekable();
+        loop {
+            while new.peek().is_some_and(|it| after.is_some_and(|after| *it <= after)) {
+                new.next();
+            }
+            let Some(contract) = look.next(&notes, after, new.peek().copied())? else { break };
+            let (is_new, mut key) = (is_new(&contract), None);
+            loop {
+                let codes = &mut self.memory.codes;
+                let seen = look.page(&notes, (contract, key), is_new, codes)?;
+                found.extend(seen.told);
+                key = seen.after;
+                if key.is_none() {
+                    break;
+                }
+            }
+            after = Some(contract);
+        }
+        drop(look);
         self.moment = Some(moment);
         Ok(Some(found))
     }

@@ -61,7 +61,12 @@ pub(super) struct Looking<'m, 's> {
     pub within: u32,
     /// The first ledger in which the subscription could be told.
     pub first: LedgerSeq,
+    /// Whether the contract belongs to the subscription's project, if it has one.
+    pub is_sure: bool,
 }
+
+/// An entry by which a contract lives: its tag, until when it lives, and whether it is the contract's own.
+pub(super) type VitalLife = (KeyTag, Option<LedgerSeq>, bool);
 
 impl<'m, 's> Looking<'m, 's> {
     /// Returns until when an entry with these times to live is live, if it is told of in this ledger: it is near
@@ -81,12 +86,13 @@ impl<'m, 's> Looking<'m, 's> {
         self.moment.before.as_ref().filter(|before| before.ledger() >= self.first)
     }
 
-    /// Returns what is to be told of the entries by which a contract lives.
+    /// Returns what is to be told of the entries by which a contract lives. Adds these to `found`.
     pub fn vital(
         &self,
         contract: &ContractId,
         entries: Entries,
         lives: &mut CodeLives,
+        found: &mut Vec<VitalLife>,
     ) -> Result<Vec<Told>, StoreError> {
         let now = self.vitals(contract, entries, self.moment.ledger)?;
         let before = match self.before() {
@@ -96,6 +102,8 @@ impl<'m, 's> Looking<'m, 's> {
         let mut told = Vec::new();
         for (vital, key_hash) in now {
             let given = given(&self.moment.now, vital, lives)?;
+            let is_own = matches!(vital, Vital::Instance(_));
+            found.push((KeyTag::of(&key_hash), given.map(|given| given.live_until), is_own));
             let was_given = match self.before().filter(|_| before.contains(&(vital, key_hash))) {
                 Some(lookup) => self::given(lookup, vital, lives)?,
                 None => None,
@@ -105,7 +113,7 @@ impl<'m, 's> Looking<'m, 's> {
                     Vital::Module(_) => None,
                     Vital::Instance(key) | Vital::Tag(key) => self.moment.now.key_of(key)?,
                 };
-                let entry = if matches!(vital, Vital::Instance(_)) { "instance" } else { "code" };
+                let entry = if is_own { "instance" } else { "code" };
                 told.push(self.told(contract, (key_hash, key.as_ref()), entry, until)?);
             }
         }
@@ -194,6 +202,7 @@ impl<'m, 's> Looking<'m, 's> {
             number: Number::of_trigger(ledger, None, TriggerKind::Ttl, number),
             ledger,
             body: body.map_err(no_json)?,
+            is_sure: self.is_sure,
         })
     }
 }

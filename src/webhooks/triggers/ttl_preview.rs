@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ttl_entries::{Looking, Moment};
+use super::ttl_members::MembersLook;
+use super::ttl_notes::NotesInMemory;
 use super::{Sources, Told};
 use crate::subscription::Subscription;
 use crate::trigger::Trigger;
-use orrery_contract_data::{CodeLives, KeyTag};
-use orrery_ledger::domain::LedgerSeq;
+use orrery_contract_data::{CodeLives, KeyTag, all_changed_in};
+use orrery_ledger::domain::{ContractId, LedgerSeq};
 use orrery_store::StoreError;
 
 /// Number of keys that are read at once.
@@ -21,6 +23,9 @@ pub(crate) struct TtlPreview {
     /// Times to live that entries were given.
     lives: BTreeSet<(LedgerSeq, KeyTag)>,
     codes: CodeLives,
+    /// Of a project.
+    notes: NotesInMemory,
+    looked: BTreeSet<ContractId>,
 }
 
 impl TtlPreview {
@@ -35,13 +40,17 @@ impl TtlPreview {
         let Trigger::Ttl { within, entries, keys } = &subscription.definition.trigger else {
             return Ok(Some(Vec::new()));
         };
-        let Some(contract) = subscription.contracts.one() else { return Ok(Some(Vec::new())) };
         let moment = Moment::of(sources, ledger)?;
         let is_first = self.first.is_none();
         let first = *self.first.get_or_insert(ledger);
+        if let Some(project) = subscription.contracts.project() {
+            return self.look_at_members(sources, (subscription, project), &moment, is_over);
+        }
+        let Some(contract) = subscription.contracts.one() else { return Ok(Some(Vec::new())) };
         let within = *within;
-        let looking = Looking { sources, moment: &moment, subscription, within, first };
-        let mut told = looking.vital(&contract, *entries, &mut self.codes)?;
+        let is_sure = true;
+        let looking = Looking { sources, moment: &moment, subscription, within, first, is_sure };
+        let mut told = looking.vital(&contract, *entries, &mut self.codes, &mut Vec::new())?;
         let mut look = |lives: &mut BTreeSet<_>, tag: KeyTag| {
             if let Some(given) = moment.now().given((contract, tag))? {
                 lives.insert((given.live_until, tag));
@@ -73,6 +82,51 @@ impl TtlPreview {
                     return Ok(None);
                 }
             }
+        }
+        told.sort_by_key(|told| told.number);
+        Ok(Some(told))
+    }
+
+    fn look_at_members<'s>(
+        &mut self,
+        sources: &Sources<'s>,
+        (subscription, project): (&Arc<Subscription>, &str),
+        moment: &Moment<'s>,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<Told>>, StoreError> {
+        let changed = all_changed_in(sources.store, moment.ledger)?;
+        let first = self.first.unwrap_or(moment.ledger);
+        let of = (subscription, first);
+        let Some(look) = MembersLook::new(sources, moment, of, &changed)? else {
+            return Ok(Some(Vec::new()));
+        };
+        let contracts = sources.followed.members(project);
+        let (mut told, mut after) = (Vec::new(), None);
+        let mut left = contracts.iter().copied().peekable();
+        loop {
+            while left.peek().is_some_and(|it| {
+                after.is_some_and(|after| *it <= after) || self.looked.contains(it)
+            }) {
+                left.next();
+            }
+            let new = left.peek().copied();
+            let Some(contract) = look.next(&self.notes, after, new)? else { break };
+            let (is_new, mut key) = (!self.looked.contains(&contract), None);
+            loop {
+                let seen = look.page(&self.notes, (contract, key), is_new, &mut self.codes)?;
+                self.notes.lives.extend(seen.lives);
+                self.notes.shared.extend(seen.shared.into_iter().map(|entry| (entry, contract)));
+                told.extend(seen.told);
+                key = seen.after;
+                if is_over() {
+                    return Ok(None);
+                }
+                if key.is_none() {
+                    break;
+                }
+            }
+            self.looked.insert(contract);
+            after = Some(contract);
         }
         told.sort_by_key(|told| told.number);
         Ok(Some(told))

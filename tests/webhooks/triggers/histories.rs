@@ -2,7 +2,11 @@
 //! opened again, and what subscriptions are told is what whole ledgers say. A replay tells the same under the
 //! same ids.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use orrery::domain::{ContractId, LedgerRange};
+use orrery::store::Fault;
 use orrery::webhooks::trigger::Trigger;
 use orrery_testkit::scratch::scratch;
 use orrery_testkit::size;
@@ -10,6 +14,7 @@ use orrery_testkit::storage::histories::StorageHistory;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use super::members::{Members, Stand};
 use super::model::{Chain, Watch};
 use super::scene::{Scene, compare, trigger};
 
@@ -25,26 +30,60 @@ fn seeds(small: u64, full: u64) -> std::ops::Range<u64> {
     }
 }
 
+/// A subscription to a project.
+#[derive(Debug, Clone)]
+struct Follow {
+    project: String,
+    /// Since when each is a member.
+    members: BTreeMap<ContractId, u32>,
+    /// Whether all members are known as soon as they are members.
+    is_prompt: bool,
+    trigger: Trigger,
+    after: u32,
+}
+
+/// Makes a project of some contracts.
+fn project(rng: &mut StdRng, stand: &Stand, contracts: &[ContractId], last: u32) -> Follow {
+    let project = format!("p{}", rng.random::<u32>());
+    let (is_prompt, mut members) = (rng.random_ratio(2, 3), Members::new());
+    for contract in contracts {
+        if rng.random_ratio(3, 4) {
+            let since = rng.random_range(0..=last);
+            let known = if is_prompt { since } else { rng.random_range(since..=last) };
+            members.insert(*contract, (since, known));
+        }
+    }
+    stand.add(&project, members.clone());
+    let members = members.into_iter().map(|(contract, (since, _))| (contract, since)).collect();
+    Follow { project, members, is_prompt, trigger: trigger(rng.random()), after: 0 }
+}
+
 #[test]
 fn what_is_told_is_what_whole_ledgers_say() {
-    let mut told = [0usize; 5];
+    let mut told = [[0usize; 5]; 2];
     let seeds = seeds(40, 5_000);
     let is_one = seeds.clone().count() == 1;
     for seed in seeds {
         check(seed, &mut told);
     }
-    println!("told: storage, upgrade, failed_call, silence, ttl: {told:?}");
-    assert!(is_one || told.iter().all(|count| *count > 0), "{told:?}");
+    println!(
+        "told of contracts and of projects: storage, upgrade, failed_call, silence, ttl: {told:?}"
+    );
+    assert!(is_one || told.iter().flatten().all(|count| *count > 0), "{told:?}");
 }
 
-fn check(seed: u64, told: &mut [usize; 5]) {
+fn check(seed: u64, told: &mut [[usize; 5]; 2]) {
     let history = StorageHistory::small(seed);
     let rng = &mut StdRng::seed_from_u64(seed ^ 0x7219_9e75);
     let raws: Vec<&Vec<u8>> = history.ledgers.iter().map(|ledger| &ledger.xdr).collect();
     let chain = Chain::of(&history.network, raws.iter().copied());
     let directory = scratch();
-    let mut scene = Scene::open(directory.path(), &history.network);
+    let stand: Arc<Stand> = Arc::default();
+    let open = || Scene::open_with(directory.path(), &history.network, Arc::clone(&stand));
+    let mut scene = open();
     let mut watched: Vec<(u32, Watch)> = Vec::new();
+    let mut followed: Vec<(u32, Follow)> = Vec::new();
+    let last = history.ledgers.last().map_or(0, |ledger| ledger.sequence);
     let contracts: Vec<ContractId> = history.contracts.keys().copied().map(ContractId).collect();
     for (at, raw) in raws.iter().enumerate() {
         if rng.random_ratio(1, 3) || at == 0 {
@@ -55,6 +94,11 @@ fn check(seed: u64, told: &mut [usize; 5]) {
                 let after = at.checked_sub(1).map_or(0, |last| history.ledgers[last].sequence);
                 let id = scene.subscribe(contract, trigger.clone(), false);
                 watched.push((id, Watch { contract, trigger, after }));
+            }
+            if rng.random_ratio(1, 2) {
+                let after = at.checked_sub(1).map_or(0, |last| history.ledgers[last].sequence);
+                let follow = Follow { after, ..project(rng, &stand, &contracts, last) };
+                followed.push((scene.follow(&follow.project, follow.trigger.clone()), follow));
             }
         }
         scene.commit(raw);
@@ -67,12 +111,21 @@ fn check(seed: u64, told: &mut [usize; 5]) {
                     scene.step();
                 }
             }
-            5 => {}
+            5 => {
+                // As a kill before or after the write of a step.
+                scene.index();
+                scene.fail_step(if rng.random() { Fault::NotWritten } else { Fault::Written });
+                if rng.random() {
+                    drop(scene);
+                    scene = open();
+                }
+            }
+            6 => {}
             _ => scene.feed(),
         }
         if rng.random_ratio(1, 8) {
             drop(scene);
-            scene = Scene::open(directory.path(), &history.network);
+            scene = open();
         }
     }
     scene.feed();
@@ -81,7 +134,7 @@ fn check(seed: u64, told: &mut [usize; 5]) {
         let about = format!("seed {seed}, subscription {id}: {watch:?}");
         let expected = chain.expected(watch);
         compare(&scene.deliveries(*id), &expected, &about);
-        told[kind(&watch.trigger)] += expected.len();
+        told[0][kind(&watch.trigger)] += expected.len();
         let of_all = match watch.trigger.may_be_backfilled() {
             true => chain.expected(&Watch { after: 0, ..watch.clone() }),
             false => expected,
@@ -89,6 +142,33 @@ fn check(seed: u64, told: &mut [usize; 5]) {
         scene.replay(*id, whole);
         compare(&scene.deliveries(*id), &of_all, &format!("replayed, {about}"));
     }
+    for (id, follow) in &followed {
+        told[1][kind(&follow.trigger)] += check_project(&scene, &chain, (*id, follow), seed);
+    }
+}
+
+/// Checks what a subscription to a project was told, and is replayed and previewed. Returns how much it was told.
+fn check_project(scene: &Scene, chain: &Chain, (id, follow): (u32, &Follow), seed: u64) -> usize {
+    let about = format!("seed {seed}, subscription {id}: {follow:?}");
+    let Follow { project, members, is_prompt, trigger, after } = follow;
+    let expected = |after| chain.expected_of_members(members, trigger, after);
+    let live = expected(*after);
+    let sent = scene.deliveries(id);
+    if *is_prompt {
+        compare(&sent, &live, &about);
+    } else if !matches!(trigger, Trigger::Silence { .. }) {
+        // What became known late was not sent, and nothing else was.
+        let is_expected = |of: &String| live.iter().any(|(id, _)| id == of);
+        assert!(sent.iter().all(|(id, _)| is_expected(id)), "{about}");
+    }
+    let first = if trigger.may_be_backfilled() { 0 } else { *after };
+    if *is_prompt || !matches!(trigger, Trigger::Silence { .. }) {
+        scene.replay(id, LedgerRange::new(0, u32::MAX));
+        compare(&scene.deliveries(id), &expected(first), &format!("replayed, {about}"));
+    }
+    let previewed = scene.previewed(project, trigger.clone());
+    assert_eq!(previewed, expected(0).len() as u64, "previewed, {about}");
+    live.len()
 }
 
 fn kind(trigger: &Trigger) -> usize {

@@ -75,6 +75,34 @@ fn triggers_survive_kills() {
             let after = history.ledgers[2].sequence;
             watched.push((id, Watch { contract, trigger, after }));
         }
+        // The same of a project with two of the contracts.
+        let of_project = &contracts[..2];
+        let named: Vec<String> = of_project.iter().map(ToString::to_string).collect();
+        ana.post("retroshade/watch", &json!({ "project_name": "both", "contracts": named }));
+        let mut followed = Vec::new();
+        while followed.len() < 5 {
+            let trigger =
+                trigger(rng.random_range(0..u64::MAX / 5) / 5 * 5 + followed.len() as u64);
+            if trigger.entries().is_some_and(|it| it.names().is_empty()) {
+                continue;
+            }
+            let mut body = request(&trigger);
+            body["webhook_endpoint"] = receiver.url(&format!("/p{}", followed.len())).into();
+            body["project"] = "both".into();
+            let id = ana.post("webhooks/new", &body)["ids"][0].as_u64().unwrap();
+            followed.push((id, trigger));
+        }
+        let members = of_project.iter().map(|contract| (*contract, 0)).collect();
+        let after = history.ledgers[2].sequence;
+        let of_followed = |trigger| chain.expected_of_members(&members, trigger, after);
+        let mut all: Vec<(u64, String, Vec<String>)> = Vec::new();
+        let ids = |all: Vec<super::model::Expected>| all.into_iter().map(|(id, _)| id).collect();
+        for (id, watch) in &watched {
+            all.push((*id, format!("{watch:?}"), ids(chain.expected(watch))));
+        }
+        for (id, trigger) in &followed {
+            all.push((*id, format!("of a project: {trigger:?}"), ids(of_followed(trigger))));
+        }
         let mut left = &raws[3..];
         while !left.is_empty() {
             let (now, later) = left.split_at(rng.random_range(1..=left.len().min(8)));
@@ -93,10 +121,8 @@ fn triggers_survive_kills() {
             }
             assert!(store(now), "storing ledgers again is not an error");
         }
-        for (id, watch) in &watched {
-            let expected: Vec<String> =
-                chain.expected(watch).into_iter().map(|(id, _)| id).collect();
-            let about = format!("seed {seed}, subscription {id}: {watch:?}");
+        for (id, watch, expected) in &all {
+            let about = format!("seed {seed}, subscription {id}: {watch}");
             wait_until(&about, || {
                 let path = format!("webhooks/{id}/deliveries?limit=1000");
                 let listed = ana.get(&path);
@@ -107,7 +133,11 @@ fn triggers_survive_kills() {
                     id[id.find('-').unwrap()..].to_owned()
                 };
                 let found: Vec<String> = listed.iter().rev().map(id).collect();
-                if delivered && found == expected { Ok(()) } else { Err((found, expected.clone())) }
+                if delivered && found == *expected {
+                    Ok(())
+                } else {
+                    Err((found, expected.clone()))
+                }
             });
         }
         // Each arrived, under one id.
@@ -115,7 +145,7 @@ fn triggers_survive_kills() {
         let mut ids: Vec<String> = received.iter().map(crate::receiver::Received::id).collect();
         ids.sort_unstable();
         ids.dedup();
-        let expected: usize = watched.iter().map(|(_, watch)| chain.expected(watch).len()).sum();
+        let expected: usize = all.iter().map(|(_, _, expected)| expected.len()).sum();
         assert_eq!(ids.len(), expected, "seed {seed}");
     }
 }

@@ -22,7 +22,7 @@ use stellar_xdr::{
 /// A delivery: its id without the subscription's tag, and the members of its body that are compared.
 pub type Expected = (String, Json);
 
-/// A subscription.
+/// A subscription to one contract.
 #[derive(Debug, Clone)]
 pub struct Watch {
     pub contract: ContractId,
@@ -61,6 +61,33 @@ impl Chain {
             Trigger::Silence { within } => self.silence(watch, *within),
             Trigger::Ttl { within, entries, keys } => self.ttl(watch, *within, *entries, keys),
         }
+    }
+
+    /// Returns what a subscription to a project must be told, whose members are these, each from a ledger on.
+    pub fn expected_of_members(
+        &self,
+        members: &BTreeMap<ContractId, u32>,
+        trigger: &Trigger,
+        after: u32,
+    ) -> Vec<Expected> {
+        if let Trigger::Silence { within } = trigger {
+            let has_heard = |ledger: &Decoded| {
+                let since = |contract| members.get(contract).copied();
+                ledger.heard.iter().filter_map(since).any(|since| since <= ledger.sequence)
+            };
+            return self.silence_of(after, *within, has_heard);
+        }
+        let mut all = Vec::new();
+        for (contract, since) in members {
+            let after = after.max(since.saturating_sub(1));
+            all.extend(self.expected(&Watch {
+                contract: *contract,
+                trigger: trigger.clone(),
+                after,
+            }));
+        }
+        all.sort_by_key(|(id, _)| place(id));
+        all
     }
 
     fn storage(&self, watch: &Watch, keys: &Keys) -> Vec<Expected> {
@@ -129,13 +156,22 @@ impl Chain {
     }
 
     fn silence(&self, watch: &Watch, within: u32) -> Vec<Expected> {
-        let (mut last, mut expected) = (watch.after, Vec::new());
-        for ledger in self.ledgers.iter().filter(|it| it.sequence > watch.after) {
-            if watch.after == 0 && last == 0 {
+        self.silence_of(watch.after, within, |ledger| ledger.heard.contains(&watch.contract))
+    }
+
+    fn silence_of(
+        &self,
+        after: u32,
+        within: u32,
+        has_heard: impl Fn(&Decoded) -> bool,
+    ) -> Vec<Expected> {
+        let (mut last, mut expected) = (after, Vec::new());
+        for ledger in self.ledgers.iter().filter(|it| it.sequence > after) {
+            if after == 0 && last == 0 {
                 // Made before the first ledger: counting begins behind what is missing.
                 last = ledger.sequence - 1;
             }
-            if ledger.heard.contains(&watch.contract) {
+            if has_heard(ledger) {
                 last = ledger.sequence;
             }
             if ledger.sequence - last == within {
@@ -210,6 +246,14 @@ impl Chain {
         }
         expected
     }
+}
+
+/// Returns the order of a delivery with this id: ledger, transaction, number. Those of one subscription are of
+/// one kind.
+fn place(id: &str) -> (u32, u32, u128) {
+    let parts: Vec<&str> = id.split('-').collect();
+    let [_, ledger, order, number] = parts[..] else { panic!("{id}") };
+    (ledger.parse().unwrap(), order.parse().unwrap(), number[1..].parse().unwrap())
 }
 
 impl Decoded {

@@ -8,7 +8,7 @@ use orrery::decode::decode;
 use orrery::domain::{ContractId, LedgerRange, Network, Owner};
 use orrery::executables::{ExecutableIndex, Interfaces};
 use orrery::settings;
-use orrery::store::{Durability, Extensions, IndexOptions, LedgerConsumer, Store};
+use orrery::store::{Bounds, Durability, Extensions, Fault, IndexOptions, LedgerConsumer, Store};
 use orrery::webhooks::manage::{NewSubscriptions, WebhookDeps, Webhooks};
 use orrery::webhooks::registry::Registry;
 use orrery::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
@@ -20,6 +20,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serde_json::Value as Json;
 
+use super::members::{OfStore, Stand};
 use super::model::Expected;
 
 pub struct Scene {
@@ -35,6 +36,11 @@ pub fn ana() -> Owner {
 
 impl Scene {
     pub fn open(directory: &Path, network: &Network) -> Self {
+        Self::open_with(directory, network, Arc::default())
+    }
+
+    /// Opens a store with these projects.
+    pub fn open_with(directory: &Path, network: &Network, stand: Arc<Stand>) -> Self {
         let registry: Arc<Registry> = Arc::default();
         let consumer = WebhookConsumer::new(Arc::clone(&registry));
         let consumers: Vec<Arc<dyn LedgerConsumer>> =
@@ -53,6 +59,7 @@ impl Scene {
         registry.open(&store, Sealer::new(&[7; 32]).unwrap(), settings, &clocks).unwrap();
         let moment = std::time::Duration::from_millis(1);
         registry.name_events_by(Interfaces::patient(Arc::clone(&store), None, moment));
+        registry.follow(Arc::new(OfStore { stand, store: Arc::clone(&store) }));
         let sender = Sender::new(Policy::default(), system_lookup(), Timeouts::default());
         let deps = WebhookDeps { store: Arc::clone(&store), registry, sender, clock };
         Self { store, webhooks: Webhooks::new(deps), network: network.clone(), consumer }
@@ -75,6 +82,14 @@ impl Scene {
         self.store.step(&self.consumer).unwrap()
     }
 
+    /// Advances the webhooks by a step whose write fails.
+    pub fn fail_step(&self, fault: Fault) {
+        self.store.faults().plan(move |_| Some(fault));
+        // Without a ledger to process, nothing is written.
+        let _ = self.store.step(&self.consumer);
+        self.store.faults().plan(|_| None);
+    }
+
     /// Advances everything as far as it gets.
     pub fn feed(&self) {
         self.index();
@@ -91,6 +106,25 @@ impl Scene {
             ..NewSubscriptions::to(endpoint)
         };
         self.webhooks.create(&ana(), wanted).unwrap().ids[0]
+    }
+
+    /// Subscribes to a project.
+    pub fn follow(&self, project: &str, trigger: Trigger) -> u32 {
+        let wanted = self.of_project(project, trigger);
+        self.webhooks.create(&ana(), wanted).unwrap().ids[0]
+    }
+
+    fn of_project(&self, project: &str, trigger: Trigger) -> NewSubscriptions {
+        let number = self.webhooks.registry().list(&ana()).len();
+        let endpoint = format!("https://example.com/{number}").parse().unwrap();
+        let project = Some(project.to_owned());
+        NewSubscriptions { project, trigger, ..NewSubscriptions::to(endpoint) }
+    }
+
+    /// Returns how much a subscription to a project would have been told in all ledgers.
+    pub fn previewed(&self, project: &str, trigger: Trigger) -> u64 {
+        let wanted = self.of_project(project, trigger);
+        self.webhooks.preview(&ana(), wanted, 100_000, Bounds::NONE).unwrap().matched
     }
 
     /// Returns the deliveries of a subscription in their order: ids without the tag, and bodies.

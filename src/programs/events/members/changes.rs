@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::index::Flags;
 use super::logged::LoggedMember;
+use super::rank::Rank;
 use super::selectors::Selectors;
 use super::stored::Announcement;
 use crate::ProgramError;
@@ -32,13 +33,13 @@ struct At {
 }
 
 impl Sources<'_, '_> {
-    /// Returns the changes of a contract.
+    /// Returns the changes of a contract, and when it became a member.
     pub fn changes_of(
         &self,
         contract: ContractId,
         flags: Flags,
-    ) -> Result<Vec<LoggedMember>, ProgramError> {
-        let mut changes = Vec::new();
+    ) -> Result<(Vec<LoggedMember>, Rank), ProgramError> {
+        let (mut changes, mut rank) = (Vec::new(), Rank::NOT_KNOWN);
         let creation = self.facts.creation(&contract)?;
         let joined = match &creation {
             Some(creation) => at(creation),
@@ -55,9 +56,11 @@ impl Sources<'_, '_> {
         let join = (MemberChangeKind::Joined, joined);
         if flags.has(Flags::NAMED) {
             add("contract".to_owned(), &[join])?;
+            rank = Rank::NAMED;
         }
         for (number, factory) in (0..).zip(&self.selectors.factories) {
             if let Some(announcement) = self.announcements.get(&(contract, number)) {
+                rank = rank.min(Rank::announced(announcement));
                 let Announcement { at, transaction, .. } = announcement;
                 let transaction = TxHash::from(transaction.0);
                 let announced = At { ledger: at.ledger, transaction };
@@ -65,34 +68,38 @@ impl Sources<'_, '_> {
             }
         }
         for creator in &self.selectors.created_by {
-            if creation.is_some_and(|creation| creation.creator == creator.0) {
+            if let Some(creation) = creation.filter(|creation| creation.creator == creator.0) {
                 add(format!("created by {creator}"), &[join])?;
+                rank = rank.min(Rank::at(creation.at));
             }
         }
         if let Some(lookup) = self.lookup.filter(|_| flags.has(Flags::MAY_RUN)) {
             for code in &self.selectors.wasm {
-                self.add_stays(lookup, contract, code, &mut changes)?;
+                rank = rank.min(self.add_stays(lookup, contract, code, &mut changes)?);
             }
         }
-        Ok(changes)
+        Ok((changes, rank))
     }
 
+    /// Adds the times in which a contract ran a code. Returns when the first one began.
     fn add_stays(
         &self,
         lookup: &Lookup<'_>,
         contract: ContractId,
         code: &Hash32,
         changes: &mut Vec<LoggedMember>,
-    ) -> Result<(), ProgramError> {
-        let Some(latest) = self.store.ends().latest else { return Ok(()) };
+    ) -> Result<Rank, ProgramError> {
+        let (mut number, mut rank) = (0, Rank::NOT_KNOWN);
+        let Some(latest) = self.store.ends().latest else { return Ok(rank) };
         let last = TransactionPosition { ledger: latest, application_order: u32::MAX };
-        let mut number = 0;
         for stay in lookup.stays(&contract, &[*code], last)? {
             let Stay { since, known_at, until, .. } = stay;
             let joined = match since {
                 Some(since) => self.of(since)?,
                 None => self.before(Some(known_at.ledger)),
             };
+            let begin = TransactionPosition { ledger: joined.ledger, application_order: 0 };
+            rank = rank.min(Rank::at(since.unwrap_or(begin)));
             let left = until.map(|until| self.of(until)).transpose()?;
             let ends = [(MemberChangeKind::Joined, Some(joined)), (MemberChangeKind::Left, left)];
             for (kind, at) in ends {
@@ -103,7 +110,7 @@ impl Sources<'_, '_> {
                 number += 1;
             }
         }
-        Ok(())
+        Ok(rank)
     }
 
     fn logged(&self, change: MemberChange, at: At) -> Result<LoggedMember, ProgramError> {

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::index::MemberIndex;
-use super::syncing::MOST_MEMBERS;
 use crate::ProgramError;
 use crate::manifest::Manifest;
 use orrery_ledger::domain::LedgerSeq;
@@ -68,7 +67,7 @@ impl MembersStatus {
     /// Returns what is said of a project's members; `None` for a project without selectors.
     pub fn of(
         store: &Store,
-        index: &MemberIndex,
+        (index, left_out): (&MemberIndex, usize),
         manifest: &Manifest,
         is_listed: bool,
     ) -> Result<Option<Self>, ProgramError> {
@@ -93,10 +92,11 @@ impl MembersStatus {
         Ok(Some(Self {
             members,
             members_are: "unbound",
-            members_limited: (members >= MOST_MEMBERS).then(|| {
+            members_limited: (left_out > 0).then(|| {
                 format!(
-                    "the project has {MOST_MEMBERS} members, as many as there may be: those that came later \
-                     are none"
+                    "the project has {} members, as many as there may be: those that became members first, by the \
+                     order of the ledgers; {left_out} others are none",
+                    index.most()
                 )
             }),
             names_unread: manifest.events.as_ref().filter(|it| !it.selectors.all.is_empty()).map(

@@ -133,7 +133,8 @@ impl Factories<'_> {
         Ok(must)
     }
 
-    /// Reads all stored events again. Returns the announcements that were stored and are none.
+    /// Reads all stored events again. Returns the announcements that were stored and are none; later ones of the same
+    /// contract are found.
     pub fn read_again(
         &self,
         entry: &Entry,
@@ -154,7 +155,9 @@ impl Factories<'_> {
         for (of, announcement) in known {
             // What was read of events that are not stored any more holds on.
             let is_gone = !self.runner.store.has_all_events(announcement.at.ledger)?;
-            if !read.announcements.contains_key(&of) && !is_gone {
+            // One that turns out to be none may hide a later one.
+            let holds = read.announcements.get(&of).is_some_and(|first| *first <= announcement);
+            if !holds && !is_gone {
                 removed.insert(of);
             }
         }

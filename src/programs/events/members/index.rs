@@ -1,16 +1,16 @@
 //! The members of all projects in memory: whether an event belongs to any project is one lookup, whatever
 //! the number of projects and members.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
+use super::ledgers::Ledgers;
+use orrery_contract_data::contracts_changed_in;
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, ProgramId};
 use orrery_store::{EventQuery, Store, StoreError};
-
-/// Number of ledgers whose emitters are kept: as many as one turn looks ahead.
-const MOST_LEDGERS: usize = 64;
 
 /// Why a contract belongs to a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -97,45 +97,80 @@ impl Projects {
     }
 }
 
-/// What belongs to whom in a ledger.
-type OfLedger = Arc<HashMap<ProgramId, Vec<ContractId>>>;
+/// Maximum number of members of a project.
+const MOST_MEMBERS: usize = 100_000;
+/// Number of members of all projects from which on there are no new projects with selectors. One owner may
+/// have a quarter.
+const MOST_OF_ALL: usize = 1_000_000;
 
 /// The members of all projects.
-#[derive(Default)]
 pub struct MemberIndex {
+    /// Maximum number of members of a project.
+    most: AtomicUsize,
+    /// Number of members of all projects from which on there are no new projects with selectors.
+    most_of_all: AtomicUsize,
     members: RwLock<Members>,
-    ledgers: Mutex<VecDeque<Emitters>>,
+    /// Contracts with events in ledgers.
+    emitters: Ledgers,
+    /// Contracts of which ledgers have changed what they hold.
+    changed: Ledgers,
 }
 
 #[derive(Default)]
 struct Members {
     projects: HashMap<ContractId, Projects>,
     counts: BTreeMap<ProgramId, usize>,
+    /// The members of projects, by id, as far as somebody has asked since they changed.
+    sorted: BTreeMap<ProgramId, Arc<[ContractId]>>,
     /// Number of changes.
     version: u64,
 }
 
-/// The contracts with events in a ledger.
-struct Emitters {
-    ledger: LedgerSeq,
-    contracts: Arc<[ContractId]>,
-    /// What belongs to whom, in this version of the members.
-    known: Option<(u64, OfLedger)>,
+impl Default for MemberIndex {
+    fn default() -> Self {
+        Self {
+            most: MOST_MEMBERS.into(),
+            most_of_all: MOST_OF_ALL.into(),
+            members: RwLock::default(),
+            emitters: Ledgers::default(),
+            changed: Ledgers::default(),
+        }
+    }
 }
 
 impl MemberIndex {
+    /// Returns the maximum number of members of a project.
+    pub fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of members of all projects from which on there are no new projects with selectors. One
+    /// owner may have a quarter.
+    pub fn most_of_all(&self) -> usize {
+        self.most_of_all.load(Ordering::Relaxed)
+    }
+
+    /// Sets these numbers.
+    #[cfg(test)]
+    pub fn set_most(&self, most: usize, most_of_all: usize) {
+        self.most.store(most, Ordering::Relaxed);
+        self.most_of_all.store(most_of_all, Ordering::Relaxed);
+    }
+
     /// Sets why contracts belong to a project; those without a reason do not any more.
     pub fn set(&self, program: ProgramId, members: impl IntoIterator<Item = (ContractId, Flags)>) {
         let mut all = self.members.write();
         for (contract, flags) in members {
             all.set(program, contract, flags);
         }
+        all.sorted.remove(&program);
         all.version += 1;
     }
 
     /// Removes a project.
     pub fn remove(&self, program: ProgramId) {
         let mut all = self.members.write();
+        all.sorted.remove(&program);
         if all.counts.remove(&program).is_none() {
             return;
         }
@@ -184,6 +219,22 @@ impl MemberIndex {
         Some(found)
     }
 
+    /// Returns the members of a project, by id; the same list as before where they have not changed.
+    pub fn sorted(&self, program: ProgramId) -> Arc<[ContractId]> {
+        if let Some(known) = self.members.read().sorted.get(&program) {
+            return Arc::clone(known);
+        }
+        let mut all = self.members.write();
+        let mut found = Vec::new();
+        for (contract, projects) in &all.projects {
+            projects.each(|other, _| found.extend((other == program).then_some(*contract)));
+        }
+        found.sort_unstable();
+        let found: Arc<[ContractId]> = found.into();
+        all.sorted.insert(program, Arc::clone(&found));
+        found
+    }
+
     /// Returns the number of members of all projects.
     pub fn counts(&self) -> BTreeMap<ProgramId, usize> {
         self.members.read().counts.clone()
@@ -197,23 +248,47 @@ impl MemberIndex {
         ledger: LedgerSeq,
         program: ProgramId,
     ) -> Result<Vec<ContractId>, StoreError> {
-        let contracts = self.contracts_of(store, ledger)?;
-        let version = self.members.read().version;
-        let mut ledgers = self.ledgers.lock();
-        let kept = ledgers.iter_mut().find(|it| it.ledger == ledger);
-        let known = kept.as_ref().and_then(|it| it.known.clone());
-        let known = match known.filter(|(of, _)| *of == version) {
-            Some((_, known)) => known,
-            None => {
-                let (of, found) = self.look_up(&contracts);
-                let found = Arc::new(found);
-                if let Some(kept) = kept {
-                    kept.known = Some((of, Arc::clone(&found)));
-                }
-                found
-            }
-        };
-        Ok(known.get(&program).cloned().unwrap_or_default())
+        let contracts = self.emitters_of(store, ledger)?;
+        Ok(self.of_project(&self.emitters, (ledger, &contracts), program))
+    }
+
+    /// Returns the members of a project of which a ledger may have changed what they hold, by id: each contract
+    /// is looked up once for all projects. The index of contract data must have processed the ledger.
+    pub fn changed(
+        &self,
+        store: &Store,
+        ledger: LedgerSeq,
+        program: ProgramId,
+    ) -> Result<Vec<ContractId>, StoreError> {
+        let read = || contracts_changed_in(store, ledger);
+        let contracts = self.changed.contracts(store, ledger, read)?;
+        Ok(self.of_project(&self.changed, (ledger, &contracts), program))
+    }
+
+    /// Returns a number that is another one once a project has other members.
+    pub fn version(&self) -> u64 {
+        self.members.read().version
+    }
+
+    /// Returns the members of these projects, in no particular order, each once.
+    pub fn of_all(&self, programs: &BTreeSet<ProgramId>) -> Vec<ContractId> {
+        let mut found = Vec::new();
+        for (contract, projects) in &self.members.read().projects {
+            let mut is_one = false;
+            projects.each(|program, _| is_one |= programs.contains(&program));
+            found.extend(is_one.then_some(*contract));
+        }
+        found
+    }
+
+    fn of_project(
+        &self,
+        ledgers: &Ledgers,
+        of_ledger: (LedgerSeq, &[ContractId]),
+        program: ProgramId,
+    ) -> Vec<ContractId> {
+        let version = self.version();
+        ledgers.of_project(of_ledger, program, version, |contracts| self.look_up(contracts))
     }
 
     /// Returns all contracts that have events in a ledger, by id.
@@ -222,7 +297,7 @@ impl MemberIndex {
         store: &Store,
         ledger: LedgerSeq,
     ) -> Result<Vec<ContractId>, StoreError> {
-        self.contracts_of(store, ledger).map(|contracts| contracts.to_vec())
+        self.emitters_of(store, ledger).map(|contracts| contracts.to_vec())
     }
 
     fn look_up(&self, contracts: &[ContractId]) -> (u64, HashMap<ProgramId, Vec<ContractId>>) {
@@ -236,27 +311,18 @@ impl MemberIndex {
         (all.version, found)
     }
 
-    fn contracts_of(
+    fn emitters_of(
         &self,
         store: &Store,
         ledger: LedgerSeq,
     ) -> Result<Arc<[ContractId]>, StoreError> {
-        if let Some(kept) = self.ledgers.lock().iter().find(|it| it.ledger == ledger) {
-            return Ok(Arc::clone(&kept.contracts));
-        }
-        let mut contracts = Vec::new();
-        store.events(&EventQuery::of_ledgers(LedgerRange::only(ledger)), |event| {
-            contracts.extend(event.contract.map(|contract| ContractId(*contract)));
-        })?;
-        contracts.sort_unstable();
-        contracts.dedup();
-        let contracts: Arc<[ContractId]> = contracts.into();
-        let mut ledgers = self.ledgers.lock();
-        if ledgers.len() >= MOST_LEDGERS {
-            ledgers.pop_front();
-        }
-        ledgers.push_back(Emitters { ledger, contracts: Arc::clone(&contracts), known: None });
-        Ok(contracts)
+        self.emitters.contracts(store, ledger, || {
+            let mut contracts = Vec::new();
+            store.events(&EventQuery::of_ledgers(LedgerRange::only(ledger)), |event| {
+                contracts.extend(event.contract.map(|contract| ContractId(*contract)));
+            })?;
+            Ok(contracts)
+        })
     }
 }
 
@@ -303,12 +369,16 @@ mod tests {
         assert_eq!(index.flags(OTHER, &contract(1)), Flags::CREATED);
         assert!(index.flags(OTHER, &contract(2)).is_empty());
         assert_eq!((index.count(ONE), index.count(OTHER)), (2, 1));
+        assert_eq!(*index.sorted(ONE), [contract(1), contract(2)]);
+        assert!(Arc::ptr_eq(&index.sorted(ONE), &index.sorted(ONE)));
         assert!(both.are_whole() && !Flags::MAY_RUN.are_whole());
         index.set(ONE, [(contract(1), Flags::default())]);
         assert_eq!((index.count(ONE), index.count(OTHER)), (1, 1));
         index.set(ONE, [(contract(2), Flags::NAMED)]);
         assert_eq!(index.count(ONE), 1);
+        assert_eq!(*index.sorted(ONE), [contract(2)]);
         index.remove(ONE);
+        assert!(index.sorted(ONE).is_empty());
         assert!(index.flags(ONE, &contract(2)).is_empty());
         assert_eq!(index.counts(), BTreeMap::from([(OTHER, 1)]));
     }

@@ -34,7 +34,7 @@ impl Runner {
         for (contract, member) in changed {
             let flags = found.members.get(contract).copied().unwrap_or_default();
             let before = self.events.members().flags(entry.id, contract);
-            if flags.is_empty() || before.has(flags) || member.flags.is_empty() {
+            if flags.is_empty() || before.has(flags) || member.in_memory().is_empty() {
                 continue;
             }
             let mut since = Vec::new();

@@ -119,10 +119,18 @@ enum Walked {
     UpTo(TransactionPosition),
 }
 
-/// Whether a transaction in stored form has events of a contract that may belong to the project.
+/// Whether a transaction in stored form has events of a contract, or changes of what it holds, that may belong to
+/// the project.
 fn has_apart(stored: &[u8], contract: &ContractId) -> Result<bool, ProgramError> {
     let stored = in_this_form(stored)?;
-    for event in LoggedEvents::read(&stored)?.all_events() {
+    let read = LoggedEvents::read(&stored)?;
+    for change in read.changes.iter() {
+        let change = change?;
+        if change.contract == *contract && change.is_apart {
+            return Ok(true);
+        }
+    }
+    for event in read.all_events() {
         let event = event?;
         if event.contract == *contract && event.is_apart {
             return Ok(true);

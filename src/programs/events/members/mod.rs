@@ -4,7 +4,7 @@
 //!
 //! Membership is a function of what is stored, never of its order: [`sync`](Syncing) takes what was learnt
 //! since it last looked, and a member that becomes known late has its earlier events read by the index of
-//! events by contract ([`catching_up`]). A contract that may have run a code is asked about at each of its
+//! events by contract, and earlier changes of what it holds by that of contract data ([`catching_up`]). A contract that may have run a code is asked about at each of its
 //! transactions ([`Selection`]); what is not known there is kept beside the rows, and looked at again.
 
 mod announcing;
@@ -14,13 +14,17 @@ mod checking;
 mod counts;
 mod factories;
 mod found;
+mod in_ledger;
 mod index;
 mod joining;
+mod ledgers;
+mod limiting;
 mod logged;
 mod looking;
 mod naming;
 mod newly_known;
 mod of_ledger;
+mod rank;
 mod recording;
 mod selection;
 mod selectors;

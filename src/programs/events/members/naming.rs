@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::index::Flags;
+use super::state::ReadTo;
 use super::stored::StoredMember;
 use crate::manifest::Manifest;
 use crate::registry::Entry;
@@ -61,7 +62,11 @@ impl Runner {
         let written = cell.write(&self.store, |changes| {
             for contract in &known {
                 let row = storage::member(id, contract);
-                let none = StoredMember { flags: Flags::BY_NAME, pending: true, unrecorded: false };
+                let none = StoredMember {
+                    flags: Flags::BY_NAME,
+                    pending: true,
+                    ..StoredMember::default()
+                };
                 let member = match self.store.shared_row(&row)? {
                     Some(stored) => {
                         let known = StoredMember::decode(&stored).ok_or_else(|| row.damaged())?;
@@ -79,7 +84,7 @@ impl Runner {
         }
         cell.manifest = Arc::new(manifest);
         drop(cell);
-        state.pending.extend(known.into_iter().map(|contract| (contract, None)));
+        state.pending.extend(known.into_iter().map(|contract| (contract, ReadTo::default())));
         entry.members.set_pending(state.pending.len());
         Ok(true)
     }

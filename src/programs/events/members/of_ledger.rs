@@ -21,7 +21,7 @@ use orrery_store::{Bounds, EventQuery, EventRecord, RowBounds, TransactionPositi
 
 /// What is known of a contract in a ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Membership {
+pub(super) enum Membership {
     /// It is a member.
     Member,
     /// It is one in the transactions in which it runs a code.
@@ -114,6 +114,39 @@ impl Runner {
         walked.broken_off.map_or(Ok(()), Err)?;
         walk.finish()
     }
+
+    /// Returns what a contract is to a project in a ledger. The lookup is there where codes select contracts.
+    pub(super) fn membership(
+        &self,
+        (manifest, selectors, lookup): (&Manifest, &Selectors, Option<&Lookup<'_>>),
+        ledger: LedgerSeq,
+        contract: &ContractId,
+    ) -> Result<Membership, ProgramError> {
+        let program = manifest.id;
+        let flags = self.events.members().flags(program, contract);
+        if manifest.contracts.contains(contract) || flags.has(Flags::CREATED) {
+            return Ok(Membership::Member);
+        }
+        let count = selectors.factories.len();
+        let is_announced = flags.has(Flags::ANNOUNCED);
+        if is_announced {
+            let announced = self.announced(program, contract, count)?;
+            if announced.is_some_and(|since| since <= ledger) {
+                return Ok(Membership::Member);
+            }
+        }
+        let Some(lookup) = lookup.filter(|_| flags.has(Flags::MAY_RUN)) else {
+            return Ok(Membership::Other);
+        };
+        // All events of what is announced are rows, so also those after its first stay.
+        if is_announced {
+            let stay = self.first_stay(lookup, contract, &selectors.wasm)?;
+            if stay.is_some_and(|since| since <= ledger) {
+                return Ok(Membership::Member);
+            }
+        }
+        Ok(Membership::ByCode)
+    }
 }
 
 impl Walk<'_> {
@@ -151,30 +184,8 @@ impl Walk<'_> {
 
     /// Returns whether a contract is a member in the ledger.
     fn membership(&self, contract: &ContractId) -> Result<Membership, ProgramError> {
-        let program = self.manifest.id;
-        let flags = self.runner.events.members().flags(program, contract);
-        if self.manifest.contracts.contains(contract) || flags.has(Flags::CREATED) {
-            return Ok(Membership::Member);
-        }
-        let count = self.selectors.factories.len();
-        let is_announced = flags.has(Flags::ANNOUNCED);
-        if is_announced {
-            let announced = self.runner.announced(program, contract, count)?;
-            if announced.is_some_and(|since| since <= self.ledger) {
-                return Ok(Membership::Member);
-            }
-        }
-        let Some(lookup) = self.lookup.as_ref().filter(|_| flags.has(Flags::MAY_RUN)) else {
-            return Ok(Membership::Other);
-        };
-        // All events of what is announced are rows, so also those after its first stay.
-        if is_announced {
-            let stay = self.runner.first_stay(lookup, contract, &self.selectors.wasm)?;
-            if stay.is_some_and(|since| since <= self.ledger) {
-                return Ok(Membership::Member);
-            }
-        }
-        Ok(Membership::ByCode)
+        let of = (self.manifest, self.selectors, self.lookup.as_ref());
+        self.runner.membership(of, self.ledger, contract)
     }
 
     /// Returns whether an event has a name that the project selects.
@@ -183,7 +194,7 @@ impl Walk<'_> {
         let (tried, is_sure) = names.of_event(event, self.runner.store.network().id());
         let declared = DeclaredEvent::tried(event, tried, names);
         let named = declared.as_ref().and_then(DeclaredEvent::named);
-        match named.is_some_and(|named| self.selectors.selects_all_called(named.name())) {
+        match named.is_some_and(|named| self.selectors.selects_by_name(&named)) {
             true => Named::Yes,
             false if is_sure => Named::No,
             false => Named::NotKnown,

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use super::changes::Sources;
 use super::logged::LoggedMember;
+use super::rank::Rank;
 use super::state::MemberState;
-use super::stored::{Announcement, StoredMember};
+use super::stored::{self, Announcement, StoredMember};
 use super::syncing::Synced;
 use crate::events::data_finding::{BEFORE_ALL, MEMBERS_FROM};
 use crate::events::logged::{EventsWriter, LoggedEvents};
@@ -29,6 +30,8 @@ const AT_ONCE: usize = if cfg!(test) { 3 } else { 1_024 };
 /// What is written of a member.
 struct Written {
     contract: ContractId,
+    /// When it became a member.
+    rank: Rank,
     /// Orders of its entries so far.
     orders: Vec<u32>,
     /// The changes of another entry.
@@ -51,27 +54,35 @@ impl Runner {
         // What contracts ran is known once the index of executables has the ledgers.
         let place = self.store.last_place();
         if !project.selectors.wasm.is_empty() && !self.events.interfaces().has_indexed(place) {
-            return Ok(Synced { has_rows: false, has_more: !state.unrecorded.is_empty() });
+            return Ok(Synced { has_rows: false, has_more: has_more(state) });
         }
         let ranges = self.ranges();
         let are_others = cursor.recorded_with != ranges;
         let is_begun = state.recording_with.as_ref() == Some(&ranges);
         if are_others && !is_begun && pause_after(state.recorded, Instant::now()).is_zero() {
-            let members = super::stored::members(&self.store, entry.id)?;
-            state.unrecorded.extend(members.into_iter().map(|(contract, _)| contract));
+            state.pass = Some(None);
             state.recording_with = Some(ranges.clone());
         }
         let begun = Instant::now();
         let mut synced = Synced::default();
-        while !state.unrecorded.is_empty() {
+        loop {
+            self.pass_on(entry, state)?;
             let some: Vec<ContractId> = state.unrecorded.iter().take(AT_ONCE).copied().collect();
+            if some.is_empty() {
+                // Now it is known of all when they became members.
+                if !self.limit_members(entry, state)? {
+                    break;
+                }
+                synced.has_rows = true;
+                continue;
+            }
             synced.has_rows |= self.record_some(entry, state, facts, &some)?;
             state.unrecorded.retain(|contract| !some.contains(contract));
             if begun.elapsed() >= SHORT_TURN {
                 break;
             }
         }
-        synced.has_more = !state.unrecorded.is_empty();
+        synced.has_more = has_more(state);
         if are_others && !synced.has_more && state.recording_with.take() == Some(ranges.clone()) {
             state.recorded = Some((Instant::now(), begun.elapsed()));
             if let Some(cursor) = &mut state.cursor {
@@ -80,6 +91,21 @@ impl Runner {
             self.write_cursor(entry, state)?;
         }
         Ok(synced)
+    }
+
+    /// Goes on with a pass over all members once the others are recorded.
+    fn pass_on(&self, entry: &Entry, state: &mut MemberState) -> Result<(), ProgramError> {
+        let Some(after) = state.pass.filter(|_| state.unrecorded.is_empty()) else {
+            return Ok(());
+        };
+        let mut next = Vec::new();
+        storage::members_after(&self.store, entry.id, after, |contract, _| {
+            next.push(contract);
+            Ok(storage::more_if(next.len() < AT_ONCE))
+        })?;
+        state.pass = next.last().map(|last| Some(*last));
+        state.unrecorded.extend(next);
+        Ok(())
     }
 
     /// Returns the ranges of stored ledgers, without the end of the newest.
@@ -142,9 +168,15 @@ impl Runner {
         };
         let mut all = Vec::new();
         for contract in some {
-            let flags = self.events.members().flags(entry.id, contract);
-            let now = sources.changes_of(*contract, flags)?;
-            all.push(self.compare(entry, *contract, now)?);
+            let member = stored::member(&self.store, entry.id, contract)?.unwrap_or_default();
+            let (now, rank) = sources.changes_of(*contract, member.flags)?;
+            // What is no member has no rows.
+            let now = if member.is_out { Vec::new() } else { now };
+            all.push(Written { rank, ..self.compare(entry, *contract, now)? });
+            // The last of those that stay is known: most that come later change nothing.
+            let is_later = member.is_out && state.last.is_some_and(|it| it < (rank, *contract));
+            let may_change = member.is_out || rank != member.rank;
+            state.must_limit |= state.left_out > 0 && may_change && !is_later;
         }
         self.write_members(entry, state, &all)
     }
@@ -174,7 +206,7 @@ impl Runner {
         let holds = before.iter().all(|change| now.contains(change));
         let added = now.iter().filter(|change| !before.contains(change)).cloned().collect();
         let replaced = (!holds).then_some(now);
-        Ok(Written { contract, orders, added, replaced })
+        Ok(Written { contract, rank: Rank::default(), orders, added, replaced })
     }
 
     /// Writes changes. Returns whether there are new rows.
@@ -198,7 +230,7 @@ impl Runner {
         }
         let mut rows: Vec<(u32, Option<u64>, Vec<u8>)> = Vec::new();
         let mut entries: Vec<(ContractId, Vec<u32>)> = Vec::new();
-        for Written { contract, orders, added, replaced } in all {
+        for Written { contract, orders, added, replaced, .. } in all {
             let mut orders = orders.clone();
             match replaced {
                 Some(now) => {
@@ -233,11 +265,11 @@ impl Runner {
             for (contract, orders) in &entries {
                 storage::put_json(changes, &storage::member_entries(id, contract), orders)?;
             }
-            for Written { contract, .. } in all {
+            for Written { contract, rank, .. } in all {
                 let row = storage::member(id, contract);
                 if let Some(stored) = self.store.shared_row(&row)? {
                     let member = StoredMember::decode(&stored).ok_or_else(|| row.damaged())?;
-                    let recorded = StoredMember { unrecorded: false, ..member };
+                    let recorded = StoredMember { unrecorded: false, rank: *rank, ..member };
                     changes.put(&row, recorded.encode())?;
                 }
             }
@@ -259,6 +291,11 @@ impl Runner {
         state.cursor = Some(cursor);
         Ok(!rows.is_empty())
     }
+}
+
+/// Whether the changes of some members have yet to be recorded, or it is not known which stay.
+fn has_more(state: &MemberState) -> bool {
+    !state.unrecorded.is_empty() || state.pass.is_some() || state.must_limit
 }
 
 fn position(order: u32) -> TransactionPosition {

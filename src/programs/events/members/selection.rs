@@ -93,9 +93,9 @@ impl<'a> Selection<'a> {
         self.of.map_or(&[], |(_, selectors)| selectors.all.as_slice())
     }
 
-    /// Whether events of this name are selected whatever contract emitted them.
-    pub fn selects(&self, name: &str) -> bool {
-        self.of.is_some_and(|(_, selectors)| selectors.selects_all_called(name))
+    /// Whether an event is selected by what it is called, whatever contract emitted it.
+    pub fn selects(&self, event: &NamedEvent<'_>) -> bool {
+        self.of.is_some_and(|(_, selectors)| selectors.selects_by_name(event))
     }
 
     /// Whether an event may have such a name, by the interfaces in which its declaration is looked for and its
@@ -108,14 +108,14 @@ impl<'a> Selection<'a> {
         if let Some(may) = self.may_be_named.borrow().get(&key) {
             return *may;
         }
-        let declares = known.iter().any(|known| {
-            let names = known.interface().event_names();
-            names.into_iter().any(|name| self.selects(name))
-        });
+        let selects =
+            |name: &str| self.of.is_some_and(|(_, selectors)| selectors.selects_all_called(name));
+        let declares =
+            known.iter().any(|known| known.interface().event_names().into_iter().any(selects));
         let may = declares || {
             let ((topics, _), void) = (values(event), ScVal::Void);
             let named = NamedEvent::of(None, &topics, &void);
-            named.is_some_and(|named| self.selects(named.name()))
+            named.is_some_and(|named| self.selects(&named))
         };
         let mut remembered = self.may_be_named.borrow_mut();
         if remembered.len() >= MOST_REMEMBERED {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use stellar_strkey::Strkey;
 
 use crate::ProgramError;
+use orrery_interfaces::NamedEvent;
 use orrery_ledger::domain::{ContractId, Hash32, excerpt};
 use orrery_membership::Creator;
 
@@ -139,9 +140,14 @@ impl Selectors {
         Ok(self)
     }
 
-    /// Whether events of this name are selected whatever contract emitted them.
+    /// Whether declared events of this name are selected whatever contract emitted them.
     pub(crate) fn selects_all_called(&self, name: &str) -> bool {
         self.all.iter().any(|wanted| wanted.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether an event is selected by what it is called, whatever contract emitted it.
+    pub(crate) fn selects_by_name(&self, event: &NamedEvent<'_>) -> bool {
+        self.all.iter().any(|wanted| event.is_called(wanted))
     }
 }
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::newly_known::NewlyKnown;
+use super::rank::Rank;
 use super::stored::Cursor;
-use orrery_ledger::domain::{ContractId, EventId};
+use orrery_ledger::domain::{ContractId, EventId, LedgerSeq};
 
 /// The members of one project, beside those in the index that all projects share.
 #[derive(Default)]
@@ -20,6 +21,8 @@ pub struct MembersOf {
     removed: AtomicU64,
     /// Number of members whose earlier events have yet to be read.
     pending: AtomicUsize,
+    /// Number of contracts that are no members because others became members before.
+    left_out: AtomicUsize,
     /// Place in the feed up to which they were looked for in all ledgers, in this process.
     looked_to: AtomicU64,
     /// Those that became known in this process.
@@ -35,10 +38,20 @@ pub struct MemberState {
     pub cursor: Option<Cursor>,
     /// Whether a write has failed since, which may have reached the store.
     pub in_doubt: bool,
-    /// Members whose earlier events have yet to be read, each with the event after which this goes on.
-    pub pending: BTreeMap<ContractId, Option<EventId>>,
+    /// Members whose earlier events have yet to be read, each with where this goes on.
+    pub pending: BTreeMap<ContractId, ReadTo>,
+    /// The last of them that was passed over, because what it holds is not recorded yet.
+    pub passed: Option<ContractId>,
     /// Members whose changes have yet to be recorded.
     pub unrecorded: BTreeSet<ContractId>,
+    /// Number of contracts that are no members because others became members before, about.
+    pub left_out: usize,
+    /// Whether other members may stay than those that do.
+    pub must_limit: bool,
+    /// The last of those that stay; `None` where that is not known, or all do.
+    pub last: Option<(Rank, ContractId)>,
+    /// The pass over all members whose changes have yet to be recorded: the last one that it has passed.
+    pub pass: Option<Option<ContractId>>,
     /// The ranges of ledgers for which the changes of all members are being recorded.
     pub recording_with: Option<Vec<(u32, u32)>>,
     /// What was known of interfaces when it was looked last at events that may have a name of the project.
@@ -53,11 +66,33 @@ pub struct MemberState {
     pub read_with: Option<u64>,
 }
 
+/// How far what was stored of a member before it became known has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadTo {
+    /// Its events up to one of them.
+    Events(Option<EventId>),
+    /// All its events, and the changes of what it holds up to this ledger.
+    Data(Option<LedgerSeq>),
+}
+
+impl Default for ReadTo {
+    fn default() -> Self {
+        Self::Events(None)
+    }
+}
+
 /// Numbers that are others once a project has other members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Versions {
     added: u64,
     removed: u64,
+}
+
+impl Versions {
+    /// Whether none was removed since an earlier version.
+    pub fn keeps_those_of(self, earlier: Self) -> bool {
+        self.removed == earlier.removed
+    }
 }
 
 impl MembersOf {
@@ -94,6 +129,15 @@ impl MembersOf {
 
     pub(super) fn note_removed(&self) {
         self.removed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns the number of contracts that are no members because others became members before, once it is known.
+    pub fn left_out(&self) -> usize {
+        self.left_out.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_left_out(&self, count: usize) {
+        self.left_out.store(count, Ordering::SeqCst);
     }
 
     pub(super) fn set_pending(&self, count: usize) {

@@ -3,13 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::index::Flags;
+use super::rank::Rank;
 use crate::events::Unsure;
 use crate::{ProgramError, storage};
 use orrery_ledger::domain::{ContractId, Hash32, ProgramId};
 use orrery_store::{RowCodec, Store, StoreError, TransactionPosition};
 
-/// A member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A member, or what would be one if the project had not as many as it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoredMember {
     /// Why it is one.
     pub flags: Flags,
@@ -17,16 +18,34 @@ pub struct StoredMember {
     pub pending: bool,
     /// Whether its changes have yet to be recorded.
     pub unrecorded: bool,
+    /// Whether it is none, because others became members before.
+    pub is_out: bool,
+    /// When it became one, once its changes are recorded.
+    pub rank: Rank,
+}
+
+impl StoredMember {
+    /// Returns why it is one, as it is in memory: nothing of what is none.
+    pub fn in_memory(&self) -> Flags {
+        if self.is_out { Flags::default() } else { self.flags.without(Flags::BY_NAME) }
+    }
 }
 
 impl RowCodec for StoredMember {
     fn write(&self, to: &mut Vec<u8>) {
         ((self.flags.byte(), self.pending), self.unrecorded).write(to);
+        (self.is_out, self.rank).write(to);
     }
 
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         let ((flags, pending), unrecorded) = <((u8, bool), bool)>::read(bytes)?;
-        Some(Self { flags: Flags::from_byte(flags), pending, unrecorded })
+        let flags = Flags::from_byte(flags);
+        if bytes.is_empty() {
+            // Of an earlier version, which did not find out when it became one.
+            return Some(Self { flags, pending, unrecorded: true, ..Self::default() });
+        }
+        let (is_out, rank) = RowCodec::read(bytes)?;
+        Some(Self { flags, pending, unrecorded, is_out, rank })
     }
 }
 
@@ -79,6 +98,18 @@ pub fn cursor(store: &Store, program: ProgramId) -> Result<Option<Cursor>, Progr
     let Some(stored) = store.shared_row(&storage::member_cursor(program))? else { return Ok(None) };
     let cursor = serde_json::from_slice(&stored);
     cursor.map(Some).map_err(|_| ProgramError::Damaged("how far members were looked for"))
+}
+
+/// Reads a member of a project; `None` where it is none.
+pub fn member(
+    store: &Store,
+    program: ProgramId,
+    contract: &ContractId,
+) -> Result<Option<StoredMember>, ProgramError> {
+    let row = storage::member(program, contract);
+    let Some(stored) = store.shared_row(&row)? else { return Ok(None) };
+    let member = StoredMember::decode(&stored).ok_or_else(|| row.damaged())?;
+    Ok(Some(member))
 }
 
 /// Reads the members of a project, by id.

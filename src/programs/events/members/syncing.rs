@@ -9,7 +9,7 @@ use super::factories::Factories;
 use super::found::Found;
 use super::index::Flags;
 use super::selectors::Selectors;
-use super::state::MemberState;
+use super::state::{MemberState, ReadTo};
 use super::stored::{self, Announcement, Cursor, StoredMember};
 use crate::manifest::Manifest;
 use crate::registry::Entry;
@@ -19,8 +19,6 @@ use orrery_ledger::domain::ContractId;
 use orrery_membership::{CONSUMER, Facts, Learnt};
 use orrery_store::{RowCodec, RowFlow};
 
-/// Maximum number of members of a project.
-pub const MOST_MEMBERS: usize = if cfg!(test) { 10_000 } else { 100_000 };
 /// How long a turn waits for the facts of the newest ledger, and how often it looks.
 const LONGEST_WAIT: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -75,7 +73,7 @@ impl Runner {
             has_more = factories.read(&mut cursor, &mut found, Some(until))?;
             factories.declaring.names.finish()?;
         }
-        self.keep_new(entry, &mut found)?;
+        self.keep_new(entry, &state, &removed, &mut found)?;
         let is_same = found.is_empty() && removed.is_empty();
         if is_same && before.as_ref().is_some_and(|before| before.unsure == cursor.unsure) {
             // What is stored is where a look after a restart begins.
@@ -91,14 +89,21 @@ impl Runner {
     }
 
     /// Leaves of what was found only what is new.
-    fn keep_new(&self, entry: &Entry, found: &mut Found) -> Result<(), ProgramError> {
+    fn keep_new(
+        &self,
+        entry: &Entry,
+        state: &MemberState,
+        removed: &BTreeSet<(u8, ContractId)>,
+        found: &mut Found,
+    ) -> Result<(), ProgramError> {
         let index = self.events.members();
         let mut known = BTreeSet::new();
         for ((selector, contract), announcement) in &found.announcements {
             let row = storage::announcement(entry.id, *selector, contract);
             let stored = self.store.shared_row(&row)?;
             let stored = stored.as_deref().and_then(Announcement::decode);
-            if stored.is_some_and(|stored| stored <= *announcement) {
+            let is_removed = removed.contains(&(*selector, *contract));
+            if !is_removed && stored.is_some_and(|stored| stored <= *announcement) {
                 known.insert((*selector, *contract));
             }
         }
@@ -108,7 +113,14 @@ impl Runner {
         found.members.retain(|contract, flags| {
             !index.flags(entry.id, contract).has(*flags) || announced.contains(contract)
         });
-        found.touched.retain(|contract| !index.flags(entry.id, contract).is_empty());
+        let mut touched = BTreeSet::new();
+        for contract in &found.touched {
+            let is_known = !index.flags(entry.id, contract).is_empty()
+                || (state.left_out > 0
+                    && stored::member(&self.store, entry.id, contract)?.is_some());
+            touched.extend(is_known.then_some(*contract));
+        }
+        found.touched = touched;
         Ok(())
     }
 
@@ -156,7 +168,10 @@ impl Runner {
         state.cursor = stored::cursor(&self.store, entry.id)?;
         let members = stored::members(&self.store, entry.id)?;
         let pending = members.iter().filter(|(_, member)| member.pending);
-        state.pending = pending.map(|(contract, _)| (*contract, None)).collect();
+        state.pending = pending.map(|(contract, _)| (*contract, ReadTo::default())).collect();
+        state.left_out = members.iter().filter(|(_, member)| member.is_out).count();
+        (state.must_limit, state.last) = (state.left_out > 0, None);
+        entry.members.set_left_out(state.left_out);
         let unrecorded = members.iter().filter(|(_, member)| member.unrecorded);
         state.unrecorded = unrecorded.map(|(contract, _)| *contract).collect();
         entry.members.set_pending(state.pending.len());
@@ -181,40 +196,9 @@ impl Runner {
         cursor: Cursor,
     ) -> Result<(), ProgramError> {
         let index = self.events.members();
-        let is_first = state.cursor.is_none();
-        let mut changed: BTreeMap<ContractId, StoredMember> = BTreeMap::new();
-        let (mut new, mut is_changed) = (0, false);
-        let is_pending = |contract: &ContractId| state.pending.contains_key(contract);
-        for (contract, flags) in &found.members {
-            let before = index.flags(entry.id, contract);
-            let now = before.and(*flags);
-            if before.is_empty() && index.count(entry.id) + new >= MOST_MEMBERS {
-                continue;
-            }
-            new += usize::from(before.is_empty());
-            is_changed |= now != before;
-            // What the project names itself is read by a backfill.
-            let is_late = !is_first && !before.are_whole() && now != before;
-            let pending = is_late || is_pending(contract);
-            changed.insert(*contract, StoredMember { flags: now, pending, unrecorded: true });
-        }
-        for contract in &found.touched {
-            let flags = index.flags(entry.id, contract);
-            if !flags.is_empty() && !changed.contains_key(contract) {
-                let pending = is_pending(contract);
-                changed.insert(*contract, StoredMember { flags, pending, unrecorded: true });
-            }
-        }
+        let Candidates { changed, is_changed, left_out } =
+            self.candidates(entry, state, &found, &removed)?;
         let must_derive = !removed.is_empty();
-        for (_, contract) in &removed {
-            let found_again = found.announcements.keys().any(|(_, other)| other == contract);
-            if found_again || self.is_announced(entry, contract, &removed)? {
-                continue;
-            }
-            let flags = index.flags(entry.id, contract).without(Flags::ANNOUNCED);
-            let pending = is_pending(contract);
-            changed.insert(*contract, StoredMember { flags, pending, unrecorded: true });
-        }
         let mut cell = entry.lock();
         cell.reload_if_in_doubt(&self.store)?;
         if cell.deleted {
@@ -223,7 +207,7 @@ impl Runner {
         let id = entry.id;
         let mut manifest = Manifest::clone(&cell.manifest);
         if let Some(project) = manifest.events.as_mut().filter(|_| must_derive) {
-            project.must_derive = true;
+            project.must_derive_without_members();
         }
         let before = std::sync::Arc::clone(&cell.manifest);
         let joined = self.joined(entry, &before, &found, &changed)?;
@@ -242,7 +226,8 @@ impl Runner {
                 let row = storage::announcement(id, *selector, contract);
                 let known = self.store.shared_row(&row)?;
                 let known = known.as_deref().and_then(Announcement::decode);
-                if known.is_none_or(|known| *announcement < known) {
+                let is_removed = removed.contains(&(*selector, *contract));
+                if is_removed || known.is_none_or(|known| *announcement < known) {
                     changes.put(&row, announcement.encode())?;
                 }
             }
@@ -257,8 +242,14 @@ impl Runner {
         }
         if must_derive {
             cell.manifest = std::sync::Arc::new(manifest);
+            // What is being derived has rows of those that were removed.
+            cell.merges += 1;
         }
-        index.set(id, changed.iter().map(|(contract, member)| (*contract, member.flags)));
+        index.set(id, changed.iter().map(|(contract, it)| (*contract, it.in_memory())));
+        state.left_out = left_out;
+        entry.members.set_left_out(left_out);
+        // One that is removed makes room, and one that takes it may have come later than others.
+        state.must_limit |= left_out > 0 && (must_derive || is_changed || state.last.is_none());
         for (contract, member) in &changed {
             if member.pending && !member.flags.is_empty() {
                 state.pending.entry(*contract).or_default();
@@ -280,15 +271,89 @@ impl Runner {
     }
 }
 
+/// What changes with what was found.
+struct Candidates {
+    /// What is to be stored.
+    changed: BTreeMap<ContractId, StoredMember>,
+    /// Whether the project has more members, or more reasons for some.
+    is_changed: bool,
+    /// Number of contracts that are no members because others became members before.
+    left_out: usize,
+}
+
+impl Runner {
+    /// Returns what is to be stored of new members. Of more than a project may have, those that were found later
+    /// are none until it is known when all became members ([`Self::limit_members`]).
+    fn candidates(
+        &self,
+        entry: &Entry,
+        state: &MemberState,
+        found: &Found,
+        removed: &BTreeSet<(u8, ContractId)>,
+    ) -> Result<Candidates, ProgramError> {
+        let (index, is_first) = (self.events.members(), state.cursor.is_none());
+        let mut changed: BTreeMap<ContractId, StoredMember> = BTreeMap::new();
+        let (mut new, mut is_changed) = (0, false);
+        // Of one that is none because others came before, nothing is in memory.
+        let known = |contract: &ContractId| {
+            let stored = stored::member(&self.store, entry.id, contract)?.unwrap_or_default();
+            let now = index.flags(entry.id, contract);
+            let is_out = stored.is_out && !now.has(Flags::NAMED);
+            let flags = if stored.is_out { now.and(stored.flags) } else { now };
+            let pending = !is_out && state.pending.contains_key(contract);
+            Ok::<_, ProgramError>(StoredMember { flags, pending, is_out, ..stored })
+        };
+        for (contract, flags) in &found.members {
+            let before = known(contract)?;
+            let is_new = before.is_out || before.flags.is_empty();
+            let is_out = is_new && index.count(entry.id) + new >= index.most();
+            new += usize::from(is_new && !is_out);
+            let now = before.flags.and(*flags);
+            let is_more = !is_out && (is_new || now != before.flags);
+            is_changed |= is_more;
+            // What the project names itself is read by a backfill.
+            let was_whole = !is_new && before.flags.are_whole();
+            let is_late = !is_first && is_more && !was_whole;
+            let pending = !is_out && (is_late || before.pending);
+            let member = StoredMember { flags: now, pending, unrecorded: true, is_out, ..before };
+            changed.insert(*contract, member);
+        }
+        for contract in &found.touched {
+            let before = known(contract)?;
+            if !before.flags.is_empty() && !changed.contains_key(contract) {
+                changed.insert(*contract, StoredMember { unrecorded: true, ..before });
+            }
+        }
+        for (_, contract) in removed {
+            let found_again = found.announcements.keys().any(|(_, other)| other == contract);
+            if found_again || self.is_announced(entry, contract, removed)? {
+                continue;
+            }
+            let before = match changed.get(contract) {
+                Some(changed) => *changed,
+                None => known(contract)?,
+            };
+            let flags = before.flags.without(Flags::ANNOUNCED);
+            changed.insert(*contract, StoredMember { flags, unrecorded: true, ..before });
+        }
+        let mut left_out = state.left_out;
+        for (contract, now) in &changed {
+            let was_out =
+                stored::member(&self.store, entry.id, contract)?.is_some_and(|it| it.is_out);
+            left_out -= usize::from(was_out).min(left_out);
+            left_out += usize::from(now.is_out && !now.flags.is_empty());
+        }
+        Ok(Candidates { changed, is_changed, left_out })
+    }
+}
+
 /// Returns the members of a project as they are in memory.
 pub fn in_memory(
     manifest: &Manifest,
     members: &[(ContractId, StoredMember)],
 ) -> Vec<(ContractId, Flags)> {
-    let mut all: BTreeMap<ContractId, Flags> = members
-        .iter()
-        .map(|(contract, member)| (*contract, member.flags.without(Flags::BY_NAME)))
-        .collect();
+    let mut all: BTreeMap<ContractId, Flags> =
+        members.iter().map(|(contract, member)| (*contract, member.in_memory())).collect();
     for contract in &manifest.contracts {
         let flags = all.entry(*contract).or_default();
         *flags = flags.and(Flags::NAMED);

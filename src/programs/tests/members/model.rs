@@ -9,19 +9,29 @@ use stellar_xdr::{
 };
 
 use super::*;
+use orrery_contract_data::LAST_ORDER;
 
 /// Contract and key of an entry that says what contracts run.
 type Place = (ContractId, ScVal);
+
+/// Codes that contracts ran.
+type Codes = HashMap<ContractId, BTreeSet<[u8; 32]>>;
 
 /// What the ledgers say.
 #[derive(Default)]
 pub struct Model {
     /// Events: ledger, contract, and the codes that the contract ran around its transaction, or in it.
     events: Vec<(u32, ContractId, BTreeSet<[u8; 32]>)>,
+    /// The codes that each contract ran around a transaction, or in it, and after the last one of each ledger.
+    ran: BTreeMap<(u32, u32), Codes>,
     /// Contracts with the ones in whose calls they were constructed.
     made: BTreeMap<ContractId, ContractId>,
-    /// Contracts that events with the topic `made` name, with the emitters.
-    announced: BTreeSet<(ContractId, ContractId)>,
+    /// Where contracts were created.
+    created: BTreeMap<ContractId, (u32, u32)>,
+    /// Where contracts began to run a code first.
+    stays: BTreeMap<(ContractId, [u8; 32]), (u32, u32)>,
+    /// Emitters of events with the topic `made`, with the contracts that these name, and the first place.
+    announced: BTreeMap<(ContractId, ContractId), (u32, u32, usize)>,
     executables: HashMap<Place, ContractExecutable>,
 }
 
@@ -43,16 +53,20 @@ impl Model {
             let ledger = LedgerCloseMeta::from_xdr(raw, Limits::none()).unwrap();
             let LedgerCloseMeta::V2(ledger) = ledger else { panic!() };
             let sequence = ledger.ledger_header.header.ledger_seq;
-            for transaction in ledger.tx_processing.iter() {
+            for (order, transaction) in (1..).zip(ledger.tx_processing.iter()) {
                 let TransactionMeta::V4(meta) = &transaction.tx_apply_processing else { continue };
-                model.apply(sequence, meta);
+                model.apply((sequence, order), meta);
             }
+            let contracts = model.executables.keys().map(|(contract, _)| *contract);
+            let ran = |it| (it, run(&model.executables, it).into_iter().collect());
+            let at_end = contracts.map(ran).collect();
+            model.ran.insert((sequence, LAST_ORDER), at_end);
         }
         model
     }
 
-    fn apply(&mut self, ledger: u32, meta: &TransactionMetaV4) {
-        let before = self.executables.clone();
+    fn apply(&mut self, at: (u32, u32), meta: &TransactionMetaV4) {
+        let (before, ledger) = (self.executables.clone(), at.0);
         let mut created = BTreeSet::new();
         for change in meta.operations.iter().flat_map(|operation| operation.changes.iter()) {
             self.change(change, &mut created);
@@ -69,24 +83,29 @@ impl Model {
             let caller = event.event.contract_id.as_ref().unwrap();
             self.made.insert(contract, ContractId(caller.0.0));
         }
+        for contract in created {
+            self.created.entry(contract).or_insert(at);
+        }
+        for (contract, _) in self.executables.keys() {
+            if let Some(code) = run(&self.executables, *contract) {
+                self.stays.entry((*contract, code)).or_insert(at);
+            }
+        }
         let events: Vec<&ContractEvent> =
             meta.operations.iter().flat_map(|operation| operation.events.iter()).collect();
-        for event in &events {
-            let Some(id) = &event.contract_id else { continue };
-            let contract = ContractId(id.0.0);
-            let ContractEventBody::V0(body) = &event.body;
-            if let ([topic], ScVal::Address(address)) = (body.topics.as_slice(), &body.data)
-                && symbol_is(topic, "made")
-            {
-                self.announced.extend(contract_of(address).map(|announced| (contract, announced)));
-            }
+        let contracts: BTreeSet<ContractId> =
+            before.keys().chain(self.executables.keys()).map(|(contract, _)| *contract).collect();
+        let around = |contract: ContractId| {
             let mut ran: BTreeSet<[u8; 32]> =
                 [run(&before, contract), run(&self.executables, contract)]
                     .into_iter()
                     .flatten()
                     .collect();
-            let own = events.iter().filter(|it| it.contract_id.as_ref() == Some(id));
-            for update in own.filter(|it| it.type_ == ContractEventType::System) {
+            let is_own = |it: &&&ContractEvent| {
+                it.type_ == ContractEventType::System
+                    && it.contract_id.as_ref().is_some_and(|id| id.0.0 == contract.0)
+            };
+            for update in events.iter().filter(is_own) {
                 let ContractEventBody::V0(body) = &update.body;
                 for executable in &body.topics[1..] {
                     let ScVal::Vec(Some(parts)) = executable else { panic!() };
@@ -95,8 +114,23 @@ impl Model {
                     }
                 }
             }
-            self.events.push((ledger, contract, ran));
+            ran
+        };
+        let ran: Codes = contracts.into_iter().map(|it| (it, around(it))).collect();
+        for (index, event) in events.iter().enumerate() {
+            let Some(id) = &event.contract_id else { continue };
+            let contract = ContractId(id.0.0);
+            let ContractEventBody::V0(body) = &event.body;
+            if let ([topic], ScVal::Address(address)) = (body.topics.as_slice(), &body.data)
+                && symbol_is(topic, "made")
+                && let Some(announced) = contract_of(address)
+            {
+                let place = (ledger, at.1, index + 1);
+                self.announced.entry((contract, announced)).or_insert(place);
+            }
+            self.events.push((ledger, contract, ran.get(&contract).cloned().unwrap_or_default()));
         }
+        self.ran.insert(at, ran);
     }
 
     fn change(&mut self, change: &LedgerEntryChange, created: &mut BTreeSet<ContractId>) {
@@ -136,6 +170,71 @@ impl Model {
         self.executables.insert((contract, key.clone()), executable);
     }
 
+    /// Whether a contract is a member whatever it runs.
+    fn is_whole(&self, contracts: &[ContractId], selectors: &Selectors, of: &ContractId) -> bool {
+        let is_announced = selectors
+            .factories
+            .iter()
+            .any(|factory| self.announced.contains_key(&(factory.contract, *of)));
+        let is_created = self.made.get(of).is_some_and(|maker| {
+            selectors.created_by.contains(&CreatorAddress(Creator::Contract(*maker)))
+        });
+        contracts.contains(of) || is_announced || is_created
+    }
+
+    /// Returns the members of a project, each with where it became one: nowhere, if it is named.
+    fn ranks(
+        &self,
+        contracts: &[ContractId],
+        selectors: &Selectors,
+    ) -> BTreeMap<ContractId, (u32, u32, usize)> {
+        let mut ranks: BTreeMap<ContractId, (u32, u32, usize)> = BTreeMap::new();
+        let mut add = |contract: &ContractId, at| {
+            let first = ranks.entry(*contract).or_insert(at);
+            *first = at.min(*first);
+        };
+        contracts.iter().for_each(|contract| add(contract, (0, 0, 0)));
+        for ((factory, contract), at) in &self.announced {
+            if selectors.factories.iter().any(|it| it.contract == *factory) {
+                add(contract, *at);
+            }
+        }
+        for (contract, maker) in &self.made {
+            let maker = CreatorAddress(Creator::Contract(*maker));
+            if selectors.created_by.contains(&maker) {
+                let (ledger, order) = self.created[contract];
+                add(contract, (ledger, order, 0));
+            }
+        }
+        for ((contract, code), (ledger, order)) in &self.stays {
+            if selectors.wasm.iter().any(|wasm| wasm.0 == *code) {
+                add(contract, (*ledger, *order, 0));
+            }
+        }
+        ranks
+    }
+
+    /// Whether a contract is one of the members of a project that became members first, at most so many. `None` where
+    /// that is not modelled: of those that ran a code only in the middle of a transaction, where there is room.
+    pub fn stays(
+        &self,
+        (contracts, selectors): (&[ContractId], &Selectors),
+        contract: &ContractId,
+        most: usize,
+    ) -> Option<bool> {
+        let ranks = self.ranks(contracts, selectors);
+        let mut in_order: Vec<_> = ranks.iter().map(|(contract, at)| (*at, *contract)).collect();
+        in_order.sort_unstable();
+        if contracts.contains(contract) {
+            return Some(true);
+        }
+        match in_order.iter().position(|(_, it)| it == contract) {
+            Some(place) => Some(place < most),
+            None if in_order.len() >= most => Some(false),
+            None => (most > self.created.len()).then_some(true),
+        }
+    }
+
     /// Returns the number of selected events of each contract in each ledger.
     pub fn selected(
         &self,
@@ -144,19 +243,26 @@ impl Model {
     ) -> BTreeMap<(u32, ContractId), usize> {
         let mut selected = BTreeMap::new();
         for (ledger, contract, ran) in &self.events {
-            let is_announced = selectors
-                .factories
-                .iter()
-                .any(|factory| self.announced.contains(&(factory.contract, *contract)));
-            let is_created = self.made.get(contract).is_some_and(|maker| {
-                selectors.created_by.contains(&CreatorAddress(Creator::Contract(*maker)))
-            });
             let has_run = selectors.wasm.iter().any(|code| ran.contains(&code.0));
-            if contracts.contains(contract) || is_announced || is_created || has_run {
+            if has_run || self.is_whole(contracts, selectors, contract) {
                 *selected.entry((*ledger, *contract)).or_default() += 1;
             }
         }
         selected
+    }
+
+    /// Whether a change of what a contract holds belongs to a project: by the transaction with this order, or
+    /// after all of a ledger.
+    pub fn selects_change(
+        &self,
+        (contracts, selectors): (&[ContractId], &Selectors),
+        contract: &ContractId,
+        at: (u32, u32),
+    ) -> bool {
+        let ran = self.ran.get(&at).and_then(|ran| ran.get(contract));
+        let has_run =
+            ran.is_some_and(|ran| selectors.wasm.iter().any(|code| ran.contains(&code.0)));
+        has_run || self.is_whole(contracts, selectors, contract)
     }
 }
 

@@ -1,14 +1,14 @@
 //! The sandbox's exchange: a factory that opens pools, contracts that nobody knows before. Traders swap
-//! in the pools; now and then one gets other code, a price that a pool keeps runs out, and a call fails.
-//! Derives each next step from the ledger state.
+//! in the pools; now and then one gets other code or another admin, a price that a pool keeps runs out,
+//! and a call fails. Derives each next step from the ledger state.
 
 mod interface;
 
 use orrery_ledger::domain::{ContractId, NetworkId, instance_key_at};
 use sha2::{Digest, Sha256};
 use stellar_xdr::{
-    ContractExecutable, HostFunction, LedgerEntryData, LedgerKey, ScAddress, ScMap, ScMapEntry,
-    ScVal, ScVec,
+    ContractExecutable, HostFunction, LedgerEntryData, LedgerKey, ScAddress, ScContractInstance,
+    ScMap, ScMapEntry, ScVal, ScVec,
 };
 
 use super::actors::Actor;
@@ -16,6 +16,7 @@ use super::assets::{byte_string, symbol};
 use super::error::Result;
 use super::market::keep_alive;
 use super::plan::{Planner, invocation};
+use super::state::LedgerState;
 use super::wasm;
 use interface::{factory_code, pool_code};
 
@@ -27,6 +28,8 @@ const OPEN_EVERY: u32 = 12;
 const UPGRADE_EVERY: u32 = 40;
 /// A pool notes its price, which nobody extends, in each ledger that lies a bit behind a multiple of this.
 const QUOTE_EVERY: u32 = 20;
+/// A pool gets another admin in each ledger that lies a bit behind a multiple of this.
+const APPOINT_EVERY: u32 = 20;
 /// One in this many swaps, on average, fails.
 const FAIL_ONE_IN: u64 = 12;
 /// Maximum number of swaps that are planned per ledger.
@@ -35,6 +38,11 @@ const MAX_SWAPS: u64 = 2;
 const MOST_SWAPPED: i64 = 5_000_000_000;
 /// One in this many swaps, on average, is a large one.
 const LARGE_ONE_IN: u64 = 9;
+
+/// Where a pool puts what it keeps (`StorageType` of the contract host's interface).
+const TEMPORARY: ScVal = ScVal::U32(0);
+const PERSISTENT: ScVal = ScVal::U32(1);
+const INSTANCE: ScVal = ScVal::U32(2);
 
 /// The codes of pools: a later version declares the fee of a swap.
 const VERSIONS: [u32; 2] = [1, 2];
@@ -81,23 +89,43 @@ pub(super) fn plan(planner: &mut Planner<'_>) -> Result<()> {
         let code = if runs(planner, pool, &codes[1]) { &codes[1] } else { &codes[2] };
         keep_alive(planner, pool, code, is_instance_or_reserve)?;
     }
+    happen(planner, &pools, &codes[1..])
+}
+
+/// Plans what happens in the pools in one ledger.
+fn happen(planner: &mut Planner<'_>, pools: &[ScAddress], codes: &[Vec<u8>]) -> Result<()> {
+    let sequence = planner.ledger.sequence;
+    if let Some(new) = pools.iter().find(|pool| admin(planner.state, pool).is_none()) {
+        return appoint(planner, new);
+    }
     let turn = usize::try_from(sequence / UPGRADE_EVERY).unwrap_or(0) % pools.len();
     let chosen = &pools[turn];
     if sequence % UPGRADE_EVERY == 7 {
-        let other = if runs(planner, chosen, &codes[1]) { &codes[2] } else { &codes[1] };
+        let other = if runs(planner, chosen, &codes[0]) { &codes[1] } else { &codes[0] };
         let hash = byte_string(&Sha256::digest(other))?;
         return call(planner, chosen, "upgrade", vec![hash]);
     }
     if sequence % QUOTE_EVERY == 5 {
         let price = ScVal::from(i128::from(planner.dice.amount(90)));
         let key = list(vec![symbol("Quote")?, ScVal::U32(sequence / QUOTE_EVERY)])?;
-        return call(planner, chosen, "put", vec![key, price, ScVal::U32(0)]);
+        return call(planner, chosen, "put", vec![key, price, TEMPORARY]);
+    }
+    if sequence % APPOINT_EVERY == 15 {
+        return appoint(planner, chosen);
     }
     for _ in 0..=planner.dice.below(MAX_SWAPS) {
-        let Some(pool) = planner.dice.pick(&pools).cloned() else { return Ok(()) };
-        swap(planner, &pool, runs(planner, &pool, &codes[2]))?;
+        let Some(pool) = planner.dice.pick(pools).cloned() else { return Ok(()) };
+        swap(planner, &pool, runs(planner, &pool, &codes[1]))?;
     }
     Ok(())
+}
+
+/// Makes a trader the admin of a pool.
+fn appoint(planner: &mut Planner<'_>, pool: &ScAddress) -> Result<()> {
+    let Some(trader) = planner.idle_trader() else { return Ok(()) };
+    let args = vec![list(vec![symbol("Admin")?])?, ScVal::Address(trader.address()), INSTANCE];
+    let call = HostFunction::InvokeContract(invocation(pool.clone(), "put", args)?);
+    planner.invoke(trader, &call, None).map(drop)
 }
 
 /// Opens a pool in a transaction of a trader.
@@ -118,7 +146,7 @@ fn swap(planner: &mut Planner<'_>, pool: &ScAddress, has_fee: bool) -> Result<()
     if planner.dice.one_in(5) {
         let reserve = ScVal::from(i128::from(planner.dice.amount(MOST_SWAPPED)));
         let key = list(vec![symbol("Reserve")?, ScVal::U32(0)])?;
-        return call(planner, pool, "put", vec![key, reserve, ScVal::U32(1)]);
+        return call(planner, pool, "put", vec![key, reserve, PERSISTENT]);
     }
     let part = if planner.dice.one_in(LARGE_ONE_IN) { 1 } else { 1_000 };
     let sold = planner.dice.amount(MOST_SWAPPED / part);
@@ -162,16 +190,26 @@ fn pools(planner: &Planner<'_>) -> Result<Vec<ScAddress>> {
 
 /// Whether a contract runs this code.
 fn runs(planner: &Planner<'_>, contract: &ScAddress, code: &[u8]) -> bool {
-    let entry = planner.state.get(&instance_key_at(contract.clone()));
-    let Some(LedgerEntryData::ContractData(data)) = entry.map(|entry| &entry.data) else {
-        return false;
-    };
     let hash: [u8; 32] = Sha256::digest(code).into();
-    match &data.val {
-        ScVal::ContractInstance(instance) => {
-            matches!(&instance.executable, ContractExecutable::Wasm(own) if own.0 == hash)
-        }
-        _ => false,
+    instance(planner.state, contract).is_some_and(
+        |instance| matches!(&instance.executable, ContractExecutable::Wasm(own) if own.0 == hash),
+    )
+}
+
+/// Returns the admin of a pool, if it has one: nothing else in its instance has a vector as its key.
+fn admin<'s>(state: &'s LedgerState, pool: &ScAddress) -> Option<&'s ScVal> {
+    let kept = instance(state, pool)?.storage.as_ref()?;
+    let is_admin = |entry: &&ScMapEntry| matches!(&entry.key, ScVal::Vec(Some(_)));
+    kept.iter().find(is_admin).map(|entry| &entry.val)
+}
+
+fn instance<'s>(state: &'s LedgerState, contract: &ScAddress) -> Option<&'s ScContractInstance> {
+    match &state.get(&instance_key_at(contract.clone()))?.data {
+        LedgerEntryData::ContractData(data) => match &data.val {
+            ScVal::ContractInstance(instance) => Some(instance),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -219,6 +257,8 @@ mod tests {
         };
         let mut sandbox = Sandbox::new(config).unwrap().with_exchange(FIRST_MARKET_LEDGER);
         let (mut emitters, mut updates, mut failed, mut evicted) = (BTreeSet::new(), 0, 0, 0);
+        let first = wasm::address(pool(network.id(), 0).unwrap());
+        let mut admins = BTreeSet::new();
         while sandbox.latest_ledger() < LedgerSeq(120) {
             let raw = sandbox.next_ledger().unwrap();
             let view = decode(&raw, network.id()).unwrap();
@@ -233,8 +273,10 @@ mod tests {
             failed +=
                 view.transactions.iter().filter(|it| it.smart_contract && !it.successful).count();
             evicted += view.evicted.len();
+            admins.extend(admin(&sandbox.state, &first).cloned());
         }
         assert_eq!(emitters.len(), MOST_POOLS as usize);
         assert!(updates >= 2 && failed >= 2 && evicted >= 2, "{updates}, {failed}, {evicted}");
+        assert!(admins.len() >= 2, "{admins:?}");
     }
 }

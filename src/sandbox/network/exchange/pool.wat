@@ -1,6 +1,6 @@
 ;; A pool: it emits what it is told, keeps what it is told, takes other code, or fails. The host's functions are x.1
 ;; contract_event, l._ put_contract_data and l.6 update_current_contract_wasm (env.json of soroban-env-common); a storage
-;; type is the number in an argument, 0 temporary and 1 persistent.
+;; type is the number in an argument, 0 temporary, 1 persistent and 2 that of the instance.
 (module
   (import "x" "1" (func (param i64 i64) (result i64)))
   (import "l" "_" (func (param i64 i64 i64) (result i64)))

@@ -115,6 +115,9 @@ impl Dispatcher {
         match slot {
             // After an error, what was read before it is sent; the next turn reads again.
             Some(slot) if !deliveries.is_empty() => {
+                if let Some((endpoint, rate)) = subscription.chat() {
+                    self.paces.sent(endpoint, rate, now);
+                }
                 self.begin_job(subscription, class, deliveries, slot);
             }
             _ => read?,
