@@ -121,10 +121,12 @@ impl Scene {
         NewSubscriptions { project, trigger, ..NewSubscriptions::to(endpoint) }
     }
 
-    /// Returns how much a subscription to a project would have been told in all ledgers.
-    pub fn previewed(&self, project: &str, trigger: Trigger) -> u64 {
+    /// Returns how much a subscription to a project would have been told in all ledgers, and how many of these
+    /// were looked through: all, unless that takes too long.
+    pub fn previewed(&self, project: &str, trigger: Trigger) -> (u64, u64) {
         let wanted = self.of_project(project, trigger);
-        self.webhooks.preview(&ana(), wanted, 100_000, Bounds::NONE).unwrap().matched
+        let previewed = self.webhooks.preview(&ana(), wanted, 100_000, Bounds::NONE).unwrap();
+        (previewed.matched, previewed.ledgers)
     }
 
     /// Returns the deliveries of a subscription in their order: ids without the tag, and bodies.
