@@ -12,7 +12,7 @@ use stellar_xdr::{Hash, LedgerKey, LedgerKeyContractCode, Limits, WriteXdr};
 use super::by_ledger::changed_in;
 use super::changes::Unreadable;
 use super::entry::{DataKey, live_until};
-use super::lookup::Lookup;
+use super::lookup::{Lookup, MOST_VISITED};
 use super::rows::{Given, KEYS, Key, KeyTag, NEVER_GIVEN, end_of};
 
 /// Maximum number of modules of which a [`CodeLives`] keeps the time to live.
@@ -56,7 +56,22 @@ impl Lookup<'_> {
         let end = end_of(self.ledger);
         let mut past = self.past(of, range, end)?;
         past.add_found(&self.checkpoints.around(&self.view, of, range, end)?);
-        Ok(past.key)
+        if past.key.is_some() {
+            return Ok(past.key);
+        }
+        // Those that only changed its time to live name it, too.
+        let (mut key, mut visited) = (None, 0);
+        self.walk(&of.1.0, end, Direction::NewestFirst, |at, _| {
+            visited += 1;
+            if at.ledger < range.first || visited > MOST_VISITED {
+                return Ok(ControlFlow::Break(()));
+            }
+            let transaction = self.transaction(at)?;
+            let change = transaction.as_ref().and_then(|it| it.changes.get(&of));
+            key = change.map(|change| change.key.clone());
+            Ok(if key.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok(key)
     }
 
     /// Returns the XDR `LedgerEntry` that the last write before a transaction of this ledger has left;

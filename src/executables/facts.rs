@@ -34,7 +34,7 @@ const MENTION: usize = 4 + 1 + size_of::<ContractId>();
 /// Returns the mentions of a ledger, in apply order, in the form for [`decode`].
 pub fn mentions(ledger: &LedgerView<'_>) -> Vec<u8> {
     let mut found = Vec::new();
-    for transaction in &ledger.transactions {
+    for transaction in ledger.transactions.iter().filter(|it| it.successful) {
         let order = transaction.application_order;
         let updates = ledger.events[transaction.operation_events.clone()].iter().any(|event| {
             event.event_type == EventType::System

@@ -134,6 +134,22 @@ impl<'s> Lookup<'s> {
         }
     }
 
+    /// Returns what an entry with this XDR `LedgerKey` names after a transaction, as [`Self::named`], if the changes
+    /// up to this one say it: what later ones find does not count.
+    pub fn shown(
+        &self,
+        ledger_key: &[u8],
+        at: TransactionPosition,
+    ) -> Result<Option<Option<Executable>>, StoreError> {
+        let Some(owner) = owner_of(ledger_key) else { return Ok(None) };
+        let last = rows::at_or_before(&self.view, &id_of(ledger_key), at)?;
+        let is_complete = |first, last| {
+            let ledgers = LedgerRange { first, last };
+            self.has_all(&owner, ledgers).then_some(ledgers)
+        };
+        Ok(from_last(last.as_ref(), at, is_complete).map(|(_, value)| value))
+    }
+
     /// Returns transactions around one among which a contract ran the same, before and after each, if that
     /// was just looked up.
     pub fn steady(&self, contract: &ContractId, at: TransactionPosition) -> Option<Steady> {

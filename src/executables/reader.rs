@@ -298,9 +298,10 @@ impl<'a> InterfaceReader<'a> {
         self.lookup.is_same_between(contract, from, to)
     }
 
-    /// Returns the interface of a module, if it has one and that is known. Otherwise it is asked for.
-    pub fn interface_of(&self, hash: &Hash32) -> Option<Arc<Interface>> {
-        self.interface(hash).0
+    /// Returns what a module declares, also where that is nothing; `None` while it is not known, and asked for.
+    pub fn declared_by(&self, hash: &Hash32) -> Option<Arc<Interface>> {
+        let (interface, is_known) = self.interface(hash);
+        is_known.then(|| interface.unwrap_or_default())
     }
 
     /// Returns what a contract runs after a transaction; `None` while the index has not processed its

@@ -214,7 +214,7 @@ impl InterfaceReader<'_> {
     }
 
     /// Returns what the instance of a contract says after a transaction, where a reference is not followed;
-    /// `Some(None)` when there is no instance, `None` when it is not known.
+    /// `Some(None)` when there is no instance, `None` when the transactions up to this one do not say it.
     ///
     /// # Errors
     /// Errors of the database.
@@ -224,10 +224,11 @@ impl InterfaceReader<'_> {
         at: TransactionPosition,
     ) -> Result<Option<Option<Executable>>, StoreError> {
         let Some(key) = instance_key(contract) else { return Ok(None) };
-        self.lookup().named(&key, at, Side::After)
+        self.lookup().shown(&key, at)
     }
 
-    /// Returns the code that an entry names to which contracts refer, after a transaction.
+    /// Returns the code that an entry names to which contracts refer, after a transaction, if the transactions up
+    /// to this one say it.
     ///
     /// # Errors
     /// Errors of the database.
@@ -236,7 +237,7 @@ impl InterfaceReader<'_> {
         key: &[u8],
         at: TransactionPosition,
     ) -> Result<Option<Hash32>, StoreError> {
-        Ok(match self.lookup().named(key, at, Side::After)? {
+        Ok(match self.lookup().shown(key, at)? {
             Some(Some(Executable::Code(hash))) => Some(hash),
             _ => None,
         })

@@ -18,7 +18,7 @@ use super::naming::Naming;
 use super::rows::{KEPT, Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::time::{Clocks, Moment, Times};
-use super::triggers::ttl::TtlMemory;
+use super::triggers::ttl_memory::TtlMemory;
 use super::{CONSUMER, Sealer, WebhookError};
 use orrery_executables::Interfaces;
 use orrery_ledger::domain::{ContractId, Owner};

@@ -135,9 +135,13 @@ fn what_is_sent_replayed_and_previewed_meets_the_condition() {
         assert_eq!(named.preview(contract, condition).1, before[..3.min(before.len())]);
         let unmet = named.unmet(id);
         assert_eq!(unmet.unjudged, None);
-        let misfit = unmet.misfit.unwrap();
-        assert!(misfit.reason.contains("'value' is a") || misfit.reason.contains("'VALUE' is a"));
-        assert!(misfit.first_ledger > 1);
+        // Numbers are declared first; whether a text is declared where one is emitted depends on the upgrades.
+        assert!(unmet.misfit.is_some() || condition.starts_with("VALUE"), "{condition}");
+        if let Some(misfit) = unmet.misfit {
+            let reason = misfit.reason;
+            assert!(reason.contains("'value' is a") || reason.contains("'VALUE' is a"), "{reason}");
+            assert!(misfit.first_ledger > 1);
+        }
         let ana = owner("ana");
         let everything = LedgerRange::new(1, u32::MAX);
         let done = named.webhooks.replay_ledgers(&ana, id, everything, &|| false).unwrap();

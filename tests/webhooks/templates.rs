@@ -197,7 +197,7 @@ fn each_mistake_of_a_template_has_its_sentence() {
         ("{}", "has braces without a name"),
         ("ü {1}", "(at character 4)"),
         ("{a b}", "has 'b' at character 4, where '}' or a filter behind '|' was expected"),
-        ("{a[0]}", "which the first has as 1"),
+        ("{a[0]}", "'0' was found, and the number of an item, from 1 is expected"),
         ("{a|upper}", "has the filter 'upper' at character 4: give 'short', 'units', or 'units:'"),
         ("{a|}", "has the filter ''"),
         ("{a|short:x}", "has the filter 'short'"),

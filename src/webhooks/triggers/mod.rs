@@ -13,6 +13,7 @@ pub(super) mod transactions;
 pub(super) mod ttl;
 mod ttl_entries;
 mod ttl_members;
+pub(super) mod ttl_memory;
 pub(super) mod ttl_notes;
 pub(super) mod ttl_preview;
 mod upgrade;

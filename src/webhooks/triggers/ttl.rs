@@ -7,21 +7,19 @@
 //! in its first ledger. How far that and later ledgers were looked at is stored ([`WATCHED`]), because it may
 //! take longer than the ledgers: others do not wait for it.
 
-use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::ttl_entries::{Looking, Moment};
 use super::ttl_members::MembersLook;
+use super::ttl_memory::TtlMemory;
 use super::ttl_notes::{self, LOOKED, StoredNotes, next_new};
 use super::{Sources, Told};
 use crate::rows::{LIVES, Life, in_subscriptions};
 use crate::subscription::Subscription;
 use crate::trigger::Trigger;
-use orrery_contract_data::{
-    AllChanged, CONSUMER as CONTRACT_DATA, CodeLives, Key, KeyTag, all_changed_in, are_recorded,
-};
+use orrery_contract_data::{CONSUMER as CONTRACT_DATA, Key, KeyTag, are_recorded};
 use orrery_ledger::domain::{ContractId, LedgerSeq};
 use orrery_store::{ConsumerEffects, Mark, RowCodec, StoreError, Table};
 
@@ -48,61 +46,6 @@ pub struct Watched {
     pub after: Option<KeyTag>,
     /// Of a project: the last contract that was looked at. Its keys after `after` are left, if there is one.
     pub contract: Option<ContractId>,
-}
-
-/// What is kept in memory from one look to the next.
-#[derive(Default)]
-pub(crate) struct TtlMemory {
-    /// Times to live of modules.
-    pub codes: CodeLives,
-    /// What the transactions of a ledger changed.
-    changed: Option<(LedgerSeq, Arc<AllChanged>)>,
-    /// The members of projects at which subscriptions have looked, all of them.
-    looked: HashMap<u32, Arc<[ContractId]>>,
-    /// The members at which one subscription has looked, each with the first ledger.
-    looked_since: Option<(u32, Arc<BTreeMap<ContractId, LedgerSeq>>)>,
-}
-
-impl TtlMemory {
-    /// Forgets at whom subscriptions have looked, because that may not have been written.
-    pub fn forget_looks(&mut self) {
-        self.looked.clear();
-    }
-
-    fn changed(
-        &mut self,
-        sources: &Sources<'_>,
-        ledger: LedgerSeq,
-    ) -> Result<Arc<AllChanged>, StoreError> {
-        if let Some((of, changed)) = &self.changed
-            && *of == ledger
-        {
-            return Ok(Arc::clone(changed));
-        }
-        let changed = Arc::new(all_changed_in(sources.store, ledger)?);
-        self.changed = Some((ledger, Arc::clone(&changed)));
-        Ok(changed)
-    }
-
-    fn looked_since(
-        &mut self,
-        rows: &dyn orrery_store::Rows,
-        subscription: u32,
-    ) -> Result<Arc<BTreeMap<ContractId, LedgerSeq>>, StoreError> {
-        if let Some((of, looked)) = &self.looked_since
-            && *of == subscription
-        {
-            return Ok(Arc::clone(looked));
-        }
-        let mut looked = BTreeMap::new();
-        LOOKED.scan(rows, &(Mark, subscription), None, |(_, contract), since| {
-            looked.insert(contract, since);
-            Ok(ControlFlow::Continue(()))
-        })?;
-        let looked = Arc::new(looked);
-        self.looked_since = Some((subscription, Arc::clone(&looked)));
-        Ok(looked)
-    }
 }
 
 impl RowCodec for Watched {

@@ -37,7 +37,7 @@ impl Differences {
     }
 }
 
-/// Code with an interface.
+/// Code of which it is known what it declares.
 enum Code {
     Asset,
     Module(Hash32, Arc<Interface>),
@@ -47,7 +47,7 @@ impl Code {
     fn of(ran: &Ran, sources: &Sources<'_>) -> Option<Self> {
         match ran {
             Ran::Asset => Some(Self::Asset),
-            Ran::Code(hash) => Some(Self::Module(*hash, sources.names?.interface_of(hash)?)),
+            Ran::Code(hash) => Some(Self::Module(*hash, sources.names?.declared_by(hash)?)),
             Ran::Nothing | Ran::Unknown(_) => None,
         }
     }

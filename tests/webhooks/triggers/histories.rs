@@ -166,8 +166,10 @@ fn check_project(scene: &Scene, chain: &Chain, (id, follow): (u32, &Follow), see
         scene.replay(id, LedgerRange::new(0, u32::MAX));
         compare(&scene.deliveries(id), &expected(first), &format!("replayed, {about}"));
     }
-    let previewed = scene.previewed(project, trigger.clone());
-    assert_eq!(previewed, expected(0).len() as u64, "previewed, {about}");
+    let (previewed, ledgers) = scene.previewed(project, trigger.clone());
+    if ledgers == chain.ledgers() {
+        assert_eq!(previewed, expected(0).len() as u64, "previewed, {about}");
+    }
     live.len()
 }
 

@@ -35,6 +35,12 @@ fn request(trigger: &Trigger) -> Value {
     body
 }
 
+/// Whether a service takes the trigger and knows all of it: the histories change code without the event that the
+/// host emits, which the index of a service relies on.
+fn can_be_asked(trigger: &Trigger) -> bool {
+    trigger.entries().is_none_or(|entries| !entries.code && (entries.instance || entries.data))
+}
+
 #[test]
 fn triggers_survive_kills() {
     let histories = size::choose(2, 100);
@@ -63,7 +69,7 @@ fn triggers_survive_kills() {
         let contracts: Vec<_> = history.contracts.keys().copied().map(ContractId).collect();
         while watched.len() < 15 {
             let trigger = trigger(rng.random());
-            if trigger.entries().is_some_and(|it| it.names().is_empty()) {
+            if !can_be_asked(&trigger) {
                 continue;
             }
             let contract = contracts[rng.random_range(0..contracts.len())];
@@ -83,7 +89,7 @@ fn triggers_survive_kills() {
         while followed.len() < 5 {
             let trigger =
                 trigger(rng.random_range(0..u64::MAX / 5) / 5 * 5 + followed.len() as u64);
-            if trigger.entries().is_some_and(|it| it.names().is_empty()) {
+            if !can_be_asked(&trigger) {
                 continue;
             }
             let mut body = request(&trigger);

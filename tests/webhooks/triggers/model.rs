@@ -50,6 +50,11 @@ impl Chain {
         Self { ledgers: ledgers.map(|xdr| Decoded::of(network, xdr)).collect() }
     }
 
+    /// Returns their number.
+    pub fn ledgers(&self) -> u64 {
+        self.ledgers.len() as u64
+    }
+
     /// Returns what a subscription must be told in the order of the chain, from a ledger on that is newer
     /// than it.
     pub fn expected(&self, watch: &Watch) -> Vec<Expected> {

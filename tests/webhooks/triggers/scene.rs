@@ -8,7 +8,9 @@ use orrery::decode::decode;
 use orrery::domain::{ContractId, LedgerRange, Network, Owner};
 use orrery::executables::{ExecutableIndex, Interfaces};
 use orrery::settings;
-use orrery::store::{Bounds, Durability, Extensions, Fault, IndexOptions, LedgerConsumer, Store};
+use orrery::store::{
+    Bounds, Durability, Extensions, Fault, IndexOptions, LedgerConsumer, PreparedLedger, Store,
+};
 use orrery::webhooks::manage::{NewSubscriptions, WebhookDeps, Webhooks};
 use orrery::webhooks::registry::Registry;
 use orrery::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
@@ -67,7 +69,9 @@ impl Scene {
 
     pub fn commit(&self, raw: &[u8]) {
         let view = decode(raw, self.network.id()).unwrap();
-        let prepared = self.store.prepare(&view, None, &IndexOptions::default()).unwrap();
+        // Without what is gathered from whole ledgers: the histories change code without the event that the host
+        // emits, by which the index would know which transactions to read.
+        let prepared = PreparedLedger::new(&view, &IndexOptions::default()).unwrap();
         self.store.commit(prepared, Durability::Deferred).unwrap();
     }
 
@@ -121,10 +125,12 @@ impl Scene {
         NewSubscriptions { project, trigger, ..NewSubscriptions::to(endpoint) }
     }
 
-    /// Returns how much a subscription to a project would have been told in all ledgers.
-    pub fn previewed(&self, project: &str, trigger: Trigger) -> u64 {
+    /// Returns how much a subscription to a project would have been told in all ledgers, and how many of these
+    /// were looked through: all, unless that takes too long.
+    pub fn previewed(&self, project: &str, trigger: Trigger) -> (u64, u64) {
         let wanted = self.of_project(project, trigger);
-        self.webhooks.preview(&ana(), wanted, 100_000, Bounds::NONE).unwrap().matched
+        let previewed = self.webhooks.preview(&ana(), wanted, 100_000, Bounds::NONE).unwrap();
+        (previewed.matched, previewed.ledgers)
     }
 
     /// Returns the deliveries of a subscription in their order: ids without the tag, and bodies.
