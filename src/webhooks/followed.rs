@@ -220,7 +220,9 @@ impl Followed {
         let before = ledger.previous().unwrap_or_default();
         let passed = state.passed.max(before);
         let Some(projects) = self.projects.get() else { return (KnownMembers::default(), passed) };
-        let known = projects.known_since(project, state.marks.get(project).copied());
+        // Each is returned once, also to a step of several ledgers.
+        let mark = state.next_marks.get(project).or_else(|| state.marks.get(project)).copied();
+        let known = projects.known_since(project, mark);
         if let Some(mark) = known.mark {
             state.next_marks.insert(project.to_owned(), mark);
         }

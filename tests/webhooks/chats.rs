@@ -277,10 +277,8 @@ fn of_more_than_a_thousand_messages_the_oldest_are_given_up() {
     let deliveries = scene.world.deliveries("ana", id);
     let delivered = deliveries.iter().filter(|(_, it)| it.state == State::Delivered).count();
     assert_eq!((delivered, deliveries[0].1.state), (1001, State::Delivered));
-    assert_eq!(
-        scene.world.sent.lock().iter().filter(|it| it.id == first).count(),
-        1 + usize::from(was_tried(&scene, &first))
-    );
+    let tried = usize::from(was_tried(&scene, &first));
+    assert_eq!(scene.world.sent.lock().iter().filter(|it| it.id == first).count(), 1 + tried);
 }
 
 /// Whether the first attempt, which was told to wait, was of this delivery.

@@ -225,11 +225,12 @@ impl<'t> Parser<'t> {
         let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
         let word = self.rest().split(|letter| !is_word(letter)).next().unwrap_or_default();
         self.at += word.len();
-        let has_token = self.rest().starts_with(':');
+        let has_token = self.rest().trim_start_matches(' ').starts_with(':');
         match word {
             "short" if !has_token => Ok(Filter::Short),
             "units" if !has_token => Ok(Filter::Units(Token::Emitter)),
             "units" => {
+                self.skip_blanks();
                 self.at += 1;
                 self.token().map(Filter::Units)
             }

@@ -375,7 +375,9 @@ impl<'a> TtlLooks<'a> {
         let shared = seen.shared.into_iter().map(|entry| (entry, contract));
         seen.lives.into_iter().try_for_each(|life| ttl_notes::put_life(effects, id, life))?;
         shared.into_iter().try_for_each(|it| ttl_notes::put_shared(effects, id, it))?;
-        if seen.after.is_none() && is_new {
+        // One that is not a member yet may become one in a ledger that is stored already.
+        let is_newest = sources.store.ends().latest == Some(ledger);
+        if seen.after.is_none() && is_new && (seen.may_belong || is_newest) {
             LOOKED.put(effects, &((Mark, id), contract), &ledger)?;
         }
         (watched.contract, watched.after) = (Some(contract), seen.after);

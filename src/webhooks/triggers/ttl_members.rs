@@ -45,6 +45,8 @@ pub(super) struct Seen {
     pub shared: Vec<KeyTag>,
     /// The last key; `None` when there are no more.
     pub after: Option<KeyTag>,
+    /// Whether it is a member in the ledger, as far as that is known.
+    pub may_belong: bool,
 }
 
 impl<'m, 's> MembersLook<'m, 's> {
@@ -119,7 +121,8 @@ impl<'m, 's> MembersLook<'m, 's> {
         Ok(next)
     }
 
-    /// Looks at a page of what a contract has, after a key: at all of it, or at what may be told.
+    /// Looks at a page of what a contract has, after a key: at all of it, or at what may be told. All of it may be
+    /// told in the ledger in which it becomes a member, also if it has been one before.
     pub fn page(
         &self,
         noted: &dyn Noted,
@@ -131,10 +134,10 @@ impl<'m, 's> MembersLook<'m, 's> {
             Some(members) => members.has(&contract, AT_THE_END)?,
             None => Belongs::No,
         };
-        let was_one = match &self.before {
-            Some(members) => members.has(&contract, AT_THE_END)? == Belongs::Yes,
-            None => false,
-        };
+        let before = self.before.as_ref().map(|members| members.has(&contract, AT_THE_END));
+        let before = before.transpose()?;
+        let was_one = before == Some(Belongs::Yes);
+        let all = all || belongs != Belongs::No && before == Some(Belongs::No);
         let looking = Looking {
             sources: self.sources,
             moment: self.moment,
@@ -143,7 +146,7 @@ impl<'m, 's> MembersLook<'m, 's> {
             first: if was_one { self.first } else { self.moment.ledger },
             is_sure: belongs == Belongs::Yes,
         };
-        let mut seen = Seen::default();
+        let mut seen = Seen { may_belong: belongs != Belongs::No, ..Seen::default() };
         if after.is_none() {
             let mut vital = Vec::new();
             seen.told = looking.vital(&contract, self.entries, codes, &mut vital)?;
@@ -165,7 +168,7 @@ impl<'m, 's> MembersLook<'m, 's> {
             }
             seen.after = page.last().copied().filter(|_| page.len() >= PAGE);
         }
-        if belongs == Belongs::No {
+        if !seen.may_belong {
             seen.told.clear();
         }
         Ok(seen)

@@ -112,12 +112,13 @@ impl TtlPreview {
             let new = left.peek().copied();
             let Some(contract) = look.next(&self.notes, after, new)? else { break };
             let (is_new, mut key) = (!self.looked.contains(&contract), None);
+            let mut may_belong = false;
             loop {
                 let seen = look.page(&self.notes, (contract, key), is_new, &mut self.codes)?;
                 self.notes.lives.extend(seen.lives);
                 self.notes.shared.extend(seen.shared.into_iter().map(|entry| (entry, contract)));
                 told.extend(seen.told);
-                key = seen.after;
+                (key, may_belong) = (seen.after, seen.may_belong);
                 if is_over() {
                     return Ok(None);
                 }
@@ -125,7 +126,10 @@ impl TtlPreview {
                     break;
                 }
             }
-            self.looked.insert(contract);
+            // It may become a member in a later ledger.
+            if may_belong {
+                self.looked.insert(contract);
+            }
             after = Some(contract);
         }
         told.sort_by_key(|told| told.number);
