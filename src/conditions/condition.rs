@@ -49,6 +49,10 @@ impl Condition {
         &self.paths
     }
 
+    pub(super) fn root(&self) -> &Node {
+        &self.root
+    }
+
     /// Checks whether something with values of these names and types can meet it.
     ///
     /// # Errors

@@ -201,6 +201,11 @@ pub(super) struct Work<'w, 'e> {
     pub(super) decimals: Decimals<'w>,
 }
 
+/// Returns the size of the topics and the data of an event, in bytes.
+pub(super) fn size_of(event: &EventRecord<'_>) -> usize {
+    event.topics.iter().map(|topic| topic.len()).sum::<usize>() + event.data.len()
+}
+
 /// Deliveries of all subscriptions of one owner.
 #[derive(Debug, Clone, Copy, Default)]
 struct OwnerDeliveries {
@@ -323,7 +328,7 @@ impl Work<'_, '_> {
     /// Returns the subscriptions that concern the event and have no delivery of it, each with what its
     /// condition says.
     fn judged<'k>(
-        &self,
+        &mut self,
         known: &'k SubscriptionSet,
         event: &EventRecord<'_>,
         number: Number,
@@ -331,6 +336,7 @@ impl Work<'_, '_> {
         let mut matching = Vec::new();
         known.matching(event.contract, event.topics, |subscription| matching.push(subscription));
         let judged = JudgedEvent::new(event, self.sources.network, self.sources.names);
+        let bytes = size_of(event);
         let mut all = Vec::with_capacity(matching.len());
         for subscription in matching {
             // If it has one, a replay was ahead of this consumer: the delivery is queued, or has ended.
@@ -339,10 +345,42 @@ impl Work<'_, '_> {
             {
                 continue;
             }
-            let condition = subscription.condition.as_ref();
-            all.push((subscription, condition.map_or(Verdict::Matches, |it| judged.by(it))));
+            let Some(condition) = &subscription.condition else {
+                all.push((subscription, Verdict::Matches));
+                continue;
+            };
+            if self.may_ask(known, subscription, bytes)? {
+                all.push((subscription, judged.by(condition)));
+            }
         }
         Ok(all)
+    }
+
+    /// Whether the condition of a subscription may be asked of something of so many bytes. Counts the work,
+    /// and disables the subscription of its owner whose condition takes the most when it is too much.
+    pub(super) fn may_ask(
+        &mut self,
+        known: &SubscriptionSet,
+        subscription: &Arc<Subscription>,
+        bytes: usize,
+    ) -> Result<bool, StoreError> {
+        let Some(condition) = &subscription.condition else { return Ok(true) };
+        let (place, owner) = (self.fed.place, &subscription.definition.owner);
+        let most = self.registry.settings().owner_ledger_steps;
+        let own = (subscription.id, condition.steps(bytes));
+        let greatest =
+            self.registry.condition_work.lock().add(place, owner, own, most.get().into());
+        let Some(greatest) = greatest else { return Ok(true) };
+        if let Some(greatest) = known.get(greatest) {
+            let reason = format!(
+                "the conditions of your subscriptions take more than {most} steps at ledger {}, and the \
+                 one of this subscription takes the most: compare shorter texts, or let topics select \
+                 events",
+                self.fed.ledger
+            );
+            self.disable(greatest, reason)?;
+        }
+        Ok(greatest != subscription.id)
     }
 
     /// Notes an event that a condition could not be asked of.

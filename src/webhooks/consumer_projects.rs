@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::consumer::Work;
+use super::consumer::{Work, size_of};
 use super::followed::{LATE, LateMember, SelectedEvents, ended};
 use super::judging::{JudgedEvent, Verdict};
 use super::payload;
@@ -122,6 +122,9 @@ impl Work<'_, '_> {
             if !self.concerns(subscription)?
                 || ENCODED_DELIVERIES.has(self.effects, &(id, number))?
             {
+                continue;
+            }
+            if !self.may_ask(known, subscription, size_of(event))? {
                 continue;
             }
             let condition = subscription.condition.as_ref();

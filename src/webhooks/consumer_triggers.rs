@@ -73,6 +73,9 @@ impl Work<'_, '_> {
         triggers: &TransactionTriggers<'_>,
         record: &TransactionRecord<'_>,
     ) -> Result<(), StoreError> {
+        for subscription in triggers.asked_of(record) {
+            self.may_ask(known, subscription, record.meta.len())?;
+        }
         triggers.of(record)?.into_iter().try_for_each(|told| self.create_delivery(known, told))
     }
 

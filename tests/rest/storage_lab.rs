@@ -262,7 +262,8 @@ fn the_path_may_begin_with_the_network() {
     let (made, world) = made();
     let network = world.store.store.network().name();
     let contract = made.contract;
-    for end in ["storage", "storage?limit=3&order=asc", "storage?sort_by=ttl&x=y", "keys", "keys/"] {
+    for end in ["storage", "storage?limit=3&order=asc", "storage?sort_by=ttl&x=y", "keys", "keys/"]
+    {
         let path = format!("/api/contract/{contract}/{end}");
         let own = get(&world, &format!("/{network}{path}"));
         assert_eq!(own, get(&world, &path), "{path}");

@@ -113,10 +113,7 @@ pub(super) fn keys(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiErr
 }
 
 /// Answers `/{network}/api/contract/{contract_id}/storage`.
-pub(super) fn storage_of_network(
-    deps: &Deps,
-    call: &CurrentCall<'_>,
-) -> Result<Answer, ApiError> {
+pub(super) fn storage_of_network(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
     request::check_network(deps, call)?;
     storage(deps, call)
 }

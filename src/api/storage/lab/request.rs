@@ -2,9 +2,9 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::super::super::{ApiError, Deps};
 use super::super::super::call::CurrentCall;
 use super::super::super::params::Query;
+use super::super::super::{ApiError, Deps};
 use super::super::error::{Issue, Issues, StorageError};
 use super::cursor::{self, Cursor, Kind};
 use super::number::number;
