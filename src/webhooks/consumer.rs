@@ -201,11 +201,6 @@ pub(super) struct Work<'w, 'e> {
     pub(super) decimals: Decimals<'w>,
 }
 
-/// Returns the size of the topics and the data of an event, in bytes.
-pub(super) fn size_of(event: &EventRecord<'_>) -> usize {
-    event.topics.iter().map(|topic| topic.len()).sum::<usize>() + event.data.len()
-}
-
 /// Deliveries of all subscriptions of one owner.
 #[derive(Debug, Clone, Copy, Default)]
 struct OwnerDeliveries {
@@ -336,7 +331,7 @@ impl Work<'_, '_> {
         let mut matching = Vec::new();
         known.matching(event.contract, event.topics, |subscription| matching.push(subscription));
         let judged = JudgedEvent::new(event, self.sources.network, self.sources.names);
-        let bytes = size_of(event);
+        let bytes = event.size();
         let mut all = Vec::with_capacity(matching.len());
         for subscription in matching {
             // If it has one, a replay was ahead of this consumer: the delivery is queued, or has ended.
@@ -356,20 +351,30 @@ impl Work<'_, '_> {
         Ok(all)
     }
 
-    /// Whether the condition of a subscription may be asked of something of so many bytes. Counts the work,
-    /// and disables the subscription of its owner whose condition takes the most when it is too much.
+    /// Whether the condition of a subscription may be asked of something of so many bytes.
     pub(super) fn may_ask(
         &mut self,
         known: &SubscriptionSet,
         subscription: &Arc<Subscription>,
         bytes: usize,
     ) -> Result<bool, StoreError> {
-        let Some(condition) = &subscription.condition else { return Ok(true) };
+        match &subscription.condition {
+            Some(condition) => self.count_steps(known, subscription, condition.steps(bytes)),
+            None => Ok(true),
+        }
+    }
+
+    /// Counts the work of a subscription's condition. When the conditions of its owner take too much, the
+    /// subscription whose condition takes the most is disabled. Returns whether it is another one.
+    pub(super) fn count_steps(
+        &mut self,
+        known: &SubscriptionSet,
+        subscription: &Arc<Subscription>,
+        steps: u64,
+    ) -> Result<bool, StoreError> {
         let (place, owner) = (self.fed.place, &subscription.definition.owner);
-        let most = self.registry.settings().owner_ledger_steps;
-        let own = (subscription.id, condition.steps(bytes));
-        let greatest =
-            self.registry.condition_work.lock().add(place, owner, own, most.get().into());
+        let (own, most) = ((subscription.id, steps), self.most_steps());
+        let greatest = self.registry.condition_work.lock().add(place, owner, own, most);
         let Some(greatest) = greatest else { return Ok(true) };
         if let Some(greatest) = known.get(greatest) {
             let reason = format!(
@@ -381,6 +386,11 @@ impl Work<'_, '_> {
             self.disable(greatest, reason)?;
         }
         Ok(greatest != subscription.id)
+    }
+
+    /// The work that the conditions of one owner may take on one ledger, in steps.
+    pub(super) fn most_steps(&self) -> u64 {
+        self.registry.settings().owner_ledger_steps.get().into()
     }
 
     /// Notes an event that a condition could not be asked of.

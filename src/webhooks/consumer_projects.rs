@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::consumer::{Work, size_of};
+use super::consumer::Work;
 use super::followed::{LATE, LateMember, SelectedEvents, ended};
 use super::judging::{JudgedEvent, Verdict};
 use super::payload;
@@ -124,7 +124,7 @@ impl Work<'_, '_> {
             {
                 continue;
             }
-            if !self.may_ask(known, subscription, size_of(event))? {
+            if !self.may_ask(known, subscription, event.size())? {
                 continue;
             }
             let condition = subscription.condition.as_ref();
