@@ -136,10 +136,11 @@ fn checkpoints_with_rows(view: &ConsumerView<'_>) -> Result<Vec<LedgerSeq>, Stor
     let (mut ledgers, mut from) = (Vec::new(), Vec::new());
     loop {
         let mut first = None;
-        view.scan_prefix(FOUND.family, &[], &from, &mut |key, _| {
+        let read = &mut |key: &[u8], _: &[u8]| {
             first = LedgerSeq::read(&mut &key[..]);
             Ok(ControlFlow::Break(()))
-        })?;
+        };
+        view.scan_prefix(FOUND.family, &[], &from, read).map(drop)?;
         let Some(ledger) = first else { return Ok(ledgers) };
         ledgers.push(ledger);
         let Some(next) = ledger.next() else { return Ok(ledgers) };

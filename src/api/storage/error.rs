@@ -144,6 +144,7 @@ impl StorageError {
             | Self::Absent { .. }
             | Self::TooManyEntries(_)
             | Self::TooManyLookups(_)
+            | Self::OtherNetwork { .. }
             | Self::Issues(_) => {}
         }
     }

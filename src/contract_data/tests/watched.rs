@@ -1,9 +1,8 @@
 //! Where only watched contracts are recorded: contracts come and go at any moment, several of them at
-//! different places of their filling. One that is watched at the end has the rows and the answers that it
-//! would have if it always had been; of the others nothing is known, and no row is left.
+//! different places of their filling. One that is watched at the end has the answers, and rows under the keys,
+//! that it would have if it always had been; of the others nothing is known, and no row is left.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use orrery_ledger::domain::LedgerSeq;
@@ -22,8 +21,8 @@ use crate::{Filling, fill_some};
 
 const SIZE: (u64, u64) = (60, 10_000);
 
-/// All rows of a contract, by family and the rest of their keys.
-type OwnRows = BTreeMap<(&'static str, Vec<u8>), Vec<u8>>;
+/// The rows of a contract, by family and the rest of their keys.
+type OwnRows = BTreeSet<(&'static str, Vec<u8>)>;
 
 impl World {
     /// Watches these contracts, and no others. Returns whether all of them are watched.
@@ -108,15 +107,15 @@ impl World {
         let view = self.store.consumer_view(crate::CONSUMER, RowBounds::none()).unwrap();
         let mut rows = OwnRows::new();
         for family in BY_CONTRACT {
-            let mut add = |key: &[u8], value: &[u8]| {
-                rows.insert((family, key.to_vec()), value.to_vec());
+            let mut add = |key: &[u8], _: &[u8]| {
+                rows.insert((family, key.to_vec()));
                 Ok(ControlFlow::Continue(()))
             };
-            view.scan_prefix(family, &contract.encode(), &[], &mut add).unwrap();
+            view.scan_prefix(family, &contract.encode(), &[], &mut add).map(drop).unwrap();
         }
-        view.scan(FOUND.family, |key, value| {
+        view.scan(FOUND.family, |key, _| {
             if key[4..].starts_with(&contract.0) {
-                rows.insert((FOUND.family, key.to_vec()), value.to_vec());
+                rows.insert((FOUND.family, key.to_vec()));
             }
         })
         .unwrap();
@@ -285,7 +284,7 @@ fn a_checkpoint_leaves_nothing_of_a_contract_that_nobody_watches() {
         let case = format!("seed {seed}, at {at}, {gone}, during {is_during}, back {comes_back}");
         let of_archive = [FOUND.family, "checked"];
         let left = world.rows_of(&gone);
-        let from_archive = left.keys().filter(|(family, _)| of_archive.contains(family)).count();
+        let from_archive = left.iter().filter(|(family, _)| of_archive.contains(family)).count();
         assert_eq!(from_archive, 0, "{case}");
         assert!(comes_back || left.is_empty(), "{case}");
         let lookup = Lookup::new(&world.store, LedgerSeq(at), RowBounds::none()).unwrap();
@@ -314,7 +313,7 @@ fn a_contract_with_many_rows_is_removed_in_pieces() {
     let (large, small) = (ContractId([7; 32]), ContractId([8; 32]));
     world.settle(&BTreeSet::from([large, small]));
     for first in 0..30 {
-        let names = move |effects: &mut orrery_store::ConsumerEffects<'_>| {
+        let put = world.store.change_consumer_rows(crate::CONSUMER, move |effects| {
             for number in 0..100_u32 {
                 let name = (first * 100 + number).to_be_bytes().to_vec();
                 let row = crate::rows::NameRow::default();
@@ -324,8 +323,8 @@ fn a_contract_with_many_rows_is_removed_in_pieces() {
                 }
             }
             Ok::<_, orrery_store::StoreError>(())
-        };
-        world.store.change_consumer_rows(crate::CONSUMER, names).unwrap();
+        });
+        put.unwrap();
     }
     world.watch(&BTreeSet::from([small]));
     let mut pieces = 1;

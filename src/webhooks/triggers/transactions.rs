@@ -122,7 +122,8 @@ impl<'a> TransactionTriggers<'a> {
         let order = record.position.application_order;
         let may_change = self.changed.as_ref().is_none_or(|orders| orders.contains(&order));
         let contracts = record.contracts.iter().filter(move |_| may_change);
-        let subscriptions = contracts.filter_map(|contract| self.storage.get(contract)).flatten();
+        let subscriptions =
+            contracts.filter_map(move |contract| self.storage.get(contract)).flatten();
         subscriptions.filter(|subscription| subscription.condition.is_some())
     }
 
