@@ -70,7 +70,7 @@ pub(super) fn check_network(deps: &Deps, call: &CurrentCall<'_>) -> Result<(), A
         return Ok(());
     }
     let asked = percent_decode_str(asked).decode_utf8_lossy();
-    Err(StorageError::OtherNetwork { asked: excerpt(&asked).to_string(), served }.into())
+    Err(StorageError::OtherNetwork { asked: excerpt(&asked), served }.into())
 }
 
 /// Parses the contract in the path.
