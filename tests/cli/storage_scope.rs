@@ -157,16 +157,12 @@ fn a_command_without_the_configuration_leaves_what_is_recorded() {
         let output = import.envs(variables.iter().copied()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
-    let serve = || {
-        let config = configure(at, WATCHED);
-        Service::start_in(at, &["--no-source", "--data-dir", "d", config[0], config[1]])
-    };
     let changes = |service: &Service| {
         let path = format!("/rest/contracts/{watched_one}/storage/changes?limit=1000");
         ask(service, &path).1["changes"].as_array().map(Vec::len)
     };
     import("first.xdr", &[]);
-    let service = serve();
+    let service = serve(at, WATCHED);
     let contract_text = watched_one.to_string();
     command(at, &service, &["watch", "it", "--contract", &contract_text]);
     list(&service, &contract_text);
@@ -179,7 +175,7 @@ fn a_command_without_the_configuration_leaves_what_is_recorded() {
         assert_eq!(scope(&store).unwrap(), Scope::Watched);
         assert!(watched(&store).unwrap().contains(&watched_one));
     }
-    let service = serve();
+    let service = serve(at, WATCHED);
     // From the first answer on, although the new ledgers may not be processed yet.
     let (status, first) = ask(&service, &format!("/rest/contracts/{watched_one}/storage?at=30"));
     assert_eq!((status, &first["complete"]), (200, &json!(true)), "{first}");
