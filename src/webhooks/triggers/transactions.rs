@@ -123,7 +123,7 @@ impl<'a> TransactionTriggers<'a> {
         let may_change = self.changed.as_ref().is_none_or(|orders| orders.contains(&order));
         let contracts = record.contracts.iter().filter(move |_| may_change);
         let subscriptions =
-            contracts.filter_map(move |contract| self.storage.get(contract)).flatten();
+            contracts.flat_map(move |contract| self.storage.who_may_be_told(contract));
         subscriptions.filter(|subscription| subscription.condition.is_some())
     }
 
