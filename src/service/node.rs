@@ -14,6 +14,7 @@ use super::supervisor::report_upgrade;
 use super::{ServiceError, attestation, consumers, recorded_storage};
 use crate::attestation::Attestation;
 use crate::config::Config;
+use crate::contract_data;
 use crate::control::{RebuildReport, RebuildRequest, StatusReport, Stored};
 use crate::domain::{LedgerSeq, Network, RawLedger};
 use crate::export;
@@ -65,13 +66,34 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens the data directory of `config`. Fails for a new directory when `network` is `None`.
-    pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
+    /// Opens the data directory of `config` for a service: `[index] storage` holds from now on, and what
+    /// does not fit it is removed. Fails for a new directory when `network` is `None`.
+    ///
+    /// # Errors
+    /// Errors of the store; when nothing is to be recorded although projects do.
+    pub fn open_for_service(
+        config: &Config,
+        network: Option<&Network>,
+    ) -> Result<Self, ServiceError> {
         let webhooks = Arc::default();
         let consumers = consumers::registered(&webhooks, config.index.storage);
         let node = Self::open_with(config, network, consumers)?;
         recorded_storage::apply(node.store(), config.index.storage)?;
         Ok(Self { webhooks, ..node })
+    }
+
+    /// Opens the data directory of `config` for a command. What an existing directory records of what
+    /// contracts hold stays as it is, whatever the command's settings say. Fails for a new directory when
+    /// `network` is `None`.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
+        let webhooks = Arc::default();
+        let consumers = consumers::everything(&webhooks);
+        let extensions = as_stored(extensions(config, &consumers));
+        let store = Arc::new(Store::open_with(&config.data_dir, network, extensions)?);
+        Ok(Self { webhooks, ..Self::over_fed(store, config, consumers)? })
     }
 
     /// Opens the data directory of `config` for reading. Nothing in it changes.
@@ -80,10 +102,10 @@ impl Node {
     /// Errors of the store, [`StoreError::Empty`] for a directory without one.
     pub fn open_read_only(config: &Config) -> Result<Self, ServiceError> {
         let webhooks = Arc::default();
-        let consumers = consumers::registered(&webhooks, config.index.storage);
-        let extensions = extensions(config, &consumers);
+        let consumers = consumers::everything(&webhooks);
+        let extensions = as_stored(extensions(config, &consumers));
         let store = Arc::new(Store::open_read_only(&config.data_dir, extensions)?);
-        Ok(Self { webhooks, consumers, ..Self::over(store, config)? })
+        Ok(Self { webhooks, ..Self::over_fed(store, config, consumers)? })
     }
 
     /// As [`Self::open`], with `consumers` instead of the program's own.
@@ -94,6 +116,16 @@ impl Node {
     ) -> Result<Self, ServiceError> {
         let extensions = extensions(config, &consumers);
         let store = Arc::new(Store::open_with(&config.data_dir, network, extensions)?);
+        Ok(Self { consumers, ..Self::over(store, config)? })
+    }
+
+    /// As [`Self::over`], with those of the consumers that the store feeds.
+    fn over_fed(
+        store: Arc<Store>,
+        config: &Config,
+        mut consumers: Vec<Arc<dyn LedgerConsumer>>,
+    ) -> Result<Self, ServiceError> {
+        consumers.retain(|consumer| store.consumer(consumer.spec().name).is_some());
         Ok(Self { consumers, ..Self::over(store, config)? })
     }
 
@@ -413,6 +445,12 @@ pub(super) fn extensions(config: &Config, consumers: &[Arc<dyn LedgerConsumer>])
     let mut extensions = Extensions::for_consumers(consumers).with_kind(storage::KIND);
     extensions.consumers.extend(config.export.destination().map(|_| export::consumer()));
     extensions.upgrade_observer = Some(Box::new(report_upgrade));
+    extensions
+}
+
+/// Returns the parts without the index of contract data where an existing directory has none.
+fn as_stored(mut extensions: Extensions) -> Extensions {
+    extensions.only_if_known.push(contract_data::CONSUMER);
     extensions
 }
 

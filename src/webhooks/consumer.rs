@@ -323,7 +323,7 @@ impl Work<'_, '_> {
     /// Returns the subscriptions that concern the event and have no delivery of it, each with what its
     /// condition says.
     fn judged<'k>(
-        &self,
+        &mut self,
         known: &'k SubscriptionSet,
         event: &EventRecord<'_>,
         number: Number,
@@ -331,6 +331,7 @@ impl Work<'_, '_> {
         let mut matching = Vec::new();
         known.matching(event.contract, event.topics, |subscription| matching.push(subscription));
         let judged = JudgedEvent::new(event, self.sources.network, self.sources.names);
+        let bytes = event.size();
         let mut all = Vec::with_capacity(matching.len());
         for subscription in matching {
             // If it has one, a replay was ahead of this consumer: the delivery is queued, or has ended.
@@ -339,10 +340,57 @@ impl Work<'_, '_> {
             {
                 continue;
             }
-            let condition = subscription.condition.as_ref();
-            all.push((subscription, condition.map_or(Verdict::Matches, |it| judged.by(it))));
+            let Some(condition) = &subscription.condition else {
+                all.push((subscription, Verdict::Matches));
+                continue;
+            };
+            if self.may_ask(known, subscription, bytes)? {
+                all.push((subscription, judged.by(condition)));
+            }
         }
         Ok(all)
+    }
+
+    /// Whether the condition of a subscription may be asked of something of so many bytes.
+    pub(super) fn may_ask(
+        &mut self,
+        known: &SubscriptionSet,
+        subscription: &Arc<Subscription>,
+        bytes: usize,
+    ) -> Result<bool, StoreError> {
+        match &subscription.condition {
+            Some(condition) => self.count_steps(known, subscription, condition.steps(bytes)),
+            None => Ok(true),
+        }
+    }
+
+    /// Counts the work of a subscription's condition. When the conditions of its owner take too much, the
+    /// subscription whose condition takes the most is disabled. Returns whether it is another one.
+    pub(super) fn count_steps(
+        &mut self,
+        known: &SubscriptionSet,
+        subscription: &Arc<Subscription>,
+        steps: u64,
+    ) -> Result<bool, StoreError> {
+        let (place, owner) = (self.fed.place, &subscription.definition.owner);
+        let (own, most) = ((subscription.id, steps), self.most_steps());
+        let greatest = self.registry.condition_work.lock().add(place, owner, own, most);
+        let Some(greatest) = greatest else { return Ok(true) };
+        if let Some(greatest) = known.get(greatest) {
+            let reason = format!(
+                "the conditions of your subscriptions take more than {most} steps at ledger {}, and the \
+                 one of this subscription takes the most: compare shorter texts, or let topics select \
+                 events",
+                self.fed.ledger
+            );
+            self.disable(greatest, reason)?;
+        }
+        Ok(greatest != subscription.id)
+    }
+
+    /// The work that the conditions of one owner may take on one ledger, in steps.
+    pub(super) fn most_steps(&self) -> u64 {
+        self.registry.settings().owner_ledger_steps.get().into()
     }
 
     /// Notes an event that a condition could not be asked of.

@@ -10,6 +10,7 @@
 //! that users request are
 //! in [`manage`]. Everything is stored in rows of the consumer ([`rows`]).
 
+mod condition_work;
 mod consumer;
 mod consumer_projects;
 mod consumer_triggers;
