@@ -1,7 +1,6 @@
 //! An open data directory as all parts of a process use it: the store, the pipelines into it, the
 //! consumers, health and metrics.
 
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -9,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::disk_space::{DiskFull, DiskSpaceMonitor, NotStoredReason};
+use super::kept_records::{index_options, retention};
 use super::signatures::{SIGNATURES, SignatureRebuild};
 use super::supervisor::report_upgrade;
 use super::{ServiceError, attestation, consumers, recorded_storage};
 use crate::attestation::Attestation;
 use crate::config::Config;
-use crate::contract_data;
 use crate::control::{RebuildReport, RebuildRequest, StatusReport, Stored};
 use crate::domain::{LedgerSeq, Network, RawLedger};
 use crate::export;
@@ -25,8 +24,8 @@ use crate::pipeline::{
 };
 use crate::programs::storage;
 use crate::store::{
-    self, Committed, Durability, Extensions, FORMAT, IndexOptions, IndexedAs, LedgerConsumer,
-    Losses, Retention, Store, StoreError,
+    self, Committed, Durability, Extensions, FORMAT, IndexOptions, LedgerConsumer, Losses,
+    Retention, Store, StoreError,
 };
 use crate::verify::{Events, Policy, Verified};
 use crate::webhooks::registry::Registry;
@@ -91,7 +90,7 @@ impl Node {
     pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
         let webhooks = Arc::default();
         let consumers = consumers::everything(&webhooks);
-        let extensions = as_stored(extensions(config, &consumers));
+        let extensions = recorded_storage::as_stored(extensions(config, &consumers));
         let store = Arc::new(Store::open_with(&config.data_dir, network, extensions)?);
         Ok(Self { webhooks, ..Self::over_fed(store, config, consumers)? })
     }
@@ -103,7 +102,7 @@ impl Node {
     pub fn open_read_only(config: &Config) -> Result<Self, ServiceError> {
         let webhooks = Arc::default();
         let consumers = consumers::everything(&webhooks);
-        let extensions = as_stored(extensions(config, &consumers));
+        let extensions = recorded_storage::as_stored(extensions(config, &consumers));
         let store = Arc::new(Store::open_read_only(&config.data_dir, extensions)?);
         Ok(Self { webhooks, ..Self::over_fed(store, config, consumers)? })
     }
@@ -448,12 +447,6 @@ pub(super) fn extensions(config: &Config, consumers: &[Arc<dyn LedgerConsumer>])
     extensions
 }
 
-/// Returns the parts without the index of contract data where an existing directory has none.
-fn as_stored(mut extensions: Extensions) -> Extensions {
-    extensions.only_if_known.push(contract_data::CONSUMER);
-    extensions
-}
-
 /// Recomputes the signatures of a data directory that is being restored from a backup. What the backup says
 /// itself counts only for ledgers whose raw form it does not have, and these get a mark.
 ///
@@ -502,31 +495,5 @@ impl StepObserver for StepMetrics {
 
     fn verified(&self, verified: &Verified) {
         self.0.ledger_verified(verified);
-    }
-}
-
-/// Returns which records of each ledger are indexed.
-pub(super) fn indexed_as(config: &Config) -> IndexedAs {
-    IndexedAs::from(&index_options(config))
-}
-
-fn index_options(config: &Config) -> IndexOptions {
-    let contracts: BTreeSet<_> = config.index.contracts.iter().copied().collect();
-    IndexOptions {
-        classic_events: config.index.classic_events,
-        fee_events: config.index.fee_events,
-        contracts: (!contracts.is_empty()).then_some(contracts),
-        raw_ledgers: config.retention.raw_ledgers > 0,
-    }
-}
-
-/// Converts the settings: 0 keeps no raw ledgers, but all events or transactions.
-fn retention(config: &Config) -> Retention {
-    let unless_all = |kept: u32| (kept > 0).then_some(kept);
-    Retention {
-        raw_ledgers: Some(config.retention.raw_ledgers),
-        events: unless_all(config.retention.events),
-        transactions: unless_all(config.retention.transactions),
-        wait_for_consumers: config.retention.wait_for_consumers,
     }
 }

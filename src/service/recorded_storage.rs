@@ -19,7 +19,7 @@ use crate::observe::health::Health;
 use crate::programs::Programs;
 use crate::programs::manifest::projects_with_storage;
 use crate::settings::RecordedStorage;
-use crate::store::{LedgerConsumer, Store, StoreError};
+use crate::store::{Extensions, LedgerConsumer, Store, StoreError};
 use crate::webhooks::registry::Registry;
 
 /// Name of the thread that adds rows for contracts that are watched from now on, and removes those of
@@ -61,6 +61,12 @@ fn forget(store: &Store) -> Result<(), ServiceError> {
         tracing::warn!("index.storage is off: what was recorded of what contracts hold is removed");
     }
     Ok(())
+}
+
+/// Returns the parts without the index of contract data where an existing directory has none.
+pub(super) fn as_stored(mut extensions: Extensions) -> Extensions {
+    extensions.only_if_known.push(CONSUMER);
+    extensions
 }
 
 /// Keeps what is recorded that of the contracts which projects and webhooks watch: adds the rows that new

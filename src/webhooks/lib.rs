@@ -12,6 +12,7 @@
 
 mod condition_work;
 mod consumer;
+mod consumer_conditions;
 mod consumer_projects;
 mod consumer_triggers;
 pub mod contracts;
