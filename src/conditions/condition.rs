@@ -3,7 +3,7 @@
 use super::check::Check;
 use super::evaluate::Evaluation;
 use super::fields::{Fields, Kinds};
-use super::kind::{Kind, Type};
+use super::kind::Type;
 use super::lexer::Problem;
 use super::name::Name;
 use super::node::Node;
@@ -34,7 +34,7 @@ impl Condition {
     /// [`Problem`] when it is none, is too long or too deep, or compares what cannot be compared.
     pub fn parse(text: &str) -> Result<Self, Problem> {
         let (root, paths) = Parser::parse(text)?;
-        let types: Vec<_> = paths.iter().map(|path| (Type::Any, path.to_string())).collect();
+        let types: Vec<_> = paths.iter().map(|path| (Type::Any, path)).collect();
         Check { paths: &types }.condition(&root)?;
         Ok(Self { text: text.to_owned(), root, paths })
     }
@@ -49,6 +49,10 @@ impl Condition {
         &self.paths
     }
 
+    pub(super) fn root(&self) -> &Node {
+        &self.root
+    }
+
     /// Checks whether something with values of these names and types can meet it.
     ///
     /// # Errors
@@ -57,15 +61,14 @@ impl Condition {
         let mut types = Vec::with_capacity(self.paths.len());
         for path in &self.paths {
             let kind = kinds.kind(&path.root).ok_or_else(|| Misfit::Lacks(path.root.clone()))?;
-            types.push(match path.steps.is_empty() {
+            let kind = match path.steps.is_empty() {
                 true => kind,
                 false => path.kind(kind).map_err(|what| {
                     Misfit::Type(Problem { position: self.place_of(path), what })
                 })?,
-            });
+            };
+            types.push((kind.scalar(), path));
         }
-        let named = |(kind, path): (Kind<'_>, &Path)| (kind.scalar(), path.to_string());
-        let types: Vec<_> = types.into_iter().zip(&self.paths).map(named).collect();
         Check { paths: &types }.condition(&self.root).map_err(Misfit::Type)
     }
 

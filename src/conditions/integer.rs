@@ -5,6 +5,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use num_bigint::{BigInt, Sign};
 use stellar_xdr::{Int256Parts, UInt256Parts};
 
 /// A whole number.
@@ -15,20 +16,13 @@ pub struct Integer(Repr);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Repr {
     Small(i128),
-    Large(Large),
+    Large(BigInt),
 }
 
-/// A number by its sign and its digits of 32 bits, the lowest first, without zeros at the end.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Large {
-    is_negative: bool,
-    digits: Vec<u32>,
-}
-
-/// Number of digits of 128 bits.
-const SMALL_DIGITS: usize = 4;
-/// Greatest power of ten that fits a digit, and the number of its zeros.
-const TENS: (u32, usize) = (1_000_000_000, 9);
+/// Number of decimal digits of 2^256.
+const MOST_DIGITS: usize = 78;
+/// Largest number of bits of a number that is written in a condition.
+const MOST_BITS: u64 = 256;
 
 impl Integer {
     /// Zero.
@@ -40,75 +34,41 @@ impl Integer {
             return None;
         }
         let significant = text.trim_start_matches('0');
-        let mut digits = Vec::new();
-        // 2^256 has 78 decimal digits.
-        if significant.len() > 78 {
+        if significant.is_empty() {
+            return Some(Self::ZERO);
+        }
+        if significant.len() > MOST_DIGITS {
             return None;
         }
-        for digit in significant.bytes() {
-            let mut carry = u64::from(digit - b'0');
-            for place in &mut digits {
-                carry += u64::from(*place) * 10;
-                *place = low(carry);
-                carry >>= 32;
-            }
-            if carry > 0 {
-                digits.push(low(carry));
-            }
+        if let Ok(small) = significant.parse() {
+            return Some(Self(Repr::Small(small)));
         }
-        (digits.len() <= 8).then(|| Large { is_negative: false, digits }.normal())
+        let large = BigInt::parse_bytes(significant.as_bytes(), 10)?;
+        (large.bits() <= MOST_BITS).then(|| Self::of(large))
     }
 
     /// The sum.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
-        if let (Repr::Small(a), Repr::Small(b)) = (&self.0, &other.0)
-            && let Some(sum) = a.checked_add(*b)
-        {
-            return Self(Repr::Small(sum));
-        }
-        let (a, b) = (self.large(), other.large());
-        if a.is_negative == b.is_negative {
-            let digits = sum(&a.digits, &b.digits);
-            return Large { is_negative: a.is_negative, digits }.normal();
-        }
-        let (greater, less) = match compare(&a.digits, &b.digits) {
-            Ordering::Less => (b, a),
-            Ordering::Equal | Ordering::Greater => (a, b),
-        };
-        let digits = difference(&greater.digits, &less.digits);
-        Large { is_negative: greater.is_negative, digits }.normal()
+        self.computed(other, i128::checked_add, |a, b| a + b)
     }
 
     /// The difference.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
-        self.plus(&other.negated())
+        self.computed(other, i128::checked_sub, |a, b| a - b)
     }
 
     /// The product.
     #[must_use]
     pub fn times(&self, other: &Self) -> Self {
-        if let (Repr::Small(a), Repr::Small(b)) = (&self.0, &other.0)
-            && let Some(product) = a.checked_mul(*b)
-        {
-            return Self(Repr::Small(product));
-        }
-        let (a, b) = (self.large(), other.large());
-        let digits = product(&a.digits, &b.digits);
-        Large { is_negative: a.is_negative != b.is_negative, digits }.normal()
+        self.computed(other, i128::checked_mul, |a, b| a * b)
     }
 
     /// The number with the other sign.
     #[must_use]
     pub fn negated(&self) -> Self {
-        if let Repr::Small(number) = &self.0
-            && let Some(negated) = number.checked_neg()
-        {
-            return Self(Repr::Small(negated));
-        }
-        let own = self.large();
-        Large { is_negative: !own.is_negative, ..own }.normal()
+        Self::ZERO.minus(self)
     }
 
     /// The number without its sign.
@@ -121,50 +81,53 @@ impl Integer {
     pub fn is_negative(&self) -> bool {
         match &self.0 {
             Repr::Small(number) => *number < 0,
-            Repr::Large(number) => number.is_negative,
+            Repr::Large(number) => number.sign() == Sign::Minus,
         }
     }
 
-    fn large(&self) -> Large {
+    /// Computes with two numbers: in 128 bits, unless these do not hold the result.
+    fn computed(
+        &self,
+        other: &Self,
+        small: fn(i128, i128) -> Option<i128>,
+        large: fn(BigInt, BigInt) -> BigInt,
+    ) -> Self {
+        if let (Repr::Small(a), Repr::Small(b)) = (&self.0, &other.0)
+            && let Some(computed) = small(*a, *b)
+        {
+            return Self(Repr::Small(computed));
+        }
+        Self::of(large(self.large(), other.large()))
+    }
+
+    fn large(&self) -> BigInt {
         match &self.0 {
-            Repr::Small(number) => Large {
-                is_negative: *number < 0,
-                digits: trimmed(digits_of(number.unsigned_abs())),
-            },
+            Repr::Small(number) => (*number).into(),
             Repr::Large(number) => number.clone(),
         }
     }
-}
 
-impl Large {
     /// Returns the number in the form that all equal ones have.
-    fn normal(self) -> Integer {
-        let digits = trimmed(self.digits);
-        if digits.len() <= SMALL_DIGITS {
-            let magnitude =
-                digits.iter().rev().fold(0_u128, |all, digit| all << 32 | u128::from(*digit));
-            let small = match self.is_negative {
-                true => 0_i128.checked_sub_unsigned(magnitude),
-                false => i128::try_from(magnitude).ok(),
-            };
-            if let Some(small) = small {
-                return Integer(Repr::Small(small));
-            }
+    fn of(number: BigInt) -> Self {
+        match i128::try_from(&number) {
+            Ok(small) => Self(Repr::Small(small)),
+            Err(_) => Self(Repr::Large(number)),
         }
-        Integer(Repr::Large(Self { is_negative: self.is_negative, digits }))
     }
 }
 
 impl Ord for Integer {
     fn cmp(&self, other: &Self) -> Ordering {
-        if let (Repr::Small(a), Repr::Small(b)) = (&self.0, &other.0) {
-            return a.cmp(b);
-        }
-        match (self.is_negative(), other.is_negative()) {
-            (false, true) => Ordering::Greater,
-            (true, false) => Ordering::Less,
-            (false, false) => compare(&self.large().digits, &other.large().digits),
-            (true, true) => compare(&other.large().digits, &self.large().digits),
+        // A number that does not fit 128 bits is beyond all that do.
+        let beyond = |number: &BigInt| match number.sign() {
+            Sign::Minus => Ordering::Less,
+            Sign::NoSign | Sign::Plus => Ordering::Greater,
+        };
+        match (&self.0, &other.0) {
+            (Repr::Small(a), Repr::Small(b)) => a.cmp(b),
+            (Repr::Large(a), Repr::Large(b)) => a.cmp(b),
+            (Repr::Large(a), Repr::Small(_)) => beyond(a),
+            (Repr::Small(_), Repr::Large(b)) => beyond(b).reverse(),
         }
     }
 }
@@ -177,27 +140,10 @@ impl PartialOrd for Integer {
 
 impl fmt::Display for Integer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = match &self.0 {
-            Repr::Small(number) => return number.fmt(out),
-            Repr::Large(number) => number,
-        };
-        let (mut digits, mut groups) = (number.digits.clone(), Vec::new());
-        while !digits.is_empty() {
-            let mut rest = 0;
-            for digit in digits.iter_mut().rev() {
-                let value = rest << 32 | u64::from(*digit);
-                *digit = low(value / u64::from(TENS.0));
-                rest = value % u64::from(TENS.0);
-            }
-            groups.push(rest);
-            digits = trimmed(digits);
+        match &self.0 {
+            Repr::Small(number) => number.fmt(out),
+            Repr::Large(number) => number.fmt(out),
         }
-        let mut text = String::new();
-        for (at, group) in groups.iter().rev().enumerate() {
-            let width = if at == 0 { 0 } else { TENS.1 };
-            text.push_str(&format!("{group:0width$}"));
-        }
-        out.pad_integral(!number.is_negative, "", &text)
     }
 }
 
@@ -216,94 +162,25 @@ impl From<u128> for Integer {
     fn from(number: u128) -> Self {
         match i128::try_from(number) {
             Ok(small) => Self(Repr::Small(small)),
-            Err(_) => Large { is_negative: false, digits: digits_of(number) }.normal(),
+            Err(_) => Self(Repr::Large(number.into())),
         }
     }
 }
 
 impl From<&UInt256Parts> for Integer {
     fn from(parts: &UInt256Parts) -> Self {
-        let UInt256Parts { hi_hi, hi_lo, lo_hi, lo_lo } = parts;
-        let digits = digits_of_words([*lo_lo, *lo_hi, *hi_lo, *hi_hi]);
-        Large { is_negative: false, digits }.normal()
+        let UInt256Parts { hi_hi, hi_lo, lo_hi, lo_lo } = *parts;
+        let bytes = [hi_hi, hi_lo, lo_hi, lo_lo].map(u64::to_be_bytes).concat();
+        Self::of(BigInt::from_bytes_be(Sign::Plus, &bytes))
     }
 }
 
 impl From<&Int256Parts> for Integer {
     fn from(parts: &Int256Parts) -> Self {
-        let Int256Parts { hi_hi, hi_lo, lo_hi, lo_lo } = parts;
-        let (is_negative, words) = (*hi_hi < 0, [*lo_lo, *lo_hi, *hi_lo, hi_hi.cast_unsigned()]);
-        if !is_negative {
-            return Large { is_negative, digits: digits_of_words(words) }.normal();
-        }
-        // Two's complement: the magnitude is the number inverted, plus one.
-        let inverted = digits_of_words(words.map(|word| !word));
-        Large { is_negative, digits: sum(&inverted, &[1]) }.normal()
+        let Int256Parts { hi_hi, hi_lo, lo_hi, lo_lo } = *parts;
+        let words = [hi_hi.cast_unsigned(), hi_lo, lo_hi, lo_lo];
+        Self::of(BigInt::from_signed_bytes_be(&words.map(u64::to_be_bytes).concat()))
     }
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
-fn low(value: u64) -> u32 {
-    value as u32
-}
-
-fn digits_of(number: u128) -> Vec<u32> {
-    let low_word = |number: u128| u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0);
-    digits_of_words([low_word(number), low_word(number >> 64)])
-}
-
-fn digits_of_words<const N: usize>(words: [u64; N]) -> Vec<u32> {
-    words.iter().flat_map(|word| [low(*word), low(*word >> 32)]).collect()
-}
-
-fn trimmed(mut digits: Vec<u32>) -> Vec<u32> {
-    while digits.last() == Some(&0) {
-        digits.pop();
-    }
-    digits
-}
-
-/// Compares magnitudes without zeros at the end.
-fn compare(a: &[u32], b: &[u32]) -> Ordering {
-    a.len().cmp(&b.len()).then_with(|| a.iter().rev().cmp(b.iter().rev()))
-}
-
-fn sum(a: &[u32], b: &[u32]) -> Vec<u32> {
-    let mut carry = 0;
-    let mut digits = Vec::with_capacity(a.len().max(b.len()) + 1);
-    for at in 0..a.len().max(b.len()) {
-        carry += u64::from(*a.get(at).unwrap_or(&0)) + u64::from(*b.get(at).unwrap_or(&0));
-        digits.push(low(carry));
-        carry >>= 32;
-    }
-    digits.push(low(carry));
-    digits
-}
-
-/// `a` must not be less than `b`.
-fn difference(a: &[u32], b: &[u32]) -> Vec<u32> {
-    let mut borrow = false;
-    let digit = |(at, digit): (usize, &u32)| {
-        let (less, first) = digit.overflowing_sub(*b.get(at).unwrap_or(&0));
-        let (less, second) = less.overflowing_sub(borrow.into());
-        borrow = first || second;
-        less
-    };
-    a.iter().enumerate().map(digit).collect()
-}
-
-fn product(a: &[u32], b: &[u32]) -> Vec<u32> {
-    let mut digits = vec![0; a.len() + b.len()];
-    for (at, x) in a.iter().enumerate() {
-        let mut carry = 0;
-        for (y, place) in b.iter().zip(&mut digits[at..]) {
-            carry += u64::from(*x) * u64::from(*y) + u64::from(*place);
-            *place = low(carry);
-            carry >>= 32;
-        }
-        digits[at + b.len()] = low(carry);
-    }
-    digits
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod check;
 mod condition;
+mod cost;
 mod evaluate;
 mod event;
 mod fields;

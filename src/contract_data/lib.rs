@@ -24,6 +24,7 @@ mod lookup;
 mod mentioned;
 mod names;
 mod recording;
+mod removal;
 mod rows;
 mod scope;
 mod seen;
@@ -40,7 +41,7 @@ pub use changes::{
 pub use checked::{Checkpoint, checkpoints};
 pub use consumer::ContractData;
 pub use entry::{DataKey, Durability, held, live_until, modified, name, value};
-pub use filling::fill_some;
+pub use filling::{Filling, fill_some};
 pub use found::Difference;
 pub use history::{Event, Past, PastPage};
 pub use life::{CodeLives, hash_of_code, key_of_data};
@@ -48,6 +49,7 @@ pub use listing::{Filter, ListError, Listed, MOST_ORDERED, Order, Page, Place, W
 pub use lookup::{Entry, Held, Lookup, Updated};
 pub use names::MOST_NAMES;
 pub use recording::{RecordError, Recorded, Recording};
+pub use removal::remove_some;
 pub use rows::{CONSUMER, Given, Key, KeyTag, LAST_ORDER};
-pub use scope::{Scope, are_recorded, scope, set_scope, unwatched, watch, watched};
+pub use scope::{Scope, are_recorded, scope, set_scope, set_watched, watched};
 pub use transactions::{Change, Found, Transaction, WrittenEntry};

@@ -183,6 +183,11 @@ impl<'s> Lookup<'s> {
         Ok(known.ranges().iter().find(|range| range.contains(self.ledger)).copied())
     }
 
+    /// Whether the rows are all those of a contract: they are not while they are being added or removed.
+    pub(super) fn has_all_rows(&self, contract: &ContractId) -> Result<bool, StoreError> {
+        Ok(self.scope == Scope::All || scope::is_filled(&self.view, contract)?)
+    }
+
     /// Returns the ledger that created a contract, if that is one of these ledgers.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! All programs of a data directory: the parts that run them, and the operations of their owners.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -32,7 +32,7 @@ use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, Owner, ProgramId
 use orrery_runtime::budget::{self, Budget, Holder, Share, Usage};
 use orrery_runtime::observe::health::Health;
 use orrery_settings as settings;
-use orrery_store::{Store, StoreError};
+use orrery_store::Store;
 use orrery_tables::Tables;
 use orrery_tables::query::Interrupted;
 
@@ -321,13 +321,9 @@ impl Programs {
         self.registry.watched_contracts()
     }
 
-    /// Returns the members of projects that record what their contracts hold which the index of contract data does
-    /// not watch, each with the first ledger that may say anything of it.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub fn unwatched_members(&self) -> Result<BTreeMap<ContractId, LedgerSeq>, StoreError> {
-        self.registry.unwatched_members()
+    /// Returns the members of all projects that record what their contracts hold.
+    pub fn recorded_members(&self) -> BTreeSet<ContractId> {
+        self.registry.recorded_members()
     }
 
     /// Returns a number that is another one once a project has other members.

@@ -48,7 +48,7 @@ const STEP_INTERVAL: Duration = Duration::from_millis(5);
 /// Number of unprocessed ledgers from which the next step begins at once.
 const LARGE_LAG: u64 = 16;
 
-/// Returns the consumers of this program other than its indexing programs.
+/// Returns those of [`everything`] that a service with this setting runs.
 pub(super) fn registered(
     webhooks: &Arc<Registry>,
     storage: RecordedStorage,
@@ -60,7 +60,8 @@ pub(super) fn registered(
     all
 }
 
-fn everything(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
+/// Returns the consumers of this program other than its indexing programs.
+pub(super) fn everything(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
     vec![
         Arc::new(WebhookConsumer::new(Arc::clone(webhooks))),
         Arc::new(AccountConsumer(SmartAccounts)),

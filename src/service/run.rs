@@ -22,7 +22,7 @@ use super::upkeep::{self, CONTRACT_SIZES, RETENTION};
 use super::webhooks::RunningWebhooks;
 use super::{
     Backfills, Node, OpenSources, RunningSandbox, ServiceError, StateBackfills, attestation,
-    exporting, interfaces, ledger_entries, node, rpc, running_programs, status_messages,
+    exporting, interfaces, kept_records, ledger_entries, rpc, running_programs, status_messages,
     supervisor, webhooks,
 };
 use crate::api::{self, AddressNames, ApiSettings, Deps, MetricsText, RequestObserver, Tunables};
@@ -305,7 +305,7 @@ async fn http_dependencies(
             queries: config.queries.clone(),
             rpc: config.rpc.clone(),
             indexers: config.indexers.clone(),
-            indexed_as: node::indexed_as(config),
+            indexed_as: kept_records::indexed_as(config),
             names: Arc::new(address_names(&config.site.labels)?),
             data_dir: named_in_commands(&config.data_dir),
             tunables: Tunables::default(),

@@ -20,9 +20,8 @@ use super::rows::{
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
 use super::triggers::Sources;
-use super::unmet::UNMET;
 use super::{CONSUMER, WebhookError, payload};
-use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, Owner, Page};
+use orrery_ledger::domain::{EventId, LedgerRange, Owner, Page};
 use orrery_settings as settings;
 use orrery_store::{
     Arrival, Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger,
@@ -323,7 +322,7 @@ impl Work<'_, '_> {
     /// Returns the subscriptions that concern the event and have no delivery of it, each with what its
     /// condition says.
     fn judged<'k>(
-        &self,
+        &mut self,
         known: &'k SubscriptionSet,
         event: &EventRecord<'_>,
         number: Number,
@@ -331,6 +330,7 @@ impl Work<'_, '_> {
         let mut matching = Vec::new();
         known.matching(event.contract, event.topics, |subscription| matching.push(subscription));
         let judged = JudgedEvent::new(event, self.sources.network, self.sources.names);
+        let bytes = event.size();
         let mut all = Vec::with_capacity(matching.len());
         for subscription in matching {
             // If it has one, a replay was ahead of this consumer: the delivery is queued, or has ended.
@@ -339,28 +339,15 @@ impl Work<'_, '_> {
             {
                 continue;
             }
-            let condition = subscription.condition.as_ref();
-            all.push((subscription, condition.map_or(Verdict::Matches, |it| judged.by(it))));
+            let Some(condition) = &subscription.condition else {
+                all.push((subscription, Verdict::Matches));
+                continue;
+            };
+            if self.may_ask(known, subscription, bytes)? {
+                all.push((subscription, judged.by(condition)));
+            }
         }
         Ok(all)
-    }
-
-    /// Notes an event that a condition could not be asked of.
-    pub(super) fn note_unmet(
-        &mut self,
-        subscription: &Subscription,
-        ledger: LedgerSeq,
-        verdict: &Verdict,
-    ) -> Result<(), StoreError> {
-        if *verdict == Verdict::Differs {
-            return Ok(());
-        }
-        let key = (Mark, subscription.id);
-        let mut unmet = UNMET.get(self.effects, &key)?.unwrap_or_default();
-        if unmet.add(ledger, verdict) {
-            UNMET.put(self.effects, &key, &unmet)?;
-        }
-        Ok(())
     }
 
     /// Returns the decimals that the message of a subscription about an event needs.

@@ -124,6 +124,9 @@ impl Work<'_, '_> {
             {
                 continue;
             }
+            if !self.may_ask(known, subscription, event.size())? {
+                continue;
+            }
             let condition = subscription.condition.as_ref();
             let verdict = condition.map_or(Verdict::Matches, |it| judged.by(it));
             let verdict = match verdict {

@@ -73,6 +73,9 @@ impl Work<'_, '_> {
         triggers: &TransactionTriggers<'_>,
         record: &TransactionRecord<'_>,
     ) -> Result<(), StoreError> {
+        for subscription in triggers.asked_of(record) {
+            self.may_ask(known, subscription, record.meta.len())?;
+        }
         triggers.of(record)?.into_iter().try_for_each(|told| self.create_delivery(known, told))
     }
 
@@ -178,8 +181,12 @@ impl Work<'_, '_> {
             let Trigger::Silence { within } = subscription.definition.trigger else { continue };
             let stored = stored.get_or_insert_with(|| silence::stored(&sources));
             let of = (subscription, within);
-            let (ledger, until) = (self.fed.ledger, self.until);
-            match silence::look(&sources, stored, of, ledger, self.effects, until)? {
+            let (ledger, until) = (self.fed.ledger, (self.until, self.most_steps()));
+            let (looked, steps) = silence::look(&sources, stored, of, ledger, self.effects, until)?;
+            if steps > 0 {
+                self.count_steps(known, subscription, steps)?;
+            }
+            match looked {
                 silence::Looked::Done(Some(told)) => self.create_delivery(known, told)?,
                 silence::Looked::Done(None) => {}
                 silence::Looked::NotYet => {

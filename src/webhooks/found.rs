@@ -9,6 +9,8 @@ use orrery_store::{EventQuery, TopicFilter};
 
 /// How long one request searches for deliveries.
 pub(super) const MAX_DURATION: Duration = Duration::from_secs(2);
+/// Maximum work of a condition while one event is looked for, in steps: about as much time.
+pub(super) const MOST_STEPS: u64 = 200_000_000;
 /// Maximum number of deliveries, and of bytes of their bodies, in one write.
 pub(super) const MAX_BATCH_DELIVERIES: usize = 500;
 pub(super) const MAX_BATCH_BYTES: usize = 4 << 20;

@@ -10,7 +10,9 @@
 //! that users request are
 //! in [`manage`]. Everything is stored in rows of the consumer ([`rows`]).
 
+mod condition_work;
 mod consumer;
+mod consumer_conditions;
 mod consumer_projects;
 mod consumer_triggers;
 pub mod contracts;

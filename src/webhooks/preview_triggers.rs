@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::found::MAX_DURATION;
+use super::found::{MAX_DURATION, MOST_STEPS};
 use super::manage::{NewSubscriptions, Webhooks};
 use super::preview::{Previewed, SHOWN};
 use super::subscription::{Row, State, Subscription};
@@ -132,7 +132,7 @@ impl<'s> Preview<'s> {
             }
             Trigger::Silence { within } => {
                 let stored = silence::stored(&sources);
-                let silence = Silence { sources: &sources, subscription, within };
+                let silence = Silence::of(&sources, (subscription, within), MOST_STEPS);
                 self.heard = silence.heard(&stored, ledger, self.heard, until)?;
                 if self.heard.is_some_and(|heard| heard.next.0 > 0) {
                     return Ok(None);

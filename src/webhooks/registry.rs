@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::condition_work::ConditionWork;
 use super::data_index::DataIndex;
 use super::delivery::Mailbox;
 use super::delivery::new_deliveries::Content;
@@ -154,6 +155,11 @@ impl SubscriptionSet {
     /// Returns all subscriptions, by number.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Subscription>> {
         self.by_id.values()
+    }
+
+    /// Returns a subscription; `None` when there is none with this number.
+    pub(super) fn get(&self, id: u32) -> Option<&Arc<Subscription>> {
+        self.by_id.get(&id)
     }
 
     /// Returns the contracts whose events may match; `None` when there are too many, or when some
@@ -318,6 +324,8 @@ pub struct Registry {
     /// Mailbox of the dispatcher, once it has started.
     mailbox: OnceLock<Mailbox>,
     in_doubt: Mutex<InDoubt>,
+    /// The work of conditions on the current ledger.
+    pub(super) condition_work: Mutex<ConditionWork>,
     /// Deliveries that the current step has created, by place in the feed, so that a step that is
     /// repeated counts once.
     pub(super) created_by_step: Mutex<BTreeMap<u64, CreatedDeliveries>>,

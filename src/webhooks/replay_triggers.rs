@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::decimals::Decimals;
-use super::found::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION};
+use super::found::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION, MOST_STEPS};
 use super::manage::Webhooks;
 use super::preview_triggers::of_transactions;
 use super::subscription::Subscription;
@@ -58,7 +58,7 @@ impl Webhooks {
             }
             Trigger::Silence { within } => {
                 let stored = replay.stored.get_or_insert_with(|| silence::stored(&sources));
-                let silence = Silence { sources: &sources, subscription, within };
+                let silence = Silence::of(&sources, (subscription, within), MOST_STEPS);
                 // A search goes back once, at the first ledger of the replay.
                 let until = Instant::now() + MAX_DURATION;
                 let heard = silence.heard(stored, ledger, replay.heard, until)?;

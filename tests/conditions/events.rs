@@ -245,7 +245,7 @@ fn a_condition_that_no_declared_event_can_meet_is_refused() {
         ("amuont > 5", "has 'amuont': is 'amount' meant?"),
         ("completely_else > 5", "has 'completely_else': see"),
         ("amount = 'x'", "'amount' is a number"),
-        ("amount > 5 and pool_address is null", "together"),
+        ("amount > 5 and to_add is null", "together"),
     ] {
         let refused = condition(text).check_events([&transfer, blend]).err();
         let refused = refused.unwrap_or_else(|| panic!("{text} is not refused"));

@@ -11,7 +11,7 @@ use stellar_xdr::{
 };
 
 use crate::service::{Owner, Scene};
-use crate::service_storage::{compare_at, compare_changes, model_of, wait_for};
+use crate::service_storage::{compare_at, compare_changes, model_of, rest, wait_for};
 use orrery_testkit::binary::Service;
 use orrery_testkit::sandbox::{ledgers, sandbox};
 use orrery_testkit::storage::{Row, StorageModel, contract_of};
@@ -220,4 +220,15 @@ fn members_are_watched_where_not_everything_is_recorded() {
     let again = record(&ana, "again", &selectors);
     wait_for(&ana, again, "again", exchange.newest());
     compare_changes(&ana, again, &exchange.pools, &exchange.model);
+    // They stay as long as one project records them, whatever else is watched, and leave with the last one.
+    let is_known =
+        |contract: &ContractId| rest(&ana, &format!("{contract}/storage"))["complete"] == true;
+    assert!(exchange.pools.iter().all(is_known));
+    assert_eq!(ana.ask("DELETE", &id.to_string(), None).0, 200);
+    ana.post("watch", &json!({ "project_name": "other", "contracts": [factory] }));
+    ana.wait("what the factory holds is known", |_| is_known(&exchange.factory));
+    assert!(exchange.pools.iter().all(is_known));
+    assert_eq!(ana.ask("DELETE", &again.to_string(), None).0, 200);
+    ana.wait("the pools are not known", |_| !exchange.pools.iter().any(is_known));
+    assert!(is_known(&exchange.factory));
 }

@@ -67,7 +67,8 @@ pub fn wait_for(owner: &Owner, id: u32, name: &str, newest: u32) {
     });
 }
 
-fn rest(owner: &Owner, path: &str) -> Value {
+/// Asks the API for something of contracts.
+pub fn rest(owner: &Owner, path: &str) -> Value {
     let url = owner.base(&format!("/rest/contracts/{path}"));
     let answer = HTTP.get(url).bearer_auth(owner.token()).send().unwrap();
     let (status, body) = (answer.status(), answer.json::<Value>().unwrap());

@@ -3,8 +3,8 @@
 use orrery_conditions::{Condition, Event, Judgement, Own};
 use orrery_interfaces::{Interface, NamedEvent, declaration};
 use orrery_testkit::account_events::{account, address, contract};
+use orrery_testkit::histories;
 use orrery_testkit::random_conditions::{Material, Names};
-use orrery_testkit::size;
 use orrery_testkit::specs::{Map, Type, event, option, structure, udt, vec};
 use orrery_testkit::values::{fields, i128, list, string, symbol};
 use rand::seq::IndexedRandom;
@@ -125,8 +125,9 @@ fn conditions_say_what_where_says_in_sql() {
     project.feed(&world, "alice");
     let material = material();
     let (mut same, mut failed, mut too_large, mut held) = (0, 0, 0, 0);
-    let count = size::choose(300, 10_000);
-    for seed in 0..count {
+    let seeds = histories::seeds(300, 100_000);
+    let count = seeds.end - seeds.start;
+    for seed in seeds {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let depth = rng.random_range(1..4);
         let text = material.condition(&mut rng, depth).written(&mut rng);
@@ -159,5 +160,5 @@ fn conditions_say_what_where_says_in_sql() {
         held += found.len();
     }
     println!("{same} say the same, SQL fails at {failed}, {too_large} are too large, {held} rows");
-    assert!(same > count * 2 / 3 && held > usize::try_from(count).unwrap());
+    assert!(count < 100 || (same > count * 2 / 3 && held > usize::try_from(count).unwrap()));
 }

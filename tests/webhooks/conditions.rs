@@ -6,7 +6,7 @@ use std::sync::Arc;
 use orrery::conditions::Condition;
 use orrery::domain::{ContractId, LedgerRange};
 use orrery::executables::{ExecutableIndex, Interfaces};
-use orrery::settings;
+use orrery::settings::{self, nonzero};
 use orrery::store::{Bounds, Extensions, LedgerConsumer, Needs, Store};
 use orrery::webhooks::manage::{NewSubscriptions, WebhookDeps, Webhooks};
 use orrery::webhooks::registry::Registry;
@@ -38,6 +38,10 @@ impl Drop for Named {
 impl Named {
     /// Webhooks whose events have names, with the thread that reads interfaces into memory.
     fn open(directory: &std::path::Path) -> Self {
+        Self::with(directory, settings::Webhooks::default())
+    }
+
+    fn with(directory: &std::path::Path, settings: settings::Webhooks) -> Self {
         let registry: Arc<Registry> = Arc::default();
         let consumer = WebhookConsumer::new(Arc::clone(&registry));
         let consumers = [consumer.spec(), ExecutableIndex.spec()];
@@ -46,9 +50,7 @@ impl Named {
         let store = Arc::new(store);
         let clock: Clock = Arc::new(|| BEGINNING);
         let clocks = Clocks { machine: Arc::clone(&clock), elapsed: Arc::new(|| 0) };
-        registry
-            .open(&store, Sealer::new(&[7; 32]).unwrap(), settings::Webhooks::default(), &clocks)
-            .unwrap();
+        registry.open(&store, Sealer::new(&[7; 32]).unwrap(), settings, &clocks).unwrap();
         let interfaces = Interfaces::new(Arc::clone(&store), None);
         registry.name_events_by(Arc::clone(&interfaces));
         let worker = Arc::clone(&interfaces);
@@ -213,4 +215,32 @@ fn events_of_contracts_of_which_nothing_is_known_are_counted() {
     // It goes with its subscription.
     world.webhooks.delete(&owner("ana"), id).unwrap();
     assert_eq!(world.webhooks.unmet(&subscription).unwrap(), Unmet::default());
+}
+
+/// The work of conditions is on the account of their owner: a subscription whose condition takes more than the
+/// owner may have is disabled, and all others go on, those of the same owner too.
+#[test]
+fn a_hostile_condition_is_disabled_and_costs_nobody_else() {
+    let (upgraded, directory) = (Upgraded::made(), scratch());
+    let settings = settings::Webhooks { owner_ledger_steps: nonzero!(2_500), ..Default::default() };
+    let named = Named::with(directory.path(), settings);
+    let contract = upgraded.contracts[0];
+    let likes: Vec<_> = (0..45).map(|_| format!("name like '%_{}b%'", "a".repeat(55))).collect();
+    let hostile = format!("{} or ledger > 0", likes.join(" or "));
+    let create = |who: &str, condition: &str| {
+        let wanted = with(contract, Some(condition));
+        named.webhooks.create(&owner(who), wanted).unwrap().ids[0]
+    };
+    let heavy = create("ana", &hostile);
+    let light = [create("ana", "ledger > 0"), create("bob", "ledger > 0")];
+    commit(&named.store, &upgraded.ledgers);
+    while named.store.step(&ExecutableIndex).unwrap() {}
+    while named.store.step(&named.consumer).unwrap() {}
+    let state = |id: u32| named.webhooks.registry().get(id).unwrap().state();
+    let reason = state(heavy).disabled_reason.unwrap();
+    assert!(reason.contains("take more than 2500 steps at ledger"), "{reason}");
+    let waiting = |id: u32| named.webhooks.registry().get(id).unwrap().waiting();
+    assert_eq!(waiting(heavy), 0);
+    assert!(light.iter().all(|id| state(*id).enabled));
+    assert!(waiting(light[0]) > 3 && waiting(light[0]) == waiting(light[1]));
 }

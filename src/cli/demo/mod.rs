@@ -101,7 +101,7 @@ impl Demo {
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));
         // Dropped after the store, which has to be closed before its directory is removed.
         let mut new = NewDirectory::at(&settings.config.data_dir);
-        let node = open::open_exclusive(&settings, Some(&network))?;
+        let node = open::open_for_service(&settings, Some(&network))?;
         new.created(&node);
         let close_time = Duration::from_millis(self.close_time);
         let opening =

@@ -1,16 +1,14 @@
 //! What the registry has to do with members of projects: which selectors a project has, whether there may be more
 //! members, and members that are stored.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Entry, Registry};
 use crate::ProgramError;
 use crate::events::Selectors;
-use orrery_contract_data::unwatched;
-use orrery_ledger::domain::{ContractId, LedgerSeq, Owner, ProgramId};
-use orrery_membership::{CONSUMER, Facts};
-use orrery_store::StoreError;
+use orrery_ledger::domain::{ContractId, Owner, ProgramId};
+use orrery_membership::CONSUMER;
 
 impl Registry {
     /// Returns what selects the contracts of a project.
@@ -20,12 +18,8 @@ impl Registry {
         events.map(|project| project.selectors).unwrap_or_default()
     }
 
-    /// Returns the members of projects that record what their contracts hold which the index of contract data does
-    /// not watch, each with the first ledger that may say anything of it.
-    ///
-    /// # Errors
-    /// Errors of the store.
-    pub(crate) fn unwatched_members(&self) -> Result<BTreeMap<ContractId, LedgerSeq>, StoreError> {
+    /// Returns the members of all projects that record what their contracts hold.
+    pub(crate) fn recorded_members(&self) -> BTreeSet<ContractId> {
         let has_storage = |entry: &Arc<Entry>| {
             let manifest = entry.snapshot().manifest;
             let project = manifest.events.as_ref();
@@ -34,23 +28,10 @@ impl Registry {
         let all = self.all();
         let recording: BTreeSet<ProgramId> =
             all.iter().filter(|entry| has_storage(entry)).map(|entry| entry.id).collect();
-        let (mut created, mut wanted) = (Vec::new(), BTreeMap::new());
-        if recording.is_empty() {
-            return Ok(wanted);
+        match recording.is_empty() {
+            true => BTreeSet::new(),
+            false => self.members.of_all(&recording).into_iter().collect(),
         }
-        let new = unwatched(&self.store, self.members.of_all(&recording))?;
-        let facts = Facts::new(&self.store)?;
-        for contract in new {
-            match facts.creation(&contract)? {
-                // No ledger before says anything of it.
-                Some(creation) => created.push((contract, creation.at.ledger)),
-                None => drop(wanted.insert(contract, LedgerSeq(0))),
-            }
-        }
-        // The rows of those that begin together are read together.
-        let first = created.iter().map(|(_, ledger)| *ledger).min().unwrap_or_default();
-        wanted.extend(created.into_iter().map(|(contract, _)| (contract, first)));
-        Ok(wanted)
     }
 
     /// Returns a number that is another one once a project has other members.

@@ -19,9 +19,11 @@ use super::*;
 use crate::events::{CreatorAddress, FactorySelector, Selectors};
 use crate::registry::Watch;
 use model::Model;
-use orrery_contract_data::{ContractData, Scope, fill_some, scope, set_scope, watch};
+use orrery_contract_data::{
+    ContractData, Filling, Scope, fill_some, remove_some, scope, set_scope, set_watched,
+};
 use orrery_executables::ExecutableIndex;
-use orrery_membership::{Creator, Membership};
+use orrery_membership::{Creator, Facts, Membership};
 use orrery_testkit::storage::StorageModel;
 
 mod changes;
@@ -99,13 +101,20 @@ impl Parts {
         if scope(&self.store).unwrap() == Scope::All {
             return;
         }
-        let named = self.registry.watched_contracts();
-        watch(&self.store, &named.into_iter().map(|it| (it, LedgerSeq(0))).collect()).unwrap();
-        watch(&self.store, &self.registry.unwatched_members().unwrap()).unwrap();
-        for _ in 0..most {
-            if !fill_some(&self.store).unwrap() {
-                return;
-            }
+        let mut wanted = self.registry.watched_contracts();
+        wanted.extend(self.registry.recorded_members());
+        let facts = Facts::new(&self.store).unwrap();
+        let first = |contract: &ContractId| {
+            let creation = facts.creation(contract);
+            creation.map(|found| found.map_or(LedgerSeq(0), |creation| creation.at.ledger))
+        };
+        // One that nobody watched for a while is watched again once its rows are gone.
+        while !set_watched(&self.store, &wanted, first).unwrap() {
+            while remove_some(&self.store).unwrap() {}
+        }
+        let mut left = most;
+        while left > 0 && fill_some(&self.store).unwrap() != Filling::Done {
+            left -= 1;
         }
     }
 

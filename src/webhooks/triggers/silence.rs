@@ -4,6 +4,7 @@
 //! counting began: its making, or a ledger that is not stored. So each silence is told once, whatever was told
 //! before. What is stored of a subscription ([`HEARD`]) only saves looking back.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,6 +18,7 @@ use crate::judging::{JudgedEvent, Verdict};
 use crate::number::{Number, TriggerKind};
 use crate::rows::in_subscriptions;
 use crate::subscription::Subscription;
+use orrery_conditions::Condition;
 use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery_membership::Selected;
 use orrery_store::{
@@ -57,7 +59,8 @@ pub(crate) enum Looked {
     NotYet,
 }
 
-/// Looks whether a subscription is told in a ledger, until `until`, and notes how far that came.
+/// Looks whether a subscription is told in a ledger, until `until`, and notes how far that came. Returns also
+/// the work that its condition took, in steps.
 ///
 /// # Errors
 /// Errors of the database.
@@ -67,22 +70,22 @@ pub(crate) fn look(
     (subscription, within): (&Arc<Subscription>, u32),
     ledger: LedgerSeq,
     effects: &mut ConsumerEffects<'_>,
-    until: Instant,
-) -> Result<Looked, StoreError> {
+    (until, most_steps): (Instant, u64),
+) -> Result<(Looked, u64), StoreError> {
     let id = (Mark, subscription.id);
     let before = HEARD.get(effects, &id)?;
     if before.is_some_and(|heard| heard.up_to == ledger && heard.next.0 == 0) {
-        return Ok(Looked::Done(None));
+        return Ok((Looked::Done(None), 0));
     }
-    let silence = Silence { sources, subscription, within };
-    let Some(heard) = silence.heard(stored, ledger, before, until)? else {
-        return Ok(Looked::Done(None));
-    };
+    let silence = Silence::of(sources, (subscription, within), most_steps);
+    let heard = silence.heard(stored, ledger, before, until)?;
+    let steps = silence.steps.get();
+    let Some(heard) = heard else { return Ok((Looked::Done(None), steps)) };
     HEARD.put(effects, &id, &heard)?;
     if heard.next.0 > 0 {
-        return Ok(Looked::NotYet);
+        return Ok((Looked::NotYet, steps));
     }
-    silence.told(&heard).map(Looked::Done)
+    Ok((Looked::Done(silence.told(&heard)?), steps))
 }
 
 /// The silence of a subscription.
@@ -93,6 +96,31 @@ pub(crate) struct Silence<'a> {
     pub subscription: &'a Arc<Subscription>,
     /// The number of ledgers.
     pub within: u32,
+    /// The work that its condition took, in steps, and may take.
+    steps: Cell<u64>,
+    most_steps: u64,
+}
+
+/// What came of looking for an event.
+enum Newest {
+    /// The newest one is of this ledger.
+    At(LedgerSeq),
+    /// There is none.
+    None,
+    /// Its condition took too much work before it was known.
+    NotYet,
+}
+
+impl<'a> Silence<'a> {
+    /// The silence of a subscription, for a number of ledgers. Looking for an event ends after so many steps
+    /// of its condition.
+    pub fn of(
+        sources: &'a Sources<'a>,
+        (subscription, within): (&'a Arc<Subscription>, u32),
+        most_steps: u64,
+    ) -> Self {
+        Self { sources, subscription, within, steps: Cell::new(0), most_steps }
+    }
 }
 
 impl Silence<'_> {
@@ -112,12 +140,20 @@ impl Silence<'_> {
         if ledger <= base {
             return Ok(None);
         }
-        let mut next = match before {
-            Some(heard) if heard.up_to == ledger && heard.next.0 > 0 => heard.next,
-            _ if self.newest_in(LedgerRange::only(ledger))?.is_some() => {
-                let (up_to, last) = (ledger, ledger);
-                return Ok(Some(Heard { up_to, last, is_base: false, next: LedgerSeq(0) }));
+        let not_yet = |next| Heard { up_to: ledger, last: base, is_base: true, next };
+        let is_begun = before.is_some_and(|heard| heard.up_to == ledger && heard.next.0 > 0);
+        if !is_begun {
+            match self.newest_in(LedgerRange::only(ledger))? {
+                Newest::At(_) => {
+                    let (up_to, last) = (ledger, ledger);
+                    return Ok(Some(Heard { up_to, last, is_base: false, next: LedgerSeq(0) }));
+                }
+                Newest::NotYet => return Ok(Some(not_yet(ledger))),
+                Newest::None => {}
             }
+        }
+        let mut next = match before {
+            Some(heard) if is_begun => heard.next,
             Some(heard) if Some(heard.up_to) == ledger.previous() && heard.next.0 == 0 => {
                 // What was missing may have been stored since.
                 match heard.is_base && base < heard.last {
@@ -133,7 +169,7 @@ impl Silence<'_> {
             _ => LedgerSeq(ledger.0 - 1),
         };
         let farthest = LedgerSeq(ledger.0.saturating_sub(self.within));
-        let mut heard = Heard { up_to: ledger, last: base, is_base: true, next: LedgerSeq(0) };
+        let mut heard = not_yet(LedgerSeq(0));
         let at_once = match self.subscription.contracts.project() {
             Some(_) => AT_ONCE_OF_PROJECT,
             None => AT_ONCE,
@@ -141,8 +177,10 @@ impl Silence<'_> {
         while next > base && next >= farthest {
             let least = (base.0 + 1).max(farthest.0).max(next.0.saturating_sub(at_once));
             let piece = LedgerRange { first: LedgerSeq(least), last: next };
-            if let Some(last) = self.newest_in(piece)? {
-                return Ok(Some(Heard { last, is_base: false, ..heard }));
+            match self.newest_in(piece)? {
+                Newest::At(last) => return Ok(Some(Heard { last, is_base: false, ..heard })),
+                Newest::NotYet => return Ok(Some(not_yet(next))),
+                Newest::None => {}
             }
             next = LedgerSeq(least - 1);
             if Instant::now() >= until && next > base && next >= farthest {
@@ -187,21 +225,20 @@ impl Silence<'_> {
     /// Whether an event matches. One of which that is not known does not.
     fn is_heard(&self, event: &EventRecord<'_>) -> bool {
         let Sources { network, names, .. } = *self.sources;
-        let judged = || JudgedEvent::new(event, network, names);
-        let meets = |condition| judged().by(condition) == Verdict::Matches;
+        let meets = |condition: &Condition| {
+            let steps = condition.steps(event.size());
+            self.steps.set(self.steps.get().saturating_add(steps));
+            JudgedEvent::new(event, network, names).by(condition) == Verdict::Matches
+        };
         self.subscription.filter.matches(event.contract, event.topics)
             && self.subscription.condition.as_ref().is_none_or(meets)
     }
 
     /// Returns the newest ledger of a range with an event of the project that matches.
-    fn newest_of_project(
-        &self,
-        project: &str,
-        range: LedgerRange,
-    ) -> Result<Option<LedgerSeq>, StoreError> {
+    fn newest_of_project(&self, project: &str, range: LedgerRange) -> Result<Newest, StoreError> {
         let followed = self.sources.followed;
         let contracts = match followed.contracts(project, MOST_LOOKED_UP) {
-            Some(none) if none.is_empty() => return Ok(None),
+            Some(none) if none.is_empty() => return Ok(Newest::None),
             listed => listed.unwrap_or_default(),
         };
         for ledger in (range.first.0..=range.last.0).rev().map(LedgerSeq) {
@@ -222,15 +259,18 @@ impl Silence<'_> {
                     },
                 };
                 match selected.events.contains(&event.id) && self.meets(event, selected) {
-                    true => ControlFlow::Break(Ok(())),
+                    true => ControlFlow::Break(Ok(Newest::At(ledger))),
+                    false if self.steps.get() > self.most_steps => {
+                        ControlFlow::Break(Ok(Newest::NotYet))
+                    }
                     false => ControlFlow::Continue(()),
                 }
             })?;
             if let Some(found) = walked.broken_off {
-                return found.map(|()| Some(ledger));
+                return found;
             }
         }
-        Ok(None)
+        Ok(Newest::None)
     }
 
     /// Whether an event that a project selects meets the condition, if there is one.
@@ -247,7 +287,7 @@ impl Silence<'_> {
     }
 
     /// Returns the newest ledger of a range with an event that matches.
-    fn newest_in(&self, range: LedgerRange) -> Result<Option<LedgerSeq>, StoreError> {
+    fn newest_in(&self, range: LedgerRange) -> Result<Newest, StoreError> {
         if let Some(project) = self.subscription.contracts.project() {
             return self.newest_of_project(project, range);
         }
@@ -261,15 +301,21 @@ impl Silence<'_> {
             let walked =
                 self.sources.store.events_within(&query, Bounds::NONE, |event| {
                     match self.is_heard(event) {
-                        true => ControlFlow::Break(event.ledger),
+                        true => ControlFlow::Break(Some(event.ledger)),
+                        false if self.steps.get() > self.most_steps => ControlFlow::Break(None),
                         false => ControlFlow::Continue(()),
                     }
                 })?;
-            let Some(found) = walked.broken_off else { break };
-            newest = Some(found);
-            left.first = LedgerSeq(found.0.saturating_add(1));
+            match walked.broken_off {
+                Some(Some(found)) => {
+                    newest = Some(found);
+                    left.first = LedgerSeq(found.0.saturating_add(1));
+                }
+                Some(None) => return Ok(Newest::NotYet),
+                None => break,
+            }
         }
-        Ok(newest)
+        Ok(newest.map_or(Newest::None, Newest::At))
     }
 }
 

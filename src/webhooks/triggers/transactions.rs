@@ -114,6 +114,19 @@ impl<'a> TransactionTriggers<'a> {
         })
     }
 
+    /// Returns the subscriptions whose conditions are asked of what a transaction changed.
+    pub fn asked_of(
+        &self,
+        record: &TransactionRecord<'_>,
+    ) -> impl Iterator<Item = &Arc<Subscription>> {
+        let order = record.position.application_order;
+        let may_change = self.changed.as_ref().is_none_or(|orders| orders.contains(&order));
+        let contracts = record.contracts.iter().filter(move |_| may_change);
+        let subscriptions =
+            contracts.flat_map(move |contract| self.storage.who_may_be_told(contract));
+        subscriptions.filter(|subscription| subscription.condition.is_some())
+    }
+
     fn add_storage(
         &self,
         record: &TransactionRecord<'_>,

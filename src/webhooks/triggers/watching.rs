@@ -79,6 +79,17 @@ impl<'a> Watching<'a> {
             || self.of_projects.iter().any(|(members, _)| members.may_have(contract))
     }
 
+    /// Returns who may be told of a contract.
+    pub fn who_may_be_told(
+        &self,
+        contract: &ContractId,
+    ) -> impl Iterator<Item = &Arc<Subscription>> {
+        let own = self.by_contract.get(contract).into_iter().flatten();
+        let of_projects = self.of_projects.iter();
+        let of_projects = of_projects.filter(move |(members, _)| members.may_have(contract));
+        own.chain(of_projects.map(|(_, subscription)| subscription))
+    }
+
     /// Returns who is told of a contract in a transaction.
     pub fn of(&self, contract: &ContractId, order: u32) -> Result<Vec<Listener<'_>>, StoreError> {
         let own = self.by_contract.get(contract).into_iter().flatten();

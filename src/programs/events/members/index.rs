@@ -159,33 +159,24 @@ impl MemberIndex {
 
     /// Sets why contracts belong to a project; those without a reason do not any more.
     pub fn set(&self, program: ProgramId, members: impl IntoIterator<Item = (ContractId, Flags)>) {
+        self.members.write().set_all(program, members);
+    }
+
+    /// Sets why contracts belong to a project; no others do any more. Nobody sees the project without those that
+    /// stay.
+    pub fn replace(
+        &self,
+        program: ProgramId,
+        members: impl IntoIterator<Item = (ContractId, Flags)>,
+    ) {
         let mut all = self.members.write();
-        for (contract, flags) in members {
-            all.set(program, contract, flags);
-        }
-        all.sorted.remove(&program);
-        all.version += 1;
+        all.remove(program);
+        all.set_all(program, members);
     }
 
     /// Removes a project.
     pub fn remove(&self, program: ProgramId) {
-        let mut all = self.members.write();
-        all.sorted.remove(&program);
-        if all.counts.remove(&program).is_none() {
-            return;
-        }
-        all.projects.retain(|_, projects| {
-            let mut left = projects.as_slice();
-            left.retain(|(other, _)| *other != program);
-            match Projects::of(left) {
-                Some(left) => {
-                    *projects = left;
-                    true
-                }
-                None => false,
-            }
-        });
-        all.version += 1;
+        self.members.write().remove(program);
     }
 
     /// Returns why a contract belongs to a project.
@@ -327,6 +318,37 @@ impl MemberIndex {
 }
 
 impl Members {
+    fn set_all(
+        &mut self,
+        program: ProgramId,
+        members: impl IntoIterator<Item = (ContractId, Flags)>,
+    ) {
+        for (contract, flags) in members {
+            self.set(program, contract, flags);
+        }
+        self.sorted.remove(&program);
+        self.version += 1;
+    }
+
+    fn remove(&mut self, program: ProgramId) {
+        self.sorted.remove(&program);
+        if self.counts.remove(&program).is_none() {
+            return;
+        }
+        self.projects.retain(|_, projects| {
+            let mut left = projects.as_slice();
+            left.retain(|(other, _)| *other != program);
+            match Projects::of(left) {
+                Some(left) => {
+                    *projects = left;
+                    true
+                }
+                None => false,
+            }
+        });
+        self.version += 1;
+    }
+
     fn set(&mut self, program: ProgramId, contract: ContractId, flags: Flags) {
         let mut of = self.projects.get(&contract).map_or_else(Vec::new, Projects::as_slice);
         let before = of.len();
@@ -377,6 +399,8 @@ mod tests {
         index.set(ONE, [(contract(2), Flags::NAMED)]);
         assert_eq!(index.count(ONE), 1);
         assert_eq!(*index.sorted(ONE), [contract(2)]);
+        index.replace(ONE, [(contract(3), Flags::NAMED)]);
+        assert_eq!((&*index.sorted(ONE), index.count(ONE)), (&[contract(3)][..], 1));
         index.remove(ONE);
         assert!(index.sorted(ONE).is_empty());
         assert!(index.flags(ONE, &contract(2)).is_empty());

@@ -175,10 +175,11 @@ impl Runner {
         let unrecorded = members.iter().filter(|(_, member)| member.unrecorded);
         state.unrecorded = unrecorded.map(|(contract, _)| *contract).collect();
         entry.members.set_pending(state.pending.len());
-        if state.in_doubt {
-            self.events.members().remove(entry.id);
+        let (index, own) = (self.events.members(), in_memory(manifest, &members));
+        match state.in_doubt {
+            true => index.replace(entry.id, own),
+            false => index.set(entry.id, own),
         }
-        self.events.members().set(entry.id, in_memory(manifest, &members));
         if state.in_doubt {
             // Whatever was read meanwhile may lack members, or have too many.
             entry.members.note_removed();
