@@ -3,11 +3,12 @@
 use super::kind::Type;
 use super::lexer::Problem;
 use super::node::{Node, Part};
+use super::path::Path;
 
 /// Finds the type of each part from those of the paths.
 pub(crate) struct Check<'c> {
     /// Type and name of each path.
-    pub paths: &'c [(Type, String)],
+    pub paths: &'c [(Type, &'c Path)],
 }
 
 impl Check<'_> {

@@ -34,7 +34,7 @@ impl Condition {
     /// [`Problem`] when it is none, is too long or too deep, or compares what cannot be compared.
     pub fn parse(text: &str) -> Result<Self, Problem> {
         let (root, paths) = Parser::parse(text)?;
-        let types: Vec<_> = paths.iter().map(|path| (Type::Any, path.to_string())).collect();
+        let types: Vec<_> = paths.iter().map(|path| (Type::Any, path)).collect();
         Check { paths: &types }.condition(&root)?;
         Ok(Self { text: text.to_owned(), root, paths })
     }
@@ -64,8 +64,9 @@ impl Condition {
                 })?,
             });
         }
-        let named = |(kind, path): (Kind<'_>, &Path)| (kind.scalar(), path.to_string());
-        let types: Vec<_> = types.into_iter().zip(&self.paths).map(named).collect();
+        // Asked for each event, so names are written only where something does not fit.
+        let scalars = types.into_iter().map(Kind::scalar);
+        let types: Vec<_> = scalars.zip(&self.paths).collect();
         Check { paths: &types }.condition(&self.root).map_err(Misfit::Type)
     }
 
