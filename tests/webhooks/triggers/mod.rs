@@ -10,3 +10,4 @@ mod networks;
 mod refused;
 mod retention;
 mod scene;
+mod unjudged;
