@@ -17,9 +17,9 @@ use stellar_xdr::{Limits, ReadXdr, ScVal};
 use super::creation::{Creator, creators};
 use super::learnt::Learnt;
 use super::mentions::{self, Emitted};
+use super::named::Named;
 use super::rows::{
-    CONSUMER, CREATED, Creation, LEARNT, Later, MADE, Named, READ, RUNNERS, SEEN, TAGS, UNREAD,
-    Unread,
+    CONSUMER, CREATED, Creation, LEARNT, Later, MADE, READ, RUNNERS, SEEN, TAGS, UNREAD, Unread,
 };
 
 /// What each ledger says.

@@ -8,9 +8,8 @@ use orrery_store::{ConsumerView, RowBounds, RowFlow, Store, StoreError};
 
 use super::creation::Creator;
 use super::learnt::Learnt;
-use super::rows::{
-    CONSUMER, CREATED, Creation, LEARNT, MADE, Named, RUNNERS, TAGS, UNREAD, Unread,
-};
+use super::named::Named;
+use super::rows::{CONSUMER, CREATED, Creation, LEARNT, MADE, RUNNERS, TAGS, UNREAD, Unread};
 
 /// A snapshot of the facts.
 pub struct Facts<'s> {

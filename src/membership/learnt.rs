@@ -1,6 +1,6 @@
 //! What the index learns, in the order in which it does.
 
-use super::rows::Named;
+use super::named::Named;
 use orrery_ledger::domain::ContractId;
 use orrery_store::RowCodec;
 

@@ -90,11 +90,18 @@ impl Members {
             .members
             .iter()
             .filter_map(|member| LateMember::of(&member.contract, member.since, self.passed));
-        late.map(|late| frames::member(&late, position)).collect()
+        let mut text: String = late.map(|late| frames::member(&late, position)).collect();
+        if known.more > 0 {
+            text.push_str(&frames::more_members(known.more, position));
+        }
+        text
     }
 
-    /// Notes that all events up to one in a ledger are passed.
-    pub fn pass(&mut self, position: EventId) {
+    /// Notes that all events up to one are passed, those of a ledger at least in part.
+    pub fn pass(&mut self, position: EventId, ledger: Option<LedgerSeq>) {
+        if let Some(ledger) = ledger {
+            self.passed.1 = self.passed.1.max(ledger);
+        }
         if let Some((_, newest)) = self.limit.filter(|(event, _)| *event <= position) {
             self.passed.1 = self.passed.1.max(newest);
         }

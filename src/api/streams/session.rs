@@ -223,13 +223,13 @@ impl Session {
             }
         };
         let context = Arc::clone(&self.context);
-        let Piece { text, reached, lacking } = context.watch.run_read(|| self.read())?;
+        let Piece { text, reached, ledger, lacking } = context.watch.run_read(|| self.read())?;
         if self.names.as_mut().is_some_and(|names| names.holds_back(lacking)) {
             return Ok(Vec::new());
         }
         self.advance_to(reached, &text);
         if let Some(members) = &mut self.wanted.members {
-            members.pass(reached);
+            members.pass(reached, ledger);
         }
         Ok(text)
     }
@@ -267,7 +267,8 @@ impl Session {
             let last = match lost {
                 Some(lost) if lost.first.0 == self.position.0 + 1 => {
                     let (text, reached) = (frames::gap(&lost).into_bytes(), lost.last);
-                    return Ok(Piece { text, reached, lacking: Lacking::default() });
+                    let (ledger, lacking) = (Some(lost.ledgers.last), Lacking::default());
+                    return Ok(Piece { text, reached, ledger, lacking });
                 }
                 Some(lost) => newest.min(EventId(lost.first.0 - 1)),
                 None => newest,
@@ -353,7 +354,8 @@ impl Session {
         };
         let mut text = list.take();
         frames::unmet(&unmet, reached, &mut text);
-        Ok(Piece { text, reached, lacking })
+        let ledger = of_ledger.map(|(ledger, _)| ledger);
+        Ok(Piece { text, reached, ledger, lacking })
     }
 
     /// Returns the events of a ledger that the stream's project selects; `None` without one.
