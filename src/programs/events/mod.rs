@@ -27,6 +27,7 @@ mod looking;
 mod looks;
 mod members;
 mod merging;
+mod pause;
 mod project;
 mod read_ledgers;
 mod reading;

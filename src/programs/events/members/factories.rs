@@ -14,7 +14,7 @@ use crate::ProgramError;
 use crate::events::Unsure;
 use crate::events::examining::Declaring;
 use crate::events::logged::{EventsWriter, LoggedEvents};
-use crate::events::looks::pause_after;
+use crate::events::pause::pause_after;
 use crate::events::reading::logged;
 use crate::registry::Entry;
 use crate::rows::Damaged;

@@ -14,7 +14,7 @@ use super::syncing::Synced;
 use crate::events::EventProject;
 use crate::events::data_finding::{BEFORE_ALL, MEMBERS_FROM};
 use crate::events::logged::{EventsWriter, LoggedEvents};
-use crate::events::looks::pause_after;
+use crate::events::pause::pause_after;
 use crate::lanes::SHORT_TURN;
 use crate::manifest::Manifest;
 use crate::registry::Entry;
@@ -58,7 +58,7 @@ impl Runner {
         // What contracts ran is known once the index of executables has the ledgers.
         let place = self.store.last_place();
         if !project.selectors.wasm.is_empty() && !self.events.interfaces().has_indexed(place) {
-            return Ok(Synced { is_waiting: has_more(state), ..Synced::default() });
+            return Ok(Synced { is_waiting: state.has_unrecorded(), ..Synced::default() });
         }
         let ranges = self.ranges();
         let are_others = cursor.recorded_with != ranges;
@@ -69,7 +69,7 @@ impl Runner {
         }
         let begun = Instant::now();
         let synced = self.record_for(entry, state, facts, begun + SHORT_TURN)?;
-        let is_all = !has_more(state);
+        let is_all = !state.has_unrecorded();
         if are_others && is_all && state.recording_with.take() == Some(ranges.clone()) {
             state.recorded = Some((Instant::now(), begun.elapsed()));
             if let Some(cursor) = &mut state.cursor {
@@ -135,7 +135,7 @@ impl Runner {
             }
         }
         let mut left = state.unrecorded.iter();
-        synced.is_waiting = has_more(state);
+        synced.is_waiting = state.has_unrecorded();
         synced.has_more = synced.is_waiting
             && (state.unrecorded.is_empty() || left.any(|it| !state.replacing.has_put_off(it)));
         if !synced.has_more {
@@ -345,11 +345,6 @@ impl Runner {
         state.cursor = Some(cursor);
         Ok(!rows.is_empty())
     }
-}
-
-/// Whether the changes of some members have yet to be recorded, or it is not known which stay.
-pub(super) fn has_more(state: &MemberState) -> bool {
-    !state.unrecorded.is_empty() || state.pass.is_some() || state.must_limit
 }
 
 fn stored_form(change: &LoggedMember) -> Result<Vec<u8>, ProgramError> {

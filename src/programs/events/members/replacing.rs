@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::events::looks::pause_after;
+use crate::events::pause::pause_after;
 use orrery_ledger::domain::ContractId;
 
 /// What is remembered of the replacement of recorded changes of one project.

@@ -26,8 +26,8 @@ pub struct MembersOf {
     pending: AtomicUsize,
     /// Number of contracts that are no members because others became members before.
     left_out: AtomicUsize,
-    /// Number of members whose changes have yet to be recorded.
-    unrecorded: AtomicUsize,
+    /// Whether the changes of members have yet to be recorded.
+    has_unrecorded: AtomicBool,
     /// Whether what is stored of them was read, in this process.
     is_read: AtomicBool,
     /// Place in the feed up to which they were looked for in all ledgers, in this process.
@@ -77,6 +77,13 @@ pub struct MemberState {
     pub unwritten_looks: u32,
     /// What is remembered of the replacement of recorded changes.
     pub replacing: Replacing,
+}
+
+impl MemberState {
+    /// Whether the changes of some members have yet to be recorded, or it is not known which stay.
+    pub fn has_unrecorded(&self) -> bool {
+        !self.unrecorded.is_empty() || self.pass.is_some() || self.must_limit
+    }
 }
 
 /// How far what was stored of a member before it became known has been read.
@@ -138,7 +145,7 @@ impl MembersOf {
         let selectors = manifest.events.as_ref().map(|project| &project.selectors);
         let selectors = selectors.filter(|it| !it.is_empty() && manifest.running);
         !self.has_pending()
-            && self.unrecorded.load(Ordering::SeqCst) == 0
+            && !self.has_unrecorded.load(Ordering::SeqCst)
             && selectors.is_none_or(|selectors| {
                 let must_look = selectors.have_members();
                 self.is_read.load(Ordering::SeqCst) && (!must_look || self.has_looked(place))
@@ -149,8 +156,8 @@ impl MembersOf {
         self.is_read.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn set_unrecorded(&self, count: usize) {
-        self.unrecorded.store(count, Ordering::SeqCst);
+    pub(super) fn set_unrecorded(&self, has_some: bool) {
+        self.has_unrecorded.store(has_some, Ordering::SeqCst);
     }
 
     pub(super) fn note_looked(&self, place: u64) {

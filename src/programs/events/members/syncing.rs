@@ -57,7 +57,7 @@ impl Runner {
             return Ok(Synced::default());
         }
         let synced = self.look_for_members(entry, (&manifest, &project.selectors), &mut state);
-        entry.members.set_unrecorded(state.unrecorded.len());
+        entry.members.set_unrecorded(state.has_unrecorded());
         synced
     }
 
@@ -105,7 +105,7 @@ impl Runner {
         let recorded = match are_known {
             true => self.record_members(entry, state, &facts)?,
             // What is recorded too early is mended later by deriving all rows anew.
-            false => Synced { is_waiting: super::recording::has_more(state), ..Synced::default() },
+            false => Synced { is_waiting: state.has_unrecorded(), ..Synced::default() },
         };
         Ok(Synced { has_more: has_more || reads_again || recorded.has_more, ..recorded })
     }
@@ -214,7 +214,7 @@ impl Runner {
         let unrecorded = members.iter().filter(|(_, member)| member.unrecorded);
         state.unrecorded = unrecorded.map(|(contract, _)| *contract).collect();
         entry.members.set_pending(state.pending.len());
-        entry.members.set_unrecorded(state.unrecorded.len());
+        entry.members.set_unrecorded(state.has_unrecorded());
         entry.members.note_read();
         if state.in_doubt {
             self.events.members().remove(entry.id);
