@@ -12,7 +12,7 @@ use super::batch::Batch;
 use super::context::{Context, Opening, RESERVED_BYTES};
 use super::frames;
 use super::hub::{Next, Subscription};
-use super::members::{LOOK_EVERY, Members};
+use super::members::{Kept, LOOK_EVERY, Members};
 use super::names::{Names, Piece};
 use crate::client::InFlightGuard;
 use crate::{ApiError, json};
@@ -300,7 +300,7 @@ impl Session {
             list = list.decoding(network, names);
         }
         let mut unmet = Unmet::default();
-        let (mut of_ledger, mut failed): (Option<(LedgerSeq, Selected)>, _) = (None, None);
+        let (mut of_ledger, mut failed): (Option<Kept>, _) = (None, None);
         let walked = self.context.store.events_within(&self.query(), bounds, |event| {
             if event.id > last {
                 return ControlFlow::Break(last);
@@ -354,7 +354,10 @@ impl Session {
         };
         let mut text = list.take();
         frames::unmet(&unmet, reached, &mut text);
-        let ledger = of_ledger.map(|(ledger, _)| ledger);
+        let ledger = of_ledger.as_ref().map(|kept| kept.ledger);
+        if let (Some(members), Some(kept)) = (&self.wanted.members, of_ledger) {
+            members.keep(kept);
+        }
         Ok(Piece { text, reached, ledger, lacking })
     }
 
@@ -362,14 +365,13 @@ impl Session {
     fn selected<'l>(
         &self,
         ledger: LedgerSeq,
-        last: &'l mut Option<(LedgerSeq, Selected)>,
+        last: &'l mut Option<Kept>,
     ) -> Result<Option<&'l Selected>, StoreError> {
         let Some(members) = &self.wanted.members else { return Ok(None) };
-        if last.as_ref().is_none_or(|(of, _)| *of != ledger) {
-            let selected = members.projects.selected(&members.name, ledger)?;
-            *last = Some((ledger, selected.unwrap_or_default()));
+        if last.as_ref().is_none_or(|kept| kept.ledger != ledger) {
+            *last = Some(members.selected(ledger)?);
         }
-        Ok(last.as_ref().map(|(_, selected)| selected))
+        Ok(last.as_ref().map(|kept| &kept.selected))
     }
 
     fn query(&self) -> EventQuery {
