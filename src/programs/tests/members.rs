@@ -512,7 +512,7 @@ fn changes_of_members_in_the_order_of_the_chain_are_those_of_a_rebuild() {
             scene.index(usize::MAX);
             scene.learn(usize::MAX);
             if begun.is_none() {
-                scene.select("stays", (Vec::new(), selectors.clone()), Replace::No);
+                scene.select("stays", (Vec::new(), selectors.clone()), (None, None), Replace::No);
                 begun = Some(scene.registry.all()[0].id);
             }
             scene.run_until_settled();
@@ -520,7 +520,7 @@ fn changes_of_members_in_the_order_of_the_chain_are_those_of_a_rebuild() {
         let id = begun.unwrap();
         let (found, _) = scene.content(id);
         let stored: Vec<&Vec<u8>> = ledgers.values().collect();
-        let fresh = read_in_order(world, &stored, &scene.manifest(id));
+        let fresh = read_in_order(world, &stored, &scene.manifest(id), 100_000);
         assert_eq!(found.0, fresh.0, "the tables are the same");
         assert_eq!(found.1, fresh.1, "the rows are the same");
         let is_end = |change: &LoggedMember| change.change.kind == MemberChangeKind::Left;
