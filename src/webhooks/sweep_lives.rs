@@ -41,7 +41,6 @@ impl Webhooks {
         let mut from = None;
         loop {
             let (contracts, last) = self.contracts_with_lives(kept_from, from)?;
-            let contracts = Arc::new(contracts);
             self.store.change_consumer_rows(CONSUMER, move |effects| {
                 contracts.iter().try_for_each(|contract| {
                     let from = contract.0;

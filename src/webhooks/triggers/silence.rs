@@ -20,7 +20,6 @@ pub(crate) use super::silence_search::{Ledgers, Silence};
 use crate::judging::Verdict;
 use crate::number::{Number, TriggerKind};
 use crate::rows::in_subscriptions;
-use crate::subscription::Subscription;
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::{ConsumerEffects, Mark, Rows, StoreError, Table};
 

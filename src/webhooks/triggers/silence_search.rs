@@ -50,9 +50,9 @@ impl Heard {
 /// The stored ledgers.
 pub(crate) struct Ledgers {
     /// All of them.
-    all: LedgerSet,
+    pub(super) all: LedgerSet,
     /// Those whose events retention has not removed.
-    with_events: LedgerSet,
+    pub(super) with_events: LedgerSet,
 }
 
 impl Ledgers {
