@@ -244,7 +244,11 @@ impl Remote {
             if !status.is_success() {
                 let body = answer.bytes().await.unwrap_or_default();
                 let refused = refusal(&base, status, &body);
-                let may_pass = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+                let may_pass = status.is_server_error()
+                    || matches!(
+                        status,
+                        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
+                    );
                 return if may_pass { Ok(Some(refused)) } else { Err(refused) };
             }
             // How a stream ends does not matter: whoever follows it asks again.

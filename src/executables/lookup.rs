@@ -196,6 +196,26 @@ impl<'s> Lookup<'s> {
         Ok(found)
     }
 
+    /// Returns the XDR `LedgerKey`s of what a contract refers to after transactions of a ledger that change that,
+    /// or referred to just before them.
+    pub fn references_within(
+        &self,
+        contract: &ContractId,
+        ledger: LedgerSeq,
+    ) -> Result<BTreeSet<Vec<u8>>, StoreError> {
+        let mut found = BTreeSet::new();
+        let Some(instance) = instance_key(contract) else { return Ok(found) };
+        let id = id_of(&instance);
+        let mut at = TransactionPosition { ledger, application_order: 0 };
+        while let Some((next, change)) = rows::after(&self.view, &id, at)?
+            && next.ledger == ledger
+        {
+            found.extend(change.references().map(<[u8]>::to_vec));
+            at = next;
+        }
+        Ok(found)
+    }
+
     /// Returns whether whatever becomes known of what a contract ran is the same for all its
     /// transactions after `from` and up to `to`: no ledger is missing in between, and no change of
     /// the entries that say it is.

@@ -59,7 +59,7 @@ impl Lookup<'_> {
             if !known.insert(entry) || positions.len() >= MOST_CHANGES {
                 continue;
             }
-            for (position, change) in rows::latest(self.view(), &entry, usize::MAX)? {
+            for (position, change) in rows::earliest(self.view(), &entry, MOST_CHANGES)? {
                 positions.insert(position);
                 if entry == id_of(&instance) {
                     entries.extend(change.references().map(id_of));

@@ -14,7 +14,7 @@ use stellar_xdr::{
 };
 
 use orrery_ledger::domain::{CloseTime, ContractId, NetworkId, TxHash};
-use orrery_store::{TransactionPosition, TransactionRecord};
+use orrery_store::{StoreError, TransactionPosition, TransactionRecord};
 
 /// A transaction that calls a host function.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,22 +123,53 @@ pub struct TransactionError {
     reason: stellar_xdr::Error,
 }
 
+/// Why it cannot be told what a stored transaction did.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The database fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What is stored of this transaction alone cannot be read, or not be written as an answer.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+impl From<TransactionError> for RecordError {
+    fn from(error: TransactionError) -> Self {
+        Self::Damaged(error.to_string())
+    }
+}
+
 impl HostCall {
     /// Decodes a stored transaction; returns `None` when it calls no host function.
     ///
     /// # Errors
-    /// Fails when the envelope or the metadata is not valid XDR.
+    /// Fails when the envelope or the metadata is not valid XDR, or deeper than the contract host allows.
     pub fn read(
         record: &TransactionRecord<'_>,
         network: &NetworkId,
     ) -> Result<Option<Self>, TransactionError> {
+        Self::read_to_depth(record, network, MAX_XDR_DEPTH)
+    }
+
+    /// As [`Self::read`], with up to so many levels of XDR. The envelope of a transaction that failed may be as
+    /// deep as a ledger may be ([`orrery_ledger::decode::DEEPEST`]): the host did not read it. The caller's
+    /// stack must be large enough.
+    ///
+    /// # Errors
+    /// Fails when the envelope or the metadata is not valid XDR, or deeper.
+    pub fn read_to_depth(
+        record: &TransactionRecord<'_>,
+        network: &NetworkId,
+        depth: u32,
+    ) -> Result<Option<Self>, TransactionError> {
         let hash = TxHash::from(*record.tx);
         let failed = |reason| TransactionError { position: record.position, hash, reason };
-        let transaction = inner(decoded(record.envelope).map_err(failed)?);
+        let transaction = inner(decoded_to(record.envelope, depth).map_err(failed)?);
         let Some((transaction, footprint)) = transaction else { return Ok(None) };
         let Some(operation) = transaction.operations.first().cloned() else { return Ok(None) };
         let OperationBody::InvokeHostFunction(call) = operation.body else { return Ok(None) };
-        let recorded = recorded(decoded(record.meta).map_err(failed)?);
+        let recorded = recorded(decoded_to(record.meta, depth).map_err(failed)?);
         let called = called(&call, &footprint, &recorded.events, network).map_err(failed)?;
         let InvokeHostFunctionOp { host_function, auth } = call;
         let source = operation.source_account.unwrap_or(transaction.source_account);
@@ -175,7 +206,11 @@ impl Called {
 const MAX_XDR_DEPTH: u32 = 600;
 
 fn decoded<T: ReadXdr>(xdr: &[u8]) -> Result<T, stellar_xdr::Error> {
-    T::from_xdr(xdr, Limits { depth: MAX_XDR_DEPTH, len: xdr.len() })
+    decoded_to(xdr, MAX_XDR_DEPTH)
+}
+
+fn decoded_to<T: ReadXdr>(xdr: &[u8], depth: u32) -> Result<T, stellar_xdr::Error> {
+    T::from_xdr(xdr, Limits { depth, len: xdr.len() })
 }
 
 /// Returns the transaction whose operations are applied, if it is a smart-contract transaction.

@@ -5,6 +5,7 @@
 //! refer (CAP-85) has no event of theirs.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 use stellar_xdr::{
     ContractEvent, ContractEventBody, ContractEventType, ContractExecutableExternalRef, ScMap,
@@ -14,7 +15,7 @@ use stellar_xdr::{
 use super::facts::{self, Facts};
 use super::lookup::{Lookup, Ran, Side, ran};
 use super::reader::InterfaceReader;
-use super::transaction::recorded_events;
+use super::transaction::{RecordError, recorded_events};
 use super::value::{self, Before, Executable, id_of, instance_key};
 use orrery_ledger::domain::{ContractId, Hash32};
 use orrery_store::{StoreError, TransactionPosition, TransactionRecord};
@@ -52,14 +53,9 @@ impl InterfaceReader<'_> {
         &self,
         record: &TransactionRecord<'_>,
         wanted: impl Fn(&ContractId) -> bool,
-    ) -> Result<Vec<Upgrade>, StoreError> {
+    ) -> Result<Vec<Upgrade>, RecordError> {
         let at = record.position;
-        let damaged = |error: &dyn std::fmt::Display| {
-            let TransactionPosition { ledger, application_order } = at;
-            StoreError::Database(format!(
-                "the metadata of transaction {application_order} of ledger {ledger} cannot be read: {error}"
-            ))
-        };
+        let damaged = |error: &dyn Display| damaged(at, error);
         let (mut found, mut told) = (Vec::new(), BTreeSet::new());
         if names_update(record.meta) {
             let events = recorded_events(record.meta).map_err(|error| damaged(&error))?;
@@ -137,13 +133,13 @@ impl InterfaceReader<'_> {
         &self,
         record: &TransactionRecord<'_>,
         refers: &References,
-    ) -> Result<Vec<Upgrade>, StoreError> {
+    ) -> Result<Vec<Upgrade>, RecordError> {
         let at = record.position;
         let mut found = Vec::new();
-        if refers.0.is_empty() || !facts::changes_tag(record.meta).unwrap_or(false) {
+        if refers.0.is_empty() {
             return Ok(found);
         }
-        let Ok(facts) = Facts::of(record.meta, at.ledger) else { return Ok(found) };
+        let Some(facts) = facts_of_tags(record)? else { return Ok(found) };
         let lookup = self.lookup();
         for (contract, key) in &refers.0 {
             if !facts.changes.contains_key(&id_of(key)) {
@@ -169,18 +165,15 @@ impl InterfaceReader<'_> {
     /// with that. `may_refer` returns who may refer to an entry, by the SHA-256 of its key.
     ///
     /// # Errors
-    /// Errors of the database.
+    /// Errors of the database, or that the transaction is damaged.
     pub fn referring(
         &self,
         record: &TransactionRecord<'_>,
         may_refer: impl Fn([u8; 32]) -> Result<Vec<ContractId>, StoreError>,
-    ) -> Result<References, StoreError> {
+    ) -> Result<References, RecordError> {
         let mut refers = BTreeSet::new();
         let at = record.position;
-        if !facts::changes_tag(record.meta).unwrap_or(false) {
-            return Ok(References(refers));
-        }
-        let Ok(facts) = Facts::of(record.meta, at.ledger) else { return Ok(References(refers)) };
+        let Some(facts) = facts_of_tags(record)? else { return Ok(References(refers)) };
         for (entry, _) in facts.changes.iter().filter(|(_, said)| !said.is_instance) {
             for contract in may_refer(*entry)? {
                 let named = reference_of(self.lookup(), &contract, at, Side::Before)?;
@@ -191,8 +184,8 @@ impl InterfaceReader<'_> {
         Ok(References(refers))
     }
 
-    /// Returns to what contracts may refer in the transactions of a ledger: what they refer to before it
-    /// or after it.
+    /// Returns to what contracts may refer in the transactions of a ledger: what they refer to before it,
+    /// and after each transaction that changes that.
     ///
     /// # Errors
     /// Errors of the database.
@@ -204,11 +197,14 @@ impl InterfaceReader<'_> {
         let mut refers = BTreeSet::new();
         let first = TransactionPosition { ledger, application_order: 0 };
         let last = TransactionPosition { ledger, application_order: u32::MAX };
+        let lookup = self.lookup();
         for contract in contracts {
             for (at, side) in [(first, Side::Before), (last, Side::After)] {
-                let named = reference_of(self.lookup(), contract, at, side)?;
+                let named = reference_of(lookup, contract, at, side)?;
                 refers.extend(named.map(|key| (*contract, key)));
             }
+            let within = lookup.references_within(contract, ledger)?;
+            refers.extend(within.into_iter().map(|key| (*contract, key)));
         }
         Ok(References(refers))
     }
@@ -266,6 +262,22 @@ fn reference_of(
         Some(Some(Executable::Reference(named))) => Some(named),
         _ => None,
     })
+}
+
+/// Returns what a transaction says, if it changes an entry to which contracts may refer.
+fn facts_of_tags(record: &TransactionRecord<'_>) -> Result<Option<Facts>, RecordError> {
+    let at = record.position;
+    if !facts::changes_tag(record.meta).map_err(|error| damaged(at, &error))? {
+        return Ok(None);
+    }
+    Facts::of(record.meta, at.ledger).map(Some).map_err(|error| damaged(at, &error))
+}
+
+fn damaged(at: TransactionPosition, error: &dyn Display) -> RecordError {
+    let TransactionPosition { ledger, application_order } = at;
+    RecordError::Damaged(format!(
+        "the metadata of transaction {application_order} of ledger {ledger} cannot be read: {error}"
+    ))
 }
 
 /// Whether the metadata may have the event of a change.

@@ -17,9 +17,9 @@ use stellar_xdr::{Limits, ReadXdr, ScVal};
 use super::creation::{Creator, creators};
 use super::learnt::Learnt;
 use super::mentions::{self, Emitted};
+use super::named::Named;
 use super::rows::{
-    CONSUMER, CREATED, Creation, LEARNT, Later, MADE, Named, READ, RUNNERS, SEEN, TAGS, UNREAD,
-    Unread,
+    CONSUMER, CREATED, Creation, LEARNT, Later, MADE, READ, RUNNERS, SEEN, TAGS, UNREAD, Unread,
 };
 
 /// What each ledger says.
@@ -140,12 +140,14 @@ struct Adding<'a, 'e> {
     effects: &'a mut ConsumerEffects<'e>,
     before: Unread,
     unread: Unread,
+    /// What was learnt in this step, each once.
+    learnt: BTreeSet<Learnt>,
 }
 
 impl<'a, 'e> Adding<'a, 'e> {
     fn new(effects: &'a mut ConsumerEffects<'e>) -> Result<Self, StoreError> {
         let before = UNREAD.get(effects, &())?.unwrap_or_default();
-        Ok(Self { effects, before, unread: before })
+        Ok(Self { effects, before, unread: before, learnt: BTreeSet::new() })
     }
 
     fn finish(self) -> Result<(), StoreError> {
@@ -193,7 +195,8 @@ impl<'a, 'e> Adding<'a, 'e> {
                 }
             }
         }
-        Ok(())
+        // Also where all of it is known: times in which a code ran begin and end.
+        facts.changed.iter().try_for_each(|what| self.learn(*what))
     }
 
     fn add_creation(&mut self, contract: ContractId, creation: Creation) -> Result<(), StoreError> {
@@ -213,7 +216,7 @@ impl<'a, 'e> Adding<'a, 'e> {
 
     fn add_runner(&mut self, named: Named, contract: ContractId) -> Result<(), StoreError> {
         match RUNNERS.put_new(self.effects, &(named, contract), &())? {
-            true => self.learn(Learnt::Contract(contract)),
+            true => self.learn(Learnt::Ran(contract, named)),
             false => Ok(()),
         }
     }
@@ -221,6 +224,7 @@ impl<'a, 'e> Adding<'a, 'e> {
     fn add_emitted(&mut self, emitted: &Emitted, network: &NetworkId) -> Result<(), StoreError> {
         for (contract, code) in &emitted.updates {
             self.add_runner(Named::Code(*code), *contract)?;
+            self.learn(Learnt::Contract(*contract))?;
         }
         for (contract, asset) in &emitted.emitters {
             if SEEN.has(self.effects, contract)? {
@@ -245,6 +249,9 @@ impl<'a, 'e> Adding<'a, 'e> {
     }
 
     fn learn(&mut self, what: Learnt) -> Result<(), StoreError> {
+        if !self.learnt.insert(what) {
+            return Ok(());
+        }
         self.unread.learnt += 1;
         LEARNT.put(self.effects, &self.unread.learnt, &what)
     }
@@ -259,6 +266,8 @@ struct FactsOf {
     instances: BTreeMap<ContractId, BTreeSet<Named>>,
     /// What entries name to which contracts refer.
     tags: BTreeMap<[u8; 32], BTreeSet<Hash32>>,
+    /// What names something else after the transaction than before it.
+    changed: BTreeSet<Learnt>,
 }
 
 impl FactsOf {
@@ -275,6 +284,12 @@ impl FactsOf {
                 Before::Unknown | Before::Absent => None,
             };
             let said = before.into_iter().chain(&change.after);
+            if before.is_none() || before != change.after.as_ref() {
+                facts.changed.insert(match is_instance {
+                    true => Learnt::Contract(*contract),
+                    false => Learnt::Tag(*id),
+                });
+            }
             if !is_instance {
                 facts.tags.entry(*id).or_default().extend(said.filter_map(code_of));
                 continue;

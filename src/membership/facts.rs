@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use orrery_ledger::domain::{ContractId, Hash32};
-use orrery_store::{ConsumerView, RowBounds, RowFlow, Store, StoreError, TransactionPosition};
+use orrery_store::{ConsumerView, RowBounds, RowFlow, Store, StoreError};
 
 use super::creation::Creator;
 use super::learnt::Learnt;
-use super::rows::{
-    CONSUMER, CREATED, Creation, LEARNT, MADE, Named, RUNNERS, TAGS, UNREAD, Unread,
-};
+use super::named::Named;
+use super::rows::{CONSUMER, CREATED, Creation, LEARNT, MADE, RUNNERS, TAGS, UNREAD, Unread};
 
 /// A snapshot of the facts.
 pub struct Facts<'s> {
@@ -50,18 +49,6 @@ impl<'s> Facts<'s> {
         CREATED.get(&self.view, contract)
     }
 
-    /// Returns when a contract was created by this creator; `None` where it was not, or that is not known.
-    pub fn created_by(
-        &self,
-        creator: &Creator,
-        contract: &ContractId,
-    ) -> Result<Option<TransactionPosition>, StoreError> {
-        if !MADE.has(&self.view, &(*creator, *contract))? {
-            return Ok(None);
-        }
-        Ok(self.creation(contract)?.map(|creation| creation.at))
-    }
-
     /// Visits the contracts that a creator made, by id, after one of them, until `visit` breaks.
     pub fn made_by(
         &self,
@@ -91,22 +78,12 @@ impl<'s> Facts<'s> {
         RUNNERS.has(&self.view, &(named, *contract))
     }
 
-    /// Whether a contract may have run a code at some time. `tags` are those of [`Self::tags_of`].
-    pub fn may_have_run(
-        &self,
-        code: &Hash32,
-        tags: &BTreeSet<[u8; 32]>,
-        contract: &ContractId,
-    ) -> Result<bool, StoreError> {
-        if self.has_named(Named::Code(*code), contract)? {
-            return Ok(true);
+    /// Whether what names this may run a code, or may have run it at some time. One lookup.
+    pub fn may_mean(&self, named: Named, code: &Hash32) -> Result<bool, StoreError> {
+        match named {
+            Named::Code(other) => Ok(other == *code),
+            Named::Tag(tag) => TAGS.has(&self.view, &(*code, tag)),
         }
-        for tag in tags {
-            if self.has_named(Named::Tag(*tag), contract)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// Visits the contracts that have named this, by id, until `visit` breaks.

@@ -11,6 +11,7 @@ mod creation;
 mod facts;
 mod learnt;
 mod mentions;
+mod named;
 mod projects;
 mod rows;
 #[cfg(test)]
@@ -21,8 +22,9 @@ pub use consumer::{Membership, keep_answers};
 pub use creation::{Creator, creators};
 pub use facts::Facts;
 pub use learnt::Learnt;
+pub use named::Named;
 pub use projects::{
     AT_THE_END, Belongs, KnownMember, KnownMembers, MemberMark, MembersInLedger, Projects, Selected,
 };
-pub use rows::{CONSUMER, Creation, Named, Unread};
+pub use rows::{CONSUMER, Creation, Unread};
 pub use updates::{is_update, updated_codes};

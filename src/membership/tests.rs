@@ -21,8 +21,8 @@ use stellar_xdr::{
 };
 
 use super::creation::{Creator, creators};
-use super::rows::Named;
-use super::{CONSUMER, Facts, Membership, Unread};
+use super::named::Named;
+use super::{CONSUMER, Facts, Learnt, Membership, Unread};
 use orrery_ledger::decode::decode;
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
 use orrery_store::{Durability, Extensions, IndexOptions, LedgerConsumer, Store};
@@ -204,30 +204,95 @@ fn facts_do_not_depend_on_the_order_of_ledgers() {
     });
 }
 
-/// What was learnt tells of each new fact once it is there.
+/// The instances, and entries that references name, that transactions of a ledger leave with another executable
+/// than they found.
+fn changed(raw: &[u8]) -> BTreeSet<Learnt> {
+    let ledger = LedgerCloseMeta::from_xdr(raw, Limits::none()).unwrap();
+    let LedgerCloseMeta::V2(ledger) = ledger else { panic!() };
+    let mut changed = BTreeSet::new();
+    for transaction in ledger.tx_processing.iter() {
+        let TransactionMeta::V4(meta) = &transaction.tx_apply_processing else { continue };
+        let mut values: BTreeMap<Learnt, Vec<Vec<u8>>> = BTreeMap::new();
+        for change in meta.operations.iter().flat_map(|operation| operation.changes.iter()) {
+            let (LedgerEntryChange::Created(entry)
+            | LedgerEntryChange::Updated(entry)
+            | LedgerEntryChange::State(entry)
+            | LedgerEntryChange::Restored(entry)) = change
+            else {
+                continue;
+            };
+            let LedgerEntryData::ContractData(data) = &entry.data else { continue };
+            let ScAddress::Contract(id) = &data.contract else { continue };
+            let (what, value) = match (&data.key, &data.val) {
+                (ScVal::ExecutableTag(_), value) => {
+                    (Learnt::Tag(digest(&entry.to_key())), value.to_xdr(Limits::none()))
+                }
+                (_, ScVal::ContractInstance(instance)) => {
+                    let executable = instance.executable.to_xdr(Limits::none());
+                    (Learnt::Contract(ContractId(id.0.0)), executable)
+                }
+                _ => continue,
+            };
+            values.entry(what).or_default().push(value.unwrap());
+        }
+        let differs = |values: &Vec<Vec<u8>>| values.first() != values.last();
+        changed.extend(values.iter().filter(|(_, it)| differs(it)).map(|(what, _)| *what));
+    }
+    changed
+}
+
+/// What was learnt tells of each new fact once it is there, and of each change of what a contract runs.
 #[test]
 fn what_was_learnt_names_all_contracts_with_facts() {
-    let world = Factories::made(3);
-    let (store, _directory) = open(&world);
-    let (mut number, mut learnt) = (0, BTreeSet::new());
-    for raw in &world.ledgers {
-        commit(&store, raw, true);
-        step(&store);
-        let facts = Facts::new(&store).unwrap();
-        facts
-            .learnt_after(number, |_, what| {
-                if let super::Learnt::Contract(contract) = what {
-                    learnt.insert(contract);
+    let (mut changes, mut again) = (0, 0);
+    for seed in 0..4 {
+        let world = Factories::made(seed);
+        let (store, _directory) = open(&world);
+        let (mut number, mut learnt, mut ran) = (0, BTreeSet::new(), BTreeSet::new());
+        for raw in &world.ledgers {
+            commit(&store, raw, true);
+            step(&store);
+            let facts = Facts::new(&store).unwrap();
+            let mut new = Vec::new();
+            facts
+                .learnt_after(number, |_, what| {
+                    new.push(what);
+                    Ok(ControlFlow::Continue(()))
+                })
+                .unwrap();
+            number = facts.newest().unwrap();
+            for what in changed(raw) {
+                assert!(new.contains(&what), "{what:?}");
+                changes += 1;
+                let is_new = |it: &Learnt| match (it, what) {
+                    (Learnt::Ran(contract, _), Learnt::Contract(of)) => *contract == of,
+                    _ => false,
+                };
+                again += u32::from(matches!(what, Learnt::Contract(_)) && !new.iter().any(is_new));
+            }
+            let distinct: BTreeSet<Learnt> = new.iter().copied().collect();
+            assert_eq!(distinct.len(), new.len(), "once in each ledger");
+            for what in new {
+                match what {
+                    Learnt::Contract(contract) => {
+                        learnt.insert(contract);
+                    }
+                    Learnt::Ran(contract, named) => assert!(ran.insert((named, contract))),
+                    Learnt::Tag(_) => {}
                 }
-                Ok(ControlFlow::Continue(()))
-            })
-            .unwrap();
-        number = facts.newest().unwrap();
+            }
+        }
+        let said = Said::of(&world, world.ledgers.iter());
+        let created: BTreeSet<ContractId> = said.created.keys().copied().collect();
+        assert!(learnt.is_superset(&created) && created.len() > 10);
+        for (named, contract) in &said.runners {
+            let id: [u8; 32] = named.as_slice().try_into().unwrap();
+            let either = [Named::Code(Hash32(id)), Named::Tag(id)];
+            assert!(either.iter().any(|named| ran.contains(&(*named, *contract))));
+        }
+        assert!(store.has_passed(CONSUMER, store.last_place()).unwrap());
     }
-    let said = Said::of(&world, world.ledgers.iter());
-    let created: BTreeSet<ContractId> = said.created.keys().copied().collect();
-    assert!(learnt.is_superset(&created) && created.len() > 10);
-    assert!(store.has_passed(CONSUMER, store.last_place()).unwrap());
+    assert!(changes > 0 && again > 0, "{changes} {again}");
 }
 
 fn address(byte: u8) -> ScAddress {

@@ -114,7 +114,7 @@ impl Live {
         if self.runner.is_full(entry) {
             return self.stop_full(entry, &manifest);
         }
-        let (turn, has_more_members) = self.read_members(entry)?;
+        let (turn, look_again) = self.read_members(entry)?;
         if let Some(turn) = turn {
             return Ok(turn);
         }
@@ -128,12 +128,14 @@ impl Live {
                 Next::Ledger(fed) => effects_of(&manifest, fed, progress.part),
                 Next::More => return Ok(Turn::Worked { delayed_others: false }),
                 Next::Nothing => {
-                    return match self.look_for_code(entry)? {
-                        Some(turn) => Ok(turn),
-                        None if has_more_members || self.runner.may_have_more_members(entry) => {
+                    return match (self.look_for_code(entry)?, look_again) {
+                        (Some(Turn::Later(wait)), Some(again)) => Ok(Turn::Later(wait.min(again))),
+                        (Some(turn), _) => Ok(turn),
+                        (None, Some(wait)) => Ok(Turn::Later(wait)),
+                        (None, None) if self.runner.may_have_more_members(entry) => {
                             Ok(Turn::Later(LOOK_FOR_MEMBERS))
                         }
-                        None => self.repeat_waiting_runs(entry, &manifest, lane),
+                        (None, None) => self.repeat_waiting_runs(entry, &manifest, lane),
                     };
                 }
             },
@@ -152,8 +154,11 @@ impl Live {
     }
 
     /// Looks for the members of a project, and reads earlier events of those that became known late. Returns
-    /// the turn that this was, if it was one, and whether more is to be done.
-    fn read_members(&self, entry: &Entry) -> Result<(Option<Turn>, bool), ProgramError> {
+    /// the turn that this was, if it was one, and when more is to be done, if there is more.
+    fn read_members(
+        &self,
+        entry: &Entry,
+    ) -> Result<(Option<Turn>, Option<Duration>), ProgramError> {
         let clock = TurnClock::start();
         let synced = self.runner.sync_members(entry)?;
         if synced.has_rows {
@@ -168,7 +173,12 @@ impl Live {
                 Some(Turn::Worked { delayed_others: clock.delayed_others() })
             }
         };
-        Ok((turn, synced.has_more))
+        let look_again = match (synced.has_more, synced.is_waiting) {
+            (true, _) => Some(Duration::ZERO),
+            (false, true) => Some(LOOK_FOR_MEMBERS),
+            (false, false) => None,
+        };
+        Ok((turn, look_again))
     }
 
     /// Looks whether the code has become known of which a project has read events while it was not.

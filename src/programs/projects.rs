@@ -80,7 +80,8 @@ impl Projects for Programs {
             let manifest = entry.snapshot().manifest;
             let selectors = manifest.events.as_ref().map(|project| &project.selectors);
             let must_look = selectors.is_some_and(|selectors| selectors.have_members());
-            !must_look || entry.members.has_looked(place)
+            // One that is paused or full does not look.
+            !must_look || !manifest.running || entry.members.has_looked(place)
         })
     }
 

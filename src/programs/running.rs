@@ -215,6 +215,7 @@ impl Programs {
     pub fn watch(&self, owner: &Owner, watch: Watch) -> Result<Manifest, ProgramError> {
         let _slot = take_slot(&self.deploys, owner)?;
         let now = (self.runner.clock)() / 1000;
+        self.registry.check_watch(owner, &watch)?;
         self.runner.check_factories(&watch.selectors, watch.supplied.as_deref())?;
         let manifest = self.registry.watch(owner, watch, now)?;
         Ok(self.deployed(self.with_declared_tables(manifest)))
@@ -346,10 +347,17 @@ impl Programs {
             let reason = self.feeder.skip_reason(owner, id)?;
             Some(format!("its rows cannot be written to its tables: {reason}"))
         };
+        let are_known = || {
+            let (manifest, place) = {
+                let cell = entry.lock();
+                (Arc::clone(&cell.manifest), cell.progress.place)
+            };
+            entry.members.are_known(&manifest, place)
+        };
         let is_copied = |log| {
             self.feeder.copied(owner, id, log) == Copied::Yes
                 && self.feeder.has_ledgers(owner, id)
-                && !entry.members.has_pending()
+                && are_known()
         };
         let reason = self.trouble.reason(id).or_else(rows);
         let status = status::of(&self.store, &entry, reason, is_copied)?;

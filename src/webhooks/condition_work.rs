@@ -18,6 +18,8 @@ pub struct ConditionWork {
 struct OwnWork {
     steps: u64,
     by_subscription: HashMap<u32, u64>,
+    /// Those of searches of older ledgers, which are not among the others.
+    searched: u64,
 }
 
 impl ConditionWork {
@@ -30,10 +32,7 @@ impl ConditionWork {
         (subscription, steps): (u32, u64),
         most: u64,
     ) -> Option<u32> {
-        if self.place != place {
-            self.place = place;
-            self.by_owner.clear();
-        }
+        self.begin(place);
         let own = match self.by_owner.get_mut(owner) {
             Some(own) => own,
             None => self.by_owner.entry(owner.clone()).or_default(),
@@ -50,6 +49,27 @@ impl ConditionWork {
         own.by_subscription.remove(&greatest);
         own.steps = own.steps.saturating_sub(steps);
         Some(greatest)
+    }
+
+    /// Adds steps of a search of older ledgers: they disable nothing.
+    pub fn add_searched(&mut self, place: u64, owner: &Owner, steps: u64) {
+        self.begin(place);
+        let own = self.by_owner.entry(owner.clone()).or_default();
+        own.searched = own.searched.saturating_add(steps);
+    }
+
+    /// Returns the steps of an owner, with those of searches.
+    pub fn steps(&self, place: u64, owner: &Owner) -> u64 {
+        let own = self.by_owner.get(owner).filter(|_| self.place == place);
+        own.map_or(0, |own| own.steps.saturating_add(own.searched))
+    }
+
+    /// Begins anew at another place in the feed.
+    fn begin(&mut self, place: u64) {
+        if self.place != place {
+            self.place = place;
+            self.by_owner.clear();
+        }
     }
 }
 
@@ -74,5 +94,18 @@ mod tests {
         // Another ledger begins anew.
         assert_eq!(work.add(2, &ana, (1, 100), 100), None);
         assert_eq!(work.add(2, &ana, (1, 1), 100), Some(1));
+    }
+
+    #[test]
+    fn searches_take_part_of_what_an_owner_may_and_disable_nothing() {
+        let (ana, bob) = (Owner("ana".to_owned()), Owner("bob".to_owned()));
+        let mut work = ConditionWork::default();
+        assert_eq!(work.add(1, &ana, (1, 10), 100), None);
+        work.add_searched(1, &ana, 500);
+        assert_eq!((work.steps(1, &ana), work.steps(1, &bob)), (510, 0));
+        assert_eq!(work.add(1, &ana, (1, 90), 100), None);
+        assert_eq!(work.steps(2, &ana), 0);
+        work.add_searched(2, &ana, 5);
+        assert_eq!((work.steps(2, &ana), work.steps(1, &ana)), (5, 0));
     }
 }

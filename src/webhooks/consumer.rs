@@ -84,14 +84,21 @@ impl LedgerConsumer for WebhookConsumer {
             effects.mark_unfinished();
             return Ok(());
         }
-        let projects: Vec<String> = self
-            .registry
-            .with(|known| known.by_project().map(|(project, _)| project.to_owned()).collect());
+        let projects: Vec<String> = self.registry.with(|known| {
+            let concerns = |it: &Arc<Subscription>| it.is_in_doubt() || it.concerns(ledger);
+            let concerned = known.by_project().filter_map(|(project, mut bucket)| {
+                bucket.any(concerns).then(|| project.to_owned())
+            });
+            concerned.collect()
+        });
         if !self.registry.followed.may_be_made(&projects, ledger.place) {
             effects.mark_unfinished();
             return Ok(());
         }
         self.registry.with(|known| {
+            if known.by_project().next().is_none() {
+                self.registry.followed.note_none();
+            }
             if known.is_empty() {
                 return Ok(());
             }

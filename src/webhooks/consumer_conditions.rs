@@ -49,6 +49,21 @@ impl Work<'_, '_> {
         Ok(greatest != subscription.id)
     }
 
+    /// Whether the conditions of a subscription's owner may still take some work to search older ledgers. Others do
+    /// not wait for searches, so these disable nothing.
+    pub(super) fn may_search(&self, subscription: &Subscription) -> bool {
+        let (place, owner) = (self.fed.place, &subscription.definition.owner);
+        self.registry.condition_work.lock().steps(place, owner) < self.most_steps()
+    }
+
+    /// Counts the work of a subscription's condition in a search of older ledgers.
+    pub(super) fn count_searched(&self, subscription: &Subscription, steps: u64) {
+        if steps > 0 {
+            let (place, owner) = (self.fed.place, &subscription.definition.owner);
+            self.registry.condition_work.lock().add_searched(place, owner, steps);
+        }
+    }
+
     /// The work that the conditions of one owner may take on one ledger, in steps.
     pub(super) fn most_steps(&self) -> u64 {
         self.registry.settings().owner_ledger_steps.get().into()

@@ -9,7 +9,7 @@ use super::payload;
 use super::registry::SubscriptionSet;
 use super::rows::{Delivery, ENCODED_DELIVERIES, Number, PAYLOADS, QUEUE, Queued};
 use super::subscription::Subscription;
-use super::triggers::silence::HEARD;
+use super::triggers::silence;
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::{EventRecord, Mark, RowCodec, StoreError};
 
@@ -51,8 +51,8 @@ impl Work<'_, '_> {
                 all.members += news.more;
                 LATE.put(self.effects, &key, &all)?;
                 // Their events may have ended a silence.
-                if subscription.definition.trigger.is_by_events() {
-                    HEARD.delete(self.effects, &(Mark, subscription.id))?;
+                if subscription.definition.trigger.silence().is_some() {
+                    silence::begin_anew(self.effects, subscription.id, after)?;
                 }
             }
         }

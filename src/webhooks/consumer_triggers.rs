@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::consumer::Work;
 use super::judging::Verdict;
@@ -15,9 +15,10 @@ use super::rows::{
 };
 use super::subscription::Subscription;
 use super::trigger::Trigger;
+use super::triggers::Told;
+use super::triggers::silence::{Ledgers, Silence};
 use super::triggers::transactions::TransactionTriggers;
 use super::triggers::ttl::{Progress, TtlLooks};
-use super::triggers::{Told, silence};
 use orrery_contract_data::{CONSUMER as CONTRACT_DATA, Lookup};
 use orrery_ledger::domain::ContractId;
 use orrery_store::{
@@ -126,8 +127,22 @@ impl Work<'_, '_> {
             self.note_lives(watching)?;
             return self.note_lives_of_members(&of_projects);
         }
-        let has_heard = self.process_silence(known, &concerned)?;
-        self.process_ttl(known, &concerned, has_heard)
+        let silence = self.process_silence(known, &concerned)?;
+        let ttl = self.process_ttl(known, &concerned)?;
+        self.leave(silence.max(ttl))
+    }
+
+    /// Leaves what others do not wait for to the next step. If newer ledgers wait, it is left to their steps.
+    fn leave(&mut self, progress: Progress) -> Result<(), StoreError> {
+        if progress == Progress::Done || self.sources.store.last_place() > self.fed.place {
+            return Ok(());
+        }
+        TRANSACTIONS_DONE.put(self.effects, &Mark, &(self.fed.place, ALL))?;
+        self.effects.mark_taken();
+        if progress == Progress::Behind {
+            thread::sleep(WAITED_AT_ONCE);
+        }
+        Ok(())
     }
 
     /// Notes the times to live that a ledger gave that is older than others: newer ones may have left them.
@@ -169,46 +184,68 @@ impl Work<'_, '_> {
         noted
     }
 
-    /// Returns whether all subscriptions to silence have looked at the ledger.
+    /// Listens to the ledger for subscriptions to silence, and goes on with their searches, each for a short time.
     fn process_silence(
         &mut self,
         known: &SubscriptionSet,
         concerned: &[Arc<Subscription>],
-    ) -> Result<bool, StoreError> {
-        let mut stored = None;
-        let sources = self.sources;
-        for subscription in concerned {
-            let Trigger::Silence { within } = subscription.definition.trigger else { continue };
-            let stored = stored.get_or_insert_with(|| silence::stored(&sources));
-            let of = (subscription, within);
-            let (ledger, until) = (self.fed.ledger, (self.until, self.most_steps()));
-            let (looked, steps) = silence::look(&sources, stored, of, ledger, self.effects, until)?;
-            if steps > 0 {
-                self.count_steps(known, subscription, steps)?;
-            }
-            match looked {
-                silence::Looked::Done(Some(told)) => self.create_delivery(known, told)?,
-                silence::Looked::Done(None) => {}
-                silence::Looked::NotYet => {
-                    self.save_transactions(ALL)?;
-                    return Ok(false);
-                }
-            }
+    ) -> Result<Progress, StoreError> {
+        let of_silence =
+            concerned.iter().filter_map(|it| Some((it, it.definition.trigger.silence()?)));
+        let mut of_silence: Vec<_> = of_silence.collect();
+        if of_silence.is_empty() {
+            return Ok(Progress::Done);
         }
-        Ok(true)
+        let (sources, ledger) = (self.sources, self.fed.ledger);
+        let (ledgers, most) = (Ledgers::of(&sources), self.most_steps());
+        let silence =
+            |subscription, within| Silence::of(&sources, &ledgers, (subscription, within), most);
+        for &(subscription, within) in &of_silence {
+            let silence = silence(subscription, within);
+            let listened = silence.listen(ledger, self.effects)?;
+            let steps = silence.steps();
+            if steps > 0 && !self.count_steps(known, subscription, steps)? {
+                // It is disabled now.
+                continue;
+            }
+            for verdict in &listened.unmet {
+                self.note_unmet(subscription, ledger, verdict)?;
+            }
+            listened.told.into_iter().try_for_each(|told| self.create_delivery(known, told))?;
+        }
+        // Each step begins with another one.
+        let count = of_silence.len();
+        of_silence.rotate_left(self.registry.next_turn() % count);
+        let (mut progress, mut has_begun) = (Progress::Done, false);
+        for (subscription, within) in of_silence {
+            let silence = silence(subscription, within);
+            // What the conditions of its owner may not do any more at this ledger is left to the next one.
+            if !silence.is_searching(self.effects)? || !self.may_search(subscription) {
+                continue;
+            }
+            if std::mem::replace(&mut has_begun, true) && !self.has_room() {
+                return Ok(Progress::More);
+            }
+            let until = self.until.min(Instant::now() + MOST_LOOKED);
+            let mut told = Vec::new();
+            if !silence.search(self.effects, until, &mut told)? {
+                progress = Progress::More;
+            }
+            self.count_searched(subscription, silence.steps());
+            told.into_iter().try_for_each(|told| self.create_delivery(known, told))?;
+        }
+        Ok(progress)
     }
 
-    /// Looks at entries that are about to expire, in this ledger and those that were left. If newer ledgers
-    /// wait, the rest is left to their steps.
+    /// Looks at entries that are about to expire, in this ledger and those that were left.
     fn process_ttl(
         &mut self,
         known: &SubscriptionSet,
         concerned: &[Arc<Subscription>],
-        has_heard: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Progress, StoreError> {
         let mut of_ttl: Vec<_> = concerned.iter().filter(|it| is_of_ttl(it)).collect();
         if of_ttl.is_empty() {
-            return Ok(());
+            return Ok(Progress::Done);
         }
         // Each step begins with another one.
         let count = of_ttl.len();
@@ -217,19 +254,7 @@ impl Work<'_, '_> {
         let mut looks = TtlLooks::new(self.sources, self.until, MOST_LOOKED, memory);
         let looked = self.look_at_entries(known, &of_ttl, &mut looks);
         *self.registry.ttl.lock() = looks.memory;
-        let progress = looked?;
-        if progress == Progress::Done || !has_heard {
-            return Ok(());
-        }
-        if self.sources.store.last_place() > self.fed.place {
-            return Ok(());
-        }
-        TRANSACTIONS_DONE.put(self.effects, &Mark, &(self.fed.place, ALL))?;
-        self.effects.mark_taken();
-        if progress == Progress::Behind {
-            thread::sleep(WAITED_AT_ONCE);
-        }
-        Ok(())
+        looked
     }
 
     fn look_at_entries(
@@ -256,11 +281,7 @@ impl Work<'_, '_> {
                 })
             })?;
             found.into_iter().try_for_each(|told| self.create_delivery(known, told))?;
-            progress = match (progress, looked) {
-                (Progress::More, _) | (_, Progress::More) => Progress::More,
-                (Progress::Behind, _) | (_, Progress::Behind) => Progress::Behind,
-                (Progress::Done, Progress::Done) => Progress::Done,
-            };
+            progress = progress.max(looked);
         }
         Ok(progress)
     }

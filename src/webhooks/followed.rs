@@ -92,24 +92,49 @@ pub fn ended(project: &str) -> String {
     )
 }
 
-/// What new deliveries have seen of the members of a project.
-#[derive(Debug, Clone, Copy, Default)]
-enum Seen {
-    /// They were known up to their ledgers.
-    #[default]
-    CaughtUp,
-    /// Deliveries wait since then.
-    Behind(Instant),
-    /// They have waited in vain, until then.
-    TooSlow(Instant),
+/// What new deliveries have seen of the members of projects.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Place in the feed for which they wait, and since when.
+    waiting: Option<(u64, Instant)>,
+    /// Projects for which they have waited in vain, until then.
+    too_slow: BTreeMap<String, Instant>,
+}
+
+impl Seen {
+    /// Whether the members of a project are known, or not waited for. One for which deliveries have waited in vain
+    /// is waited for again once its members were known, and after a while.
+    fn is_known(&mut self, name: &str, has_looked: bool) -> bool {
+        let is_over = |since: &Instant| has_looked && since.elapsed() >= NOT_WAITED;
+        if self.too_slow.get(name).is_some_and(is_over) {
+            self.too_slow.remove(name);
+        }
+        has_looked || self.too_slow.contains_key(name)
+    }
+
+    /// Whether deliveries have waited for this place for long enough.
+    fn has_waited_for(&mut self, place: u64) -> bool {
+        let waiting = self.waiting.filter(|(of, _)| *of == place);
+        let (_, since) = *self.waiting.insert(waiting.unwrap_or((place, Instant::now())));
+        since.elapsed() >= MOST_WAITED
+    }
+
+    fn give_up(&mut self, names: &[&String]) {
+        let now = Instant::now();
+        self.waiting = None;
+        self.too_slow.extend(names.iter().map(|name| (String::clone(name), now)));
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
-    seen: BTreeMap<String, Seen>,
+    seen: Seen,
     marks: BTreeMap<String, MemberMark>,
     /// Marks that count once a step is written.
     next_marks: BTreeMap<String, MemberMark>,
+    /// Whether the first step was written that has told of members, and whether this one does.
+    has_stepped: bool,
+    is_stepping: bool,
     /// The newest ledger that was passed.
     passed: LedgerSeq,
 }
@@ -188,29 +213,29 @@ impl Followed {
     }
 
     /// Whether deliveries are made now of the events of a ledger at this place in the feed: once the members of
-    /// these projects are known, or were waited for long enough. Waits for a short time; false: ask again.
+    /// these projects are known, or were waited for long enough, all of them together. Waits for a short time;
+    /// false: ask again.
     pub fn may_be_made(&self, names: &[String], place: u64) -> bool {
+        let Some(projects) = self.projects.get() else { return true };
         let until = Instant::now() + WAITED_AT_ONCE;
-        for name in names {
-            let left = until.saturating_duration_since(Instant::now());
-            let seen = self.state.lock().seen.get(name).copied().unwrap_or_default();
-            let is_impatient = matches!(seen, Seen::TooSlow(since) if since.elapsed() < NOT_WAITED);
-            let is_known = self.wait(name, place, if is_impatient { Duration::ZERO } else { left });
-            let now = match (is_known, seen) {
-                (_, seen) if is_impatient => seen,
-                (true, _) => Seen::CaughtUp,
-                (false, Seen::Behind(since)) if since.elapsed() >= MOST_WAITED => {
-                    Seen::TooSlow(Instant::now())
-                }
-                (false, Seen::Behind(since)) => Seen::Behind(since),
-                (false, Seen::CaughtUp | Seen::TooSlow(_)) => Seen::Behind(Instant::now()),
-            };
-            self.state.lock().seen.insert(name.clone(), now);
-            if matches!(now, Seen::Behind(_)) {
+        let mut left: Vec<&String> = names.iter().collect();
+        loop {
+            let mut state = self.state.lock();
+            left.retain(|name| !state.seen.is_known(name, projects.has_looked(name, place)));
+            if left.is_empty() {
+                state.seen.waiting = None;
+                return true;
+            }
+            if state.seen.has_waited_for(place) {
+                state.seen.give_up(&left);
+                return true;
+            }
+            drop(state);
+            if Instant::now() >= until {
                 return false;
             }
+            thread::sleep(LOOK_EVERY);
         }
-        true
     }
 
     /// Returns the members of a project that became known since the last step, and the newest ledger that had
@@ -221,8 +246,18 @@ impl Followed {
         let passed = state.passed.max(before);
         let Some(projects) = self.projects.get() else { return (KnownMembers::default(), passed) };
         // Each is returned once, also to a step of several ledgers.
-        let mark = state.next_marks.get(project).or_else(|| state.marks.get(project)).copied();
+        let noted = state.next_marks.get(project).or_else(|| state.marks.get(project));
+        let mark = match noted {
+            Some(mark) => Some(*mark),
+            // What became known between the start and the first step was not told before it.
+            None if !state.has_stepped => {
+                let now = projects.known_since(project, None).mark;
+                now.map(|mark| MemberMark { number: 0, ..mark })
+            }
+            None => None,
+        };
         let known = projects.known_since(project, mark);
+        state.is_stepping = true;
         if let Some(mark) = known.mark {
             state.next_marks.insert(project.to_owned(), mark);
         }
@@ -234,11 +269,19 @@ impl Followed {
         let mut state = self.state.lock();
         let marks = std::mem::take(&mut state.next_marks);
         state.marks.extend(marks);
+        state.has_stepped |= state.is_stepping;
+    }
+
+    /// Notes that there are no projects to tell of.
+    pub fn note_none(&self) {
+        self.state.lock().is_stepping = true;
     }
 
     /// Notes that a step has failed.
     pub fn step_failed(&self) {
-        self.state.lock().next_marks.clear();
+        let mut state = self.state.lock();
+        state.next_marks.clear();
+        state.is_stepping = false;
     }
 
     /// Notes that a ledger is passed.
@@ -302,7 +345,7 @@ mod tests {
                 Ok(None)
             }
             fn has_looked(&self, project: &str, _: u64) -> bool {
-                project != "slow"
+                !project.starts_with("slow")
             }
             fn known_since(&self, _: &str, _: Option<MemberMark>) -> KnownMembers {
                 KnownMembers::default()
@@ -314,10 +357,10 @@ mod tests {
         let followed = Followed::default();
         assert!(followed.may_be_made(&["slow".to_owned()], 1), "there are no projects");
         followed.set(Arc::new(Never));
-        let both = ["quick".to_owned(), "slow".to_owned()];
+        let both = ["slow 1", "quick", "slow 2", "slow 3", "slow 4"].map(str::to_owned);
         let begun = Instant::now();
         while !followed.may_be_made(&both, 1) {
-            assert!(begun.elapsed() < MOST_WAITED + Duration::from_secs(30));
+            assert!(begun.elapsed() < MOST_WAITED * 3, "they are waited for together");
         }
         assert!(begun.elapsed() >= MOST_WAITED);
         assert!(followed.may_be_made(&both, 2), "it is not waited for again at once");

@@ -1,7 +1,7 @@
 //! Operations that owners request: creating, deleting and enabling subscriptions, and listing and
 //! testing deliveries. Every change is on disk before it is acknowledged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,11 @@ use super::rows::{
     self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, IDENTICAL, LAST_TESTS, LIVES, NEXT,
     Number, OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, TriggerKind, subscription_range,
 };
+use super::stopped::Stopped;
 use super::subscription::{Definition, Row, State, Subscription, VOID_ENDPOINT};
 use super::target::{AttemptResult, Endpoint, EndpointError, Sender};
 use super::trigger::Trigger;
-use super::triggers::silence::HEARD;
+use super::triggers::silence;
 use super::triggers::ttl::WATCHED;
 use super::triggers::ttl_notes;
 use super::unmet::{UNMET, Unmet};
@@ -120,6 +121,8 @@ pub struct Webhooks {
     pub(super) changing_secrets: Mutex<()>,
     /// Subscriptions of which other secrets than those in memory may be on disk.
     pub(super) unsure_secrets: Mutex<BTreeSet<u32>>,
+    /// Where replays of subscriptions have stopped within a ledger.
+    pub(super) stopped: Mutex<BTreeMap<u32, Stopped>>,
     sender: Sender,
 }
 
@@ -128,7 +131,8 @@ impl Webhooks {
     pub fn new(deps: WebhookDeps) -> Self {
         let WebhookDeps { store, registry, sender, clock } = deps;
         let (changing_secrets, unsure_secrets) = (Mutex::default(), Mutex::default());
-        Self { store, registry, sender, clock, changing_secrets, unsure_secrets }
+        let stopped = Mutex::default();
+        Self { store, registry, sender, clock, changing_secrets, unsure_secrets, stopped }
     }
 
     /// Starts to send deliveries. `deps` builds the other dependencies around the function that
@@ -561,7 +565,7 @@ fn remove(
     LAST_TESTS.delete(effects, &(Mark, id))?;
     UNMET.delete(effects, &(Mark, id))?;
     LATE.delete(effects, &(Mark, id))?;
-    HEARD.delete(effects, &(Mark, id))?;
+    silence::forget(effects, id)?;
     WATCHED.delete(effects, &(Mark, id))?;
     if definition.project.is_some() && definition.trigger.entries().is_some() {
         ttl_notes::forget(effects, id)?;

@@ -26,8 +26,13 @@ const MOST_WAITED: Duration = Duration::from_secs(1);
 /// What a subscription would have sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Previewed {
-    /// Number of stored ledgers that were looked through, the newest.
+    /// Number of stored ledgers that were looked through.
     pub ledgers: u64,
+    /// The first and the last of them: of what follows from the ledgers before, those that are not looked
+    /// through in time are the newest, else the oldest.
+    pub from: Option<LedgerSeq>,
+    /// See `from`.
+    pub to: Option<LedgerSeq>,
     /// Number of deliveries.
     pub matched: u64,
     /// Number of events of which it is not known whether they would have been sent.
@@ -69,7 +74,12 @@ impl Webhooks {
             let from = oldest.max(to.saturating_sub(together - 1));
             let range = LedgerRange::new(from, to);
             let Some(cost) = self.preview_of(wanted, range, left, &mut previewed)? else { break };
-            previewed.ledgers += stored.within(range).ledgers();
+            let looked = stored.within(range);
+            previewed.ledgers += looked.ledgers();
+            if let (Some(first), Some(last)) = (looked.ranges().first(), looked.ranges().last()) {
+                previewed.from = Some(first.first);
+                previewed.to = previewed.to.or(Some(last.last));
+            }
             left.records = left.records.saturating_sub(cost.0);
             left.index_rows = left.index_rows.saturating_sub(cost.1);
             if from == oldest || (left.interrupted)() || left.records == 0 || left.index_rows == 0 {

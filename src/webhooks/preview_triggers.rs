@@ -9,13 +9,13 @@ use super::manage::{NewSubscriptions, Webhooks};
 use super::preview::{Previewed, SHOWN};
 use super::subscription::{Row, State, Subscription};
 use super::trigger::Trigger;
-use super::triggers::silence::{self, Heard, Silence};
+use super::triggers::silence::{InTurn, Ledgers, Silence};
 use super::triggers::transactions::TransactionTriggers;
 use super::triggers::ttl_preview::TtlPreview;
 use super::triggers::{Sources, Told};
 use super::{Secret, Secrets, WebhookError};
 use orrery_contract_data::CONSUMER as CONTRACT_DATA;
-use orrery_ledger::domain::{LedgerRange, LedgerSeq, Owner};
+use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, Owner};
 use orrery_store::{Bounds, Needs};
 
 impl Webhooks {
@@ -28,50 +28,67 @@ impl Webhooks {
         bounds: Bounds<'_>,
     ) -> Result<Previewed, WebhookError> {
         self.check_storage(wanted)?;
-        let mut previewed = Previewed::default();
-        let Some(newest) = self.store.ends().latest else { return Ok(previewed) };
+        let Some(newest) = self.store.ends().latest else { return Ok(Previewed::default()) };
         let range = LedgerRange::new(newest.0.saturating_sub(last.saturating_sub(1)), newest.0);
-        let subscriptions = self.as_if_made(wanted, range.first)?;
         let stored = self.store.status().ledgers_with(match wanted.trigger.is_of_transactions() {
             true => Needs::TRANSACTIONS,
             false => Needs::EVENTS,
         });
+        let stored = stored.within(range);
+        let first = stored.ranges().first().map_or(range.first, |stored| stored.first);
+        let subscriptions = self.as_if_made(wanted, first)?;
         let names = self.registry.naming.reader()?;
         let network = self.store.network().id();
         let (store, followed) = (&*self.store, &self.registry.followed);
         let sources = Sources { store, network, names: names.as_ref(), followed };
         let until = Instant::now() + MAX_DURATION;
         let is_over = || (bounds.interrupted)() || Instant::now() >= until;
+        let previewed =
+            self.preview_ledgers(wanted, &subscriptions, &stored, sources, (until, &is_over))?;
+        if let Some(names) = &names {
+            names.finish()?;
+        }
+        Ok(previewed)
+    }
+
+    /// Looks through ledgers until time is over.
+    fn preview_ledgers(
+        &self,
+        wanted: &NewSubscriptions,
+        subscriptions: &[Arc<Subscription>],
+        stored: &LedgerSet,
+        sources: Sources<'_>,
+        (until, is_over): (Instant, &dyn Fn() -> bool),
+    ) -> Result<Previewed, WebhookError> {
+        let mut previewed = Previewed::default();
         let mut previews: Vec<Preview<'_>> = subscriptions.iter().map(Preview::new).collect();
-        let stored = stored.within(range);
-        for ledger in stored.ranges().iter().flat_map(|range| range.first.0..=range.last.0) {
-            let ledger = LedgerSeq(ledger);
+        // What transactions did is told of each by itself, so the newest come first, as of events. Expiry and
+        // silence follow from the ledgers before.
+        let is_backward = wanted.trigger.is_of_transactions();
+        for ledger in in_order(stored, is_backward) {
             let is_indexed = self.store.lacks(CONTRACT_DATA, ledger) != Some(true);
-            if is_over() || wanted.trigger.keys().is_some() && !is_indexed {
+            let is_lacking = wanted.trigger.keys().is_some() && !is_indexed;
+            if is_lacking && is_backward {
+                continue;
+            }
+            if is_over() || is_lacking {
                 break;
             }
-            let mut told = Vec::new();
+            let mut found = Vec::new();
             let mut is_whole = true;
             for preview in &mut previews {
-                match preview.look(sources, ledger, until, &is_over)? {
-                    Some(more) => told.extend(more),
+                match preview.look(sources, ledger, until, is_over)? {
+                    Some(seen) => {
+                        found.extend(seen.told);
+                        previewed.unjudged += seen.unjudged;
+                    }
                     None => is_whole = false,
                 }
             }
             if !is_whole {
                 break;
             }
-            let all = told.len();
-            told.retain(|told| told.is_sure);
-            previewed.unjudged += (all - told.len()) as u64;
-            told.sort_by_key(|told| told.number);
-            previewed.ledgers += 1;
-            previewed.matched += told.len() as u64;
-            let room = SHOWN.saturating_sub(previewed.first.len());
-            previewed.first.extend(told.into_iter().take(room).map(|told| told.body));
-        }
-        if let Some(names) = &names {
-            names.finish()?;
+            previewed.add(ledger, found, is_backward);
         }
         Ok(previewed)
     }
@@ -103,16 +120,55 @@ impl Webhooks {
     }
 }
 
+impl Previewed {
+    /// Adds what would have been told in a ledger, which comes before all that were looked at or behind them.
+    fn add(&mut self, ledger: LedgerSeq, mut told: Vec<Told>, is_before: bool) {
+        let all = told.len();
+        told.retain(|told| told.is_sure);
+        self.unjudged += (all - told.len()) as u64;
+        told.sort_by_key(|told| told.number);
+        self.ledgers += 1;
+        self.matched += told.len() as u64;
+        self.from = Some(self.from.map_or(ledger, |from| from.min(ledger)));
+        self.to = Some(self.to.map_or(ledger, |to| to.max(ledger)));
+        let bodies = told.into_iter().take(SHOWN).map(|told| told.body);
+        if is_before {
+            drop(self.first.splice(0..0, bodies));
+        } else {
+            self.first.extend(bodies);
+        }
+        self.first.truncate(SHOWN);
+    }
+}
+
+/// Returns the ledgers of a set in the order of the chain, or against it.
+fn in_order(ledgers: &LedgerSet, is_backward: bool) -> Box<dyn Iterator<Item = LedgerSeq> + '_> {
+    let all = ledgers.ranges().iter().flat_map(|range| range.first.0..=range.last.0);
+    let all = all.map(LedgerSeq);
+    if is_backward { Box::new(all.rev()) } else { Box::new(all) }
+}
+
 /// The preview of one subscription.
 struct Preview<'s> {
     subscription: &'s Arc<Subscription>,
-    heard: Option<Heard>,
+    silence: InTurn,
+    /// The stored ledgers.
+    ledgers: Option<Ledgers>,
     ttl: TtlPreview,
+}
+
+/// What a subscription would have been told in a ledger.
+#[derive(Default)]
+struct Seen {
+    told: Vec<Told>,
+    /// Number of events that its condition could not be asked of.
+    unjudged: u64,
 }
 
 impl<'s> Preview<'s> {
     fn new(subscription: &'s Arc<Subscription>) -> Self {
-        Self { subscription, heard: None, ttl: TtlPreview::default() }
+        let (silence, ledgers) = (InTurn::default(), None);
+        Self { subscription, silence, ledgers, ttl: TtlPreview::default() }
     }
 
     /// Returns what the subscription would have been told in a ledger, which follows those before; `None`
@@ -123,25 +179,25 @@ impl<'s> Preview<'s> {
         ledger: LedgerSeq,
         until: Instant,
         is_over: &dyn Fn() -> bool,
-    ) -> Result<Option<Vec<Told>>, WebhookError> {
+    ) -> Result<Option<Seen>, WebhookError> {
         let subscription = self.subscription;
-        Ok(match subscription.definition.trigger {
+        let told = match subscription.definition.trigger {
             Trigger::Event => Some(Vec::new()),
             Trigger::Upgrade | Trigger::Storage { .. } | Trigger::FailedCall { .. } => {
                 of_transactions(sources, subscription, ledger, is_over)?
             }
             Trigger::Silence { within } => {
-                let stored = silence::stored(&sources);
-                let silence = Silence::of(&sources, (subscription, within), MOST_STEPS);
-                self.heard = silence.heard(&stored, ledger, self.heard, until)?;
-                if self.heard.is_some_and(|heard| heard.next.0 > 0) {
+                let ledgers = &*self.ledgers.get_or_insert_with(|| Ledgers::of(&sources));
+                let silence = Silence::of(&sources, ledgers, (subscription, within), MOST_STEPS);
+                let Some(listened) = self.silence.listen(&silence, ledger, until)? else {
                     return Ok(None);
-                }
-                let told = self.heard.map(|heard| silence.told(&heard)).transpose()?.flatten();
-                Some(told.into_iter().collect())
+                };
+                let unjudged = listened.unjudged();
+                return Ok(Some(Seen { told: listened.told.into_iter().collect(), unjudged }));
             }
             Trigger::Ttl { .. } => self.ttl.look(&sources, subscription, ledger, is_over)?,
-        })
+        };
+        Ok(told.map(|told| Seen { told, unjudged: 0 }))
     }
 }
 

@@ -9,7 +9,7 @@ use super::decimals::{Decimals, asset_emitter};
 use super::found::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION, query};
 use super::judging::{JudgedEvent, Verdict};
 use super::manage::Webhooks;
-use super::replay_triggers::Replay;
+use super::replay_triggers::{Collected, End};
 use super::rows::{Bodies, Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State};
 use super::schedule::MOST_IN_CHAT;
 use super::subscription::{Row, Subscription};
@@ -78,7 +78,8 @@ impl Webhooks {
             let made = LedgerSeq(subscription.state().after_ledger);
             stored.remove(LedgerRange { first: LedgerSeq(0), last: made });
         }
-        let mut replay = Replay::default();
+        let first = stored.ranges().first().map_or(range.first, |stored| stored.first);
+        let mut replay = self.begin_replay(id, first);
         let mut replayed = Replayed::default();
         let mut found: Vec<FoundEvent> = Vec::new();
         let mut count = 0usize;
@@ -111,20 +112,35 @@ impl Webhooks {
                 }
             }
             let collected = match trigger.is_event() {
-                true => Some(self.collect(&subscription, ledger, now, &mut found, is_abandoned)?),
+                true => {
+                    let (count, unjudged) =
+                        self.collect(&subscription, ledger, now, &mut found, is_abandoned)?;
+                    Some(Collected { count, unjudged, is_cut: false })
+                }
                 false => {
-                    self.collect_triggers(&subscription, ledger, now, &mut found, &mut replay)?
+                    let room = MAX_DELIVERIES - count;
+                    let until = begun + MAX_DURATION;
+                    let end = End { until, room, has_passed, is_abandoned };
+                    let of = (now, end);
+                    self.collect_triggers(&subscription, ledger, of, &mut found, &mut replay)?
                 }
             };
-            let Some((more, unjudged)) = collected else {
+            let Some(collected) = collected else {
                 replayed.next = Some(ledger);
                 break;
             };
-            count += more;
-            replayed.unjudged += unjudged;
+            count += collected.count;
+            replayed.unjudged += collected.unjudged;
+            if collected.is_cut {
+                replayed.next = Some(ledger);
+                break;
+            }
             has_passed = true;
         }
         self.write(&subscription, &mut found, now)?;
+        if let Some(ledger) = replayed.next.filter(|_| !trigger.is_event()) {
+            self.stop_replay(id, ledger, &replay);
+        }
         replayed.deliveries = count as u64;
         let done_up_to = replayed.next.and_then(LedgerSeq::previous).unwrap_or(range.last);
         let done = LedgerRange { first: range.first, last: done_up_to };

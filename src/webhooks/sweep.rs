@@ -24,6 +24,7 @@ impl Webhooks {
     /// Errors of the store; what was removed before stays removed.
     pub fn sweep(&self) -> Result<u64, WebhookError> {
         self.clear_secrets()?;
+        self.clear_lives()?;
         let now = self.registry.now();
         let today = now.day_kept();
         let delivered_days = self.registry.settings().delivered_days.get();

@@ -116,6 +116,14 @@ impl Trigger {
         matches!(self, Self::Event | Self::Silence { .. })
     }
 
+    /// Returns the number of ledgers of a silence.
+    pub fn silence(&self) -> Option<u32> {
+        match self {
+            Self::Silence { within } => Some(*within),
+            _ => None,
+        }
+    }
+
     /// Whether it is sent for ledgers that are stored after newer ones, if the subscription includes these.
     pub fn may_be_backfilled(&self) -> bool {
         !matches!(self, Self::Ttl { .. } | Self::Silence { .. })

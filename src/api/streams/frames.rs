@@ -51,6 +51,11 @@ pub(super) fn member(late: &LateMember, reached: EventId) -> String {
     format!("event: member\nid: {reached}\ndata: {data}\n\n")
 }
 
+/// Returns the message about further members that became known, of which nothing else is remembered.
+pub(super) fn more_members(count: u64, reached: EventId) -> String {
+    format!("event: member\nid: {reached}\ndata: {{\"more\":{count}}}\n\n")
+}
+
 /// Returns the message that is sent when there is nothing new. Clients do not dispatch a message
 /// without data but store its id, so after a break they continue from there, however old the last
 /// event is that they received.

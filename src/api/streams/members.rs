@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::frames;
 use orrery_ledger::domain::{EventId, LedgerSeq, Owner};
-use orrery_membership::{MemberMark, Projects};
-use orrery_store::Store;
+use orrery_membership::{MemberMark, Projects, Selected};
+use orrery_store::{Store, StoreError};
 use orrery_webhooks::followed::LateMember;
 
 /// How long members are waited for, and how often it is looked.
@@ -17,6 +18,9 @@ const MOST_WAITED: Duration = Duration::from_secs(2);
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// For how long they are not waited for after that was in vain.
 const NOT_WAITED: Duration = Duration::from_secs(60);
+
+/// How long it is kept what the project selects of a ledger.
+const LONGEST_KEPT: Duration = Duration::from_secs(1);
 
 /// The project whose events a stream sends.
 pub(super) struct Members {
@@ -31,6 +35,17 @@ pub(super) struct Members {
     limit: Option<(EventId, LedgerSeq)>,
     waiting: Option<Instant>,
     in_vain: Option<Instant>,
+    /// Of the ledger of which a part was read.
+    kept: Mutex<Option<Kept>>,
+}
+
+/// What the project selects of a ledger: a ledger may be read in parts.
+pub(super) struct Kept {
+    pub ledger: LedgerSeq,
+    pub selected: Selected,
+    /// What was known of the members then.
+    mark: Option<MemberMark>,
+    since: Instant,
 }
 
 impl Members {
@@ -47,8 +62,8 @@ impl Members {
             true => (newest.next().unwrap_or(newest), newest),
             false => (LedgerSeq(0), LedgerSeq(0)),
         };
-        let (limit, waiting, in_vain) = (None, None, None);
-        Self { projects, name, owner, mark, passed, limit, waiting, in_vain }
+        let (limit, waiting, in_vain, kept) = (None, None, None, Mutex::default());
+        Self { projects, name, owner, mark, passed, limit, waiting, in_vain, kept }
     }
 
     /// Whether the owner still reads the project.
@@ -82,6 +97,26 @@ impl Members {
         true
     }
 
+    /// Returns what the project selects of a ledger.
+    pub fn selected(&self, ledger: LedgerSeq) -> Result<Kept, StoreError> {
+        let holds = |kept: &Kept| {
+            kept.ledger == ledger && kept.mark == self.mark && kept.since.elapsed() < LONGEST_KEPT
+        };
+        if let Some(kept) = self.kept.lock().take().filter(holds) {
+            return Ok(kept);
+        }
+        let (mark, since) = (self.mark, Instant::now());
+        let selected = self.projects.selected(&self.name, ledger)?.unwrap_or_default();
+        Ok(Kept { ledger, selected, mark, since })
+    }
+
+    /// Keeps for a moment what the project selects of a ledger, unless more may become known of its events.
+    pub fn keep(&self, kept: Kept) {
+        if kept.selected.unsure.is_empty() {
+            *self.kept.lock() = Some(kept);
+        }
+    }
+
     /// Returns messages about members that became known after ledgers had passed in which they were members.
     pub fn late(&mut self, position: EventId) -> String {
         let known = self.projects.known_since(&self.name, self.mark);
@@ -90,11 +125,18 @@ impl Members {
             .members
             .iter()
             .filter_map(|member| LateMember::of(&member.contract, member.since, self.passed));
-        late.map(|late| frames::member(&late, position)).collect()
+        let mut text: String = late.map(|late| frames::member(&late, position)).collect();
+        if known.more > 0 {
+            text.push_str(&frames::more_members(known.more, position));
+        }
+        text
     }
 
-    /// Notes that all events up to one in a ledger are passed.
-    pub fn pass(&mut self, position: EventId) {
+    /// Notes that all events up to one are passed, those of a ledger at least in part.
+    pub fn pass(&mut self, position: EventId, ledger: Option<LedgerSeq>) {
+        if let Some(ledger) = ledger {
+            self.passed.1 = self.passed.1.max(ledger);
+        }
         if let Some((_, newest)) = self.limit.filter(|(event, _)| *event <= position) {
             self.passed.1 = self.passed.1.max(newest);
         }

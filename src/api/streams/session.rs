@@ -12,7 +12,7 @@ use super::batch::Batch;
 use super::context::{Context, Opening, RESERVED_BYTES};
 use super::frames;
 use super::hub::{Next, Subscription};
-use super::members::{LOOK_EVERY, Members};
+use super::members::{Kept, LOOK_EVERY, Members};
 use super::names::{Names, Piece};
 use crate::client::InFlightGuard;
 use crate::{ApiError, json};
@@ -223,13 +223,13 @@ impl Session {
             }
         };
         let context = Arc::clone(&self.context);
-        let Piece { text, reached, lacking } = context.watch.run_read(|| self.read())?;
+        let Piece { text, reached, ledger, lacking } = context.watch.run_read(|| self.read())?;
         if self.names.as_mut().is_some_and(|names| names.holds_back(lacking)) {
             return Ok(Vec::new());
         }
         self.advance_to(reached, &text);
         if let Some(members) = &mut self.wanted.members {
-            members.pass(reached);
+            members.pass(reached, ledger);
         }
         Ok(text)
     }
@@ -267,7 +267,8 @@ impl Session {
             let last = match lost {
                 Some(lost) if lost.first.0 == self.position.0 + 1 => {
                     let (text, reached) = (frames::gap(&lost).into_bytes(), lost.last);
-                    return Ok(Piece { text, reached, lacking: Lacking::default() });
+                    let (ledger, lacking) = (Some(lost.ledgers.last), Lacking::default());
+                    return Ok(Piece { text, reached, ledger, lacking });
                 }
                 Some(lost) => newest.min(EventId(lost.first.0 - 1)),
                 None => newest,
@@ -299,7 +300,7 @@ impl Session {
             list = list.decoding(network, names);
         }
         let mut unmet = Unmet::default();
-        let (mut of_ledger, mut failed): (Option<(LedgerSeq, Selected)>, _) = (None, None);
+        let (mut of_ledger, mut failed): (Option<Kept>, _) = (None, None);
         let walked = self.context.store.events_within(&self.query(), bounds, |event| {
             if event.id > last {
                 return ControlFlow::Break(last);
@@ -353,21 +354,24 @@ impl Session {
         };
         let mut text = list.take();
         frames::unmet(&unmet, reached, &mut text);
-        Ok(Piece { text, reached, lacking })
+        let ledger = of_ledger.as_ref().map(|kept| kept.ledger);
+        if let (Some(members), Some(kept)) = (&self.wanted.members, of_ledger) {
+            members.keep(kept);
+        }
+        Ok(Piece { text, reached, ledger, lacking })
     }
 
     /// Returns the events of a ledger that the stream's project selects; `None` without one.
     fn selected<'l>(
         &self,
         ledger: LedgerSeq,
-        last: &'l mut Option<(LedgerSeq, Selected)>,
+        last: &'l mut Option<Kept>,
     ) -> Result<Option<&'l Selected>, StoreError> {
         let Some(members) = &self.wanted.members else { return Ok(None) };
-        if last.as_ref().is_none_or(|(of, _)| *of != ledger) {
-            let selected = members.projects.selected(&members.name, ledger)?;
-            *last = Some((ledger, selected.unwrap_or_default()));
+        if last.as_ref().is_none_or(|kept| kept.ledger != ledger) {
+            *last = Some(members.selected(ledger)?);
         }
-        Ok(last.as_ref().map(|(_, selected)| selected))
+        Ok(last.as_ref().map(|kept| &kept.selected))
     }
 
     fn query(&self) -> EventQuery {

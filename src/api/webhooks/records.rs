@@ -201,6 +201,9 @@ impl<'a> Replayed<'a> {
 #[derive(Serialize)]
 pub(super) struct Previewed<'a> {
     ledgers: u64,
+    /// The first and the last ledger of them.
+    from: Option<LedgerSeq>,
+    to: Option<LedgerSeq>,
     matched: u64,
     /// The bodies as they would be sent.
     first: Vec<&'a RawValue>,
@@ -213,7 +216,7 @@ impl<'a> Previewed<'a> {
         let body = |body: &'a Vec<u8>| serde_json::from_slice::<&RawValue>(body);
         let first: Result<Vec<_>, _> = previewed.first.iter().map(body).collect();
         let damaged = |_| WebhookError::Damaged("the body of an event".to_owned());
-        let &Preview { ledgers, matched, unjudged, .. } = previewed;
-        Ok(Self { ledgers, matched, first: first.map_err(damaged)?, unjudged })
+        let &Preview { ledgers, from, to, matched, unjudged, .. } = previewed;
+        Ok(Self { ledgers, from, to, matched, first: first.map_err(damaged)?, unjudged })
     }
 }

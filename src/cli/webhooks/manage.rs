@@ -20,6 +20,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum time to wait for a test delivery: an attempt takes 15 seconds at most, and others may
 /// come before it.
 const LONGEST_TEST: Duration = Duration::from_secs(60);
+/// Number of requests for one ledger, of which each goes on where the one before has stopped.
+const MOST_REPEATED: u32 = 30;
 /// Maximum nesting depth of a topic.
 const TOPIC_DEPTH: u32 = 500;
 
@@ -368,21 +370,28 @@ impl Try {
         if !draws_tables(self.output.json) {
             return answer.print();
         }
-        output::print(&would_have_sent(&answer.json()?, self.last))
+        let is_forward = matches!(body["on"].as_str(), Some("ttl" | "silence"));
+        output::print(&would_have_sent(&answer.json()?, self.last, is_forward))
     }
 }
 
-/// Says what a subscription would have sent of the newest ledgers, of which so many were asked for.
-fn would_have_sent(previewed: &Value, asked: u32) -> String {
+/// Says what a subscription would have sent of the newest ledgers, of which so many were asked for. If these were
+/// looked through forward, the newest may be left.
+fn would_have_sent(previewed: &Value, asked: u32, is_forward: bool) -> String {
     let grouped = |number: &Value| output::count(number.as_u64().unwrap_or(0));
     let ledgers = grouped(&previewed["ledgers"]);
-    let mut text = format!(
-        "would have sent {} in the last {ledgers} ledgers\n",
-        grouped(&previewed["matched"])
-    );
-    if previewed["ledgers"].as_u64() < Some(asked.into()) {
-        text.push_str("older ones are not stored, or were not read in the time of one request\n");
+    let is_cut = previewed["ledgers"].as_u64() < Some(asked.into());
+    let which = if is_forward && is_cut { "" } else { "the last " };
+    let mut text =
+        format!("would have sent {} in {which}{ledgers} ledgers", grouped(&previewed["matched"]));
+    if let (true, Some(from), Some(to)) =
+        (is_cut, previewed["from"].as_u64(), previewed["to"].as_u64())
+    {
+        text.push_str(&format!(
+            ", {from} to {to}: others are not stored, or were not read in the time of one request"
+        ));
     }
+    text.push('\n');
     if let Some(unjudged) = previewed["unjudged"].as_u64().filter(|events| *events > 0) {
         let count = output::count(unjudged);
         text.push_str(&format!("of {count} events it is not known what their contracts declare\n"));
@@ -476,12 +485,22 @@ impl Replay {
             None => newest()?["service_latest_ledger"].take(),
         };
         // The service limits the time of one request, and returns the ledger at which to continue.
+        let mut repeated = 0;
         loop {
             let answer = remote.post(&path, &json!({ "from": from, "to": to }))?;
             answer.show(output.json, &[])?;
             match answer.json()?["next"].as_u64().and_then(|next| u32::try_from(next).ok()) {
-                Some(next) if next > from => from = next,
-                _ => return Ok(()),
+                None => return Ok(()),
+                Some(next) if next > from => (from, repeated) = (next, 0),
+                // It goes on within the ledger.
+                Some(_) if repeated < MOST_REPEATED => repeated += 1,
+                Some(next) => {
+                    return Err(Failure::failed(format!(
+                        "the replay does not get beyond ledger {next}, of which there is more than \
+                         {MOST_REPEATED} requests have time for: to go on within it, run the command \
+                         again with --from {next}"
+                    )));
+                }
             }
         }
     }

@@ -11,7 +11,8 @@ use stellar_xdr::Asset;
 
 use super::declared_by::DeclaredBy;
 use super::interfaces::{EventInterfaces, OfProject};
-use super::looks::{Looks, pause_after};
+use super::looks::Looks;
+use super::pause::pause_after;
 use crate::manifest::Manifest;
 use crate::registry::{Entry, Registry};
 use crate::runner::Runner;

@@ -5,13 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::derivation::Derivation;
 use super::members::Versions;
+use super::pause::pause_after;
 use orrery_contract_data::KeyTag;
 use orrery_ledger::domain::{ContractId, Hash32};
 use orrery_store::TransactionPosition;
-
-/// Time from a look to the next, in multiples of what it took. Unit tests, which give turns themselves,
-/// would wait in vain.
-const PAUSE: u32 = if cfg!(test) { 0 } else { 20 };
 
 /// How long rows may be derived without another look being put off.
 const SHORT_DERIVATION: Duration = Duration::from_secs(1);
@@ -174,10 +171,4 @@ impl Looks {
     pub(super) fn pause(&self, now: Instant) -> Duration {
         pause_after(self.last, now)
     }
-}
-
-/// Returns how long to wait after a look, of which it is known when it ended and how long it took.
-pub(super) fn pause_after(last: Option<(Instant, Duration)>, now: Instant) -> Duration {
-    let next = last.map(|(ended, took)| ended + PAUSE * took);
-    next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
 }

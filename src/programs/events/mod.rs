@@ -27,6 +27,7 @@ mod looking;
 mod looks;
 mod members;
 mod merging;
+mod pause;
 mod project;
 mod read_ledgers;
 mod reading;
@@ -48,11 +49,13 @@ pub(super) use logged::{LoggedEvents, in_this_form};
 pub(super) use looking::look_when_more_is_known;
 pub use looking::{Found, Looked};
 pub use looks::Looks;
+#[cfg(test)]
+pub(super) use members::LoggedMember;
 pub use members::{
     CaughtUp, CreatorAddress, FactorySelector, Flags, MemberIndex, MembersOf, MembersStatus,
     Selectors, Synced, Versions,
 };
-pub(super) use members::{in_memory, members};
+pub(super) use members::{announcements_lost, in_memory, members};
 pub use merging::{Merged, merged};
 pub use project::{EventCounts, EventProject};
 pub use summary::{Nameless, Open, Summary};

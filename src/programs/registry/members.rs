@@ -4,13 +4,28 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Entry, Registry};
-use crate::ProgramError;
+use super::{Entry, Registry, Replace, Watch};
 use crate::events::Selectors;
+use crate::{ProgramError, names};
 use orrery_ledger::domain::{ContractId, Owner, ProgramId};
 use orrery_membership::CONSUMER;
 
 impl Registry {
+    /// Checks what can be checked of a new project without looking anything up in what is stored.
+    ///
+    /// # Errors
+    /// [`ProgramError`], with what the owner can do about it.
+    pub(crate) fn check_watch(&self, owner: &Owner, watch: &Watch) -> Result<(), ProgramError> {
+        names::check_project(&watch.project_name)?;
+        let keeps = watch.replace != Replace::No
+            && watch.contracts.is_empty()
+            && watch.selectors.is_empty();
+        match keeps {
+            true => self.check_members(owner, &self.selectors(&watch.project_name)),
+            false => self.check_members(owner, &watch.selectors.clone().checked()?),
+        }
+    }
+
     /// Returns what selects the contracts of a project.
     pub(super) fn selectors(&self, project: &str) -> Selectors {
         let entry = self.named(project);

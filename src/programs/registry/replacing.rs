@@ -9,6 +9,7 @@ use parking_lot::MutexGuard;
 use super::state::Compared;
 use super::{Cell, Deploy, Entry, Plan, Registry, Replace, delete_with_module};
 use crate::backfills::stored_backfill;
+use crate::events::announcements_lost;
 use crate::manifest::{Manifest, Replaced};
 use crate::storage::put_json;
 use crate::{ProgramError, names, storage};
@@ -135,7 +136,8 @@ impl Registry {
         // An earlier write may have been reported as failed, but reached the store.
         let is_written = new_cell.manifest.replaces.is_none();
         if !is_written {
-            if !has_caught_up(&new_cell, &old_cell) || new.members.has_pending() {
+            let are_known = new.members.are_known(&new_cell.manifest, new_cell.progress.place);
+            if !has_caught_up(&new_cell, &old_cell) || !are_known {
                 return Ok(TakeOver::NotYet);
             }
             if !replaced.allow_loss {
@@ -143,6 +145,10 @@ impl Registry {
                     None => return Ok(TakeOver::NotYet),
                     Some(lost) if lost.is_empty() => {}
                     Some(lost) => return Ok(TakeOver::Loses(lost)),
+                }
+                let lost = self.members_lost(&new_cell, &old_cell)?;
+                if !lost.is_empty() {
+                    return Ok(TakeOver::Loses(lost));
                 }
             }
             if !is_copied(new_cell.progress.log) {
@@ -163,6 +169,19 @@ impl Registry {
             self.remove_compiled(old.id, module);
         }
         Ok(TakeOver::Done(old.id))
+    }
+
+    /// Returns the ledgers of events that announced members of the other one, which this one does not know and
+    /// cannot read.
+    fn members_lost(&self, new: &Cell, old: &Cell) -> Result<LedgerSet, ProgramError> {
+        match (&new.manifest.events, &old.manifest.events) {
+            (Some(project), Some(old_project)) => announcements_lost(
+                &self.store,
+                (old.manifest.id, &old_project.selectors),
+                (new.manifest.id, &project.selectors),
+            ),
+            _ => Ok(LedgerSet::default()),
+        }
     }
 
     fn write_take_over(

@@ -33,7 +33,8 @@ function wanted(whole) {
 function trying(told, attempted) {
   const last = ledgerInput({ min: 1, max: 100000, value: 1000 });
   const look = () => attempted(told, "Looking through the newest ledgers …", async (body) =>
-    preview(await ask("rest/webhooks/try", { body: { ...body, last: Number(last.value) || undefined } }), body));
+    preview(await ask("rest/webhooks/try", { body: { ...body, last: Number(last.value) || undefined } }),
+      { ...body, last: Number(last.value) || 1000 }));
   return make("div", "", make("h3", "", "Try it before: what it would have sent"),
     form("row", look, field("Newest ledgers", last), submit("Preview", "quiet")), told);
 }

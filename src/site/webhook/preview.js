@@ -15,9 +15,12 @@ function shown(body, index, isMessage) {
 }
 
 /** Creates the elements of an answer to a request with this body. */
-export function preview({ ledgers, matched, first, unjudged }, { format }) {
+export function preview({ ledgers, from, to, matched, first, unjudged }, { format, on, last }) {
   const isMessage = format !== "service";
-  const sent = `It would have sent ${number(matched)} in the last ${count(ledgers, "ledger")}`;
+  // Expiry and silence follow from the ledgers before, so the newest are left where time ends first.
+  const isCut = (on === "ttl" || on === "silence") && ledgers > 0 && ledgers < last;
+  const which = isCut ? `${count(ledgers, "ledger")}, ${number(from)} to ${number(to)}` : `the last ${count(ledgers, "ledger")}`;
+  const sent = `It would have sent ${number(matched)} in ${which}`;
   return make("div", "",
     unjudged === 0 ? null : make("p", "warning",
       `${count(unjudged, "event")} could not be judged: it is not known what their contracts declare.`),

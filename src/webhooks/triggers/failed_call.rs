@@ -8,10 +8,9 @@ use stellar_xdr::{
 use super::Sources;
 use super::body::{self, Scene};
 use crate::trigger::Trigger;
-use orrery_executables::transaction::HostCall;
+use orrery_executables::transaction::{HostCall, RecordError};
 use orrery_executables::{CallArgs, CallError, declared_function};
 use orrery_ledger::domain::{ContractId, text};
-use orrery_store::StoreError;
 
 /// A call that a transaction wants to make.
 pub(super) struct Called<'c> {
@@ -68,7 +67,7 @@ pub(super) fn body(
     trigger: &Trigger,
     scene: &Scene,
     (call, called): (&HostCall, &Called<'_>),
-) -> Result<Vec<u8>, StoreError> {
+) -> Result<Vec<u8>, RecordError> {
     let names = sources.names;
     let lacked = || names.map_or(0, |names| names.lacked());
     let before = lacked();

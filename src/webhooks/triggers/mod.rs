@@ -8,6 +8,7 @@ pub(super) mod body;
 pub(super) mod data_fields;
 mod failed_call;
 pub(super) mod silence;
+mod silence_search;
 mod storage;
 pub(super) mod transactions;
 pub(super) mod ttl;
@@ -16,6 +17,7 @@ mod ttl_members;
 pub(super) mod ttl_memory;
 pub(super) mod ttl_notes;
 pub(super) mod ttl_preview;
+pub(super) mod ttl_replay;
 mod upgrade;
 mod watching;
 

@@ -2,201 +2,194 @@
 //!
 //! A subscription is told in the ledger that lies `within` ledgers after the last event, or after which the
 //! counting began: its making, or a ledger that is not stored. So each silence is told once, whatever was told
-//! before. What is stored of a subscription ([`HEARD`]) only saves looking back.
+//! before.
+//!
+//! Of ledgers that a subscription has looked at one after the other, what is stored ([`HEARD`]) is the truth:
+//! retention may have removed their events since. Where it has not, because it was disabled meanwhile or what was
+//! missing was stored late, a search goes back ([`SEARCHES`]), beside the ledgers that follow: others do not wait
+//! for it.
 
-use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::Told;
 use super::body::{self, Scene, Silent};
-use super::upgrade::no_json;
-use super::{Sources, Told};
-use crate::CONSUMER;
-use crate::found::query;
-use crate::judging::{JudgedEvent, Verdict};
+use super::silence_search::{Found, Heard, InLedger, SEARCHES, Search};
+pub(crate) use super::silence_search::{Ledgers, Silence};
+use crate::judging::Verdict;
 use crate::number::{Number, TriggerKind};
 use crate::rows::in_subscriptions;
-use crate::subscription::Subscription;
-use orrery_conditions::Condition;
-use orrery_ledger::domain::{Direction, LedgerRange, LedgerSeq, LedgerSet, Page};
-use orrery_membership::Selected;
-use orrery_store::{
-    Bounds, ConsumerEffects, EventQuery, EventRecord, Mark, Needs, RowCodec, StoreError, Table,
-    row_codec,
-};
-
-/// Number of ledgers that are looked through at once, and of those of projects.
-const AT_ONCE: u32 = 4_096;
-const AT_ONCE_OF_PROJECT: u32 = 64;
-/// Number of contracts of a project whose events are looked up one contract after the other.
-const MOST_LOOKED_UP: usize = 16;
+use orrery_ledger::domain::LedgerSeq;
+use orrery_store::{ConsumerEffects, Mark, Rows, StoreError, Table};
 
 /// When each subscription heard something last.
 pub const HEARD: Table<(Mark<b'h'>, u32), Heard> = in_subscriptions();
 
-/// When a subscription heard something last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
-    /// The ledger up to which this is known.
-    pub up_to: LedgerSeq,
-    /// The ledger of the last event, or after which the counting began. Where neither is as near as the
-    /// number of ledgers of the subscription: some ledger that is farther.
-    pub last: LedgerSeq,
-    /// Whether it is the ledger after which the counting began.
-    pub is_base: bool,
-    /// The ledger that is looked at next; 0 when all were that have to be.
-    pub next: LedgerSeq,
+/// What follows from one ledger.
+pub(super) enum Next {
+    /// When something was heard last.
+    Known(Heard),
+    /// A search will say it that includes this ledger already.
+    Waits(Heard),
+    /// A search has to say it.
+    Search(Search),
 }
 
-row_codec!(Heard { up_to, last, is_base, next });
-
-/// What came of looking at a ledger.
-pub(crate) enum Looked {
-    /// Nothing is to be told, or this.
-    Done(Option<Told>),
-    /// Time was over before it was known.
-    NotYet,
+/// What came of listening to a ledger.
+#[derive(Default)]
+pub(crate) struct Listened {
+    /// What the subscription is told, if it is.
+    pub told: Option<Told>,
+    /// What the condition could not be asked of.
+    pub unmet: Vec<Verdict>,
 }
 
-/// Looks whether a subscription is told in a ledger, until `until`, and notes how far that came. Returns also
-/// the work that its condition took, in steps.
-///
-/// # Errors
-/// Errors of the database.
-pub(crate) fn look(
-    sources: &Sources<'_>,
-    stored: &LedgerSet,
-    (subscription, within): (&Arc<Subscription>, u32),
-    ledger: LedgerSeq,
-    effects: &mut ConsumerEffects<'_>,
-    (until, most_steps): (Instant, u64),
-) -> Result<(Looked, u64), StoreError> {
-    let id = (Mark, subscription.id);
-    let before = HEARD.get(effects, &id)?;
-    if before.is_some_and(|heard| heard.up_to == ledger && heard.next.0 == 0) {
-        return Ok((Looked::Done(None), 0));
-    }
-    let silence = Silence::of(sources, (subscription, within), most_steps);
-    let heard = silence.heard(stored, ledger, before, until)?;
-    let steps = silence.steps.get();
-    let Some(heard) = heard else { return Ok((Looked::Done(None), steps)) };
-    HEARD.put(effects, &id, &heard)?;
-    if heard.next.0 > 0 {
-        return Ok((Looked::NotYet, steps));
-    }
-    Ok((Looked::Done(silence.told(&heard)?), steps))
-}
-
-/// The silence of a subscription.
-pub(crate) struct Silence<'a> {
-    /// From what it is told.
-    pub sources: &'a Sources<'a>,
-    /// The subscription.
-    pub subscription: &'a Arc<Subscription>,
-    /// The number of ledgers.
-    pub within: u32,
-    /// The work that its condition took, in steps, and may take.
-    steps: Cell<u64>,
-    most_steps: u64,
-}
-
-/// What came of looking for an event.
-enum Newest {
-    /// The newest one is of this ledger.
-    At(LedgerSeq),
-    /// There is none.
-    None,
-    /// Its condition took too much work before it was known.
-    NotYet,
-}
-
-impl<'a> Silence<'a> {
-    /// The silence of a subscription, for a number of ledgers. Looking for an event ends after so many steps
-    /// of its condition.
-    pub fn of(
-        sources: &'a Sources<'a>,
-        (subscription, within): (&'a Arc<Subscription>, u32),
-        most_steps: u64,
-    ) -> Self {
-        Self { sources, subscription, within, steps: Cell::new(0), most_steps }
+impl Listened {
+    /// Returns the number of events that the condition could not be asked of.
+    pub fn unjudged(&self) -> u64 {
+        self.unmet.iter().filter(|verdict| **verdict == Verdict::Unjudged).count() as u64
     }
 }
 
 impl Silence<'_> {
-    /// Returns when something was heard last before the end of a ledger; `before` is what is known. `None`
-    /// where the ledger does not count: it is not newer than the subscription, or not known. `stored` are
-    /// the ledgers with all events.
-    pub fn heard(
+    /// Listens to a ledger that is newer than all others, and notes what was heard. Looks at no other one.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub fn listen(
         &self,
-        stored: &LedgerSet,
         ledger: LedgerSeq,
-        before: Option<Heard>,
-        until: Instant,
-    ) -> Result<Option<Heard>, StoreError> {
-        let Some(range) = self.known_around(stored, ledger) else { return Ok(None) };
-        let made = LedgerSeq(self.subscription.state().after_ledger);
-        let base = made.max(LedgerSeq(range.first.0.saturating_sub(1)));
-        if ledger <= base {
-            return Ok(None);
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<Listened, StoreError> {
+        let id = (Mark, self.subscription.id);
+        let before = HEARD.get(effects, &id)?;
+        if before.is_some_and(|heard| heard.up_to == ledger) || !self.counts(ledger) {
+            return Ok(Listened::default());
         }
-        let not_yet = |next| Heard { up_to: ledger, last: base, is_base: true, next };
-        let is_begun = before.is_some_and(|heard| heard.up_to == ledger && heard.next.0 > 0);
-        if !is_begun {
-            match self.newest_in(LedgerRange::only(ledger))? {
-                Newest::At(_) => {
-                    let (up_to, last) = (ledger, ledger);
-                    return Ok(Some(Heard { up_to, last, is_base: false, next: LedgerSeq(0) }));
-                }
-                Newest::NotYet => return Ok(Some(not_yet(ledger))),
-                Newest::None => {}
-            }
-        }
-        let mut next = match before {
-            Some(heard) if is_begun => heard.next,
-            Some(heard) if Some(heard.up_to) == ledger.previous() && heard.next.0 == 0 => {
-                // What was missing may have been stored since.
-                match heard.is_base && base < heard.last {
-                    true => heard.last,
-                    false => {
-                        let is_base = heard.is_base || base > heard.last;
-                        let last = heard.last.max(base);
-                        let next = LedgerSeq(0);
-                        return Ok(Some(Heard { up_to: ledger, last, is_base, next }));
+        let InLedger { is_heard, unmet } = self.heard_in(ledger)?;
+        let heard = match self.next(ledger, before, is_heard) {
+            Next::Known(heard) => heard,
+            Next::Waits(heard) => {
+                let of = ((Mark, self.subscription.id), heard.next);
+                match SEARCHES.get(effects, &of)? {
+                    Some(search) => {
+                        SEARCHES.put(effects, &of, &Search { to: ledger, ..search })?;
+                        heard
                     }
+                    None => self.begin(effects, ledger, Search::before(ledger, self.made()))?,
                 }
             }
-            _ => LedgerSeq(ledger.0 - 1),
+            Next::Search(search) => self.begin(effects, ledger, search)?,
         };
-        let farthest = LedgerSeq(ledger.0.saturating_sub(self.within));
-        let mut heard = not_yet(LedgerSeq(0));
-        let at_once = match self.subscription.contracts.project() {
-            Some(_) => AT_ONCE_OF_PROJECT,
-            None => AT_ONCE,
+        HEARD.put(effects, &id, &heard)?;
+        let told = match heard.next.0 {
+            0 => self.told(&heard)?,
+            _ => None,
         };
-        while next > base && next >= farthest {
-            let least = (base.0 + 1).max(farthest.0).max(next.0.saturating_sub(at_once));
-            let piece = LedgerRange { first: LedgerSeq(least), last: next };
-            match self.newest_in(piece)? {
-                Newest::At(last) => return Ok(Some(Heard { last, is_base: false, ..heard })),
-                Newest::NotYet => return Ok(Some(not_yet(next))),
-                Newest::None => {}
+        Ok(Listened { told, unmet })
+    }
+
+    /// Begins a search for what was heard last before a ledger.
+    fn begin(
+        &self,
+        effects: &mut ConsumerEffects<'_>,
+        ledger: LedgerSeq,
+        search: Search,
+    ) -> Result<Heard, StoreError> {
+        if let Some(found) = self.end_of(ledger, &search) {
+            return Ok(found.heard(ledger));
+        }
+        SEARCHES.put(effects, &((Mark, self.subscription.id), ledger), &search)?;
+        Ok(Heard { up_to: ledger, last: search.known.last, is_base: true, next: ledger })
+    }
+
+    /// Whether the subscription has searches to go on with.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub fn is_searching(&self, rows: &dyn Rows) -> Result<bool, StoreError> {
+        let mut has_one = false;
+        SEARCHES.scan(rows, &(Mark, self.subscription.id), None, |_, _| {
+            has_one = true;
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(has_one)
+    }
+
+    /// Goes on with the searches of the subscription until `until`, and passes on what it is told. Returns
+    /// whether all have ended.
+    ///
+    /// # Errors
+    /// Errors of the database.
+    pub fn search(
+        &self,
+        effects: &mut ConsumerEffects<'_>,
+        until: Instant,
+        told: &mut Vec<Told>,
+    ) -> Result<bool, StoreError> {
+        let id = self.subscription.id;
+        let after = self.subscription.state().after_place;
+        let counts = |ledger| self.sources.store.place_of(ledger).is_some_and(|at| at > after);
+        for (from, mut search) in searches(effects, id)? {
+            let of = ((Mark, id), from);
+            // It was disabled since: nothing is told of these ledgers.
+            if !counts(search.to) {
+                SEARCHES.delete(effects, &of)?;
+                continue;
             }
-            next = LedgerSeq(least - 1);
-            if Instant::now() >= until && next > base && next >= farthest {
-                return Ok(Some(Heard { next, ..heard }));
+            let Some(found) = self.search_on(from, &mut search, until)? else {
+                SEARCHES.put(effects, &of, &search)?;
+                return Ok(false);
+            };
+            SEARCHES.delete(effects, &of)?;
+            let due = LedgerSeq(found.last.0.saturating_add(self.within));
+            if from <= due && due <= search.to && counts(due) {
+                told.extend(self.told(&found.heard(due))?);
+            }
+            let heard = HEARD.get(effects, &(Mark, id))?.filter(|heard| heard.next == from);
+            if let Some(heard) = heard {
+                HEARD.put(effects, &(Mark, id), &found.heard(heard.up_to))?;
             }
         }
-        if base < farthest {
-            heard = Heard { last: LedgerSeq(farthest.0 - 1), is_base: false, ..heard };
+        Ok(true)
+    }
+
+    /// Returns what follows from a ledger that counts; `before` is what was known.
+    pub(super) fn next(&self, ledger: LedgerSeq, before: Option<Heard>, is_heard: bool) -> Next {
+        let known = Heard { up_to: ledger, last: ledger, is_base: false, next: LedgerSeq(0) };
+        if is_heard {
+            return Next::Known(known);
         }
-        Ok(Some(heard))
+        let base = self.base(&self.ledgers.all, ledger);
+        match before {
+            Some(heard) if Some(heard.up_to) != ledger.previous() => {
+                // Nobody listened to the ledgers in between.
+                let since = if heard.next.0 == 0 { heard } else { Heard::since(self.made()) };
+                Next::Search(Search { known: since, ..Search::before(ledger, self.made()) })
+            }
+            Some(heard) if heard.next.0 > 0 => Next::Waits(Heard { up_to: ledger, ..heard }),
+            // What was missing was stored since.
+            Some(heard)
+                if heard.is_base
+                    && self.base(&self.ledgers.with_events, heard.last) < heard.last =>
+            {
+                let next = heard.last;
+                Next::Search(Search { next, ..Search::before(ledger, self.made()) })
+            }
+            Some(heard) => Next::Known(Heard {
+                last: heard.last.max(base),
+                is_base: heard.is_base || base > heard.last,
+                ..known
+            }),
+            None => Next::Search(Search::before(ledger, self.made())),
+        }
     }
 
     /// Returns what the subscription is told, if it is.
-    pub fn told(&self, heard: &Heard) -> Result<Option<Told>, StoreError> {
+    pub(super) fn told(&self, heard: &Heard) -> Result<Option<Told>, StoreError> {
         let (ledger, since_ledger) = (heard.up_to, heard.last);
-        if ledger.0 - since_ledger.0 != self.within {
+        if ledger.0.checked_sub(since_ledger.0) != Some(self.within) {
             return Ok(None);
         }
         let scene = Scene {
@@ -206,120 +199,100 @@ impl Silence<'_> {
             transaction: None,
         };
         let trigger = &self.subscription.definition.trigger;
-        let body = body::body(trigger, &scene, Silent { since_ledger }).map_err(no_json)?;
+        let body = body::body(trigger, &scene, Silent { since_ledger });
         let number = Number::of_trigger(ledger, None, TriggerKind::Silence, [0, 0]);
-        let subscription = Arc::clone(self.subscription);
-        Ok(Some(Told { subscription, number, ledger, body, is_sure: true }))
-    }
-
-    /// Returns the consecutive ledgers around one of which all events of the contract are stored.
-    fn known_around(&self, stored: &LedgerSet, ledger: LedgerSeq) -> Option<LedgerRange> {
-        let mut known = stored.clone();
-        if let Some(contract) = self.subscription.contracts.one() {
-            let complete = self.sources.store.complete_around(CONSUMER, &contract, ledger)?;
-            known = known.within(complete);
-        }
-        known.ranges().iter().find(|range| range.contains(ledger)).copied()
-    }
-
-    /// Whether an event matches. One of which that is not known does not.
-    fn is_heard(&self, event: &EventRecord<'_>) -> bool {
-        let Sources { network, names, .. } = *self.sources;
-        let meets = |condition: &Condition| {
-            let steps = condition.steps(event.size());
-            self.steps.set(self.steps.get().saturating_add(steps));
-            JudgedEvent::new(event, network, names).by(condition) == Verdict::Matches
-        };
-        self.subscription.filter.matches(event.contract, event.topics)
-            && self.subscription.condition.as_ref().is_none_or(meets)
-    }
-
-    /// Returns the newest ledger of a range with an event of the project that matches.
-    fn newest_of_project(&self, project: &str, range: LedgerRange) -> Result<Newest, StoreError> {
-        let followed = self.sources.followed;
-        let contracts = match followed.contracts(project, MOST_LOOKED_UP) {
-            Some(none) if none.is_empty() => return Ok(Newest::None),
-            listed => listed.unwrap_or_default(),
-        };
-        for ledger in (range.first.0..=range.last.0).rev().map(LedgerSeq) {
-            let one = LedgerRange::only(ledger);
-            let query =
-                EventQuery { contracts: contracts.clone(), ..query(self.subscription, one) };
-            // What the project selects is asked once something matches, if it is one of its events.
-            let mut selected: Option<Selected> = None;
-            let walked = self.sources.store.events_within(&query, Bounds::NONE, |event| {
-                if !self.subscription.filter.matches(event.contract, event.topics) {
-                    return ControlFlow::Continue(());
-                }
-                let selected = match &mut selected {
-                    Some(selected) => selected,
-                    none => match followed.selected(project, ledger) {
-                        Ok(found) => none.insert(found),
-                        Err(error) => return ControlFlow::Break(Err(error)),
-                    },
-                };
-                match selected.events.contains(&event.id) && self.meets(event, selected) {
-                    true => ControlFlow::Break(Ok(Newest::At(ledger))),
-                    false if self.steps.get() > self.most_steps => {
-                        ControlFlow::Break(Ok(Newest::NotYet))
-                    }
-                    false => ControlFlow::Continue(()),
-                }
-            })?;
-            if let Some(found) = walked.broken_off {
-                return found;
-            }
-        }
-        Ok(Newest::None)
-    }
-
-    /// Whether an event that a project selects meets the condition, if there is one.
-    fn meets(&self, event: &EventRecord<'_>, selected: &Selected) -> bool {
-        let names = self.sources.names;
-        if let Some(names) = names {
-            names.supply(selected.supplied.clone());
-        }
-        let meets = self.is_heard(event);
-        if let Some(names) = names {
-            names.supply(None);
-        }
-        meets
-    }
-
-    /// Returns the newest ledger of a range with an event that matches.
-    fn newest_in(&self, range: LedgerRange) -> Result<Newest, StoreError> {
-        if let Some(project) = self.subscription.contracts.project() {
-            return self.newest_of_project(project, range);
-        }
-        let (mut newest, mut left) = (None, range);
-        // The newest event by its id may be of an older ledger than another one.
-        while !left.is_empty() {
-            let query = EventQuery {
-                page: Page { direction: Direction::NewestFirst, ..Page::all() },
-                ..query(self.subscription, left)
-            };
-            let walked =
-                self.sources.store.events_within(&query, Bounds::NONE, |event| {
-                    match self.is_heard(event) {
-                        true => ControlFlow::Break(Some(event.ledger)),
-                        false if self.steps.get() > self.most_steps => ControlFlow::Break(None),
-                        false => ControlFlow::Continue(()),
-                    }
-                })?;
-            match walked.broken_off {
-                Some(Some(found)) => {
-                    newest = Some(found);
-                    left.first = LedgerSeq(found.0.saturating_add(1));
-                }
-                Some(None) => return Ok(Newest::NotYet),
-                None => break,
-            }
-        }
-        Ok(newest.map_or(Newest::None, Newest::At))
+        Ok(Some(Told {
+            subscription: Arc::clone(self.subscription),
+            number,
+            ledger,
+            body: body.map_err(|error| {
+                StoreError::Database(format!("numbers cannot be written as JSON: {error}"))
+            })?,
+            is_sure: true,
+        }))
     }
 }
 
-/// Returns the ledgers with all events.
-pub(crate) fn stored(sources: &Sources<'_>) -> LedgerSet {
-    sources.store.status().ledgers_with(Needs::EVENTS)
+impl Found {
+    /// Returns what was heard last up to a ledger before which a search found this.
+    pub(super) fn heard(&self, up_to: LedgerSeq) -> Heard {
+        Heard { up_to, last: self.last, is_base: self.is_base, next: LedgerSeq(0) }
+    }
+}
+
+/// Listens to one ledger after the other, for a replay or a preview.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct InTurn {
+    heard: Option<Heard>,
+    /// Whether retention has removed what would say when something was heard last.
+    is_unknown: bool,
+    /// The search that a ledger waits for.
+    search: Option<(LedgerSeq, Search)>,
+}
+
+impl InTurn {
+    /// Listens to a ledger; `None` when time is over before it is known what was heard.
+    pub fn listen(
+        &mut self,
+        silence: &Silence<'_>,
+        ledger: LedgerSeq,
+        until: Instant,
+    ) -> Result<Option<Listened>, StoreError> {
+        if !silence.counts(ledger) {
+            return Ok(Some(Listened::default()));
+        }
+        let InLedger { is_heard, unmet } = silence.heard_in(ledger)?;
+        let heard = match silence.next(ledger, self.heard, is_heard) {
+            Next::Known(heard) | Next::Waits(heard) => heard,
+            Next::Search(search) => {
+                let left = self.search.take().filter(|(of, _)| *of == ledger);
+                let mut search = left.map_or(search, |(_, search)| search);
+                let Some(found) = silence.search_on(ledger, &mut search, until)? else {
+                    self.search = Some((ledger, search));
+                    return Ok(None);
+                };
+                self.is_unknown = found.is_base && silence.is_removed(found.last);
+                found.heard(ledger)
+            }
+        };
+        self.is_unknown &= !is_heard;
+        self.heard = Some(heard);
+        let told = if self.is_unknown { None } else { silence.told(&heard)? };
+        Ok(Some(Listened { told, unmet }))
+    }
+}
+
+/// Makes the searches of a subscription that was made after a ledger begin anew, because there may be events that
+/// they have passed.
+pub(crate) fn begin_anew(
+    effects: &mut ConsumerEffects<'_>,
+    subscription: u32,
+    made: LedgerSeq,
+) -> Result<(), StoreError> {
+    for (from, search) in searches(effects, subscription)? {
+        let begun = Search { to: search.to, ..Search::before(from, made) };
+        SEARCHES.put(effects, &((Mark, subscription), from), &begun)?;
+    }
+    HEARD.delete(effects, &(Mark, subscription))
+}
+
+/// Removes what is stored of the silence of a subscription.
+pub(crate) fn forget(
+    effects: &mut ConsumerEffects<'_>,
+    subscription: u32,
+) -> Result<(), StoreError> {
+    for (from, _) in searches(effects, subscription)? {
+        SEARCHES.delete(effects, &((Mark, subscription), from))?;
+    }
+    HEARD.delete(effects, &(Mark, subscription))
+}
+
+/// Returns the searches of a subscription, each with its first ledger.
+fn searches(rows: &dyn Rows, subscription: u32) -> Result<Vec<(LedgerSeq, Search)>, StoreError> {
+    let mut all = Vec::new();
+    SEARCHES.scan(rows, &(Mark, subscription), None, |(_, from), search| {
+        all.push((from, search));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(all)
 }

@@ -16,6 +16,7 @@ use orrery_contract_data::{
     data_changes, held,
 };
 use orrery_executables::DataForm;
+use orrery_executables::transaction::RecordError;
 use orrery_interfaces::{PlainData, data_name, instance_map, undecodable};
 use orrery_ledger::domain::{ContractId, Hash32, text};
 use orrery_store::{RowBounds, StoreError, TransactionRecord};
@@ -72,7 +73,7 @@ impl Changed {
         trigger: &Trigger,
         scene: &Scene,
         form: &DataForm,
-    ) -> Result<Vec<u8>, StoreError> {
+    ) -> Result<Vec<u8>, RecordError> {
         let (data, key) = (form.plain(), decoded(&self.key));
         let name = key.as_ref().and_then(data_name).map(|(name, _)| text(name));
         let args = key.as_ref().map(|key| data.args(key)).transpose().map_err(no_json)?.flatten();
@@ -130,12 +131,12 @@ pub(super) fn changes(
     sources: &Sources<'_>,
     record: &TransactionRecord<'_>,
     wanted: impl Fn(&ContractId) -> bool,
-) -> Result<Vec<Changed>, StoreError> {
+) -> Result<Vec<Changed>, RecordError> {
     let at = record.position;
     let all = data_changes(record.meta, record.envelope).map_err(|error| {
         let order = at.application_order;
         let reason = error.0;
-        StoreError::Database(format!(
+        RecordError::Damaged(format!(
             "transaction {order} of ledger {} cannot be read: {reason}",
             at.ledger
         ))
@@ -228,6 +229,10 @@ fn earlier(
     key_hash: &Hash32,
 ) -> Result<Values, StoreError> {
     let at = record.position;
+    // Deliveries do not wait for the index for ever. Without this ledger it may have an older value.
+    if sources.store.lacks(CONTRACT_DATA, at.ledger) != Some(false) {
+        return Ok((None, None));
+    }
     let lookup = Lookup::new(sources.store, at.ledger, RowBounds::none())?.without_updated();
     let of = (key.contract(), KeyTag::of(key_hash));
     let entry = lookup.written_before(of, at)?;

@@ -7,12 +7,12 @@ use super::body::Scene;
 use super::storage;
 use super::upgrade::{self, Differences};
 use super::watching::{Listener, ProjectMembers, Watching};
-use super::{Sources, Told, failed_call, with_stack};
+use super::{LIMITS, Sources, Told, failed_call, with_stack};
 use crate::number::{Number, TriggerKind};
 use crate::subscription::Subscription;
 use crate::trigger::Trigger;
 use orrery_contract_data::{CONSUMER as CONTRACT_DATA, are_recorded, changed_in};
-use orrery_executables::transaction::HostCall;
+use orrery_executables::transaction::{HostCall, RecordError};
 use orrery_executables::{DataForm, DataForms, References, Upgrade};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq, Page};
 use orrery_store::{StoreError, TransactionPosition, TransactionQuery, TransactionRecord};
@@ -97,18 +97,23 @@ impl<'a> TransactionTriggers<'a> {
         }
     }
 
-    /// Returns what subscriptions are told of a transaction, in the order of numbers.
+    /// Returns what subscriptions are told of a transaction, in the order of numbers. Of a transaction that
+    /// cannot be read it is not known what they would be told.
     ///
     /// # Errors
-    /// Errors of the database, or that the transaction is damaged.
+    /// Errors of the database.
     pub fn of(&self, record: &TransactionRecord<'_>) -> Result<Vec<Told>, StoreError> {
         with_stack(|| {
             let mut told = Vec::new();
             if record.successful {
-                self.add_storage(record, &mut told)?;
-                self.add_upgrades(record, &mut told)?;
+                let storage = self.add_storage(record, &mut told);
+                self.check(storage, record, (&self.storage, TriggerKind::Storage), &mut told)?;
+                let upgrades = self.add_upgrades(record, &mut told);
+                self.check(upgrades, record, (&self.upgrade, TriggerKind::Upgrade), &mut told)?;
             } else {
-                self.add_failed_calls(record, &mut told)?;
+                let calls = self.add_failed_calls(record, &mut told);
+                let of = (&self.failed_call, TriggerKind::FailedCall);
+                self.check(calls, record, of, &mut told)?;
             }
             Ok(told)
         })
@@ -127,11 +132,38 @@ impl<'a> TransactionTriggers<'a> {
         subscriptions.filter(|subscription| subscription.condition.is_some())
     }
 
+    /// Where a transaction could not be read: notes for those who watch a contract of it that it is not known
+    /// what they would be told, because nobody else may wait for it.
+    fn check(
+        &self,
+        done: Result<(), RecordError>,
+        record: &TransactionRecord<'_>,
+        (watching, kind): (&Watching<'_>, TriggerKind),
+        told: &mut Vec<Told>,
+    ) -> Result<(), StoreError> {
+        let problem = match done {
+            Ok(()) => return Ok(()),
+            Err(RecordError::Store(error)) => return Err(error),
+            Err(RecordError::Damaged(problem)) => problem,
+        };
+        tracing::warn!("what a transaction did is told to nobody: {problem}");
+        let mut noted = BTreeSet::new();
+        for contract in record.contracts.iter().filter(|it| watching.may_have(it)) {
+            for (subscription, _) in watching.of(contract, record.position.application_order)? {
+                if noted.insert(subscription.id) {
+                    let number = (kind, [0, 0]);
+                    told.push(self.told((subscription, false), record, number, Vec::new()));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn add_storage(
         &self,
         record: &TransactionRecord<'_>,
         told: &mut Vec<Told>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), RecordError> {
         let order = record.position.application_order;
         let may_change = self.changed.as_ref().is_none_or(|orders| orders.contains(&order));
         if self.storage.is_empty() || !may_change {
@@ -179,7 +211,7 @@ impl<'a> TransactionTriggers<'a> {
         &self,
         record: &TransactionRecord<'_>,
         told: &mut Vec<Told>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), RecordError> {
         let Some(names) = self.sources.names.filter(|_| !self.upgrade.is_empty()) else {
             return Ok(());
         };
@@ -210,7 +242,7 @@ impl<'a> TransactionTriggers<'a> {
         kind: TriggerKind,
         upgrade: &Upgrade,
         told: &mut Vec<Told>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), RecordError> {
         let scene = scene(record, upgrade.contract);
         let order = record.position.application_order;
         for listener in self.upgrade.of(&upgrade.contract, order)? {
@@ -225,13 +257,13 @@ impl<'a> TransactionTriggers<'a> {
         &self,
         record: &TransactionRecord<'_>,
         told: &mut Vec<Told>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), RecordError> {
         let is_wanted = |contract: &ContractId| self.failed_call.may_have(contract);
         if !record.contracts.iter().any(is_wanted) {
             return Ok(());
         }
-        let call = HostCall::read(record, self.sources.network)
-            .map_err(|error| StoreError::Database(error.to_string()))?;
+        // The host may not have read it, so it may be as deep as a ledger.
+        let call = HostCall::read_to_depth(record, self.sources.network, LIMITS.depth)?;
         let Some(call) = call else { return Ok(()) };
         let calls = failed_call::calls(&call);
         let contracts: BTreeSet<ContractId> = calls.iter().map(|called| called.contract).collect();

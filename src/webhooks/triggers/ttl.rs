@@ -28,7 +28,7 @@ pub(super) type Tell<'t> =
     &'t mut dyn FnMut(&mut ConsumerEffects<'_>, Told) -> Result<ControlFlow<()>, StoreError>;
 
 /// Number of keys that are read at once.
-const PAGE: usize = 64;
+pub(super) const PAGE: usize = 64;
 
 /// How far each subscription has looked.
 pub const WATCHED: Table<(Mark<b'w'>, u32), Watched> = in_subscriptions();
@@ -75,15 +75,15 @@ impl Watched {
     }
 }
 
-/// What came of looking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What came of looking; of several, the last of these counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Progress {
     /// All ledgers were looked at.
     Done,
-    /// There is more to look at.
-    More,
     /// The index of contract data has not processed the next ledger.
     Behind,
+    /// There is more to look at.
+    More,
 }
 
 /// Looks at ledgers for the subscriptions that are told of expiring entries.
@@ -94,7 +94,7 @@ pub(crate) struct TtlLooks<'a> {
     /// How long one subscription may take while others wait.
     pub most: Duration,
     pub memory: TtlMemory,
-    moment: Option<Moment<'a>>,
+    pub(super) moment: Option<Moment<'a>>,
 }
 
 impl<'a> TtlLooks<'a> {
@@ -272,57 +272,6 @@ impl<'a> TtlLooks<'a> {
         Ok(is_stopped)
     }
 
-    /// Looks at a ledger for a replay, and returns what a subscription is told in it; `None` when it has not
-    /// looked at it by itself yet.
-    pub fn replayed(
-        &mut self,
-        subscription: &Arc<Subscription>,
-        ledger: LedgerSeq,
-        rows: &dyn orrery_store::Rows,
-    ) -> Result<Option<Vec<Told>>, StoreError> {
-        let Some(watched) = WATCHED.get(rows, &(Mark, subscription.id))? else { return Ok(None) };
-        let Trigger::Ttl { within, entries, keys } = &subscription.definition.trigger else {
-            return Ok(Some(Vec::new()));
-        };
-        if ledger >= watched.at {
-            return Ok(None);
-        }
-        if ledger < watched.first {
-            return Ok(Some(Vec::new()));
-        }
-        if let Some(project) = subscription.contracts.project() {
-            return self.replayed_of_members((subscription, project), watched, ledger, rows);
-        }
-        let Some(contract) = subscription.contracts.one() else { return Ok(Some(Vec::new())) };
-        let moment = self.moment(ledger)?;
-        let sources = self.sources;
-        let looking = Looking {
-            sources: &sources,
-            moment: &moment,
-            subscription,
-            within: *within,
-            first: watched.first,
-            is_sure: true,
-        };
-        let codes = &mut self.memory.codes;
-        let mut found = looking.vital(&contract, *entries, codes, &mut Vec::new())?;
-        let mut after = None;
-        let mut is_left = entries.data;
-        while is_left {
-            let page = match ledger == watched.first {
-                true => moment.now().keys_after(&contract, after, PAGE)?,
-                false => candidates(&moment, rows, &contract, (*within, after))?,
-            };
-            for tag in &page {
-                found.extend(looking.data((contract, *tag), keys)?);
-            }
-            after = page.last().copied();
-            is_left = page.len() == PAGE;
-        }
-        self.moment = Some(moment);
-        Ok(Some(found))
-    }
-
     /// Looks at a page of keys of one member of a project, or ends the ledger. Returns whether `tell` broke;
     /// `None` while the index of contract data has yet to record the member.
     fn look_at_members(
@@ -390,51 +339,7 @@ impl<'a> TtlLooks<'a> {
         Ok(Some(is_stopped))
     }
 
-    /// Returns what a subscription to the members of a project is told in a ledger at which it has looked.
-    fn replayed_of_members(
-        &mut self,
-        (subscription, project): (&Arc<Subscription>, &str),
-        watched: Watched,
-        ledger: LedgerSeq,
-        rows: &dyn orrery_store::Rows,
-    ) -> Result<Option<Vec<Told>>, StoreError> {
-        let changed = self.memory.changed(&self.sources, ledger)?;
-        let since = self.memory.looked_since(rows, subscription.id)?;
-        let moment = self.moment(ledger)?;
-        let sources = self.sources;
-        let of = (subscription, watched.first);
-        let Some(look) = MembersLook::new(&sources, &moment, of, &changed)? else {
-            return Ok(Some(Vec::new()));
-        };
-        let contracts = sources.followed.members(project);
-        // Of those at which it has looked later, not all was noted then.
-        let is_new = |contract: &ContractId| since.get(contract).is_none_or(|it| *it >= ledger);
-        let notes = StoredNotes { rows, subscription: subscription.id };
-        let (mut found, mut after) = (Vec::new(), None);
-        let mut new = contracts.iter().copied().filter(is_new).peekable();
-        loop {
-            while new.peek().is_some_and(|it| after.is_some_and(|after| *it <= after)) {
-                new.next();
-            }
-            let Some(contract) = look.next(&notes, after, new.peek().copied())? else { break };
-            let (is_new, mut key) = (is_new(&contract), None);
-            loop {
-                let codes = &mut self.memory.codes;
-                let seen = look.page(&notes, (contract, key), is_new, codes)?;
-                found.extend(seen.told);
-                key = seen.after;
-                if key.is_none() {
-                    break;
-                }
-            }
-            after = Some(contract);
-        }
-        drop(look);
-        self.moment = Some(moment);
-        Ok(Some(found))
-    }
-
-    fn moment(&mut self, ledger: LedgerSeq) -> Result<Moment<'a>, StoreError> {
+    pub(super) fn moment(&mut self, ledger: LedgerSeq) -> Result<Moment<'a>, StoreError> {
         match self.moment.take().filter(|moment| moment.ledger == ledger) {
             Some(moment) => Ok(moment),
             None => Moment::of(&self.sources, ledger),
@@ -444,7 +349,7 @@ impl<'a> TtlLooks<'a> {
 
 /// Returns the keys of a contract that may be told of in a ledger, after one, at most a page: those of which the
 /// ledger changed something, and those that come near their end now.
-fn candidates(
+pub(super) fn candidates(
     moment: &Moment<'_>,
     rows: &dyn orrery_store::Rows,
     contract: &ContractId,

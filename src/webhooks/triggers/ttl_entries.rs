@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::body::{self, Expiring, Scene};
-use super::upgrade::no_json;
 use super::{Sources, Told, decoded, with_stack};
 use crate::number::{Number, TriggerKind};
 use crate::subscription::Subscription;
@@ -190,7 +189,8 @@ impl<'m, 's> Looking<'m, 's> {
         };
         let body = with_stack(|| {
             let key = key.and_then(|key| decoded(key.scval()));
-            let key = key.map(|key| form.plain().key(&key)).transpose()?;
+            // One that cannot be written is not known.
+            let key = key.and_then(|key| form.plain().key(&key).ok());
             let ledgers_left = live_until.0.saturating_sub(ledger.0);
             let members = Expiring { key_hash, key, entry, live_until, ledgers_left };
             body::body(&self.subscription.definition.trigger, &scene, members)
@@ -201,7 +201,9 @@ impl<'m, 's> Looking<'m, 's> {
             subscription: Arc::clone(self.subscription),
             number: Number::of_trigger(ledger, None, TriggerKind::Ttl, number),
             ledger,
-            body: body.map_err(no_json)?,
+            body: body.map_err(|error| {
+                StoreError::Database(format!("numbers cannot be written as JSON: {error}"))
+            })?,
             is_sure: self.is_sure,
         })
     }

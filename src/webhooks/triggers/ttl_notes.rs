@@ -187,6 +187,16 @@ pub(crate) fn forget(
     Ok(())
 }
 
+/// Removes the times to live that a subscription has noted and that ended before a ledger.
+pub(crate) fn forget_before(
+    effects: &mut ConsumerEffects<'_>,
+    subscription: u32,
+    ledger: LedgerSeq,
+) -> Result<(), StoreError> {
+    let of: Of<b'v'> = (Mark, subscription);
+    effects.delete_range(MEMBER_LIVES.family, &of.encode(), &(of, ledger).encode())
+}
+
 /// What a preview notes.
 #[derive(Default)]
 pub(super) struct NotesInMemory {

@@ -10,9 +10,9 @@ use super::body::{self, Runs, Scene};
 use crate::trigger::Trigger;
 use orrery_executables::Upgrade;
 use orrery_executables::lookup::Ran;
+use orrery_executables::transaction::RecordError;
 use orrery_interfaces::{Difference, Interface, asset_contract};
 use orrery_ledger::domain::Hash32;
-use orrery_store::StoreError;
 
 /// Maximum number of comparisons that are kept.
 const MOST_KEPT: usize = 16;
@@ -75,7 +75,7 @@ pub(super) fn body(
     scene: &Scene,
     upgrade: &Upgrade,
     differences: &Differences,
-) -> Result<Vec<u8>, StoreError> {
+) -> Result<Vec<u8>, RecordError> {
     let lacked = || sources.names.map_or(0, |names| names.lacked());
     let before = lacked();
     let code = |ran: &Option<Ran>| ran.as_ref().and_then(|ran| Code::of(ran, sources));
@@ -99,6 +99,6 @@ fn runs(ran: &Ran) -> Option<Runs> {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-pub(super) fn no_json(error: serde_json::Error) -> StoreError {
-    StoreError::Database(format!("a stored value cannot be written as JSON: {error}"))
+pub(super) fn no_json(error: serde_json::Error) -> RecordError {
+    RecordError::Damaged(format!("a stored value cannot be written as JSON: {error}"))
 }

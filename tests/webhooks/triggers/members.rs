@@ -13,6 +13,9 @@ use parking_lot::Mutex;
 /// Members, each with the ledger in which it became one and the newest ledger with which that is known.
 pub type Members = BTreeMap<ContractId, (u32, u32)>;
 
+/// The beginning of the name of a project of whose events it is not known whether they belong to it.
+pub const UNSURE: &str = "unsure";
+
 /// Projects by name.
 #[derive(Default)]
 pub struct Stand {
@@ -77,7 +80,9 @@ impl Projects for OfStore {
             let contract = event.contract.map(|contract| ContractId(*contract));
             let belongs = contract.map(|contract| members.has(&contract, 0).unwrap());
             if belongs == Some(Belongs::Yes) {
-                selected.events.insert(event.id);
+                let is_unsure = project.starts_with(UNSURE);
+                let to = if is_unsure { &mut selected.unsure } else { &mut selected.events };
+                to.insert(event.id);
             }
         })?;
         Ok(Some(selected))

@@ -16,7 +16,7 @@ use orrery::webhooks::registry::Registry;
 use orrery::webhooks::target::{Policy, Sender, Timeouts, system_lookup};
 use orrery::webhooks::time::Clocks;
 use orrery::webhooks::trigger::{Entries, Keys, Trigger};
-use orrery::webhooks::{Clock, Sealer, WebhookConsumer};
+use orrery::webhooks::{CONSUMER, Clock, Sealer, WebhookConsumer};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -133,8 +133,25 @@ impl Scene {
         (previewed.matched, previewed.ledgers)
     }
 
+    /// Disables a subscription.
+    pub fn disable(&self, id: u32) {
+        let subscription = self.webhooks.registry().get(id).unwrap();
+        let mut state = subscription.state();
+        state.disable("a test");
+        let row = subscription.row(state.clone());
+        let put = self.store.change_consumer_rows(CONSUMER, move |effects| row.put(effects, id));
+        put.unwrap();
+        subscription.set_state(state);
+    }
+
     /// Returns the deliveries of a subscription in their order: ids without the tag, and bodies.
     pub fn deliveries(&self, id: u32) -> Vec<(String, Json)> {
+        let read = |(id, body): (String, Vec<u8>)| (id, serde_json::from_slice(&body).unwrap());
+        self.bodies(id).into_iter().map(read).collect()
+    }
+
+    /// As [`Self::deliveries`], with bodies as they are sent.
+    pub fn bodies(&self, id: u32) -> Vec<(String, Vec<u8>)> {
         let subscription = self.webhooks.registry().get(id).unwrap();
         let tag = subscription.definition.tag.clone();
         let page = self.webhooks.deliveries(&ana(), id, None, None, usize::MAX).unwrap();

@@ -1,13 +1,19 @@
 //! Checks the selectors of a new project against what is known of its factories.
 
+use std::time::{Duration, Instant};
+
 use super::selectors::{FactorySelector, Selectors};
 use crate::ProgramError;
 use crate::runner::Runner;
 use orrery_interfaces::Interface;
 use orrery_interfaces::names::folded;
 
+/// How long factories are checked: a request waits for it.
+const LONGEST_CHECK: Duration = Duration::from_secs(2);
+
 impl Runner {
-    /// Checks whether factories whose interface is known have the events and parameters that are named.
+    /// Checks whether factories whose interface is known have the events and parameters that are named, as far as
+    /// that can be read in some time.
     ///
     /// # Errors
     /// [`ProgramError::Value`] when one has not.
@@ -21,7 +27,12 @@ impl Runner {
         }
         let supplied = supplied.map(Interface::of_events_from_file).transpose()?;
         let names = self.events.interfaces().loading_reader()?;
+        let begun = Instant::now();
         for factory in &selectors.factories {
+            if begun.elapsed() >= LONGEST_CHECK {
+                // The others select nothing if they are wrong.
+                break;
+            }
             let (had, is_known) = names.had(&factory.contract, |_| true);
             let interfaces: Vec<&Interface> =
                 supplied.iter().chain(had.iter().map(|tried| tried.interface())).collect();

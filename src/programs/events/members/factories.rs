@@ -1,27 +1,36 @@
 //! Reads the events of factories, and the contracts that they announce.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use super::announcing::{Announced, Announcing};
 use super::found::Found;
+use super::inheriting::announcements;
+use super::reading_again::ReadingAgain;
 use super::selectors::Selectors;
 use super::state::MemberState;
 use super::stored::{Announcement, Cursor};
+use crate::ProgramError;
 use crate::events::Unsure;
 use crate::events::examining::Declaring;
 use crate::events::logged::{EventsWriter, LoggedEvents};
-use crate::events::looks::pause_after;
+use crate::events::pause::pause_after;
 use crate::events::reading::logged;
 use crate::registry::Entry;
 use crate::rows::Damaged;
 use crate::runner::Runner;
-use crate::{ProgramError, storage};
 use orrery_ledger::domain::{ContractId, EventId, Hash32, Page, TxHash};
-use orrery_store::{EventQuery, RowCodec, TransactionPosition};
+use orrery_store::{EventQuery, TransactionPosition};
 
 /// Number of events of factories that are read at once.
 const EVENTS_AT_ONCE: usize = if cfg!(test) { 7 } else { 4_096 };
+
+/// How long a turn reads events of factories, and what was learnt.
+pub const LONGEST_READ: Duration = Duration::from_millis(200);
+/// How long a turn reads events again.
+///
+/// Unit tests: some events a turn, so that whatever may happen between two turns does.
+const AGAIN_AT_ONCE: Duration = if cfg!(test) { Duration::ZERO } else { LONGEST_READ };
 
 /// The factories of a project.
 pub struct Factories<'a> {
@@ -38,16 +47,25 @@ struct Read {
 }
 
 impl Factories<'_> {
-    /// Reads the events after the cursor, and moves it, until a time. Returns whether there may be more.
-    pub fn read(
+    /// Reads the events after the cursor, and moves it, for some time. Returns whether there may be more.
+    pub fn read(&self, cursor: &mut Cursor, found: &mut Found) -> Result<bool, ProgramError> {
+        let contracts = self.selectors.factories.iter().map(|factory| factory.contract).collect();
+        let to = (&mut cursor.event, &mut cursor.unsure);
+        self.read_of(&contracts, to, found, Instant::now() + LONGEST_READ)
+    }
+
+    /// Reads the events of some of the factories after one of them, until a time. Returns whether there may be
+    /// more.
+    fn read_of(
         &self,
-        cursor: &mut Cursor,
+        contracts: &BTreeSet<ContractId>,
+        (last, unsure): (&mut Option<u64>, &mut Unsure),
         found: &mut Found,
-        until: Option<Instant>,
+        until: Instant,
     ) -> Result<bool, ProgramError> {
         let announcing = Announcing::new(&self.declaring, &self.selectors.factories);
         loop {
-            let events = self.after(cursor.event)?;
+            let events = self.after(contracts, *last)?;
             for Read { id, at, stored } in &events {
                 let read = LoggedEvents::read(stored)?;
                 for event in read.all_events() {
@@ -62,29 +80,31 @@ impl Factories<'_> {
                         found.announce(selector, contract, announcement);
                     }
                     if !is_sure {
-                        cursor.unsure.add(&event.contract, *at, |contract, from, to| {
+                        unsure.add(&event.contract, *at, |contract, from, to| {
                             self.declaring.names.is_same_between(contract, from, to)
                         })?;
                     }
                 }
-                cursor.event = Some(id.0);
+                *last = Some(id.0);
             }
             if events.len() < EVENTS_AT_ONCE {
                 return Ok(false);
             }
-            if until.is_some_and(|until| Instant::now() >= until) {
+            if Instant::now() >= until {
                 return Ok(true);
             }
         }
     }
 
-    /// Returns the next events after one of them, in the order of ingestion.
-    fn after(&self, event: Option<u64>) -> Result<Vec<Read>, ProgramError> {
-        let contracts: BTreeSet<ContractId> =
-            self.selectors.factories.iter().map(|factory| factory.contract).collect();
+    /// Returns the next events of contracts after one of them, in the order of ingestion.
+    fn after(
+        &self,
+        contracts: &BTreeSet<ContractId>,
+        event: Option<u64>,
+    ) -> Result<Vec<Read>, ProgramError> {
         let query = EventQuery {
             ledgers: None,
-            contracts: contracts.into_iter().collect(),
+            contracts: contracts.iter().copied().collect(),
             topics: Default::default(),
             page: Page { cursor: event.map(EventId), limit: EVENTS_AT_ONCE, ..Page::all() },
         };
@@ -107,7 +127,7 @@ impl Factories<'_> {
     }
 
     /// Whether the code has become known that a factory had at some event while it was not.
-    pub fn must_read_again(
+    fn must_read_again(
         &self,
         unsure: &Unsure,
         state: &mut MemberState,
@@ -133,37 +153,53 @@ impl Factories<'_> {
         Ok(must)
     }
 
-    /// Reads all stored events again. Returns the announcements that were stored and are none; later ones of the same
-    /// contract are found.
+    /// Reads the stored events again of factories whose code has become known, for some time. Returns the
+    /// announcements that were stored and are none, or are later ones, and whether there is more to read.
     pub fn read_again(
         &self,
         entry: &Entry,
         cursor: &mut Cursor,
         found: &mut Found,
-    ) -> Result<BTreeSet<(u8, ContractId)>, ProgramError> {
-        (cursor.event, cursor.unsure) = (None, Unsure::default());
-        let mut read = Found::default();
-        self.read(cursor, &mut read, None)?;
-        let mut known: BTreeMap<(u8, ContractId), Announcement> = BTreeMap::new();
-        storage::announcements(&self.runner.store, entry.id, |(selector, contract), row| {
-            let damaged = || storage::announcement(entry.id, selector, &contract).damaged();
-            let announcement = Announcement::decode(row).ok_or_else(damaged)?;
-            known.insert((selector, contract), announcement);
-            Ok(())
-        })?;
+        state: &mut MemberState,
+    ) -> Result<(BTreeSet<(u8, ContractId)>, bool), ProgramError> {
+        let mut reading = match state.reading_again.take() {
+            Some(reading) => reading,
+            None if self.must_read_again(&cursor.unsure, state)? => {
+                let contracts = cursor.unsure.spans().map(|span| span.contract).collect();
+                ReadingAgain { contracts, ..ReadingAgain::default() }
+            }
+            None => return Ok((BTreeSet::new(), false)),
+        };
+        let begun = Instant::now();
+        let ReadingAgain { contracts, event, unsure, found: read, .. } = &mut reading;
+        let more = self.read_of(contracts, (event, unsure), read, begun + AGAIN_AT_ONCE)?;
+        reading.took += begun.elapsed();
+        if more {
+            state.reading_again = Some(reading);
+            return Ok((BTreeSet::new(), true));
+        }
+        let ReadingAgain { contracts, unsure, found: read, took, .. } = reading;
         let mut removed = BTreeSet::new();
-        for (of, announcement) in known {
+        for ((selector, contract), stored) in announcements(&self.runner.store, entry.id)? {
+            let factory = self.selectors.factories.get(usize::from(selector));
+            let was_read = factory.is_some_and(|factory| contracts.contains(&factory.contract));
+            let now = read.announcements.get(&(selector, contract));
             // What was read of events that are not stored any more holds on.
-            let is_gone = !self.runner.store.has_all_events(announcement.at.ledger)?;
-            // One that turns out to be none may hide a later one.
-            let holds = read.announcements.get(&of).is_some_and(|first| *first <= announcement);
-            if !holds && !is_gone {
-                removed.insert(of);
+            if was_read
+                && now.is_none_or(|now| *now > stored)
+                && self.runner.store.has_all_events(stored.at.ledger)?
+            {
+                removed.insert((selector, contract));
             }
         }
         for ((selector, contract), announcement) in read.announcements {
             found.announce(selector, contract, announcement);
         }
-        Ok(removed)
+        contracts.iter().for_each(|contract| cursor.unsure.remove(contract));
+        cursor.unsure.join(&unsure, |contract, from, to| {
+            self.declaring.names.is_same_between(contract, from, to)
+        })?;
+        state.read_again = Some((Instant::now(), took));
+        Ok((removed, false))
     }
 }

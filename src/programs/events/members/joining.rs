@@ -30,25 +30,47 @@ impl Runner {
             true => None,
             false => Some(Lookup::new(&self.store, RowBounds::none())?),
         };
-        let mut joined = Vec::new();
-        for (contract, member) in changed {
-            let flags = found.members.get(contract).copied().unwrap_or_default();
-            let before = self.events.members().flags(entry.id, contract);
-            if flags.is_empty() || before.has(flags) || member.in_memory().is_empty() {
-                continue;
-            }
-            let mut since = Vec::new();
+        // For each contract the first ledger with an announcement that was found.
+        let mut announced: BTreeMap<ContractId, LedgerSeq> = BTreeMap::new();
+        for ((_, contract), announcement) in &found.announcements {
+            let ledger = announcement.at.ledger;
+            let first = announced.entry(*contract).or_insert(ledger);
+            *first = ledger.min(*first);
+        }
+        let since = |contract: &ContractId, flags: Flags, announced: Option<LedgerSeq>| {
+            let mut since: Vec<LedgerSeq> = announced.into_iter().collect();
             if flags.has(Flags::CREATED) {
                 let creation = facts.creation(contract)?;
                 since.extend(creation.map(|creation| creation.at.ledger));
             }
-            let announced = found.announcements.iter().filter(|((_, it), _)| it == contract);
-            since.extend(announced.map(|(_, announcement)| announcement.at.ledger));
             if let Some(lookup) = lookup.as_ref().filter(|_| flags.has(Flags::MAY_RUN)) {
                 since.extend(self.first_stay(lookup, contract, codes)?);
             }
             // What may run a code, and is not known to have, is no member yet.
-            if let Some(since) = since.into_iter().min() {
+            Ok::<_, ProgramError>(since.into_iter().min())
+        };
+        let factories = project.selectors.factories.len();
+        let mut joined = Vec::new();
+        for (contract, member) in changed {
+            let flags = found.members.get(contract).copied().unwrap_or_default();
+            let before = self.events.members().flags(entry.id, contract);
+            let announced = announced.get(contract).copied();
+            let is_known = before.has(flags) && announced.is_none();
+            if flags.is_empty()
+                || is_known
+                || before.has(Flags::NAMED)
+                || member.in_memory().is_empty()
+            {
+                continue;
+            }
+            let known = match before.has(Flags::ANNOUNCED) {
+                true => self.announced(entry.id, contract, factories)?,
+                false => None,
+            };
+            let known = since(contract, before, known)?;
+            if let Some(since) = since(contract, flags, announced)?
+                && known.is_none_or(|known| since < known)
+            {
                 joined.push(KnownMember { contract: *contract, since });
             }
         }

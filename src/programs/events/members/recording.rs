@@ -1,7 +1,7 @@
 //! Writes the changes of members into the row log: entries of ledger 0, one for each member and each time that
 //! something was added. Where something is not as it was recorded, all rows are derived anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,9 +11,10 @@ use super::rank::Rank;
 use super::state::MemberState;
 use super::stored::{self, Announcement, StoredMember};
 use super::syncing::Synced;
+use crate::events::EventProject;
 use crate::events::data_finding::{BEFORE_ALL, MEMBERS_FROM};
 use crate::events::logged::{EventsWriter, LoggedEvents};
-use crate::events::looks::pause_after;
+use crate::events::pause::pause_after;
 use crate::lanes::SHORT_TURN;
 use crate::manifest::Manifest;
 use crate::registry::Entry;
@@ -26,6 +27,9 @@ use orrery_store::{RowBounds, RowCodec, TransactionPosition};
 
 /// Number of members whose changes are written at once.
 const AT_ONCE: usize = if cfg!(test) { 3 } else { 1_024 };
+/// Number of changes after which no further members are written at once: a single contract has some thousand at
+/// most, whoever made it.
+const CHANGES_AT_ONCE: usize = if cfg!(test) { 5 } else { 8_192 };
 
 /// What is written of a member.
 struct Written {
@@ -54,7 +58,7 @@ impl Runner {
         // What contracts ran is known once the index of executables has the ledgers.
         let place = self.store.last_place();
         if !project.selectors.wasm.is_empty() && !self.events.interfaces().has_indexed(place) {
-            return Ok(Synced { has_rows: false, has_more: has_more(state) });
+            return Ok(Synced { is_waiting: state.has_unrecorded(), ..Synced::default() });
         }
         let ranges = self.ranges();
         let are_others = cursor.recorded_with != ranges;
@@ -64,26 +68,9 @@ impl Runner {
             state.recording_with = Some(ranges.clone());
         }
         let begun = Instant::now();
-        let mut synced = Synced::default();
-        loop {
-            self.pass_on(entry, state)?;
-            let some: Vec<ContractId> = state.unrecorded.iter().take(AT_ONCE).copied().collect();
-            if some.is_empty() {
-                // Now it is known of all when they became members.
-                if !self.limit_members(entry, state)? {
-                    break;
-                }
-                synced.has_rows = true;
-                continue;
-            }
-            synced.has_rows |= self.record_some(entry, state, facts, &some)?;
-            state.unrecorded.retain(|contract| !some.contains(contract));
-            if begun.elapsed() >= SHORT_TURN {
-                break;
-            }
-        }
-        synced.has_more = has_more(state);
-        if are_others && !synced.has_more && state.recording_with.take() == Some(ranges.clone()) {
+        let synced = self.record_for(entry, state, facts, begun + SHORT_TURN)?;
+        let is_all = !state.has_unrecorded();
+        if are_others && is_all && state.recording_with.take() == Some(ranges.clone()) {
             state.recorded = Some((Instant::now(), begun.elapsed()));
             if let Some(cursor) = &mut state.cursor {
                 cursor.recorded_with = ranges;
@@ -108,6 +95,55 @@ impl Runner {
         Ok(())
     }
 
+    /// Records changes until a time. Where recorded ones are not so any more, they may be put off.
+    fn record_for(
+        &self,
+        entry: &Entry,
+        state: &mut MemberState,
+        facts: &Facts<'_>,
+        until: Instant,
+    ) -> Result<Synced, ProgramError> {
+        let must_derive = |project: &EventProject| project.must_derive();
+        let must_derive = entry.snapshot().manifest.events.as_ref().is_some_and(must_derive);
+        let may_replace = state.replacing.may_begin(must_derive, Instant::now());
+        let mut synced = Synced::default();
+        loop {
+            self.pass_on(entry, state)?;
+            let left = state.unrecorded.iter();
+            let left = left.filter(|contract| !state.replacing.has_put_off(contract));
+            let some: Vec<ContractId> = left.take(AT_ONCE).copied().collect();
+            if some.is_empty() {
+                // Now it is known of all when they became members.
+                if !state.unrecorded.is_empty() || !self.limit_members(entry, state)? {
+                    break;
+                }
+                synced.has_rows = true;
+                continue;
+            }
+            let all = self.changes_of_some(entry, state, facts, (&some, until))?;
+            let (now, put_off): (Vec<Written>, Vec<Written>) =
+                all.into_iter().partition(|it| may_replace || it.replaced.is_none());
+            if !now.is_empty() {
+                synced.has_rows |= self.write_members(entry, state, &now)?;
+            }
+            for written in &now {
+                state.unrecorded.remove(&written.contract);
+            }
+            state.replacing.put_off(put_off.iter().map(|it| it.contract));
+            if Instant::now() >= until || self.is_full(entry) {
+                break;
+            }
+        }
+        let mut left = state.unrecorded.iter();
+        synced.is_waiting = state.has_unrecorded();
+        synced.has_more = synced.is_waiting
+            && (state.unrecorded.is_empty() || left.any(|it| !state.replacing.has_put_off(it)));
+        if !synced.has_more {
+            state.replacing.end();
+        }
+        Ok(synced)
+    }
+
     /// Returns the ranges of stored ledgers, without the end of the newest.
     fn ranges(&self) -> Vec<(u32, u32)> {
         let ranges = self.store.status().ranges;
@@ -118,7 +154,11 @@ impl Runner {
         ranges
     }
 
-    fn write_cursor(&self, entry: &Entry, state: &mut MemberState) -> Result<(), ProgramError> {
+    pub(super) fn write_cursor(
+        &self,
+        entry: &Entry,
+        state: &mut MemberState,
+    ) -> Result<(), ProgramError> {
         let mut cell = entry.lock();
         cell.reload_if_in_doubt(&self.store)?;
         if cell.deleted {
@@ -128,21 +168,24 @@ impl Runner {
         let written = cell.write(&self.store, |changes| {
             storage::put_json(changes, &storage::member_cursor(entry.id), cursor)
         });
-        if written.is_err() {
-            (state.is_read, state.in_doubt) = (false, true);
+        match written {
+            Ok(()) => state.unwritten_looks = 0,
+            Err(_) => (state.is_read, state.in_doubt) = (false, true),
         }
         written
     }
 
-    fn record_some(
+    /// Returns what is to be written of the first of some contracts: until a time, or of those that have some
+    /// thousand changes together.
+    fn changes_of_some(
         &self,
         entry: &Entry,
         state: &mut MemberState,
         facts: &Facts<'_>,
-        some: &[ContractId],
-    ) -> Result<bool, ProgramError> {
+        (some, until): (&[ContractId], Instant),
+    ) -> Result<Vec<Written>, ProgramError> {
         let manifest = entry.snapshot().manifest;
-        let Some(project) = &manifest.events else { return Ok(false) };
+        let Some(project) = &manifest.events else { return Ok(Vec::new()) };
         let selectors = &project.selectors;
         let lookup = match selectors.wasm.is_empty() {
             true => None,
@@ -166,19 +209,23 @@ impl Runner {
             lookup: lookup.as_ref(),
             announcements: &announcements,
         };
-        let mut all = Vec::new();
+        let (mut all, mut changes) = (Vec::new(), 0);
         for contract in some {
             let member = stored::member(&self.store, entry.id, contract)?.unwrap_or_default();
             let (now, rank) = sources.changes_of(*contract, member.flags)?;
             // What is no member has no rows.
             let now = if member.is_out { Vec::new() } else { now };
+            changes += now.len();
             all.push(Written { rank, ..self.compare(entry, *contract, now)? });
             // The last of those that stay is known: most that come later change nothing.
             let is_later = member.is_out && state.last.is_some_and(|it| it < (rank, *contract));
             let may_change = member.is_out || rank != member.rank;
             state.must_limit |= state.left_out > 0 && may_change && !is_later;
+            if changes >= CHANGES_AT_ONCE || Instant::now() >= until {
+                break;
+            }
         }
-        self.write_members(entry, state, &all)
+        Ok(all)
     }
 
     /// Compares the changes of a contract with those that are recorded.
@@ -194,18 +241,24 @@ impl Runner {
                 .map_err(|_| ProgramError::Damaged("the changes of a member"))?,
             None => Vec::new(),
         };
-        let mut before = Vec::new();
+        let mut before = BTreeSet::new();
         for order in &orders {
             let position = position(*order);
             let stored = self.store.shared_row(&storage::rows_of_run(entry.id, position))?;
             let stored = stored.ok_or(ProgramError::Damaged("the changes of a member"))?;
             for change in LoggedEvents::read(&stored)?.members.iter() {
-                before.push(change?);
+                before.insert(stored_form(&change?)?);
             }
         }
-        let holds = before.iter().all(|change| now.contains(change));
-        let added = now.iter().filter(|change| !before.contains(change)).cloned().collect();
-        let replaced = (!holds).then_some(now);
+        let (mut kept, mut added) = (0, Vec::new());
+        for change in &now {
+            // Those of a contract differ.
+            match before.contains(&stored_form(change)?) {
+                true => kept += 1,
+                false => added.push(change.clone()),
+            }
+        }
+        let replaced = (kept < before.len()).then_some(now);
         Ok(Written { contract, rank: Rank::default(), orders, added, replaced })
     }
 
@@ -287,15 +340,17 @@ impl Runner {
         if is_replaced {
             cell.manifest = Arc::new(manifest);
             cell.merges += 1;
+            state.replacing.note();
         }
         state.cursor = Some(cursor);
         Ok(!rows.is_empty())
     }
 }
 
-/// Whether the changes of some members have yet to be recorded, or it is not known which stay.
-fn has_more(state: &MemberState) -> bool {
-    !state.unrecorded.is_empty() || state.pass.is_some() || state.must_limit
+fn stored_form(change: &LoggedMember) -> Result<Vec<u8>, ProgramError> {
+    let mut form = Vec::new();
+    change.write(&mut form)?;
+    Ok(form)
 }
 
 fn position(order: u32) -> TransactionPosition {

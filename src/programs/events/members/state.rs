@@ -1,14 +1,17 @@
 //! What is remembered of the members of one project.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::newly_known::NewlyKnown;
 use super::rank::Rank;
+use super::reading_again::ReadingAgain;
+use super::replacing::Replacing;
 use super::stored::Cursor;
+use crate::manifest::Manifest;
 use orrery_ledger::domain::{ContractId, EventId, LedgerSeq};
 
 /// The members of one project, beside those in the index that all projects share.
@@ -23,6 +26,10 @@ pub struct MembersOf {
     pending: AtomicUsize,
     /// Number of contracts that are no members because others became members before.
     left_out: AtomicUsize,
+    /// Whether the changes of members have yet to be recorded.
+    has_unrecorded: AtomicBool,
+    /// Whether what is stored of them was read, in this process.
+    is_read: AtomicBool,
     /// Place in the feed up to which they were looked for in all ledgers, in this process.
     looked_to: AtomicU64,
     /// Those that became known in this process.
@@ -64,6 +71,19 @@ pub struct MemberState {
     pub read_again: Option<(Instant, Duration)>,
     /// What was known of interfaces then.
     pub read_with: Option<u64>,
+    /// The reading of events of factories again that is in progress.
+    pub reading_again: Option<ReadingAgain>,
+    /// Number of looks since it was stored how far they have come.
+    pub unwritten_looks: u32,
+    /// What is remembered of the replacement of recorded changes.
+    pub replacing: Replacing,
+}
+
+impl MemberState {
+    /// Whether the changes of some members have yet to be recorded, or it is not known which stay.
+    pub fn has_unrecorded(&self) -> bool {
+        !self.unrecorded.is_empty() || self.pass.is_some() || self.must_limit
+    }
 }
 
 /// How far what was stored of a member before it became known has been read.
@@ -117,6 +137,27 @@ impl MembersOf {
     /// Whether they were looked for in all ledgers up to a place in the feed.
     pub fn has_looked(&self, place: u64) -> bool {
         self.looked_to.load(Ordering::SeqCst) >= place
+    }
+
+    /// Whether all is known of the members in ledgers up to a place in the feed: they were looked for, unless
+    /// the project is paused, their earlier events are read, and their changes are recorded.
+    pub fn are_known(&self, manifest: &Manifest, place: u64) -> bool {
+        let selectors = manifest.events.as_ref().map(|project| &project.selectors);
+        let selectors = selectors.filter(|it| !it.is_empty() && manifest.running);
+        !self.has_pending()
+            && !self.has_unrecorded.load(Ordering::SeqCst)
+            && selectors.is_none_or(|selectors| {
+                let must_look = selectors.have_members();
+                self.is_read.load(Ordering::SeqCst) && (!must_look || self.has_looked(place))
+            })
+    }
+
+    pub(super) fn note_read(&self) {
+        self.is_read.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn set_unrecorded(&self, has_some: bool) {
+        self.has_unrecorded.store(has_some, Ordering::SeqCst);
     }
 
     pub(super) fn note_looked(&self, place: u64) {

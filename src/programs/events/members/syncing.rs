@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use super::factories::Factories;
+use super::factories::{Factories, LONGEST_READ};
 use super::found::Found;
 use super::index::Flags;
 use super::selectors::Selectors;
@@ -16,14 +16,16 @@ use crate::registry::Entry;
 use crate::runner::Runner;
 use crate::{ProgramError, storage};
 use orrery_ledger::domain::ContractId;
-use orrery_membership::{CONSUMER, Facts, Learnt};
+use orrery_membership::{CONSUMER, Facts, Learnt, Named};
 use orrery_store::{RowCodec, RowFlow};
 
 /// How long a turn waits for the facts of the newest ledger, and how often it looks.
 const LONGEST_WAIT: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// How long a turn reads events of factories.
-const LONGEST_READ: Duration = Duration::from_millis(200);
+/// Maximum number of things that were learnt which a turn takes.
+const LEARNT_AT_ONCE: usize = if cfg!(test) { 5 } else { 4_096 };
+/// Number of looks that found nothing after which it is stored how far they have come.
+const MOST_UNWRITTEN: u32 = 1_000;
 /// Number of ledgers by which the facts may be behind for a turn to wait for them.
 const FAR_BEHIND: u64 = 64;
 
@@ -32,8 +34,10 @@ const FAR_BEHIND: u64 = 64;
 pub struct Synced {
     /// Whether there are new rows.
     pub has_rows: bool,
-    /// Whether more is to be done although no further ledger is stored.
+    /// Whether more can be done at once.
     pub has_more: bool,
+    /// Whether more is to be done later although no further ledger is stored.
+    pub is_waiting: bool,
 }
 
 impl Runner {
@@ -52,40 +56,75 @@ impl Runner {
         if !project.selectors.have_members() {
             return Ok(Synced::default());
         }
+        let synced = self.look_for_members(entry, (&manifest, &project.selectors), &mut state);
+        entry.members.set_unrecorded(state.has_unrecorded());
+        synced
+    }
+
+    fn look_for_members(
+        &self,
+        entry: &Entry,
+        (manifest, selectors): (&Manifest, &Selectors),
+        state: &mut MemberState,
+    ) -> Result<Synced, ProgramError> {
         let place = self.store.last_place();
         self.await_facts();
-        let facts = Facts::new(&self.store)?;
-        let mut found = Found::default();
-        let before = state.cursor.clone();
+        let (mut found, before) = (Found::default(), state.cursor.clone());
         let mut cursor = before.clone().unwrap_or_default();
-        cursor.learnt = learnt(&facts, &project.selectors, before.as_ref(), &mut found)?;
         found.touched.extend(manifest.contracts.iter().skip(cursor.named));
         cursor.named = manifest.contracts.len();
-        let (mut removed, mut has_more) = (BTreeSet::new(), false);
-        if !project.selectors.factories.is_empty() {
+        if before.is_none() {
+            self.inherit(manifest, selectors, &mut found)?;
+        }
+        let (mut removed, mut has_more, mut reads_again) = (BTreeSet::new(), false, false);
+        if !selectors.factories.is_empty() {
             self.events.interfaces().wait_until_indexed(self.store.last_place());
-            let declaring = self.declaring(&manifest)?;
-            let factories = Factories { runner: self, selectors: &project.selectors, declaring };
-            if factories.must_read_again(&cursor.unsure, &mut state)? {
-                removed = factories.read_again(entry, &mut cursor, &mut found)?;
+            let declaring = self.declaring(manifest)?;
+            let factories = Factories { runner: self, selectors, declaring };
+            has_more = factories.read(&mut cursor, &mut found)?;
+            if !has_more {
+                (removed, reads_again) =
+                    factories.read_again(entry, &mut cursor, &mut found, state)?;
             }
-            let until = Instant::now() + LONGEST_READ;
-            has_more = factories.read(&mut cursor, &mut found, Some(until))?;
             factories.declaring.names.finish()?;
         }
-        self.keep_new(entry, &state, &removed, &mut found)?;
+        // In this order: what is recorded of ledgers that were read follows from facts that have these.
+        let are_known = self.store.has_passed(CONSUMER, self.store.last_place()) != Some(false);
+        let facts = Facts::new(&self.store)?;
+        has_more |= learnt(&facts, selectors, before.is_none(), &mut cursor, &mut found)?;
+        self.keep_new(entry, state, &removed, &mut found)?;
         let is_same = found.is_empty() && removed.is_empty();
         if is_same && before.as_ref().is_some_and(|before| before.unsure == cursor.unsure) {
-            // What is stored is where a look after a restart begins.
-            state.cursor = Some(cursor);
+            self.keep_cursor(entry, state, cursor)?;
         } else {
-            self.add_members(entry, &mut state, (found, removed), cursor)?;
+            self.add_members(entry, state, (found, removed), cursor)?;
         }
         if !has_more {
             entry.members.note_looked(place.min(facts.place()));
         }
-        let recorded = self.record_members(entry, &mut state, &facts)?;
-        Ok(Synced { has_more: has_more || recorded.has_more, ..recorded })
+        let recorded = match are_known {
+            true => self.record_members(entry, state, &facts)?,
+            // What is recorded too early is mended later by deriving all rows anew.
+            false => Synced { is_waiting: state.has_unrecorded(), ..Synced::default() },
+        };
+        Ok(Synced { has_more: has_more || reads_again || recorded.has_more, ..recorded })
+    }
+
+    /// Keeps how far was looked, and stores it after some looks: a look after a restart begins with what is
+    /// stored.
+    fn keep_cursor(
+        &self,
+        entry: &Entry,
+        state: &mut MemberState,
+        cursor: Cursor,
+    ) -> Result<(), ProgramError> {
+        let is_moved = state.cursor.as_ref() != Some(&cursor);
+        state.cursor = Some(cursor);
+        state.unwritten_looks += u32::from(is_moved);
+        if state.unwritten_looks >= MOST_UNWRITTEN {
+            self.write_cursor(entry, state)?;
+        }
+        Ok(())
     }
 
     /// Leaves of what was found only what is new.
@@ -175,6 +214,8 @@ impl Runner {
         let unrecorded = members.iter().filter(|(_, member)| member.unrecorded);
         state.unrecorded = unrecorded.map(|(contract, _)| *contract).collect();
         entry.members.set_pending(state.pending.len());
+        entry.members.set_unrecorded(state.has_unrecorded());
+        entry.members.note_read();
         let (index, own) = (self.events.members(), in_memory(manifest, &members));
         match state.in_doubt {
             true => index.replace(entry.id, own),
@@ -197,9 +238,9 @@ impl Runner {
         cursor: Cursor,
     ) -> Result<(), ProgramError> {
         let index = self.events.members();
-        let Candidates { changed, is_changed, left_out } =
+        let Candidates { changed, is_changed, is_less, left_out } =
             self.candidates(entry, state, &found, &removed)?;
-        let must_derive = !removed.is_empty();
+        let must_derive = is_less;
         let mut cell = entry.lock();
         cell.reload_if_in_doubt(&self.store)?;
         if cell.deleted {
@@ -260,7 +301,7 @@ impl Runner {
             state.unrecorded.insert(*contract);
         }
         entry.members.set_pending(state.pending.len());
-        state.cursor = Some(cursor);
+        (state.cursor, state.unwritten_looks) = (Some(cursor), 0);
         entry.members.newly_known.lock().add(joined);
         if is_changed {
             entry.members.note_added();
@@ -278,6 +319,8 @@ struct Candidates {
     changed: BTreeMap<ContractId, StoredMember>,
     /// Whether the project has more members, or more reasons for some.
     is_changed: bool,
+    /// Whether there is a reason less for some.
+    is_less: bool,
     /// Number of contracts that are no members because others became members before.
     left_out: usize,
 }
@@ -325,11 +368,14 @@ impl Runner {
                 changed.insert(*contract, StoredMember { unrecorded: true, ..before });
             }
         }
+        let mut is_less = false;
+        let announced: BTreeSet<ContractId> =
+            found.announcements.keys().map(|(_, contract)| *contract).collect();
         for (_, contract) in removed {
-            let found_again = found.announcements.keys().any(|(_, other)| other == contract);
-            if found_again || self.is_announced(entry, contract, removed)? {
+            if announced.contains(contract) || self.is_announced(entry, contract, removed)? {
                 continue;
             }
+            is_less = true;
             let before = match changed.get(contract) {
                 Some(changed) => *changed,
                 None => known(contract)?,
@@ -344,7 +390,7 @@ impl Runner {
             left_out -= usize::from(was_out).min(left_out);
             left_out += usize::from(now.is_out && !now.flags.is_empty());
         }
-        Ok(Candidates { changed, is_changed, left_out })
+        Ok(Candidates { changed, is_changed, is_less, left_out })
     }
 }
 
@@ -362,58 +408,88 @@ pub fn in_memory(
     all.into_iter().collect()
 }
 
-/// Adds the contracts of which something was learnt after a cursor, or all without one. Returns the number of the last thing that was learnt.
+/// Adds the contracts of which something was learnt after a cursor, for some time, or all at the first look. Moves
+/// the cursor. Returns whether there is more.
 fn learnt(
     facts: &Facts<'_>,
     selectors: &Selectors,
-    after: Option<&Cursor>,
+    is_first: bool,
+    cursor: &mut Cursor,
     found: &mut Found,
-) -> Result<u64, ProgramError> {
-    let newest = facts.newest()?;
-    let Some(after) = after else {
+) -> Result<bool, ProgramError> {
+    if is_first {
         for creator in &selectors.created_by {
             facts.made_by(&creator.0, None, |contract| add(found, contract, Flags::CREATED))?;
         }
         for code in &selectors.wasm {
             facts.runners(code, |contract| add(found, contract, Flags::MAY_RUN))?;
         }
-        return Ok(newest);
-    };
-    let mut learnt = Vec::new();
-    facts.learnt_after(after.learnt, |_, what| {
-        learnt.push(what);
-        Ok(ControlFlow::Continue(()))
+        cursor.learnt = facts.newest()?;
+        return Ok(false);
+    }
+    let until = Instant::now() + LONGEST_READ;
+    let mut new = Vec::new();
+    facts.learnt_after(cursor.learnt, |number, what| {
+        new.push((number, what));
+        Ok(match new.len() < LEARNT_AT_ONCE {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        })
     })?;
-    if learnt.is_empty() {
-        return Ok(newest);
+    let mut has_more = new.len() >= LEARNT_AT_ONCE;
+    for (number, what) in new {
+        add_learnt(facts, selectors, what, found)?;
+        cursor.learnt = number;
+        if Instant::now() >= until {
+            has_more = true;
+            break;
+        }
     }
-    let mut tags = Vec::new();
-    for code in &selectors.wasm {
-        tags.push((code, facts.tags_of(code)?));
-    }
-    for what in learnt {
-        match what {
-            Learnt::Contract(contract) => {
-                found.touched.insert(contract);
-                for creator in &selectors.created_by {
-                    if facts.created_by(&creator.0, &contract)?.is_some() {
-                        found.add(contract, Flags::CREATED);
-                    }
-                }
-                for (code, tags) in &tags {
-                    if facts.may_have_run(code, tags, &contract)? {
-                        found.add(contract, Flags::MAY_RUN);
-                    }
-                }
+    Ok(has_more)
+}
+
+/// Adds the contracts that something concerns which was learnt.
+fn add_learnt(
+    facts: &Facts<'_>,
+    selectors: &Selectors,
+    what: Learnt,
+    found: &mut Found,
+) -> Result<(), ProgramError> {
+    let may_mean = |named| {
+        for code in &selectors.wasm {
+            if facts.may_mean(named, code)? {
+                return Ok::<_, ProgramError>(true);
             }
-            Learnt::Tag(tag) => {
-                if tags.iter().any(|(_, tags)| tags.contains(&tag)) {
-                    facts.referring(tag, |contract| add(found, contract, Flags::MAY_RUN))?;
-                }
+        }
+        Ok(false)
+    };
+    match what {
+        Learnt::Contract(contract) => {
+            found.touched.insert(contract);
+            if !selectors.created_by.is_empty()
+                && let Some(creation) = facts.creation(&contract)?
+                && selectors.created_by.iter().any(|creator| creator.0 == creation.creator)
+            {
+                found.add(contract, Flags::CREATED);
+            }
+        }
+        Learnt::Ran(contract, named) => {
+            found.touched.insert(contract);
+            if may_mean(named)? {
+                found.add(contract, Flags::MAY_RUN);
+            }
+        }
+        Learnt::Tag(tag) => {
+            if may_mean(Named::Tag(tag))? {
+                // Also of those that are members a time begins, or ends.
+                facts.referring(tag, |contract| {
+                    found.touched.insert(contract);
+                    add(found, contract, Flags::MAY_RUN)
+                })?;
             }
         }
     }
-    Ok(newest)
+    Ok(())
 }
 
 fn add(found: &mut Found, contract: ContractId, flags: Flags) -> RowFlow {
