@@ -225,7 +225,6 @@ impl<'t> Parser<'t> {
         let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
         let word = self.rest().split(|letter| !is_word(letter)).next().unwrap_or_default();
         self.at += word.len();
-        self.skip_blanks();
         let has_token = self.rest().starts_with(':');
         match word {
             "short" if !has_token => Ok(Filter::Short),
