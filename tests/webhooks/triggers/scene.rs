@@ -146,12 +146,12 @@ impl Scene {
 
     /// Returns the deliveries of a subscription in their order: ids without the tag, and bodies.
     pub fn deliveries(&self, id: u32) -> Vec<(String, Json)> {
-        let read = |(id, body): (String, Vec<u8>)| (id, serde_json::from_slice(&body).unwrap());
+        let read = |(id, body): (String, String)| (id, serde_json::from_str(&body).unwrap());
         self.bodies(id).into_iter().map(read).collect()
     }
 
     /// As [`Self::deliveries`], with bodies as they are sent.
-    pub fn bodies(&self, id: u32) -> Vec<(String, Vec<u8>)> {
+    pub fn bodies(&self, id: u32) -> Vec<(String, String)> {
         let subscription = self.webhooks.registry().get(id).unwrap();
         let tag = subscription.definition.tag.clone();
         let page = self.webhooks.deliveries(&ana(), id, None, None, usize::MAX).unwrap();
@@ -159,8 +159,9 @@ impl Scene {
         all.reverse();
         let bodies = self.webhooks.bodies(&ana(), id, &all, usize::MAX).unwrap();
         let each = all.iter().zip(bodies).map(|((number, delivery), body)| {
-            let body: Json = serde_json::from_str(&body.expect("a body is stored")).unwrap();
-            assert_eq!(body["trigger"]["ledger"], delivery.ledger, "{body}");
+            let body = body.expect("a body is stored");
+            // One that is too deep to be parsed has it too.
+            assert!(body.contains(&format!("\"ledger\":{},", delivery.ledger)), "{body}");
             (number.id(&tag).strip_prefix(&tag).unwrap().to_owned(), body)
         });
         each.collect()
