@@ -20,6 +20,7 @@ mod rest {
     mod origins;
     mod owners;
     mod parameters;
+    mod projects;
     mod protocol;
     mod pruned;
     mod pruned_histories;

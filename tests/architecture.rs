@@ -15,7 +15,7 @@ use syn::visit_mut::{self, VisitMut};
 /// Modules of the product's own crate, each with what it may use: modules above it in the list, and
 /// other crates under the names that the product gives them. What those use is in their manifests.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("notify", &["net"]),
+    ("notify", &["net", "webhooks"]),
     ("config", &["auth", "domain", "settings", "validators"]),
     ("control", &["domain", "stall"]),
     (
@@ -34,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "durable",
             "executables",
             "export",
+            "membership",
             "net",
             "notify",
             "observe",
@@ -61,6 +62,8 @@ const BORDERS: &[(&str, &[&str])] = &[
     // Closed ledgers, whoever yields or stores them.
     ("ledger", &[]),
     ("interfaces", &["ledger"]),
+    // Values that have names, wherever they come from.
+    ("conditions", &["interfaces", "ledger"]),
     // What any process needs, and no part that uses it.
     ("runtime", &["ledger"]),
     // HTTP, TLS and buckets, whatever is requested.
@@ -80,11 +83,26 @@ const BORDERS: &[(&str, &[&str])] = &[
     ("accounts", &["ledger", "store"]),
     ("contract_data", &["checkpoint", "ledger", "store"]),
     ("executables", &["interfaces", "ledger", "store"]),
+    ("membership", &["executables", "interfaces", "ledger", "store"]),
     ("auth", &["ledger", "settings"]),
     // Neither particular sources nor particular readers.
     ("pipeline", &["ledger", "runtime", "store"]),
     // HTTP as a client alone.
-    ("webhooks", &["executables", "interfaces", "ledger", "net", "runtime", "settings", "store"]),
+    (
+        "webhooks",
+        &[
+            "conditions",
+            "contract_data",
+            "executables",
+            "interfaces",
+            "ledger",
+            "membership",
+            "net",
+            "runtime",
+            "settings",
+            "store",
+        ],
+    ),
     // No HTTP, no webhooks and no accounts.
     (
         "programs",
@@ -94,6 +112,7 @@ const BORDERS: &[(&str, &[&str])] = &[
             "executables",
             "interfaces",
             "ledger",
+            "membership",
             "runtime",
             "settings",
             "store",
@@ -110,10 +129,12 @@ const BORDERS: &[(&str, &[&str])] = &[
         &[
             "accounts",
             "auth",
+            "conditions",
             "contract_data",
             "executables",
             "interfaces",
             "ledger",
+            "membership",
             "pipeline",
             "programs",
             "rpc",
@@ -184,7 +205,7 @@ const UNSAFE_FILES: &[&str] = &["runtime/process.rs", "engine/load.rs", "tables/
 
 /// Paths that the crates in `PURE` may not use.
 const INPUT_AND_OUTPUT: &[&str] = &["std::fs", "std::net", "std::process", "std::io"];
-const PURE: &[&str] = &["interfaces", "ledger"];
+const PURE: &[&str] = &["conditions", "interfaces", "ledger"];
 /// Folders of other crates whose files may not use these paths either, nor libraries that do.
 const PURE_FOLDERS: &[&str] = &["tables/event_tables"];
 const LIBRARIES_THAT_DO: &[&str] = &["arrow", "duckdb"];

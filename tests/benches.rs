@@ -148,6 +148,11 @@ goals! {
         "P31 decoded page of 100 / plain page, asked first",
         "Page of 100 by address / by contract, asked first",
     ]
+    members: ["members"] => [
+        "Event of a member, with 10,000 that emit events and 100,000 in all / with one member",
+        "Memory of each of 100,000 members",
+    ]
+    conditions: ["conditions"] => ["Condition on an event, p99",]
     backfills: ["backfills"] => [
         "Ingestion beside a program's backfill and one of ledgers / beside as many threads that only count",
         "Ingestion beside a program's backfill and one of ledgers / alone",

@@ -11,6 +11,7 @@ mod calls;
 mod catch_up;
 mod checks;
 mod client;
+mod conditions;
 mod declaring;
 mod dense;
 mod deposits;
@@ -25,6 +26,7 @@ mod long_import;
 mod lookups;
 mod many;
 mod measure;
+mod members;
 mod named;
 mod neighbours;
 mod packed;
@@ -207,6 +209,12 @@ fn programs(
     }
     if arguments.wants_any(&["P31", "by-address"]) {
         named::run(public, wanted, directory, report)?;
+    }
+    if arguments.wants("members") {
+        members::run(public, directory, report)?;
+    }
+    if arguments.wants("conditions") {
+        conditions::run(report);
     }
     if arguments.wants("backfills") {
         backfills::run(public, directory, report)?;

@@ -9,6 +9,7 @@ use super::consumer_wait::ConsumerWait;
 use super::params::Query;
 use super::reading::Reading;
 use super::streams::context::Opening;
+use orrery_auth::Claims;
 use orrery_ledger::domain::{LedgerSeq, Owner};
 use orrery_settings::UnknownParameters;
 
@@ -46,6 +47,8 @@ pub(super) struct OwnerCall<'a> {
     pub body: Body<'a>,
     /// Owner of the token.
     pub owner: &'a Owner,
+    /// What the token says.
+    pub claims: &'a Claims,
     /// The client that waits for the response.
     pub waiting: Waiting<'a>,
 }
@@ -75,6 +78,8 @@ pub(super) struct StreamCall<'a> {
     pub query: &'a Query<'a>,
     /// Value of the `Last-Event-ID` header: the last message that the client received.
     pub last_event_id: Option<&'a str>,
+    /// What the token says; `None` without one.
+    pub claims: Option<&'a Claims>,
     /// What the stream holds for its whole duration.
     pub opening: Opening,
 }

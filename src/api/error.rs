@@ -315,6 +315,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
         ProgramError::OthersProject(_) => (StatusCode::CONFLICT, "not_your_project"),
         ProgramError::ReplacementRunning { .. } => (StatusCode::CONFLICT, "replacement_running"),
         ProgramError::TooManyPrograms(_) => (StatusCode::CONFLICT, "too_many_programs"),
+        ProgramError::TooManyMembers { .. } => (StatusCode::CONFLICT, "too_many_members"),
         ProgramError::TooManySubscriptions(_) => (StatusCode::CONFLICT, "too_many_subscriptions"),
         ProgramError::Registered(_) => (StatusCode::CONFLICT, "contract_registered"),
         ProgramError::BackfillRunning(_) => (StatusCode::CONFLICT, "backfill_running"),
@@ -350,6 +351,7 @@ fn of_program(error: &ProgramError) -> (StatusCode, &'static str) {
 
 fn of_webhook(error: &WebhookError) -> (StatusCode, &'static str) {
     match error {
+        WebhookError::UnknownProject(_) => (StatusCode::NOT_FOUND, "not_found"),
         WebhookError::Unknown(_) | WebhookError::UnknownDelivery { .. } => {
             (StatusCode::NOT_FOUND, "not_found")
         }
@@ -357,6 +359,7 @@ fn of_webhook(error: &WebhookError) -> (StatusCode, &'static str) {
         WebhookError::TooManySecrets { .. } => (StatusCode::CONFLICT, "too_many_secrets"),
         WebhookError::TooMany { .. } => (StatusCode::CONFLICT, "too_many_webhooks"),
         WebhookError::Disabled(_) => (StatusCode::CONFLICT, "webhook_disabled"),
+        WebhookError::StorageOff(_) => (StatusCode::CONFLICT, "storage_off"),
         WebhookError::Endpoint(_) | WebhookError::Filter(_) | WebhookError::Value { .. } => {
             (StatusCode::BAD_REQUEST, "bad_request")
         }

@@ -101,6 +101,11 @@ impl<'a> Members<'a> {
             .ok_or_else(|| ApiError::body(format!("'{name}' is missing: add it to the body")))
     }
 
+    /// Whether a member is given.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(given, _)| *given == name)
+    }
+
     /// Parses a string.
     pub(super) fn text(&self, name: &'static str) -> Result<Option<String>, ApiError> {
         self.read(name, "a text", |member| match member {

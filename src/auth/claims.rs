@@ -164,11 +164,22 @@ pub fn decide(claims: &Claims, right: Right, network: &Network) -> Result<(), Re
     if claims.plan == Plan::Dev && network.name() == "mainnet" {
         return Err(Refusal::DevOnMainnet);
     }
-    if claims.plan == Plan::Builder && right.area == Area::Programs {
-        return Err(Refusal::NoPrograms);
+    if right.area == Area::Programs {
+        has_programs(claims)?;
     }
     match &claims.scopes {
         Some(scopes) if !scopes.contains(&right.scope) => Err(Refusal::Scope(right.scope)),
+        _ => Ok(()),
+    }
+}
+
+/// Checks whether the plan of a token with these claims includes custom programs, and so projects.
+///
+/// # Errors
+/// [`Refusal::NoPrograms`]
+pub fn has_programs(claims: &Claims) -> Result<(), Refusal> {
+    match claims.plan {
+        Plan::Builder => Err(Refusal::NoPrograms),
         _ => Ok(()),
     }
 }

@@ -21,7 +21,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 
-pub use claims::{Area, Claims, ISSUER, Plan, Refusal, Right, Scope, decide};
+pub use claims::{Area, Claims, ISSUER, Plan, Refusal, Right, Scope, decide, has_programs};
 pub use error::{AuthError, TokenError};
 pub use journal::TokenEntry;
 use journal::{Journal, Line};

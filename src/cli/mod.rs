@@ -10,6 +10,7 @@ mod demo;
 mod dev;
 mod doctor;
 mod escape;
+mod events;
 mod export;
 mod failure;
 mod fit;
@@ -31,6 +32,7 @@ mod rebuild;
 mod remote;
 mod replacement;
 mod restore;
+mod selectors;
 mod serve;
 mod spec_file;
 mod sql_tables;
@@ -92,7 +94,17 @@ Exit codes: 0 done; 1 refused, failed or damaged; 2 wrong usage; 75 the data dir
 const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Tables",
-        &["watch", "tables", "query", "types", "storage", "subscribe", "unsubscribe", "mcp"],
+        &[
+            "watch",
+            "tables",
+            "query",
+            "types",
+            "storage",
+            "events",
+            "subscribe",
+            "unsubscribe",
+            "mcp",
+        ],
     ),
     (
         "Service",
@@ -220,6 +232,7 @@ enum Verb {
     Program(programs::ProgramVerb),
     Types(types::Types),
     Storage(storage::Storage),
+    Events(events::Events),
     Mcp(mcp::Mcp),
     New(new::New),
     Dev(dev::Dev),
@@ -259,6 +272,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Program(verb) => verb.run(&remote),
         Verb::Types(verb) => verb.run(&remote),
         Verb::Storage(verb) => verb.run(&remote),
+        Verb::Events(verb) => verb.run(&remote),
         Verb::Mcp(verb) => verb.run(&remote),
         Verb::New(verb) => verb.run(&remote),
         Verb::Dev(verb) => verb.run(&remote),

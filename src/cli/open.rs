@@ -102,9 +102,12 @@ pub fn open(settings: &Settings, network: Option<&Network>) -> Result<Opened, Fa
     with_network(opened, network.or(settings.config.network().as_ref()))
 }
 
-/// Opens the data directory in this process. Fails when a service is already running on it.
-pub fn open_exclusive(settings: &Settings, network: Option<&Network>) -> Result<Node, Failure> {
-    match open_or_reach(&settings.config, &opening(network))? {
+/// Opens the data directory in this process for a service. Fails when one is already running on it.
+pub fn open_for_service(settings: &Settings, network: Option<&Network>) -> Result<Node, Failure> {
+    let open = |config: &Config| {
+        Node::open_for_service(config, network).map_err(|error| OpenError::of(error, config))
+    };
+    match open_or_reach(&settings.config, &open)? {
         Opened::Local(node) => Ok(*node),
         Opened::Running(_) => {
             let in_use = StoreError::InUse(settings.config.data_dir.clone());

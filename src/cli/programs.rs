@@ -35,9 +35,17 @@ pub enum ProgramVerb {
     /// Each event that the contracts declare becomes a table of its name, in the schema of the project's name,
     /// with a column for each parameter. Nothing is compiled or deployed. A contract that declares nothing gets
     /// tables from what its events look like, or from an interface that --spec supplies.
+    ///
+    /// Contracts that are not known yet are selected by the event with which a factory announces them (--factory
+    /// --event --param), by the code that they run (--wasm), by who created them (--created-by), or by names of
+    /// events (--all); several of these are joined by or. The view NAME.members lists them. Many of today's
+    /// factories leave no trace of what they create: use --factory or --wasm for their contracts.
     #[command(after_help = "Examples:
   orrery watch usdc --contract CBIELTK6YBZJU5UP2WWQEUCYKLPU6AUNZ2BQ4WWFEIE3USCIHMXQDAMA
   orrery query 'select \"from\", \"to\", amount from usdc.transfer limit 3'
+  orrery watch soroswap --factory CA… --event soroswap_factory_new_pair --param pair
+  orrery watch vaults --wasm 6cb1…
+  orrery query 'select contract_id, since_ledger from vaults.members'
   orrery watch pools --contract CA…,CB… --spec soroswap
   orrery watch usdc --replace --contract CA…,CB…")]
     Watch(Watch),

@@ -180,12 +180,26 @@ impl Remote {
         url: &str,
         body: Option<Vec<u8>>,
     ) -> Result<(StatusCode, Body), Failure> {
+        runtime()?.block_on(async {
+            let answer = self.answer(method, url, body, &[]).await?;
+            let status = answer.status();
+            let body = answer.bytes().await.map_err(|error| unreachable(url, &reason(&error)))?;
+            Ok((status, Body(body.to_vec())))
+        })
+    }
+
+    /// Sends a request with a JSON document, if there is one, and returns the answer before its body has
+    /// been received.
+    async fn answer(
+        &self,
+        method: Method,
+        url: &str,
+        body: Option<Vec<u8>>,
+        headers: &[(&'static str, &str)],
+    ) -> Result<reqwest::Response, Failure> {
         let (token, is_default) = (self.token()?, self.base()? == DEFAULT_BASE);
-        let unreachable = |error: &dyn std::fmt::Display| {
-            Failure::failed(format!("the request to {url} failed: {error}"))
-        };
         let not_sent = |error: reqwest::Error| {
-            let failure = unreachable(&reason(&error));
+            let failure = unreachable(url, &reason(&error));
             if !error.is_connect() {
                 return failure;
             }
@@ -196,16 +210,52 @@ impl Remote {
             };
             failure.and("is a service running there? Give its address with --base or ORRERY_BASE")
         };
+        let client = http::client(TIMEOUTS).map_err(|error| unreachable(url, &error))?;
+        let mut request = client.request(method, url).bearer_auth(token);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        request.send().await.map_err(not_sent)
+    }
+
+    /// Sends a GET request whose answer has no end, and gives `receive` what comes of it, until the
+    /// service or the connection ends it. Returns the failure if there was no answer now.
+    ///
+    /// # Errors
+    /// When the service refuses, and the first error of `receive`.
+    pub fn follow(
+        &self,
+        path: &str,
+        headers: &[(&'static str, &str)],
+        mut receive: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<Option<Failure>, Failure> {
+        self.token()?;
+        let base = self.base()?;
+        let url = format!("{base}/{path}");
         runtime()?.block_on(async {
-            let client = http::client(TIMEOUTS).map_err(|error| unreachable(&error))?;
-            let mut request = client.request(method, url).bearer_auth(token);
-            if let Some(body) = body {
-                request = request.header(CONTENT_TYPE, "application/json").body(body);
-            }
-            let answer = request.send().await.map_err(not_sent)?;
+            let mut answer = match self.answer(Method::GET, &url, None, headers).await {
+                Ok(answer) => answer,
+                Err(failure) => return Ok(Some(failure)),
+            };
             let status = answer.status();
-            let body = answer.bytes().await.map_err(|error| unreachable(&reason(&error)))?;
-            Ok((status, Body(body.to_vec())))
+            if !status.is_success() {
+                let body = answer.bytes().await.unwrap_or_default();
+                let refused = refusal(&base, status, &body);
+                let may_pass = status.is_server_error()
+                    || matches!(
+                        status,
+                        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
+                    );
+                return if may_pass { Ok(Some(refused)) } else { Err(refused) };
+            }
+            // How a stream ends does not matter: whoever follows it asks again.
+            while let Ok(Some(piece)) = answer.chunk().await {
+                receive(&piece)?;
+            }
+            Ok(None)
         })
     }
 
@@ -253,6 +303,10 @@ impl Body {
             output::print(&format!("{text}\n"))
         }
     }
+}
+
+fn unreachable(url: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::failed(format!("the request to {url} failed: {error}"))
 }
 
 /// Returns the failure for an address that is not the base of a service.

@@ -77,7 +77,7 @@ impl Serve {
             // Otherwise a directory appears, and other commands use it, until this start fails.
             service::check_free(config.http.listen)?;
         }
-        let node = open::open_exclusive(&settings, config.network().as_ref())?;
+        let node = open::open_for_service(&settings, config.network().as_ref())?;
         new.created(&node);
         let node = Arc::new(sources::prepared(config, node)?);
         runtime()?.block_on(async {

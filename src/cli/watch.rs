@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::remote::{Body, Remote, draws_tables};
 use super::replacement::{self, Version};
+use super::selectors::Selectors;
 use super::sql_tables::{target, with_names_in_sql};
 use super::{Failure, output, read_file, spec_file};
 
@@ -24,16 +25,12 @@ pub struct Watch {
     /// Name of the project, which no other owner of the service uses: the schema of its tables
     #[arg(value_name = "NAME")]
     project: String,
-    /// Contract IDs with commas between them; may be repeated. With --replace, those of the project if
-    /// not given
-    #[arg(
-        long = "contract",
-        alias = "contracts",
-        value_name = "C…",
-        value_delimiter = ',',
-        required_unless_present = "replace"
-    )]
+    /// Contract IDs with commas between them; may be repeated. With --replace, the project keeps what selects
+    /// its contracts if nothing does here
+    #[arg(long = "contract", alias = "contracts", value_name = "C…", value_delimiter = ',')]
     contracts: Vec<String>,
+    #[command(flatten)]
+    selectors: Selectors,
     /// Interface that declares the events: a module (.wasm), JSON as `stellar contract info interface
     /// --output json` or `--output xdr-base64-array` prints it, or the name of a bundled one; - for
     /// standard input
@@ -59,9 +56,16 @@ pub struct Watch {
 impl Watch {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         let mut body = json!({ "project_name": self.project });
+        if self.contracts.is_empty() && self.selectors.is_empty() && !self.version.replace {
+            return Err(Failure::usage(
+                "nothing says which contracts: give --contract, or --factory with --event and --param, --wasm, \
+                 --created-by or --all",
+            ));
+        }
         if !self.contracts.is_empty() {
             body["contracts"] = json!(self.contracts);
         }
+        self.selectors.write_into(&mut body)?;
         if let Some(spec) = &self.spec {
             body["spec"] = interface(spec)?;
         }

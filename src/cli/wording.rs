@@ -23,18 +23,20 @@ const OPTIONS: [(&str, &str); 7] = [
     ("webhook_secret", "secret-file"),
 ];
 /// Those that have the same name, but for underscores.
-const SAME: [&str; 22] = [
+const SAME: [&str; 24] = [
     "address",
     "allow_unfit",
     "at",
     "cursor",
     "end_previous",
+    "format",
     "from",
     "from_ledger",
     "key",
     "last",
     "limit",
     "max_rows",
+    "message",
     "name",
     "replace",
     "source",

@@ -18,11 +18,13 @@ mod filling;
 mod found;
 mod history;
 mod keeper;
+mod life;
 mod listing;
 mod lookup;
 mod mentioned;
 mod names;
 mod recording;
+mod removal;
 mod rows;
 mod scope;
 mod seen;
@@ -30,20 +32,24 @@ mod seen;
 mod tests;
 mod transactions;
 
-pub use by_ledger::changed_in;
+pub use by_ledger::{
+    AllChanged, all_changed_in, changed_in, contracts_changed_in, ledgers_that_changed,
+};
 pub use changes::{
     Before, DataChange, Kind, Ttl, Unreadable, Written, data_changes, hash_of, hash_of_data_key,
 };
 pub use checked::{Checkpoint, checkpoints};
 pub use consumer::ContractData;
 pub use entry::{DataKey, Durability, held, live_until, modified, name, value};
-pub use filling::fill_some;
+pub use filling::{Filling, fill_some};
 pub use found::Difference;
 pub use history::{Event, Past, PastPage};
+pub use life::{CodeLives, hash_of_code, key_of_data};
 pub use listing::{Filter, ListError, Listed, MOST_ORDERED, Order, Page, Place, Wanted};
 pub use lookup::{Entry, Held, Lookup, Updated};
 pub use names::MOST_NAMES;
 pub use recording::{RecordError, Recorded, Recording};
-pub use rows::{CONSUMER, Key, KeyTag, LAST_ORDER};
-pub use scope::{Scope, are_recorded, scope, set_scope, watch, watched};
+pub use removal::remove_some;
+pub use rows::{CONSUMER, Given, Key, KeyTag, LAST_ORDER};
+pub use scope::{Scope, are_recorded, scope, set_scope, set_watched, watched};
 pub use transactions::{Change, Found, Transaction, WrittenEntry};

@@ -183,6 +183,11 @@ impl<'s> Lookup<'s> {
         Ok(known.ranges().iter().find(|range| range.contains(self.ledger)).copied())
     }
 
+    /// Whether the rows are all those of a contract: they are not while they are being added or removed.
+    pub(super) fn has_all_rows(&self, contract: &ContractId) -> Result<bool, StoreError> {
+        Ok(self.scope == Scope::All || scope::is_filled(&self.view, contract)?)
+    }
+
     /// Returns the ledger that created a contract, if that is one of these ledgers.
     ///
     /// # Errors
@@ -364,7 +369,7 @@ impl<'s> Lookup<'s> {
 
     /// Returns the newest time to live of a key, and the newest transaction that created, updated, restored
     /// or removed its entry, if that is known and they come before a position.
-    fn newest(
+    pub(super) fn newest(
         &self,
         of: Key,
         range: LedgerRange,
@@ -437,7 +442,7 @@ impl<'s> Lookup<'s> {
 
     /// Returns the durability of a key that was evicted, after the newest transaction that says anything
     /// and up to a position; `None` when it was not.
-    fn evicted(
+    pub(super) fn evicted(
         &self,
         of: Key,
         range: LedgerRange,
@@ -602,7 +607,7 @@ impl Past {
 
     /// Adds what the newest row of a checkpoint says. Returns whether the entry was evicted then, and
     /// nothing has happened to it since.
-    fn add_found(&mut self, around: &Around) -> bool {
+    pub(super) fn add_found(&mut self, around: &Around) -> bool {
         let Some((ledger, row)) = &around.before else { return false };
         let is_last = self.newest.is_none_or(|newest| newest <= *ledger);
         if self.key.is_none() {

@@ -19,7 +19,7 @@ impl Lookup<'_> {
     /// # Errors
     /// Errors of the database.
     pub fn mentions(&self, of: &Key) -> Result<bool, StoreError> {
-        KEYS.has(&self.view, of)
+        Ok(self.has_all_rows(&of.0)? && KEYS.has(&self.view, of)?)
     }
 
     /// Returns the contract of the key with this hash, if a stored transaction changed its entry.
@@ -54,6 +54,9 @@ impl Lookup<'_> {
         let here = self.store.range_of(self.ledger);
         let elsewhere =
             |ledger: LedgerSeq| self.store.range_of(ledger).filter(|range| here != Some(*range));
+        if !self.has_all_rows(contract)? {
+            return Ok(None);
+        }
         let created = CREATED.get(&self.view, contract)?;
         if let Some(range) = created.and_then(|at| elsewhere(at.ledger)) {
             return Ok(Some(range));

@@ -16,11 +16,15 @@ impl Lookup<'_> {
     /// and have an entry, live or archived, at the newest ledger; and the first [`MOST_NAMES`] of them,
     /// ascending by bytes. They are read from counters: where the temporary entry with the greatest time to
     /// live was removed before its time, its symbol may stay until then if others of that symbol are dead.
+    /// None where the contract is not recorded.
     ///
     /// # Errors
     /// Errors of the database, or that a row is damaged.
     pub fn names(&self, contract: &ContractId) -> Result<(u64, Vec<Vec<u8>>), StoreError> {
         let (mut total, mut names) = (0, Vec::new());
+        if !self.has_all_rows(contract)? {
+            return Ok((total, names));
+        }
         NAMES.scan(&self.view, contract, None, |(_, name), row| {
             let is_live = row.temporary > 0 && row.live_until >= self.ledger.0;
             if row.persistent > 0 || is_live {

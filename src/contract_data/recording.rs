@@ -29,6 +29,7 @@ use super::lookup::{Lookup, State, Value};
 use super::rows::{
     CONSUMER, EVICTED, Given, KEYS, Key, KeyRow, KeyTag, NEVER_GIVEN, NOWHERE, end_of,
 };
+use super::scope::Watches;
 
 /// Size of the rows that are written at once, in bytes.
 const BATCH_BYTES: usize = 2 << 20;
@@ -96,7 +97,10 @@ impl Recording<'_> {
         &self,
         state: impl Iterator<Item = Result<FoundInState, CheckpointError>>,
     ) -> Result<Recorded, RecordError> {
-        let (recorded, settings) = match self.compare(state) {
+        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
+        let watches = Watches::load(&view, self.contracts)?;
+        drop(view);
+        let (recorded, settings) = match self.compare(state, &watches) {
             Err(RecordError::Differs { ledger, difference }) => {
                 self.refuse(difference)?;
                 self.store.end_generation();
@@ -105,8 +109,8 @@ impl Recording<'_> {
             compared => compared?,
         };
         self.store.put_found_settings(self.ledger, &settings)?;
-        self.list_keys(recorded)?;
-        self.finish()?;
+        self.list_keys(recorded, &watches)?;
+        self.finish(watches)?;
         self.store.end_generation();
         Ok(recorded)
     }
@@ -114,6 +118,7 @@ impl Recording<'_> {
     fn compare(
         &self,
         state: impl Iterator<Item = Result<FoundInState, CheckpointError>>,
+        watches: &Watches,
     ) -> Result<(Recorded, Vec<Vec<u8>>), RecordError> {
         let lookup = Lookup::new(self.store, self.ledger, RowBounds::none())?;
         let mut lookup = lookup.without_updated();
@@ -123,6 +128,7 @@ impl Recording<'_> {
         let mut comparison = Comparison {
             recording: self,
             lookup: &lookup,
+            watches,
             is_again,
             of_contract: None,
             rows: Vec::new(),
@@ -161,16 +167,21 @@ impl Recording<'_> {
     }
 
     /// Adds the keys of all rows to those that are listed.
-    fn list_keys(&self, recorded: Recorded) -> Result<(), RecordError> {
+    fn list_keys(&self, recorded: Recorded, watches: &Watches) -> Result<(), RecordError> {
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let (ledger, mut keys, mut failure) = (self.ledger, Vec::new(), None);
         let list = |keys: Vec<(Key, FoundKey)>| -> Result<(), RecordError> {
             if !(self.observe)(recorded) {
                 return Err(CheckpointError::Stopped.into());
             }
+            let watches = watches.clone();
             Ok(self.store.change_consumer_rows(CONSUMER, move |effects| {
                 let mut changed = Changed::default();
-                keys.iter().try_for_each(|(key, found)| changed.add_found(effects, *key, found))?;
+                for (key, found) in &keys {
+                    if watches.still_has(effects, &key.0)? {
+                        changed.add_found(effects, *key, found)?;
+                    }
+                }
                 changed.write(effects)
             })?)
         };
@@ -192,7 +203,7 @@ impl Recording<'_> {
     }
 
     /// Makes the checkpoint count.
-    fn finish(&self) -> Result<(), StoreError> {
+    fn finish(&self, watches: Watches) -> Result<(), StoreError> {
         let (ledger, is_attested) = (self.ledger, self.is_attested);
         let contracts = self.contracts.cloned();
         self.store.change_consumer_rows(CONSUMER, move |effects| {
@@ -200,7 +211,9 @@ impl Recording<'_> {
             let is_whole = contracts.is_none() || known.is_some_and(|known| known.is_whole);
             CHECKPOINTS.put(effects, &ledger, &CheckpointRow { is_attested, is_whole })?;
             for contract in contracts.iter().flatten() {
-                CHECKED.put(effects, &(*contract, ledger), &())?;
+                if watches.still_has(effects, contract)? {
+                    CHECKED.put(effects, &(*contract, ledger), &())?;
+                }
             }
             // It is not there any more: ledgers were stored again.
             if let Some(difference) = REFUSED.get(effects, &ledger)?
@@ -264,6 +277,8 @@ struct OfContract {
 struct Comparison<'a, 's> {
     recording: &'a Recording<'a>,
     lookup: &'a Lookup<'s>,
+    /// How the contracts are watched.
+    watches: &'a Watches,
     /// Whether the checkpoint counts already.
     is_again: bool,
     of_contract: Option<OfContract>,
@@ -439,8 +454,14 @@ impl Comparison<'_, '_> {
     fn write(&mut self) -> Result<(), StoreError> {
         self.bytes = 0;
         let (rows, ledger) = (std::mem::take(&mut self.rows), self.recording.ledger);
+        let watches = self.watches.clone();
         self.recording.store.change_consumer_rows(CONSUMER, move |effects| {
-            rows.iter().try_for_each(|(key, row)| FOUND.put(effects, &(ledger, *key), row))
+            for (key, row) in &rows {
+                if watches.still_has(effects, &key.0)? {
+                    FOUND.put(effects, &(ledger, *key), row)?;
+                }
+            }
+            Ok(())
         })
     }
 }

@@ -1,25 +1,34 @@
 //! Of which contracts it is recorded what they hold: all, or those that somebody watches. One that is
 //! watched from now on gets the rows of the ledgers that are stored already (`filling`); until it has them,
-//! nothing is known of it.
+//! nothing is known of it. Of one that nobody watches any more, nothing is known from then on, and its rows
+//! are removed (`removal`); until they are gone, it cannot be watched again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet};
-use orrery_store::{Mark, RowBounds, RowCodec, Rows, Store, StoreError, Table, row_codec};
+use orrery_store::{Mark, RowBounds, RowCodec, Rows, RowsMut, Store, StoreError, Table, row_codec};
 
 use super::rows::CONSUMER;
 
 /// Whose rows there are. Without a row: those of all contracts.
 pub(super) const SCOPE: Table<Mark<0>, Scope> = Table::new("scope");
-/// Contracts that are watched.
-pub(super) const WATCHED: Table<ContractId, Watched> = Table::new("watched");
+/// The pass over the stored ledgers that is under way: the first ledger that it has not read.
+pub(super) const PASS: Table<Mark<1>, LedgerSeq> = Table::new(SCOPE.family);
+/// How many contracts have ceased to be watched.
+const ENDED: Table<Mark<2>, u64> = Table::new(SCOPE.family);
+/// Contracts that are watched, and those whose rows are being removed.
+pub(super) const WATCHED: Table<ContractId, Watch> = Table::new("watched");
 /// Stored ledgers of which a contract has no rows, because their transactions were removed before the
 /// contract was watched: first and last one.
 pub(super) const MISSING: Table<(ContractId, LedgerSeq), LedgerSeq> = Table::new("missing");
 
 /// Families of the rows above.
 pub(super) const FAMILIES: [&str; 3] = [SCOPE.family, WATCHED.family, MISSING.family];
+
+/// Number of contracts whose rows in [`WATCHED`] are written at once.
+pub(super) const CONTRACTS_AT_ONCE: usize = 10_000;
 
 /// Of which contracts it is recorded what they hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,16 +46,58 @@ impl Scope {
     const ALL: [Self; 2] = [Self::All, Self::Watched];
 }
 
-/// A contract that is watched.
+/// A contract that is watched, or was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Watched {
-    /// Whether it has the rows of all ledgers that were stored before.
-    pub is_filled: bool,
-    /// The first ledger whose rows it may lack.
-    pub next: LedgerSeq,
+pub(super) struct Watch {
+    /// What became of it.
+    pub state: WatchState,
+    /// How many contracts had ceased to be watched before: another one for each time that a contract is
+    /// watched.
+    pub number: u64,
+    /// No ledger before says anything of it.
+    pub first: LedgerSeq,
 }
 
-row_codec!(Watched { is_filled, next });
+/// What became of a contract that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WatchState {
+    /// It waits for the next pass over the stored ledgers. The consumer adds rows already.
+    Waiting,
+    /// It has all its rows.
+    Filled,
+    /// Nobody watches it: its rows are being removed.
+    Leaving,
+    /// A pass over the stored ledgers adds its rows.
+    Filling,
+}
+
+row_codec!(enum WatchState);
+
+impl WatchState {
+    // Their numbers are stored.
+    const ALL: [Self; 4] = [Self::Waiting, Self::Filled, Self::Leaving, Self::Filling];
+}
+
+/// Size of the rest of a row as earlier versions wrote it: the ledger up to which a contract was filled.
+const OLD_REST: usize = 4;
+
+impl RowCodec for Watch {
+    fn write(&self, to: &mut Vec<u8>) {
+        self.state.write(to);
+        self.number.write(to);
+        self.first.write(to);
+    }
+
+    fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let state = WatchState::read(bytes)?;
+        if bytes.len() == OLD_REST {
+            // One that was being filled begins again: what it has is written once more.
+            *bytes = &[];
+            return Some(Self { state, number: 0, first: LedgerSeq(0) });
+        }
+        Some(Self { state, number: u64::read(bytes)?, first: LedgerSeq::read(bytes)? })
+    }
+}
 
 /// Returns of which contracts rows are recorded.
 ///
@@ -74,29 +125,63 @@ pub fn set_scope(store: &Store, wanted: Scope) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// Watches contracts, each with the first ledger that may say anything of it. Those that are watched already
-/// stay as they are.
+/// Makes these the contracts that are watched. New ones are watched from now on; `first` returns the first
+/// ledger that may say anything of one. Of those that are not among them nothing is known from now on, and
+/// [`super::remove_some`] removes their rows; one that is among them again is watched once its rows are gone.
+/// Returns whether all of these are watched. To be called by the thread that fills.
 ///
 /// # Errors
-/// Errors of the database, or that there is no index.
-pub fn watch(store: &Store, contracts: &BTreeMap<ContractId, LedgerSeq>) -> Result<(), StoreError> {
+/// Errors of the database and of `first`, or that there is no index.
+pub fn set_watched(
+    store: &Store,
+    wanted: &BTreeSet<ContractId>,
+    first: impl Fn(&ContractId) -> Result<LedgerSeq, StoreError>,
+) -> Result<bool, StoreError> {
+    let (mut gone, mut known, mut leaving) = (Vec::new(), BTreeSet::new(), false);
     let view = store.consumer_view(CONSUMER, RowBounds::none())?;
-    let mut new = Vec::new();
-    for (contract, first) in contracts {
-        if !WATCHED.has(&view, contract)? {
-            new.push((*contract, *first));
+    WATCHED.scan_all(&view, None, |contract, watch| {
+        let is_wanted = wanted.contains(&contract);
+        if watch.state != WatchState::Leaving && !is_wanted {
+            gone.push(contract);
         }
-    }
+        leaving |= watch.state == WatchState::Leaving && is_wanted;
+        if is_wanted {
+            known.insert(contract);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
     drop(view);
-    if new.is_empty() {
-        return Ok(());
+    let new: Vec<_> = wanted.difference(&known).copied().collect();
+    for some in gone.chunks(CONTRACTS_AT_ONCE) {
+        let some = some.to_vec();
+        store.change_consumer_rows(CONSUMER, move |effects| {
+            some.iter().try_for_each(|contract| leave(effects, contract))
+        })?;
     }
-    store.change_consumer_rows(CONSUMER, move |effects| {
-        new.iter().try_for_each(|(contract, first)| {
-            let row = Watched { is_filled: false, next: *first };
-            WATCHED.put_new(effects, contract, &row).map(drop)
-        })
-    })
+    if !gone.is_empty() {
+        // What was answered from their rows must not be answered any longer.
+        store.end_generation();
+    }
+    for some in new.chunks(CONTRACTS_AT_ONCE) {
+        let some = some.iter().map(|contract| Ok((*contract, first(contract)?)));
+        let some = some.collect::<Result<Vec<_>, StoreError>>()?;
+        store.change_consumer_rows(CONSUMER, move |effects| {
+            let number = ENDED.get(effects, &Mark)?.unwrap_or_default();
+            some.iter().try_for_each(|(contract, first)| {
+                let watch = Watch { state: WatchState::Waiting, number, first: *first };
+                WATCHED.put(effects, contract, &watch)
+            })
+        })?;
+    }
+    Ok(!leaving)
+}
+
+/// Records that nobody watches a contract: from then on nothing adds rows, and nothing is known.
+fn leave(rows: &mut dyn RowsMut, contract: &ContractId) -> Result<(), StoreError> {
+    let Some(watch) = WATCHED.get(rows, contract)? else { return Ok(()) };
+    let ended = ENDED.get(rows, &Mark)?.unwrap_or_default();
+    ENDED.put(rows, &Mark, &ended.saturating_add(1))?;
+    WATCHED.put(rows, contract, &Watch { state: WatchState::Leaving, ..watch })
 }
 
 /// Returns the contracts that are watched and have all their rows.
@@ -107,7 +192,7 @@ pub fn watched(store: &Store) -> Result<BTreeSet<ContractId>, StoreError> {
     let view = store.consumer_view(CONSUMER, RowBounds::none())?;
     let mut all = BTreeSet::new();
     WATCHED.scan_all(&view, None, |contract, row| {
-        if row.is_filled {
+        if row.state == WatchState::Filled {
             all.insert(contract);
         }
         Ok(ControlFlow::Continue(()))
@@ -128,11 +213,20 @@ pub fn are_recorded<'c>(
         return Ok(true);
     }
     for contract in contracts {
-        if !WATCHED.get(&view, contract)?.is_some_and(|row| row.is_filled) {
+        if !is_filled(&view, contract)? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Whether a watched contract has all its rows.
+pub(super) fn is_filled(rows: &dyn Rows, contract: &ContractId) -> Result<bool, StoreError> {
+    Ok(state_of(rows, contract)? == Some(WatchState::Filled))
+}
+
+fn state_of(rows: &dyn Rows, contract: &ContractId) -> Result<Option<WatchState>, StoreError> {
+    Ok(WATCHED.get(rows, contract)?.map(|watch| watch.state))
 }
 
 /// Removes from the ledgers of which all changes of a contract's data are stored those of which it has no
@@ -142,7 +236,7 @@ pub(super) fn leave_out(
     contract: &ContractId,
     known: &mut LedgerSet,
 ) -> Result<(), StoreError> {
-    if !WATCHED.get(rows, contract)?.is_some_and(|row| row.is_filled) {
+    if !is_filled(rows, contract)? {
         *known = LedgerSet::default();
         return Ok(());
     }
@@ -173,8 +267,44 @@ impl Recorded {
         if let Some(known) = self.asked.get(contract) {
             return Ok(*known);
         }
-        let is_watched = WATCHED.has(rows, contract)?;
+        let is_watched = state_of(rows, contract)?.is_some_and(|it| it != WatchState::Leaving);
         self.asked.insert(*contract, is_watched);
         Ok(is_watched)
+    }
+}
+
+/// The contracts for which a long piece of work writes rows, as they were watched when it began. Rows of one
+/// that has ceased to be watched since are being removed, or are those of another watch: nothing is added
+/// to them.
+#[derive(Debug, Clone)]
+pub(super) struct Watches(Option<Arc<BTreeMap<ContractId, u64>>>);
+
+impl Watches {
+    /// Notes how those of these contracts are watched that have all their rows; `None` stands for all
+    /// contracts.
+    pub fn load(
+        rows: &dyn Rows,
+        contracts: Option<&BTreeSet<ContractId>>,
+    ) -> Result<Self, StoreError> {
+        if scope_in(rows)? == Scope::All {
+            return Ok(Self(None));
+        }
+        let mut numbers = BTreeMap::new();
+        WATCHED.scan_all(rows, None, |contract, watch| {
+            let is_one = contracts.is_none_or(|contracts| contracts.contains(&contract));
+            if is_one && watch.state == WatchState::Filled {
+                numbers.insert(contract, watch.number);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(Self(Some(Arc::new(numbers))))
+    }
+
+    /// Whether a contract is still watched as it was.
+    pub fn still_has(&self, rows: &dyn Rows, contract: &ContractId) -> Result<bool, StoreError> {
+        let Some(numbers) = &self.0 else { return Ok(true) };
+        let Some(watch) = WATCHED.get(rows, contract)? else { return Ok(false) };
+        let is_same = numbers.get(contract) == Some(&watch.number);
+        Ok(is_same && watch.state != WatchState::Leaving)
     }
 }

@@ -5,6 +5,7 @@ mod found;
 mod watched;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use orrery_ledger::decode::decode;
@@ -33,26 +34,26 @@ struct World {
     model: StorageModel,
     /// The contract to which storing is restricted.
     listed: Option<ContractId>,
-    /// The only contract that is watched.
-    watched: Option<ContractId>,
-    _directory: tempfile::TempDir,
+    /// The contracts that are watched, where only those are recorded.
+    watched: Option<BTreeSet<ContractId>>,
+    directory: tempfile::TempDir,
 }
 
 impl World {
     fn new(history: &StorageHistory) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let extensions = Extensions::for_consumers(&[Arc::new(ContractData)]);
         let network = history.network.clone();
-        let store = Store::open_with(directory.path(), Some(&network), extensions).unwrap();
+        let store = opened(directory.path(), &network);
         let model = StorageModel::new(network.passphrase());
-        Self {
-            store: Arc::new(store),
-            network,
-            model,
-            listed: None,
-            watched: None,
-            _directory: directory,
-        }
+        Self { store, network, model, listed: None, watched: None, directory }
+    }
+
+    /// As after a kill and a new start: all that was written is there, and nothing else.
+    fn reopened(self) -> Self {
+        let Self { store, network, model, listed, watched, directory } = self;
+        drop(Arc::into_inner(store).unwrap());
+        let store = opened(directory.path(), &network);
+        Self { store, network, model, listed, watched, directory }
     }
 
     /// With some contract of the history as the only one that is stored.
@@ -80,13 +81,14 @@ impl World {
     ) -> impl Iterator<Item = (&'m KeyHash, &'m LedgerKey)> {
         history.keys.iter().filter(move |(_, key)| {
             let contract = contract_of(key).map(ContractId).filter(|_| is_recorded(key));
-            contract.is_some_and(|contract| self.recorded().is_none_or(|it| it == contract))
+            contract.is_some_and(|contract| self.is_recorded(&contract))
         })
     }
 
-    /// The only contract of which anything is known; `None` for all.
-    fn recorded(&self) -> Option<ContractId> {
-        self.listed.or(self.watched)
+    /// Whether anything is known of a contract.
+    fn is_recorded(&self, contract: &ContractId) -> bool {
+        self.listed.is_none_or(|listed| listed == *contract)
+            && self.watched.as_ref().is_none_or(|watched| watched.contains(contract))
     }
 
     /// Compares the changes of every key and of every contract in each range.
@@ -110,9 +112,8 @@ impl World {
                 let expected: Vec<_> = rows.iter().filter(is_in).map(Told::of_model).collect();
                 assert_eq!(told, expected, "{case}, {range:?}, {key:?}");
             }
-            let listed = self.recorded().map(|listed| listed.0);
             let contracts = history.contracts.keys();
-            for contract in contracts.filter(|it| listed.is_none_or(|listed| listed == **it)) {
+            for contract in contracts.filter(|it| self.is_recorded(&ContractId(**it))) {
                 let ledgers = LedgerRange::new(range.first, range.last);
                 let (mut told, mut after) = (Vec::new(), None);
                 loop {
@@ -170,7 +171,7 @@ impl World {
             }
             let lookup = Lookup::new(&self.store, LedgerSeq(ledger), RowBounds::none()).unwrap();
             for contract in history.contracts.keys().map(|contract| ContractId(*contract)) {
-                let is_listed = self.recorded().is_none_or(|listed| listed == contract);
+                let is_listed = self.is_recorded(&contract);
                 assert_eq!(lookup.range(&contract).unwrap().is_some(), is_listed, "{case}");
             }
             for (hash, key) in self.keys(history) {
@@ -182,6 +183,11 @@ impl World {
             }
         }
     }
+}
+
+fn opened(directory: &Path, network: &Network) -> Arc<Store> {
+    let extensions = Extensions::for_consumers(&[Arc::new(ContractData)]);
+    Arc::new(Store::open_with(directory, Some(network), extensions).unwrap())
 }
 
 /// A change as both sides tell it.

@@ -116,7 +116,12 @@ fn read(
     effects: &mut ConsumerEffects<'_>,
 ) -> Result<(), StoreError> {
     let mut facts = Ok(Facts::default());
-    reader.transaction(position, |record| facts = Facts::of(record.meta, position.ledger))?;
+    reader.transaction(position, |record| {
+        // What the operations of a failed transaction did was taken back.
+        if record.successful {
+            facts = Facts::of(record.meta, position.ledger);
+        }
+    })?;
     put(store, effects, position, facts.map_err(|error| unreadable(position, error))?)
 }
 
@@ -129,6 +134,9 @@ fn read_all(
 ) -> Result<(), StoreError> {
     let mut all = Vec::new();
     reader.transactions_of(ledger, |record: &TransactionRecord<'_>| {
+        if !record.successful {
+            return;
+        }
         let of_record = facts::is_mentioned(record.meta).and_then(|is_mentioned| {
             is_mentioned.then(|| Facts::of(record.meta, ledger)).transpose()
         });
@@ -155,7 +163,7 @@ fn put(
     position: TransactionPosition,
     facts: Facts,
 ) -> Result<(), StoreError> {
-    for (id, Said { contract, change }) in &facts.changes {
+    for (id, Said { contract, change, .. }) in &facts.changes {
         let is_same = matches!((&change.before, &change.after),
             (Before::Held { executable, .. }, Some(after)) if executable == after);
         if is_same && known_before(store, effects, contract, id, position)?.is_some() {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use stellar_xdr::LedgerEntryData;
 
-use super::rows::Change;
-use super::value::{Before, Executable, entry, id_of};
+pub use super::rows::Change;
+pub use super::value::id_of;
+use super::value::{Before, Executable, entry};
 use orrery_ledger::decode::{
     ChangeKind, ChangedEntry, EntryChange, EntryKind, EventType, LedgerView, TransactionChanges,
     XdrError, changed_entries, transaction_changes,
@@ -33,7 +34,7 @@ const MENTION: usize = 4 + 1 + size_of::<ContractId>();
 /// Returns the mentions of a ledger, in apply order, in the form for [`decode`].
 pub fn mentions(ledger: &LedgerView<'_>) -> Vec<u8> {
     let mut found = Vec::new();
-    for transaction in &ledger.transactions {
+    for transaction in ledger.transactions.iter().filter(|it| it.successful) {
         let order = transaction.application_order;
         let updates = ledger.events[transaction.operation_events.clone()].iter().any(|event| {
             event.event_type == EventType::System
@@ -89,11 +90,21 @@ pub fn is_mentioned(meta: &[u8]) -> Result<bool, XdrError> {
     }))
 }
 
+/// Whether a transaction changes an entry to which contracts may refer.
+///
+/// # Errors
+/// When `meta` is not an XDR `TransactionMeta`.
+pub fn changes_tag(meta: &[u8]) -> Result<bool, XdrError> {
+    Ok(changed_entries(meta)?.iter().any(|it| it.key.is_executable_tag()))
+}
+
 /// What a transaction says about one entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
     /// Contract to which the entry belongs.
     pub contract: ContractId,
+    /// Whether it is the contract's instance; else it is one that instances refer to.
+    pub is_instance: bool,
     /// The entry before and after the transaction.
     pub change: Change,
 }
@@ -151,7 +162,8 @@ impl Facts {
             ChangeKind::Updated | ChangeKind::Removed => Before::Unknown,
         };
         let first = Change { before, after: None };
-        let said = self.changes.entry(id).or_insert(Said { contract, change: first });
+        let is_instance = change.key.instance_of().is_some();
+        let said = self.changes.entry(id).or_insert(Said { contract, is_instance, change: first });
         match change.kind {
             ChangeKind::State => {}
             ChangeKind::Removed => said.change.after = None,

@@ -5,12 +5,14 @@
 //! interfaces of uploaded code. [`lookup`] answers from these rows, and from other servers' answers
 //! about ledger entries, what a contract's executable was before and after a transaction: exactly, or
 //! not at all. [`Interfaces`] reads the interfaces that are asked for, on a thread of its own, and
-//! keeps them in memory.
+//! keeps them in memory. [`transaction`] extracts what contracts were called with, and what came of it.
 
 mod asking;
+mod calls;
 mod consumer;
+mod data_forms;
 mod declared;
-mod facts;
+pub mod facts;
 mod findings;
 mod indexed;
 mod instance;
@@ -20,12 +22,18 @@ mod listing;
 pub mod lookup;
 mod reader;
 mod rows;
+mod stays;
 #[cfg(test)]
 mod tests;
+mod token;
+pub mod transaction;
+mod upgrades;
 mod value;
 
 pub use asking::AskEntries;
+pub use calls::{CallArgs, CallError, declared_function};
 pub use consumer::{CONSUMER, ExecutableIndex};
+pub use data_forms::{DataForm, DataForms};
 pub use declared::DeclaredEvent;
 pub use findings::Findings;
 pub use indexed::Waited;
@@ -34,4 +42,7 @@ pub use interfaces::Interfaces;
 pub use knowledge::{Lacking, News};
 pub use listing::Listing;
 pub use reader::{AllTried, InterfaceReader, Tried};
+pub use stays::Stay;
+pub use token::{ASSET_DECIMALS, TokenMetadata};
+pub use upgrades::{References, Upgrade};
 pub use value::{Before, Executable};

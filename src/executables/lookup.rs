@@ -120,6 +120,36 @@ impl<'s> Lookup<'s> {
         })
     }
 
+    /// Returns what an entry with this XDR `LedgerKey` names at one side of a transaction: an instance, or
+    /// one to which instances refer. `Some(None)` when there is no such entry; `None` when it is not known.
+    pub fn named(
+        &self,
+        ledger_key: &[u8],
+        at: TransactionPosition,
+        side: Side,
+    ) -> Result<Option<Option<Executable>>, StoreError> {
+        match owner_of(ledger_key) {
+            Some(owner) => self.held(&owner, ledger_key, at, side),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns what an entry with this XDR `LedgerKey` names after a transaction, as [`Self::named`], if the changes
+    /// up to this one say it: what later ones find does not count.
+    pub fn shown(
+        &self,
+        ledger_key: &[u8],
+        at: TransactionPosition,
+    ) -> Result<Option<Option<Executable>>, StoreError> {
+        let Some(owner) = owner_of(ledger_key) else { return Ok(None) };
+        let last = rows::at_or_before(&self.view, &id_of(ledger_key), at)?;
+        let is_complete = |first, last| {
+            let ledgers = LedgerRange { first, last };
+            self.has_all(&owner, ledgers).then_some(ledgers)
+        };
+        Ok(from_last(last.as_ref(), at, is_complete).map(|(_, value)| value))
+    }
+
     /// Returns transactions around one among which a contract ran the same, before and after each, if that
     /// was just looked up.
     pub fn steady(&self, contract: &ContractId, at: TransactionPosition) -> Option<Steady> {
@@ -162,6 +192,26 @@ impl<'s> Lookup<'s> {
                     found.push(ran);
                 }
             }
+        }
+        Ok(found)
+    }
+
+    /// Returns the XDR `LedgerKey`s of what a contract refers to after transactions of a ledger that change that,
+    /// or referred to just before them.
+    pub fn references_within(
+        &self,
+        contract: &ContractId,
+        ledger: LedgerSeq,
+    ) -> Result<BTreeSet<Vec<u8>>, StoreError> {
+        let mut found = BTreeSet::new();
+        let Some(instance) = instance_key(contract) else { return Ok(found) };
+        let id = id_of(&instance);
+        let mut at = TransactionPosition { ledger, application_order: 0 };
+        while let Some((next, change)) = rows::after(&self.view, &id, at)?
+            && next.ledger == ledger
+        {
+            found.extend(change.references().map(<[u8]>::to_vec));
+            at = next;
         }
         Ok(found)
     }
@@ -320,7 +370,8 @@ fn from_next(
     Some((ledgers, value))
 }
 
-fn ran(executable: Option<Executable>) -> Ran {
+/// Returns what an executable is that is no reference.
+pub(super) fn ran(executable: Option<Executable>) -> Ran {
     match executable {
         Some(Executable::Code(hash)) => Ran::Code(hash),
         Some(Executable::Asset) => Ran::Asset,

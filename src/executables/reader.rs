@@ -80,6 +80,8 @@ pub struct InterfaceReader<'a> {
     failed: RefCell<Option<StoreError>>,
     /// What each contract had, and for which of its transactions that is found again.
     steady: RefCell<HashMap<ContractId, (Steady, AllTried)>>,
+    /// An interface that declares events before others do.
+    supplied: RefCell<Option<Tried>>,
     /// XDR of the topic that names the asset of a contract of an asset.
     assets: RefCell<HashMap<ContractId, Vec<u8>>>,
 }
@@ -118,13 +120,32 @@ impl<'a> InterfaceReader<'a> {
             lacked: Cell::new(0),
             failed: RefCell::default(),
             steady: RefCell::default(),
+            supplied: RefCell::default(),
             assets: RefCell::default(),
         }
+    }
+
+    /// Returns the lookups on the index.
+    pub(super) fn lookup(&self) -> &Lookup<'a> {
+        &self.lookup
     }
 
     /// Returns the declarations that were found for events.
     pub(super) fn findings(&self) -> &'a Findings {
         self.interfaces.findings()
+    }
+
+    /// Sets an interface that declares the events of every contract before others do, or none.
+    pub fn supply(&self, supplied: Option<Tried>) {
+        *self.supplied.borrow_mut() = supplied;
+    }
+
+    /// Returns interfaces with the supplied one before them.
+    pub(super) fn with_supplied(&self, tried: AllTried) -> AllTried {
+        match &*self.supplied.borrow() {
+            None => tried,
+            Some(supplied) => [supplied].into_iter().chain(tried.iter()).cloned().collect(),
+        }
     }
 
     /// Reads stored interfaces that are not in memory on this thread.
@@ -275,6 +296,12 @@ impl<'a> InterfaceReader<'a> {
         to: TransactionPosition,
     ) -> Result<bool, StoreError> {
         self.lookup.is_same_between(contract, from, to)
+    }
+
+    /// Returns what a module declares, also where that is nothing; `None` while it is not known, and asked for.
+    pub fn declared_by(&self, hash: &Hash32) -> Option<Arc<Interface>> {
+        let (interface, is_known) = self.interface(hash);
+        is_known.then(|| interface.unwrap_or_default())
     }
 
     /// Returns what a contract runs after a transaction; `None` while the index has not processed its

@@ -149,6 +149,26 @@ pub fn latest(
     Ok(found)
 }
 
+/// Returns the first changes of an entry, in the order of the chain.
+pub fn earliest(
+    view: &ConsumerView<'_>,
+    id: &[u8; 32],
+    most: usize,
+) -> Result<Vec<(TransactionPosition, Change)>, StoreError> {
+    let first = TransactionPosition { ledger: LedgerSeq(0), application_order: 0 };
+    let mut found = Vec::new();
+    CHANGES.scan_back(
+        view,
+        id,
+        &(*id, Inverted(first)),
+        |(_, Inverted(at)), change| -> RowFlow {
+            found.push((at, change));
+            Ok(if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        },
+    )?;
+    Ok(found)
+}
+
 /// Returns the first change of an entry after a position.
 pub fn after(
     view: &ConsumerView<'_>,

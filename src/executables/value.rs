@@ -48,6 +48,11 @@ const REFERENCE: u8 = 3;
 const OTHER: u8 = 4;
 
 impl Executable {
+    /// Returns the value that an entry holds, from its XDR `LedgerEntry`; `None` also when it is malformed.
+    pub fn of_xdr(xdr: &[u8]) -> Option<Self> {
+        entry(xdr).as_ref().and_then(Self::in_entry)
+    }
+
     /// Returns the value that an entry holds; `None` for an entry that is neither an instance nor
     /// named by instances.
     pub fn in_entry(entry: &LedgerEntry) -> Option<Self> {
@@ -113,7 +118,7 @@ pub(super) fn code_key(hash: &Hash32) -> Option<Vec<u8>> {
 }
 
 /// Returns the key of the entry that a reference names (CAP-85).
-fn named_entry(reference: &ContractExecutableExternalRef) -> Option<Vec<u8>> {
+pub(super) fn named_entry(reference: &ContractExecutableExternalRef) -> Option<Vec<u8>> {
     let key = LedgerKey::ContractData(LedgerKeyContractData {
         contract: reference.executable_owner.clone(),
         key: ScVal::ExecutableTag(reference.tag.clone()),
@@ -134,6 +139,6 @@ pub(super) fn owner_of(ledger_key: &[u8]) -> Option<ContractId> {
 }
 
 /// Returns the id under which rows about an entry are stored: the SHA-256 of its XDR `LedgerKey`.
-pub(super) fn id_of(ledger_key: &[u8]) -> [u8; 32] {
+pub fn id_of(ledger_key: &[u8]) -> [u8; 32] {
     Sha256::digest(ledger_key).into()
 }

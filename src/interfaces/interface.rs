@@ -6,6 +6,7 @@ use stellar_xdr::{ScSpecEntry, ScSpecEventV0, ScSpecFunctionV0};
 
 use super::event::{Event, name_forms};
 use super::flat::{Flat, may_be_flat};
+use super::forms::Forms;
 use super::read::{self, MOST_BYTES, Origin, ReadError};
 use super::types::{Definition, Types};
 use super::{joined, weight};
@@ -24,11 +25,14 @@ pub struct Interface {
     by_topics: HashMap<usize, Vec<usize>>,
     /// Whether events may be recognised by their bytes alone.
     may_be_flat: bool,
+    /// The declared events by their names.
+    forms: Forms,
     types: Types,
     functions: HashMap<Vec<u8>, ScSpecFunctionV0>,
     errors: HashMap<u32, Vec<u8>>,
     bytes: usize,
-    /// Memory of what serves to recognise events by their bytes, in bytes. It counts against no limit.
+    /// Memory of what serves to recognise events by their bytes and to find them by their names, in bytes.
+    /// It counts against no limit.
     flat_bytes: usize,
 }
 
@@ -105,6 +109,8 @@ impl Interface {
             }
         }
         name_forms(&mut interface.events);
+        interface.forms = Forms::of(&interface.events);
+        interface.flat_bytes += interface.forms.bytes();
         let numbers = interface.by_prefix.values().map(BTreeMap::len).max().unwrap_or(0);
         let with_topics = interface.by_topics.values().map(Vec::len).max().unwrap_or(0);
         interface.may_be_flat = may_be_flat(numbers, with_topics);
@@ -150,11 +156,33 @@ impl Interface {
         self.events.iter().map(|event| &event.declared)
     }
 
+    /// Returns the declared event with this number, in the order of [`Self::events`].
+    pub fn event(&self, number: usize) -> Option<&ScSpecEventV0> {
+        self.events.get(number).map(|event| &event.declared)
+    }
+
     /// Returns the name of each declared event, in the order of [`Self::events`], as tables and
     /// answers use it. Different declarations with the same prefix topics are forms of one event,
     /// which has the name of those topics; another event has its declared name.
     pub fn event_names(&self) -> impl Iterator<Item = &str> {
         self.events.iter().map(|event| event.name.as_str())
+    }
+
+    /// Whether a form of the event with this name, as of [`Self::event_names`], has a parameter. Takes
+    /// its name as columns have it, folded ([`super::names::folded`]).
+    pub fn has_parameter(&self, event: &str, folded: &str) -> bool {
+        self.forms.has(event, folded)
+    }
+
+    /// Returns the numbers of the declarations that are forms of the event with this name, in their
+    /// order.
+    pub fn forms(&self, event: &str) -> &[usize] {
+        self.forms.numbers(event)
+    }
+
+    /// Returns the name of a declared event, as of [`Self::event_names`].
+    pub fn event_name(&self, number: usize) -> Option<&str> {
+        self.events.get(number).map(|event| event.name.as_str())
     }
 
     /// Returns the types that the interface defines.

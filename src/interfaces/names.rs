@@ -19,6 +19,13 @@ pub const PROGRESS: &str = "progress";
 /// Names of a project that changes of what its contracts hold may belong to. Projects of earlier versions
 /// have tables of events with these names.
 pub const OF_STORAGE: [&str; 4] = [STORAGE_CHANGES, STORAGE, STORAGE_AT, PROGRESS];
+/// Table of a project with the contracts that became members of it, and those that are none any more.
+pub const MEMBER_CHANGES: &str = "member_changes";
+/// View with the members of a project.
+pub const MEMBERS: &str = "members";
+/// Names of a project that its members may belong to. Projects of earlier versions have tables of events with
+/// these names.
+pub const OF_MEMBERS: [&str; 2] = [MEMBER_CHANGES, MEMBERS];
 /// Names that a table or view of a project of events has itself.
 const RESERVED_EVENTS: [&str; 2] = [EVENTS, UNDECLARED];
 /// Maximum length of the name of an event, in characters.
@@ -100,6 +107,11 @@ pub fn parameters<'a>(declared: impl IntoIterator<Item = &'a [u8]>) -> Vec<Strin
         name => name,
     };
     declared.into_iter().map(|declared| taken.take(name(declared))).collect()
+}
+
+/// Folds ASCII letters to lower case: SQL treats names with the same folded form as equal.
+pub fn folded(name: &str) -> String {
+    name.to_ascii_lowercase()
 }
 
 /// Names that are taken: for each, without the `_` at its end and as SQL folds it, the numbers of

@@ -16,14 +16,14 @@ use super::types::{Definition, Fields, Types, Union};
 const LEVEL: usize = 64 << 10;
 const STACK: usize = 4 << 20;
 
-static VAL: ScSpecTypeDef = ScSpecTypeDef::Val;
+pub(super) static VAL: ScSpecTypeDef = ScSpecTypeDef::Val;
 
 /// A value by its declared type.
 #[derive(Debug, Clone, Copy)]
 pub struct Plain<'a> {
-    value: &'a ScVal,
-    kind: &'a ScSpecTypeDef,
-    types: &'a Types,
+    pub(super) value: &'a ScVal,
+    pub(super) kind: &'a ScSpecTypeDef,
+    pub(super) types: &'a Types,
 }
 
 /// The parameters of an event that it has, by name.
@@ -50,12 +50,17 @@ impl<'a> Plain<'a> {
         Self { value, kind: &VAL, types }
     }
 
-    fn of(&self, value: &'a ScVal, kind: &'a ScSpecTypeDef) -> Self {
+    /// The value.
+    pub fn value(&self) -> &'a ScVal {
+        self.value
+    }
+
+    pub(super) fn of(&self, value: &'a ScVal, kind: &'a ScSpecTypeDef) -> Self {
         Self { value, kind, types: self.types }
     }
 
     /// Returns the type without the options and results around it that say nothing of this value.
-    fn inner_kind(&self) -> &'a ScSpecTypeDef {
+    pub(super) fn inner_kind(&self) -> &'a ScSpecTypeDef {
         let mut kind = self.kind;
         loop {
             kind = match (kind, self.value) {

@@ -71,6 +71,11 @@ impl Types {
         self.0.get(name)
     }
 
+    /// Returns all types with their names, in any order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Definition)> {
+        self.0.iter().map(|(name, definition)| (name.as_slice(), definition))
+    }
+
     /// Returns the unions in the order of their names.
     pub fn unions(&self) -> Vec<(&[u8], &Union)> {
         let mut unions = Vec::new();

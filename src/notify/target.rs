@@ -6,10 +6,15 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::Message;
-use crate::net::http::HttpError;
-use crate::net::reqwest::header::RETRY_AFTER;
-use crate::net::reqwest::{Client, RequestBuilder, StatusCode, Url};
+use crate::net::http::{self, HttpError};
+use crate::net::reqwest::header::CONTENT_TYPE;
+use crate::net::reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use crate::webhooks::message::format::Format;
+use crate::webhooks::message::{Piece, written};
+use crate::webhooks::target::chat;
 
+/// Largest answer that is read, in bytes.
+const LARGEST_ANSWER: u64 = 16 << 10;
 /// Timeout of one attempt.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Base address of Telegram's Bot API (core.telegram.org/bots/api).
@@ -25,12 +30,8 @@ pub struct Target {
 
 #[derive(Clone)]
 enum Form {
-    /// An incoming webhook of Discord (discord.com/developers/docs/resources/webhook#execute-webhook).
-    Discord,
-    /// An incoming webhook of Slack (api.slack.com/messaging/webhooks).
-    Slack,
-    /// `sendMessage` to this chat.
-    Telegram { chat: String },
+    /// The text, for people.
+    Text(Format),
     /// The whole message as JSON, for programs.
     Generic,
 }
@@ -79,7 +80,7 @@ impl Target {
     /// # Errors
     /// [`TargetError::Address`]
     pub fn discord(url: &str) -> Result<Self, TargetError> {
-        Self::new(Form::Discord, url)
+        Self::new(Form::Text(Format::Discord), url)
     }
 
     /// Creates a Slack destination from the address of a webhook.
@@ -87,7 +88,7 @@ impl Target {
     /// # Errors
     /// [`TargetError::Address`]
     pub fn slack(url: &str) -> Result<Self, TargetError> {
-        Self::new(Form::Slack, url)
+        Self::new(Form::Text(Format::Slack), url)
     }
 
     /// Creates a Telegram destination from a bot's token and the number or name of a chat, as
@@ -107,10 +108,10 @@ impl Target {
         let wrong = || TargetError::Address("the Telegram chat");
         // The token itself contains a colon.
         let (token, chat) = bot.rsplit_once(':').ok_or_else(wrong)?;
-        Self::new(
-            Form::Telegram { chat: chat.to_owned() },
-            &format!("{base}/bot{token}/sendMessage"),
-        )
+        let mut target =
+            Self::new(Form::Text(Format::Telegram), &format!("{base}/bot{token}/sendMessage"))?;
+        target.url.query_pairs_mut().append_pair("chat_id", chat);
+        Ok(target)
     }
 
     /// Creates a destination that receives the whole message as JSON.
@@ -144,42 +145,43 @@ impl Target {
         if status.is_success() {
             return Ok(());
         }
-        let asked = (status == StatusCode::TOO_MANY_REQUESTS)
-            .then(|| answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse::<f64>().ok())
-            .flatten();
-        let wait = asked.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let wait = match status {
+            StatusCode::TOO_MANY_REQUESTS => asked_wait(answer).await,
+            _ => None,
+        };
         Err(TargetError::Refused { status: status.as_u16(), wait })
     }
 
     fn request(&self, client: &Client, message: &Message) -> RequestBuilder {
-        let text = &message.text;
-        let body = match &self.form {
-            // Reasons quote text of third parties, which must not trigger mentions.
-            Form::Discord => json!({"content": text, "allowed_mentions": {"parse": []}}),
-            Form::Slack => json!({"text": escaped(text)}),
-            Form::Telegram { chat } => {
-                json!({"chat_id": chat, "text": text, "link_preview_options": {"is_disabled": true}})
+        let request = client.post(self.url.clone());
+        match self.form {
+            Form::Text(format) => {
+                // Reasons quote text of third parties, in which nothing may be more than text.
+                let body = written(format, vec![Piece::Words(message.text.clone())]);
+                request.header(CONTENT_TYPE, format.content_type()).body(body)
             }
-            Form::Generic => generic(message),
-        };
-        client.post(self.url.clone()).json(&body)
+            Form::Generic => request.json(&generic(message)),
+        }
     }
 }
 
 impl Form {
     fn name(&self) -> &'static str {
         match self {
-            Self::Discord => "the Discord channel",
-            Self::Slack => "the Slack channel",
-            Self::Telegram { .. } => "the Telegram chat",
-            Self::Generic => "the address of status.generic_url",
+            Self::Text(Format::Discord) => "the Discord channel",
+            Self::Text(Format::Slack) => "the Slack channel",
+            Self::Text(Format::Telegram) => "the Telegram chat",
+            Self::Text(_) | Self::Generic => "the address of status.generic_url",
         }
     }
 }
 
-/// Escapes Slack's three special characters (api.slack.com/reference/surfaces/formatting#escaping).
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+/// Returns the delay that an answer asks for, in its header or in its body.
+async fn asked_wait(answer: Response) -> Option<Duration> {
+    let in_header = http::retry_after(answer.headers());
+    // Without a body, what the header says counts.
+    let body = http::read_capped(answer, LARGEST_ANSWER).await.unwrap_or_default();
+    in_header.max(chat::asked_wait(&body))
 }
 
 fn generic(message: &Message) -> serde_json::Value {

@@ -96,18 +96,18 @@ async fn each_service_gets_its_message_format() {
         received[0],
         (
             "/api/webhooks/1/secret".to_owned(),
-            json!({"content": text, "allowed_mentions": {"parse": []}})
+            json!({
+                "content": "Orrery \\(testnet\\) is down\\: source\\: \\<\\@everyone\\> \\& co",
+                "allowed_mentions": {"parse": []},
+                "flags": 4,
+            })
         )
     );
-    assert_eq!(
-        received[1].1,
-        json!({"text": "Orrery (testnet) is down: source: &lt;@everyone&gt; &amp; co"})
-    );
-    assert_eq!(received[2].0, "/bot123456:AAsecret/sendMessage");
-    assert_eq!(
-        (&received[2].1["chat_id"], &received[2].1["text"]),
-        (&json!("-1001234"), &json!(text))
-    );
+    let block = &received[1].1["blocks"][0]["text"];
+    assert_eq!(*block, json!({"type": "plain_text", "text": text, "emoji": false}));
+    assert_eq!(received[2].0, "/bot123456:AAsecret/sendMessage?chat_id=-1001234");
+    let said = received[2].1["text"].as_str().unwrap().replace('\u{2060}', "");
+    assert_eq!(said, "Orrery (testnet) is down: source: &lt;@everyone&gt; &amp; co");
     assert_eq!(received[3].0, "/hook?key=secret");
     assert_eq!(
         received[3].1,

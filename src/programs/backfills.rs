@@ -77,6 +77,14 @@ impl Backfills {
         })
     }
 
+    /// Looks for the members of a project.
+    pub(super) fn look_for_members(&self, entry: &Entry) -> Result<(), ProgramError> {
+        if self.runner.sync_members(entry)?.has_rows {
+            self.feeder.notify_more_rows(entry);
+        }
+        Ok(())
+    }
+
     /// Creates a backfill, which is on disk when this returns.
     pub(super) fn begin(
         &self,
@@ -214,6 +222,7 @@ impl Backfills {
             self.forget(program);
             return Ok(Turn::Idle);
         };
+        self.look_for_members(&entry)?;
         let Some(mut work) = self.lock_table(program)?.running(program) else {
             let clock = TurnClock::start();
             return Ok(match self.runner.derive_if_more_is_known(&entry, &self.registry)? {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::events::{Kinds, Summary};
+use super::events::{Kinds, Summary, Versions};
 use super::manifest::Manifest;
 use super::records::{Execution, RunSource};
 use super::rows::RunRows;
@@ -40,10 +40,22 @@ pub(super) struct Effects {
     pub rest: Option<TransactionPosition>,
     /// Whether, as far as the runs have got, all transactions of the contracts were available.
     pub complete: bool,
+    /// The versions of a project's members with which the events were read.
+    pub members: Option<Versions>,
+    /// The only member that is read; all when `None`.
+    pub only: Option<Only>,
     /// Transactions that a trial selects; `None` selects all.
     pub selected: Option<BTreeSet<TxHash>>,
     /// Transactions whose runs are repeated; `None` selects all.
     pub repeated: Option<BTreeSet<TransactionPosition>>,
+}
+
+/// The only member that is read of a ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Only {
+    pub contract: ContractId,
+    /// Whether changes of what it holds are read beside its events.
+    pub has_data: bool,
 }
 
 /// Result of one run.
@@ -83,6 +95,8 @@ impl Effects {
             stored_from: None,
             rest: None,
             complete: false,
+            members: None,
+            only: None,
             selected: None,
             repeated: None,
         }

@@ -50,6 +50,18 @@ pub enum ProgramError {
     /// The owner already has this many programs, the maximum.
     #[error("you have {0} programs, which is as many as one owner may have: delete one")]
     TooManyPrograms(usize),
+    /// The projects of all owners, or of this one, have this many members, the maximum.
+    #[error(
+        "{} have {most} members, as many as there may be: {}",
+        if *of_owner { "your projects" } else { "the projects of this service" },
+        if *of_owner { "delete one, or name the contracts" } else { "name the contracts instead" }
+    )]
+    TooManyMembers {
+        /// The maximum.
+        most: usize,
+        /// Whether it is that of one owner.
+        of_owner: bool,
+    },
     /// The owner already has this many subscriptions, the maximum.
     #[error("you have {0} subscriptions, which is as many as one owner may have: end one")]
     TooManySubscriptions(usize),
@@ -170,6 +182,14 @@ pub(super) enum Cause {
 }
 
 impl ProgramError {
+    /// Returns it as those see it who only read what the store has.
+    pub(super) fn into_store(self) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            other => StoreError::Database(other.to_string()),
+        }
+    }
+
     /// Returns the component that causes the failure.
     pub(super) fn cause(&self) -> Cause {
         match self {

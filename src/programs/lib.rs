@@ -29,6 +29,7 @@ mod lanes;
 mod live;
 pub mod manifest;
 mod names;
+mod projects;
 mod reading;
 pub mod records;
 mod registry;
@@ -43,7 +44,7 @@ pub mod storage;
 #[cfg(test)]
 mod tests;
 mod threads;
-pub mod transaction;
+pub use orrery_executables::transaction;
 mod trial;
 mod upstream_limiter;
 mod waiting;
@@ -52,6 +53,7 @@ mod writing;
 pub use orrery_engine as engine;
 
 pub use error::ProgramError;
+pub use events::{CreatorAddress, FactorySelector, Selectors};
 pub use names::check_project;
 pub use reading::ReadTable;
 pub use registry::{Deploy, Replace, Watch};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::effects::{Effects, PART_BYTES};
-use super::events::Looked;
+use super::events::{CaughtUp, Looked, Versions};
 use super::failures::Trouble;
 use super::feeder::Feeder;
 use super::incomplete_results::IncompleteResults;
@@ -27,6 +27,8 @@ const FEED_PAGE: usize = 256;
 const MAX_LEDGERS_AHEAD: usize = 32;
 /// Number of ledgers without transactions after which a program's progress is written.
 const MAX_UNWRITTEN_LEDGERS: usize = 1000;
+/// Time after which a project looks for members again that are about to be known.
+const LOOK_FOR_MEMBERS: Duration = Duration::from_millis(100);
 
 /// Runs programs on new ledgers.
 pub(super) struct Live {
@@ -112,18 +114,28 @@ impl Live {
         if self.runner.is_full(entry) {
             return self.stop_full(entry, &manifest);
         }
+        let (turn, look_again) = self.read_members(entry)?;
+        if let Some(turn) = turn {
+            return Ok(turn);
+        }
+        let members = entry.members.versions();
         let still_applies = |effects: &Effects| {
             effects.place > progress.place && effects.contracts == manifest.contracts
         };
         let first = match self.incomplete.take(entry.id, still_applies) {
             Some(incomplete) => incomplete,
-            None => match self.next_with_transactions(entry, &manifest, progress.place)? {
+            None => match self.next_with_transactions(entry, &manifest, members, progress.place)? {
                 Next::Ledger(fed) => effects_of(&manifest, fed, progress.part),
                 Next::More => return Ok(Turn::Worked { delayed_others: false }),
                 Next::Nothing => {
-                    return match self.look_for_code(entry)? {
-                        Some(turn) => Ok(turn),
-                        None => self.repeat_waiting_runs(entry, &manifest, lane),
+                    return match (self.look_for_code(entry)?, look_again) {
+                        (Some(Turn::Later(wait)), Some(again)) => Ok(Turn::Later(wait.min(again))),
+                        (Some(turn), _) => Ok(turn),
+                        (None, Some(wait)) => Ok(Turn::Later(wait)),
+                        (None, None) if self.runner.may_have_more_members(entry) => {
+                            Ok(Turn::Later(LOOK_FOR_MEMBERS))
+                        }
+                        (None, None) => self.repeat_waiting_runs(entry, &manifest, lane),
                     };
                 }
             },
@@ -133,11 +145,40 @@ impl Live {
             TurnLimits { deadline: clock.end(), may_query_upstream: lane.may_query_upstream() };
         let mut ran = Vec::new();
         // Results are written even if a later ledger fails.
+        let first = Effects { members: first.members.or(Some(members)), ..first };
         let failed = self.run_turn(entry, &manifest, &progress, first, limits, &mut ran).err();
         if !ran.is_empty() {
             self.write(entry, &ran)?;
         }
         failed.map_or(Ok(Turn::Worked { delayed_others: clock.delayed_others() }), Err)
+    }
+
+    /// Looks for the members of a project, and reads earlier events of those that became known late. Returns
+    /// the turn that this was, if it was one, and when more is to be done, if there is more.
+    fn read_members(
+        &self,
+        entry: &Entry,
+    ) -> Result<(Option<Turn>, Option<Duration>), ProgramError> {
+        let clock = TurnClock::start();
+        let synced = self.runner.sync_members(entry)?;
+        if synced.has_rows {
+            self.feeder.notify_new_rows(entry);
+        }
+        let turn = match self.runner.catch_up(entry)? {
+            CaughtUp::Nothing => None,
+            CaughtUp::Some { has_rows } => {
+                if has_rows {
+                    self.feeder.notify_new_rows(entry);
+                }
+                Some(Turn::Worked { delayed_others: clock.delayed_others() })
+            }
+        };
+        let look_again = match (synced.has_more, synced.is_waiting) {
+            (true, _) => Some(Duration::ZERO),
+            (false, true) => Some(LOOK_FOR_MEMBERS),
+            (false, false) => None,
+        };
+        Ok((turn, look_again))
     }
 
     /// Looks whether the code has become known of which a project has read events while it was not.
@@ -187,14 +228,16 @@ impl Live {
     ) -> Result<(), ProgramError> {
         let consumer = storage::consumer(entry.id);
         let (mut errors, mut bytes) = (progress.errors_in_a_row, 0);
-        let mut next = Some(first);
+        let (mut next, mut members) = (Some(first), None);
         while let Some(effects) = next.take() {
+            members = members.or(effects.members);
             let effects = self.runner.run(entry, &manifest.contracts, effects, limits)?;
             if self.runner.store.is_lost(&consumer, effects.ledger) {
                 // Retention has removed data of the ledger, so the read may be incomplete. If other
                 // ledgers of this turn are still to be written, the next turn skips this one.
                 if ran.is_empty() {
-                    self.mark_processed(entry, manifest, effects.place, 1, &LedgerSet::default())?;
+                    let examined = (manifest, members.unwrap_or_default());
+                    self.mark_processed(entry, examined, effects.place, 1, &LedgerSet::default())?;
                 }
                 return Ok(());
             }
@@ -221,7 +264,7 @@ impl Live {
             }
             next = self.next_in_turn(&consumer, manifest, place)?.map(|fed| {
                 let mut effects = effects_of(manifest, fed, None);
-                effects.schema = schema;
+                (effects.schema, effects.members) = (schema, members);
                 effects
             });
         }
@@ -299,6 +342,7 @@ impl Live {
         &self,
         entry: &Entry,
         manifest: &Manifest,
+        members: Versions,
         mut after: u64,
     ) -> Result<Next, ProgramError> {
         let store = &self.runner.store;
@@ -323,7 +367,8 @@ impl Live {
                 }
             }
             after = last.place;
-            if !self.mark_processed(entry, manifest, after, fed.len(), &missing)?
+            let examined = (manifest, members);
+            if !self.mark_processed(entry, examined, after, fed.len(), &missing)?
                 || begun.elapsed() > SHORT_TURN
             {
                 return Ok(Next::More);
@@ -333,11 +378,11 @@ impl Live {
 
     /// Records that a program has processed the feed up to `place` without any runs, and that it
     /// lost the ledgers in `missing`. Returns false, and records nothing, when the program was
-    /// deleted or contracts were registered since.
+    /// deleted or contracts were registered, or have become members, since.
     pub(super) fn mark_processed(
         &self,
         entry: &Entry,
-        examined_with: &Manifest,
+        (examined_with, members): (&Manifest, Versions),
         place: u64,
         ledgers: usize,
         missing: &LedgerSet,
@@ -345,7 +390,10 @@ impl Live {
         let store = &self.runner.store;
         let mut cell = entry.lock();
         cell.reload_if_in_doubt(store)?;
-        if cell.deleted || cell.manifest.contracts != examined_with.contracts {
+        if cell.deleted
+            || cell.manifest.contracts != examined_with.contracts
+            || !entry.members.accept(members, true)
+        {
             return Ok(false);
         }
         cell.progress.place = cell.progress.place.max(place);

@@ -40,13 +40,21 @@ fn is_like_a_table(name: &str) -> bool {
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns the contracts without repetitions, in their order.
+/// Returns the contracts without repetitions, in their order: at least one.
 pub(super) fn distinct(contracts: Vec<ContractId>) -> Result<Vec<ContractId>, ProgramError> {
-    let distinct = without_repetitions(contracts);
+    let distinct = distinct_or_none(contracts)?;
     if distinct.is_empty() {
         let problem = "is empty: give at least one contract ID".to_owned();
         return Err(ProgramError::Value { name: "contracts", problem });
     }
+    Ok(distinct)
+}
+
+/// Returns the contracts without repetitions, in their order.
+pub(super) fn distinct_or_none(
+    contracts: Vec<ContractId>,
+) -> Result<Vec<ContractId>, ProgramError> {
+    let distinct = without_repetitions(contracts);
     check_count(distinct.len())?;
     Ok(distinct)
 }

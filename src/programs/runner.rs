@@ -131,6 +131,7 @@ impl Runner {
         let manifest = entry.snapshot().manifest;
         if manifest.events.is_some() {
             let manifest = Manifest { contracts: contracts.to_vec(), ..Manifest::clone(&manifest) };
+            effects.members = effects.members.or(Some(entry.members.versions()));
             return self.read_events(&manifest, effects, deadline);
         }
         let module = entry.module.get().ok_or(ProgramError::NotReady(entry.id))?;

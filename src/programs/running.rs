@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::backfill::Backfill;
 use super::backfills::Backfills;
 use super::engine::{CacheSettings, Engine, EngineSettings};
-use super::events::{EventInterfaces, begin_reading, look_when_more_is_known};
+use super::events::{EventInterfaces, MembersStatus, begin_reading, look_when_more_is_known};
 use super::failures::Trouble;
 use super::feed_served::Copied;
 use super::feeder::Feeder;
@@ -73,7 +73,7 @@ pub struct ProgramDeps {
 pub struct Programs {
     store: Arc<Store>,
     pub(super) registry: Arc<Registry>,
-    runner: Arc<Runner>,
+    pub(super) runner: Arc<Runner>,
     pub(super) feeder: Arc<Feeder>,
     lanes: Arc<Lanes>,
     live: Arc<Live>,
@@ -112,8 +112,11 @@ impl Programs {
         let registry =
             Arc::new(Registry::open(Arc::clone(&store), engine.clone(), settings.clone(), index)?);
         let upstream = upstream.map(UpstreamLimiter::new);
-        let events =
-            EventInterfaces::sharing(Arc::clone(&interfaces), Arc::clone(&registry.supplied));
+        let events = EventInterfaces::sharing(
+            Arc::clone(&interfaces),
+            Arc::clone(&registry.supplied),
+            Arc::clone(&registry.members),
+        );
         let runner = Arc::new(Runner {
             store: Arc::clone(&store),
             engine,
@@ -212,6 +215,8 @@ impl Programs {
     pub fn watch(&self, owner: &Owner, watch: Watch) -> Result<Manifest, ProgramError> {
         let _slot = take_slot(&self.deploys, owner)?;
         let now = (self.runner.clock)() / 1000;
+        self.registry.check_watch(owner, &watch)?;
+        self.runner.check_factories(&watch.selectors, watch.supplied.as_deref())?;
         let manifest = self.registry.watch(owner, watch, now)?;
         Ok(self.deployed(self.with_declared_tables(manifest)))
     }
@@ -312,9 +317,19 @@ impl Programs {
         Ok(manifest)
     }
 
-    /// Returns the contracts of all projects of events.
+    /// Returns the contracts that projects of events name.
     pub fn watched_contracts(&self) -> BTreeSet<ContractId> {
         self.registry.watched_contracts()
+    }
+
+    /// Returns the members of all projects that record what their contracts hold.
+    pub fn recorded_members(&self) -> BTreeSet<ContractId> {
+        self.registry.recorded_members()
+    }
+
+    /// Returns a number that is another one once a project has other members.
+    pub fn members_version(&self) -> u64 {
+        self.registry.members_version()
     }
 
     /// Returns an owner's programs, sorted by id.
@@ -332,14 +347,27 @@ impl Programs {
             let reason = self.feeder.skip_reason(owner, id)?;
             Some(format!("its rows cannot be written to its tables: {reason}"))
         };
+        let are_known = || {
+            let (manifest, place) = {
+                let cell = entry.lock();
+                (Arc::clone(&cell.manifest), cell.progress.place)
+            };
+            entry.members.are_known(&manifest, place)
+        };
         let is_copied = |log| {
-            self.feeder.copied(owner, id, log) == Copied::Yes && self.feeder.has_ledgers(owner, id)
+            self.feeder.copied(owner, id, log) == Copied::Yes
+                && self.feeder.has_ledgers(owner, id)
+                && are_known()
         };
         let reason = self.trouble.reason(id).or_else(rows);
         let status = status::of(&self.store, &entry, reason, is_copied)?;
-        let without_interface = self.runner.events.lacking(&entry.snapshot().manifest)?;
+        let manifest = entry.snapshot().manifest;
+        let without_interface = self.runner.events.lacking(&manifest)?;
+        let (index, is_listed) = (self.runner.events.members(), self.registry.lists_contracts());
+        let index = (index, entry.members.left_out());
+        let members = MembersStatus::of(&self.store, index, &manifest, is_listed)?;
         let backfill = self.backfills.backfill(id)?.map(|backfill| backfill.state);
-        Ok(ProgramStatus { without_interface, backfill, ..status })
+        Ok(ProgramStatus { without_interface, backfill, members, ..status })
     }
 
     /// Returns the records of a program's runs on ledgers up to `last`, newest first, at most

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::backfill::State;
-use super::events::{EventCounts, WithoutInterface};
+use super::events::{EventCounts, MembersStatus, WithoutInterface};
 use super::manifest::Manifest;
 use super::records::{self, MAX_EXECUTIONS, milliseconds};
 use super::registry::Entry;
@@ -59,6 +59,9 @@ pub struct ProgramStatus {
     /// Numbers of events of a project of events; `None` for a program.
     #[serde(flatten)]
     pub events: Option<EventNumbers>,
+    /// What is said of the members of a project with selectors.
+    #[serde(flatten)]
+    pub members: Option<MembersStatus>,
     /// Contracts of a project of events that have no interface.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without_interface: Vec<WithoutInterface>,
@@ -134,6 +137,7 @@ pub(super) fn of(
         lag: store.last_place().saturating_sub(progress.place),
         missing,
         events: manifest.events.is_some().then(|| progress.events.into()),
+        members: None,
         without_interface: Vec::new(),
         backfill: None,
         row_bytes: progress.row_bytes,

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `programs` | program → manifest |
 //! | `wasm` | SHA-256 → module |
-//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `f`, key → a part of the summary of a project of events; program, `r` → why its replacement failed; program, `s` → its subscribers; program, `w`, position → a waiting run |
+//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `f`, key → a part of the summary of a project of events; program, `k` → how far its members were looked for; program, `m`, contract → a member of it; program, `n`, selector, contract → where a factory announced it first; program, `o`, contract → the entries of the row log with the changes of a member; program, `r` → why its replacement failed; program, `s` → its subscribers; program, `w`, position → a waiting run |
 //! | `rows` | program, position of a transaction → rows that the run on it emitted |
 //! | `row_log` | program, number → position: the order in which runs with rows were stored |
 //! | `executions` | program, number → record of a run; only the newest are kept |
@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 use super::ProgramError;
-use orrery_ledger::domain::{Direction, Hash32, LedgerRange, LedgerSeq, ProgramId};
+use orrery_ledger::domain::{ContractId, Direction, Hash32, LedgerRange, LedgerSeq, ProgramId};
 use orrery_store::{
     ConsumerKind, Extensions, KindChanges, Mark, Needs, RowCodec, SharedFamily, SharedRow,
     SharedRows, Store, StoreError, TransactionPosition,
@@ -102,6 +102,26 @@ pub fn summary(program: ProgramId, part: &[u8]) -> SharedRow {
     PROGRESS.row(((program, Mark::<b'f'>), part.to_vec()))
 }
 
+/// Names the row that says how far the members of a project were looked for.
+pub fn member_cursor(program: ProgramId) -> SharedRow {
+    PROGRESS.row((program, Mark::<b'k'>))
+}
+
+/// Names the row of a member of a project.
+pub fn member(program: ProgramId, contract: &ContractId) -> SharedRow {
+    PROGRESS.row(((program, Mark::<b'm'>), *contract))
+}
+
+/// Names the row with the entries of the row log that have the changes of a member.
+pub fn member_entries(program: ProgramId, contract: &ContractId) -> SharedRow {
+    PROGRESS.row(((program, Mark::<b'o'>), *contract))
+}
+
+/// Names the row of a contract that a factory, the selector with this number, announced.
+pub fn announcement(program: ProgramId, selector: u8, contract: &ContractId) -> SharedRow {
+    PROGRESS.row(((program, Mark::<b'n'>), (selector, *contract)))
+}
+
 /// Names the row that says why the program that was to replace this one did not.
 pub fn replacement_failure(program: ProgramId) -> SharedRow {
     PROGRESS.row((program, Mark::<b'r'>))
@@ -157,6 +177,32 @@ pub fn summary_parts(
     rows.scan(PROGRESS, Direction::OldestFirst, &prefix, &(), |part: Vec<u8>, value| {
         visit(&part, value);
         Ok::<_, StoreError>(ControlFlow::Continue(()))
+    })
+}
+
+/// Visits the members of a project after one of them, by id, until `visit` breaks.
+pub fn members_after(
+    store: &Store,
+    program: ProgramId,
+    after: Option<ContractId>,
+    mut visit: impl FnMut(ContractId, &[u8]) -> Result<ControlFlow<()>, StoreError>,
+) -> Result<(), StoreError> {
+    let prefix = (program, Mark::<b'm'>);
+    let from = after.map(|contract| contract.encode()).unwrap_or_default();
+    store.shared_rows().scan(PROGRESS, Direction::OldestFirst, &prefix, &from, |contract, row| {
+        if Some(contract) == after { Ok(ControlFlow::Continue(())) } else { visit(contract, row) }
+    })
+}
+
+/// Visits the announcements of a project's members: the number of the selector, the contract, and the row.
+pub fn announcements(
+    store: &Store,
+    program: ProgramId,
+    mut visit: impl FnMut((u8, ContractId), &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let prefix = (program, Mark::<b'n'>);
+    store.shared_rows().scan(PROGRESS, Direction::OldestFirst, &prefix, &(), |key, row| {
+        visit(key, row).map(ControlFlow::Continue)
     })
 }
 

@@ -44,6 +44,13 @@ impl Runner {
         if ledgers.iter().any(|effects| cell.manifest.contracts != effects.contracts) {
             return Ok(WriteOutcome::Nothing);
         }
+        let holds = |effects: &Effects| {
+            let is_new = effects.place > 0;
+            effects.members.is_none_or(|read| entry.members.accept(read, is_new))
+        };
+        if !ledgers.iter().all(holds) {
+            return Ok(WriteOutcome::Nothing);
+        }
         let (mut manifest, mut progress) = (Manifest::clone(&cell.manifest), cell.progress);
         let mut waiting = cell.waiting.len();
         let (mut written, mut changed, mut backfill) = (WrittenRuns::default(), false, None);
@@ -117,7 +124,9 @@ impl Runner {
                     None => new.rows.push((run.position, &run.encoded)),
                 }
             }
-            if run.is_of_no_transaction() {
+            // Events that may turn out to belong to a project are none so far.
+            let has_rows = manifest.events.is_none() || run.execution.rows > 0;
+            if run.is_of_no_transaction() || !has_rows {
                 new.written.rows += u64::from(execution.rows);
                 continue;
             }
@@ -191,6 +200,8 @@ impl Runner {
         }
         let must_derive = !new.merged.is_empty();
         changed |= self.events.add_unsure(project, &effects.summary.unsure)?;
+        changed |= self.events.add_apart(project, &effects.summary.apart)?;
+        changed |= self.events.add_unnamed(project, &effects.summary.unnamed)?;
         changed |= project.open.join(effects.summary.open);
         if let Some(nameless) = &mut project.nameless {
             changed |= nameless.join(&effects.summary.nameless);
@@ -321,8 +332,8 @@ impl Draft<'_> {
 pub(super) enum WriteOutcome {
     /// The results of the runs are on disk.
     Runs(WrittenRuns),
-    /// Nothing was written: the program is deleted, or contracts were registered since, which the
-    /// runs did not take into account.
+    /// Nothing was written: the program is deleted, or contracts were registered or have become members
+    /// since, which the runs did not take into account.
     Nothing,
 }
 

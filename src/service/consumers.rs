@@ -19,6 +19,7 @@ use crate::control::ConsumerReport;
 use crate::domain::LedgerRange;
 use crate::executables::ExecutableIndex;
 use crate::export;
+use crate::membership::Membership;
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
@@ -47,7 +48,7 @@ const STEP_INTERVAL: Duration = Duration::from_millis(5);
 /// Number of unprocessed ledgers from which the next step begins at once.
 const LARGE_LAG: u64 = 16;
 
-/// Returns the consumers of this program other than its indexing programs.
+/// Returns those of [`everything`] that a service with this setting runs.
 pub(super) fn registered(
     webhooks: &Arc<Registry>,
     storage: RecordedStorage,
@@ -59,7 +60,8 @@ pub(super) fn registered(
     all
 }
 
-fn everything(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
+/// Returns the consumers of this program other than its indexing programs.
+pub(super) fn everything(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
     vec![
         Arc::new(WebhookConsumer::new(Arc::clone(webhooks))),
         Arc::new(AccountConsumer(SmartAccounts)),
@@ -68,6 +70,7 @@ fn everything(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer>> {
         Arc::new(TransactionHashes),
         Arc::new(ExecutableIndex),
         Arc::new(ContractData),
+        Arc::new(Membership),
     ]
 }
 

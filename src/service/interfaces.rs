@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use stellar_xdr::{LedgerKey, Limits, ReadXdr};
+use stellar_xdr::{LedgerKey, Limits, ReadXdr, WriteXdr};
 
 use super::{Node, ServiceError};
 use crate::domain::DEEPEST_VALUE;
 use crate::executables::{AskEntries, Interfaces};
+use crate::membership::keep_answers;
 use crate::priority::Priority;
 use crate::programs::state::{Upstream, look_up_and_store};
 use crate::store::Store;
@@ -34,8 +35,20 @@ fn asking(store: Arc<Store>, upstream: Arc<dyn Upstream + Send + Sync>) -> AskEn
     Box::new(move |keys| {
         let keys = keys.iter().map(|key| LedgerKey::from_xdr(key, LIMITS));
         let keys = keys.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-        look_up_and_store(&*upstream, &store, &keys, TIMEOUT).map_err(|error| error.to_string())
+        look_up_and_store(&*upstream, &store, &keys, TIMEOUT).map_err(|error| error.to_string())?;
+        keep_for_members(&store, &keys)
     })
+}
+
+/// Keeps what the answers say of what contracts run: unlike answers, that is kept for ever.
+fn keep_for_members(store: &Store, keys: &[LedgerKey]) -> Result<(), String> {
+    let mut answers = Vec::new();
+    for key in keys {
+        let key = key.to_xdr(LIMITS).map_err(|error| error.to_string())?;
+        let known = store.known_entries(&key).map_err(|error| error.to_string())?;
+        answers.extend(known.into_iter().filter_map(|it| Some((key.clone(), it.entry?))));
+    }
+    keep_answers(store, &answers).map_err(|error| error.to_string())
 }
 
 /// Starts the threads that read interfaces and ask for them.

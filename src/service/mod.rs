@@ -12,6 +12,7 @@ mod following;
 mod http;
 mod ingest;
 mod interfaces;
+mod kept_records;
 mod ledger_entries;
 mod network_node;
 mod node;

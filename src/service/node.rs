@@ -1,7 +1,6 @@
 //! An open data directory as all parts of a process use it: the store, the pipelines into it, the
 //! consumers, health and metrics.
 
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -9,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::disk_space::{DiskFull, DiskSpaceMonitor, NotStoredReason};
+use super::kept_records::{index_options, retention};
 use super::signatures::{SIGNATURES, SignatureRebuild};
 use super::supervisor::report_upgrade;
 use super::{ServiceError, attestation, consumers, recorded_storage};
@@ -24,8 +24,8 @@ use crate::pipeline::{
 };
 use crate::programs::storage;
 use crate::store::{
-    self, Committed, Durability, Extensions, FORMAT, IndexOptions, IndexedAs, LedgerConsumer,
-    Losses, Retention, Store, StoreError,
+    self, Committed, Durability, Extensions, FORMAT, IndexOptions, LedgerConsumer, Losses,
+    Retention, Store, StoreError,
 };
 use crate::verify::{Events, Policy, Verified};
 use crate::webhooks::registry::Registry;
@@ -65,13 +65,34 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens the data directory of `config`. Fails for a new directory when `network` is `None`.
-    pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
+    /// Opens the data directory of `config` for a service: `[index] storage` holds from now on, and what
+    /// does not fit it is removed. Fails for a new directory when `network` is `None`.
+    ///
+    /// # Errors
+    /// Errors of the store; when nothing is to be recorded although projects do.
+    pub fn open_for_service(
+        config: &Config,
+        network: Option<&Network>,
+    ) -> Result<Self, ServiceError> {
         let webhooks = Arc::default();
         let consumers = consumers::registered(&webhooks, config.index.storage);
         let node = Self::open_with(config, network, consumers)?;
         recorded_storage::apply(node.store(), config.index.storage)?;
         Ok(Self { webhooks, ..node })
+    }
+
+    /// Opens the data directory of `config` for a command. What an existing directory records of what
+    /// contracts hold stays as it is, whatever the command's settings say. Fails for a new directory when
+    /// `network` is `None`.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn open(config: &Config, network: Option<&Network>) -> Result<Self, ServiceError> {
+        let webhooks = Arc::default();
+        let consumers = consumers::everything(&webhooks);
+        let extensions = recorded_storage::as_stored(extensions(config, &consumers));
+        let store = Arc::new(Store::open_with(&config.data_dir, network, extensions)?);
+        Ok(Self { webhooks, ..Self::over_fed(store, config, consumers)? })
     }
 
     /// Opens the data directory of `config` for reading. Nothing in it changes.
@@ -80,10 +101,10 @@ impl Node {
     /// Errors of the store, [`StoreError::Empty`] for a directory without one.
     pub fn open_read_only(config: &Config) -> Result<Self, ServiceError> {
         let webhooks = Arc::default();
-        let consumers = consumers::registered(&webhooks, config.index.storage);
-        let extensions = extensions(config, &consumers);
+        let consumers = consumers::everything(&webhooks);
+        let extensions = recorded_storage::as_stored(extensions(config, &consumers));
         let store = Arc::new(Store::open_read_only(&config.data_dir, extensions)?);
-        Ok(Self { webhooks, consumers, ..Self::over(store, config)? })
+        Ok(Self { webhooks, ..Self::over_fed(store, config, consumers)? })
     }
 
     /// As [`Self::open`], with `consumers` instead of the program's own.
@@ -94,6 +115,16 @@ impl Node {
     ) -> Result<Self, ServiceError> {
         let extensions = extensions(config, &consumers);
         let store = Arc::new(Store::open_with(&config.data_dir, network, extensions)?);
+        Ok(Self { consumers, ..Self::over(store, config)? })
+    }
+
+    /// As [`Self::over`], with those of the consumers that the store feeds.
+    fn over_fed(
+        store: Arc<Store>,
+        config: &Config,
+        mut consumers: Vec<Arc<dyn LedgerConsumer>>,
+    ) -> Result<Self, ServiceError> {
+        consumers.retain(|consumer| store.consumer(consumer.spec().name).is_some());
         Ok(Self { consumers, ..Self::over(store, config)? })
     }
 
@@ -464,31 +495,5 @@ impl StepObserver for StepMetrics {
 
     fn verified(&self, verified: &Verified) {
         self.0.ledger_verified(verified);
-    }
-}
-
-/// Returns which records of each ledger are indexed.
-pub(super) fn indexed_as(config: &Config) -> IndexedAs {
-    IndexedAs::from(&index_options(config))
-}
-
-fn index_options(config: &Config) -> IndexOptions {
-    let contracts: BTreeSet<_> = config.index.contracts.iter().copied().collect();
-    IndexOptions {
-        classic_events: config.index.classic_events,
-        fee_events: config.index.fee_events,
-        contracts: (!contracts.is_empty()).then_some(contracts),
-        raw_ledgers: config.retention.raw_ledgers > 0,
-    }
-}
-
-/// Converts the settings: 0 keeps no raw ledgers, but all events or transactions.
-fn retention(config: &Config) -> Retention {
-    let unless_all = |kept: u32| (kept > 0).then_some(kept);
-    Retention {
-        raw_ledgers: Some(config.retention.raw_ledgers),
-        events: unless_all(config.retention.events),
-        transactions: unless_all(config.retention.transactions),
-        wait_for_consumers: config.retention.wait_for_consumers,
     }
 }

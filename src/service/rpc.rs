@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use super::kept_records::indexed_as;
 use super::network_node::RunningCore;
-use super::node::indexed_as;
 use super::past_network::PastNetwork;
 use super::sources::rpc_settings;
 use super::{Node, RunningSandbox, ServiceError};

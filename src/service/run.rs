@@ -22,7 +22,7 @@ use super::upkeep::{self, CONTRACT_SIZES, RETENTION};
 use super::webhooks::RunningWebhooks;
 use super::{
     Backfills, Node, OpenSources, RunningSandbox, ServiceError, StateBackfills, attestation,
-    exporting, interfaces, ledger_entries, node, rpc, running_programs, status_messages,
+    exporting, interfaces, kept_records, ledger_entries, rpc, running_programs, status_messages,
     supervisor, webhooks,
 };
 use crate::api::{self, AddressNames, ApiSettings, Deps, MetricsText, RequestObserver, Tunables};
@@ -96,6 +96,7 @@ impl Service {
             spawn_blocking(start).await.map_err(ServiceError::start)??
         };
         node.webhooks().name_events_by(Arc::clone(&interfaces.interfaces));
+        node.webhooks().follow(Arc::clone(&programs) as _);
         let webhooks = {
             let (node, config) = (Arc::clone(&node), config.clone());
             let start = move || webhooks::start(&node, &config);
@@ -204,7 +205,8 @@ pub async fn run_opened(
         let (node, programs) = (Arc::clone(&node), Arc::clone(&service.programs));
         let stop = tasks.stop();
         tasks.spawn_thread(WATCHED_STORAGE, Priority::Background, move || {
-            recorded_storage::watch_regularly(node.store(), &programs, node.health(), &stop);
+            let sources = (&*programs, &**node.webhooks());
+            recorded_storage::watch_regularly(node.store(), sources, node.health(), &stop);
         })?;
     }
     if let Some(exporting) = exporting {
@@ -303,7 +305,7 @@ async fn http_dependencies(
             queries: config.queries.clone(),
             rpc: config.rpc.clone(),
             indexers: config.indexers.clone(),
-            indexed_as: node::indexed_as(config),
+            indexed_as: kept_records::indexed_as(config),
             names: Arc::new(address_names(&config.site.labels)?),
             data_dir: named_in_commands(&config.data_dir),
             tunables: Tunables::default(),

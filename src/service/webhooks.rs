@@ -34,6 +34,9 @@ pub(super) fn start(node: &Node, config: &Config) -> Result<RunningWebhooks, Ser
     let sealer = Sealer::new(&auth::webhook_key(&secrets(store.directory()))?)?;
     let clocks = Clocks { machine: Arc::new(unix_now_ms), elapsed: elapsed_ms() };
     registry.open(store, sealer, config.webhooks.clone(), &clocks)?;
+    if let Some(url) = config.http.public_url.as_option() {
+        registry.link_to(url);
+    }
     let policy = Policy { allowed: config.webhooks.allow_subnets.clone() };
     let management = Webhooks::new(WebhookDeps {
         store: Arc::clone(store),

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use crate::units::{Kib, Mib, Millis, Seconds};
-use crate::values::{CorsOrigin, MetricsReaders, Proxies, UnknownParameters};
+use crate::values::{CorsOrigin, MetricsReaders, Proxies, PublicUrl, UnknownParameters};
 use crate::{nonzero, section};
 
 section! {
@@ -26,6 +26,8 @@ section! {
         pub unknown_parameters: UnknownParameters = UnknownParameters::default();
         /// Whether events, transactions, contracts, what they hold, and ledgers can be read without a token.
         pub public_read: bool = false;
+        /// Address at which others reach the service, to which messages link.
+        pub public_url: PublicUrl = PublicUrl::default();
     }
 }
 

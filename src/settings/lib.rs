@@ -28,7 +28,7 @@ pub use sources::{SourceError, SourcePlan};
 pub use trust::{Trust, TrustError, TrustedValidators};
 pub use units::{Kib, Mib, Millis, Seconds};
 pub use values::{
-    CorsOrigin, Header, MetricsReaders, NetworkName, Proxies, RecordedStorage, Secret, SecretUrl,
-    Start, UnknownParameters,
+    CorsOrigin, Header, MetricsReaders, NetworkName, Proxies, PublicUrl, RecordedStorage, Secret,
+    SecretUrl, Start, UnknownParameters,
 };
 pub use webhooks::Webhooks;

@@ -90,6 +90,45 @@ impl From<SecretUrl> for String {
     }
 }
 
+/// The address of this service's first page, without the `/` at its end; may be empty.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PublicUrl(String);
+
+impl PublicUrl {
+    /// Returns the address; `None` when it is empty.
+    pub fn as_option(&self) -> Option<&str> {
+        (!self.0.is_empty()).then_some(&*self.0)
+    }
+}
+
+impl Setting for PublicUrl {
+    const EXPECTED: &'static str = "an address such as \"https://orrery.example.org\"";
+}
+
+impl TryFrom<String> for PublicUrl {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.is_empty() {
+            return Ok(Self(text));
+        }
+        check_http(&text)?;
+        let has_more =
+            |sign: char| matches!(sign, '?' | '#' | '<' | '>' | '"' | '\'' | '`' | '|' | '\\');
+        match text.contains(has_more) || text.contains('@') {
+            true => Err("it has more than a scheme, a host, a port and a path".to_owned()),
+            false => Ok(Self(text.trim_end_matches('/').to_owned())),
+        }
+    }
+}
+
+impl From<PublicUrl> for String {
+    fn from(url: PublicUrl) -> Self {
+        url.0
+    }
+}
+
 /// Returns why a text is no `http://` or `https://` URL.
 pub(crate) fn check_http(text: &str) -> Result<(), String> {
     if is_http(text) {

@@ -24,6 +24,10 @@ section! {
         /// Maximum number of deliveries that one ledger creates for one owner. The subscription whose
         /// delivery exceeds it is disabled.
         pub owner_ledger_deliveries: NonZeroU32 = nonzero!(50_000);
+        /// Maximum work of the conditions of one owner's subscriptions on one ledger, in steps of some ten
+        /// nanoseconds. Of those that exceed it, the subscription whose condition takes the most is
+        /// disabled.
+        pub owner_ledger_steps: NonZeroU32 = nonzero!(20_000_000);
         /// Maximum number of concurrent attempts to one server.
         pub attempts_per_server: NonZeroU32 = nonzero!(8);
         /// Number of days for which completed deliveries stay listed.

@@ -14,6 +14,10 @@ export const contractsArea = (attributes) => having(make("textarea"),
 /** Creates the field in which the number of a ledger is written. */
 export const ledgerInput = (attributes) => input({ type: "number", min: 0, ...attributes });
 
+/** Creates a labelled check box. */
+export const check = (name, text, isChecked, value = "on") => make("label", "check",
+  input({ type: "checkbox", name, value, checked: isChecked ? "" : null }), ` ${text}`);
+
 /** Creates the place in which the outcome of an action is told. */
 export const outcome = () => having(make("div", ""), { role: "status" });
 
@@ -37,3 +41,33 @@ export async function attempt(place, doing, work) {
 
 /** Creates the error of a form that cannot be sent as it is. */
 export const mistake = (text) => new Refused(0, text);
+
+/** Creates the error of a field, which is found by its name, and its number where there are several. */
+export const ofField = (name, text, index) => Object.assign(mistake(text), { field: name, index });
+
+/**
+ * Marks the field of a form that an error names, and no other; of several, the one whose value the error has. `told` is
+ * the place where the error is told. A character that it names is selected, and its index returned; otherwise null.
+ */
+export function mark(whole, told, error) {
+  const [, named = ""] = /'(\w+)'/.exec(error?.message) ?? [];
+  const all = [...whole.elements].filter((it) => !it.disabled);
+  const same = error ? all.filter(({ name }) => name === (error.field ?? named)) : [];
+  const has = ({ value }) => value !== "" && error.message.includes(value);
+  const wrong = error && (same[error.index] ?? same.find(has) ?? same[0] ?? whole.querySelector("input:invalid:enabled"));
+  for (const it of all) {
+    having(it, { "aria-invalid": it === wrong || null });
+    // What else describes a field, a note, stays.
+    const notes = (it.getAttribute("aria-describedby") ?? "").split(" ").filter((id) => id && id !== told.id);
+    having(it, { "aria-describedby": [...notes, ...it === wrong ? [told.id] : []].join(" ") || null });
+  }
+  wrong?.focus();
+  const [, character] = /\bat character (\d+)/.exec(error?.message) ?? [];
+  if (!wrong?.matches("textarea") || character === undefined) return null;
+  // The service counts characters, without the blanks before them; the field counts units of UTF-16.
+  const before = wrong.value.length - wrong.value.trimStart().length;
+  const letters = [...wrong.value.slice(before)];
+  const at = before + letters.slice(0, character - 1).join("").length;
+  wrong.setSelectionRange(at, at + (letters[character - 1]?.length ?? 0));
+  return at;
+}

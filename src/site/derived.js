@@ -129,7 +129,7 @@ export async function tables(view, contract, { info, name, ...shown }, body) {
 /** Fills the part of webhooks. */
 export async function webhooks(view, contract, body) {
   const all = await ask("rest/webhooks/list", { signal: view.signal });
-  const own = all.filter(({ contract_id: of }) => of === contract || of === "");
+  const own = all.filter(({ contract_id: of, project }) => of === contract || of === "" && !project);
   if (own.length === 0) {
     return put(body, make("p", "", "None of your webhooks is sent its events; ",
       link(`webhooks?contract=${contract}`, "subscribe an endpoint to them"), "."));
@@ -139,7 +139,7 @@ export async function webhooks(view, contract, body) {
     it.contract_id === "" ? "of all contracts" : "of this contract",
     [make("div", "", tag(stateOf(it)), " ", whyOf(it)), "wide"],
   ]);
-  const heads = ["Webhook", ["Endpoint", "wide"], ["Events", "wide"], "Contracts", "State"];
+  const heads = ["Webhook", ["Endpoint", "wide"], ["Told of", "wide"], "Contracts", "State"];
   return put(body, table(heads, rows, "Webhooks that are sent its events"),
     own.length > MOST ? make("p", "note", `These are ${MOST} of ${own.length}; `, link("webhooks", "all")) : null);
 }

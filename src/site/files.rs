@@ -122,7 +122,7 @@ mod tests {
             begins.for_each(|line| assert!(!line.contains("*/") || line.ends_with("*/"), "{line}"));
         }
         // An example that is shown keeps its comments.
-        assert!(named("webhook/form.js").contains("// body: the bytes as they arrived"));
+        assert!(named("webhook/receiving.js").contains("// body: the bytes as they arrived"));
         assert!(!named("rows.js").contains("/** A list of which"));
     }
 
@@ -186,7 +186,7 @@ mod tests {
         let styles: usize =
             own().filter(|it| it.0.name.ends_with(".css")).map(|it| it.1.len()).sum();
         let all: usize = own().map(|it| it.1.len()).sum();
-        assert!(all <= 350_000, "all code has {all} bytes");
+        assert!(all <= 365_000, "all code has {all} bytes");
         let pages = FILES.iter().filter(|file| file.name.starts_with("pages/"));
         for page in pages {
             let mut modules = BTreeSet::new();

@@ -33,6 +33,7 @@ function decoded(bytes) {
     case 18:
       if (view.getUint32(4) === 0) return strkey(6 << 3, bytes.slice(12, 44));
       return view.getUint32(4) === 1 ? strkey(2 << 3, bytes.slice(8, 40)) : null;
+    case 20: return "instance";
     default: return null;
   }
 }

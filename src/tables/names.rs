@@ -1,7 +1,7 @@
 //! Names of tables, views and the columns that every table has; conversion of struct names to
 //! targets; quoting of names for SQL.
 
-pub use orrery_interfaces::names::{CLOSED_AT, CONTRACT_ID, LEDGER, ROW_ID};
+pub use orrery_interfaces::names::{CLOSED_AT, CONTRACT_ID, LEDGER, ROW_ID, folded};
 use orrery_interfaces::names::{DECLARED, EVENT_ID, EVENT_INDEX, REST, TRANSACTION};
 use orrery_ledger::domain::ProgramId;
 
@@ -153,11 +153,6 @@ pub fn first_version(target: &str, is_taken: impl Fn(&str) -> bool) -> String {
         name.push('_');
     }
     name
-}
-
-/// Folds ASCII letters to lower case: SQL treats names with the same folded form as equal.
-pub fn folded(name: &str) -> String {
-    name.to_ascii_lowercase()
 }
 
 /// Whether SQL can use the name when it is quoted.

@@ -8,24 +8,28 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::decimals::{Decimals, asset_emitter};
 use super::delivery::new_deliveries::{Content, Created};
+use super::followed::SelectedEvents;
+use super::judging::{JudgedEvent, Verdict};
 use super::registry::{CreatedDeliveries, Doubt, Registry, SubscriptionSet};
 use super::rows::{
-    Delivery, ENCODED_DELIVERIES, FAMILIES, Number, PAYLOADS, PROGRESS, QUEUE, Queued, payload_key,
+    Delivery, ENCODED_DELIVERIES, FAMILIES, Number, PAYLOADS, PROGRESS, QUEUE, Queued,
+    TRANSACTIONS_DONE, payload_key,
 };
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
+use super::triggers::Sources;
 use super::{CONSUMER, WebhookError, payload};
-use orrery_executables::InterfaceReader;
-use orrery_ledger::domain::{EventId, LedgerRange, NetworkId, Owner, Page};
+use orrery_ledger::domain::{EventId, LedgerRange, Owner, Page};
 use orrery_settings as settings;
 use orrery_store::{
-    Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger, LedgerConsumer,
-    Mark, Needs, RowCodec, StartPosition, Store, StoreError,
+    Arrival, Bounds, ConsumerEffects, ConsumerSpec, EventQuery, EventRecord, FedLedger,
+    LedgerConsumer, Mark, Needs, RowCodec, StartPosition, Store, StoreError,
 };
 
 /// Bytes of rows after which the rest of a ledger is left to the next step.
-const MAX_STEP_BYTES: usize = 4 << 20;
+pub(super) const MAX_STEP_BYTES: usize = 4 << 20;
 
 /// Time after which the rest of a ledger is left to the next step, so that what is created so far is
 /// sent and a stop is noticed.
@@ -71,26 +75,57 @@ impl LedgerConsumer for WebhookConsumer {
             effects.mark_unfinished();
             return Ok(());
         }
+        if is_wanted
+            && !self
+                .registry
+                .data_index
+                .has(store, ledger.ledger, || self.registry.with(SubscriptionSet::has_data))
+        {
+            effects.mark_unfinished();
+            return Ok(());
+        }
+        let projects: Vec<String> = self.registry.with(|known| {
+            let concerns = |it: &Arc<Subscription>| it.is_in_doubt() || it.concerns(ledger);
+            let concerned = known.by_project().filter_map(|(project, mut bucket)| {
+                bucket.any(concerns).then(|| project.to_owned())
+            });
+            concerned.collect()
+        });
+        if !self.registry.followed.may_be_made(&projects, ledger.place) {
+            effects.mark_unfinished();
+            return Ok(());
+        }
         self.registry.with(|known| {
+            if known.by_project().next().is_none() {
+                self.registry.followed.note_none();
+            }
             if known.is_empty() {
                 return Ok(());
             }
+            let (names, network) = (self.registry.naming.reader()?, store.network().id());
             let mut work = Work {
                 registry: &self.registry,
                 fed: ledger,
                 now: self.registry.now(),
+                until: Instant::now() + MAX_STEP_TIME,
                 effects,
                 created: BTreeMap::new(),
                 by_owner: HashMap::new(),
                 contents: Vec::new(),
-                network: *store.network().id(),
-                names: self.registry.naming.reader()?,
+                sources: Sources {
+                    store,
+                    network,
+                    names: names.as_ref(),
+                    followed: &self.registry.followed,
+                },
+                decimals: Decimals::new(&self.registry.naming),
             };
-            work.process_ledger(store, known)
+            work.process_ledger(known)
         })
     }
 
     fn on_step_written(&self, store: &Store) {
+        self.registry.followed.step_written();
         // First, so that a panic in it leaves what was created to the next step.
         for (subscription, doubt) in self.registry.in_doubt() {
             reload_state(store, &self.registry, subscription, doubt);
@@ -115,6 +150,8 @@ impl LedgerConsumer for WebhookConsumer {
     }
 
     fn on_step_failed(&self) {
+        self.registry.followed.step_failed();
+        self.registry.ttl.lock().forget_looks();
         for ledger in self.registry.created_by_step.lock().values_mut() {
             ledger.contents.clear();
             ledger.is_uncertain = true;
@@ -151,20 +188,23 @@ fn reload_state(store: &Store, registry: &Registry, subscription: Arc<Subscripti
 }
 
 /// The work on one ledger.
-struct Work<'w, 'e> {
-    registry: &'w Registry,
-    fed: &'w FedLedger,
-    now: Moment,
-    effects: &'w mut ConsumerEffects<'e>,
+pub(super) struct Work<'w, 'e> {
+    pub(super) registry: &'w Registry,
+    pub(super) fed: &'w FedLedger,
+    pub(super) now: Moment,
+    pub(super) effects: &'w mut ConsumerEffects<'e>,
     /// Numbers of the deliveries created so far, by subscription.
     created: BTreeMap<u32, (Arc<Subscription>, Vec<Number>)>,
     /// Deliveries of each owner that has new ones.
     by_owner: HashMap<Owner, OwnerDeliveries>,
     /// Contents of these deliveries.
     contents: Vec<(Number, Content)>,
-    network: NetworkId,
-    /// Interfaces by which events are named.
-    names: Option<InterfaceReader<'w>>,
+    /// Time after which the rest is left to the next step.
+    pub(super) until: Instant,
+    /// From what deliveries are made.
+    pub(super) sources: Sources<'w>,
+    /// Decimals of tokens, for messages.
+    pub(super) decimals: Decimals<'w>,
 }
 
 /// Deliveries of all subscriptions of one owner.
@@ -177,41 +217,63 @@ struct OwnerDeliveries {
 }
 
 impl Work<'_, '_> {
-    fn process_ledger(&mut self, store: &Store, known: &SubscriptionSet) -> Result<(), StoreError> {
-        if !known.all().any(|it| it.is_in_doubt() || it.concerns(self.fed)) {
+    /// Processes the events of the ledger, then what else its transactions did, then what the ledger as a
+    /// whole tells; in several steps if there is much.
+    fn process_ledger(&mut self, known: &SubscriptionSet) -> Result<(), StoreError> {
+        // Older ledgers may say until when an entry lives.
+        let is_noted = self.fed.arrival != Arrival::Live && !known.of_ledgers().is_empty();
+        if !is_noted && !known.all().any(|it| it.is_in_doubt() || it.concerns(self.fed)) {
             return Ok(());
         }
-        let ledger = self.fed.ledger;
-        let query = EventQuery {
-            contracts: known.contracts().unwrap_or_default(),
-            page: Page { cursor: self.last_processed_event()?, ..Page::all() },
-            ..EventQuery::of_ledgers(LedgerRange::only(ledger))
-        };
-        let begun = Instant::now();
-        let walked = store.events_within(&query, Bounds::NONE, |event| {
-            match self.create_deliveries(known, event) {
-                Ok(()) if self.has_room() && begun.elapsed() < MAX_STEP_TIME => {
-                    ControlFlow::Continue(())
-                }
-                Ok(()) => ControlFlow::Break(self.save_progress(event.id)),
-                Err(error) => ControlFlow::Break(Err(error)),
-            }
-        })?;
+        let done = self.process_projects(known).and_then(|()| self.process_parts(known));
+        self.registry.followed.pass(self.fed.ledger);
         let created = CreatedDeliveries {
             by_subscription: std::mem::take(&mut self.created).into_values().collect(),
             contents: std::mem::take(&mut self.contents),
             is_uncertain: false,
         };
         self.registry.created_by_step.lock().insert(self.fed.place, created);
-        if let Some(names) = &self.names {
+        if let Some(names) = self.sources.names {
             names.finish()?;
         }
-        walked.broken_off.unwrap_or(Ok(()))
+        done
+    }
+
+    fn process_parts(&mut self, known: &SubscriptionSet) -> Result<(), StoreError> {
+        let transactions = TRANSACTIONS_DONE.get(self.effects, &Mark)?;
+        let transactions = transactions.filter(|(place, _)| *place == self.fed.place);
+        if transactions.is_none() && known.has_events() && !self.process_events(known)? {
+            return Ok(());
+        }
+        let after = transactions.map_or(0, |(_, order)| order);
+        if !self.process_transactions(known, after)? {
+            return Ok(());
+        }
+        self.process_end(known)
+    }
+
+    /// Creates the deliveries of events. Returns whether that was all.
+    fn process_events(&mut self, known: &SubscriptionSet) -> Result<bool, StoreError> {
+        let (ledger, selected) = (self.fed.ledger, self.selected(known)?);
+        let query = EventQuery {
+            contracts: known.contracts().unwrap_or_default(),
+            page: Page { cursor: self.last_processed_event()?, ..Page::all() },
+            ..EventQuery::of_ledgers(LedgerRange::only(ledger))
+        };
+        let walked = self.sources.store.events_within(&query, Bounds::NONE, |event| match self
+            .create_deliveries(known, event, &selected)
+        {
+            Ok(()) if self.has_room() => ControlFlow::Continue(()),
+            Ok(()) => ControlFlow::Break(self.save_progress(event.id)),
+            Err(error) => ControlFlow::Break(Err(error)),
+        })?;
+        let is_all = walked.broken_off.is_none();
+        walked.broken_off.unwrap_or(Ok(())).map(|()| is_all)
     }
 
     /// Whether this step may write more.
-    fn has_room(&self) -> bool {
-        self.effects.bytes() < MAX_STEP_BYTES
+    pub(super) fn has_room(&self) -> bool {
+        self.effects.bytes() < MAX_STEP_BYTES && Instant::now() < self.until
     }
 
     /// Returns the last event of this ledger that an earlier step has processed.
@@ -230,37 +292,87 @@ impl Work<'_, '_> {
         &mut self,
         known: &SubscriptionSet,
         event: &EventRecord<'_>,
+        selected: &SelectedEvents,
     ) -> Result<(), StoreError> {
-        let mut matching = Vec::new();
-        known.matching(event.contract, event.topics, |subscription| matching.push(subscription));
         let number = Number::of_event(event.id);
         let delivery = Delivery::new(event.ledger.0, self.now);
-        let mut row = None;
-        for subscription in matching {
-            if !self.concerns(subscription)? {
+        // Row and body, which most subscriptions share.
+        let mut made: Option<(Vec<u8>, Vec<u8>)> = None;
+        for (subscription, verdict) in self.judged(known, event, number)? {
+            if verdict != Verdict::Matches {
+                self.note_unmet(subscription, event.ledger, &verdict)?;
                 continue;
             }
             let id = subscription.id;
-            // A replay was ahead of this consumer: the delivery is queued, or has ended already.
-            if ENCODED_DELIVERIES.has(self.effects, &(id, number))? {
-                continue;
+            let (row, body) = made.get_or_insert_with(|| {
+                let body = payload::of_event(event, self.sources.network, self.sources.names);
+                (delivery.encode(), body)
+            });
+            let decimals = self.decimals_of(subscription, body, event)?;
+            if decimals.is_empty() {
+                ENCODED_DELIVERIES.put(self.effects, &(id, number), row)?;
+            } else {
+                let delivery = Delivery { decimals, ..delivery.clone() };
+                ENCODED_DELIVERIES.put(self.effects, &(id, number), &delivery.encode())?;
             }
-            let row = row.get_or_insert_with(|| delivery.encode());
-            ENCODED_DELIVERIES.put(self.effects, &(id, number), row)?;
             QUEUE.put(self.effects, &Queued::first(id, number), &())?;
             self.count(known, subscription, number)?;
         }
-        if row.is_some() {
+        if let Some((_, body)) = made {
             let key = payload_key(delivery.day, 0, number);
-            let body = payload::of_event(event, &self.network, self.names.as_ref());
             PAYLOADS.put(self.effects, &key, &body)?;
             self.contents.push((number, Content { delivery, body: body.into() }));
         }
-        Ok(())
+        self.create_deliveries_of_projects(known, event, selected)
+    }
+
+    /// Returns the subscriptions that concern the event and have no delivery of it, each with what its
+    /// condition says.
+    fn judged<'k>(
+        &mut self,
+        known: &'k SubscriptionSet,
+        event: &EventRecord<'_>,
+        number: Number,
+    ) -> Result<Vec<(&'k Arc<Subscription>, Verdict)>, StoreError> {
+        let mut matching = Vec::new();
+        known.matching(event.contract, event.topics, |subscription| matching.push(subscription));
+        let judged = JudgedEvent::new(event, self.sources.network, self.sources.names);
+        let bytes = event.size();
+        let mut all = Vec::with_capacity(matching.len());
+        for subscription in matching {
+            // If it has one, a replay was ahead of this consumer: the delivery is queued, or has ended.
+            if !self.concerns(subscription)?
+                || ENCODED_DELIVERIES.has(self.effects, &(subscription.id, number))?
+            {
+                continue;
+            }
+            let Some(condition) = &subscription.condition else {
+                all.push((subscription, Verdict::Matches));
+                continue;
+            };
+            if self.may_ask(known, subscription, bytes)? {
+                all.push((subscription, judged.by(condition)));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the decimals that the message of a subscription about an event needs.
+    pub(super) fn decimals_of(
+        &self,
+        subscription: &Subscription,
+        body: &[u8],
+        event: &EventRecord<'_>,
+    ) -> Result<Vec<Option<u32>>, StoreError> {
+        if !subscription.has_units() {
+            return Ok(Vec::new());
+        }
+        let asset = asset_emitter(event, self.sources.network, self.sources.names);
+        self.decimals.of(subscription, body, asset)
     }
 
     /// Whether a subscription that matches the event gets a delivery.
-    fn concerns(&self, subscription: &Subscription) -> Result<bool, StoreError> {
+    pub(super) fn concerns(&self, subscription: &Subscription) -> Result<bool, StoreError> {
         if subscription.is_in_doubt() {
             // A write that changes it has failed or is still in progress: the stored row decides.
             let row = match Row::of(self.effects, subscription.id) {
@@ -276,7 +388,7 @@ impl Work<'_, '_> {
 
     /// Counts a delivery, and disables the subscription when it exceeds a limit of its own or of its
     /// owner.
-    fn count(
+    pub(super) fn count(
         &mut self,
         known: &SubscriptionSet,
         subscription: &Arc<Subscription>,
@@ -309,6 +421,15 @@ impl Work<'_, '_> {
         } else {
             return Ok(());
         };
+        self.disable(subscription, reason)
+    }
+
+    /// Disables a subscription for this reason.
+    pub(super) fn disable(
+        &mut self,
+        subscription: &Arc<Subscription>,
+        reason: String,
+    ) -> Result<(), StoreError> {
         let mut state = subscription.state();
         state.disable(reason);
         subscription.row(state).put(self.effects, subscription.id)?;
@@ -324,7 +445,6 @@ mod tests {
     use orrery_testkit::sandbox::{ledgers, local, sandbox};
 
     use super::*;
-    use crate::filter::Filter;
     use crate::manage::{NewSubscriptions, WebhookDeps, Webhooks};
     use crate::target::{Policy, Sender, Timeouts, system_lookup};
     use crate::time::Clocks;
@@ -357,14 +477,8 @@ mod tests {
         let registry = Arc::clone(&registry);
         let deps = WebhookDeps { store: Arc::clone(&store), registry, sender, clock };
         let webhooks = Webhooks::new(deps);
-        let wanted = NewSubscriptions {
-            endpoint: "https://example.com/".parse().unwrap(),
-            contracts: Vec::new(),
-            filter: Filter::default(),
-            address: None,
-            secret: None,
-            include_backfill: true,
-        };
+        let endpoint = "https://example.com/".parse().unwrap();
+        let wanted = NewSubscriptions { include_backfill: true, ..NewSubscriptions::to(endpoint) };
         let id = webhooks.create(&Owner("ana".to_owned()), wanted).unwrap().ids[0];
         for raw in &chain {
             let view = decode(raw, network.id()).unwrap();

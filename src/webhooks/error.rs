@@ -1,6 +1,7 @@
 //! Errors of webhook operations.
 
 use super::filter::FilterError;
+use super::message::template::TemplateError;
 use super::target::EndpointError;
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::StoreError;
@@ -27,7 +28,8 @@ pub enum WebhookError {
     },
     /// The subscription with this number is identical.
     #[error(
-        "subscription {0} already has this endpoint, contract and filters: delete that one, or change something"
+        "subscription {0} already has this endpoint, contract, filters and message: delete that one, or change \
+         something"
     )]
     Duplicate(u32),
     /// The owner would exceed the maximum number of subscriptions.
@@ -51,6 +53,18 @@ pub enum WebhookError {
         /// Number of these secrets.
         count: usize,
     },
+    /// What contracts hold is not recorded.
+    #[error(
+        "'on' is '{0}', and what contracts hold is not recorded here: give another one, or ask the operator to turn \
+         it on with [index] storage"
+    )]
+    StorageOff(&'static str),
+    /// The owner reads no project of this name.
+    #[error(
+        "there is no project '{0}' that you read: give one of your own, or subscribe to a public one first (POST \
+         /rest/retroshade/subscribe)"
+    )]
+    UnknownProject(String),
     /// The subscription is disabled.
     #[error(
         "subscription {0} is disabled: repair its endpoint, and enable it with POST /rest/webhooks/{0}/enable first"
@@ -91,6 +105,12 @@ pub enum WebhookError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<TemplateError> for WebhookError {
+    fn from(error: TemplateError) -> Self {
+        Self::Value { name: "message", problem: error.to_string() }
+    }
 }
 
 impl WebhookError {

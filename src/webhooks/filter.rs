@@ -1,5 +1,8 @@
 //! Conditions that select events. Works on raw XDR: an event is not decoded to evaluate them.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use orrery_ledger::domain::{ContractId, ParseError, address_xdr, scval_from_text};
 
 /// Number of topics that a filter can name.
@@ -83,6 +86,11 @@ impl Filter {
         }
         self.address.as_ref().is_none_or(|wanted| topics.contains(&wanted.as_slice()))
     }
+}
+
+/// Returns the canonical spelling of a topic for users.
+pub fn encode_topic(topic: &[u8]) -> String {
+    STANDARD.encode(topic)
 }
 
 #[cfg(test)]

@@ -1,24 +1,36 @@
 //! Operations that owners request: creating, deleting and enabling subscriptions, and listing and
 //! testing deliveries. Every change is on disk before it is acknowledged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rand::RngCore;
 use sha2::{Digest, Sha256};
 
 use super::delivery::{DeliveryDeps, DeliveryThreads, Mailbox, Post};
-use super::filter::Filter;
+use super::filter::{Filter, encode_topic};
+use super::followed::LATE;
+use super::message::Message;
+use super::message::format::Format;
 use super::registry::Registry;
 use super::rows::{
-    self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, IDENTICAL, LAST_TESTS, NEXT, Number,
-    OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, payload_key, subscription_range,
+    self, Class, DELIVERIES, Delivery, ENCODED_DELIVERIES, IDENTICAL, LAST_TESTS, LIVES, NEXT,
+    Number, OWNED, PAYLOADS, QUEUE, SUBSCRIPTIONS, TriggerKind, subscription_range,
 };
-use super::subscription::{Definition, Row, State, Subscription, encode_topic};
-use super::target::{Endpoint, EndpointError, Sender};
-use super::{CONSUMER, Clock, Secret, Secrets, WebhookError, payload};
+use super::stopped::Stopped;
+use super::subscription::{Definition, Row, State, Subscription, VOID_ENDPOINT};
+use super::target::{AttemptResult, Endpoint, EndpointError, Sender};
+use super::trigger::Trigger;
+use super::triggers::silence;
+use super::triggers::ttl::WATCHED;
+use super::triggers::ttl_notes;
+use super::unmet::{UNMET, Unmet};
+use super::{CONSUMER, Clock, Secret, Secrets, WebhookError, payload, triggers};
+use orrery_conditions::Condition;
+use orrery_contract_data::{CONSUMER as CONTRACT_DATA, KeyTag};
 use orrery_ledger::domain::{CloseTime, ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
 use orrery_store::{ConsumerEffects, Mark, RowBounds, RowCodec, Store, StoreError};
 
@@ -32,16 +44,42 @@ const MAX_ROWS_READ: usize = 20_000;
 pub struct NewSubscriptions {
     /// Endpoint that deliveries go to.
     pub endpoint: Endpoint,
+    /// What deliveries say; `None` where they are JSON for programs.
+    pub message: Option<Message>,
     /// One subscription is created for each contract; if empty, a single one for all contracts.
     pub contracts: Vec<ContractId>,
+    /// The project whose events are delivered, by one subscription, instead of those of contracts.
+    pub project: Option<String>,
     /// Further conditions on events; the contract in it is ignored.
     pub filter: Filter,
     /// Address of the filter as the user spelled it.
     pub address: Option<String>,
+    /// What must be true of an event.
+    pub condition: Option<Condition>,
+    /// What they are told of.
+    pub trigger: Trigger,
     /// Secret that signs deliveries; one is generated when it is `None`.
     pub secret: Option<Secret>,
     /// Whether to deliver events of older ledgers that are backfilled later.
     pub include_backfill: bool,
+}
+
+impl NewSubscriptions {
+    /// A request for one subscription of an endpoint to all events, as JSON for programs.
+    pub fn to(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            message: None,
+            contracts: Vec::new(),
+            project: None,
+            filter: Filter::default(),
+            address: None,
+            condition: None,
+            trigger: Trigger::Event,
+            secret: None,
+            include_backfill: false,
+        }
+    }
 }
 
 /// Subscriptions that were created.
@@ -83,6 +121,8 @@ pub struct Webhooks {
     pub(super) changing_secrets: Mutex<()>,
     /// Subscriptions of which other secrets than those in memory may be on disk.
     pub(super) unsure_secrets: Mutex<BTreeSet<u32>>,
+    /// Where replays of subscriptions have stopped within a ledger.
+    pub(super) stopped: Mutex<BTreeMap<u32, Stopped>>,
     sender: Sender,
 }
 
@@ -91,7 +131,8 @@ impl Webhooks {
     pub fn new(deps: WebhookDeps) -> Self {
         let WebhookDeps { store, registry, sender, clock } = deps;
         let (changing_secrets, unsure_secrets) = (Mutex::default(), Mutex::default());
-        Self { store, registry, sender, clock, changing_secrets, unsure_secrets }
+        let stopped = Mutex::default();
+        Self { store, registry, sender, clock, changing_secrets, unsure_secrets, stopped }
     }
 
     /// Starts to send deliveries. `deps` builds the other dependencies around the function that
@@ -106,7 +147,13 @@ impl Webhooks {
         let sender = self.sender.clone();
         let post: Post = Arc::new(move |subscription, headers, body| {
             let sender = sender.clone();
-            Box::pin(async move { sender.send(&subscription.endpoint, &headers, body).await })
+            Box::pin(async move {
+                let format = subscription.definition.format;
+                match &subscription.endpoint {
+                    Some(endpoint) => sender.send(endpoint, format, &headers, body).await,
+                    None => AttemptResult::failed(Duration::ZERO, VOID_ENDPOINT.to_owned()),
+                }
+            })
         });
         DeliveryThreads::start(deps(post))
     }
@@ -131,8 +178,12 @@ impl Webhooks {
         owner: &Owner,
         wanted: NewSubscriptions,
     ) -> Result<CreatedSubscriptions, WebhookError> {
+        let wanted = self.of_project(owner, wanted)?;
+        self.check_condition(&wanted)?;
+        self.check_message(&wanted)?;
+        self.check_storage(&wanted)?;
         let secret = wanted.secret.clone().unwrap_or_else(Secret::generate);
-        let definitions = self.definitions(owner, &wanted);
+        let definitions = self.definitions(owner, &wanted)?;
         let secrets = Secrets { present: secret.clone(), previous: Vec::new() };
         let (registry, store) = (Arc::clone(&self.registry), Arc::clone(&self.store));
         let inserted: Arc<Mutex<Vec<Arc<Subscription>>>> = Arc::default();
@@ -162,7 +213,11 @@ impl Webhooks {
         }
     }
 
-    fn definitions(&self, owner: &Owner, wanted: &NewSubscriptions) -> Vec<Definition> {
+    pub(super) fn definitions(
+        &self,
+        owner: &Owner,
+        wanted: &NewSubscriptions,
+    ) -> Result<Vec<Definition>, WebhookError> {
         let mut contracts: Vec<Option<ContractId>> = Vec::new();
         for contract in &wanted.contracts {
             if !contracts.contains(&Some(*contract)) {
@@ -177,18 +232,46 @@ impl Webhooks {
             let mut tag = [0; TAG_BYTES];
             rand::rng().fill_bytes(&mut tag);
             let tag = hex::encode(tag);
-            Definition {
+            let format = wanted.message.as_ref().map_or(Format::Service, Message::format);
+            let (endpoint, url) = (&wanted.endpoint, wanted.endpoint.as_str());
+            let (shown, sealed_endpoint, endpoint_digest) = match format.is_chat() {
+                false => (url.to_owned(), None, None),
+                true => {
+                    let sealed = self.registry.sealer()?.seal_endpoint(&tag, url)?;
+                    (endpoint.hidden(), Some(sealed), Some(hex::encode(Sha256::digest(url))))
+                }
+            };
+            Ok(Definition {
                 owner: owner.clone(),
-                endpoint: wanted.endpoint.as_str().to_owned(),
+                endpoint: shown,
+                sealed_endpoint,
+                endpoint_digest,
+                format,
+                message: wanted.message.as_ref().map(|it| it.template().text().to_owned()),
                 contract: contract.map(|contract| contract.to_string()),
+                project: wanted.project.clone(),
                 topics: wanted.filter.topics.each_ref().map(|it| it.as_deref().map(encode_topic)),
                 address: wanted.address.clone(),
+                condition: wanted.condition.as_ref().map(|it| it.text().to_owned()),
                 include_backfill: wanted.include_backfill,
+                trigger: wanted.trigger.clone(),
                 tag,
                 made: now,
-            }
+            })
         };
         contracts.into_iter().map(define).collect()
+    }
+
+    /// Checks that what contracts hold is recorded where wanted subscriptions are about that.
+    ///
+    /// # Errors
+    /// [`WebhookError::StorageOff`]
+    pub(super) fn check_storage(&self, wanted: &NewSubscriptions) -> Result<(), WebhookError> {
+        let is_needed = wanted.trigger.keys().is_some();
+        match is_needed && self.store.consumer(CONTRACT_DATA).is_none() {
+            true => Err(WebhookError::StorageOff(wanted.trigger.name())),
+            false => Ok(()),
+        }
     }
 
     /// Deletes a subscription with all its deliveries. Nothing is sent for it after this returns.
@@ -197,7 +280,10 @@ impl Webhooks {
         let (own, registry) = (Arc::clone(&subscription), Arc::clone(&self.registry));
         let deleted = self.store.change_consumer_rows(CONSUMER, move |effects| {
             let row = Row::of(effects, id)?.ok_or(WebhookError::Unknown(id))?;
-            remove(effects, id, &row.definition)?;
+            let keeps_lives = registry.with(|known| {
+                known.of_ledgers().values().any(|it| it.id != id && watches_like(it, &own))
+            });
+            remove(effects, id, &row.definition, keeps_lives)?;
             registry.begin_doubt(&own);
             own.set_deleted(true);
             Ok::<_, WebhookError>(())
@@ -216,6 +302,7 @@ impl Webhooks {
     /// Enables a subscription that was disabled. Events that it missed are not sent automatically.
     pub fn enable(&self, owner: &Owner, id: u32) -> Result<Arc<Subscription>, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
+        self.check_project(&subscription)?;
         let (own, store) = (Arc::clone(&subscription), Arc::clone(&self.store));
         let registry = Arc::clone(&self.registry);
         let doubt = self.store.change_consumer_rows(CONSUMER, move |effects| {
@@ -253,6 +340,15 @@ impl Webhooks {
         missing
     }
 
+    /// Returns what a subscription's condition could not be asked of so far.
+    pub fn unmet(&self, subscription: &Subscription) -> Result<Unmet, WebhookError> {
+        if subscription.condition.is_none() && subscription.contracts.project().is_none() {
+            return Ok(Unmet::default());
+        }
+        let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
+        Ok(UNMET.get(&view, &(Mark, subscription.id))?.unwrap_or_default())
+    }
+
     /// Lists at most `limit` deliveries of a subscription, newest first: those before `cursor`, and
     /// with `state` only those in that state.
     pub fn deliveries(
@@ -265,16 +361,19 @@ impl Webhooks {
     ) -> Result<Page, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
         let last = match cursor {
-            None => Some(Number(u64::MAX)),
-            Some(cursor) => self.number(&subscription, cursor)?.0.checked_sub(1).map(Number),
+            None => Number::LAST,
+            Some(cursor) => self.number(&subscription, cursor)?,
         };
         let mut page = Page { deliveries: Vec::new(), ended_at: None };
-        let Some(last) = last else { return Ok(page) };
         let mut rows_read = 0;
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         ENCODED_DELIVERIES.scan_back(&view, &id, &(id, last), |(_, number), row| {
+            // The cursor is a delivery of the page before.
+            if number == last {
+                return Ok(ControlFlow::Continue(()));
+            }
             let Some(delivery) = Delivery::decode(&row) else {
-                tracing::error!(subscription = id, number = number.0, "a delivery is damaged");
+                tracing::error!(subscription = id, ?number, "a delivery is damaged");
                 return Err(WebhookError::Damaged(format!("a delivery of subscription {id}")));
             };
             if state.is_none_or(|state| delivery.state == state) {
@@ -319,16 +418,26 @@ impl Webhooks {
         let ends = self.store.ends();
         let ledger = ends.latest.unwrap_or(LedgerSeq(0)).0;
         let closed = CloseTime::Seconds(ends.latest_close_time.unwrap_or(0)).to_string();
-        let contract = subscription.definition.contract();
+        let trigger = subscription.definition.trigger.clone();
+        let contract = self.invented(&subscription);
+        let bodies = subscription.bodies();
         let number = self.store.change_consumer_rows(CONSUMER, move |effects| {
             if Row::of(effects, id)?.is_none() {
                 return Err(WebhookError::Unknown(id));
             }
-            let number = put_next_test(effects, id, ends.last_event_id)?;
+            let (number, body) = match &trigger {
+                Trigger::Event => {
+                    let event = ends.last_event_id;
+                    let body = payload::of_test(contract.as_ref(), event.0, ledger, closed);
+                    (put_next_test(effects, id, event)?, body)
+                }
+                other => {
+                    let number = put_next_trigger_test(effects, id, LedgerSeq(ledger))?;
+                    (number, triggers::body::of_test(other, contract.as_ref(), ledger, &closed))
+                }
+            };
             let delivery = Delivery { due: Some(now.due), ..Delivery::new(ledger, now) };
-            let event = ends.last_event_id.0;
-            let body = payload::of_test(contract.as_ref(), event, ledger, closed);
-            PAYLOADS.put(effects, &payload_key(delivery.day, id, number), &body)?;
+            PAYLOADS.put(effects, &bodies.key(delivery.day, number), &body)?;
             if let Some(queued) = delivery.queued(id, number) {
                 QUEUE.put(effects, &queued, &())?;
             }
@@ -352,16 +461,20 @@ impl Webhooks {
         deliveries: &[(Number, Delivery)],
         most: usize,
     ) -> Result<Vec<Option<String>>, WebhookError> {
-        self.registry.of_owner(owner, id)?;
+        let subscription = self.registry.of_owner(owner, id)?;
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let (mut bodies, mut bytes) = (Vec::new(), 0);
         for (number, delivery) in deliveries {
-            let stored = PAYLOADS.get(&view, &payload_key(delivery.day, id, *number))?;
+            let stored = PAYLOADS.get(&view, &subscription.bodies().key(delivery.day, *number))?;
             bytes += stored.as_ref().map_or(0, Vec::len);
             if bytes > most && !bodies.is_empty() {
                 break;
             }
-            bodies.push(stored.and_then(|body| String::from_utf8(body).ok()));
+            let public_url = self.registry.public_url();
+            let written = |body: Vec<u8>| {
+                subscription.written(body.into(), &delivery.decimals, public_url.as_deref())
+            };
+            bodies.push(stored.and_then(|it| String::from_utf8(written(it).into()).ok()));
         }
         Ok(bodies)
     }
@@ -428,12 +541,19 @@ fn insert(
     Ok(made)
 }
 
+/// Whether a subscription needs the times to live of the same contract's data as another one.
+fn watches_like(subscription: &Subscription, other: &Subscription) -> bool {
+    let has_data = |it: &Subscription| it.definition.trigger.entries().is_some_and(|it| it.data);
+    has_data(subscription) && subscription.contracts == other.contracts
+}
+
 /// Deletes all rows of a subscription except those whose keys begin with a day (`payloads`,
 /// `finished`).
 fn remove(
     effects: &mut ConsumerEffects<'_>,
     id: u32,
     definition: &Definition,
+    keeps_lives: bool,
 ) -> Result<(), StoreError> {
     let own = (Mark, Sha256::digest(&definition.owner.0).into());
     match OWNED.get(effects, &own)?.unwrap_or(0).saturating_sub(1) {
@@ -443,6 +563,20 @@ fn remove(
     IDENTICAL.delete(effects, &(Mark, definition.fingerprint()))?;
     SUBSCRIPTIONS.delete(effects, &(Mark, id))?;
     LAST_TESTS.delete(effects, &(Mark, id))?;
+    UNMET.delete(effects, &(Mark, id))?;
+    LATE.delete(effects, &(Mark, id))?;
+    silence::forget(effects, id)?;
+    WATCHED.delete(effects, &(Mark, id))?;
+    if definition.project.is_some() && definition.trigger.entries().is_some() {
+        ttl_notes::forget(effects, id)?;
+    }
+    if let Some(contract) = definition.contract()
+        && definition.trigger.entries().is_some_and(|entries| entries.data)
+        && !keeps_lives
+    {
+        let end = [contract.0.as_slice(), &[u8::MAX; 4 + KeyTag::LEN + 1]].concat();
+        effects.delete_range(LIVES.family, &contract.0, &end)?;
+    }
     let (from, to) = subscription_range(id);
     for family in [DELIVERIES.family, QUEUE.family] {
         effects.delete_range(family, &from, &to)?;
@@ -459,8 +593,9 @@ fn put_next_test(
     let last = LAST_TESTS.get(effects, &(Mark, id))?;
     // After a restore, the newest event may be older than the last test: test numbers never
     // decrease.
-    let (event, count) = match last {
-        Some(last) if last.event() >= newest => (last.event(), last.test().unwrap_or(0) + 1),
+    let after = last.and_then(|last| last.event().zip(last.test()));
+    let (event, count) = match after {
+        Some((event, count)) if event >= newest => (event, count + 1),
         _ => (newest, 1),
     };
     let number = Number::of_test(event, count).or_else(|| {
@@ -469,6 +604,23 @@ fn put_next_test(
     });
     let too_many = || WebhookError::Damaged("the number of a test".to_owned());
     let number = number.ok_or_else(too_many)?;
+    LAST_TESTS.put(effects, &(Mark, id), &number)?;
+    Ok(number)
+}
+
+/// Stores the number of the next test of a subscription that is not to events, and returns it.
+fn put_next_trigger_test(
+    effects: &mut ConsumerEffects<'_>,
+    id: u32,
+    newest: LedgerSeq,
+) -> Result<Number, WebhookError> {
+    let last = LAST_TESTS.get(effects, &(Mark, id))?.and_then(Number::place);
+    // As above.
+    let (ledger, count) = match last {
+        Some((ledger, .., [_, count])) if ledger >= newest => (ledger, count.saturating_add(1)),
+        _ => (newest, 1),
+    };
+    let number = Number::of_trigger(ledger, None, TriggerKind::Test, [0, count]);
     LAST_TESTS.put(effects, &(Mark, id), &number)?;
     Ok(number)
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use orrery_executables::{InterfaceReader, Interfaces, Lacking, Waited};
+use orrery_ledger::domain::{ContractId, LedgerSeq};
 use orrery_store::{RowBounds, StoreError};
 
 /// How long new deliveries wait for the index at once. Whoever else changes deliveries waits for that.
@@ -42,6 +43,15 @@ impl Naming {
     /// Returns a reader of the interfaces, which reads stored ones that are not in memory on this thread.
     pub fn reader(&self) -> Result<Option<InterfaceReader<'_>>, StoreError> {
         self.interfaces.get().map(|interfaces| interfaces.loading_reader()).transpose()
+    }
+
+    /// Returns the number of decimals of a token as of a ledger, where it is known.
+    pub fn decimals(
+        &self,
+        token: &ContractId,
+        as_of: LedgerSeq,
+    ) -> Result<Option<u32>, StoreError> {
+        self.interfaces.get().map_or(Ok(None), |interfaces| interfaces.decimals(token, as_of))
     }
 
     /// Returns a reader of the interfaces that are in memory.

@@ -2,22 +2,28 @@
 //! subscriptions that cannot match cost nothing.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::condition_work::ConditionWork;
+use super::data_index::DataIndex;
 use super::delivery::Mailbox;
 use super::delivery::new_deliveries::Content;
 use super::filter::{Filter, TOPICS};
+use super::followed::Followed;
 use super::naming::Naming;
 use super::rows::{KEPT, Number, SUBSCRIPTIONS};
 use super::subscription::{Row, Subscription};
 use super::time::{Clocks, Moment, Times};
+use super::triggers::ttl_memory::TtlMemory;
 use super::{CONSUMER, Sealer, WebhookError};
 use orrery_executables::Interfaces;
 use orrery_ledger::domain::{ContractId, Owner};
+use orrery_membership::Projects;
 use orrery_settings::Webhooks;
 use orrery_store::{ConsumerEffects, Mark, RowBounds, Store, StoreError};
 
@@ -25,12 +31,13 @@ use orrery_store::{ConsumerEffects, Mark, RowBounds, Store, StoreError};
 const MAX_CONTRACTS_LOOKED_UP: usize = 16;
 
 /// Subscriptions by number.
-type Bucket = BTreeMap<u32, Arc<Subscription>>;
+pub(super) type Bucket = BTreeMap<u32, Arc<Subscription>>;
 
 /// Subscriptions indexed by a condition that an event must meet. Each is in exactly one bucket.
 #[derive(Default)]
 struct Index {
     by_contract: HashMap<[u8; 32], Conditions>,
+    by_project: BTreeMap<String, Conditions>,
     /// Subscriptions without a contract; the API requires an address condition for them.
     of_any_contract: Conditions,
 }
@@ -88,24 +95,32 @@ impl Conditions {
 }
 
 impl Index {
-    fn conditions(&mut self, filter: &Filter) -> &mut Conditions {
-        match filter.contract {
+    fn conditions(&mut self, subscription: &Subscription) -> &mut Conditions {
+        if let Some(project) = subscription.contracts.project() {
+            return self.by_project.entry(project.to_owned()).or_default();
+        }
+        match subscription.filter.contract {
             Some(contract) => self.by_contract.entry(contract).or_default(),
             None => &mut self.of_any_contract,
         }
     }
 
     fn insert(&mut self, subscription: &Arc<Subscription>) {
-        let bucket = self.conditions(&subscription.filter).bucket(&subscription.filter);
+        let bucket = self.conditions(subscription).bucket(&subscription.filter);
         bucket.insert(subscription.id, Arc::clone(subscription));
     }
 
     fn remove(&mut self, subscription: &Subscription) {
-        let conditions = self.conditions(&subscription.filter);
+        let conditions = self.conditions(subscription);
         let bucket = conditions.bucket(&subscription.filter);
         bucket.remove(&subscription.id);
         if bucket.is_empty() {
             conditions.drop_empty();
+        }
+        if let Some(project) = subscription.contracts.project()
+            && self.by_project.get(project).is_some_and(Conditions::is_empty)
+        {
+            self.by_project.remove(project);
         }
         if let Some(contract) = subscription.filter.contract
             && self.by_contract.get(&contract).is_some_and(Conditions::is_empty)
@@ -119,7 +134,16 @@ impl Index {
 #[derive(Default)]
 pub struct SubscriptionSet {
     by_id: Bucket,
+    /// Those of events.
     index: Index,
+    /// Those of projects, by name.
+    of_projects: BTreeMap<String, Bucket>,
+    /// Those of what single transactions do, by contract.
+    of_transactions: HashMap<ContractId, Bucket>,
+    /// Those of what single transactions do to the members of projects.
+    of_members: Bucket,
+    /// Those of entries that are about to expire, and of silence.
+    of_ledgers: Bucket,
 }
 
 impl SubscriptionSet {
@@ -133,13 +157,19 @@ impl SubscriptionSet {
         self.by_id.values()
     }
 
+    /// Returns a subscription; `None` when there is none with this number.
+    pub(super) fn get(&self, id: u32) -> Option<&Arc<Subscription>> {
+        self.by_id.get(&id)
+    }
+
     /// Returns the contracts whose events may match; `None` when there are too many, or when some
     /// subscription is not limited to a contract.
     pub fn contracts(&self) -> Option<Vec<ContractId>> {
         let by_contract = &self.index.by_contract;
         let few = by_contract.len() <= MAX_CONTRACTS_LOOKED_UP;
         let all = || by_contract.keys().map(|contract| ContractId(*contract)).collect();
-        (few && self.index.of_any_contract.is_empty()).then(all)
+        let are_listed = self.index.of_any_contract.is_empty() && self.index.by_project.is_empty();
+        (few && are_listed).then(all)
     }
 
     /// Visits the subscriptions that an event matches, in no particular order.
@@ -160,14 +190,90 @@ impl SubscriptionSet {
         self.index.of_any_contract.candidates(topics, &mut check);
     }
 
+    /// Visits the subscriptions to a project that an event of it matches, in no particular order.
+    pub(super) fn matching_of_project<'a>(
+        &'a self,
+        project: &str,
+        contract: Option<&[u8; 32]>,
+        topics: &[&[u8]],
+        mut visit: impl FnMut(&'a Arc<Subscription>),
+    ) {
+        let Some(conditions) = self.index.by_project.get(project) else { return };
+        conditions.candidates(topics, &mut |candidate| {
+            if candidate.filter.matches(contract, topics) {
+                visit(candidate);
+            }
+        });
+    }
+
+    /// Returns the projects of subscriptions, each with these.
+    pub(super) fn by_project(
+        &self,
+    ) -> impl Iterator<Item = (&str, impl Iterator<Item = &Arc<Subscription>>)> {
+        self.of_projects.iter().map(|(name, bucket)| (name.as_str(), bucket.values()))
+    }
+
+    /// Returns the subscriptions to what single transactions do, some of them repeatedly.
+    pub(super) fn of_transactions(&self) -> impl Iterator<Item = &Arc<Subscription>> {
+        let of_contracts = self.of_transactions.values().flat_map(Bucket::values);
+        of_contracts.chain(self.of_members.values())
+    }
+
+    /// Returns the subscriptions to expiring entries and to silence, by number.
+    pub(super) fn of_ledgers(&self) -> &Bucket {
+        &self.of_ledgers
+    }
+
+    /// Whether there are subscriptions to contract data.
+    pub(super) fn has_data(&self) -> bool {
+        self.by_id.values().any(|it| it.definition.trigger.keys().is_some())
+    }
+
+    /// Whether there are subscriptions to events.
+    pub(super) fn has_events(&self) -> bool {
+        self.by_id.values().any(|it| it.definition.trigger.is_event())
+    }
+
     fn insert(&mut self, subscription: &Arc<Subscription>) {
-        self.index.insert(subscription);
+        let trigger = &subscription.definition.trigger;
+        let (id, own) = (subscription.id, || Arc::clone(subscription));
+        if let Some(project) = subscription.contracts.project() {
+            self.of_projects.entry(project.to_owned()).or_default().insert(id, own());
+        }
+        if trigger.is_event() {
+            self.index.insert(subscription);
+        } else if trigger.is_of_transactions() {
+            if subscription.contracts.project().is_some() {
+                self.of_members.insert(id, own());
+            }
+            for contract in subscription.contracts.all().unwrap_or_default() {
+                self.of_transactions.entry(contract).or_default().insert(id, own());
+            }
+        } else {
+            self.of_ledgers.insert(id, own());
+        }
         self.by_id.insert(subscription.id, Arc::clone(subscription));
     }
 
     fn remove(&mut self, id: u32) {
-        if let Some(subscription) = self.by_id.remove(&id) {
+        let Some(subscription) = self.by_id.remove(&id) else { return };
+        if subscription.definition.trigger.is_event() {
             self.index.remove(&subscription);
+        }
+        if let Some(project) = subscription.contracts.project()
+            && let Some(bucket) = self.of_projects.get_mut(project)
+            && bucket.remove(&id).is_some()
+            && bucket.is_empty()
+        {
+            self.of_projects.remove(project);
+        }
+        self.of_ledgers.remove(&id);
+        self.of_members.remove(&id);
+        for contract in subscription.contracts.all().unwrap_or_default() {
+            let bucket = self.of_transactions.get_mut(&contract);
+            if bucket.is_some_and(|bucket| bucket.remove(&id).is_some() && bucket.is_empty()) {
+                self.of_transactions.remove(&contract);
+            }
         }
     }
 }
@@ -205,9 +311,21 @@ pub struct Registry {
     opened: OnceLock<(Sealer, Webhooks, Times)>,
     /// Interfaces by which events are named.
     pub(super) naming: Naming,
+    /// Projects whose events subscriptions are told of.
+    pub(super) followed: Followed,
+    /// The index of contract data, as far as deliveries wait for it.
+    pub(super) data_index: DataIndex,
+    /// Number of the next turn at looking at entries.
+    turns: AtomicUsize,
+    /// What looks at expiring entries keep in memory.
+    pub(super) ttl: Mutex<TtlMemory>,
+    /// Address of this service's first page, to which messages link.
+    public_url: OnceLock<Arc<str>>,
     /// Mailbox of the dispatcher, once it has started.
     mailbox: OnceLock<Mailbox>,
     in_doubt: Mutex<InDoubt>,
+    /// The work of conditions on the current ledger.
+    pub(super) condition_work: Mutex<ConditionWork>,
     /// Deliveries that the current step has created, by place in the feed, so that a step that is
     /// repeated counts once.
     pub(super) created_by_step: Mutex<BTreeMap<u64, CreatedDeliveries>>,
@@ -245,6 +363,12 @@ impl Registry {
                     "the secret of a webhook subscription cannot be read: it was sealed under another key"
                 );
             }
+            if subscription.endpoint.is_none() {
+                tracing::error!(
+                    subscription = id,
+                    "the endpoint of a webhook subscription cannot be read: it was sealed under another key"
+                );
+            }
             known.insert(&Arc::new(subscription));
         }
         drop(known);
@@ -264,6 +388,22 @@ impl Registry {
         self.naming.set(interfaces);
     }
 
+    /// Sets the projects whose events subscriptions may be told of. Without them there are none.
+    pub fn follow(&self, projects: Arc<dyn Projects>) {
+        self.followed.set(projects);
+    }
+
+    /// Sets the address of this service's first page. Without it, messages have no links.
+    pub fn link_to(&self, public_url: &str) {
+        // A second service of one process would set the same.
+        let _ = self.public_url.set(public_url.into());
+    }
+
+    /// Returns the address of this service's first page, if others reach it.
+    pub fn public_url(&self) -> Option<Arc<str>> {
+        self.public_url.get().cloned()
+    }
+
     /// Returns the sealer of secrets.
     ///
     /// # Errors
@@ -281,6 +421,11 @@ impl Registry {
     /// Returns this moment by the clocks of deadlines; 1970 before [`Self::open`].
     pub fn now(&self) -> Moment {
         self.opened.get().map(|(.., times)| times.now()).unwrap_or_default()
+    }
+
+    /// Returns a number that is another one each time.
+    pub(super) fn next_turn(&self) -> usize {
+        self.turns.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Puts the row of the time by which deliveries are kept, for the next process.
@@ -330,6 +475,22 @@ impl Registry {
         let known = self.known.read();
         let own = known.all().filter(|it| it.definition.owner == *owner && !it.is_deleted());
         own.cloned().collect()
+    }
+
+    /// Returns the contracts of subscriptions to what contracts hold: also the members of projects.
+    pub fn watched_contracts(&self) -> BTreeSet<ContractId> {
+        let known = self.known.read();
+        let own = known.all().filter(|it| it.definition.trigger.keys().is_some());
+        let (mut all, mut projects) = (BTreeSet::new(), BTreeSet::new());
+        for subscription in own {
+            all.extend(subscription.contracts.one());
+            projects.extend(subscription.contracts.project().map(str::to_owned));
+        }
+        drop(known);
+        for project in projects {
+            all.extend(self.followed.members(&project).iter());
+        }
+        all
     }
 
     /// Returns the number of subscriptions and the number of waiting deliveries.

@@ -5,27 +5,24 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::decimals::{Decimals, asset_emitter};
+use super::found::{FoundEvent, MAX_BATCH_BYTES, MAX_BATCH_DELIVERIES, MAX_DURATION, query};
+use super::judging::{JudgedEvent, Verdict};
 use super::manage::Webhooks;
-use super::rows::{
-    Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State, payload_key,
-};
+use super::replay_triggers::{Collected, End};
+use super::rows::{Bodies, Class, DELIVERIES, Delivery, FINISHED, Number, PAYLOADS, QUEUE, State};
+use super::schedule::MOST_IN_CHAT;
 use super::subscription::{Row, Subscription};
 use super::time::Moment;
 use super::{CONSUMER, WebhookError, payload};
 use orrery_executables::Waited;
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, Owner};
-use orrery_store::{Bounds, ConsumerEffects, EventQuery, Needs, TopicFilter, TransactionPosition};
+use orrery_store::{Bounds, ConsumerEffects, Needs, TransactionPosition};
 
 /// Maximum number of deliveries per request, not counting those of its last ledger.
 const MAX_DELIVERIES: usize = 10_000;
-/// How long one request searches for deliveries.
-const MAX_DURATION: Duration = Duration::from_secs(2);
-/// Maximum number of deliveries, and of bytes of their bodies, in one write.
-const MAX_BATCH_DELIVERIES: usize = 500;
-const MAX_BATCH_BYTES: usize = 4 << 20;
-
 /// Result of a replay of ledgers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Number of deliveries that are sent again, or for the first time.
     pub deliveries: u64,
@@ -33,13 +30,9 @@ pub struct Replayed {
     pub next: Option<LedgerSeq>,
     /// Ledgers of the replayed part whose events are not stored.
     pub missing: LedgerSet,
-}
-
-/// An event to send.
-struct FoundEvent {
-    number: Number,
-    ledger: u32,
-    body: Vec<u8>,
+    /// Number of events that the subscription's condition could not be asked of, because it is not known
+    /// what their contracts declare.
+    pub unjudged: u64,
 }
 
 impl Webhooks {
@@ -49,11 +42,12 @@ impl Webhooks {
         let number = self.number(&subscription, delivery)?;
         let now = self.registry.now();
         let given = orrery_ledger::domain::excerpt(delivery);
+        let bodies = subscription.bodies();
         let more = self.store.change_consumer_rows(CONSUMER, move |effects| {
             check_enabled(effects, id)?;
             let unknown = || WebhookError::UnknownDelivery { subscription: id, delivery: given };
             let found = DELIVERIES.get(effects, &(id, number))?.ok_or_else(unknown)?;
-            requeue(effects, id, number, found, now)
+            requeue(effects, bodies, number, found, now)
         })?;
         subscription.add_waiting(more);
         self.notify_dispatcher(id, Class::of_request(number), now.due);
@@ -71,16 +65,30 @@ impl Webhooks {
         is_abandoned: &dyn Fn() -> bool,
     ) -> Result<Replayed, WebhookError> {
         let subscription = self.registry.of_owner(owner, id)?;
+        self.check_project(&subscription)?;
         if !subscription.is_enabled() {
             return Err(WebhookError::Disabled(id));
         }
         let (begun, now) = (Instant::now(), self.registry.now());
-        let stored = self.store.status().ledgers_with(Needs::EVENTS).within(range);
-        let mut replayed = Replayed { deliveries: 0, next: None, missing: LedgerSet::default() };
+        let trigger = &subscription.definition.trigger;
+        let needs = if trigger.is_of_transactions() { Needs::TRANSACTIONS } else { Needs::EVENTS };
+        let mut stored = self.store.status().ledgers_with(needs).within(range);
+        if !trigger.may_be_backfilled() {
+            // Before the subscription was made, nothing was due.
+            let made = LedgerSeq(subscription.state().after_ledger);
+            stored.remove(LedgerRange { first: LedgerSeq(0), last: made });
+        }
+        let first = stored.ranges().first().map_or(range.first, |stored| stored.first);
+        let mut replay = self.begin_replay(id, first);
+        let mut replayed = Replayed::default();
         let mut found: Vec<FoundEvent> = Vec::new();
         let mut count = 0usize;
         let ledgers = stored.ranges().iter().flat_map(|range| range.first.0..=range.last.0);
-        let most = u64::from(self.registry.settings().backlog.get());
+        let most = match subscription.chat() {
+            // Of more, the oldest would be given up at once.
+            Some(_) => MOST_IN_CHAT,
+            None => u64::from(self.registry.settings().backlog.get()),
+        };
         let (mut has_passed, mut may_lack_names) = (false, false);
         for ledger in ledgers.map(LedgerSeq) {
             let has_room = subscription.waiting().saturating_add(found.len() as u64) < most;
@@ -103,24 +111,55 @@ impl Webhooks {
                     Waited::NotYet => return Err(WebhookError::NotNamedYet(ledger)),
                 }
             }
-            count += self.collect(&subscription, ledger, now, &mut found, is_abandoned)?;
+            let collected = match trigger.is_event() {
+                true => {
+                    let (count, unjudged) =
+                        self.collect(&subscription, ledger, now, &mut found, is_abandoned)?;
+                    Some(Collected { count, unjudged, is_cut: false })
+                }
+                false => {
+                    let room = MAX_DELIVERIES - count;
+                    let until = begun + MAX_DURATION;
+                    let end = End { until, room, has_passed, is_abandoned };
+                    let of = (now, end);
+                    self.collect_triggers(&subscription, ledger, of, &mut found, &mut replay)?
+                }
+            };
+            let Some(collected) = collected else {
+                replayed.next = Some(ledger);
+                break;
+            };
+            count += collected.count;
+            replayed.unjudged += collected.unjudged;
+            if collected.is_cut {
+                replayed.next = Some(ledger);
+                break;
+            }
             has_passed = true;
         }
         self.write(&subscription, &mut found, now)?;
+        if let Some(ledger) = replayed.next.filter(|_| !trigger.is_event()) {
+            self.stop_replay(id, ledger, &replay);
+        }
         replayed.deliveries = count as u64;
         let done_up_to = replayed.next.and_then(LedgerSeq::previous).unwrap_or(range.last);
         let done = LedgerRange { first: range.first, last: done_up_to };
-        replayed.missing = self.unread(done, stored)?;
+        replayed.missing = self.unread(done, stored, needs)?;
         Ok(replayed)
     }
 
     /// Returns the ledgers of a range whose events were not all read, of those that were stored before.
-    fn unread(&self, done: LedgerRange, stored: LedgerSet) -> Result<LedgerSet, WebhookError> {
+    fn unread(
+        &self,
+        done: LedgerRange,
+        stored: LedgerSet,
+        needs: Needs,
+    ) -> Result<LedgerSet, WebhookError> {
         let mut unread = LedgerSet::default();
         if !done.is_empty() {
             // Ledgers that are not removed by now were complete when they were read.
             let mut complete = stored;
-            complete.remove_all(&self.store.removed(Needs::EVENTS)?);
+            complete.remove_all(&self.store.removed(needs)?);
             unread.insert(done);
             unread.remove_all(&complete);
         }
@@ -139,24 +178,38 @@ impl Webhooks {
         let (until, naming) = (Instant::now() + most, &self.registry.naming);
         let place = self.store.place_of(ledger);
         let waited = place.map_or(Waited::Indexed, |place| naming.wait(place, most));
-        let Some(names) = naming.reader_of_memory()?.filter(|_| waited == Waited::Indexed) else {
+        let needs_events = subscription.definition.trigger.is_event();
+        if let Some(project) = subscription.contracts.project()
+            && let Some(place) = place
+            && !self.registry.followed.wait(project, place, most)
+        {
+            return Ok(Waited::NotYet);
+        }
+        let selected = self.selected_by(subscription, ledger)?;
+        let reader = naming.reader_of_memory()?;
+        let Some(names) = reader.filter(|_| needs_events && waited == Waited::Indexed) else {
             return Ok(waited);
         };
-        self.store.events_within(&query(subscription, ledger), Bounds::NONE, |event| {
-            if let Some(contract) = event.contract
-                && subscription.filter.matches(event.contract, event.topics)
-            {
-                let application_order = event.application_order;
-                names.tried(
-                    &ContractId(*contract),
-                    TransactionPosition { ledger, application_order },
-                );
-            }
-            match Instant::now() >= until {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        })?;
+        self.store.events_within(
+            &query(subscription, LedgerRange::only(ledger)),
+            Bounds::NONE,
+            |event| {
+                if let Some(contract) = event.contract
+                    && selected.as_ref().is_none_or(|it| it.may_have(event.id))
+                    && subscription.filter.matches(event.contract, event.topics)
+                {
+                    let application_order = event.application_order;
+                    names.tried(
+                        &ContractId(*contract),
+                        TransactionPosition { ledger, application_order },
+                    );
+                }
+                match Instant::now() >= until {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            },
+        )?;
         let left = until.saturating_duration_since(Instant::now());
         let lacking = names.lacking().without_ledgers();
         names.finish()?;
@@ -167,7 +220,7 @@ impl Webhooks {
     }
 
     /// Collects the matching events of a ledger, and writes those collected so far whenever there
-    /// are many. Returns how many matched.
+    /// are many. Returns how many matched, and of how many that is not known.
     fn collect(
         &self,
         subscription: &Arc<Subscription>,
@@ -175,22 +228,51 @@ impl Webhooks {
         now: Moment,
         found: &mut Vec<FoundEvent>,
         is_abandoned: &dyn Fn() -> bool,
-    ) -> Result<usize, WebhookError> {
-        let (filter, query) = (&subscription.filter, query(subscription, ledger));
+    ) -> Result<(usize, u64), WebhookError> {
+        let (filter, query) =
+            (&subscription.filter, query(subscription, LedgerRange::only(ledger)));
         let (network, names) = (self.store.network().id(), self.registry.naming.reader()?);
-        let (mut count, mut bytes) = (0, 0);
+        let (mut count, mut unjudged, mut bytes) = (0, 0, 0);
+        let decimals = Decimals::new(&self.registry.naming);
+        let selected = self.selected_by(subscription, ledger)?;
+        if let (Some(names), Some(selected)) = (&names, &selected) {
+            names.supply(selected.supplied.clone());
+        }
         let walked = self.store.events_within(&query, Bounds::NONE, |event| {
-            if !filter.matches(event.contract, event.topics) {
+            let is_selected = selected.as_ref().is_none_or(|it| it.may_have(event.id));
+            if !is_selected || !filter.matches(event.contract, event.topics) {
                 return ControlFlow::Continue(());
             }
             if is_abandoned() {
                 return ControlFlow::Break(WebhookError::Interrupted);
             }
+            if let Some(condition) = &subscription.condition {
+                match JudgedEvent::new(event, network, names.as_ref()).by(condition) {
+                    Verdict::Matches => {}
+                    Verdict::Differs | Verdict::Misfits(_) => return ControlFlow::Continue(()),
+                    Verdict::Unjudged => {
+                        unjudged += 1;
+                        return ControlFlow::Continue(());
+                    }
+                }
+            }
+            if selected.as_ref().is_some_and(|it| it.unsure.contains(&event.id)) {
+                unjudged += 1;
+                return ControlFlow::Continue(());
+            }
             let body = payload::of_event(event, network, names.as_ref());
             count += 1;
             bytes += body.len();
             let number = Number::of_event(event.id);
-            found.push(FoundEvent { number, ledger: event.ledger.0, body });
+            let asset = match subscription.has_units() {
+                true => asset_emitter(event, network, names.as_ref()),
+                false => None,
+            };
+            let decimals = match decimals.of(subscription, &body, asset) {
+                Ok(decimals) => decimals,
+                Err(error) => return ControlFlow::Break(error.into()),
+            };
+            found.push(FoundEvent { number, ledger: event.ledger.0, body, decimals });
             if found.len() >= MAX_BATCH_DELIVERIES || bytes >= MAX_BATCH_BYTES {
                 bytes = 0;
                 if let Err(error) = self.write(subscription, found, now) {
@@ -202,11 +284,11 @@ impl Webhooks {
         if let Some(names) = &names {
             names.finish()?;
         }
-        walked.broken_off.map_or(Ok(count), Err)
+        walked.broken_off.map_or(Ok((count, unjudged)), Err)
     }
 
     /// Queues the collected events.
-    fn write(
+    pub(super) fn write(
         &self,
         subscription: &Arc<Subscription>,
         found: &mut Vec<FoundEvent>,
@@ -216,16 +298,20 @@ impl Webhooks {
             return Ok(());
         }
         let (id, found) = (subscription.id, std::mem::take(found));
+        let bodies = subscription.bodies();
         let more = self.store.change_consumer_rows(CONSUMER, move |effects| {
             check_enabled(effects, id)?;
             let mut more = 0;
-            for FoundEvent { number, ledger, body } in found {
-                PAYLOADS.put(effects, &payload_key(now.day(), id, number), &body)?;
+            for FoundEvent { number, ledger, body, decimals } in found {
+                PAYLOADS.put(effects, &bodies.key(now.day(), number), &body)?;
                 more += match DELIVERIES.get(effects, &(id, number))? {
-                    Some(delivery) => requeue(effects, id, number, delivery, now)?,
+                    Some(delivery) => {
+                        let delivery = Delivery { decimals, ..delivery };
+                        requeue(effects, bodies, number, delivery, now)?
+                    }
                     None => {
-                        let delivery =
-                            Delivery { due: Some(now.due), round: 1, ..Delivery::new(ledger, now) };
+                        let new = Delivery::new(ledger, now);
+                        let delivery = Delivery { due: Some(now.due), round: 1, decimals, ..new };
                         enqueue(effects, id, number, &delivery)?;
                         1
                     }
@@ -245,17 +331,6 @@ impl Webhooks {
     }
 }
 
-/// Finds the events of a ledger that may match a subscription.
-fn query(subscription: &Subscription, ledger: LedgerSeq) -> EventQuery {
-    let filter = &subscription.filter;
-    let (positional, address) = (filter.topics.clone(), filter.address.clone());
-    EventQuery {
-        contracts: subscription.definition.contract().into_iter().collect(),
-        topics: TopicFilter { positional, address, ..TopicFilter::default() },
-        ..EventQuery::of_ledgers(LedgerRange::only(ledger))
-    }
-}
-
 fn check_enabled(effects: &ConsumerEffects<'_>, id: u32) -> Result<(), WebhookError> {
     match Row::of(effects, id)? {
         None => Err(WebhookError::Unknown(id)),
@@ -268,11 +343,12 @@ fn check_enabled(effects: &ConsumerEffects<'_>, id: u32) -> Result<(), WebhookEr
 /// been attempted yet is queued already.
 fn requeue(
     effects: &mut ConsumerEffects<'_>,
-    id: u32,
+    bodies: Bodies,
     number: Number,
     before: Delivery,
     now: Moment,
 ) -> Result<i64, WebhookError> {
+    let id = bodies.subscription;
     let queued = before.queued(id, number);
     if before.state == State::Pending {
         return Ok(0);
@@ -286,9 +362,9 @@ fn requeue(
     // The payload is kept as long as that of a delivery created today.
     let today = now.day();
     if before.day != today
-        && let Some(body) = PAYLOADS.get(effects, &payload_key(before.day, id, number))?
+        && let Some(body) = PAYLOADS.get(effects, &bodies.key(before.day, number))?
     {
-        PAYLOADS.put(effects, &payload_key(today, id, number), &body)?;
+        PAYLOADS.put(effects, &bodies.key(today, number), &body)?;
     }
     let delivery = Delivery {
         state: State::Pending,

@@ -1,15 +1,13 @@
 //! The rows of webhooks in the store: column families of the consumer, their keys, and deliveries.
-//!
-//! The number of a delivery is the id of its event, shifted to the left, so that deliveries of a
-//! subscription are sorted in the order of ingestion. The lower bits number test deliveries, which
-//! sort after the event that was the newest at the time.
 
 use serde::{Deserialize, Serialize};
 
+pub use super::number::{Number, TriggerKind};
 use super::schedule::is_prompt;
 use super::target::AttemptResult;
 use super::time::{Moment, day_of};
-use orrery_ledger::domain::EventId;
+use orrery_contract_data::KeyTag;
+use orrery_ledger::domain::{ContractId, EventId, LedgerSeq};
 use orrery_store::{KeyPrefix, Mark, RowCodec, Table, row_codec};
 
 /// Subscriptions, as [`super::subscription::Row`] encodes them.
@@ -24,6 +22,11 @@ pub const IDENTICAL: Table<(Mark<b'd'>, [u8; 32]), u32> = in_subscriptions();
 pub const LAST_TESTS: Table<(Mark<b't'>, u32), Number> = in_subscriptions();
 /// Place in the feed of a ledger that is processed in several steps, and its last processed event.
 pub const PROGRESS: Table<Mark<b'p'>, (u64, EventId)> = in_subscriptions();
+/// Place in the feed of a ledger whose events are processed and whose transactions are not all, with the
+/// application order of the last one that is.
+pub const TRANSACTIONS_DONE: Table<Mark<b'x'>, (u64, u32)> = in_subscriptions();
+/// Times to live that entries of watched contracts were given.
+pub const LIVES: Table<Life, ()> = Table::new("lives").skip_damaged();
 /// The last known [`Moment::kept`], in milliseconds.
 pub const KEPT: Table<Mark<b'c'>, u64> = in_subscriptions();
 /// Deliveries, by subscription.
@@ -38,71 +41,22 @@ pub const QUEUE: Table<Queued, ()> = Table::new("queue").skip_damaged();
 pub const FINISHED: Table<Finished, ()> = Table::new("finished").skip_damaged();
 
 /// All families.
-pub const FAMILIES: &[&str] =
-    &[SUBSCRIPTIONS.family, DELIVERIES.family, PAYLOADS.family, QUEUE.family, FINISHED.family];
+pub const FAMILIES: &[&str] = &[
+    SUBSCRIPTIONS.family,
+    DELIVERIES.family,
+    PAYLOADS.family,
+    QUEUE.family,
+    FINISHED.family,
+    LIVES.family,
+];
 
-const fn in_subscriptions<K, V>() -> Table<K, V> {
+/// A table in the family of subscriptions.
+pub(super) const fn in_subscriptions<K, V>() -> Table<K, V> {
     Table::new("subscriptions").skip_damaged()
 }
 
-/// Number of bits below the event id in a delivery's number.
-const TEST_BITS: u32 = 16;
-
 /// Number of attempts that are kept per delivery, the newest.
 const MAX_RECORDED_ATTEMPTS: usize = 32;
-
-/// Number of a delivery within its subscription.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Number(pub u64);
-
-row_codec!(Number { 0 });
-
-impl Number {
-    /// Returns the number of an event's delivery.
-    pub fn of_event(event: EventId) -> Self {
-        Self(event.0 << TEST_BITS)
-    }
-
-    /// Returns the number of the `count`-th test (from 1) after this event; `None` when `count` is
-    /// out of range.
-    pub fn of_test(after: EventId, count: u64) -> Option<Self> {
-        (1..1 << TEST_BITS).contains(&count).then_some(Self(after.0 << TEST_BITS | count))
-    }
-
-    /// Returns the event; for a test, the newest event before it.
-    pub fn event(self) -> EventId {
-        EventId(self.0 >> TEST_BITS)
-    }
-
-    /// Returns which test after its event this is; `None` for the delivery of an event.
-    pub fn test(self) -> Option<u64> {
-        Some(self.0 & ((1 << TEST_BITS) - 1)).filter(|count| *count > 0)
-    }
-
-    /// Returns the delivery id that receivers see. `tag` is the subscription's.
-    pub fn id(self, tag: &str) -> String {
-        match self.test() {
-            None => format!("{tag}-{}", self.event().0),
-            Some(count) => format!("{tag}-{}-t{count}", self.event().0),
-        }
-    }
-
-    /// Parses the delivery id of a subscription with this tag; `None` for any other text.
-    pub fn parse(tag: &str, id: &str) -> Option<Self> {
-        let rest = id.strip_prefix(tag)?.strip_prefix('-')?;
-        let (event, test) = match rest.split_once("-t") {
-            Some((event, test)) => (event, Some(test)),
-            None => (rest, None),
-        };
-        let event = EventId(event.parse().ok().filter(|id| *id < 1 << (64 - TEST_BITS))?);
-        let number = match test {
-            None => Self::of_event(event),
-            Some(test) => Self::of_test(event, test.parse().ok()?)?,
-        };
-        // Only the canonical spelling is accepted.
-        (number.id(tag) == id).then_some(number)
-    }
-}
 
 /// Reason why a delivery is to be sent, which decides what it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -165,39 +119,73 @@ pub fn subscription_range(subscription: u32) -> ([u8; 4], Vec<u8>) {
     (subscription.to_be_bytes(), end)
 }
 
-/// What a payload was made of: an event, for all subscriptions, or a test of one of them.
+/// What a payload was made of: an event, for all subscriptions, or something for one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PayloadOf {
     /// The event.
     Event(EventId),
-    /// The subscription, and number of the test delivery.
-    Test(u32, Number),
+    /// The subscription, and number of a delivery whose body is its own.
+    Own(u32, Number),
 }
 
 impl RowCodec for PayloadOf {
     fn write(&self, to: &mut Vec<u8>) {
         match self {
             Self::Event(event) => (b'e', *event).write(to),
-            Self::Test(subscription, number) => (b't', (*subscription, *number)).write(to),
+            Self::Own(subscription, number) => (b't', (*subscription, *number)).write(to),
         }
     }
 
     fn read(bytes: &mut &[u8]) -> Option<Self> {
         match u8::read(bytes)? {
             b'e' => EventId::read(bytes).map(Self::Event),
-            b't' => Some(Self::Test(u32::read(bytes)?, Number::read(bytes)?)),
+            b't' => Some(Self::Own(u32::read(bytes)?, Number::read(bytes)?)),
             _ => None,
         }
     }
 }
 
-/// Returns the key of a delivery's payload.
-pub fn payload_key(day: u16, subscription: u32, number: Number) -> (u16, PayloadOf) {
-    match number.test() {
-        None => (day, PayloadOf::Event(number.event())),
-        Some(_) => (day, PayloadOf::Test(subscription, number)),
+/// Where the bodies of a subscription's deliveries are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bodies {
+    /// Number of the subscription.
+    pub subscription: u32,
+    /// Whether those of events are its own, because they have names that others do not have.
+    pub are_own: bool,
+}
+
+impl Bodies {
+    /// Returns the key of a delivery's payload.
+    pub fn key(self, day: u16, number: Number) -> (u16, PayloadOf) {
+        match self.are_own {
+            true => (day, PayloadOf::Own(self.subscription, number)),
+            false => payload_key(day, self.subscription, number),
+        }
     }
 }
+
+/// Returns the key of a delivery's payload that all subscriptions share.
+pub fn payload_key(day: u16, subscription: u32, number: Number) -> (u16, PayloadOf) {
+    match number.event().filter(|_| number.is_of_event()) {
+        Some(event) => (day, PayloadOf::Event(event)),
+        None => (day, PayloadOf::Own(subscription, number)),
+    }
+}
+
+/// A time to live of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Life {
+    /// The contract.
+    pub contract: ContractId,
+    /// The last ledger in which the entry was to be live.
+    pub until: LedgerSeq,
+    /// First bytes of the hash of its key.
+    pub tag: KeyTag,
+}
+
+row_codec!(Life { contract, until, tag });
+
+impl KeyPrefix<Life> for (ContractId, LedgerSeq) {}
 
 /// Row of a delivery that ended on a day, and is to be removed after its retention period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -302,6 +290,10 @@ pub struct Delivery {
     /// Why it was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Decimals of the tokens in whose units its message has numbers, in their order, where they were known
+    /// as of its ledger.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decimals: Vec<Option<u32>>,
     /// The newest attempts, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
@@ -364,26 +356,6 @@ impl Delivery {
 mod tests {
     use super::*;
 
-    #[test]
-    fn delivery_ids_round_trip_and_contain_no_dot() {
-        let (event, tag) = (EventId(123_456_789), "00112233aabbccdd");
-        let numbers = [Number::of_event(event), Number::of_test(event, 7).unwrap()];
-        for number in numbers {
-            let id = number.id(tag);
-            assert!(!id.contains('.'));
-            assert_eq!(Number::parse(tag, &id), Some(number));
-            assert_eq!(number.event(), event);
-            assert_eq!(Number::parse("00112233aabbccde", &id), None);
-            for other in [format!("{id}0x"), format!(" {id}"), id.replace('-', "--")] {
-                assert_eq!(Number::parse(tag, &other), None, "{other}");
-            }
-        }
-        assert!(numbers[0] < numbers[1] && numbers[1] < Number::of_event(EventId(123_456_790)));
-        for other in ["-1-t0", "-1-t65536", "-01", "-+1", "-281474976710656", "-", ""] {
-            assert_eq!(Number::parse(tag, &format!("{tag}{other}")), None, "{other}");
-        }
-    }
-
     fn assert_bytes<T: RowCodec + PartialEq + std::fmt::Debug>(value: T, hexadecimal: &str) {
         assert_eq!(hex::encode(value.encode()), hexadecimal, "{value:?}");
         assert_eq!(T::decode(&hex::decode(hexadecimal).unwrap()), Some(value));
@@ -397,7 +369,7 @@ mod tests {
         for (class, byte) in Class::ALL.into_iter().zip(["00", "01", "02", "03"]) {
             let queued = Queued { subscription: 9, class, due: 1 << 40, number };
             assert_bytes(queued, &format!("00000009{byte}00000100000000000000000000070000"));
-            let later = Queued { due: (1 << 40) + 1, number: Number(0), ..queued };
+            let later = Queued { due: (1 << 40) + 1, number: Number::FIRST, ..queued };
             assert!(queued.encode() < later.encode());
             assert_eq!(Queued::decode(&queued.encode()[1..]), None);
         }

@@ -32,6 +32,12 @@ pub const MAX_RETRY_AFTER: Duration = hours(24);
 /// How long a subscription may go on failing without a success before it is disabled.
 pub const MAX_FAILING_TIME: Duration = hours(5 * 24);
 
+/// How many messages may wait for one chat. Of more, the oldest are given up: nobody reads them.
+pub const MOST_IN_CHAT: u64 = 1000;
+
+/// The wait after an answer of a chat that it takes too much (429), if it says none.
+pub const DEFAULT_CHAT_PAUSE: Duration = Duration::from_secs(30);
+
 /// Days for which dead deliveries are kept.
 pub const DEAD_DAYS: u16 = 30;
 

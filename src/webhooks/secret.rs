@@ -115,13 +115,30 @@ impl Sealer {
     /// # Errors
     /// [`WebhookError::Seal`]
     pub fn seal(&self, tag: &str, secret: &Secret) -> Result<String, WebhookError> {
+        self.seal_text(tag, &secret.0)
+    }
+
+    /// Encrypts the address that the subscription with this tag sends to.
+    ///
+    /// # Errors
+    /// [`WebhookError::Seal`]
+    pub fn seal_endpoint(&self, tag: &str, endpoint: &str) -> Result<String, WebhookError> {
+        self.seal_text(&of_endpoint(tag), endpoint)
+    }
+
+    /// Decrypts the address that the subscription with this tag sends to, as [`Self::open`] does secrets.
+    pub fn open_endpoint(&self, tag: &str, sealed: &str) -> Option<String> {
+        self.open(&of_endpoint(tag), sealed).map(|Secret(endpoint)| endpoint)
+    }
+
+    fn seal_text(&self, bound_to: &str, text: &str) -> Result<String, WebhookError> {
         // One key encrypts far fewer than the 2^32 secrets up to which random nonces are safe.
         let mut nonce = [0; NONCE_LEN];
         rand::rng().fill_bytes(&mut nonce);
-        let mut sealed = secret.0.clone().into_bytes();
+        let mut sealed = text.as_bytes().to_vec();
         let under = Nonce::assume_unique_for_key(nonce);
         self.0
-            .seal_in_place_append_tag(under, Aad::from(tag.as_bytes()), &mut sealed)
+            .seal_in_place_append_tag(under, Aad::from(bound_to.as_bytes()), &mut sealed)
             .map_err(|_| WebhookError::Seal)?;
         Ok(format!("{}{}", hex::encode(nonce), hex::encode(sealed)))
     }
@@ -163,6 +180,11 @@ impl Sealer {
     }
 }
 
+/// What the sealed address of the subscription with this tag is bound to, so that it opens as nothing else.
+fn of_endpoint(tag: &str) -> String {
+    format!("{tag}/endpoint")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +206,11 @@ mod tests {
             assert_eq!(sealer.open("tag", &altered), None);
         }
         assert_eq!(sealer.open("tag", "00"), None);
+        let endpoint = sealer.seal_endpoint("tag", "https://example.com/token").unwrap();
+        let opened = sealer.open_endpoint("tag", &endpoint);
+        assert_eq!(opened.as_deref(), Some("https://example.com/token"));
+        assert_eq!(sealer.open("tag", &endpoint), None);
+        assert_eq!(sealer.open_endpoint("tag", &sealed), None);
     }
 
     #[test]

@@ -5,20 +5,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::contracts::Contracts;
 use super::filter::{Filter, TOPICS};
-use super::rows::SUBSCRIPTIONS;
+use super::message::format::{Format, Rate};
+use super::message::{Facts, Message};
+use super::rows::{Bodies, SUBSCRIPTIONS};
 use super::secret::SealedSecrets;
 use super::target::Endpoint;
 use super::time::Moment;
+use super::trigger::Trigger;
 use super::{Sealer, Secrets, WebhookError};
+use orrery_conditions::{Condition, Problem};
 use orrery_ledger::domain::{ContractId, Owner};
-use orrery_store::{ConsumerEffects, FedLedger, Mark, StoreError};
+use orrery_store::{Arrival, ConsumerEffects, FedLedger, Mark, StoreError};
+
+/// Why nothing is sent to an endpoint that cannot be decrypted.
+pub(super) const VOID_ENDPOINT: &str = "its endpoint cannot be read any more, because it was sealed under \
+                                        another key: delete the subscription, and make it again";
 
 /// A subscription as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,16 +48,37 @@ pub struct Row {
 pub struct Definition {
     /// Owner of the subscription.
     pub owner: Owner,
-    /// URL that deliveries go to.
+    /// URL that deliveries go to; of a chat, what is shown of it ([`Endpoint::hidden`]).
     pub endpoint: String,
+    /// The URL of a chat, encrypted, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed_endpoint: Option<String>,
+    /// SHA-256 of the URL of a chat in hexadecimal digits, which tells endpoints apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_digest: Option<String>,
+    /// Form of the deliveries.
+    #[serde(default, skip_serializing_if = "Format::is_service")]
+    pub format: Format,
+    /// Template of the messages; `None` where deliveries are JSON for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// Strkey of the only contract whose events are delivered; `None` for any contract.
     pub contract: Option<String>,
+    /// Name of the project whose events are delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     /// Topics that events must have at these positions: base64 of the XDR of an `ScVal`.
     pub topics: [Option<String>; TOPICS],
     /// Strkey of an address that events must have as a topic.
     pub address: Option<String>,
+    /// What must be true of an event.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
     /// Whether events of older ledgers that are backfilled later are delivered.
     pub include_backfill: bool,
+    /// What it is told of.
+    #[serde(default, skip_serializing_if = "Trigger::is_event")]
+    pub trigger: Trigger,
     /// Random hexadecimal prefix of the delivery ids, which makes them unique.
     pub tag: String,
     /// UNIX time in milliseconds at which it was created.
@@ -102,9 +131,9 @@ impl Row {
         row.map(|row| Self::decode(id, &row)).transpose()
     }
 
-    /// Whether events of a ledger are to be delivered.
+    /// Whether what happens in a ledger is to be delivered.
     pub fn concerns(&self, fed: &FedLedger) -> bool {
-        self.state.concerns(self.definition.include_backfill, fed)
+        self.state.concerns(&self.definition, fed)
     }
 
     /// Puts the row of a subscription into `effects`.
@@ -114,8 +143,12 @@ impl Row {
 }
 
 impl State {
-    fn concerns(&self, include_backfill: bool, fed: &FedLedger) -> bool {
-        let is_new = include_backfill || fed.ledger.0 > self.after_ledger;
+    fn concerns(&self, definition: &Definition, fed: &FedLedger) -> bool {
+        let is_newer = fed.ledger.0 > self.after_ledger;
+        let is_new = match definition.trigger.may_be_backfilled() {
+            true => definition.include_backfill || is_newer,
+            false => is_newer && fed.arrival == Arrival::Live,
+        };
         self.enabled && fed.place > self.after_place && is_new
     }
 
@@ -159,22 +192,71 @@ impl Definition {
         Ok(Filter::parse(self.contract.as_deref(), topics, self.address.as_deref())?)
     }
 
+    /// Reads the condition.
+    ///
+    /// # Errors
+    /// [`Problem`]
+    pub fn condition(&self) -> Result<Option<Condition>, Problem> {
+        self.condition.as_deref().map(Condition::parse).transpose()
+    }
+
+    /// Parses the message; `None` where deliveries are JSON for programs.
+    ///
+    /// # Errors
+    /// [`WebhookError::Value`]
+    pub fn message(&self) -> Result<Option<Message>, WebhookError> {
+        let Some(template) = &self.message else { return Ok(None) };
+        Ok(Some(Message::parse(self.format, template)?))
+    }
+
+    /// Parses the endpoint; `None` when it is secret and cannot be decrypted.
+    ///
+    /// # Errors
+    /// [`WebhookError::Endpoint`]
+    fn opened_endpoint(&self, sealer: &Sealer) -> Result<Option<Endpoint>, WebhookError> {
+        let opened = match &self.sealed_endpoint {
+            None => Some(self.endpoint.clone()),
+            Some(sealed) => sealer.open_endpoint(&self.tag, sealed),
+        };
+        Ok(opened.map(|text| text.parse()).transpose()?)
+    }
+
     /// Returns the contract; `None` when the subscription is not limited to one.
     pub fn contract(&self) -> Option<ContractId> {
         self.contract.as_deref()?.parse().ok()
+    }
+
+    /// Returns the contracts that it is about.
+    pub fn contracts(&self) -> Contracts {
+        match &self.project {
+            Some(project) => Contracts::Project(project.clone()),
+            None => self.contract().map_or(Contracts::Any, Contracts::One),
+        }
     }
 
     /// Returns the hash of all that makes two subscriptions identical.
     pub fn fingerprint(&self) -> [u8; 32] {
         let Self { owner, endpoint, contract, topics, address, include_backfill, .. } = self;
         let same = (owner, endpoint, contract, topics, address, include_backfill);
-        Sha256::digest(serde_json::to_vec(&same).expect("texts serialize")).into()
+        // Those of earlier versions have no condition and no message, and are of events: they keep their
+        // hash.
+        let json = "texts serialize";
+        let mut same = match (&self.condition, self.trigger.is_event()) {
+            (None, true) => serde_json::to_vec(&same),
+            (Some(condition), true) => serde_json::to_vec(&(same, condition)),
+            (condition, false) => serde_json::to_vec(&(same, condition, &self.trigger)),
+        }
+        .expect(json);
+        if let Some(project) = &self.project {
+            same.extend(serde_json::to_vec(&("project", project)).expect(json));
+        }
+        let Self { endpoint_digest, format, message, .. } = self;
+        if !format.is_service() {
+            let more = (endpoint_digest, format, message);
+            same.extend(serde_json::to_vec(&more).expect(json));
+        }
+        Sha256::digest(same).into()
     }
-}
-
-/// Returns the canonical spelling of a topic for users.
-pub fn encode_topic(topic: &[u8]) -> String {
-    STANDARD.encode(topic)
 }
 
 /// The secrets of a subscription in memory.
@@ -199,8 +281,14 @@ pub struct Subscription {
     pub definition: Definition,
     /// Filter parsed from the definition.
     pub filter: Filter,
-    /// Endpoint that deliveries go to.
-    pub endpoint: Endpoint,
+    /// Condition parsed from the definition.
+    pub condition: Option<Condition>,
+    /// The contracts that it is about.
+    pub contracts: Contracts,
+    /// Endpoint that deliveries go to; `None` when it is secret and cannot be decrypted.
+    pub endpoint: Option<Endpoint>,
+    /// What its deliveries say; `None` where they are JSON for programs.
+    pub message: Option<Message>,
     secrets: Mutex<HeldSecrets>,
     /// State as last written, unless `in_doubt` is set.
     state: Mutex<State>,
@@ -220,7 +308,10 @@ impl Subscription {
         Ok(Self {
             id,
             filter: definition.filter().map_err(|_| damaged())?,
-            endpoint: definition.endpoint.parse().map_err(|_| damaged())?,
+            condition: definition.condition().map_err(|_| damaged())?,
+            contracts: definition.contracts(),
+            endpoint: definition.opened_endpoint(sealer).map_err(|_| damaged())?,
+            message: definition.message().map_err(|_| damaged())?,
             secrets: Mutex::new(HeldSecrets::of(secrets, &definition.tag, sealer)),
             definition,
             state: Mutex::new(state),
@@ -237,6 +328,40 @@ impl Subscription {
             secrets: self.secrets.lock().sealed.clone(),
             state,
         }
+    }
+
+    /// Returns scheme, host and port of the server that its deliveries go to.
+    pub fn server(&self) -> Arc<str> {
+        let hidden = &self.definition.endpoint;
+        let shown = || hidden.rsplit_once('/').map_or(&**hidden, |(server, _)| server).into();
+        self.endpoint.as_ref().map_or_else(shown, |endpoint| endpoint.origin().into())
+    }
+
+    /// Returns what tells its endpoint from that of other chats, and how often this takes messages; `None`
+    /// where it is none of a chat.
+    pub fn chat(&self) -> Option<(&str, Rate)> {
+        self.definition.endpoint_digest.as_deref().zip(self.definition.format.rate())
+    }
+
+    /// Returns where the bodies of its deliveries are.
+    pub fn bodies(&self) -> Bodies {
+        Bodies { subscription: self.id, are_own: self.definition.project.is_some() }
+    }
+
+    /// Whether its messages have numbers in units of tokens, so that each delivery has their decimals.
+    pub fn has_units(&self) -> bool {
+        self.message.as_ref().is_some_and(|message| message.template().tokens().next().is_some())
+    }
+
+    /// Returns the body of a delivery as it is sent: the message, if it has one.
+    pub fn written(
+        &self,
+        body: Bytes,
+        decimals: &[Option<u32>],
+        public_url: Option<&str>,
+    ) -> Bytes {
+        let facts = Facts { subscription: self.id, decimals, public_url };
+        self.message.as_ref().map_or_else(|| body.clone(), |message| message.write(&body, &facts))
     }
 
     /// Returns the secrets that sign its deliveries; `None` when they cannot be decrypted.
@@ -273,9 +398,9 @@ impl Subscription {
         *self.state.lock() = state;
     }
 
-    /// Whether events of a ledger are to be delivered.
+    /// Whether what happens in a ledger is to be delivered.
     pub fn concerns(&self, fed: &FedLedger) -> bool {
-        self.state.lock().concerns(self.definition.include_backfill, fed)
+        self.state.lock().concerns(&self.definition, fed)
     }
 
     /// Whether deliveries are created and sent.
@@ -328,10 +453,17 @@ pub(super) fn sample(id: u32) -> Arc<Subscription> {
     let definition = Definition {
         owner: Owner("ana".to_owned()),
         endpoint: "https://example.com/".to_owned(),
+        sealed_endpoint: None,
+        endpoint_digest: None,
+        format: Format::Service,
+        message: None,
         contract: None,
+        project: None,
         topics: Default::default(),
         address: None,
+        condition: None,
         include_backfill: false,
+        trigger: Trigger::Event,
         tag,
         made: 0,
     };

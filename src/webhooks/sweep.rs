@@ -24,6 +24,7 @@ impl Webhooks {
     /// Errors of the store; what was removed before stays removed.
     pub fn sweep(&self) -> Result<u64, WebhookError> {
         self.clear_secrets()?;
+        self.clear_lives()?;
         let now = self.registry.now();
         let today = now.day_kept();
         let delivered_days = self.registry.settings().delivered_days.get();
@@ -71,7 +72,7 @@ impl Webhooks {
         let view = self.store.consumer_view(CONSUMER, RowBounds::none())?;
         let mut from = from;
         loop {
-            let begin = Finished { day: from, dead, subscription: 0, number: Number(0) };
+            let begin = Finished { day: from, dead, subscription: 0, number: Number::FIRST };
             let first = FINISHED.first(&view, Some(&begin))?;
             match first.map(|(found, ())| found) {
                 None => return Ok(None),

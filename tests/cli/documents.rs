@@ -298,6 +298,42 @@ fn the_tutorial_works() {
     assert!(ran.stdout.contains("export interface SalesSale {"), "{}", ran.stdout);
 }
 
+/// Has a test of its own, too.
+const WATCHING: &str = "docs/watching.md";
+
+#[test]
+fn the_pools_of_the_demo_are_watched_as_documented() {
+    let Some(ran) = try_out(WATCHING) else { return };
+    let lines: Vec<serde_json::Value> =
+        ran.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let row = |column: &str| lines.iter().find(|it| !it[0][column].is_null());
+    let members = row("since_ledger").unwrap_or_else(|| panic!("no members: {}", ran.stdout));
+    let swaps = row("swaps").unwrap_or_else(|| panic!("no swaps: {}", ran.stdout));
+    let contracts = |rows: &serde_json::Value| -> BTreeSet<String> {
+        let rows = rows.as_array().unwrap().iter();
+        rows.map(|row| row["contract_id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(contracts(swaps).is_subset(&contracts(members)), "{swaps}, {members}");
+    let events: Vec<_> = lines.iter().filter(|it| it["decoded"]["name"].is_string()).collect();
+    assert_eq!(events.len(), 3, "{}", ran.stdout);
+
+    let tried: Vec<_> = lines.iter().filter(|it| it["matched"].is_u64()).collect();
+    let [large, admins, told, upgrades, failed] = tried[..] else { panic!("{tried:#?}") };
+    for found in [large, admins, told] {
+        assert!(found["matched"].as_u64() > Some(0), "{found}");
+    }
+    assert_eq!(large["first"][0]["event"]["name"], "swap", "{large}");
+    let trigger = &admins["first"][0]["trigger"];
+    let kept = (&trigger["key"], &trigger["durability"], &trigger["change"]);
+    assert_eq!(kept, (&json!(["Admin"]), &json!("instance"), &json!("created")), "{admins}");
+    let message = told["first"][0].as_str().unwrap_or_default();
+    let parts = [" has the admin G", ", before null: http://127.0.0.1:"];
+    assert!(message.starts_with('C') && parts.iter().all(|it| message.contains(it)), "{told}");
+    for found in [upgrades, failed] {
+        assert!(found["unjudged"] == 0, "{found}");
+    }
+}
+
 /// Documents without commands to run: the list of documents, and those for people who change the code.
 const OTHERS: [&str; 5] =
     ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/README.md"];
@@ -307,7 +343,7 @@ fn every_document_is_tested_and_its_links_exist() {
     let names = std::fs::read_dir(root().join("docs")).unwrap().map(|it| it.unwrap().path());
     let documents: BTreeSet<PathBuf> =
         names.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
-    let tried = TRIED.iter().chain([&TUTORIAL]);
+    let tried = TRIED.iter().chain([&TUTORIAL, &WATCHING]);
     let tried: BTreeSet<_> = tried.map(|path| root().join(path)).collect();
     let index = root().join("docs/README.md");
     let missing: Vec<_> = documents.difference(&tried).filter(|it| **it != index).collect();

@@ -6,6 +6,7 @@ mod descriptors;
 mod dev;
 mod doctor;
 mod documents;
+mod events;
 mod export;
 mod first_contact;
 mod interfaces;

@@ -127,7 +127,7 @@ fn the_demo_prints_a_screen_of_working_commands_and_resumes() {
         );
         // Two of them are for this demo alone: where the program is, and where it listens.
         let lines = said.iter().filter(|line| !line.is_empty()).count();
-        assert!(lines <= 14, "{said:#?}");
+        assert!(lines <= 16, "{said:#?}");
 
         let commands = said.iter().skip_while(|line| !line.starts_with("Try")).skip(1);
         let commands: Vec<_> = commands.take_while(|line| !line.is_empty()).cloned().collect();
@@ -143,11 +143,13 @@ fn the_demo_prints_a_screen_of_working_commands_and_resumes() {
         }
         let ran: Ran = shell.output().unwrap().into();
         let answers: Vec<_> = ran.succeeded().lines().collect();
-        let [tables, transfers, watched, site] = answers[..] else { panic!("{answers:#?}") };
+        let [tables, transfers, swaps, watched, site] = answers[..] else { panic!("{answers:#?}") };
         let json = |line: &str| serde_json::from_str::<Value>(line).unwrap();
         assert!(json(tables).as_array().unwrap().iter().any(|it| it["table"] == "demo.transfer"));
         let transfers = json(transfers);
         assert!(transfers[0]["from"].is_string(), "{transfers}");
+        let swaps = json(swaps);
+        assert!(swaps[0]["sold"].is_string() || swaps[0]["sold"].is_number(), "{swaps}");
         assert!(json(watched)["tables"][0].is_string(), "{watched}");
         assert_eq!(site, format!("{}/#token={token}", demo.base));
 
@@ -171,7 +173,7 @@ fn the_demo_prints_a_screen_of_working_commands_and_resumes() {
         let projects: Vec<_> =
             projects.as_array().unwrap().iter().map(|it| &it["project_name"]).collect();
         let watched = ["orders0", "orders1"];
-        let expected = [&["market", "demo"], &watched[..=round]].concat();
+        let expected = [&["market", "demo", "pools"], &watched[..=round]].concat();
         assert_eq!(projects, expected, "each is there once");
         let status = ask("retroshade/1/status");
         assert!(status["running"] == true && status["total_errors"] == 0, "{status}");

@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+mod conditions;
 mod control;
 mod harness;
 mod ledger;
@@ -25,7 +26,9 @@ mod webhooks;
 mod wire;
 
 // One line for each target: a module with `seeds() -> Vec<Vec<u8>>` and `check(&[u8])`.
-harness::targets!(ledger, records, tokens, control, sql, wasm, multipart, webhooks, wire, rpc);
+harness::targets!(
+    ledger, records, tokens, control, sql, wasm, multipart, webhooks, wire, rpc, conditions
+);
 
 #[test]
 fn libfuzzer_has_the_same_targets() {

@@ -14,8 +14,7 @@ const REPORT_EVERY: u64 = 500;
 /// # Panics
 /// When a history panics; the message names its seed.
 pub fn run(small: u64, full: u64, history: impl Fn(u64) + Sync) {
-    let given = std::env::var("ORRERY_TEST_SEED").ok();
-    let seeds = given.map_or(0..size::choose(small, full), |given| parse(&given));
+    let seeds = seeds(small, full);
     let one = |seed: u64| {
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| history(seed)));
         assert!(ran.is_ok(), "ORRERY_TEST_SEED={seed} repeats the failed history");
@@ -30,6 +29,15 @@ pub fn run(small: u64, full: u64, history: impl Fn(u64) + Sync) {
             scope.spawn(move || seeds.for_each(one));
         }
     });
+}
+
+/// Returns the seeds that [`run`] would run, for what runs them one after the other.
+///
+/// # Panics
+/// When `ORRERY_TEST_SEED` is none and no range of them.
+pub fn seeds(small: u64, full: u64) -> Range<u64> {
+    let given = std::env::var("ORRERY_TEST_SEED").ok();
+    given.map_or(0..size::choose(small, full), |given| parse(&given))
 }
 
 fn parse(given: &str) -> Range<u64> {

@@ -14,7 +14,7 @@ use stellar_xdr::{
 use crate::sandbox::sandbox;
 use crate::specs::{SingleValue, Type, event};
 use crate::values::symbol;
-use crate::wasm_text::{Data, env_call, env_imports, sym, vec_of};
+use crate::wasm_text::{Data, env_call, env_imports, sym, vec_of, word};
 
 /// Section that the host requires of a contract; it names the newest protocol, 30.
 const ENV_META: &str = r#"(@custom "contractenvmetav0" "\00\00\00\00\00\00\00\1e\00\00\00\00")"#;
@@ -23,8 +23,24 @@ const VERSIONS: u32 = 5;
 /// Number of ledgers in which contracts are called and upgraded.
 const CALLED_LEDGERS: usize = 24;
 
+/// As [`version`], of a contract that also keeps what it says: in an entry for each value, in one that is
+/// temporary, and in its instance.
+pub fn remembering_version(number: u32) -> Vec<u8> {
+    let now = env_call("get_ledger_sequence", &[]);
+    let put = |key: String, durability: u64| {
+        env_call("put_contract_data", &[key, now.clone(), word(durability)])
+    };
+    let said = vec_of(&[sym("said"), "(local.get 0)".to_owned()]);
+    made(number, &[put(said, 1), put(sym("now"), 0), put(sym("last"), 2)])
+}
+
 /// A version of a contract, with the interface that it declares; the last one declares none.
 pub fn version(number: u32) -> Vec<u8> {
+    made(number, &[])
+}
+
+/// Returns a version of which `say` executes something before.
+fn made(number: u32, before: &[String]) -> Vec<u8> {
     let spec = match number {
         0 => vec![event("said", &["said"], &[], SingleValue, &[("value", Type::U32)])],
         1 => vec![
@@ -47,12 +63,13 @@ pub fn version(number: u32) -> Vec<u8> {
     let args = |count: usize| (0..count).map(|at| format!("(local.get {at})")).collect::<Vec<_>>();
     let one = args(2);
     let say = env_call("contract_event", &[vec_of(&[sym("said")]), one[0].clone()]);
+    let before: String = before.iter().map(|call| format!("(drop {call})")).collect();
     let tell =
         env_call("contract_event", &[vec_of(&[sym("said"), one[0].clone()]), one[1].clone()]);
     let upgrade = env_call("update_current_contract_wasm", &[one[0].clone()]);
     let text = format!(
         "(module {} {}
-         (func (export \"say\") (param i64) (result i64) {say})
+         (func (export \"say\") (param i64) (result i64) {before} {say})
          (func (export \"tell\") (param i64 i64) (result i64) {tell})
          (func (export \"upgrade\") (param i64) (result i64) {upgrade})
          (func (export \"version\") (result i64) (i64.const {})) {ENV_META})",

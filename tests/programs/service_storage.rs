@@ -41,7 +41,7 @@ const COLUMNS: [&str; 13] = [
     "_service_event_id",
 ];
 
-fn model_of(ledgers: &[Vec<u8>]) -> StorageModel {
+pub fn model_of(ledgers: &[Vec<u8>]) -> StorageModel {
     let mut model = StorageModel::new(PASSPHRASE);
     for raw in ledgers {
         model.add(raw);
@@ -59,7 +59,7 @@ fn record(owner: &Owner, name: &str, contracts: &[ContractId], from: Option<u32>
 }
 
 /// Waits until a project has all stored ledgers, up to this one, in its tables.
-fn wait_for(owner: &Owner, id: u32, name: &str, newest: u32) {
+pub fn wait_for(owner: &Owner, id: u32, name: &str, newest: u32) {
     owner.wait("all ledgers are in the tables", |it| {
         let status = it.get(&format!("{id}/status"));
         status["rows_in_tables"] == true
@@ -67,7 +67,8 @@ fn wait_for(owner: &Owner, id: u32, name: &str, newest: u32) {
     });
 }
 
-fn rest(owner: &Owner, path: &str) -> Value {
+/// Asks the API for something of contracts.
+pub fn rest(owner: &Owner, path: &str) -> Value {
     let url = owner.base(&format!("/rest/contracts/{path}"));
     let answer = HTTP.get(url).bearer_auth(owner.token()).send().unwrap();
     let (status, body) = (answer.status(), answer.json::<Value>().unwrap());
@@ -106,7 +107,7 @@ fn row_id(project: u32, row: &Row) -> String {
 
 /// Compares the table of changes with the model, cell by cell; keys and values as the API decodes them, and
 /// where no interface says how, as the test does.
-fn compare_changes(
+pub fn compare_changes(
     owner: &Owner,
     id: u32,
     contracts: &[ContractId],
@@ -170,7 +171,7 @@ fn compare_changes(
 }
 
 /// Compares what held at the end of a ledger by SQL with what the API and the model say.
-fn compare_at(
+pub fn compare_at(
     owner: &Owner,
     from: &str,
     contract: ContractId,

@@ -13,7 +13,7 @@ const CONTRACT: &str = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA
 
 /// Everything that the setting opens. A route is added here only if it tells all callers the same, and
 /// nothing that belongs to an owner.
-const OPENED: [&str; 24] = [
+const OPENED: [&str; 26] = [
     "GET /api/contract/{contract_id}/keys",
     "GET /api/contract/{contract_id}/storage",
     "GET /rest/contracts/labels",
@@ -38,6 +38,8 @@ const OPENED: [&str; 24] = [
     "GET /rest/txs/by-ledger",
     "GET /rest/txs/by-ledger/contracts",
     "GET /rest/txs/{tx_hex}/storage",
+    "GET /{network}/api/contract/{contract_id}/keys",
+    "GET /{network}/api/contract/{contract_id}/storage",
 ];
 
 fn server(is_public_read: bool) -> (Server, TempStore) {
@@ -80,6 +82,8 @@ fn answered(server: &Server, token: Option<&str>) -> (BTreeSet<String>, BTreeSet
                 // It looks at the body first.
                 "/mcp" => 415,
                 template if template.starts_with("/api/") => 200,
+                // The network of the path is none.
+                template if template.starts_with("/{network}/") => 404,
                 _ => 400,
             };
             assert_eq!(answer.status, expected, "{name}: {answer:?}");

@@ -11,9 +11,11 @@ use orrery::store::{Durability, IndexOptions};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+use orrery_testkit::http::{Answer, Connection};
 use orrery_testkit::model::Universe;
 use orrery_testkit::sandbox::local;
 use orrery_testkit::server::{Server, TempStore};
+use orrery_testkit::wait::wait_until;
 
 use super::owners::{TOKENS, tokens};
 
@@ -117,18 +119,25 @@ fn streams(server: &Server, token: &str, go_on: &dyn Fn(u64) -> bool) {
     }
 }
 
+/// A query that takes some time.
+const LONG_QUERY: &str = "SELECT sum(range) FROM range(3000000)";
+
+fn query(connection: &mut Connection, token: &str, query: &str) -> Answer {
+    let body = format!(r#"{{"query":"{query}"}}"#);
+    let request = format!(
+        "POST /rest/retroshade/query HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    connection.send(request.as_bytes()).unwrap();
+    connection.answer(false)
+}
+
 /// Runs queries that take some time. One above the limit is refused, and sent again.
 fn queries(server: &Server, token: &str, go_on: &dyn Fn(u64) -> bool) {
-    const QUERY: &str = r#"{"query":"SELECT sum(range) FROM range(3000000)"}"#;
     let mut connection = server.connect();
     loop {
-        let head = format!(
-            "POST /rest/retroshade/query HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\
-             content-length: {}\r\n\r\n{QUERY}",
-            QUERY.len()
-        );
-        connection.send(head.as_bytes()).unwrap();
-        let answer = connection.answer(false);
+        let answer = query(&mut connection, token, LONG_QUERY);
         if answer.status == 429 {
             thread::sleep(Duration::from_millis(5));
         } else {
@@ -162,5 +171,13 @@ fn queries_of_another_owner_are_answered_beside_one_with_many_tokens() {
         deps.settings.limits.requests_in_flight = nonzero!(100);
         deps.settings.limits.connections_per_address = nonzero!(200);
     });
+    // The file of an owner is made when it is asked for first.
+    for owner in ["greedy", "other"] {
+        let token = &tokens(&server, owner, 1)[0];
+        wait_until(owner, || match query(&mut server.connect(), token, "SELECT 1").status {
+            200 => Ok(()),
+            status => Err(status),
+        });
+    }
     assert_fair(&server, "queries", queries, 200);
 }

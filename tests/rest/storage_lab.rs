@@ -10,7 +10,7 @@ use orrery_testkit::holder::{BALANCES, Holders};
 use orrery_testkit::sandbox::local;
 use orrery_testkit::server::{Server, TempStore};
 use orrery_testkit::storage::{Entry, Value as Held};
-use orrery_testkit::{data, fixtures};
+use orrery_testkit::{data, fixtures, pubnet};
 use serde_json::{Value, json};
 use stellar_xdr::{ContractDataDurability, LedgerKey, ScVal};
 
@@ -254,6 +254,40 @@ fn faults_have_the_bodies_of_the_lab() {
     assert_eq!(server.get(&path).json()["results"], json!([]));
     let keys = server.get(&format!("/api/contract/{}/keys", made.contract)).json();
     assert_eq!((&keys["total_keys"], &keys["keys"]), (&json!(0), &json!([])));
+}
+
+/// Below the name of the network, as the Lab asks for the first page, the answers are the same.
+#[test]
+fn the_path_may_begin_with_the_network() {
+    let (made, world) = made();
+    let network = world.store.store.network().name();
+    let contract = made.contract;
+    for end in ["storage", "storage?limit=3&order=asc", "storage?sort_by=ttl&x=y", "keys", "keys/"]
+    {
+        let path = format!("/api/contract/{contract}/{end}");
+        let own = get(&world, &format!("/{network}{path}"));
+        assert_eq!(own, get(&world, &path), "{path}");
+        for other in ["mainnet", "testnet", "pubnet", "x%2Fy", &network.to_uppercase()] {
+            let answer = world.server.get(&format!("/{other}{path}"));
+            assert_eq!(answer.status, 404, "{other}");
+            let body = answer.json();
+            let sentence = body["error"].as_str().unwrap();
+            assert!(sentence.contains(&format!("below /{network}/api")), "{sentence}");
+        }
+    }
+    let first = get(&world, &format!("/{network}/api/contract/{contract}/storage?limit=3"));
+    let next = href(&first, "next").unwrap();
+    assert!(next.starts_with("/api/contract/") && get(&world, next)["results"].is_array());
+    let wrong = world.server.get(&format!("/{network}/api/contract/x/storage"));
+    assert_eq!((wrong.status, &wrong.json()["message"]), (400, &json!("Invalid path parameters")));
+    let path = format!("/{network}/api/contract/{contract}/storage");
+    assert_eq!(world.server.get_public(&path).status, 401);
+    // Mainnet is called so in the Lab, too.
+    let store = TempStore::with_storage(&pubnet::network());
+    let server = Server::start(&store);
+    let path = format!("/api/contract/{contract}/storage");
+    assert_eq!(server.get(&format!("/mainnet{path}")).json()["results"], json!([]));
+    assert_eq!(server.get(&format!("/pubnet{path}")).status, 404);
 }
 
 /// The built binary, on recorded ledgers, for everybody: the Lab's form, the list, and an entry agree.

@@ -59,3 +59,17 @@ fn no_file_has_markup_or_code_in_texts() {
         }
     }
 }
+
+/// Bytes of all JavaScript of the site before it showed what contracts hold.
+const JAVASCRIPT_BEFORE: u64 = 374_519;
+/// What the pages and forms of what contracts hold, and of what is watched, may add, in bytes.
+const MOST_ADDED: u64 = 40_000;
+
+/// Browsers load modules as they are written.
+#[test]
+fn what_contracts_hold_and_watching_add_little_javascript() {
+    let modules = files().into_iter().filter(|file| file.extension().is_some_and(|it| it == "js"));
+    let sizes = modules.map(|file| fs::metadata(file).unwrap().len());
+    let added = sizes.sum::<u64>() - JAVASCRIPT_BEFORE;
+    assert!(added <= MOST_ADDED, "{added} bytes");
+}

@@ -26,4 +26,5 @@ mod storage;
 mod tabs;
 mod truth;
 mod values;
+mod watching;
 mod world;

@@ -20,7 +20,7 @@ use super::support::{World, database, owner};
 const ID: ProgramId = ProgramId(1);
 
 /// A project of events, with all its events in the order in which they arrived.
-struct Project {
+pub struct Project {
     name: &'static str,
     interfaces: Vec<(Interface, Declarations)>,
     events: Vec<Arrived>,
@@ -38,7 +38,7 @@ struct Arrived {
 }
 
 impl Project {
-    fn new(name: &'static str, interfaces: Vec<Vec<ScSpecEntry>>) -> Self {
+    pub fn new(name: &'static str, interfaces: Vec<Vec<ScSpecEntry>>) -> Self {
         let known = |(id, entries): (u8, _)| {
             let interface = Interface::from_entries(entries).unwrap();
             let declarations = Declarations::new(Hash32([id; 32]), Origin::Chain, &interface);
@@ -48,7 +48,7 @@ impl Project {
         Self { name, interfaces, events: Vec::new(), shapes: Shapes::default(), arrangement: 0 }
     }
 
-    fn add(&mut self, ledger: u32, by: Option<usize>, topics: &[ScVal], data: ScVal) {
+    pub fn add(&mut self, ledger: u32, by: Option<usize>, topics: &[ScVal], data: ScVal) {
         let before = self.layout();
         let arrived = Arrived { ledger, by, topics: topics.to_vec(), data };
         if let Some(by) = by {
@@ -106,7 +106,7 @@ impl Project {
     }
 
     /// Feeds the tables up to the last event. Returns how many of the events they had.
-    fn feed(&self, world: &World, name: &str) -> u64 {
+    pub fn feed(&self, world: &World, name: &str) -> u64 {
         let owner = owner(name);
         world.tables.watermarks(&owner).unwrap();
         world.tables.apply(&owner, vec![self.definition()]).unwrap();

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use orrery::webhooks::message::format::Format;
 use orrery::webhooks::target::{Endpoint, Lookup, Policy, Sender, Timeouts};
 use orrery_testkit::wait::wait_in_task;
 
@@ -234,7 +235,7 @@ fn sender(lookup: Lookup, policy: Policy) -> Sender {
 
 async fn attempt(sender: &Sender, url: &str) -> Result<Option<u16>, String> {
     let endpoint: Endpoint = url.parse().map_err(|error| format!("{error}"))?;
-    let attempted = sender.send(&endpoint, &[], Bytes::from_static(b"{}")).await;
+    let attempted = sender.send(&endpoint, Format::Service, &[], Bytes::from_static(b"{}")).await;
     attempted.error.map_or(Ok(attempted.status), Err)
 }
 

@@ -434,7 +434,8 @@ impl History {
         for known in &self.known {
             let made = self.world.deliveries("ana", known.id);
             assert!(made.iter().all(|(_, it)| it.state == State::Pending));
-            let events: BTreeSet<u64> = made.iter().map(|(number, _)| number.event().0).collect();
+            let events: BTreeSet<u64> =
+                made.iter().map(|(number, _)| number.event().unwrap().0).collect();
             assert_eq!(events.len(), made.len());
             assert_eq!(events, known.expected, "{:?} {:?}", known.filter, known.cell);
             self.deliveries += made.len();

@@ -3,16 +3,20 @@
 //! receivers in the documentation.
 
 mod addresses;
+mod chats;
 mod clocks;
 mod combinations;
+mod conditions;
 mod deletion;
 mod hostile;
 mod kills;
+mod markup;
 mod matching;
 mod messages;
 mod naming;
 mod neighbours;
 mod places;
+mod projects;
 mod receiver;
 mod receivers;
 mod replays_ahead;
@@ -20,9 +24,12 @@ mod replays_named;
 mod restarts;
 mod resumed;
 mod rotation;
+mod said;
 mod schedule;
 mod service;
 mod sockets;
 mod streams;
+mod templates;
+mod triggers;
 mod wire;
 mod world;

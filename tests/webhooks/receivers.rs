@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use orrery::webhooks::delivery::Headers;
+use orrery::webhooks::message::format::Format;
 use orrery::webhooks::signature;
 use orrery::webhooks::target::{Endpoint, Policy, Sender, Timeouts, system_lookup};
 use orrery::webhooks::{Secret, Secrets};
@@ -97,7 +98,8 @@ fn try_out(mut receiver: Receiver, accepted: u16) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let send = |headers: &[(&'static str, String)], body: &[u8]| {
         let body = Bytes::copy_from_slice(body);
-        let attempted = runtime.block_on(sender.send(&receiver.endpoint, headers, body));
+        let attempted =
+            runtime.block_on(sender.send(&receiver.endpoint, Format::Service, headers, body));
         assert_eq!(attempted.error, None);
         attempted.status.unwrap()
     };

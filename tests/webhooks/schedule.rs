@@ -55,6 +55,10 @@ impl Scene {
         self.contract
     }
 
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
     pub fn subscribe(&self, endpoint: &str) -> u32 {
         self.world.subscribe("ana", endpoint, self.contract)
     }
@@ -319,7 +323,7 @@ fn a_success_ends_a_delivery_and_a_failure_blocks_no_other() {
     assert_eq!(scene.world.registry.get(id).unwrap().state().failing_since, None);
     // Bodies contain the events.
     let body: serde_json::Value = serde_json::from_slice(&scene.world.sent.lock()[0].body).unwrap();
-    assert_eq!(body["event"]["id"], deliveries[0].0.event().0);
+    assert_eq!(body["event"]["id"], deliveries[0].0.event().unwrap().0);
     assert_eq!(body["event"]["contract_id"], scene.contract.to_string());
 }
 

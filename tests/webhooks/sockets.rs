@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use orrery::webhooks::message::format::Format;
 use orrery::webhooks::rows::{Delivery, State};
 use orrery::webhooks::target::{Lookup, Policy, Sender, Timeouts, system_lookup};
 use parking_lot::Mutex;
@@ -241,7 +242,8 @@ fn receivers_that_break_connections_are_retried_on_schedule() {
     let sender = Sender::new(policy, system_lookup(), Timeouts::default());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let unknown = "http://orrery.invalid/".parse().unwrap();
-    let attempted = runtime.block_on(sender.send(&unknown, &[], bytes::Bytes::new()));
+    let sent = sender.send(&unknown, Format::Service, &[], bytes::Bytes::new());
+    let attempted = runtime.block_on(sent);
     assert!(attempted.status.is_none() && attempted.error.is_some(), "{attempted:?}");
 }
 

@@ -19,7 +19,6 @@ use orrery::store::{
     StoreError,
 };
 use orrery::webhooks::delivery::{self, DeliveryDeps, DeliveryThreads, Headers, Load, Post};
-use orrery::webhooks::filter::Filter;
 use orrery::webhooks::manage::{NewSubscriptions, WebhookDeps, Webhooks};
 use orrery::webhooks::registry::Registry;
 use orrery::webhooks::rows::{Delivery, Number};
@@ -64,7 +63,7 @@ impl Sent {
         Self {
             at: time.load(Ordering::SeqCst),
             id: header("x-service-delivery"),
-            endpoint: subscription.endpoint.as_str().to_owned(),
+            endpoint: subscription.endpoint.as_ref().map_or("", |it| it.as_str()).to_owned(),
             headers: headers.clone(),
             body: body.to_vec(),
         }
@@ -375,12 +374,8 @@ impl World {
 /// Returns a request for a subscription to all events of a contract.
 pub fn wanted(endpoint: &str, contract: ContractId) -> NewSubscriptions {
     NewSubscriptions {
-        endpoint: endpoint.parse().unwrap(),
         contracts: vec![contract],
-        filter: Filter::default(),
-        address: None,
-        secret: None,
-        include_backfill: false,
+        ..NewSubscriptions::to(endpoint.parse().unwrap())
     }
 }
 

@@ -1,23 +1,16 @@
 //! The token that a contract is, as its instance says.
 
 use serde::Serialize;
-use stellar_xdr::{Asset, ScContractInstance, ScMap, ScVal};
+use stellar_xdr::{Asset, ScContractInstance};
 
 use super::super::{ApiError, Deps};
 use super::asset::asset;
 use super::known::Executable;
-use orrery_executables::Instance;
-use orrery_ledger::domain::{ContractId, LedgerSeq, asset_text, text};
-
-/// Number of decimals of every asset (`DECIMAL` of the contract host's stellar_asset_contract).
-const ASSET_DECIMALS: u32 = 7;
+use orrery_executables::{ASSET_DECIMALS, Instance, TokenMetadata};
+use orrery_ledger::domain::{ContractId, LedgerSeq, asset_text};
 
 /// What the native asset is called everywhere but in its own contract, which says `native`.
 const NATIVE_SYMBOL: &str = "XLM";
-
-/// Key under which soroban-token-sdk, and the contract of an asset, store what SEP-41 calls decimals,
-/// name and symbol: a map with the members `decimal`, `name` and `symbol`.
-const METADATA: &[u8] = b"METADATA";
 
 /// A token (SEP-41). The names are null where the instance is not known.
 #[derive(Serialize, Clone)]
@@ -66,25 +59,8 @@ pub(super) fn symbol_of_asset(asset: &Asset) -> String {
 }
 
 fn in_instance(instance: &ScContractInstance) -> Option<Token> {
-    let Some(ScVal::Map(Some(metadata))) = member(instance.storage.as_ref()?, METADATA) else {
-        return None;
-    };
-    let (Some(ScVal::String(name)), Some(ScVal::String(symbol)), Some(ScVal::U32(decimals))) =
-        (member(metadata, b"name"), member(metadata, b"symbol"), member(metadata, b"decimal"))
-    else {
-        return None;
-    };
-    Some(Token {
-        name: Some(text(name.as_slice())),
-        symbol: Some(text(symbol.as_slice())),
-        decimals: *decimals,
-    })
-}
-
-/// Returns the value under a symbol.
-fn member<'a>(map: &'a ScMap, name: &[u8]) -> Option<&'a ScVal> {
-    let is_named = |key: &ScVal| matches!(key, ScVal::Symbol(symbol) if symbol.as_slice() == name);
-    map.iter().find(|entry| is_named(&entry.key)).map(|entry| &entry.val)
+    let TokenMetadata { name, symbol, decimals } = TokenMetadata::of(instance)?;
+    Some(Token { name: Some(name), symbol: Some(symbol), decimals })
 }
 
 /// Returns the token of an asset, as its contract names it: `code:issuer` and `code`, or `native`.

@@ -175,6 +175,7 @@ fn answer_owner(
         query: ready.query,
         body: ready.body,
         owner: &bearer.owner,
+        claims: &bearer.claims,
         waiting: ready.waiting,
     };
     let answer = || {
@@ -201,6 +202,7 @@ fn answer_stream(
         query: ready.query,
         // A header value that is not text becomes U+FFFD, which is refused as not a number.
         last_event_id: last_event_id.map(|value| value.to_str().unwrap_or("\u{fffd}")),
+        claims: bearer.map(|bearer| &*bearer.claims),
         opening: open_stream(resources, ready.request, bearer.map(|it| &*it.token))?,
     };
     let stream = handler(&resources.streams, call)?;

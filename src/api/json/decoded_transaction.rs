@@ -1,30 +1,26 @@
 //! The member `decoded` of a transaction: what it called, with names where the interface of the
 //! contract is known, what that returned, and who authorized it; or what else it did.
 
-use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use stellar_xdr::{
-    ContractEventBody, HostFunction, InvokeContractArgs, ScAddress, ScError, ScSpecFunctionV0,
-    ScSpecTypeDef, ScVal, SorobanAuthorizationEntry, SorobanCredentials,
+    HostFunction, InvokeContractArgs, ScAddress, ScSpecTypeDef, SorobanAuthorizationEntry,
+    SorobanCredentials,
 };
 
-use orrery_executables::{AllTried, InterfaceReader, Tried};
-use orrery_interfaces::{Plain, Typed, Types};
+use orrery_executables::{AllTried, CallArgs, CallError, InterfaceReader, declared_function};
+use orrery_interfaces::{Plain, Typed};
 use orrery_ledger::domain::{ContractId, NetworkId, text};
 use orrery_programs::transaction::{FootprintOperation, HostCall, Operation};
 use orrery_store::TransactionRecord;
-
-/// First topic of the diagnostic event about an error.
-const ERROR: &[u8] = b"error";
 
 /// A call of a contract.
 #[derive(Serialize)]
 struct Call<'a> {
     contract: String,
     function: String,
-    args: Args<'a>,
+    args: CallArgs<'a>,
     returned: Option<Value<'a>>,
-    error: Option<ContractError>,
+    error: Option<CallError>,
     auth: Vec<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     names_pending: bool,
@@ -36,43 +32,12 @@ struct Other {
     operation: &'static str,
 }
 
-/// An error of a contract.
-#[derive(Serialize)]
-struct ContractError {
-    contract: String,
-    code: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-}
-
-/// Arguments by name, or typed.
-enum Args<'a> {
-    Named(&'a ScSpecFunctionV0, &'a [ScVal], &'a Types),
-    Typed(&'a [ScVal]),
-}
-
 /// A value by its declared type, or typed.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Value<'a> {
     Plain(Plain<'a>),
     Typed(Typed<'a>),
-}
-
-impl Serialize for Args<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Typed(values) => serializer.collect_seq(values.iter().map(Typed)),
-            Self::Named(function, values, types) => {
-                let mut object = serializer.serialize_map(Some(values.len()))?;
-                for (input, value) in function.inputs.iter().zip(*values) {
-                    let value = Plain::new(value, &input.type_, types);
-                    object.serialize_entry(&text(input.name.as_slice()), &value)?;
-                }
-                object.end()
-            }
-        }
-    }
 }
 
 /// Appends the object of a transaction on this network, or null when it cannot be read.
@@ -121,20 +86,16 @@ fn write_call(
         ScAddress::Contract(id) => names.tried(&ContractId(id.0.0), transaction.position),
         _ => AllTried::default(),
     };
-    let declared = interfaces.iter().map(Tried::interface).find_map(|interface| {
-        let function = interface.function(function_name.as_slice())?;
-        let fits = function.inputs.len() == args.len() && has_distinct_names(function);
-        fits.then_some((function, interface.types()))
-    });
+    let declared = declared_function(&interfaces, function_name.as_slice(), args.len());
     let returned = call.recorded.return_value.as_ref().filter(|_| call.successful);
-    let error = error_of(call, transaction, names);
+    let diagnostics = &call.recorded.diagnostics;
+    let failed = !call.successful;
+    let error =
+        failed.then(|| CallError::of(diagnostics, transaction.position, Some(names))).flatten();
     let decoded = Call {
         contract: contract_address.to_string(),
         function: text(function_name.as_slice()),
-        args: match declared {
-            Some((function, types)) => Args::Named(function, args, types),
-            None => Args::Typed(args),
-        },
+        args: CallArgs::new(declared, args),
         returned: returned.map(|value| match declared {
             Some((function, types)) => {
                 let kind = function.outputs.first().unwrap_or(&ScSpecTypeDef::Void);
@@ -147,38 +108,6 @@ fn write_call(
         names_pending: names.lacked() > lacked,
     };
     serde_json::to_writer(out, &decoded)
-}
-
-fn has_distinct_names(function: &ScSpecFunctionV0) -> bool {
-    let mut names: Vec<_> = function.inputs.iter().map(|input| input.name.as_slice()).collect();
-    names.sort_unstable();
-    names.windows(2).all(|two| two[0] != two[1])
-}
-
-/// Returns the first error of a contract that the diagnostic events of a failed transaction name.
-fn error_of(
-    call: &HostCall,
-    transaction: &TransactionRecord<'_>,
-    names: &InterfaceReader<'_>,
-) -> Option<ContractError> {
-    if call.successful {
-        return None;
-    }
-    call.recorded.diagnostics.iter().find_map(|event| {
-        let ContractEventBody::V0(body) = &event.body;
-        match (body.topics.as_slice(), &event.contract_id) {
-            ([ScVal::Symbol(name), ScVal::Error(ScError::Contract(code)), ..], Some(contract))
-                if name.as_slice() == ERROR =>
-            {
-                let contract = ContractId(contract.0.0);
-                let interfaces = names.tried(&contract, transaction.position);
-                let mut named = interfaces.iter().map(Tried::interface);
-                let name = named.find_map(|interface| interface.error_name(*code)).map(text);
-                Some(ContractError { contract: contract.to_string(), code: *code, name })
-            }
-            _ => None,
-        }
-    })
 }
 
 /// Returns the addresses that have authorized the call, each once.

@@ -4,6 +4,7 @@
 use super::super::ApiError;
 use super::super::call::Body;
 use super::super::members::Members;
+use super::selectors;
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, ParseError, ProgramId, TxHash};
 use orrery_programs::{Deploy, Replace, Trial, TrialSelection, Watch};
 use orrery_tables::query::{Format, Numbers, QueryRequest};
@@ -47,19 +48,36 @@ pub(super) fn deploy(body: Body<'_>) -> Result<Deploy, ApiError> {
     })
 }
 
-/// Parses `{project_name, contracts, spec?, from?, storage?, public?, replace?, allow_loss?}`. With `replace`, the
-/// contracts may be left out.
+/// Parses `{project_name, contracts?, factories?, created_by?, wasm?, all?, spec?, from?, storage?, public?,
+/// replace?, allow_loss?}`. Without `replace`, at least one of those that select contracts is needed.
 pub(super) fn watch(body: Body<'_>) -> Result<Watch, ApiError> {
-    let known =
-        ["project_name", "contracts", "spec", "from", "storage", "public", "replace", "allow_loss"];
+    let known = [
+        "project_name",
+        "contracts",
+        "factories",
+        "created_by",
+        "wasm",
+        "all",
+        "spec",
+        "from",
+        "storage",
+        "public",
+        "replace",
+        "allow_loss",
+    ];
     let body = Members::of_json(body, &known)?;
-    let replace = replace(&body)?;
+    let (replace, selectors) = (replace(&body)?, selectors::of(&body)?);
+    let contracts = optional_contracts(&body)?;
+    if contracts.is_none() && selectors.is_empty() && replace == Replace::No {
+        return Err(ApiError::body(
+            "'contracts' is missing: add it to the body, or select contracts by 'factories', 'created_by', \
+             'wasm' or 'all'",
+        ));
+    }
     Ok(Watch {
         project_name: body.required("project_name", Members::text)?,
-        contracts: match replace {
-            Replace::No => contracts(&body)?,
-            _ => optional_contracts(&body)?.unwrap_or_default(),
-        },
+        contracts: contracts.unwrap_or_default(),
+        selectors,
         supplied: body.interface("spec")?,
         from: body.whole("from")?.map(LedgerSeq),
         storage: body.flag("storage")?,

@@ -3,6 +3,7 @@
 
 mod body;
 mod records;
+mod selectors;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -20,7 +21,7 @@ use orrery_ledger::domain::{LedgerRange, LedgerSeq, ProgramId};
 use orrery_programs::backfill::Backfill;
 use orrery_programs::manifest::Manifest;
 use orrery_programs::records::{RunSource, StatsQuery};
-use orrery_programs::{Deploy, Trial};
+use orrery_programs::{Deploy, Selectors, Trial};
 
 /// Default and maximum number of executions on a page (interface, section Limits).
 const DEFAULT_EXECUTIONS: usize = 50;
@@ -106,7 +107,8 @@ fn deploy(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 
 fn watch(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let wanted = body::watch(call.body)?;
-    Ok(Answer::of(&Deployed::of(&deps.programs.watch(call.owner, wanted)?)))
+    let manifest = deps.programs.watch(call.owner, wanted)?;
+    Ok(Answer::of(&Watched { deployed: Deployed::of(&manifest), selectors: selected(&manifest) }))
 }
 
 fn append(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
@@ -118,6 +120,7 @@ fn append(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 fn delete(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let id = program_id(call)?;
     deps.programs.delete(call.owner, id)?;
+    deps.webhooks.end_unreadable()?;
     Ok(Answer::of(&json!({ "deleted": id })))
 }
 
@@ -139,6 +142,7 @@ fn subscribe(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 
 fn unsubscribe(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let manifest = deps.programs.unsubscribe(call.owner, &body::project(call.body)?)?;
+    deps.webhooks.end_unreadable()?;
     Ok(Answer::of(&json!({ "unsubscribed": manifest.project_name })))
 }
 
@@ -218,6 +222,9 @@ struct Listed<'a> {
     kind: &'static str,
     public: bool,
     tables: Vec<String>,
+    /// What selects contracts of a project of events beside those.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selectors: Option<&'a Selectors>,
     /// Project whose name the program is to take.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaces: Option<&'a str>,
@@ -236,6 +243,7 @@ impl<'a> Listed<'a> {
             kind: if manifest.events.is_some() { "events" } else { "program" },
             public: manifest.public,
             tables: manifest.table_names(),
+            selectors: manifest.events.as_ref().map(|_| selected(manifest)),
             replaces: manifest.replaces.as_ref().map(|it| it.project_name.as_str()),
             stopped_because: manifest.stopped_because.as_deref(),
         }
@@ -267,6 +275,20 @@ impl<'a> Deployed<'a> {
             Listed::of(manifest);
         Self { id, project_name, contracts, running, tables, replaces }
     }
+}
+
+/// Response to `POST /rest/retroshade/watch`.
+#[derive(Serialize)]
+struct Watched<'a> {
+    #[serde(flatten)]
+    deployed: Deployed<'a>,
+    selectors: &'a Selectors,
+}
+
+/// Returns what selects contracts of a project beside those that it names.
+fn selected(manifest: &Manifest) -> &Selectors {
+    static NONE: std::sync::LazyLock<Selectors> = std::sync::LazyLock::new(Selectors::default);
+    manifest.events.as_ref().map_or(&*NONE, |project| &project.selectors)
 }
 
 fn texts(manifest: &Manifest) -> Vec<String> {

@@ -74,6 +74,17 @@ pub enum StorageError {
          ordered by 'key_hash', or select fewer entries"
     )]
     TooManyLookups(&'static str),
+    /// The path names another network.
+    #[error(
+        "this service has the network '{served}', and not '{asked}': ask it below /{served}/api, or ask a \
+         service of the other network"
+    )]
+    OtherNetwork {
+        /// The name in the path, shortened.
+        asked: String,
+        /// The name of the service's network.
+        served: &'static str,
+    },
     /// Parameters that a client of the Lab's form gave are malformed.
     #[error("{0}")]
     Issues(Issues),
@@ -110,6 +121,7 @@ impl StorageError {
             Self::Absent { .. } | Self::OfAnotherContract { .. } => {
                 (StatusCode::NOT_FOUND, "entry_absent")
             }
+            Self::OtherNetwork { .. } => (StatusCode::NOT_FOUND, "not_found"),
             Self::Unknown { .. } => (StatusCode::NOT_FOUND, "entry_unknown"),
             Self::TooManyEntries(_) | Self::TooManyLookups(_) | Self::Issues(_) => {
                 (StatusCode::BAD_REQUEST, "bad_parameter")
@@ -132,6 +144,7 @@ impl StorageError {
             | Self::Absent { .. }
             | Self::TooManyEntries(_)
             | Self::TooManyLookups(_)
+            | Self::OtherNetwork { .. }
             | Self::Issues(_) => {}
         }
     }

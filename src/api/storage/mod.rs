@@ -34,7 +34,7 @@ pub use error::StorageError;
 const READ: Access = Access::Token(Right { area: Area::Queries, scope: Scope::Read });
 
 /// Routes of this area.
-pub(super) static ROUTES: [Route; 7] = [
+pub(super) static ROUTES: [Route; 9] = [
     route("/rest/contracts/{contract_id}/storage", list::list)
         .with_parameters(&parameters::OF_LIST),
     route("/rest/contracts/{contract_id}/storage/changes", changes::of_contract)
@@ -47,6 +47,11 @@ pub(super) static ROUTES: [Route; 7] = [
     lab::route(route("/api/contract/{contract_id}/storage", lab::storage))
         .choosing_parameters(&lab::PARAMETERS),
     lab::route(route("/api/contract/{contract_id}/keys", lab::keys)).choosing_parameters(&[]),
+    // The Lab asks the first page below the name of its network, and follows the links in it as they are.
+    lab::route(route("/{network}/api/contract/{contract_id}/storage", lab::storage_of_network))
+        .choosing_parameters(&lab::PARAMETERS),
+    lab::route(route("/{network}/api/contract/{contract_id}/keys", lab::keys_of_network))
+        .choosing_parameters(&[]),
 ];
 
 const fn route(template: &'static str, handler: CurrentHandler) -> Route {

@@ -1,9 +1,5 @@
 //! Keys and values as answers show them: as base64 XDR, or as plain JSON by the contract's interface.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
@@ -11,16 +7,14 @@ use serde_json::value::RawValue;
 use stellar_xdr::{Limits, ReadXdr, ScContractInstance, ScVal, WriteXdr};
 
 use super::super::ApiError;
-use orrery_executables::{InterfaceReader, Tried};
-use orrery_interfaces::{PlainData, StorageKeys, data_name, undecodable};
+use orrery_executables::{DataForm, DataForms, InterfaceReader};
+use orrery_interfaces::{PlainData, data_name, undecodable};
 use orrery_ledger::decode::DEEPEST;
-use orrery_ledger::domain::{ContractId, Hash32, text};
+use orrery_ledger::domain::{ContractId, text};
 use orrery_store::TransactionPosition;
 
 /// Limits for reading and writing stored values: their depth, and 16 MiB.
 const LIMITS: Limits = Limits { depth: DEEPEST + 20, len: 16 << 20 };
-/// Maximum number of interfaces whose unions are kept.
-const MOST_KEPT: usize = 16;
 
 /// A key or a value in an answer.
 #[derive(Debug, Clone, Serialize)]
@@ -44,10 +38,8 @@ pub(super) struct ShownKey {
 
 /// Writes the keys and values of one answer.
 pub(super) struct Writer<'a> {
-    /// Interfaces of contracts; `None` for base64.
-    names: Option<&'a InterfaceReader<'a>>,
-    /// Unions of interfaces, by the hash of the module; zeros for the contract of an asset.
-    unions: RefCell<HashMap<Hash32, Rc<StorageKeys>>>,
+    /// The interfaces of contracts; `None` for base64.
+    forms: Option<DataForms<'a>>,
 }
 
 /// How the keys and values of a contract are written.
@@ -55,49 +47,25 @@ pub(super) enum Form {
     /// As base64 XDR.
     Xdr,
     /// As plain JSON, by the first of these interfaces that fits.
-    Plain(Interfaces),
-}
-
-/// The interfaces by which a contract's data is written.
-pub(super) struct Interfaces {
-    tried: Vec<(Tried, Rc<StorageKeys>)>,
-    /// Whether one lacks that is about to be there.
-    is_pending: bool,
+    Plain(DataForm),
 }
 
 impl<'a> Writer<'a> {
     /// Begins an answer: with plain JSON if there are interfaces.
     pub fn new(names: Option<&'a InterfaceReader<'a>>) -> Self {
-        Self { names, unions: RefCell::default() }
+        Self { forms: names.map(DataForms::new) }
     }
 
     /// Returns how a contract's data is written that a transaction has changed.
     pub fn form(&self, contract: &ContractId, at: TransactionPosition) -> Form {
-        let Some(names) = self.names else { return Form::Xdr };
-        let lacked = names.lacked();
-        let tried = names.tried(contract, at);
-        let tried = tried.iter().map(|tried| (tried.clone(), self.unions_of(tried))).collect();
-        Form::Plain(Interfaces { tried, is_pending: names.lacked() > lacked })
-    }
-
-    fn unions_of(&self, tried: &Tried) -> Rc<StorageKeys> {
-        let module = match tried {
-            Tried::Asset => Hash32::default(),
-            Tried::Code(hash, _) => *hash,
-        };
-        let mut known = self.unions.borrow_mut();
-        if known.len() >= MOST_KEPT {
-            known.clear();
-        }
-        let of = || Rc::new(StorageKeys::of(tried.interface()));
-        Rc::clone(known.entry(module).or_insert_with(of))
+        self.forms.as_ref().map_or(Form::Xdr, |forms| Form::Plain(forms.of(contract, at)))
     }
 }
 
 impl Form {
     /// Whether types may be known later that are not known now.
     pub fn is_pending(&self) -> bool {
-        matches!(self, Self::Plain(interfaces) if interfaces.is_pending)
+        matches!(self, Self::Plain(form) if form.is_pending())
     }
 
     /// Writes a key, given as XDR `ScVal`.
@@ -143,11 +111,10 @@ impl Form {
     }
 
     fn plain(&self) -> Option<PlainData<'_>> {
-        let Self::Plain(interfaces) = self else { return None };
-        let each = interfaces.tried.iter();
-        Some(PlainData(
-            each.map(|(tried, unions)| (tried.interface().types(), &**unions)).collect(),
-        ))
+        match self {
+            Self::Plain(form) => Some(form.plain()),
+            Self::Xdr => None,
+        }
     }
 
     /// Writes a value that the XDR crate cannot decode.

@@ -12,6 +12,7 @@ use crate::names_wait::NamesWait;
 use crate::tickets::Tickets;
 use crate::{ApiError, Deps};
 use orrery_auth::Tokens;
+use orrery_membership::Projects;
 use orrery_runtime::budget::Share;
 use orrery_store::Store;
 
@@ -34,6 +35,7 @@ pub(super) struct Context {
     pub clock: Arc<dyn Fn() -> u64 + Send + Sync>,
     pub budgets: Arc<Budgets>,
     pub watch: Arc<Watch>,
+    pub projects: Arc<dyn Projects>,
     pub heartbeat: Duration,
 }
 
@@ -65,6 +67,7 @@ impl Streams {
             clock: Arc::clone(&deps.clock),
             budgets: Arc::clone(budgets),
             watch: Arc::clone(watch),
+            projects: Arc::clone(&deps.programs) as Arc<dyn Projects>,
             heartbeat: deps.settings.tunables.stream_heartbeat,
         };
         let hub = Hub::start(&deps.store, &budgets.bytes, &deps.health)?;

@@ -2,7 +2,10 @@
 //! empty line.
 
 use crate::json;
+use orrery_ledger::domain::EventId;
 use orrery_store::{EventRecord, LostEvents};
+use orrery_webhooks::followed::LateMember;
+use orrery_webhooks::unmet::Unmet;
 
 /// Delay in milliseconds before a client whose connection ended reconnects.
 const RETRY: u32 = 1000;
@@ -28,6 +31,29 @@ pub(super) fn gap(lost: &LostEvents) -> String {
         "event: gap\nid: {last}\ndata: {{\"from\":{},\"to\":{},\"events\":{count}}}\n\n",
         ledgers.first, ledgers.last
     )
+}
+
+/// Appends the message about events that the condition of the stream could not be asked of, if there are
+/// any.
+pub(super) fn unmet(unmet: &Unmet, reached: EventId, text: &mut Vec<u8>) {
+    if *unmet == Unmet::default() {
+        return;
+    }
+    // Numbers and texts serialise.
+    let data = serde_json::to_string(unmet).unwrap_or_default();
+    text.extend_from_slice(format!("event: unmet\nid: {reached}\ndata: {data}\n\n").as_bytes());
+}
+
+/// Returns the message about a member of the stream's project that became known late.
+pub(super) fn member(late: &LateMember, reached: EventId) -> String {
+    // Numbers and texts serialise.
+    let data = serde_json::to_string(late).unwrap_or_default();
+    format!("event: member\nid: {reached}\ndata: {data}\n\n")
+}
+
+/// Returns the message about further members that became known, of which nothing else is remembered.
+pub(super) fn more_members(count: u64, reached: EventId) -> String {
+    format!("event: member\nid: {reached}\ndata: {{\"more\":{count}}}\n\n")
 }
 
 /// Returns the message that is sent when there is nothing new. Clients do not dispatch a message

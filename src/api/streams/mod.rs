@@ -15,6 +15,7 @@ mod batch;
 pub(super) mod context;
 mod frames;
 mod hub;
+mod members;
 mod names;
 mod session;
 
@@ -31,10 +32,15 @@ use super::stored::{DECODED, is_decoded};
 use super::streamed_body::StreamedBody;
 use super::tickets::{self, TICKET};
 use context::Streams;
-use orrery_auth::{Area, Right, Scope};
-use orrery_ledger::domain::{EventId, excerpt};
+use members::Members;
+use orrery_auth::{Area, Right, Scope, has_programs};
+use orrery_conditions::Condition;
+use orrery_ledger::domain::{ContractId, EventId, Owner, excerpt};
+use orrery_store::RowBounds;
+use orrery_webhooks::WebhookError;
 use orrery_webhooks::filter::{ADDRESS_FIELD, CONTRACT_FIELD, Filter, FilterError, TOPIC_FIELDS};
-use session::Session;
+use orrery_webhooks::judging::{self, WHERE};
+use session::{Session, Wanted};
 
 /// Name of the header, as error messages spell it.
 const LAST_EVENT_ID: &str = "Last-Event-ID";
@@ -49,12 +55,29 @@ pub(super) static ROUTES: [Route; 2] = [
 
 const READ: Right = Right { area: Area::Queries, scope: Scope::Read };
 
+/// Number of contracts of a project of which it is looked what they declare.
+const MOST_CONTRACTS: usize = 200;
+
 /// Parameter for clients that cannot send the header of almost the same name.
 const AFTER: &str = "last_event_id";
 
-const KNOWN: [&str; 9] = {
+const PROJECT: &str = "project";
+
+const KNOWN: [&str; 11] = {
     let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
-    [CONTRACT_FIELD, topic1, topic2, topic3, topic4, ADDRESS_FIELD, DECODED, TICKET, AFTER]
+    [
+        PROJECT,
+        CONTRACT_FIELD,
+        topic1,
+        topic2,
+        topic3,
+        topic4,
+        ADDRESS_FIELD,
+        WHERE,
+        DECODED,
+        TICKET,
+        AFTER,
+    ]
 };
 
 /// Answer with a ticket.
@@ -76,6 +99,10 @@ fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiEr
     let filter = Filter::parse(query.get(CONTRACT_FIELD), topics, query.get(ADDRESS_FIELD));
     let filter =
         filter.map_err(|FilterError { field, problem }| ApiError::parameter(field, problem))?;
+    let project = query.get(PROJECT).map(|name| project(streams, &call, name)).transpose()?;
+    let named = project.as_ref().map(|(_, name)| name.as_str());
+    let condition =
+        query.get(WHERE).map(|text| condition(streams, text, &filter, named)).transpose()?;
     // Subscribes before the newest id is read, so that no later event is missed.
     let subscription = streams.hub.subscribe();
     let newest = streams.context.store.last_durable_event();
@@ -87,10 +114,14 @@ fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiEr
     let last_event_id =
         [header, parameter].into_iter().flatten().find(|(_, text)| !text.is_empty());
     let after = last_event_id.map(|(name, text)| last_seen(name, text, newest)).transpose()?;
+    let members = project.map(|project| {
+        let (projects, store) = (Arc::clone(&streams.context.projects), &streams.context.store);
+        Members::new(projects, project, store, after.is_none_or(|after| after == newest))
+    });
     let session = Session::new(
         Arc::clone(&streams.context),
         subscription,
-        filter,
+        Wanted { filter, condition, members },
         is_decoded(query)?,
         after.unwrap_or(newest),
         call.opening,
@@ -99,6 +130,55 @@ fn stream(streams: &Streams, call: StreamCall<'_>) -> Result<StreamedBody, ApiEr
         session.next().await.map(|piece| (piece, session))
     });
     Ok(StreamedBody::new(pieces.boxed()))
+}
+
+/// Returns the owner of a stream's token with the name of a project that the owner reads.
+fn project(
+    streams: &Streams,
+    call: &StreamCall<'_>,
+    name: &str,
+) -> Result<(Owner, String), ApiError> {
+    let claims = call.claims.ok_or(ApiError::NoToken)?;
+    has_programs(claims)?;
+    if call.query.get(CONTRACT_FIELD).is_some() {
+        return Err(ApiError::parameter(
+            PROJECT,
+            format!("is given beside '{CONTRACT_FIELD}': leave one of them out"),
+        ));
+    }
+    let owner = Owner(claims.sub.clone());
+    let found = streams.context.projects.readable(&owner, name);
+    let name = found.ok_or_else(|| WebhookError::UnknownProject(excerpt(name)))?;
+    Ok((owner, name))
+}
+
+/// Reads a condition, and checks whether events of the filter's contract can meet it.
+fn condition(
+    streams: &Streams,
+    text: &str,
+    filter: &Filter,
+    project: Option<&str>,
+) -> Result<Condition, ApiError> {
+    let malformed = |problem| ApiError::parameter(WHERE, problem);
+    let condition = judging::condition(text).map_err(malformed)?;
+    let names = streams.context.names.interfaces().reader(RowBounds::none())?;
+    let projects = &streams.context.projects;
+    let (contracts, supplied) = match project {
+        Some(project) => {
+            let contracts = projects.contracts(project, MOST_CONTRACTS);
+            let Some(contracts) = contracts else { return Ok(condition) };
+            (contracts, projects.supplied(project)?)
+        }
+        None => (filter.contract.map(ContractId).into_iter().collect(), None),
+    };
+    let checked = judging::check(&condition, &contracts, supplied.as_ref(), &names);
+    // What is not at hand yet may declare what it names.
+    let is_known = names.lacked() == 0;
+    names.finish()?;
+    match checked {
+        Err(problem) if is_known => Err(malformed(problem)),
+        _ => Ok(condition),
+    }
 }
 
 /// Parses the id after which a client resumes, the value of the header or parameter `name`.

@@ -6,13 +6,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use orrery_executables::{Interfaces, Lacking};
-use orrery_ledger::domain::EventId;
+use orrery_ledger::domain::{EventId, LedgerSeq};
 
 /// Messages of a stream, as read from the store.
 pub(super) struct Piece {
     pub text: Vec<u8>,
     /// Id up to which the messages are complete.
     pub reached: EventId,
+    /// Ledger of the last event that was read, if one was.
+    pub ledger: Option<LedgerSeq>,
     /// What their names lack although it is stored.
     pub lacking: Lacking,
 }

@@ -12,13 +12,19 @@ use super::batch::Batch;
 use super::context::{Context, Opening, RESERVED_BYTES};
 use super::frames;
 use super::hub::{Next, Subscription};
+use super::members::{Kept, LOOK_EVERY, Members};
 use super::names::{Names, Piece};
 use crate::client::InFlightGuard;
 use crate::{ApiError, json};
+use orrery_conditions::Condition;
 use orrery_executables::{InterfaceReader, Lacking};
-use orrery_ledger::domain::{ContractId, EventId, Page};
+use orrery_ledger::domain::{ContractId, EventId, LedgerSeq, Page};
+use orrery_membership::Selected;
 use orrery_store::{Bounds, EventQuery, Interrupted, RowBounds, StoreError, TopicFilter};
 use orrery_webhooks::filter::Filter;
+use orrery_webhooks::followed::ended;
+use orrery_webhooks::judging::{JudgedEvent, Verdict};
+use orrery_webhooks::unmet::Unmet;
 
 /// Size in bytes at which a piece ends.
 const PIECE: usize = 32 << 10;
@@ -38,9 +44,11 @@ const MAX_READ_INDEX_ROWS: u64 = 10_000;
 pub(super) struct Session {
     context: Arc<Context>,
     subscription: Subscription,
-    filter: Filter,
-    /// The wait for names, if events have them. They are read from the store then, each stream for
-    /// itself.
+    wanted: Wanted,
+    /// Whether events are sent with their names.
+    is_decoded: bool,
+    /// The wait for names, if events have them, or a condition reads them. They are read from the store
+    /// then, each stream for itself.
     names: Option<Names>,
     /// Id up to which all matching events have been sent.
     position: EventId,
@@ -53,6 +61,14 @@ pub(super) struct Session {
     in_flight: InFlightGuard,
     opening: Opening,
     has_ended: bool,
+}
+
+/// Which events a stream sends.
+pub(super) struct Wanted {
+    pub filter: Filter,
+    pub condition: Option<Condition>,
+    /// The project whose events these are, if they are of one.
+    pub members: Option<Members>,
 }
 
 /// Reason why a stream ends.
@@ -75,7 +91,7 @@ impl Session {
     pub(super) fn new(
         context: Arc<Context>,
         subscription: Subscription,
-        filter: Filter,
+        wanted: Wanted,
         is_decoded: bool,
         position: EventId,
         opening: Opening,
@@ -85,8 +101,10 @@ impl Session {
         Self {
             context,
             subscription,
-            filter,
-            names: is_decoded.then(Names::default),
+            is_decoded,
+            names: (is_decoded || wanted.condition.is_some() || wanted.members.is_some())
+                .then(Names::default),
+            wanted,
             position,
             has_begun: false,
             position_sent: false,
@@ -134,6 +152,9 @@ impl Session {
                 let verified = self.context.tokens.verify_at(token, (self.context.clock)());
                 verified.map_err(|error| End::Reported(error.to_string()))?;
             }
+            if let Some(members) = self.wanted.members.as_ref().filter(|it| !it.is_readable()) {
+                return Err(End::Reported(ended(&members.name)));
+            }
             let piece = match self.subscription.after(self.position.0) {
                 Next::InMemory(batch) if self.names.is_none() => self.piece_of_batch(&batch),
                 Next::InMemory(_) | Next::Stored => self.piece_of_store().await?,
@@ -165,7 +186,7 @@ impl Session {
 
     fn piece_of_batch(&mut self, batch: &Batch) -> Vec<u8> {
         let mut piece = Vec::new();
-        let reached = batch.append(&self.filter, self.position.0, PIECE, &mut piece);
+        let reached = batch.append(&self.wanted.filter, self.position.0, PIECE, &mut piece);
         self.advance_to(EventId(reached), &piece);
         piece
     }
@@ -174,6 +195,18 @@ impl Session {
     async fn piece_of_store(&mut self) -> Result<Vec<u8>, End> {
         if !self.has_waited_for_names().await? {
             return Ok(Vec::new());
+        }
+        let position = self.position;
+        let mut told = String::new();
+        if let Some(members) = &mut self.wanted.members {
+            if !members.may_read(&self.context.store, position) {
+                sleep(LOOK_EVERY).await;
+                return Ok(Vec::new());
+            }
+            told = members.late(position);
+        }
+        if !told.is_empty() {
+            return Ok(told.into_bytes());
         }
         // Other tasks of this thread run first.
         tokio::task::yield_now().await;
@@ -190,11 +223,14 @@ impl Session {
             }
         };
         let context = Arc::clone(&self.context);
-        let Piece { text, reached, lacking } = context.watch.run_read(|| self.read())?;
+        let Piece { text, reached, ledger, lacking } = context.watch.run_read(|| self.read())?;
         if self.names.as_mut().is_some_and(|names| names.holds_back(lacking)) {
             return Ok(Vec::new());
         }
         self.advance_to(reached, &text);
+        if let Some(members) = &mut self.wanted.members {
+            members.pass(reached, ledger);
+        }
         Ok(text)
     }
 
@@ -225,11 +261,14 @@ impl Session {
         let store = &self.context.store;
         loop {
             let newest = store.last_durable_event();
+            let limit = self.wanted.members.as_ref().and_then(Members::limit);
+            let newest = limit.map_or(newest, |limit| limit.min(newest));
             let lost = store.lost_events(self.position)?;
             let last = match lost {
                 Some(lost) if lost.first.0 == self.position.0 + 1 => {
                     let (text, reached) = (frames::gap(&lost).into_bytes(), lost.last);
-                    return Ok(Piece { text, reached, lacking: Lacking::default() });
+                    let (ledger, lacking) = (Some(lost.ledgers.last), Lacking::default());
+                    return Ok(Piece { text, reached, ledger, lacking });
                 }
                 Some(lost) => newest.min(EventId(lost.first.0 - 1)),
                 None => newest,
@@ -256,12 +295,48 @@ impl Session {
         let interfaces = self.context.names.interfaces();
         let names = self.names.as_ref().map(|_| interfaces.reader(interrupted())).transpose()?;
         let mut list = json::List::without_array();
-        if let Some(names) = &names {
-            list = list.decoding(*self.context.store.network().id(), names);
+        let network = *self.context.store.network().id();
+        if let Some(names) = names.as_ref().filter(|_| self.is_decoded) {
+            list = list.decoding(network, names);
         }
+        let mut unmet = Unmet::default();
+        let (mut of_ledger, mut failed): (Option<Kept>, _) = (None, None);
         let walked = self.context.store.events_within(&self.query(), bounds, |event| {
             if event.id > last {
                 return ControlFlow::Break(last);
+            }
+            let selected = match self.selected(event.ledger, &mut of_ledger) {
+                Ok(selected) => selected,
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(last);
+                }
+            };
+            if selected.is_some_and(|it| !it.may_have(event.id)) {
+                return match is_over() {
+                    true => ControlFlow::Break(event.id),
+                    false => ControlFlow::Continue(()),
+                };
+            }
+            if let (Some(names), Some(selected)) = (&names, selected) {
+                names.supply(selected.supplied.clone());
+            }
+            let is_unsure = selected.is_some_and(|it| it.unsure.contains(&event.id));
+            if is_unsure || self.wanted.condition.is_some() {
+                let judged = JudgedEvent::new(event, &network, names.as_ref());
+                let condition = self.wanted.condition.as_ref();
+                let verdict = match condition.map_or(Verdict::Matches, |it| judged.by(it)) {
+                    Verdict::Matches if is_unsure => Verdict::Unjudged,
+                    verdict => verdict,
+                };
+                if verdict != Verdict::Matches {
+                    unmet.add(event.ledger, &verdict);
+                    // A condition may take long.
+                    return match is_over() {
+                        true => ControlFlow::Break(event.id),
+                        false => ControlFlow::Continue(()),
+                    };
+                }
             }
             frames::event(&mut list, event);
             if list.written() < PIECE {
@@ -269,6 +344,7 @@ impl Session {
             }
             ControlFlow::Break(event.id)
         })?;
+        failed.map_or(Ok(()), Err)?;
         names.as_ref().map(InterfaceReader::finish).transpose()?;
         let lacking = names.as_ref().map(InterfaceReader::lacking).unwrap_or_default();
         let reached = match (walked.broken_off, walked.interrupted) {
@@ -276,11 +352,30 @@ impl Session {
             (None, Some(Interrupted { cursor, .. })) => cursor.min(last).max(self.position),
             (None, None) => last,
         };
-        Ok(Piece { text: list.take(), reached, lacking })
+        let mut text = list.take();
+        frames::unmet(&unmet, reached, &mut text);
+        let ledger = of_ledger.as_ref().map(|kept| kept.ledger);
+        if let (Some(members), Some(kept)) = (&self.wanted.members, of_ledger) {
+            members.keep(kept);
+        }
+        Ok(Piece { text, reached, ledger, lacking })
+    }
+
+    /// Returns the events of a ledger that the stream's project selects; `None` without one.
+    fn selected<'l>(
+        &self,
+        ledger: LedgerSeq,
+        last: &'l mut Option<Kept>,
+    ) -> Result<Option<&'l Selected>, StoreError> {
+        let Some(members) = &self.wanted.members else { return Ok(None) };
+        if last.as_ref().is_none_or(|kept| kept.ledger != ledger) {
+            *last = Some(members.selected(ledger)?);
+        }
+        Ok(last.as_ref().map(|kept| &kept.selected))
     }
 
     fn query(&self) -> EventQuery {
-        let Filter { contract, topics, address } = &self.filter;
+        let Filter { contract, topics, address } = &self.wanted.filter;
         EventQuery {
             ledgers: None,
             contracts: contract.map(ContractId).into_iter().collect(),

@@ -3,18 +3,25 @@
 use super::super::ApiError;
 use super::super::call::Body;
 use super::super::members::Members;
-use orrery_ledger::domain::{ContractId, LedgerRange, ParseError};
+use super::on;
+use orrery_ledger::domain::{ContractId, LedgerRange, ParseError, excerpt};
 use orrery_webhooks::Secret;
 use orrery_webhooks::filter::{ADDRESS_FIELD, Filter, TOPIC_FIELDS};
+use orrery_webhooks::judging::{self, WHERE};
 use orrery_webhooks::manage::NewSubscriptions;
+use orrery_webhooks::message::Message;
+use orrery_webhooks::message::format::Format;
 use orrery_webhooks::rotation::Rotation;
-use orrery_webhooks::target::{Endpoint, EndpointError};
+use orrery_webhooks::target::{Endpoint, EndpointError, chat};
 
 /// Maximum number of contract IDs in one request, repeated ones included.
 const MAX_CONTRACTS: usize = 200;
 
 const ENDPOINT: &str = "webhook_endpoint";
 const CONTRACTS: &str = "contract_ids";
+const PROJECT: &str = "project";
+const FORMAT: &str = "format";
+const MESSAGE: &str = "message";
 
 /// What to replay.
 pub(super) enum Replay {
@@ -29,42 +36,145 @@ pub(super) fn endpoint_error(error: &EndpointError) -> ApiError {
     ApiError::body(format!("'{ENDPOINT}' {error}"))
 }
 
-/// Parses `{webhook_endpoint, contract_ids, webhook_secret?, topic1?, …, topic4?, address?,
-/// include_backfill?}`. With an address, `contract_ids` may be missing or empty.
+/// Default and maximum number of ledgers that a preview looks through.
+const PREVIEWED: u32 = 1_000;
+const MOST_PREVIEWED: u32 = 100_000;
+
+const LAST: &str = "last";
+
+/// Parses `{webhook_endpoint, contract_ids, project?, webhook_secret?, topic1?, …, topic4?, address?, where?,
+/// include_backfill?, format?, message?, on?}` and what its `on` takes. With an address, `contract_ids` may be missing or empty.
 pub(super) fn wanted(body: Body<'_>) -> Result<NewSubscriptions, ApiError> {
+    let members = Members::of_json(body, &MEMBERS)?;
+    subscriptions(&members)
+}
+
+/// Parses the same and `last?`, the number of ledgers to look through.
+pub(super) fn previewed(body: Body<'_>) -> Result<(NewSubscriptions, u32), ApiError> {
+    let known: Vec<&'static str> = MEMBERS.into_iter().chain([LAST]).collect();
+    let members = Members::of_json(body, &known)?;
+    let last = members.whole(LAST)?.unwrap_or(PREVIEWED);
+    if !(1..=MOST_PREVIEWED).contains(&last) {
+        return Err(ApiError::body(format!(
+            "'{LAST}' is {last}: give 1 to {MOST_PREVIEWED} ledgers"
+        )));
+    }
+    Ok((subscriptions(&members)?, last))
+}
+
+const MEMBERS: [&str; 20] = {
     let [topic1, topic2, topic3, topic4] = TOPIC_FIELDS;
-    let known = [
+    [
         ENDPOINT,
         CONTRACTS,
+        PROJECT,
         "webhook_secret",
         topic1,
         topic2,
         topic3,
         topic4,
         ADDRESS_FIELD,
+        WHERE,
         "include_backfill",
-    ];
-    let body = Members::of_json(body, &known)?;
-    let endpoint = body.required(ENDPOINT, Members::text)?;
-    let endpoint: Endpoint = endpoint.parse().map_err(|error| endpoint_error(&error))?;
+        on::ON,
+        on::WITHIN,
+        on::ENTRIES,
+        on::KEY_NAME,
+        on::KEY,
+        on::DURABILITY,
+        on::FUNCTIONS,
+        FORMAT,
+        MESSAGE,
+    ]
+};
+
+fn subscriptions(body: &Members<'_>) -> Result<NewSubscriptions, ApiError> {
+    let trigger = on::trigger(body)?;
+    let message = message(body)?;
+    let endpoint = endpoint(body, message.as_ref().map_or(Format::Service, Message::format))?;
     let mut topics: [Option<String>; 4] = Default::default();
     for (topic, name) in topics.iter_mut().zip(TOPIC_FIELDS) {
         *topic = body.text(name)?;
     }
     let address = body.text(ADDRESS_FIELD)?;
+    let condition = body
+        .text(WHERE)?
+        .map(|text| judging::condition(&text).map_err(|problem| format!("'{WHERE}' {problem}")));
     let filter = Filter::parse(None, topics.each_ref().map(Option::as_deref), address.as_deref());
-    let contracts = match (body.list(CONTRACTS)?, &address) {
+    let has_address = address.as_ref().filter(|_| trigger.is_by_events());
+    let project = body.text(PROJECT)?;
+    let contracts = match (body.list(CONTRACTS)?, has_address) {
+        (Some(_), _) if project.is_some() => {
+            return Err(ApiError::body(format!(
+                "'{PROJECT}' is given beside '{CONTRACTS}': leave one of them out"
+            )));
+        }
+        (None, _) if project.is_some() => Vec::new(),
         (None, Some(_)) => Vec::new(),
         (given, address) => contracts(given, address.is_some())?,
     };
     Ok(NewSubscriptions {
         endpoint,
+        message,
         contracts,
+        project,
         filter: filter.map_err(|error| ApiError::body(error.to_string()))?,
         address,
-        secret: chosen(&body)?,
+        condition: condition.transpose().map_err(ApiError::body)?,
+        trigger,
+        secret: chosen(body)?,
         include_backfill: body.flag("include_backfill")?.unwrap_or(false),
     })
+}
+
+fn message(body: &Members<'_>) -> Result<Option<Message>, ApiError> {
+    let format = body.text(FORMAT)?;
+    let named = |name: String| {
+        let words = Format::WORDS;
+        let found = words.into_iter().find(|(word, _)| *word == name).map(|(_, format)| format);
+        let known = words.map(|(word, _)| word).join(", ");
+        let unknown = || format!("'{FORMAT}' is '{}': give one of {known}", excerpt(&name));
+        found.ok_or_else(|| ApiError::body(unknown()))
+    };
+    let format = format.map_or(Ok(Format::Service), named)?;
+    match body.text(MESSAGE)? {
+        None if format.is_service() => Ok(None),
+        None => Err(ApiError::body(format!(
+            "'{MESSAGE}' is missing: a subscription with '{FORMAT}' {} needs what it says, such as \
+             \"{{name}} in ledger {{ledger}}\"",
+            format.name()
+        ))),
+        Some(_) if format.is_service() => Err(ApiError::body(format!(
+            "'{MESSAGE}' is given without '{FORMAT}': give 'slack', 'discord', 'telegram' or 'text' as \
+             '{FORMAT}', or leave it out"
+        ))),
+        Some(text) => {
+            let message = Message::parse(format, &text);
+            message.map(Some).map_err(|error| ApiError::body(format!("'{MESSAGE}' {error}")))
+        }
+    }
+}
+
+/// Parses the endpoint. Errors do not show that of a chat, which is a secret.
+fn endpoint(body: &Members<'_>, format: Format) -> Result<Endpoint, ApiError> {
+    let read = if format.is_chat() { Members::secret } else { Members::text };
+    let text = body.required(ENDPOINT, read)?;
+    let endpoint: Endpoint = match text.parse() {
+        Err(_) if format.is_chat() => {
+            return Err(ApiError::body(format!(
+                "'{ENDPOINT}' is not a URL: {}",
+                chat::form(format)
+            )));
+        }
+        parsed => parsed.map_err(|error| endpoint_error(&error))?,
+    };
+    match chat::has_form(format, &endpoint) {
+        true => Ok(endpoint),
+        false => {
+            let problem = "is none of such a chat";
+            Err(ApiError::body(format!("'{ENDPOINT}' {problem}: {}", chat::form(format))))
+        }
+    }
 }
 
 fn contracts(given: Option<Vec<String>>, has_address: bool) -> Result<Vec<ContractId>, ApiError> {
@@ -161,6 +271,13 @@ mod tests {
             ("topic2", json!("?"), "'topic2' holds '?', which is neither a symbol"),
             ("address", json!("me"), "'address' is malformed"),
             ("include_backfill", json!("yes"), "'include_backfill' is"),
+            ("where", json!(5), "'where' is"),
+            ("where", json!("a == 1"), "'where' is not understood: '==' is not known"),
+            ("format", json!("teams"), "'format' is 'teams': give one of service, slack, discord"),
+            ("format", json!("slack"), "'message' is missing"),
+            ("message", json!("{name}"), "'message' is given without 'format'"),
+            ("project", json!("pools"), "'project' is given beside 'contract_ids': leave one"),
+            ("project", json!(5), "'project' is 5"),
         ] {
             let mut body = whole.clone();
             body[name] = value;
@@ -172,6 +289,88 @@ mod tests {
             "address": CONTRACT,
         });
         assert_eq!(sentence(wanted, &by_address), "");
+        for on in ["event", "upgrade", "storage", "ttl", "failed_call", "silence"] {
+            let mut of_project = json!({
+                "webhook_endpoint": "https://a.example", "project": "pools", "on": on,
+            });
+            if ["ttl", "silence"].contains(&on) {
+                of_project["within"] = 5.into();
+            }
+            assert_eq!(sentence(wanted, &of_project), "", "{on}");
+        }
+    }
+
+    #[test]
+    fn a_preview_looks_through_some_ledgers() {
+        let mut body =
+            json!({ "webhook_endpoint": "https://a.example", "contract_ids": [CONTRACT] });
+        assert_eq!(sentence(previewed, &body), "");
+        for (last, expected) in [
+            (json!(1), ""),
+            (json!(100_000), ""),
+            (json!(0), "'last' is 0: give 1 to 100000 ledgers"),
+            (json!(100_001), "give 1 to 100000"),
+            (json!("x"), "'last' is"),
+        ] {
+            body["last"] = last;
+            let error = sentence(previewed, &body);
+            assert!(error.contains(expected) && error.is_empty() == expected.is_empty(), "{error}");
+        }
+    }
+
+    #[test]
+    fn messages_and_endpoints_of_chats_are_checked_and_never_shown() {
+        const HUSH: &str = "hush-hush-hush";
+        for (format, endpoint, message, expected) in [
+            ("slack", format!("https://a.example/services/{HUSH}"), "{name}", ""),
+            (
+                "slack",
+                format!("ftp://a.example/services/{HUSH}"),
+                "{name}",
+                "'webhook_endpoint' is not a URL",
+            ),
+            ("slack", "https://a.example/".to_owned(), "{name}", "is none of such a chat"),
+            ("discord", format!("https://a.example/api/webhooks/1/{HUSH}"), "{name}", ""),
+            (
+                "discord",
+                format!("https://a.example/api/webhooks/1/{HUSH}/slack"),
+                "{name}",
+                "is none of such",
+            ),
+            (
+                "discord",
+                format!("https://a.example/{HUSH}"),
+                "{name}",
+                "is none of such a chat: give",
+            ),
+            (
+                "telegram",
+                format!("https://a.example/bot{HUSH}/sendMessage?chat_id=-1"),
+                "{name}",
+                "",
+            ),
+            ("telegram", format!("https://a.example/bot{HUSH}/sendMessage"), "{name}", "chat_id"),
+            (
+                "telegram",
+                format!("https://a.example/bot{HUSH}/getMe?chat_id=1"),
+                "{name}",
+                "sendMessage",
+            ),
+            (
+                "text",
+                format!("https://a.example/{HUSH}"),
+                "{name",
+                "'message' has a '{' at character 1",
+            ),
+            ("text", format!("https://a.example/{HUSH}"), "{name|upper}", "has the filter 'upper'"),
+        ] {
+            let body = json!({
+                "webhook_endpoint": endpoint, "contract_ids": [CONTRACT], "format": format, "message": message,
+            });
+            let error = sentence(wanted, &body);
+            assert!(error.contains(expected) && error.is_empty() == expected.is_empty(), "{error}");
+            assert!(!error.contains("hush"), "{error}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Routes of webhooks: the call of [`orrery_webhooks`] behind each, and the JSON of its result.
 
 mod body;
+mod on;
 mod records;
 
 use serde_json::json;
@@ -13,8 +14,9 @@ use super::params::path_number;
 use super::request_body::LARGEST_BODY;
 use super::route::{OwnerHandler, Route, Work};
 use super::{ApiError, Deps};
-use orrery_auth::{Area, Right, Scope};
-use orrery_webhooks::manage::Webhooks;
+use orrery_auth::{Area, Right, Scope, has_programs};
+use orrery_store::Bounds;
+use orrery_webhooks::manage::{NewSubscriptions, Webhooks};
 use orrery_webhooks::rows::State;
 use orrery_webhooks::subscription::Subscription;
 
@@ -45,8 +47,9 @@ const fn change(template: &'static str, handler: OwnerHandler) -> Route {
 }
 
 /// Routes of this area. Literal paths take precedence over templates with `{id}` in their place.
-pub(super) static ROUTES: [Route; 8] = [
+pub(super) static ROUTES: [Route; 9] = [
     change("/rest/webhooks/new", create),
+    change("/rest/webhooks/try", preview),
     read("/rest/webhooks/list", list),
     Route::new("DELETE", "/rest/webhooks/{id}", Work::change(OWN, delete)),
     read("/rest/webhooks/{id}/deliveries", deliveries).with_parameters(&[
@@ -64,6 +67,7 @@ pub(super) static ROUTES: [Route; 8] = [
 
 fn create(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let wanted = body::wanted(call.body)?;
+    check_plan(call, &wanted)?;
     let webhooks = &deps.webhooks;
     // Resolves the name of the endpoint; this thread may block.
     Runtime::current()
@@ -73,11 +77,35 @@ fn create(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     Ok(Answer::of(&json!({ "ids": made.ids, "secret": made.secret.reveal() })))
 }
 
+/// Checks that the plan of a token includes projects, where one is wanted.
+fn check_plan(call: &OwnerCall<'_>, wanted: &NewSubscriptions) -> Result<(), ApiError> {
+    match wanted.project {
+        Some(_) => Ok(has_programs(call.claims)?),
+        None => Ok(()),
+    }
+}
+
+/// Says what subscriptions would have sent. As much is read of the store as by a scan.
+fn preview(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
+    let (wanted, last) = body::previewed(call.body)?;
+    check_plan(call, &wanted)?;
+    let limits = &deps.settings.limits;
+    let is_over =
+        || call.waiting.elapsed() >= limits.scan_ms.duration() || call.waiting.is_abandoned();
+    let bounds = Bounds {
+        records: limits.scan_records.get().into(),
+        index_rows: limits.scan_index_rows.get().into(),
+        interrupted: &is_over,
+    };
+    let previewed = deps.webhooks.preview(call.owner, wanted, last, bounds)?;
+    records::Previewed::of(&previewed).map(|it| Answer::of(&it))
+}
+
 fn list(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let webhooks = &deps.webhooks;
     let own = webhooks.registry().list(call.owner);
     let listed = own.iter().map(|it| listed(webhooks, it));
-    Ok(Answer::of(&listed.collect::<Vec<_>>()))
+    Ok(Answer::of(&listed.collect::<Result<Vec<_>, _>>()?))
 }
 
 fn delete(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
@@ -144,12 +172,18 @@ fn enable(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     Members::none(call.body)?;
     let webhooks = &deps.webhooks;
     let subscription = webhooks.enable(call.owner, id(call)?)?;
-    Ok(Answer::of(&listed(webhooks, &subscription)))
+    Ok(Answer::of(&listed(webhooks, &subscription)?))
 }
 
-fn listed<'a>(webhooks: &Webhooks, subscription: &'a Subscription) -> records::Listed<'a> {
+fn listed<'a>(
+    webhooks: &Webhooks,
+    subscription: &'a Subscription,
+) -> Result<records::Listed<'a>, ApiError> {
     let now = webhooks.registry().now().due;
-    records::Listed::of(subscription, webhooks.missing(subscription), now)
+    let unmet = webhooks.unmet(subscription)?;
+    let late = webhooks.late_members(subscription)?;
+    let missing = webhooks.missing(subscription);
+    Ok(records::Listed::of(subscription, missing, (unmet, late), now))
 }
 
 fn rotate(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {

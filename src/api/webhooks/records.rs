@@ -1,11 +1,19 @@
 //! JSON of subscriptions and deliveries: the documented fields first, then the additive ones.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
+use crate::ApiError;
 use orrery_ledger::domain::{CloseTime, LedgerSeq, LedgerSet};
+use orrery_webhooks::WebhookError;
+use orrery_webhooks::followed::LateMembers;
+use orrery_webhooks::message::format::Format;
+use orrery_webhooks::preview::Previewed as Preview;
 use orrery_webhooks::replay::Replayed as Done;
 use orrery_webhooks::rows::{Attempt, Delivery, Number, State};
 use orrery_webhooks::subscription::Subscription;
+use orrery_webhooks::trigger::{Durability, Entries};
+use orrery_webhooks::unmet::{Misfit, Unjudged, Unmet};
 
 /// Formats a time in UNIX milliseconds.
 pub(super) fn time(milliseconds: u64) -> String {
@@ -24,6 +32,13 @@ pub(super) struct Listed<'a> {
     topic4: Option<&'a str>,
     address: Option<&'a str>,
     include_backfill: bool,
+    on: &'static str,
+    within: Option<u32>,
+    entries: Option<Vec<&'static str>>,
+    key_name: Option<&'a str>,
+    key: Option<&'a str>,
+    durability: Option<&'static str>,
+    functions: Option<&'a [String]>,
     enabled: bool,
     disabled_reason: Option<String>,
     failing_since: Option<String>,
@@ -33,14 +48,28 @@ pub(super) struct Listed<'a> {
     created_at: String,
     /// When the last secret before the present one ends; `None` when none signs any more.
     previous_secrets_until: Option<String>,
+    #[serde(rename = "where")]
+    condition: Option<&'a str>,
+    unjudged: Option<Unjudged>,
+    where_misfit: Option<Misfit>,
+    format: Format,
+    message: Option<&'a str>,
+    project: Option<&'a str>,
+    late_members: Option<LateMembers>,
 }
 
 impl<'a> Listed<'a> {
     /// Creates the record of a subscription at `now`, in UNIX milliseconds; `missing` are the ledgers
-    /// whose events it will never receive.
-    pub(super) fn of(subscription: &'a Subscription, missing: LedgerSet, now: u64) -> Self {
+    /// whose events it will never receive, `unmet` those that its condition could not be asked of,
+    /// and `late` the members of its project that became known late.
+    pub(super) fn of(
+        subscription: &'a Subscription,
+        missing: LedgerSet,
+        (unmet, late): (Unmet, LateMembers),
+        now: u64,
+    ) -> Self {
         let definition = &subscription.definition;
-        let state = subscription.state();
+        let (state, keys) = (subscription.state(), definition.trigger.keys());
         let [topic1, topic2, topic3, topic4] = definition.topics.each_ref().map(Option::as_deref);
         Self {
             id: subscription.id,
@@ -52,6 +81,13 @@ impl<'a> Listed<'a> {
             topic4,
             address: definition.address.as_deref(),
             include_backfill: definition.include_backfill,
+            on: definition.trigger.name(),
+            within: definition.trigger.within(),
+            entries: definition.trigger.entries().map(Entries::names),
+            key_name: keys.and_then(|keys| keys.key_name.as_deref()),
+            key: keys.and_then(|keys| keys.key.as_deref()),
+            durability: keys.and_then(|keys| keys.durability).map(Durability::name),
+            functions: definition.trigger.functions(),
             enabled: state.enabled,
             disabled_reason: state.disabled_reason,
             failing_since: state.failing_since.map(time),
@@ -60,6 +96,13 @@ impl<'a> Listed<'a> {
             missing_ledgers: missing,
             created_at: time(definition.made),
             previous_secrets_until: subscription.previous_secrets_until(now).map(time),
+            condition: definition.condition.as_deref(),
+            unjudged: unmet.unjudged,
+            where_misfit: unmet.misfit,
+            format: definition.format,
+            message: definition.message.as_deref(),
+            project: definition.project.as_deref(),
+            late_members: (late.members > 0).then_some(late),
         }
     }
 }
@@ -68,7 +111,7 @@ impl<'a> Listed<'a> {
 #[derive(Serialize)]
 pub(super) struct Delivered<'a> {
     delivery_id: String,
-    /// `None` for a test.
+    /// `None` for a test, and for what is no event.
     event_id: Option<u64>,
     ledger: u32,
     status: State,
@@ -100,7 +143,7 @@ impl<'a> Delivered<'a> {
         let test = number.test().is_some();
         Self {
             delivery_id: number.id(tag),
-            event_id: (!test).then_some(number.event().0),
+            event_id: number.event().filter(|_| !test).map(|event| event.0),
             ledger: delivery.ledger,
             status: delivery.state,
             test,
@@ -139,10 +182,41 @@ pub(super) struct Replayed<'a> {
     /// Ledger to continue from; `None` when the whole range was replayed.
     next: Option<LedgerSeq>,
     missing_ledgers: &'a LedgerSet,
+    /// Number of events that the condition could not be asked of.
+    unjudged: u64,
 }
 
 impl<'a> Replayed<'a> {
     pub(super) fn of(done: &'a Done) -> Self {
-        Self { deliveries: done.deliveries, next: done.next, missing_ledgers: &done.missing }
+        Self {
+            deliveries: done.deliveries,
+            next: done.next,
+            missing_ledgers: &done.missing,
+            unjudged: done.unjudged,
+        }
+    }
+}
+
+/// Result of `POST /webhooks/try`.
+#[derive(Serialize)]
+pub(super) struct Previewed<'a> {
+    ledgers: u64,
+    /// The first and the last ledger of them.
+    from: Option<LedgerSeq>,
+    to: Option<LedgerSeq>,
+    matched: u64,
+    /// The bodies as they would be sent.
+    first: Vec<&'a RawValue>,
+    /// Number of events of which it is not known whether they would be sent.
+    unjudged: u64,
+}
+
+impl<'a> Previewed<'a> {
+    pub(super) fn of(previewed: &'a Preview) -> Result<Self, ApiError> {
+        let body = |body: &'a Vec<u8>| serde_json::from_slice::<&RawValue>(body);
+        let first: Result<Vec<_>, _> = previewed.first.iter().map(body).collect();
+        let damaged = |_| WebhookError::Damaged("the body of an event".to_owned());
+        let &Preview { ledgers, from, to, matched, unjudged, .. } = previewed;
+        Ok(Self { ledgers, from, to, matched, first: first.map_err(damaged)?, unjudged })
     }
 }

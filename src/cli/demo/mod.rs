@@ -1,5 +1,6 @@
 //! `orrery demo`: runs the whole service on a sandbox network of its own, for trying it out.
 
+mod projects;
 mod welcome;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,13 +13,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ipnet::IpNet;
 use orrery::auth::IssueRequest;
-use orrery::config::{Origin, Settings};
-use orrery::domain::{ContractId, Network, Owner, StartPoint};
-use orrery::programs::{Deploy, ProgramError, Programs, Replace, Watch};
-use orrery::sandbox::network::{MARKET_PROGRAM, Sandbox};
+use orrery::config::{Config, Origin, Settings};
+use orrery::domain::{Network, Owner, StartPoint};
+use orrery::programs::Programs;
+use orrery::sandbox::network::Sandbox;
 use orrery::sandbox::source::{self, SandboxNetworkError};
 use orrery::service::{self, Following, Node, RunningSandbox, Service};
-use orrery::settings::CorsOrigin;
+use orrery::settings::{CorsOrigin, PublicUrl};
 use orrery::source::follow::Candidate;
 use orrery::steady::unix_now_ms;
 use orrery::tables::query::QueryRequest;
@@ -26,8 +27,10 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use welcome::{EVENTS_PROJECT, Welcome};
+use projects::{OWNER, Projects, first_tables};
+use welcome::Welcome;
 
+use super::installed::on_this_machine;
 use super::live_line::LiveLine;
 use super::open::NewDirectory;
 use super::serve::{runtime, stop_on_signal};
@@ -62,12 +65,6 @@ pub struct Demo {
 /// Maximum time to wait for the first events, and then for the first rows of each table. All of it
 /// usually takes a fraction of that.
 const FIRST_LEDGERS_TIMEOUT: Duration = Duration::from_secs(60);
-/// Owner of the printed token and of the deployed program.
-const OWNER: &str = "demo";
-
-/// Project name of the deployed program. Its rows are in the view named after the project and the
-/// emitted struct.
-const PROJECT: &str = "market";
 /// Number of events that must have been stored before the demo reports that it is ready.
 const MIN_EVENTS: u64 = 10;
 
@@ -104,7 +101,7 @@ impl Demo {
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));
         // Dropped after the store, which has to be closed before its directory is removed.
         let mut new = NewDirectory::at(&settings.config.data_dir);
-        let node = open::open_exclusive(&settings, Some(&network))?;
+        let node = open::open_for_service(&settings, Some(&network))?;
         new.created(&node);
         let close_time = Duration::from_millis(self.close_time);
         let opening =
@@ -189,12 +186,13 @@ async fn demonstrate(
     new: &mut NewDirectory,
     patience: Patience,
 ) -> Result<(), Failure> {
-    let (config, store) = (&settings.config, node.store());
+    let store = node.store();
     let close_time = opening.close_time;
     let mut stop = stop_on_signal()?;
-    let sockets = service::listen(config.http.listen, store.directory()).await?;
+    let sockets = service::listen(settings.config.http.listen, store.directory()).await?;
     new.keep();
     let address = sockets.address;
+    let config = &with_links(settings, address)?;
     node.listening_on(address);
     let stored = store.status().latest();
     let opened = source::open(store.directory(), store.network(), stored, opening)?;
@@ -204,14 +202,11 @@ async fn demonstrate(
     let example = tokens.issue(&IssueRequest::for_owner(OWNER))?.token;
     let service = service.with_sandbox(sandbox).with_example_token(&example);
     let programs = Arc::clone(&service.programs);
-    let contracts = opened.contracts;
+    let (contracts, factory) = (opened.contracts, opened.factory);
     let market = Sandbox::market_contract(store.network()).map_err(SandboxNetworkError::from)?;
     run_blocking({
         let programs = Arc::clone(&programs);
-        move || {
-            deploy(&programs, market)?;
-            watch_events(&programs, contracts)
-        }
+        move || Projects { market, contracts, factory }.make(&programs)
     })
     .await?;
     let running = service::run_opened(
@@ -226,15 +221,15 @@ async fn demonstrate(
         service::sources::opener(config, &node),
         stop.clone(),
     );
-    let [trades, transfers] = [format!("{PROJECT}_trade"), format!("{EVENTS_PROJECT}.transfer")];
+    let tables = first_tables(factory.is_some() && stored.is_none());
     let welcome = async {
         // Whatever the text below suggests has an answer when it is printed.
         if first_ledgers(&node, &mut stop).await?
-            && first_rows(&programs, &trades, &mut stop).await?
-            && first_rows(&programs, &transfers, &mut stop).await?
+            && first_rows(&programs, tables, &mut stop).await?
         {
             drop(patience);
-            let welcome = Welcome::new(address, example, &node, market, close_time, told.kept)?;
+            let welcome =
+                Welcome::new(address, example, &node, (market, factory), close_time, told.kept)?;
             if told.json { welcome.print_json() } else { output::print(&welcome.text()) }?;
         }
         let _shown = LiveLine::begin(&node, config);
@@ -246,6 +241,17 @@ async fn demonstrate(
     }
 }
 
+/// Returns the configuration with an address for the links in messages, if none is configured: chats on this
+/// machine reach the demo's site.
+fn with_links(settings: &Settings, address: SocketAddr) -> Result<Config, Failure> {
+    let mut config = settings.config.clone();
+    if settings.origin("http.public_url") == Origin::Default {
+        let site = format!("http://{}", on_this_machine(address));
+        config.http.public_url = PublicUrl::try_from(site).map_err(Failure::failed)?;
+    }
+    Ok(config)
+}
+
 /// Runs blocking work on tokio's pool of blocking threads.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -254,48 +260,22 @@ async fn run_blocking<T: Send + 'static>(
     done.map_err(|error| Failure::failed(format!("a task of the demo failed: {error}")))?
 }
 
-/// Makes tables of the events of the network's contracts, unless an earlier demo in this directory has.
-fn watch_events(programs: &Programs, contracts: Vec<ContractId>) -> Result<(), Failure> {
-    let owner = Owner(OWNER.to_owned());
-    if programs.list(&owner).iter().any(|program| program.project_name == EVENTS_PROJECT) {
-        return Ok(());
+/// Waits until each of some tables has rows. Returns false when the demo is stopped first.
+async fn first_rows(
+    programs: &Arc<Programs>,
+    tables: Vec<String>,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<bool, Failure> {
+    for table in tables {
+        if !first_rows_of(programs, &table, stop).await? {
+            return Ok(false);
+        }
     }
-    let watch = Watch {
-        project_name: EVENTS_PROJECT.to_owned(),
-        contracts,
-        supplied: None,
-        from: None,
-        storage: Some(true),
-        public: None,
-        replace: Replace::No,
-    };
-    let failed =
-        |error: ProgramError| Failure::failed(format!("the demo's events are refused: {error}"));
-    programs.watch(&owner, watch).map(drop).map_err(failed)
-}
-
-/// Deploys the program for the market's contract, unless an earlier demo in this directory has
-/// deployed it.
-fn deploy(programs: &Programs, market: ContractId) -> Result<(), Failure> {
-    let owner = Owner(OWNER.to_owned());
-    if programs.list(&owner).iter().any(|program| program.project_name == PROJECT) {
-        return Ok(());
-    }
-    let deploy = Deploy {
-        code: MARKET_PROGRAM.to_vec(),
-        project_name: PROJECT.to_owned(),
-        contracts: vec![market],
-        public: None,
-        replace: Replace::No,
-        allow_unfit: false,
-    };
-    let failed =
-        |error: ProgramError| Failure::failed(format!("the demo's program is refused: {error}"));
-    programs.deploy(&owner, deploy).map(drop).map_err(failed)
+    Ok(true)
 }
 
 /// Waits until a table has rows. Returns false when the demo is stopped first.
-async fn first_rows(
+async fn first_rows_of(
     programs: &Arc<Programs>,
     table: &str,
     stop: &mut watch::Receiver<bool>,

@@ -14,9 +14,7 @@ use serde_json::json;
 use super::super::installed::{self, on_this_machine};
 use super::super::remote::{DEFAULT_BASE, base_of};
 use super::super::{Failure, output};
-
-/// Project name of the tables of events.
-pub const EVENTS_PROJECT: &str = "demo";
+use super::projects::{EVENTS, POOLS};
 
 /// What somebody needs to know who tries the demo.
 pub struct Welcome {
@@ -24,6 +22,8 @@ pub struct Welcome {
     token: String,
     /// A contract whose events have tables.
     contract: ContractId,
+    /// The factory of the exchange, if the network has one.
+    factory: Option<ContractId>,
     wallets: SandboxWallets,
     network_passphrase: String,
     close_time: Duration,
@@ -32,12 +32,13 @@ pub struct Welcome {
 }
 
 impl Welcome {
-    /// Collects what is told; `token` is one of the demo's owner.
+    /// Collects what is told; `token` is one of the demo's owner, and the contracts are the market's and the
+    /// factory of the exchange.
     pub fn new(
         address: SocketAddr,
         token: String,
         node: &Node,
-        contract: ContractId,
+        (contract, factory): (ContractId, Option<ContractId>),
         close_time: Duration,
         is_kept: bool,
     ) -> Result<Self, Failure> {
@@ -46,6 +47,7 @@ impl Welcome {
             address: on_this_machine(address),
             token,
             contract,
+            factory,
             wallets: Sandbox::wallets(store.network()).map_err(SandboxNetworkError::from)?,
             network_passphrase: store.network().passphrase().to_owned(),
             close_time,
@@ -66,17 +68,29 @@ impl Welcome {
         };
         let path = directory_to_add().map(|it| format!("export PATH={}:$PATH\n", quoted(&it)));
         let base = self.base_to_name().map(|it| format!("export ORRERY_BASE={it}\n"));
+        // Told of a network whose exchange opens pools.
+        let (follows, pools) = match self.factory {
+            Some(_) => (
+                format!(
+                    "Its exchange opens pools now and then: the project {POOLS} follows them all.\n"
+                ),
+                format!(
+                    "orrery query 'select contract_id, sum(sold) as sold from {POOLS}.swap group by 1'\n"
+                ),
+            ),
+            None => Default::default(),
+        };
         format!(
             "Orrery runs a network of its own, {pace}. Ctrl-C stops it.
 {stays}
 Its site: http://{address}/
-
+{follows}
 Try, in another terminal:
 {}{}export ORRERY_JWT={token}
 export CONTRACT={contract}
 orrery tables
-orrery query 'select \"from\", \"to\", amount from {EVENTS_PROJECT}.transfer limit 3'
-orrery watch orders --contract $CONTRACT
+orrery query 'select \"from\", \"to\", amount from {EVENTS}.transfer limit 3'
+{pools}orrery watch orders --contract $CONTRACT
 echo \"http://{address}/#token=$ORRERY_JWT\"    # the site, with this token
 
 More: http://{address}/docs
@@ -96,6 +110,7 @@ More: http://{address}/docs
             "base": base_of(*address),
             "token": token,
             "contract": contract.to_string(),
+            "factory": self.factory.map(|factory| factory.to_string()),
             "data_dir": self.directory,
             "rpc": format!("http://{address}/rpc"),
             "network_passphrase": self.network_passphrase,

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use clap::Args;
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -158,6 +159,11 @@ impl Listen {
             (Some(true), None) => "verified".to_owned(),
             _ => "not checked".to_owned(),
         };
+        if text_of(headers, CONTENT_TYPE.as_str()).is_some_and(|it| it.starts_with("text/plain")) {
+            let message = String::from_utf8_lossy(body);
+            let line = format!("{verdict}  {message}  ({delivery})");
+            return output::print(&format!("{}\n", escape::control_chars(&line)));
+        }
         let payload: Payload<'_> = serde_json::from_slice(body).unwrap_or_default();
         output::print(&format!("{}\n", escape::control_chars(&line(&verdict, delivery, &payload))))
     }
@@ -180,6 +186,9 @@ struct Printed<'a> {
 struct Payload<'a> {
     #[serde(borrow)]
     event: Event<'a>,
+    /// What is no event, by the names of its members.
+    #[serde(borrow)]
+    trigger: Option<BTreeMap<String, &'a RawValue>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -214,6 +223,9 @@ struct BodyV0<'a> {
 /// Formats a delivery as one line: verdict, ledger and id of the event, contract, and its name and
 /// values where its contract declares them, otherwise topics and data.
 fn line(verdict: &str, delivery: &str, payload: &Payload<'_>) -> String {
+    if let Some(members) = &payload.trigger {
+        return of_trigger(verdict, delivery, members);
+    }
     let Event { contract_id, id, ledger, name, params, body } = &payload.event;
     let plain = |value: &Value| match value {
         Value::Null => "-".to_owned(),
@@ -231,6 +243,25 @@ fn line(verdict: &str, delivery: &str, payload: &Payload<'_>) -> String {
     let topics = topics.collect::<Vec<_>>().join(" ");
     let data = body.v0.data.map_or("null".to_owned(), |data| without_type(data.get()));
     event(&format!("[{topics}]  {data}"))
+}
+
+/// Formats what is no event as one line: verdict, ledger, what it is about, contract, and its other members.
+fn of_trigger(verdict: &str, delivery: &str, members: &BTreeMap<String, &RawValue>) -> String {
+    const SHOWN: [&str; 5] =
+        ["on", "contract_id", "ledger", "ledger_closed_at", "application_order"];
+    let text = |name: &str| {
+        let raw = members.get(name).map_or("null", |value| value.get());
+        let text = serde_json::from_str::<Value>(raw).unwrap_or_default();
+        match text {
+            Value::Null => "-".to_owned(),
+            Value::String(text) => text,
+            other => other.to_string(),
+        }
+    };
+    let others = members.iter().filter(|(name, _)| !SHOWN.contains(&name.as_str()));
+    let others: Vec<_> = others.map(|(name, value)| format!("{name} {}", value.get())).collect();
+    let [on, contract, ledger] = ["on", "contract_id", "ledger"].map(text);
+    format!("{verdict}  ledger {ledger}  {on}  {contract}  {}  ({delivery})", others.join(", "))
 }
 
 /// Formats a decoded value, without the name of its type when it is a single string, number or
@@ -298,6 +329,12 @@ mod tests {
         assert_eq!(
             line("verified", "d1", &named),
             "verified  ledger 42  event 7  CA…  filled {\"id\":\"9\"}  (d1)"
+        );
+        let silent = "{\"trigger\":{\"on\":\"silence\",\"contract_id\":\"CA…\",\"ledger\":42,\"since_ledger\":7}}";
+        let silent = serde_json::from_str(silent).unwrap();
+        assert_eq!(
+            line("verified", "d1", &silent),
+            "verified  ledger 42  silence  CA…  since_ledger 7  (d1)"
         );
         let nothing = Payload::default();
         assert_eq!(line("x", "", &nothing), "x  ledger -  event -  -  []  null  ()");

@@ -13,25 +13,46 @@ use crate::cli::remote::{Body, Remote, draws_tables, with_query};
 use crate::cli::{Failure, grid, output};
 
 use super::declared;
+use super::on::On;
 
 /// Interval between requests for the outcome of a test delivery.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum time to wait for a test delivery: an attempt takes 15 seconds at most, and others may
 /// come before it.
 const LONGEST_TEST: Duration = Duration::from_secs(60);
+/// Number of requests for one ledger, of which each goes on where the one before has stopped.
+const MOST_REPEATED: u32 = 30;
 /// Maximum nesting depth of a topic.
 const TOPIC_DEPTH: u32 = 500;
 
 /// Verbs for subscriptions. Each asks a running service.
 #[derive(Debug, Subcommand)]
 pub enum ManageVerb {
-    /// Subscribe an endpoint to events, with one subscription for each contract
+    /// Subscribe an endpoint to events, or to something else, with one subscription for each contract
+    ///
+    /// By default each matching event is sent; --on says what else there is to be told of: a contract gets other
+    /// code (upgrade), its data changes (storage), entries are about to expire (ttl), a failed transaction calls
+    /// it (failed_call), or no event comes (silence). With --format and --message, a chat gets it as text.
     #[command(after_help = "Examples:
   orrery webhooks new --contract CA… --endpoint https://example.com/events
   orrery webhooks new --address GA… --topic1 transfer --endpoint https://example.com/
+  orrery webhooks new --project pools --where 'amount >= 1000000000' --endpoint https://example.com/
+  orrery webhooks new --on upgrade --contract CA… --endpoint https://example.com/
+  orrery webhooks new --on storage --key-name Admin --contract CA… --endpoint https://example.com/
+  orrery webhooks new --on ttl --within 17280 --contract CA… --endpoint https://example.com/
+  orrery webhooks new --on failed_call --functions swap --contract CA… --endpoint https://example.com/
+  orrery webhooks new --on silence --within 720 --contract CA… --endpoint https://example.com/
+  orrery webhooks new --contract CA… --topic1 transfer --format slack --endpoint-file slack-webhook \\
+    --message '{from|short} sent {amount|units} to {to|short}'
 
 The secret that signs deliveries is shown once.")]
     New(New),
+    /// Say what a subscription would have sent, without making one
+    #[command(after_help = "Examples:
+  orrery webhooks try --contract CA… --where 'amount >= 1000000000' --endpoint https://example.com/
+  orrery webhooks try --contract CA… --topic1 transfer --endpoint https://example.com/ --last 100000
+  orrery webhooks try --on upgrade --contract CA… --endpoint https://example.com/")]
+    Try(Try),
     /// List your subscriptions, with the state of each, since when it fails, and why
     List(List),
     /// Delete a subscription with its deliveries
@@ -76,18 +97,45 @@ pub struct List {
 
 #[derive(Debug, Args)]
 pub struct New {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// File with the secret that signs deliveries, - for standard input; without it a secret is generated
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    output: Json,
+}
+
+#[derive(Debug, Args)]
+pub struct Try {
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Number of ledgers to look through, the newest, up to 100000
+    #[arg(long, value_name = "LEDGERS", default_value_t = 1000)]
+    last: u32,
+    #[command(flatten)]
+    output: Json,
+}
+
+/// What a subscription sends, and where.
+#[derive(Debug, Args)]
+struct Wanted {
     /// Contract IDs with commas between them; may be repeated
     #[arg(
         long = "contract",
         alias = "contracts",
         value_name = "C…",
         value_delimiter = ',',
-        required_unless_present = "address"
+        required_unless_present_any = ["address", "project"],
+        conflicts_with = "project"
     )]
     contracts: Vec<String>,
+    /// A project that you read, whose events and contracts are meant instead of those of --contract
+    #[arg(long, value_name = "NAME")]
+    project: Option<String>,
     /// Address to which deliveries are sent
-    #[arg(long, value_name = "URL")]
-    endpoint: String,
+    #[arg(long, value_name = "URL", required_unless_present = "endpoint_file")]
+    endpoint: Option<String>,
     /// Only events with this first topic, such as transfer, u64:5, G…, or the base64 XDR of an ScVal. --topic2 to --topic4 likewise
     #[arg(long, value_name = "VALUE")]
     topic1: Option<String>,
@@ -100,14 +148,23 @@ pub struct New {
     /// Only events with this address in a topic; of all contracts if --contract is not given
     #[arg(long, value_name = "G…|C…")]
     address: Option<String>,
-    /// File with the secret that signs deliveries, - for standard input; without it a secret is generated
-    #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
-    /// Also send events of older ledgers when these are backfilled
+    /// Only events for which this is true, such as "amount >= 1000000000 and to = 'G…'"
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
+    /// Also send what happened in older ledgers when these are backfilled
     #[arg(long)]
     include_backfill: bool,
     #[command(flatten)]
-    output: Json,
+    on: On,
+    /// What takes the deliveries: service (JSON for programs), slack, discord, telegram, or text
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<String>,
+    /// What a message says, with names in braces, such as "{from|short} sent {amount|units}"
+    #[arg(long, value_name = "TEMPLATE", requires = "format")]
+    message: Option<String>,
+    /// File with the address, - for standard input: that of a chat is a secret
+    #[arg(long, value_name = "FILE", conflicts_with = "endpoint")]
+    endpoint_file: Option<PathBuf>,
 }
 
 /// One subscription.
@@ -165,6 +222,7 @@ impl ManageVerb {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         match self {
             Self::New(verb) => verb.run(remote),
+            Self::Try(verb) => verb.run(remote),
             Self::List(verb) => verb.run(remote),
             Self::Delete(Subscription { id, output }) => {
                 remote.delete(&format!("webhooks/{id}"))?.show(output.json, &[])
@@ -199,13 +257,15 @@ impl List {
 /// Formats subscriptions as a table, each with its state, since when it fails, and why: first those
 /// that fail or are disabled.
 fn subscriptions(listed: &Value) -> String {
-    const COLUMNS: [&str; 9] = [
+    const COLUMNS: [&str; 11] = [
         "id",
         "state",
+        "on",
         "failing_since",
         "deliveries_waiting",
         "webhook_endpoint",
         "contract_id",
+        "project",
         "topics",
         "address",
         "cause",
@@ -220,7 +280,11 @@ fn subscriptions(listed: &Value) -> String {
         }
     };
     let row = |subscription: &Value| -> Vec<String> {
-        let causes = [&subscription["disabled_reason"], &subscription["failing_reason"]];
+        let causes = [
+            &subscription["disabled_reason"],
+            &subscription["failing_reason"],
+            &subscription["where_misfit"]["reason"],
+        ];
         let causes: Vec<_> = causes.into_iter().filter_map(Value::as_str).collect();
         COLUMNS
             .map(|name| match name {
@@ -253,31 +317,89 @@ fn topics(subscription: &Value) -> String {
     last.map_or_else(String::new, |last| topics[..=last].join(" "))
 }
 
-impl New {
-    fn run(self, remote: &Remote) -> Result<(), Failure> {
+impl Wanted {
+    /// The body of a request.
+    fn body(&self) -> Result<Value, Failure> {
+        let endpoint = match &self.endpoint_file {
+            Some(file) => Some(secret(file)?),
+            None => self.endpoint.clone(),
+        };
         let mut body = json!({
-            "webhook_endpoint": self.endpoint,
+            "webhook_endpoint": endpoint,
             "topic1": self.topic1,
             "topic2": self.topic2,
             "topic3": self.topic3,
             "topic4": self.topic4,
             "address": self.address,
-            "include_backfill": self.include_backfill,
+            "where": self.condition,
+            "project": self.project,
+            "format": self.format,
+            "message": self.message,
         });
+        if self.include_backfill {
+            body["include_backfill"] = true.into();
+        }
+        self.on.add_to(&mut body);
         if !self.contracts.is_empty() {
             body["contract_ids"] = json!(self.contracts);
         }
+        Ok(body)
+    }
+}
+
+impl New {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let mut body = self.wanted.body()?;
         if let Some(file) = self.secret_file {
             body["webhook_secret"] = secret(&file)?.into();
         }
         let made = remote.post("webhooks/new", &body)?;
-        for warning in
-            self.topic1.iter().flat_map(|it| declared::warnings(remote, &self.contracts, it))
-        {
+        let Wanted { topic1, contracts, .. } = &self.wanted;
+        for warning in topic1.iter().flat_map(|it| declared::warnings(remote, contracts, it)) {
             output::note(warning);
         }
         made.show(self.output.json, &[])
     }
+}
+
+impl Try {
+    fn run(self, remote: &Remote) -> Result<(), Failure> {
+        let mut body = self.wanted.body()?;
+        body["last"] = self.last.into();
+        let answer = remote.post("webhooks/try", &body)?;
+        if !draws_tables(self.output.json) {
+            return answer.print();
+        }
+        let is_forward = matches!(body["on"].as_str(), Some("ttl" | "silence"));
+        output::print(&would_have_sent(&answer.json()?, self.last, is_forward))
+    }
+}
+
+/// Says what a subscription would have sent of the newest ledgers, of which so many were asked for. If these were
+/// looked through forward, the newest may be left.
+fn would_have_sent(previewed: &Value, asked: u32, is_forward: bool) -> String {
+    let grouped = |number: &Value| output::count(number.as_u64().unwrap_or(0));
+    let ledgers = grouped(&previewed["ledgers"]);
+    let is_cut = previewed["ledgers"].as_u64() < Some(asked.into());
+    let which = if is_forward && is_cut { "" } else { "the last " };
+    let mut text =
+        format!("would have sent {} in {which}{ledgers} ledgers", grouped(&previewed["matched"]));
+    if let (true, Some(from), Some(to)) =
+        (is_cut, previewed["from"].as_u64(), previewed["to"].as_u64())
+    {
+        text.push_str(&format!(
+            ", {from} to {to}: others are not stored, or were not read in the time of one request"
+        ));
+    }
+    text.push('\n');
+    if let Some(unjudged) = previewed["unjudged"].as_u64().filter(|events| *events > 0) {
+        let count = output::count(unjudged);
+        text.push_str(&format!("of {count} events it is not known what their contracts declare\n"));
+    }
+    for body in previewed["first"].as_array().into_iter().flatten() {
+        text.push_str(&format!("{body}\n"));
+    }
+    text
 }
 
 impl Rotate {
@@ -363,12 +485,22 @@ impl Replay {
             None => newest()?["service_latest_ledger"].take(),
         };
         // The service limits the time of one request, and returns the ledger at which to continue.
+        let mut repeated = 0;
         loop {
             let answer = remote.post(&path, &json!({ "from": from, "to": to }))?;
             answer.show(output.json, &[])?;
             match answer.json()?["next"].as_u64().and_then(|next| u32::try_from(next).ok()) {
-                Some(next) if next > from => from = next,
-                _ => return Ok(()),
+                None => return Ok(()),
+                Some(next) if next > from => (from, repeated) = (next, 0),
+                // It goes on within the ledger.
+                Some(_) if repeated < MOST_REPEATED => repeated += 1,
+                Some(next) => {
+                    return Err(Failure::failed(format!(
+                        "the replay does not get beyond ledger {next}, of which there is more than \
+                         {MOST_REPEATED} requests have time for: to go on within it, run the command \
+                         again with --from {next}"
+                    )));
+                }
             }
         }
     }
@@ -458,11 +590,11 @@ mod tests {
             subscription(4, false, Some("its endpoint answered 410"), [None, None]),
         ]);
         let expected = "\
-id  state     failing_since  deliveries_waiting  webhook_endpoint  contract_id  topics        address  cause
-2   failing   t              4                   http://e/         C            transfer               Connection refused
-3   disabled  t              4                   http://e/         C            transfer               no delivery has arrived for five days: Connection refused
-4   disabled                 4                   http://e/         C            transfer               its endpoint answered 410
-1   enabled                  4                   http://e/         C            transfer * 7
+id  state     on  failing_since  deliveries_waiting  webhook_endpoint  contract_id  project  topics        address  cause
+2   failing       t              4                   http://e/         C                     transfer               Connection refused
+3   disabled      t              4                   http://e/         C                     transfer               no delivery has arrived for five days: Connection refused
+4   disabled                     4                   http://e/         C                     transfer               its endpoint answered 410
+1   enabled                      4                   http://e/         C                     transfer * 7
 ";
         assert_eq!(subscriptions(&listed), expected);
         assert!(subscriptions(&json!([])).ends_with("cause\nno rows\n"));

@@ -3,6 +3,7 @@
 mod declared;
 mod listen;
 mod manage;
+mod on;
 
 use clap::{Args, Subcommand};
 
@@ -20,7 +21,7 @@ pub struct Webhooks {
 enum WebhookVerb {
     Listen(listen::Listen),
     #[command(flatten)]
-    Manage(manage::ManageVerb),
+    Manage(Box<manage::ManageVerb>),
 }
 
 impl Webhooks {

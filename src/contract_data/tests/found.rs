@@ -24,7 +24,7 @@ use super::super::{Checkpoint, checkpoints, name};
 use super::{SIZE, World};
 
 /// The true state of contracts at the end of a ledger.
-fn state_of(
+pub(super) fn state_of(
     history: &StorageHistory,
     ledger: u32,
     contracts: Option<&BTreeSet<[u8; 32]>>,
@@ -49,7 +49,7 @@ fn state_of(
 }
 
 /// What a history archive has of a state.
-fn found(state: &CheckpointState) -> Vec<Result<Found, CheckpointError>> {
+pub(super) fn found(state: &CheckpointState) -> Vec<Result<Found, CheckpointError>> {
     let by_contract: BTreeMap<_, _> =
         state.entries.iter().map(|(hash, it)| ((contract_of(&it.key), *hash), it)).collect();
     let found = |((contract, hash), held): ((Option<[u8; 32]>, [u8; 32]), &HeldThere)| {

@@ -20,10 +20,12 @@ pub(crate) fn begin_reading(
 ) -> Result<(), ProgramError> {
     let manifest = entry.snapshot().manifest;
     let Some(project) = &manifest.events else { return Ok(()) };
-    let contracts = manifest.contracts.len();
+    let contracts = project.wanted_backfill(&manifest.contracts);
     if manifest.replaces.is_some() || project.backfilled >= contracts {
         return Ok(());
     }
+    // Known before the ledgers are read, members need no reading of their own.
+    backfills.look_for_members(entry)?;
     if backfills.backfill(entry.id)?.is_some_and(|it| it.state == State::Running) {
         backfills.cancel(entry)?;
     }

@@ -3,7 +3,7 @@
 //!
 //! Layout of a change, integers big-endian: contract (32 bytes), SHA-256 of the XDR `LedgerKey` (32), what
 //! happened (1: the number of a [`DataChangeKind`]), what is known (1: [`TEMPORARY`], [`LIVE_UNTIL`],
-//! [`KEY`], [`VALUE`], [`SURE`]), number of interfaces (1) and each of them, the last ledger in which the
+//! [`KEY`], [`VALUE`], [`SURE`], [`APART`]), number of interfaces (1) and each of them, the last ledger in which the
 //! entry is live (4), the XDR `ScVal` of the key and that of the value, each after its length (4); the last
 //! three only if they are known.
 
@@ -19,6 +19,7 @@ const LIVE_UNTIL: u8 = 2;
 const KEY: u8 = 4;
 const VALUE: u8 = 8;
 const SURE: u8 = 16;
+const APART: u8 = 32;
 
 /// What happened to an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,17 +102,21 @@ pub struct LoggedChange<'a> {
     pub interfaces: Vec<DeclaredBy>,
     /// Whether these are all that the contract had.
     pub is_sure: bool,
+    /// Whether it is not known if it belongs to the project: then it is no row.
+    pub is_apart: bool,
 }
 
 impl LoggedChange<'_> {
-    /// Whether more may become known of it than what is in the ledgers up to its own.
+    /// Whether more may become known of it than what is in the ledgers up to its own. Nothing is looked for that
+    /// is no row.
     pub fn is_open(&self) -> bool {
         let has_entry = match self.kind {
             DataChangeKind::Removed => false,
             DataChangeKind::Evicted => self.durability == Durability::Persistent,
             _ => true,
         };
-        self.key.is_none() || (has_entry && (self.value.is_none() || self.live_until.is_none()))
+        let lacks_entry = has_entry && (self.value.is_none() || self.live_until.is_none());
+        !self.is_apart && (self.key.is_none() || lacks_entry)
     }
 }
 
@@ -120,6 +125,11 @@ impl LoggedChange<'_> {
 pub struct LoggedChanges<'a>(pub(super) &'a [u8]);
 
 impl<'a> LoggedChanges<'a> {
+    /// As [`Self::iter`], those that are rows.
+    pub fn rows(&self) -> impl Iterator<Item = Result<LoggedChange<'a>, Damaged>> + use<'a> {
+        self.iter().filter(|change| !change.as_ref().is_ok_and(|change| change.is_apart))
+    }
+
     /// The changes in stored order; ends with the first that is damaged.
     pub fn iter(&self) -> impl Iterator<Item = Result<LoggedChange<'a>, Damaged>> + use<'a> {
         let mut rest = Reader(self.0);
@@ -157,6 +167,7 @@ impl ChangesWriter {
             (KEY, change.key.is_some()),
             (VALUE, change.value.is_some()),
             (SURE, change.is_sure),
+            (APART, change.is_apart),
         ];
         out.push(known.iter().filter(|(_, is)| *is).map(|(mark, _)| mark).sum());
         out.push(u8::try_from(change.interfaces.len()).map_err(|_| Damaged)?);
@@ -213,6 +224,7 @@ fn change<'a>(from: &mut Reader<'a>) -> Result<LoggedChange<'a>, Damaged> {
         value,
         interfaces,
         is_sure: has(SURE),
+        is_apart: has(APART),
     })
 }
 
@@ -231,6 +243,7 @@ mod tests {
             value: Some(&[]),
             interfaces: vec![DeclaredBy::Asset, DeclaredBy::Code(Hash32([3; 32]))],
             is_sure: true,
+            is_apart: false,
         };
         let bare = LoggedChange {
             kind: DataChangeKind::Evicted,
@@ -243,6 +256,19 @@ mod tests {
             ..whole.clone()
         };
         vec![whole, bare]
+    }
+
+    #[test]
+    fn a_change_that_may_not_belong_to_the_project_is_no_row_and_not_looked_at() {
+        let [whole, bare] = &changes()[..] else { panic!("two") };
+        let apart = LoggedChange { is_apart: true, ..bare.clone() };
+        assert!(!apart.is_open());
+        let mut writer = ChangesWriter::default();
+        [whole, &apart, bare].iter().for_each(|change| writer.push(change).unwrap());
+        let read: Vec<_> = writer.changes().iter().map(Result::unwrap).collect();
+        assert_eq!(read, [whole.clone(), apart, bare.clone()]);
+        let rows: Vec<_> = writer.changes().rows().map(Result::unwrap).collect();
+        assert_eq!(rows, [whole.clone(), bare.clone()]);
     }
 
     #[test]

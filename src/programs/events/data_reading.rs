@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::data_log::{ChangesWriter, DataChangeKind, LoggedChange, LoggedChanges};
 use super::examining::Declaring;
+use super::members::Updates;
 use super::{EventProject, Summary};
 use crate::ProgramError;
 use crate::manifest::Manifest;
@@ -117,28 +118,54 @@ impl Runner {
         }
     }
 
+    /// Returns those contracts of a project of which a ledger may have changed what they hold, or the only one
+    /// that is wanted, once the index has all of them.
+    ///
+    /// # Errors
+    /// [`ProgramError::DataNotIndexed`] when that takes long.
+    fn contracts_with_data(
+        &self,
+        ledger: LedgerSeq,
+        manifest: &Manifest,
+        only: Option<ContractId>,
+    ) -> Result<Vec<ContractId>, ProgramError> {
+        let project = manifest.events.as_ref();
+        if !project.is_some_and(|project| project.selectors.have_members()) {
+            self.await_data(ledger, &manifest.contracts)?;
+            return Ok(manifest.contracts.clone());
+        }
+        self.await_data(ledger, &[])?;
+        let contracts = match only {
+            Some(contract) => vec![contract],
+            // Each contract of the ledger is looked up once, whatever the number of members.
+            None => self.events.members().changed(&self.store, ledger, manifest.id)?,
+        };
+        self.await_data(ledger, &contracts)?;
+        Ok(contracts)
+    }
+
     /// Whether a ledger has changed data of the contracts of a project that records it.
     pub(super) fn has_data(
         &self,
         ledger: LedgerSeq,
         manifest: &Manifest,
     ) -> Result<bool, ProgramError> {
-        self.await_data(ledger, &manifest.contracts)?;
-        Ok(!changed_in(&self.store, ledger, &manifest.contracts)?.is_empty())
+        let contracts = self.contracts_with_data(ledger, manifest, None)?;
+        Ok(!changed_in(&self.store, ledger, &contracts)?.is_empty())
     }
 
-    /// Returns what a ledger changed in the data of a project's contracts, from a transaction on, by
-    /// application order.
+    /// Returns what a ledger changed in the data of a project's contracts, or of one of them alone, from a
+    /// transaction on, by application order.
     pub(super) fn data_by_transaction(
         &self,
         ledger: LedgerSeq,
         manifest: &Manifest,
-        from: Option<TransactionPosition>,
+        (from, only): (Option<TransactionPosition>, Option<ContractId>),
     ) -> Result<BTreeMap<u32, ReadChanges>, ProgramError> {
         let mut read = BTreeMap::new();
-        self.await_data(ledger, &manifest.contracts)?;
+        let contracts = self.contracts_with_data(ledger, manifest, only)?;
         let mut by_position: BTreeMap<TransactionPosition, Vec<ContractId>> = BTreeMap::new();
-        for (contract, positions) in changed_in(&self.store, ledger, &manifest.contracts)? {
+        for (contract, positions) in changed_in(&self.store, ledger, &contracts)? {
             for at in positions.into_iter().filter(|at| from.is_none_or(|from| *at >= from)) {
                 by_position.entry(at).or_default().push(contract);
             }
@@ -166,12 +193,13 @@ impl Runner {
     }
 
     /// Looks for the interfaces by which changes are written, and for what is not known of them, and adds
-    /// them to a summary. Returns them with what is known now, and whether that is more than before.
+    /// them to a summary. Returns those that belong to the project, with what is known now, and whether that is
+    /// other than before. `updates` are those of the transaction.
     pub(super) fn examine_changes(
         &self,
         declaring: &Declaring<'_>,
         reader: &mut DataReader<'_>,
-        at: TransactionPosition,
+        (at, updates): (TransactionPosition, &Updates),
         (project, changes): (&EventProject, LoggedChanges<'_>),
         summary: &mut Summary,
     ) -> Result<(ChangesWriter, bool), ProgramError> {
@@ -179,9 +207,13 @@ impl Runner {
         let held_at = project.position_of(at);
         for change in changes.iter() {
             let change = change?;
-            let (interfaces, is_sure) = declaring.of_data(&change.contract, held_at, summary)?;
-            let past = if change.is_open() { reader.now(&change, held_at)? } else { None };
-            let now = LoggedChange { interfaces, is_sure, ..with(&change, past.as_ref()) };
+            let found = declaring.examine_change(change.clone(), (held_at, updates), summary)?;
+            let Some(found) = found else {
+                has_changed = true;
+                continue;
+            };
+            let past = if found.is_open() { reader.now(&found, held_at)? } else { None };
+            let now = with(&found, past.as_ref());
             has_changed |= now != change;
             if now.is_open() {
                 summary.open.add(at);
@@ -238,6 +270,7 @@ fn logged(
             value: None,
             interfaces: Vec::new(),
             is_sure: false,
+            is_apart: false,
         };
         all.push(filled(bare, past));
     }

@@ -4,19 +4,21 @@
 //! its own contracts, so its looks take a small part of the time only.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use stellar_xdr::Asset;
 
 use super::declared_by::DeclaredBy;
 use super::interfaces::{EventInterfaces, OfProject};
-use super::looks::{Looks, pause_after};
-use crate::ProgramError;
+use super::looks::Looks;
+use super::pause::pause_after;
 use crate::manifest::Manifest;
 use crate::registry::{Entry, Registry};
 use crate::runner::Runner;
+use crate::{ProgramError, storage};
 use orrery_executables::{InterfaceReader, Tried};
-use orrery_ledger::domain::{ContractId, Hash32, NetworkId, asset_contract_id};
+use orrery_ledger::domain::{ContractId, Hash32, NetworkId, ProgramId, asset_contract_id};
 use orrery_tables::event_tables::Shapes;
 
 /// Number of interfaces that a project remembers as consulted. Above it, all are consulted again.
@@ -92,11 +94,13 @@ impl Runner {
             consulted.clear();
         }
         let mut shapes = Shapes::default();
-        look.lacks &= look.passed > 0;
+        look.lacks &= look.is_under_way;
         let names = self.events.interfaces.loading_reader()?;
         let network = *self.store.network().id();
+        let of = OfProject::of(&manifest);
+        self.consult_codes((&of, &project.selectors.wasm), &mut consulted, &mut shapes)?;
         let left = manifest.contracts.iter().skip(look.passed);
-        let mut passed = look.passed;
+        let (mut passed, mut after) = (look.passed, look.member);
         for contract in left {
             let into = (&mut consulted, &mut shapes);
             look.lacks |= !self.events.add_declared(&names, contract, &network, into)?;
@@ -105,13 +109,25 @@ impl Runner {
                 break;
             }
         }
+        let mut has_more = project.selectors.have_members();
+        while has_more && passed >= manifest.contracts.len() && begun.elapsed() < time {
+            after = self.next_member(entry.id, after)?;
+            let Some(member) = after else {
+                has_more = false;
+                break;
+            };
+            let into = (&mut consulted, &mut shapes);
+            look.lacks |= !self.events.add_declared(&names, &member, &network, into)?;
+        }
+        let is_over = passed >= manifest.contracts.len() && !has_more;
         names.finish()?;
         let changed =
             project.summary.may_change_by(&shapes) && self.add_tables(entry, registry, &shapes)?;
         look.consulted = consulted;
-        look.passed = if passed < manifest.contracts.len() { passed } else { 0 };
+        (look.passed, look.member) = if is_over { (0, None) } else { (passed, after) };
+        look.is_under_way = !is_over;
         look.last = Some((Instant::now(), begun.elapsed()));
-        let again = if look.passed > 0 {
+        let again = if look.is_under_way {
             Some(Duration::ZERO)
         } else {
             look.unknown = if look.lacks { look.unknown.saturating_add(1) } else { 0 };
@@ -120,6 +136,41 @@ impl Runner {
         };
         let pause = pause_after(look.last, Instant::now());
         Ok(DeclaredTables { changed, again: again.map(|wait| wait.max(pause)) })
+    }
+
+    /// Returns the next member of a project after one of them of which all that it declares counts: of one that may
+    /// run a code, that code does.
+    fn next_member(
+        &self,
+        program: ProgramId,
+        after: Option<ContractId>,
+    ) -> Result<Option<ContractId>, ProgramError> {
+        let mut found = None;
+        storage::members_after(&self.store, program, after, |contract, _| {
+            let flags = self.events.members().flags(program, &contract);
+            if !flags.are_whole() {
+                return Ok(ControlFlow::Continue(()));
+            }
+            found = Some(contract);
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+
+    /// Adds what these modules declare to a summary, except what was `consulted` before.
+    fn consult_codes(
+        &self,
+        (of, codes): (&OfProject<'_>, &[Hash32]),
+        consulted: &mut HashSet<Hash32>,
+        shapes: &mut Shapes,
+    ) -> Result<(), ProgramError> {
+        for code in codes.iter().filter(|code| !consulted.contains(*code)).collect::<Vec<_>>() {
+            if let Some(known) = self.events.get(DeclaredBy::Code(*code), of)? {
+                consulted.insert(known.hash);
+                shapes.consult(&known.declarations);
+            }
+        }
+        Ok(())
     }
 
     /// Whether more may become known of the code of contracts although no further ledger is stored.
@@ -165,6 +216,10 @@ impl Runner {
         }
         let names = self.events.interfaces.loading_reader()?;
         let (mut consulted, network) = (HashSet::new(), *self.store.network().id());
+        if let Some(project) = &manifest.events {
+            let of = OfProject::of(manifest);
+            self.consult_codes((&of, &project.selectors.wasm), &mut consulted, shapes)?;
+        }
         for contract in &manifest.contracts {
             let into = (&mut consulted, &mut *shapes);
             self.events.add_declared(&names, contract, &network, into)?;

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::data_reading::DataReader;
 use super::derivation::{Derivation, Derived};
-use super::examining::{Declaring, Examined};
-use super::logged::{EventsWriter, LoggedEvent, LoggedEvents, in_this_form};
+use super::examining::Declaring;
+use super::logged::{EventsWriter, LoggedEvents, in_this_form};
 use super::looking::{Found, LOOK_AGAIN, Looked};
 use super::looks::Looks;
+use super::members::Updates;
 use super::{EventInterfaces, EventProject, Kinds, OfProject, Unsure};
 use crate::backfill::State;
 use crate::backfills::stored_backfill;
@@ -31,7 +32,62 @@ const BYTES_AT_ONCE: usize = 1 << 20;
 /// Unit tests: one run a turn, so that whatever may happen between two turns does.
 const PART: Duration = if cfg!(test) { Duration::ZERO } else { SHORT_TURN };
 
+/// What a project looks at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LookAt {
+    /// The code of contracts, by which their events are declared.
+    Code,
+    /// Events of which it was not known whether they belong to the project.
+    Apart,
+    /// Changes of contract data of which something was not known.
+    Data,
+}
+
+/// Maximum number of contracts with events that may turn out to have a name by which a project selects events.
+const MOST_UNNAMED: usize = 4_096;
+
 impl EventInterfaces {
+    /// Adds transactions with events of contracts of which it is not known whether they belong to the
+    /// project. Returns whether that changes anything.
+    pub(crate) fn add_apart(
+        &self,
+        project: &mut EventProject,
+        more: &Unsure,
+    ) -> Result<bool, ProgramError> {
+        if more.is_empty() {
+            return Ok(false);
+        }
+        let names = self.interfaces.loading_reader()?;
+        let is_same = |contract: &_, from, to| names.is_same_between(contract, from, to);
+        Ok(project.apart.join(more, is_same)?)
+    }
+
+    /// Adds transactions with events that may turn out to have a name by which the project selects events: of
+    /// some thousand contracts. Returns whether that changes anything.
+    pub(crate) fn add_unnamed(
+        &self,
+        project: &mut EventProject,
+        more: &Unsure,
+    ) -> Result<bool, ProgramError> {
+        if more.is_empty() {
+            return Ok(false);
+        }
+        let names = self.interfaces.loading_reader()?;
+        let is_same = |contract: &_, from, to| names.is_same_between(contract, from, to);
+        let (mut more, known) = (more.clone(), &project.unnamed);
+        let mut room = MOST_UNNAMED.saturating_sub(known.contracts());
+        let is_cut = more.retain(|contract| {
+            known.has(contract) || {
+                let has_room = room > 0;
+                room = room.saturating_sub(1);
+                has_room
+            }
+        });
+        let was_cut = std::mem::replace(&mut project.has_more_unnamed, is_cut);
+        project.has_more_unnamed |= was_cut;
+        Ok(project.unnamed.join(&more, is_same)? | (is_cut && !was_cut))
+    }
+
     /// Adds transactions with events of contracts whose code is not known. Returns whether that changes
     /// anything.
     pub(crate) fn add_unsure(
@@ -76,6 +132,10 @@ impl Runner {
             return Ok(declared.again.map_or(Looked::Nothing, Looked::Again));
         }
         let mut again = declared.again;
+        if !project.must_derive() && self.look_at_names(entry, &manifest)? {
+            // Earlier events are read in the next turn.
+            return Ok(Looked::Again(Duration::ZERO));
+        }
         if !project.must_derive() {
             match self.find_data(entry, &manifest, &mut looks.finds, SHORT_TURN)? {
                 Found::More => return Ok(Looked::Derived),
@@ -116,13 +176,16 @@ impl Runner {
         looks: &mut Looks,
     ) -> Result<Option<Option<Duration>>, ProgramError> {
         let mut again = None;
-        for of_data in [false, true] {
-            let found = match of_data {
-                false => self.look(program, project, looks, SHORT_TURN)?,
-                true => self.look_at_data(program, project, &mut looks.data, SHORT_TURN)?,
+        for what in [LookAt::Code, LookAt::Apart, LookAt::Data] {
+            let found = match what {
+                LookAt::Code => self.look(program, project, looks, SHORT_TURN)?,
+                LookAt::Apart => {
+                    self.look_at_apart(program, project, &mut looks.apart, SHORT_TURN)?
+                }
+                LookAt::Data => self.look_at_data(program, project, &mut looks.data, SHORT_TURN)?,
             };
             match found {
-                Found::More if of_data => {
+                Found::More if what == LookAt::Data => {
                     looks.data.found = Some(Instant::now());
                     return Ok(None);
                 }
@@ -150,9 +213,8 @@ impl Runner {
                 cell.reload_if_in_doubt(&self.store)?;
                 let mut new = Derivation::new(Arc::clone(&cell.manifest), cell.merges);
                 drop(cell);
-                // What was known of the contracts is, also if it is not stored any more.
                 if let Some(project) = &new.begun.events {
-                    new.summary.shapes = project.summary.shapes().without_events();
+                    new.summary.shapes = project.summary_without_events();
                 }
                 self.consult_all(&new.begun, &mut new.summary.shapes)?;
                 new
@@ -225,23 +287,33 @@ impl Runner {
         for LoggedRun { number, position, stored } in runs {
             let read = in_this_form(&stored)?;
             let read = LoggedEvents::read(&read)?;
+            if !read.members.is_empty() {
+                (now.bytes, now.done) = (now.bytes + stored.len() as u64, number);
+                continue;
+            }
+            let updates = Updates::of(&read)?;
             let (changes, mut is_changed) = match &now.begun.events {
                 Some(project) => {
-                    let data = (project, read.changes);
+                    let (at, data) = ((position, &updates), (project, read.changes));
                     let summary = &mut now.summary;
-                    self.examine_changes(declaring, &mut reader, position, data, summary)?
+                    self.examine_changes(declaring, &mut reader, at, data, summary)?
                 }
                 None => Default::default(),
             };
             let mut examined =
                 EventsWriter::with_changes(&read.transaction, read.closed_at, &changes)?;
-            for event in read.events() {
-                let event = event?;
-                let found = declaring.examine(&event, position, &mut now.summary)?;
-                let Examined { declared_by, is_sure, kind } = found;
-                is_changed |= (event.declared_by, event.is_sure) != (declared_by, is_sure);
-                examined.push(&LoggedEvent { declared_by, is_sure, ..event })?;
-                now.add_kind(kind);
+            for event in read.all_events() {
+                let (event, at) = (event?, (position, &updates));
+                let Some((found, kind)) =
+                    declaring.examine_selected(&event, at, &mut now.summary)?
+                else {
+                    is_changed = true;
+                    continue;
+                };
+                is_changed |= (event.declared_by, event.is_sure, event.is_apart)
+                    != (found.declared_by, found.is_sure, found.is_apart);
+                examined.push(&found)?;
+                kind.into_iter().for_each(|kind| now.add_kind(kind));
             }
             let bytes = if is_changed {
                 let examined = examined.finish();

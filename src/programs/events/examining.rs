@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use stellar_xdr::{Limits, ReadXdr, ScVal};
+use stellar_xdr::ScVal;
 
 use super::Summary;
+use super::data_log::LoggedChange;
 use super::declared_by::DeclaredBy;
 use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
 use super::logged::LoggedEvent;
+use super::members::{Selected, Selection, Updates};
+use super::values::values;
 use crate::ProgramError;
 use crate::manifest::Manifest;
 use orrery_executables::{InterfaceReader, Tried};
-use orrery_interfaces::Matched;
+use orrery_interfaces::{Matched, NamedEvent};
 use orrery_ledger::domain::{ContractId, Hash32, NetworkId};
 use orrery_store::TransactionPosition;
 use orrery_tables::event_tables::{Declared, Event, Kind, Place};
 
-/// The nesting that the contract host allows in a value (`DEFAULT_XDR_RW_DEPTH_LIMIT`), and more bytes
-/// than the events of a transaction may have.
-const LIMITS: Limits = Limits { depth: 500, len: 4 << 20 };
 /// Maximum number of interfaces by which a change of contract data is written.
 const MOST_INTERFACES: usize = 8;
 
@@ -29,6 +29,8 @@ pub(super) struct Declaring<'a> {
     pub names: InterfaceReader<'a>,
     pub network: NetworkId,
     project: OfProject<'a>,
+    /// Which events belong to the project.
+    pub selection: Selection<'a>,
     /// The interface that the user supplied.
     supplied: Option<Hash32>,
 }
@@ -42,7 +44,10 @@ impl<'a> Declaring<'a> {
         let names = interfaces.interfaces.loading_reader()?;
         let project = manifest.events.as_ref();
         let supplied = project.filter(|it| it.has_supplied).map(|_| manifest.module);
-        Ok(Self { interfaces, names, network, project: OfProject::of(manifest), supplied })
+        let store = interfaces.interfaces.store();
+        let selection = Selection::new(store, interfaces.members(), manifest)?;
+        let project = OfProject::of(manifest);
+        Ok(Self { interfaces, names, network, project, selection, supplied })
     }
 
     /// Looks for the declaration of an event, adds the event to a summary, and returns what is known of
@@ -81,15 +86,97 @@ impl<'a> Declaring<'a> {
         let by = matched.as_ref().map(|matched| &candidates[matched.tried]);
         let declared = matched.as_ref().zip(by.map(|(_, known)| &**known));
         let (kind, _) = summary.shapes.add(&with_values(event, at, (&topics, &data), declared));
-        if declared.is_none() && !event.is_system {
+        if declared.is_none() && !event.is_system && self.selection.is_named(&event.contract) {
             summary.nameless.add(event.contract);
         }
         Ok(Examined { declared_by: by.map(|(by, _)| *by), is_sure, kind })
     }
 
+    /// As [`Self::examine`]; `None` for an event that does not belong to the project. One of which that is not
+    /// known is noted, and is no row.
+    pub fn examine_selected<'e>(
+        &self,
+        event: &LoggedEvent<'e>,
+        (at, updates): (TransactionPosition, &Updates),
+        summary: &mut Summary,
+    ) -> Result<Option<(LoggedEvent<'e>, Option<Kind>)>, ProgramError> {
+        let mut selected = self.selection.of(&event.contract, at, updates)?;
+        let has_names = !self.selection.names().is_empty();
+        if selected != Selected::Yes && has_names && self.is_named(event, at, summary)? {
+            selected = Selected::Yes;
+        }
+        Ok(match selected {
+            Selected::Yes => {
+                let Examined { declared_by, is_sure, kind } = self.examine(event, at, summary)?;
+                let is_apart = false;
+                Some((LoggedEvent { declared_by, is_sure, is_apart, ..*event }, Some(kind)))
+            }
+            Selected::No => None,
+            Selected::NotKnown => {
+                summary.apart.add(&event.contract, at, |contract, from, to| {
+                    self.names.is_same_between(contract, from, to)
+                })?;
+                let (declared_by, is_sure, is_apart) = (None, true, true);
+                Some((LoggedEvent { declared_by, is_sure, is_apart, ..*event }, None))
+            }
+        })
+    }
+
+    /// Whether an event has one of the names by which the project selects events. Where it may turn out to have
+    /// one, that is noted.
+    fn is_named(
+        &self,
+        event: &LoggedEvent<'_>,
+        at: TransactionPosition,
+        summary: &mut Summary,
+    ) -> Result<bool, ProgramError> {
+        let (candidates, is_sure) = match event.is_system {
+            true => (Vec::new(), true),
+            false => self.candidates(event, at)?,
+        };
+        let known: Vec<&KnownInterface> = candidates.iter().map(|(_, known)| &**known).collect();
+        let is_named = self.selection.may_be_named(event, &known) && {
+            let (topics, data) = values(event);
+            let tried = known.iter().copied();
+            let matched = self.interfaces.declaration(event.id, tried, (&topics, &data));
+            let named = NamedEvent::of(matched, &topics, &data);
+            named.is_some_and(|named| self.selection.selects(&named))
+        };
+        if !is_sure && !is_named {
+            summary.unnamed.add(&event.contract, at, |contract, from, to| {
+                self.names.is_same_between(contract, from, to)
+            })?;
+        }
+        Ok(is_named)
+    }
+
+    /// Looks for the interfaces by which a change of contract data is written. `None` for one that does not belong
+    /// to the project. One of which that is not known is noted, and is no row.
+    pub fn examine_change<'c>(
+        &self,
+        change: LoggedChange<'c>,
+        (at, updates): (TransactionPosition, &Updates),
+        summary: &mut Summary,
+    ) -> Result<Option<LoggedChange<'c>>, ProgramError> {
+        Ok(match self.selection.of(&change.contract, at, updates)? {
+            Selected::Yes => {
+                let (interfaces, is_sure) = self.of_data(&change.contract, at, summary)?;
+                Some(LoggedChange { interfaces, is_sure, is_apart: false, ..change })
+            }
+            Selected::No => None,
+            Selected::NotKnown => {
+                summary.apart.add(&change.contract, at, |contract, from, to| {
+                    self.names.is_same_between(contract, from, to)
+                })?;
+                let (interfaces, is_sure, is_apart) = (Vec::new(), true, true);
+                Some(LoggedChange { interfaces, is_sure, is_apart, ..change })
+            }
+        })
+    }
+
     /// Returns the interfaces by which a change of a contract's data is written, and whether these are all
     /// that it had.
-    pub fn of_data(
+    fn of_data(
         &self,
         contract: &ContractId,
         at: TransactionPosition,
@@ -111,7 +198,7 @@ impl<'a> Declaring<'a> {
 
     /// Returns the interfaces in which the declaration of an event is looked for, and whether that is
     /// all that its contract had.
-    fn candidates(
+    pub fn candidates(
         &self,
         event: &LoggedEvent<'_>,
         at: TransactionPosition,
@@ -152,7 +239,7 @@ pub(super) struct Examined {
 }
 
 /// An interface in which a declaration is looked for.
-type Candidate = (DeclaredBy, Arc<KnownInterface>);
+pub(super) type Candidate = (DeclaredBy, Arc<KnownInterface>);
 
 impl EventInterfaces {
     /// Calls `visit` with an event of a project as the tables need it.
@@ -195,14 +282,4 @@ fn with_values<'e>(
         data,
         declared,
     }
-}
-
-/// Returns the values of an event. Values that are nested deeper than the network allows are bytes.
-pub(super) fn values(event: &LoggedEvent<'_>) -> (Vec<ScVal>, ScVal) {
-    let value = |xdr: &[u8]| {
-        let raw =
-            || ScVal::Bytes(stellar_xdr::ScBytes(xdr.to_vec().try_into().unwrap_or_default()));
-        ScVal::from_xdr(xdr, LIMITS).unwrap_or_else(|_| raw())
-    };
-    (event.topics.iter().map(value).collect(), value(event.data))
 }

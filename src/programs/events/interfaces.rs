@@ -7,6 +7,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use stellar_xdr::ScVal;
 
+use super::MemberIndex;
 use super::declared_by::DeclaredBy;
 use super::known::KnownInterface;
 use super::supplied::SuppliedInterfaces;
@@ -27,6 +28,7 @@ pub struct EventInterfaces {
     pub(super) interfaces: Arc<Interfaces>,
     known: Cache<DeclaredBy, Arc<KnownInterface>, Weight>,
     supplied: Arc<SuppliedInterfaces>,
+    members: Arc<MemberIndex>,
 }
 
 #[derive(Clone)]
@@ -63,12 +65,16 @@ impl<'a> OfProject<'a> {
 impl EventInterfaces {
     /// Creates the cache.
     pub fn new(interfaces: Arc<Interfaces>) -> Self {
-        Self::sharing(interfaces, Arc::default())
+        Self::sharing(interfaces, Arc::default(), Arc::default())
     }
 
     /// Creates the cache, with a place for supplied interfaces from which whoever deletes a project
-    /// takes its interface.
-    pub fn sharing(interfaces: Arc<Interfaces>, supplied: Arc<SuppliedInterfaces>) -> Self {
+    /// takes its interface, and the members of projects.
+    pub fn sharing(
+        interfaces: Arc<Interfaces>,
+        supplied: Arc<SuppliedInterfaces>,
+        members: Arc<MemberIndex>,
+    ) -> Self {
         let options = OptionsBuilder::new()
             .estimated_items_capacity((CAPACITY / TYPICAL_BYTES) as usize)
             .weight_capacity(CAPACITY)
@@ -81,7 +87,12 @@ impl EventInterfaces {
             DefaultHashBuilder::default(),
             DefaultLifecycle::default(),
         );
-        Self { interfaces, known, supplied }
+        Self { interfaces, known, supplied, members }
+    }
+
+    /// Returns the members of projects.
+    pub(crate) fn members(&self) -> &MemberIndex {
+        &self.members
     }
 
     /// Returns the interfaces of contracts.

@@ -52,6 +52,11 @@ impl KnownInterface {
         self.interface.as_deref().unwrap_or_else(|| asset_contract())
     }
 
+    /// Returns the interface itself; `None` for that of the contract of an asset.
+    pub(super) fn shared(&self) -> Option<Arc<Interface>> {
+        self.interface.clone()
+    }
+
     /// Returns the types of what its contract holds.
     pub(super) fn storage_keys(&self) -> &StorageKeys {
         self.storage_keys.get_or_init(|| StorageKeys::of(self.interface()))

@@ -4,7 +4,7 @@
 //! Layout of a value, integers big-endian: version (1 byte, 3; 4 if there are changes of contract data),
 //! hash of the transaction (32; zeros for the evictions of a ledger), unit of the close time of its ledger
 //! (1: 0 for seconds, 1 for milliseconds), that time (8, UNIX), in version 4 the length of the changes (4)
-//! and these (`data_log`), and for each event: contract (32), id (8), index (4), what is known of it (1: [`SYSTEM`], [`SURE`], and
+//! and these (`data_log`), and for each event: contract (32), id (8), index (4), what is known of it (1: [`SYSTEM`], [`SURE`], [`APART`], and
 //! which interface declares it), the SHA-256 of that interface unless it is the one of assets (32),
 //! number of topics (4), and the XDR of each topic and of the data, each after its length (4).
 //!
@@ -19,19 +19,23 @@ use stellar_xdr::ScVal;
 
 use super::data_log::{ChangesWriter, LoggedChanges};
 use super::declared_by::{BY_NONE, DeclaredBy};
+use super::members::{LoggedMember, LoggedMembers};
 use crate::ProgramError;
 use crate::rows::{Damaged, Reader, RunRows, length};
 
 const VERSION: u8 = 3;
 /// As [`VERSION`], with changes of contract data before the events.
 const WITH_CHANGES: u8 = 4;
+/// No events, but changes of members in their place (`members::logged`).
+const OF_MEMBERS: u8 = 5;
 const SECONDS: u8 = 0;
 const MILLISECONDS: u8 = 1;
 
-/// Of what is known of an event: that it is a system event, and that all interfaces are known that its
-/// contract had.
+/// Of what is known of an event: that it is a system event, that all interfaces are known that its
+/// contract had, and that it is not known whether it belongs to the project.
 const SYSTEM: u8 = 1;
 const SURE: u8 = 2;
+const APART: u8 = 1 << 4;
 /// The events of a transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct LoggedEvents<'a> {
@@ -41,6 +45,8 @@ pub struct LoggedEvents<'a> {
     pub closed_at: CloseTime,
     /// Stored form of what the transaction changed in the data of contracts.
     pub changes: LoggedChanges<'a>,
+    /// Stored form of changes of members; there are no events then.
+    pub members: LoggedMembers<'a>,
     events: &'a [u8],
 }
 
@@ -59,6 +65,8 @@ pub struct LoggedEvent<'a> {
     pub declared_by: Option<DeclaredBy>,
     /// Whether all interfaces that its contract had are known.
     pub is_sure: bool,
+    /// Whether it is not known if it belongs to the project: then it is no row.
+    pub is_apart: bool,
     /// The topics.
     pub topics: Topics<'a>,
     /// XDR `ScVal` of the data.
@@ -132,6 +140,19 @@ impl EventsWriter {
         Self(out)
     }
 
+    /// Begins changes of members, which belong to no transaction together.
+    pub fn of_members() -> Self {
+        Self::begin(OF_MEMBERS, &TxHash::from([0; 32]), CloseTime::Seconds(0))
+    }
+
+    /// Adds a change of a member.
+    ///
+    /// # Errors
+    /// [`Damaged`] when a part is longer than the form allows, which none is.
+    pub fn push_member(&mut self, change: &LoggedMember) -> Result<(), Damaged> {
+        change.write(&mut self.0)
+    }
+
     /// Adds an event.
     ///
     /// # Errors
@@ -171,7 +192,8 @@ impl EventsWriter {
         let (by, hash) = event.declared_by.as_ref().map_or((BY_NONE, None), DeclaredBy::stored);
         let system = if event.is_system { SYSTEM } else { 0 };
         let sure = if event.is_sure { SURE } else { 0 };
-        out.push(by | system | sure);
+        let apart = if event.is_apart { APART } else { 0 };
+        out.push(by | system | sure | apart);
         out.extend_from_slice(hash.map_or(&[], |hash| hash.as_bytes().as_slice()));
         Ok(())
     }
@@ -195,16 +217,24 @@ impl<'a> LoggedEvents<'a> {
         let [unit] = rest.array()?;
         let time = u64::from_be_bytes(rest.array()?);
         let closed_at = match (version, unit) {
-            (VERSION | WITH_CHANGES, SECONDS) => CloseTime::Seconds(time),
-            (VERSION | WITH_CHANGES, MILLISECONDS) => CloseTime::Milliseconds(time),
+            (VERSION | WITH_CHANGES | OF_MEMBERS, SECONDS) => CloseTime::Seconds(time),
+            (VERSION | WITH_CHANGES | OF_MEMBERS, MILLISECONDS) => CloseTime::Milliseconds(time),
             _ => return Err(Damaged),
         };
         let changes = if version == WITH_CHANGES { rest.part()? } else { &[] };
-        Ok(Self { transaction, closed_at, changes: LoggedChanges(changes), events: rest.0 })
+        let (members, events) =
+            if version == OF_MEMBERS { (rest.0, &[][..]) } else { (&[][..], rest.0) };
+        let (changes, members) = (LoggedChanges(changes), LoggedMembers(members));
+        Ok(Self { transaction, closed_at, changes, members, events })
     }
 
-    /// The events in stored order; ends with the first that is damaged.
+    /// The events that are rows, in stored order; ends with the first that is damaged.
     pub fn events(&self) -> impl Iterator<Item = Result<LoggedEvent<'a>, Damaged>> + use<'a> {
+        self.all_events().filter(|event| event.as_ref().map_or(true, |event| !event.is_apart))
+    }
+
+    /// All events in stored order, also those that may turn out to be rows; ends with the first that is damaged.
+    pub fn all_events(&self) -> impl Iterator<Item = Result<LoggedEvent<'a>, Damaged>> + use<'a> {
         let mut rest = Reader(self.events);
         iter::from_fn(move || {
             if rest.0.is_empty() {
@@ -234,7 +264,7 @@ impl<'a> Topics<'a> {
 /// # Errors
 /// [`Damaged`] when it has none of these forms.
 pub fn in_this_form(value: &[u8]) -> Result<Cow<'_, [u8]>, Damaged> {
-    if matches!(value.first(), Some(&(VERSION | WITH_CHANGES))) {
+    if matches!(value.first(), Some(&(VERSION | WITH_CHANGES | OF_MEMBERS))) {
         return Ok(Cow::Borrowed(value));
     }
     let run = RunRows::decode(value)?;
@@ -271,6 +301,7 @@ fn push_emit(events: &mut EventsWriter, emit: &Emit) -> Result<(), Damaged> {
             _ => None,
         },
         is_sure: *is_sure,
+        is_apart: false,
         topics: Topics::NONE,
         data: data.as_slice(),
     };
@@ -303,6 +334,7 @@ impl<'a> Reader<'a> {
             is_system: known & SYSTEM != 0,
             declared_by,
             is_sure: known & SURE != 0,
+            is_apart: known & APART != 0,
             topics: Topics { count, encoded },
             data,
         })
@@ -335,6 +367,7 @@ mod tests {
             is_system: declared_by.is_none(),
             declared_by,
             is_sure: declared_by.is_some(),
+            is_apart: false,
             topics: Topics::NONE,
             data: &[1, 2, 3],
         }

@@ -4,13 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use super::derivation::Derivation;
+use super::members::Versions;
+use super::pause::pause_after;
 use orrery_contract_data::KeyTag;
 use orrery_ledger::domain::{ContractId, Hash32};
 use orrery_store::TransactionPosition;
-
-/// Time from a look to the next, in multiples of what it took. Unit tests, which give turns themselves,
-/// would wait in vain.
-const PAUSE: u32 = if cfg!(test) { 0 } else { 20 };
 
 /// How long rows may be derived without another look being put off.
 const SHORT_DERIVATION: Duration = Duration::from_secs(1);
@@ -28,12 +26,26 @@ pub struct Looks {
     pub(super) walked: Option<u64>,
     /// What is remembered of the looks for what the contracts declare.
     pub(super) declared: DeclaredLooks,
+    /// What is remembered of the looks at events of which it was not known whether they belong to the
+    /// project.
+    pub(super) apart: ApartLooks,
     /// What is remembered of the looks at changes of contract data.
     pub(super) data: DataLooks,
     /// What is remembered of the looks for what contracts held when the project begins.
     pub(super) finds: DataFinds,
     /// The derivation of rows that is in progress.
     pub(super) derivation: Option<Derivation>,
+}
+
+/// What is remembered of the looks at events of which it was not known whether they belong to the project.
+#[derive(Debug, Default)]
+pub struct ApartLooks {
+    /// When the last one ended, and how long it took.
+    pub(super) last: Option<(Instant, Duration)>,
+    /// What was stored when the walk in progress began, and where it goes on.
+    pub(super) walk: Option<(u64, Option<(ContractId, TransactionPosition)>)>,
+    /// What was stored when the last walk began that found nothing.
+    pub(super) walked: Option<u64>,
 }
 
 /// What is remembered of the looks for what contracts held when a project begins (see `data_finding`).
@@ -44,7 +56,7 @@ pub struct DataFinds {
     /// The walk that is in progress.
     pub(super) walk: Option<DataWalkOfKeys>,
     /// What there was when the last walk began that came to its end.
-    pub(super) walked: Option<(u64, usize)>,
+    pub(super) walked: Option<FoundWith>,
     /// What was found so far, once it has been read.
     pub(super) known: Option<KnownFound>,
 }
@@ -52,13 +64,26 @@ pub struct DataFinds {
 /// The keys of what was found, and the number of the last entry of the row log with some.
 pub(super) type KnownFound = (BTreeSet<(ContractId, KeyTag)>, u32);
 
-/// A walk over the keys of the contracts of a project.
+/// What there was when a walk over the keys of the contracts of a project began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FoundWith {
+    /// The place of the index.
+    pub place: u64,
+    /// Number of the contracts that the project names.
+    pub contracts: usize,
+    /// Its members.
+    pub members: Versions,
+}
+
+/// A walk over the keys of the contracts of a project: of those that it names, then of its other members.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DataWalkOfKeys {
-    /// The place of the index when it began, and the number of contracts.
-    pub seen: (u64, usize),
-    /// Number of contracts that it has passed.
+    /// What there was when it began.
+    pub seen: FoundWith,
+    /// Number of named contracts that it has passed.
     pub contract: usize,
+    /// The last of the other members that it has passed.
+    pub member: Option<ContractId>,
     /// The last key of the next one that it has passed.
     pub after: Option<KeyTag>,
 }
@@ -119,6 +144,10 @@ pub(super) struct DeclaredLooks {
     pub(super) unknown: u32,
     /// Number of contracts that the look in progress has passed.
     pub(super) passed: usize,
+    /// The last member that it has passed after those.
+    pub(super) member: Option<ContractId>,
+    /// Whether it has more to pass.
+    pub(super) is_under_way: bool,
     /// Modules whose declarations are in the project's summary: zeros stand for the asset contract.
     pub(super) consulted: HashSet<Hash32>,
 }
@@ -142,10 +171,4 @@ impl Looks {
     pub(super) fn pause(&self, now: Instant) -> Duration {
         pause_after(self.last, now)
     }
-}
-
-/// Returns how long to wait after a look, of which it is known when it ended and how long it took.
-pub(super) fn pause_after(last: Option<(Instant, Duration)>, now: Instant) -> Duration {
-    let next = last.map(|(ended, took)| ended + PAUSE * took);
-    next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
 }

@@ -25,7 +25,9 @@ mod lacking;
 mod logged;
 mod looking;
 mod looks;
+mod members;
 mod merging;
+mod pause;
 mod project;
 mod read_ledgers;
 mod reading;
@@ -33,6 +35,7 @@ mod summary;
 mod supplied;
 mod table_rows;
 mod unsure;
+mod values;
 
 pub(super) use beginning::begin_reading;
 #[cfg(test)]
@@ -46,9 +49,16 @@ pub(super) use logged::{LoggedEvents, in_this_form};
 pub(super) use looking::look_when_more_is_known;
 pub use looking::{Found, Looked};
 pub use looks::Looks;
+#[cfg(test)]
+pub(super) use members::LoggedMember;
+pub use members::{
+    CaughtUp, CreatorAddress, FactorySelector, Flags, MemberIndex, MembersOf, MembersStatus,
+    Selectors, Synced, Versions,
+};
+pub(super) use members::{announcements_lost, in_memory, members};
 pub use merging::{Merged, merged};
 pub use project::{EventCounts, EventProject};
 pub use summary::{Nameless, Open, Summary};
 pub use supplied::SuppliedInterfaces;
 pub use table_rows::{frames, table_rows};
-pub use unsure::Unsure;
+pub use unsure::{Unsure, UnsureSpan};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{KnownInterface, Nameless, Open, Summary, Unsure};
+use super::{KnownInterface, Nameless, Open, Selectors, Summary, Unsure};
 use crate::{ProgramError, storage};
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, LedgerSet, ProgramId};
 use orrery_store::{KindChanges, SharedRows, StoreError};
@@ -26,7 +26,8 @@ pub struct EventProject {
     /// summary.
     #[serde(default)]
     tables: String,
-    /// Number of its contracts whose stored events are read by the last backfill that was begun.
+    /// Number of its contracts whose stored events are read by the last backfill that was begun, and one for its
+    /// selectors.
     pub backfilled: usize,
     /// Number of times that rows of the tables were derived anew, or got into other tables or columns.
     pub derivation: u64,
@@ -37,6 +38,9 @@ pub struct EventProject {
     /// Whether they have to be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub must_derive: bool,
+    /// Whether then nothing holds of what contracts declare, because some are no members any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forgets_declared: bool,
     /// Whether that is being done: some entries of the row log are those of the next tables.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_deriving: bool,
@@ -56,6 +60,18 @@ pub struct EventProject {
     /// Those changes of which something is not known.
     #[serde(default, skip_serializing_if = "Open::is_empty")]
     pub open: Open,
+    /// What selects its contracts beside those that it names.
+    #[serde(default, skip_serializing_if = "Selectors::is_empty")]
+    pub selectors: Selectors,
+    /// Transactions with events of contracts of which it is not known whether they belong to it.
+    #[serde(default, skip_serializing_if = "Unsure::is_empty")]
+    pub apart: Unsure,
+    /// Transactions with events that may turn out to have a name by which it selects events.
+    #[serde(default, skip_serializing_if = "Unsure::is_empty")]
+    pub unnamed: Unsure,
+    /// Number of contracts with such events beyond those that are remembered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_more_unnamed: bool,
 }
 
 /// The rule by which tables follow from events.
@@ -103,11 +119,16 @@ impl EventCounts {
 
 impl EventProject {
     /// Creates a project without events. Those from a ledger on are read, or all.
-    pub fn new(has_supplied: bool, from: Option<LedgerSeq>, has_storage: bool) -> Self {
+    pub fn new(
+        has_supplied: bool,
+        from: Option<LedgerSeq>,
+        has_storage: bool,
+        selectors: Selectors,
+    ) -> Self {
         let nameless = Some(Nameless::default());
         let from = from.map_or(0, |from| from.0);
-        let summary = Shapes::new(has_storage).into();
-        Self { has_supplied, from, nameless, has_storage, summary, ..Self::default() }
+        let summary = Shapes::new(has_storage, selectors.have_members()).into();
+        Self { has_supplied, from, nameless, has_storage, summary, selectors, ..Self::default() }
     }
 
     /// Adds the tables of what an interface declares that was supplied with the project.
@@ -150,13 +171,29 @@ impl EventProject {
         self.derivation += 1;
     }
 
+    /// Says that rows have to be derived anew, because some contracts are no members any more: what only these
+    /// declare has no tables then.
+    pub fn must_derive_without_members(&mut self) {
+        (self.must_derive, self.forgets_declared) = (true, true);
+    }
+
+    /// Returns the summary with which deriving all rows anew begins.
+    pub(super) fn summary_without_events(&self) -> Shapes {
+        match self.forgets_declared {
+            true => Shapes::new(self.has_storage, self.selectors.have_members()),
+            // What was known of the contracts is, also if it is not stored any more.
+            false => self.summary.shapes().without_events(),
+        }
+    }
+
     /// Takes what its events were derived to. `tables` are those of the summary.
     pub(super) fn set_derived(&mut self, tables: Summarised, summary: Summary, now: u64) {
         self.summary = tables;
         self.unsure = summary.unsure;
+        self.apart = summary.apart;
         self.nameless = Some(summary.nameless);
         self.open = summary.open;
-        (self.must_derive, self.is_deriving) = (false, false);
+        (self.must_derive, self.is_deriving, self.forgets_declared) = (false, false, false);
         self.arrange(now);
         self.rule = Rule::default();
     }
@@ -245,7 +282,15 @@ impl EventProject {
 
     /// Whether more may become known of the events than what was known when they were read.
     pub fn may_know_more(&self) -> bool {
-        self.must_derive() || !self.unsure.is_empty() || !self.open.is_empty()
+        self.must_derive()
+            || !self.unsure.is_empty()
+            || !self.open.is_empty()
+            || !self.selectors.is_empty()
+    }
+
+    /// Returns the value of [`Self::backfilled`] once a backfill of all its contracts was begun.
+    pub(crate) fn wanted_backfill(&self, contracts: &[ContractId]) -> usize {
+        contracts.len() + usize::from(!self.selectors.is_empty())
     }
 
     /// Returns those of these ledgers whose events are read.

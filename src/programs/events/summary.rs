@@ -17,6 +17,10 @@ pub struct Summary {
     pub shapes: Shapes,
     /// Transactions with events of contracts whose code is not known.
     pub unsure: Unsure,
+    /// Transactions with events of contracts of which it is not known whether they belong to the project.
+    pub apart: Unsure,
+    /// Transactions with events that may turn out to have a name by which the project selects events.
+    pub unnamed: Unsure,
     /// Contracts with events that no interface declares.
     pub nameless: Nameless,
     /// Changes of contract data of which something is not known.

@@ -8,6 +8,7 @@ use super::declared_by::DeclaredBy;
 use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
 use super::logged::{LoggedEvent, LoggedEvents, in_this_form};
+use super::members::LoggedMember;
 use crate::ProgramError;
 use crate::rows::LoggedRun;
 use orrery_interfaces::Scalar;
@@ -45,11 +46,16 @@ pub fn table_rows(
         rows.extend(both.map(|emit| Row { emit, transaction, event_id, ledger, closed_at }));
     }
     let mut data = DataRows::default();
-    for change in events.changes.iter() {
+    for change in events.changes.rows() {
         let change = change?;
         let event_id = change_id(of.program, ledger, &transaction, &change.key_hash);
         let row = data.row(interfaces, of, order_of(position), &change)?;
         rows.push(Row { emit: row.emit(), transaction, event_id, ledger, closed_at });
+    }
+    for member in events.members.iter() {
+        let LoggedMember { change, ledger, transaction, closed_at } = member?;
+        let event_id = change_id(of.program, ledger, &transaction, &change.key());
+        rows.push(Row { emit: change.emit(), transaction, event_id, ledger, closed_at });
     }
     Ok(rows)
 }
@@ -120,11 +126,17 @@ impl Packing<'_> {
             }
         }
         let order = order_of(run.position);
-        for change in events.changes.iter() {
+        for change in events.changes.rows() {
             let change = change?;
             let id = change_id(self.of.program, ledger, &events.transaction, &change.key_hash);
             let row = self.data.row(self.interfaces, self.of, order, &change)?;
             self.packer.add_change(&row.emit(), &id)?;
+        }
+        for member in events.members.iter() {
+            let LoggedMember { change, ledger, transaction, closed_at } = member?;
+            self.packer.begin(transaction, ledger, closed_at);
+            let id = change_id(self.of.program, ledger, &transaction, &change.key());
+            self.packer.add_change(&change.emit(), &id)?;
         }
         Ok(())
     }

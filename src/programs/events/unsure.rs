@@ -60,6 +60,23 @@ impl Unsure {
         self.0.contains_key(contract)
     }
 
+    /// Number of the contracts.
+    pub fn contracts(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Removes those of a contract.
+    pub fn remove(&mut self, contract: &ContractId) {
+        self.0.remove(contract);
+    }
+
+    /// Removes those of all contracts that `keep` does not keep. Returns whether there were such.
+    pub fn retain(&mut self, mut keep: impl FnMut(&ContractId) -> bool) -> bool {
+        let before = self.0.len();
+        self.0.retain(|contract, _| keep(contract));
+        self.0.len() < before
+    }
+
     /// Returns all spans.
     pub fn spans(&self) -> impl Iterator<Item = UnsureSpan> {
         self.0.iter().flat_map(|(contract, spans)| {

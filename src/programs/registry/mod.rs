@@ -1,6 +1,8 @@
 //! Registry of programs: deploys, changes and deletes them, and loads their modules. A change is on disk
 //! before it becomes visible.
 
+mod loading;
+mod members;
 mod readable;
 mod replacing;
 mod state;
@@ -17,10 +19,11 @@ pub(super) use replacing::TakeOver;
 pub use state::{Cell, Entry, EntrySnapshot};
 
 use super::engine::{CheckRules, Engine, Module};
-use super::events::{EventProject, KnownInterface, SuppliedInterfaces};
+use super::events::{EventProject, KnownInterface, MemberIndex, Selectors, SuppliedInterfaces};
 use super::manifest::{Manifest, Progress, Replaced};
 use super::storage::put_json;
 use super::{ProgramError, names, storage};
+use loading::{load_members, named_members};
 use orrery_contract_data::CONSUMER;
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq, Owner, ProgramId};
 use orrery_settings as settings;
@@ -58,6 +61,9 @@ pub struct Watch {
     /// Contracts whose events become rows. When there is none, a project that is to replace another
     /// gets those of the other.
     pub contracts: Vec<ContractId>,
+    /// What selects contracts beside those. Without any selector, a project that is to replace another gets
+    /// those of the other.
+    pub selectors: Selectors,
     /// Interface by which events are declared first: a module, or JSON.
     pub supplied: Option<Vec<u8>>,
     /// First ledger whose events become rows; all that are stored by default.
@@ -114,6 +120,8 @@ pub struct Registry {
     entries: RwLock<BTreeMap<ProgramId, Arc<Entry>>>,
     /// Interfaces that were supplied with projects of events.
     pub(super) supplied: Arc<SuppliedInterfaces>,
+    /// The members of projects.
+    pub(super) members: Arc<MemberIndex>,
     /// Size of all rows by owner, in bytes.
     owner_bytes: Mutex<BTreeMap<Owner, Arc<AtomicU64>>>,
     /// Serialises deploys, deletes and subscriptions, and the writing and removal of compiled
@@ -129,10 +137,11 @@ impl Registry {
         settings: settings::Programs,
         index: settings::Index,
     ) -> Result<Self, ProgramError> {
-        let mut entries = BTreeMap::new();
+        let (mut entries, members) = (BTreeMap::new(), MemberIndex::default());
         let mut owner_bytes = BTreeMap::<Owner, Arc<AtomicU64>>::new();
         for (id, manifest) in storage::manifests(&store)? {
             let cell = Cell::load(&store, id, &manifest)?;
+            load_members(&store, &cell.manifest, &members)?;
             let bytes = owner_bytes.entry(cell.manifest.owner.clone()).or_default();
             let replaces = cell.manifest.replaces.clone();
             let mut entry = Entry::new(id, OnceLock::new(), cell, Arc::clone(bytes));
@@ -153,18 +162,28 @@ impl Registry {
             index,
             entries: RwLock::new(entries),
             supplied: Arc::default(),
+            members: Arc::new(members),
             owner_bytes: Mutex::new(owner_bytes),
             deploying: Mutex::default(),
         })
     }
 
-    /// Checks whether an owner may deploy a program now, and returns what it would be.
-    fn plan(&self, owner: &Owner, deploy: &Deploy) -> Result<Plan, ProgramError> {
+    /// Checks whether an owner may deploy a program now, and returns what it would be. It may be without
+    /// contracts if it `may_name_none`.
+    fn plan(
+        &self,
+        owner: &Owner,
+        deploy: &Deploy,
+        may_name_none: bool,
+    ) -> Result<Plan, ProgramError> {
         if deploy.replace != Replace::No {
-            return self.plan_replacement(owner, deploy);
+            return self.plan_replacement(owner, deploy, may_name_none);
         }
         let project_name = deploy.project_name.clone();
-        let contracts = names::distinct(deploy.contracts.clone())?;
+        let contracts = match may_name_none {
+            true => names::distinct_or_none(deploy.contracts.clone())?,
+            false => names::distinct(deploy.contracts.clone())?,
+        };
         if let Some(existing) = self.named(&project_name) {
             let is_own = existing.snapshot().manifest.owner == *owner;
             return Err(match is_own {
@@ -206,7 +225,7 @@ impl Registry {
         entries.values().filter(|entry| is_waiting(entry)).map(|entry| entry.id).collect()
     }
 
-    /// Returns the contracts of all projects of events.
+    /// Returns the contracts that projects of events name.
     pub(super) fn watched_contracts(&self) -> BTreeSet<ContractId> {
         let manifests = self.snapshots().into_iter().map(|(_, snapshot)| snapshot.manifest);
         let projects = manifests.filter(|manifest| manifest.events.is_some());
@@ -246,7 +265,7 @@ impl Registry {
         is_fit: impl FnOnce(&[String], &[ContractId]) -> Result<(), ProgramError>,
     ) -> Result<Manifest, ProgramError> {
         names::check_project(&deploy.project_name)?;
-        let plan = self.plan(owner, &deploy)?;
+        let plan = self.plan(owner, &deploy, false)?;
         let facts = self
             .engine
             .check(&deploy.code, &CheckRules::from(&self.settings))
@@ -263,7 +282,7 @@ impl Registry {
         let module = self.engine.load(&deploy.code)?;
         let _one_at_a_time = self.deploying.lock();
         let new = New {
-            plan: self.plan(owner, &deploy)?,
+            plan: self.plan(owner, &deploy, false)?,
             sha256: facts.sha256,
             content: &deploy.code,
             schema,
@@ -283,8 +302,12 @@ impl Registry {
         watch: Watch,
         now: u64,
     ) -> Result<Manifest, ProgramError> {
-        let Watch { project_name, contracts, supplied, from, storage, public, replace } = watch;
+        let Watch { project_name, contracts, selectors, supplied, from, storage, public, replace } =
+            watch;
         names::check_project(&project_name)?;
+        let keeps = replace != Replace::No && contracts.is_empty() && selectors.is_empty();
+        let selectors = if keeps { self.selectors(&project_name) } else { selectors.checked()? };
+        self.check_members(owner, &selectors)?;
         let content = supplied.as_deref().unwrap_or_default();
         // Here and not when its first event is read: what it costs is the owner's.
         let interface = supplied.as_deref().map(KnownInterface::supplied).transpose()?;
@@ -293,7 +316,12 @@ impl Registry {
         if has_storage && self.store.consumer(CONSUMER).is_none() {
             return Err(ProgramError::StorageOff);
         }
-        let mut events = EventProject::new(supplied.is_some(), from, has_storage);
+        if has_storage && !selectors.all.is_empty() {
+            let problem = "cannot be recorded of every contract: leave out 'storage' or 'all'";
+            return Err(ProgramError::Value { name: "storage", problem: problem.to_owned() });
+        }
+        let may_name_none = !selectors.is_empty() && !keeps;
+        let mut events = EventProject::new(supplied.is_some(), from, has_storage, selectors);
         if let Some(interface) = &interface {
             events.declare(interface);
         }
@@ -306,7 +334,7 @@ impl Registry {
         let code = Vec::new();
         let deploy = Deploy { code, project_name, contracts, public, replace, allow_unfit: true };
         let _one_at_a_time = self.deploying.lock();
-        let plan = self.plan(owner, &deploy)?;
+        let plan = self.plan(owner, &deploy, may_name_none)?;
         let new = New { plan, sha256, content, schema, events: Some(events), now };
         let manifest = self.register(owner, new, None)?;
         if let Some(interface) = interface {
@@ -396,6 +424,7 @@ impl Registry {
             entry = entry.replacing(replaced);
         }
         entries.insert(id, Arc::new(entry));
+        self.members.set(id, named_members(&entries[&id].snapshot().manifest));
         let consumer = storage::consumer(id);
         if is_written || self.store.cursor(&consumer).is_ok() {
             self.store.set_active(&consumer, true);
@@ -419,7 +448,14 @@ impl Registry {
         }
         names::check_count(cell.manifest.contracts.len() + contracts.len())?;
         self.check_indexed(&contracts)?;
-        self.change_manifest(&mut cell, |manifest| manifest.contracts.extend(contracts))
+        let manifest =
+            self.change_manifest(&mut cell, |manifest| manifest.contracts.extend(contracts))?;
+        let named = named_members(&manifest);
+        let named = named
+            .into_iter()
+            .map(|(contract, flags)| (contract, self.members.flags(id, &contract).and(flags)));
+        self.members.set(id, named.collect::<Vec<_>>());
+        Ok(manifest)
     }
 
     /// Sets whether a program is run on new ledgers.
@@ -585,6 +621,11 @@ impl Registry {
         Ok(())
     }
 
+    /// Whether the service stores the contracts of a list alone.
+    pub(super) fn lists_contracts(&self) -> bool {
+        !self.index.contracts.is_empty()
+    }
+
     /// Checks that all these contracts are indexed: a program for a contract that is not would never
     /// run.
     fn check_indexed(&self, contracts: &[ContractId]) -> Result<(), ProgramError> {
@@ -608,7 +649,7 @@ impl Registry {
     }
 
     /// Returns the program with this project name.
-    fn named(&self, name: &str) -> Option<Arc<Entry>> {
+    pub(super) fn named(&self, name: &str) -> Option<Arc<Entry>> {
         // Views are named after projects, and SQL names ignore case.
         let all = self.snapshots().into_iter();
         let mut named = all.filter(|(_, it)| it.manifest.project_name.eq_ignore_ascii_case(name));

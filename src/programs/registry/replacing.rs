@@ -9,6 +9,7 @@ use parking_lot::MutexGuard;
 use super::state::Compared;
 use super::{Cell, Deploy, Entry, Plan, Registry, Replace, delete_with_module};
 use crate::backfills::stored_backfill;
+use crate::events::announcements_lost;
 use crate::manifest::{Manifest, Replaced};
 use crate::storage::put_json;
 use crate::{ProgramError, names, storage};
@@ -34,6 +35,7 @@ impl Registry {
         &self,
         owner: &Owner,
         deploy: &Deploy,
+        may_name_none: bool,
     ) -> Result<Plan, ProgramError> {
         let name = &deploy.project_name;
         // Another owner's private project is as none, so that its existence is not revealed.
@@ -44,10 +46,10 @@ impl Registry {
             return Err(ProgramError::OthersProject(name.clone()));
         }
         self.check_not_replaced(&old)?;
-        let contracts = if deploy.contracts.is_empty() {
+        let contracts = if deploy.contracts.is_empty() && !may_name_none {
             manifest.contracts.clone()
         } else {
-            names::distinct(deploy.contracts.clone())?
+            names::distinct_or_none(deploy.contracts.clone())?
         };
         self.check_indexed(&contracts)?;
         let project_name = manifest.project_name.clone();
@@ -134,7 +136,8 @@ impl Registry {
         // An earlier write may have been reported as failed, but reached the store.
         let is_written = new_cell.manifest.replaces.is_none();
         if !is_written {
-            if !has_caught_up(&new_cell, &old_cell) {
+            let are_known = new.members.are_known(&new_cell.manifest, new_cell.progress.place);
+            if !has_caught_up(&new_cell, &old_cell) || !are_known {
                 return Ok(TakeOver::NotYet);
             }
             if !replaced.allow_loss {
@@ -142,6 +145,10 @@ impl Registry {
                     None => return Ok(TakeOver::NotYet),
                     Some(lost) if lost.is_empty() => {}
                     Some(lost) => return Ok(TakeOver::Loses(lost)),
+                }
+                let lost = self.members_lost(&new_cell, &old_cell)?;
+                if !lost.is_empty() {
+                    return Ok(TakeOver::Loses(lost));
                 }
             }
             if !is_copied(new_cell.progress.log) {
@@ -154,6 +161,7 @@ impl Registry {
         // Unlocking shows the changed states to readers, who see both changes or none.
         let mut entries = self.entries.write();
         drop((new_cell, old_cell));
+        self.members.remove(old.id);
         entries.remove(&old.id);
         drop(entries);
         self.supplied.forget(old.id);
@@ -161,6 +169,19 @@ impl Registry {
             self.remove_compiled(old.id, module);
         }
         Ok(TakeOver::Done(old.id))
+    }
+
+    /// Returns the ledgers of events that announced members of the other one, which this one does not know and
+    /// cannot read.
+    fn members_lost(&self, new: &Cell, old: &Cell) -> Result<LedgerSet, ProgramError> {
+        match (&new.manifest.events, &old.manifest.events) {
+            (Some(project), Some(old_project)) => announcements_lost(
+                &self.store,
+                (old.manifest.id, &old_project.selectors),
+                (new.manifest.id, &project.selectors),
+            ),
+            _ => Ok(LedgerSet::default()),
+        }
     }
 
     fn write_take_over(
@@ -175,7 +196,7 @@ impl Registry {
         let mut manifest =
             Manifest { project_name, replaces: None, ..Manifest::clone(&new.manifest) };
         if let Some(project) = &mut manifest.events {
-            project.backfilled = manifest.contracts.len();
+            project.backfilled = project.wanted_backfill(&manifest.contracts);
         }
         let subscribers =
             if manifest.public { BTreeSet::clone(&old.subscribers) } else { BTreeSet::new() };
@@ -248,6 +269,7 @@ impl Registry {
         }
         let mut entries = self.entries.write();
         drop(new_cell);
+        self.members.remove(id);
         entries.remove(&id);
         drop(entries);
         self.supplied.forget(id);

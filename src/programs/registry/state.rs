@@ -10,7 +10,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::engine::Module;
-use crate::events::Looks;
+use crate::events::{Looks, MembersOf};
 use crate::manifest::{Manifest, Progress};
 use crate::waiting::WaitingRuns;
 use crate::{ProgramError, storage};
@@ -28,6 +28,8 @@ pub struct Entry {
     /// Looks for code of which a project of events has read events while it was not known. Locked while
     /// its rows are derived anew.
     pub looks: Mutex<Looks>,
+    /// The members of a project with selectors.
+    pub members: MembersOf,
     /// When its readers' tables were last scheduled although it goes on to get many rows.
     pub notified: Mutex<Notified>,
     cell: Mutex<Cell>,
@@ -119,6 +121,7 @@ impl Entry {
             module,
             log_at_start,
             looks: Mutex::default(),
+            members: MembersOf::default(),
             notified: Mutex::default(),
             cell,
             snapshot,

@@ -46,6 +46,7 @@ impl Parts {
         let watch = Watch {
             project_name: name.to_owned(),
             contracts: vec![NOBODYS],
+            selectors: Default::default(),
             supplied: Some(supplied),
             from: None,
             storage: None,

@@ -8,11 +8,10 @@ use std::sync::atomic::AtomicU32;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use stellar_xdr::{ContractDataDurability, LedgerKey, Limits, ScVal, WriteXdr};
 
 use super::events::owner;
+use super::told_changes::{Told, forget_keys_of_evictions, told_of};
 use super::*;
-use crate::events::{LoggedEvents, OfProject, in_this_form, table_rows};
 use crate::registry::Watch;
 use orrery_contract_data::ContractData;
 use orrery_executables::ExecutableIndex;
@@ -34,47 +33,6 @@ struct History {
     missing: Vec<u32>,
     projects: u32,
     failing: Arc<AtomicU32>,
-}
-
-/// A change as both sides tell it.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Told {
-    ledger: u32,
-    order: u32,
-    key_hash: [u8; 32],
-    contract: [u8; 32],
-    tx: [u8; 32],
-    change: &'static str,
-    durability: &'static str,
-    live_until: Option<u32>,
-    key: Option<Vec<u8>>,
-    value: Option<Vec<u8>>,
-}
-
-fn xdr(value: &ScVal) -> Vec<u8> {
-    value.to_xdr(Limits::none()).unwrap()
-}
-
-impl Told {
-    /// A row of the model, which knows every key.
-    fn of_model(row: &naive::Row) -> Self {
-        let LedgerKey::ContractData(key) = &row.key else { panic!("{row:?}") };
-        Self {
-            ledger: row.ledger,
-            order: row.tx.map_or(orrery_contract_data::LAST_ORDER, |tx| tx.order),
-            key_hash: row.key_hash,
-            contract: naive::contract_of(&row.key).unwrap(),
-            tx: row.tx.map_or([0; 32], |tx| tx.hash),
-            change: row.kind.name(),
-            durability: match key.durability {
-                ContractDataDurability::Temporary => "temporary",
-                ContractDataDurability::Persistent => "persistent",
-            },
-            live_until: row.live_until,
-            key: Some(xdr(&key.key)),
-            value: row.value.as_ref().map(|value| xdr(value.data().unwrap())),
-        }
-    }
 }
 
 impl History {
@@ -164,6 +122,7 @@ impl History {
         let watch = Watch {
             project_name: format!("p{}", self.projects),
             contracts: all.choose_multiple(&mut self.rng, count).copied().collect(),
+            selectors: Default::default(),
             supplied: None,
             from,
             storage: Some(true),
@@ -286,22 +245,7 @@ impl History {
         }
         for contract in &manifest.contracts {
             for entry in self.model.list(&contract.0, from - 1).unwrap().entries {
-                let LedgerKey::ContractData(key) = &entry.present.key else { panic!() };
-                found.push(Told {
-                    ledger: from,
-                    order: 0,
-                    key_hash: entry.key_hash,
-                    contract: contract.0,
-                    tx: [0; 32],
-                    change: "found",
-                    durability: match key.durability {
-                        ContractDataDurability::Temporary => "temporary",
-                        ContractDataDurability::Persistent => "persistent",
-                    },
-                    live_until: entry.present.live_until,
-                    key: Some(xdr(&key.key)),
-                    value: Some(xdr(entry.present.value.data().unwrap())),
-                });
+                found.push(Told::found(&entry, from));
             }
         }
         found
@@ -321,41 +265,8 @@ impl History {
             let mut expected: Vec<Told> = rows.iter().map(Told::of_model).collect();
             expected.extend(self.found(&manifest, project.from));
             expected.sort_unstable();
-            let mut told = Vec::new();
-            let (mut made, mut changes) = (0, 0);
-            for (at, stored) in self.scene.rows(entry.id) {
-                let of = OfProject::of(&manifest);
-                let rows = table_rows(&of, project, &self.scene.runner.events, (at, &stored));
-                made +=
-                    rows.unwrap().iter().filter(|it| it.emit.target == "storage_changes").count();
-                let stored = in_this_form(&stored).unwrap();
-                let read = LoggedEvents::read(&stored).unwrap();
-                for change in read.changes.iter() {
-                    let change = change.unwrap();
-                    changes += 1;
-                    let is_found = at.ledger.0 == 0;
-                    told.push(Told {
-                        ledger: if is_found { project.from } else { at.ledger.0 },
-                        order: if is_found { 0 } else { at.application_order },
-                        key_hash: change.key_hash.0,
-                        contract: change.contract.0,
-                        tx: *read.transaction.as_bytes(),
-                        change: change.kind.name(),
-                        durability: change.durability.name(),
-                        live_until: change.live_until,
-                        key: change.key.map(<[u8]>::to_vec),
-                        value: change.value.map(<[u8]>::to_vec),
-                    });
-                }
-            }
-            assert_eq!(made, changes);
-            told.sort_unstable();
-            // An evicted key may be one that no stored ledger names but in its eviction.
-            for (told, expected) in told.iter().zip(&mut expected) {
-                if told.change == "evicted" && told.key.is_none() {
-                    expected.key = None;
-                }
-            }
+            let told = told_of(&self.scene, entry.id);
+            forget_keys_of_evictions(&told, &mut expected);
             assert_eq!(told, expected, "from {}, {:?}", project.from, self.model.ranges());
         }
     }

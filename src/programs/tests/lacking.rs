@@ -28,6 +28,7 @@ fn a_contract_whose_events_are_all_declared_by_a_supplied_interface_lacks_none()
         let watch = Watch {
             project_name: name.to_owned(),
             contracts: world.contracts.clone(),
+            selectors: Default::default(),
             supplied,
             from: None,
             storage: None,

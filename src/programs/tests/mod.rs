@@ -13,6 +13,7 @@ mod events_world;
 mod exported;
 mod histories;
 mod lacking;
+mod members;
 mod missing;
 mod panics;
 mod relayouts;
@@ -20,6 +21,7 @@ mod removed_events;
 mod replacing;
 mod stops;
 mod together;
+mod told_changes;
 mod trials;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -230,6 +232,7 @@ impl Scene {
             events: EventInterfaces::sharing(
                 Interfaces::patient(Arc::clone(&store), None, std::time::Duration::from_millis(1)),
                 Arc::clone(&registry.supplied),
+                Arc::clone(&registry.members),
             ),
         });
         let tables = Tables::open(TablesSettings {

@@ -263,8 +263,13 @@ fn registering_contracts_during_a_turn_keeps_the_cursor() {
     scene.add_all(FIRST..=30);
     let fed = scene.store.fed_after(0, 100);
     let last = fed.last().unwrap().place;
-    let processed =
-        scene.live.mark_processed(&entry, &before, last, fed.len(), &LedgerSet::default());
+    let processed = scene.live.mark_processed(
+        &entry,
+        (&before, entry.members.versions()),
+        last,
+        fed.len(),
+        &LedgerSet::default(),
+    );
     assert!(!processed.unwrap());
     let mut effects = Effects::none(&before, LedgerSeq(30), RunSource::Live);
     effects.place = last;

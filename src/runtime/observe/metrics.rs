@@ -22,7 +22,8 @@ const REWRITTEN: &str = "rewritten";
 const UNPROVEN: &str = "unproven";
 
 /// Values of the label `result` of webhook delivery attempts.
-const WEBHOOK_RESULTS: [&str; 5] = ["delivered", "refused", "unreachable", "gone", "given_up"];
+const WEBHOOK_RESULTS: [&str; 6] =
+    ["delivered", "refused", "unreachable", "gone", "given_up", "limited"];
 
 /// Values of the label `reason` of refused budget requests.
 const ALL_TAKEN: &str = "all_taken";

@@ -5,7 +5,7 @@
 //! The same configuration always yields the same bytes. Accounts pay each other in the native asset
 //! and in two issued ones, by classic operations and through Stellar asset contracts; some
 //! transactions fail, some are fee bumps, some ledgers are empty. From a configurable ledger on,
-//! the accounts also trade in a market, a WASM contract. From another configurable ledger on, close
+//! the accounts also trade in a market, a WASM contract, and in the pools of an exchange. From another configurable ledger on, close
 //! times are in milliseconds.
 //!
 //! Differences from a node: the bucket list hash is a chain of digests over all changes unless the
@@ -31,6 +31,7 @@ mod dice;
 mod envelope;
 mod error;
 mod events;
+mod exchange;
 mod execution;
 mod fees;
 mod footprint;

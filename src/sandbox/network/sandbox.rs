@@ -25,7 +25,9 @@ use super::requests::Request;
 use super::state::LedgerState;
 use super::traffic::Visitors;
 use super::validation::Admission;
-use super::{batch, bootstrap, classic, close_times, market, requests, traffic, wallets, wasm};
+use super::{
+    batch, bootstrap, classic, close_times, exchange, market, requests, traffic, wallets, wasm,
+};
 
 /// First ledger that a sandbox makes; ledger 1 is its genesis.
 pub const FIRST_LEDGER: LedgerSeq = LedgerSeq(2);
@@ -64,6 +66,8 @@ pub struct Sandbox {
     market_from: Option<LedgerSeq>,
     /// First ledger with accounts that have signers; `None` for a network without them.
     wallets_from: Option<LedgerSeq>,
+    /// First ledger with an exchange; `None` for a network without one.
+    exchange_from: Option<LedgerSeq>,
     /// Settings of close times in milliseconds; `None` for whole seconds.
     milliseconds: Option<Milliseconds>,
     /// The state's buckets; `None` for a network whose headers have a substitute for their hash.
@@ -110,6 +114,7 @@ impl Sandbox {
             visitors,
             market_from: None,
             wallets_from: None,
+            exchange_from: None,
             milliseconds: None,
             buckets: None,
         })
@@ -125,6 +130,11 @@ impl Sandbox {
     /// Adds a smart account and passkey wallets, as [`Self::with_market`] adds a market.
     pub fn with_wallets(self, from: LedgerSeq) -> Self {
         Self { wallets_from: Some(from.max(FIRST_MARKET_LEDGER)), ..self }
+    }
+
+    /// Adds an exchange with a factory of pools, as [`Self::with_market`] adds a market.
+    pub fn with_exchange(self, from: LedgerSeq) -> Self {
+        Self { exchange_from: Some(from.max(FIRST_MARKET_LEDGER)), ..self }
     }
 
     /// Enables close times in milliseconds from ledger `from` on. From there, every second in which
@@ -175,6 +185,14 @@ impl Sandbox {
     /// Only on a defect of the sandbox.
     pub fn market_contract(network: &Network) -> Result<ContractId> {
         market::contract(network.id())
+    }
+
+    /// Returns the factory of the exchange, whether it exists yet or not.
+    ///
+    /// # Errors
+    /// Only on a defect of the sandbox.
+    pub fn exchange_factory(network: &Network) -> Result<ContractId> {
+        exchange::factory(network.id())
     }
 
     /// Closes the next ledger, one interval after the latest, and returns its `LedgerCloseMeta`
@@ -290,6 +308,9 @@ impl Sandbox {
             }
             if self.wallets_from.is_some_and(|from| sequence >= from.0) {
                 wallets::plan(&mut planner)?;
+            }
+            if self.exchange_from.is_some_and(|from| sequence >= from.0) {
+                exchange::plan(&mut planner)?;
             }
         }
         let transactions = planner.into_transactions();

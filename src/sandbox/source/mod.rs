@@ -61,6 +61,9 @@ const JOURNAL_FILE: &str = "journal";
 struct Beginning {
     seed: u64,
     start_time: u64,
+    /// Whether it has an exchange; networks that earlier versions began have none.
+    #[serde(default)]
+    exchange: bool,
 }
 
 /// An open sandbox network.
@@ -71,6 +74,8 @@ pub struct Opened {
     pub live: Arc<LiveSandbox>,
     /// Contracts of the network itself, whether they exist yet or not.
     pub contracts: Vec<ContractId>,
+    /// The factory of its exchange, whether it exists yet or not; `None` for a network without an exchange.
+    pub factory: Option<ContractId>,
 }
 
 /// Parameters for opening a sandbox network.
@@ -135,12 +140,19 @@ pub fn open(
         _ => Sandbox::new(config)?,
     };
     let mut sandbox = sandbox.with_market(FIRST_MARKET_LEDGER).with_wallets(FIRST_MARKET_LEDGER);
+    if beginning.exchange {
+        sandbox = sandbox.with_exchange(FIRST_MARKET_LEDGER);
+    }
     let (journal, journalled) = Journal::open(&journal, sandbox.latest_ledger())?;
     let replay_queue = catch_up(&mut sandbox, journalled, stored)?;
     let latest = sandbox.latest_ledger();
     let at_once = if stored.is_none() { LEDGERS_AT_ONCE } else { 0 };
     let live = Arc::new(LiveSandbox::new(&sandbox));
     let contracts = sandbox.contracts()?;
+    let factory = match beginning.exchange {
+        true => Some(Sandbox::exchange_factory(network)?),
+        false => None,
+    };
     let maker = Maker {
         sandbox,
         live: Arc::clone(&live),
@@ -154,7 +166,7 @@ pub fn open(
     };
     let source =
         Paced::new("the sandbox", network.passphrase(), maker, latest, at_once, close_time);
-    Ok(Opened { source, live, contracts })
+    Ok(Opened { source, live, contracts, factory })
 }
 
 /// Regenerates the stored ledgers after the sandbox's latest. Returns the journal's batches for
@@ -199,7 +211,7 @@ fn begin(
     }
     let initial = interval(opening.close_time).saturating_mul(LEDGERS_AT_ONCE.into());
     let first_at = (opening.clock)().saturating_sub(initial);
-    let beginning = Beginning { seed: opening.seed, start_time: first_at / 1000 };
+    let beginning = Beginning { seed: opening.seed, start_time: first_at / 1000, exchange: true };
     Journal::begin(&directory.join(JOURNAL_FILE))?;
     save_beginning(&directory, &beginning)?;
     Ok(beginning)

@@ -7,8 +7,10 @@ import { button, field, form, input, make, put, renew, submit } from "../dom.js"
 import { bytes, count, number } from "../format.js";
 import { problem } from "../problem.js";
 import { backfill } from "../program/backfill.js";
+import { members } from "../program/members.js";
 import { change, stateOf, titleOf } from "../program/parts.js";
 import { runs } from "../program/runs.js";
+import { memberFacts, memberTroubles } from "../program/selectors.js";
 import { stats } from "../program/stats.js";
 import { contracts, tables } from "../program/tables.js";
 import { facts, tag } from "../table.js";
@@ -44,6 +46,7 @@ const stateFacts = (program) => facts([
   ["Rows in SQL", program.rows_in_tables === false ? "not yet all that are stored" : "all that are stored"],
   ["Events", program.events === undefined ? null
     : `${number(program.events)}, of which ${number(program.undeclared)} are undeclared`],
+  ...memberFacts(program),
   ["Runs that wait for older ledgers", warned(program.runs_waiting)],
   ["Runs given up, which a backfill repeats", program.runs_given_up > 0 ? warned(program.runs_given_up) : null],
   ["Missing ledgers", program.missing_ledgers?.length > 0 ? ledgerRanges(program.missing_ledgers) : "none"],
@@ -65,6 +68,7 @@ function troubles(program) {
       : ["warning", "No stored event is of these contracts yet: are they of this network?"]),
     without.length > 0 && ["warning", `Events of ${count(without.length, "contract")} have no declared names; their `
       + "tables follow from the values. A new version with an interface supplies names."],
+    ...memberTroubles(program),
   ];
   return said.filter(Boolean).map(([kind, text]) => make("p", kind, text));
 }
@@ -90,7 +94,8 @@ function controls(id, reload) {
     resume.hidden = running;
     if (isFocused) (running ? pause : resume).focus({ preventScroll: true });
     renew(replace, name === "" || successor ? ""
-      : link(`programs?kind=${kind}&replace=${encoded(name)}`, "Replace it by a new version"));
+      : [link(`programs?kind=${kind}&replace=${encoded(name)}`, "Replace it by a new version"), " · ",
+        link(`webhooks?project=${encoded(name)}`, "Subscribe an endpoint to its contracts")]);
   };
   return { element: make("div", "", make("div", "row", pause, resume, replace), said), show };
 }
@@ -160,6 +165,7 @@ export function open(view) {
 /** Adds the other parts of the page, those that are wanted most before the state. Returns what shows newer states. */
 function rest(view, program, { section, reload }) {
   const shown = tables(view, program);
+  members(view, program);
   runs(view, program);
   stats(view, program);
   view.add(section);

@@ -25,7 +25,7 @@ function row(program, state) {
   ];
   const cells = figures.map((text, index) => [text, index === 1 && state?.total_errors > 0 ? "number bad" : "number"]);
   return [link(`programs/${program.id}`, titleOf(program)), `${program.kind}${program.public ? ", public" : ""}`,
-    tag(stateOf(program)), [number(program.contracts.length), "number"], ...cells];
+    tag(stateOf(program)), [number(state?.members ?? program.contracts.length), "number"], ...cells];
 }
 
 /** Returns what a person has to know of a program; null if there is nothing. */

@@ -2,15 +2,16 @@
 
 import { attempt, outcome } from "../actions.js";
 import { Refused, ask, pause } from "../api.js";
-import { addressLink, encoded, ledgerRanges, link } from "../address.js";
+import { encoded, ledgerRanges, link } from "../address.js";
 import { copyable } from "../copy.js";
 import { button, having, make, put, renew } from "../dom.js";
 import { number, time } from "../format.js";
 import { facts, tag } from "../table.js";
 import { Delivery } from "../webhook/delivery.js";
 import { DeliveryList } from "../webhook/deliveries.js";
-import { verification } from "../webhook/form.js";
-import { adviceOf, answerOf, arrivedOf, filtersOf, isGood, stateOf, whyOf } from "../webhook/parts.js";
+import { adviceOf, answerOf, arrivedOf, isGood, stateOf, whyOf } from "../webhook/parts.js";
+import { filtersOf, isChat, subjectOf, unmetOf } from "../webhook/parts.js";
+import { verification } from "../webhook/receiving.js";
 import { replayForm } from "../webhook/replay.js";
 import { rotation } from "../webhook/rotation.js";
 
@@ -28,13 +29,18 @@ const MOST_FAILURES = 5;
 function state(hook, rate) {
   const { missing_ledgers: missing } = hook;
   return [
-    make("p", "", copyable(hook.webhook_endpoint, "the endpoint", make("span", "mono", hook.webhook_endpoint))),
+    // Of a chat, this is not the whole.
+    make("p", "", isChat(hook) ? [make("span", "mono", hook.webhook_endpoint), ` (${hook.format}; the rest is secret)`]
+      : copyable(hook.webhook_endpoint, "the endpoint", make("span", "mono", hook.webhook_endpoint))),
     make("p", "", tag(stateOf(hook, rate)), " ", whyOf(hook)),
     !hook.enabled ? make("p", "note", "Nothing is sent until it is enabled, and then only newer events.")
       : hook.failing_since ? make("p", "note", "After five days without a success it is disabled.") : null,
+    ...unmetOf(hook),
     facts([
-      ["Contract", hook.contract_id === "" ? "all" : addressLink(hook.contract_id)],
-      ["Events", filtersOf(hook)],
+      [hook.project ? "Contracts" : "Contract", subjectOf(hook)],
+      ["Told of", filtersOf(hook)],
+      ["Format", hook.format === "service" ? null : hook.format],
+      ["Message", (hook.message ?? null) && make("span", "mono webhook-template", hook.message)],
       ["Backfilled ledgers", hook.include_backfill ? "are sent, too" : "are not sent"],
       ["Subscribed", time(hook.created_at)],
       ["Deliveries that wait", number(hook.deliveries_waiting)],

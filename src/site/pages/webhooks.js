@@ -1,20 +1,20 @@
 // Your webhooks, whether they work, and subscribing to further events.
 
 import { ask, session } from "../api.js";
-import { addressLink, link } from "../address.js";
+import { link } from "../address.js";
 import { make, put, renew } from "../dom.js";
 import { clock, count, number, short } from "../format.js";
 import { InSight } from "../in_sight.js";
 import { table, tag } from "../table.js";
 import { subscriptionForm } from "../webhook/form.js";
-import { arrivedOf, filtersOf, stateOf, whyOf } from "../webhook/parts.js";
+import { arrivedOf, filtersOf, stateOf, subjectOf, whyOf } from "../webhook/parts.js";
 
 /** How often the list is read again, in milliseconds. */
 const EVERY = 3000;
 /** Deliveries of which the share that arrived is computed. */
 const RATED = 100;
 
-const HEADS = ["State", "Endpoint", ["Arrived", "number"], ["Waiting", "number"], "Contract", "Events"];
+const HEADS = ["State", "Endpoint", ["Arrived", "number"], ["Waiting", "number"], "Contract", "Told of"];
 
 function row(hook, rate) {
   const why = whyOf(hook, clock);
@@ -22,10 +22,13 @@ function row(hook, rate) {
   const kind = rate === undefined || rate.ended === 0 ? "null" : rate.arrived < rate.ended ? "bad" : "";
   return [
     tag(stateOf(hook, rate)),
-    [make("div", "", link(`webhooks/${hook.id}`, short(hook.webhook_endpoint, 24)), why && make("div", "note", why)),
+    [make("div", "", link(`webhooks/${hook.id}`, short(hook.webhook_endpoint, 24)),
+      hook.format === "service" ? null : make("small", "note", ` ${hook.format}`), why && make("div", "note", why),
+      hook.unjudged && make("div", "warn", `${count(hook.unjudged.events, "event")} not judged`),
+      hook.where_misfit && make("div", "warn", "the condition does not fit")),
       "wide"],
     [rate?.text ?? "…", `number ${kind}`], [number(hook.deliveries_waiting), "number"],
-    hook.contract_id === "" ? "all" : addressLink(hook.contract_id, 4), filters.matches(".null") ? filters : [filters, "wide"],
+    subjectOf(hook, 4), filters.matches(".null") ? filters : [filters, "wide"],
   ];
 }
 
@@ -54,7 +57,7 @@ export function open(view) {
   }, { every: EVERY });
   if (session.token === "") return;
   view.part("Subscribe an endpoint", (body) => put(body,
-    make("p", "note", "Each matching event of new ledgers is sent as a POST, signed, and at least once. ",
-      "Older ones can be replayed."),
+    make("p", "note", "What happens in new ledgers is sent as a POST, at least once: to a service signed, to ",
+      "a chat as a message. Older ledgers can be replayed."),
     subscriptionForm(view.query, part.reload)));
 }

@@ -1,14 +1,13 @@
 // Forms that make programs and projects of events, and that subscribe to those of others.
 
-import { attempt, contractsArea, ledgerInput, mistake, outcome, wordsOf } from "../actions.js";
+import { attempt, check, contractsArea, ledgerInput, mark, mistake, outcome, wordsOf } from "../actions.js";
 import { link } from "../address.js";
-import { field, form, input, make, paragraph, submit } from "../dom.js";
+import { field, form, having, input, make, paragraph, submit } from "../dom.js";
 import { count } from "../format.js";
 import { change, fileOf, listed, queryLink } from "./parts.js";
+import { selectorFields, selectorsOf } from "./selectors.js";
 import { trial } from "./trial.js";
 
-const check = (name, text, isChecked) => make("label", "check",
-  input({ name, type: "checkbox", checked: isChecked ? "" : null, spellcheck: null, autocomplete: null }), ` ${text}`);
 const fileInput = (accept) => input({ type: "file", accept, spellcheck: null, autocomplete: null });
 
 /** Creates the fields that both kinds of programs have. `replaced` names the project that a new version is for. */
@@ -21,8 +20,8 @@ function common(replaced, contractsLabel) {
       field(contractsLabel, contractsArea({ name: "contracts" })),
       make("div", "row", check("public", "Every owner may read its tables (public)", false),
         check("replace", "Replace the version that has this name", replaced !== "")),
-      make("p", "note", "When it replaces: without contracts it has those of the deployed version, and is as public; "
-        + "both run until the new one has caught up, and then it takes the name."),
+      make("p", "note", "When it replaces: without contracts, and what selects some, it has those of the deployed version, "
+        + "and is as public; both run until the new one has caught up, and then it takes the name."),
     ],
   };
 }
@@ -93,15 +92,29 @@ async function interfaceOf(file) {
 /** Creates the form that makes tables of the events of contracts; `done` is called afterwards. */
 export function watchForm(replaced, done) {
   const { name, rest } = common(replaced, "Contracts whose events become rows");
-  const [file, told] = [fileInput(".wasm,.json,application/wasm,application/json"), outcome()];
+  const told = having(outcome(), { id: "watch-refusal" });
+  const [file, selectors] = [fileInput(".wasm,.json,application/wasm,application/json"), selectorFields()];
   const from = ledgerInput({ placeholder: "the first stored one" });
   const watch = () => attempt(told, "The project is made …", async () => {
-    const first = from.value === "" ? undefined : Number(from.value);
-    const answer = await change("watch", { ...said(whole), spec: await interfaceOf(file), from: first });
-    await done();
-    return [made(answer, "watched"), make("p", "note", "Its page shows the progress over the stored ledgers.")];
+    mark(whole, told, null);
+    try {
+      const [selected, first] = [selectorsOf(whole), from.value === "" ? undefined : Number(from.value)];
+      const { contracts, ...others } = said(whole);
+      const isSelected = Object.keys(selected).length > 0;
+      const answer = await change("watch", {
+        ...others, ...selected, contracts: isSelected && contracts?.length === 0 ? undefined : contracts,
+        storage: new FormData(whole).has("storage") ? true : undefined, spec: await interfaceOf(file), from: first,
+      });
+      await done();
+      return [made(answer, "watched"), make("p", "note", "Its page shows the progress over the stored ledgers.")];
+    } catch (error) {
+      mark(whole, told, error);
+      throw error;
+    }
   });
-  const whole = form("", watch, make("div", "row", name, field("First ledger", from)), rest,
+  const [contracts, ...behind] = rest;
+  const whole = form("", watch, make("div", "row", name, field("First ledger", from)), contracts, selectors, ...behind,
+    check("storage", "Changes of what the contracts hold become rows, too; not with events of every contract", false),
     field("Interface that declares the events, only if the contracts' code does not", file),
     paragraph("note", "A module, or JSON as `stellar contract info interface --output json` prints it. "
       + "Those of Soroswap, Blend, Aquarius and Phoenix come with the command line: `orrery watch --spec soroswap`."),

@@ -9,6 +9,7 @@ import { nameOf } from "../sql/names.js";
 import { readTables } from "../sql/tables.js";
 import { table } from "../table.js";
 import { change, listed, queryLink } from "./parts.js";
+import { selected } from "./selectors.js";
 
 /** Columns that every table has, and those that the tables of events have besides. */
 const SHARED = ["contract_id", "transaction", "_service_event_id", "_ledger", "_ledger_closed_at"];
@@ -73,7 +74,7 @@ export function tables(view, program) {
 
 /** Adds the part of the page. `reload` reads the state of the program; what is returned shows each newer one. */
 export function contracts(view, { id, kind }, reload) {
-  const [said, list] = [outcome(), make("ul", "programs-contracts")];
+  const [said, list, others] = [outcome(), make("ul", "programs-contracts"), make("div")];
   const further = contractsArea({ required: "" });
   const append = () => attempt(said, "Registering …", async () => {
     const { contracts: all } = await change("append-contracts", { program_id: id, contracts: wordsOf(further.value) });
@@ -82,11 +83,15 @@ export function contracts(view, { id, kind }, reload) {
     return `Registered: it has ${number(all.length)} contracts now.`;
   });
   view.part("Contracts", (body) => {
-    put(body, list,
+    put(body, list, others,
       form("", append, field("Further contracts", further), make("div", "row", submit("Append", "quiet"))),
       make("p", "note", kind === "events" ? "Their events become rows from the first stored ledger on."
         : "It runs on their transactions in new ledgers; a backfill runs it on those that are stored."), said);
   });
   const item = (contract) => make("li", "", addressLink(contract, 8));
-  return (program) => renew(list, program.contracts.map(item));
+  return (program) => {
+    const more = selected(program.selectors);
+    renew(list, program.contracts.map(item));
+    renew(others, more && make("p", "note", program.contracts.length > 0 ? "And further ones:" : "It has these:"), more);
+  };
 }

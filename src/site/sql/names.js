@@ -31,7 +31,8 @@ export function tableOf(name, project) {
     : WITHOUT_SCHEMA.test(project) ? quoted(`${project}_${target}`) : nameOf({ schema: project, table: target });
   const query = (contract) => {
     const of = contract ? `\nwhere contract_id = ${textOf(contract)}` : "";
-    // The view of all events of a project has no such key.
+    // The view of the members of a project has no ledger of a row, and that of all events no such key.
+    if (target === "members") return `select *\nfrom ${shown}${of}\nlimit 100`;
     const columns = target === "events" ? "*" : "* exclude (_service_event_id)";
     return `select ${columns}\nfrom ${shown}${of}\norder by _ledger desc\nlimit 100`;
   };

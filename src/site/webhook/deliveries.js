@@ -99,7 +99,7 @@ export class DeliveryList {
     const again = item.replays > 0 ? make("small", "note", " sent again") : null;
     const answer = last ? answerOf(last) : item.reason ?? "";
     return [opener, make("span", STATUSES[item.status], item.status),
-      item.event_id === null ? "test" : eventLink(item.event_id), ledgerLink(item.ledger),
+      item.event_id === null ? (item.test ? "test" : "") : eventLink(item.event_id), ledgerLink(item.ledger),
       make("span", "", item.attempts.length, again), make("bdi", "", answer.slice(0, 120))];
   }
 

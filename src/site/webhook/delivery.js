@@ -111,7 +111,7 @@ export class Delivery {
   draw(found) {
     put(this.status, tag([found.status, STATUSES[found.status]]));
     renew(this.state, standing(found), facts([
-      ["Event", found.event_id === null ? "a test, with the values of the newest event" : eventLink(found.event_id)],
+      ["Event", found.event_id !== null ? eventLink(found.event_id) : found.test ? "a test, with invented values" : null],
       ["Ledger", ledgerLink(found.ledger)],
       ["Made", time(found.created_at)],
       ["Sent again on request", found.replays === 0 ? null : `${number(found.replays)} ×`],

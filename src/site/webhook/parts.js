@@ -1,8 +1,8 @@
 // What the pages of webhooks have in common: states of subscriptions and deliveries, filters, and why attempts fail.
 
-import { addressLink, pathOf } from "../address.js";
+import { addressLink, ledgerLink, pathOf } from "../address.js";
 import { make } from "../dom.js";
-import { duration, time, words } from "../format.js";
+import { count, duration, time, words } from "../format.js";
 import { topicText } from "../topics.js";
 
 /** States of a delivery with the class of each. */
@@ -23,12 +23,37 @@ export function whyOf({ enabled, disabled_reason: reason, failing_since: since }
   return make("span", "", "Every attempt has failed since ", shown(since), ` (${duration(Math.max(0, age))}).`);
 }
 
+/** Creates sentences on events that a condition could not be asked of, or does not fit. */
+export const unmetOf = ({ unjudged, where_misfit: misfit }) => [
+  unjudged && make("p", "warning", `${count(unjudged.events, "event")} from ledger `, ledgerLink(unjudged.first_ledger),
+    " on could not be judged, because it is not known what their contracts declare. A replay asks again."),
+  misfit && make("p", "warning", "From ledger ", ledgerLink(misfit.first_ledger), " on, the condition does not fit what "
+    + "the contract declares, and events do not match: ", make("bdi", "", misfit.reason), "."),
+];
+
+/** Whether the endpoint of a format is a chat's: a secret, of which host and last characters are shown. */
+export const isChat = ({ format }) => ["slack", "discord", "telegram"].includes(format);
+
+/** Creates what a subscription is of: a contract, a project, or all contracts. */
+export const subjectOf = ({ project, contract_id: contract }, kept) =>
+  project ? make("span", "", "project ", make("i", "", project)) : contract === "" ? "all" : addressLink(contract, kept);
+
 const written = (text) => pathOf(text) === null ? make("bdi", "mono", text) : addressLink(text);
 
-/** Creates a line with the conditions of a subscription apart from its contract. */
+const FILTERS = ["topic1", "topic2", "topic3", "topic4", "address", "within", "entries", "key_name", "key", "durability",
+  "functions", "where"];
+
+/** Returns the text of a filter. */
+function filterText(name, value) {
+  if (Array.isArray(value)) return value.join(", ");
+  return /^(topic.|key)$/.test(name) ? topicText(value) : name === "within" ? count(value, "ledger") : value;
+}
+
+/** Creates a line with what a subscription is told of, and its conditions apart from its contract. */
 export function filtersOf(hook) {
-  const all = ["topic1", "topic2", "topic3", "topic4", "address"].filter((name) => hook[name] !== null)
-    .map((name) => name === "address" ? [name, hook.address] : [name.replace("c", "c "), topicText(hook[name])]);
+  const all = FILTERS.filter((name) => (hook[name] ?? null) !== null)
+    .map((name) => [name.replace(/^topic/, "topic ").replace("_", " "), filterText(name, hook[name])]);
+  if (hook.on !== "event") all.unshift(["on", hook.on]);
   return all.length === 0 ? make("span", "null", "every event")
     : make("span", "summary", all.map(([name, value]) => make("span", "", make("i", "", `${name} `), written(value))));
 }

@@ -6,19 +6,28 @@ import { ledgerRanges } from "../address.js";
 import { button, field, form, make, put, submit } from "../dom.js";
 import { count, number } from "../format.js";
 
+/** Number of requests for one ledger. */
+const MOST_REPEATED = 30;
+
 /** Sends the events of a range with as many requests as it takes. `progress` is told how far that is. */
 async function replay(id, from, to, signal, progress) {
   const missing = [];
-  let sent = 0;
+  let [sent, unjudged, repeated] = [0, 0, 0];
   for (let next = from; next !== null;) {
+    const begun = next;
     const answer = await askPatiently(`rest/webhooks/${id}/replay`, { body: { from: next, to }, signal });
     sent += answer.deliveries;
+    unjudged += answer.unjudged ?? 0;
     missing.push(...answer.missing_ledgers);
     ({ next } = answer);
+    // A request goes on within a ledger where the one before has stopped.
+    repeated = next === begun ? repeated + 1 : 0;
+    if (repeated >= MOST_REPEATED) throw mistake(`there is too much of ledger ${number(next)}: begin with it again, to go on`);
     progress(`Before ledger ${number(next ?? to)}: ${count(sent, "event")}. Leaving this page stops it.`);
   }
   const told = sent === 0 ? "No stored event of these ledgers matches." : `${count(sent, "event")} will be sent.`;
   return make("p", "", told,
+    unjudged > 0 ? ` ${count(unjudged, "event")} could not be judged: it is not known what their contracts declare.` : null,
     missing.length > 0 ? [" The events of these ledgers are not stored: ", ledgerRanges(missing), "."] : null);
 }
 

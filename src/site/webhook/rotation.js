@@ -4,7 +4,7 @@ import { attempt, outcome } from "../actions.js";
 import { ask } from "../api.js";
 import { button, having, input, make, paragraph, put } from "../dom.js";
 import { time } from "../format.js";
-import { secretOf } from "./form.js";
+import { secretOf } from "./receiving.js";
 
 /** Tells what becomes of the secrets before a new one. */
 const earlier = (until) => make("p", "", until === null

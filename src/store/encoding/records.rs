@@ -36,6 +36,11 @@ pub struct EventRecord<'a> {
 }
 
 impl EventRecord<'_> {
+    /// Returns the size of its topics and its data, in bytes.
+    pub fn size(&self) -> usize {
+        self.topics.iter().map(|topic| topic.len()).sum::<usize>() + self.data.len()
+    }
+
     /// Returns the 0-based index of its operation; `None` for fee events.
     pub fn op_index(&self) -> Option<u32> {
         match self.placement {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::upgrade::UpgradeObserver;
+use crate::db::database::Database;
 use crate::encoding::columns::{Family, SharedFamily};
 use crate::encoding::error::StoreError;
 use crate::feed::worker::LedgerConsumer;
@@ -25,6 +26,8 @@ pub struct Extensions {
     pub gathers: Vec<Gathers>,
     /// How some of the consumers keep what they need of removed transactions.
     pub keepers: Vec<Keeper>,
+    /// Names of those of the consumers that are left out where a directory exists and does not have them.
+    pub only_if_known: Vec<&'static str>,
     /// Callback for the progress of an upgrade of the directory.
     pub upgrade_observer: Option<UpgradeObserver>,
 }
@@ -45,6 +48,18 @@ impl Extensions {
     pub fn with_kind(mut self, kind: ConsumerKind) -> Self {
         self.kinds.push(kind);
         self
+    }
+
+    /// Returns the extensions without the consumers that are to be left out of an existing directory.
+    pub(crate) fn without_unknown(mut self, database: &Database) -> Result<Self, StoreError> {
+        for name in std::mem::take(&mut self.only_if_known) {
+            if database.get(Family::Consumers, name)?.is_none() {
+                self.consumers.retain(|consumer| consumer.name != name);
+                self.gathers.retain(|gathers| gathers.consumer != name);
+                self.keepers.retain(|keeper| keeper.consumer != name);
+            }
+        }
+        Ok(self)
     }
 
     /// Returns the families of all kinds of consumers.

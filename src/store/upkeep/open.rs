@@ -83,7 +83,7 @@ impl Store {
             let coverage = Coverage::load(&database)?;
             // Nothing can be filled here, and an index that is not complete would hide events.
             let indexes = extensions.indexes.complete_in(&database)?;
-            let extensions = Extensions { indexes, ..extensions };
+            let extensions = Extensions { indexes, ..extensions }.without_unknown(&database)?;
             Self::over(database, coverage, network, directory, extensions, lock)
         };
         open().map_err(|error: StoreError| error.while_reading(directory))
@@ -132,6 +132,10 @@ impl Store {
         index_fill::bring_up_to_date(&database, &extensions.indexes, &upgrade)?;
         let network = resolve_network(&database, directory, network)?;
         let coverage = load_coverage(&database, last_write, is_new)?;
+        let extensions = match is_new {
+            true => extensions,
+            false => extensions.without_unknown(&database)?,
+        };
         let store = Self::over(database, coverage, network, directory, extensions, lock)?;
         // RocksDB has flushed what it recovered from its WAL to SST files, which are on disk.
         store.database.acknowledge(last_ingested(&store.coverage.read()));

@@ -10,7 +10,7 @@ use super::kind::Kind;
 use super::naming::Names;
 use super::shape::{Shape, ShapeKey};
 use super::shapes::{Besides, Shapes};
-use super::{Place, fixed_tables, storage_changes};
+use super::{Place, fixed_tables, member_changes, storage_changes};
 use crate::schema::{OfEvents, ProgramSchema, SchemaLimits, TableSchema};
 use crate::types::{ColumnType, Field};
 
@@ -174,13 +174,14 @@ impl Drawing {
         let target = |at: &usize| self.tables[*at].target.clone();
         let several = self.versions.values().filter(|versions| versions.len() > 1);
         let versions = several.map(|versions| versions.iter().map(target).collect()).collect();
-        let storage = self.besides == Besides::Storage;
+        let (storage, members) = (self.besides.has_storage(), self.besides.has_members());
         let events = Some(fixed_tables::events());
-        let of_events = OfEvents { events, versions, derivation: 0, storage };
+        let of_events = OfEvents { events, versions, derivation: 0, storage, members };
         let mut in_order: Vec<&Table> = self.tables.iter().collect();
         in_order.sort_by_key(|table| (table.first, &table.target));
         let tables = in_order.into_iter().map(Table::schema).chain([fixed_tables::undeclared()]);
         let tables = tables.chain(storage.then(storage_changes::table));
+        let tables = tables.chain(members.then(member_changes::table));
         let schema = ProgramSchema::from_events(tables.collect(), of_events);
         let Self { limits, tables, placed, besides, .. } = self;
         Layout { schema, limits, tables, placed, besides }

@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use orrery_interfaces::names::{EVENTS, LONGEST_EVENT, OF_STORAGE, UNDECLARED};
+use orrery_interfaces::names::{EVENTS, LONGEST_EVENT, OF_MEMBERS, OF_STORAGE, UNDECLARED};
 
 use super::shapes::Besides;
 
 impl Besides {
     /// Returns the name of events in a project: with a `_` behind it if it is one that the project needs.
     pub fn name_of<'n>(self, events: &'n str) -> Cow<'n, str> {
-        match self != Self::Nothing && OF_STORAGE.contains(&events) {
+        let is_of_storage = self != Self::Nothing && OF_STORAGE.contains(&events);
+        let is_of_members = self.reserves_names_of_members() && OF_MEMBERS.contains(&events);
+        match is_of_storage || is_of_members {
             true => Cow::Owned(format!("{events}_")),
             false => Cow::Borrowed(events),
         }

@@ -1,13 +1,12 @@
 //! What tells the shapes of events apart, and what is kept of each.
 
-use orrery_interfaces::Origin;
+use orrery_interfaces::{DataShape, Origin};
 use orrery_ledger::domain::Hash32;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Place;
 use super::columns::{bytes_of, joined};
-use super::inferred::DataShape;
 use crate::types::Field;
 
 /// What a shape takes besides its names and columns, and a column besides its name, in bytes.

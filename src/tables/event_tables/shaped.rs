@@ -1,10 +1,11 @@
 //! An event with its shape: that of its declaration, or what is inferred from it.
 
+use orrery_interfaces::{Inferred, infer};
+
 use super::columns::{MOST_COLUMNS, joined, observed};
 use super::declarations::{Declarations, Form};
-use super::inferred::Inferred;
 use super::shape::{Shape, ShapeKey};
-use super::{Declared, Event, Place, inferred};
+use super::{Declared, Event, Place};
 use crate::types::{ColumnType, Field};
 
 /// An event together with its shape.
@@ -25,7 +26,7 @@ impl<'a> Shaped<'a> {
                 Some(Self::Declared(declarations, form))
             }
             Declared::System | Declared::Nowhere => {
-                inferred::infer(event.topics, event.data).map(Self::Inferred)
+                infer(event.topics, event.data).map(Self::Inferred)
             }
         }
     }

@@ -61,6 +61,40 @@ pub(super) enum Besides {
     Names,
     /// The changes of what its contracts hold.
     Storage,
+    /// Nothing, and no event has a name that these changes or its members need.
+    AllNames,
+    /// The changes of what its contracts hold, and no event has a name that its members need.
+    StorageAndNames,
+    /// The members that its selectors select.
+    Members,
+    /// These, and the changes of what they hold.
+    MembersAndStorage,
+}
+
+impl Besides {
+    fn new(has_storage: bool, has_members: bool) -> Self {
+        match (has_storage, has_members) {
+            (false, false) => Self::AllNames,
+            (true, false) => Self::StorageAndNames,
+            (false, true) => Self::Members,
+            (true, true) => Self::MembersAndStorage,
+        }
+    }
+
+    /// Whether there are changes of what its contracts hold.
+    pub fn has_storage(self) -> bool {
+        matches!(self, Self::Storage | Self::StorageAndNames | Self::MembersAndStorage)
+    }
+
+    /// Whether there are members.
+    pub fn has_members(self) -> bool {
+        matches!(self, Self::Members | Self::MembersAndStorage)
+    }
+
+    /// Whether no event has the names that members need.
+    pub fn reserves_names_of_members(self) -> bool {
+        !matches!(self, Self::Nothing | Self::Names | Self::Storage)
+    }
 }
 
 impl PartialEq for Shapes {
@@ -74,10 +108,10 @@ impl PartialEq for Shapes {
 impl Eq for Shapes {}
 
 impl Shapes {
-    /// An empty summary of a new project, with or without the changes of what its contracts hold.
-    pub fn new(has_storage: bool) -> Self {
-        let besides = if has_storage { Besides::Storage } else { Besides::Names };
-        Self { besides, ..Self::default() }
+    /// An empty summary of a new project, with or without the changes of what its contracts hold, and the
+    /// members that selectors select.
+    pub fn new(has_storage: bool, has_members: bool) -> Self {
+        Self { besides: Besides::new(has_storage, has_members), ..Self::default() }
     }
 
     /// Adds an event. Returns its kind, and whether the summary has changed, so that the tables may have.

@@ -68,6 +68,9 @@ pub(super) struct OfEvents {
     /// Whether there are changes of what the contracts hold.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub storage: bool,
+    /// Whether selectors select the contracts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub members: bool,
 }
 
 impl OfEvents {
@@ -167,6 +170,11 @@ impl ProgramSchema {
     /// Whether there are changes of what the contracts of a project hold.
     pub fn has_storage(&self) -> bool {
         self.of_events.storage
+    }
+
+    /// Whether selectors select the contracts of a project.
+    pub fn has_members(&self) -> bool {
+        self.of_events.members
     }
 
     /// The tables and those behind views, which are stored as tables are.

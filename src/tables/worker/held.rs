@@ -5,6 +5,7 @@ use orrery_interfaces::names::{PROGRESS, STORAGE, STORAGE_AT, STORAGE_CHANGES, T
 use orrery_ledger::domain::ProgramId;
 
 use super::database::OWN_SCHEMA;
+use super::members;
 use crate::names::{CLOSED_AT, CONTRACT_ID, LEDGER, ROW_ID, SCHEMA, quoted};
 use crate::wire::Definition;
 
@@ -21,14 +22,19 @@ pub struct Held {
     pub select: String,
 }
 
-/// Returns the views and functions of a project that records what its contracts hold, and the stored table
+/// Returns the views and functions of a project that records what its contracts hold, and the stored tables
 /// that they show; `None` of other programs.
-pub fn of(definition: &Definition) -> Option<(String, [Held; 3])> {
+pub fn of(definition: &Definition) -> Option<(Vec<String>, [Held; 3])> {
     if !definition.schema.has_storage() {
         return None;
     }
     let stored = definition.stored(STORAGE_CHANGES);
     let table = format!("{SCHEMA}.{}", quoted(&stored));
+    let left = definition.schema.has_members().then(|| members::left(definition));
+    let from = |at: &str| match &left {
+        Some((_, left)) => recorded_on(&table, left, at),
+        None => table.clone(),
+    };
     let program = definition.program;
     let newest = ranges(program, "max(last_ledger)", "true");
     let of_newest = ranges(program, "max(first_ledger)", "true");
@@ -36,15 +42,29 @@ pub fn of(definition: &Definition) -> Option<(String, [Held; 3])> {
     let within = format!("{at} BETWEEN first_ledger AND last_ledger");
     let of_ledger = ranges(program, "max(first_ledger)", &within);
     let held = [
-        Held { target: STORAGE, parameter: None, select: select(&table, &of_newest, &newest) },
+        Held {
+            target: STORAGE,
+            parameter: None,
+            select: select(&from(&newest), &of_newest, &newest),
+        },
         Held {
             target: STORAGE_AT,
             parameter: Some(PARAMETER),
-            select: select(&table, &of_ledger, &at),
+            select: select(&from(&at), &of_ledger, &at),
         },
         Held { target: PROGRESS, parameter: None, select: format!("SELECT {newest} AS ledger") },
     ];
-    Some((stored, held))
+    Some((std::iter::once(stored).chain(left.map(|(members, _)| members)).collect(), held))
+}
+
+/// Returns the changes after which those of their contract were recorded up to a ledger: what a contract did after
+/// it left is not known. `left` has the contracts that did, with the ledger.
+fn recorded_on(table: &str, left: &str, at: &str) -> String {
+    format!(
+        "(SELECT s.* FROM {table} AS s LEFT JOIN (SELECT {CONTRACT_ID} AS who, max({LEDGER}) AS gone_at \
+         FROM {left} WHERE {LEDGER} <= {at} GROUP BY {CONTRACT_ID}) AS l ON l.who = s.{CONTRACT_ID} \
+         WHERE l.gone_at IS NULL OR s.{LEDGER} > l.gone_at)"
+    )
 }
 
 /// Returns a query for a number of the ranges of ledgers that the tables of a project have.

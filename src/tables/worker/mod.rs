@@ -12,6 +12,7 @@ pub mod database;
 mod digest;
 mod gate;
 mod held;
+mod members;
 #[doc(hidden)]
 pub mod query;
 #[doc(hidden)]

@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use orrery_interfaces::names::{MEMBER_CHANGES, MEMBERS, TRANSACTION};
+
 use super::conversion::conversion;
 use super::held::{self, Held};
+use super::members;
 use crate::event_tables::EVENTS_VIEW;
 use crate::names::{self, INJECTED, folded, quoted};
 use crate::schema::TableSchema;
@@ -64,9 +67,13 @@ pub fn of(definition: &Definition) -> Vec<Shown<'_>> {
         let select = format!("SELECT {columns} FROM {}", full_name(definition, table));
         shown.push(show(definition, Cow::Borrowed(&*table.target), &[table], select));
     }
+    if let Some((stored, select)) = members::of(definition) {
+        let (target, tables) = (Cow::Borrowed(MEMBERS), vec![stored]);
+        shown.push(Shown { target, tables, select, parameter: None });
+    }
     if let Some((stored, held)) = held::of(definition) {
         for Held { target, parameter, select } in held {
-            let (target, tables) = (Cow::Borrowed(target), vec![stored.clone()]);
+            let (target, tables) = (Cow::Borrowed(target), stored.clone());
             shown.push(Shown { target, tables, select, parameter });
         }
     }
@@ -93,7 +100,12 @@ fn alone(definition: &Definition, table: &TableSchema) -> String {
     let columns = INJECTED.iter().map(|(name, _)| *name);
     let columns = columns.chain(table.shown_columns().iter().map(|column| column.name.as_str()));
     let columns = names::in_shown_order(columns, |name| name, definition.is_of_events());
-    let columns: Vec<String> = columns.into_iter().map(quoted).collect();
+    let of_members = table.target == MEMBER_CHANGES && definition.schema.has_members();
+    let column = |name: &str| match of_members && name == TRANSACTION {
+        true => format!("{} AS {}", members::transaction(), quoted(name)),
+        false => quoted(name),
+    };
+    let columns: Vec<String> = columns.into_iter().map(column).collect();
     format!("SELECT {} FROM {}", columns.join(", "), full_name(definition, table))
 }
 

@@ -39,9 +39,10 @@ struct Guard {
 
 impl Guard {
     /// Takes the next delivery, whose attempt begins at `now`.
-    fn begin_next(&mut self, now: u64) -> Option<(Queued, Bytes)> {
+    fn begin_next(&mut self, now: u64, public_url: Option<&str>) -> Option<(Queued, Bytes)> {
         let Ended { job, attempts } = self.ended.as_mut()?;
         let Ready { queued, delivery, body } = job.deliveries.pop_front()?;
+        let body = job.subscription.written(body, &delivery.decimals, public_url);
         // Until there is a result, the attempt counts as aborted.
         attempts.push(Attempted { queued, delivery, began: now, result: None });
         Some((queued, body))
@@ -89,6 +90,7 @@ pub fn make(
     job: Job,
     post: Post,
     clock: Clock,
+    public_url: Option<Arc<str>>,
     mailbox: Sender<Message>,
 ) -> impl Future<Output = ()> + Send + 'static {
     let subscription = Arc::clone(&job.subscription);
@@ -96,7 +98,7 @@ pub fn make(
     async move {
         let (begun, mut time_is_up) = (Instant::now(), pin!(sleep(MAX_DURATION)));
         let mut now = clock();
-        while let Some((queued, body)) = guard.begin_next(now) {
+        while let Some((queued, body)) = guard.begin_next(now, public_url.as_deref()) {
             // Of each attempt, so that a secret that has ended signs no other.
             let Some(secrets) = subscription.secrets() else { return };
             let id = queued.number.id(&subscription.definition.tag);
@@ -152,7 +154,7 @@ mod tests {
     /// Returns a job with deliveries 1 to `count`.
     fn job(subscription: &Arc<Subscription>, count: u64) -> Job {
         let ready = |number| Ready {
-            queued: Queued::first(subscription.id, Number(number)),
+            queued: Queued::first(subscription.id, Number::plain(number)),
             delivery: Delivery::new(1, Moment::default()),
             body: Bytes::from(number.to_string()),
         };
@@ -173,8 +175,8 @@ mod tests {
     type Outcome = (Vec<(u64, Option<u16>)>, Vec<u64>);
 
     fn outcome(attempts: Vec<Attempted>, unsent: VecDeque<Ready>) -> Outcome {
-        let of = |it: Attempted| (it.queued.number.0, it.result.and_then(|it| it.status));
-        let unsent = unsent.into_iter().map(|it| it.queued.number.0);
+        let of = |it: Attempted| (it.queued.number.head(), it.result.and_then(|it| it.status));
+        let unsent = unsent.into_iter().map(|it| it.queued.number.head());
         (attempts.into_iter().map(of).collect(), unsent.collect())
     }
 
@@ -201,7 +203,7 @@ mod tests {
             let answer = answer(status(number));
             async { answer }.boxed()
         });
-        let task = make(job(subscription, 10), post, Arc::new(|| 0), mailbox);
+        let task = make(job(subscription, 10), post, Arc::new(|| 0), None, mailbox);
         runtime().block_on(task);
         received(&messages)
     }
@@ -270,7 +272,7 @@ mod tests {
             .boxed()
         });
         let (mailbox, messages) = channel();
-        let task = make(job(&subscription, 10), post, Arc::new(|| 0), mailbox);
+        let task = make(job(&subscription, 10), post, Arc::new(|| 0), None, mailbox);
         runtime().block_on(async {
             let task = tokio::spawn(task);
             sleep(2 * MAX_DURATION).await;
@@ -294,7 +296,7 @@ mod tests {
             .boxed()
         });
         let (mailbox, messages) = channel();
-        let task = make(job(&subscription, 1), post, Arc::new(|| 0), mailbox);
+        let task = make(job(&subscription, 1), post, Arc::new(|| 0), None, mailbox);
         runtime().block_on(task);
         assert_eq!(received(&messages), (attempts(1..=1), vec![]));
     }
@@ -313,7 +315,7 @@ mod tests {
         });
         let task = |mailbox| {
             let (job, post) = (job(&subscription, 10), Arc::clone(&post));
-            make(job, post, Arc::new(|| 0), mailbox)
+            make(job, post, Arc::new(|| 0), None, mailbox)
         };
         let (mailbox, messages) = channel();
         drop(task(mailbox));

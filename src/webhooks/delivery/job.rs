@@ -93,8 +93,8 @@ pub struct Note {
 pub enum Outcome {
     /// The endpoint accepted the delivery.
     Delivered,
-    /// The endpoint stops accepting deliveries (410).
-    Gone,
+    /// The endpoint stops accepting deliveries, with this status: 410, or 404 of a chat.
+    Gone(u16),
     /// The attempt failed. The class and UNIX time in milliseconds of the next attempt; `None`
     /// after the last.
     Failed(Option<(Class, u64)>),

@@ -9,6 +9,7 @@ mod job;
 mod mailbox;
 pub mod new_deliveries;
 mod outcome_writer;
+mod pace;
 mod server;
 mod subscription_queue;
 mod threads;

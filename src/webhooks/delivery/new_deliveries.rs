@@ -121,9 +121,9 @@ mod tests {
     fn created(bodies: u64, bytes: usize) -> Created {
         let content = |number| {
             let body = Bytes::from(vec![b'x'; bytes]);
-            (Number(number), Content { delivery: Delivery::new(1, Moment::default()), body })
+            (Number::plain(number), Content { delivery: Delivery::new(1, Moment::default()), body })
         };
-        let numbers: Vec<_> = (0..bodies).map(Number).collect();
+        let numbers: Vec<_> = (0..bodies).map(Number::plain).collect();
         let by_subscription = vec![(1, numbers.clone()), (2, numbers)];
         Created { by_subscription, contents: (0..bodies).map(content).collect() }
     }
@@ -154,9 +154,11 @@ mod tests {
         let mut contents = Contents::default();
         for first in 0..100 {
             let Created { contents: new, .. } = created(16, 16 << 10);
-            contents.extend(new.into_iter().map(|(Number(at), it)| (Number(16 * first + at), it)));
+            let moved = new.into_iter().map(|(at, it)| (Number::plain(16 * first + at.head()), it));
+            contents.extend(moved);
         }
-        let kept = (0..1600).filter(|number| contents.get(Number(*number)).is_some()).count();
+        let kept =
+            (0..1600).filter(|number| contents.get(Number::plain(*number)).is_some()).count();
         assert!((100..=256).contains(&kept), "{kept}");
     }
 }

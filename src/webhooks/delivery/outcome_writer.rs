@@ -199,8 +199,8 @@ fn apply_to_subscription(note: &Note, now: Moment, state: &mut SubscriptionState
     let is_test = note.queued.number.test().is_some();
     match &note.outcome {
         Outcome::Delivered if !is_test => state.succeed(),
-        Outcome::Gone if !is_test && state.enabled => {
-            state.disable("its endpoint answered 410 (Gone), which ends deliveries");
+        Outcome::Gone(status) if !is_test && state.enabled => {
+            state.disable(format!("its endpoint {}, which ends deliveries", answered(*status)));
         }
         Outcome::Failed(_) if !is_test => {
             let because = note.attempt.as_ref().map(|attempt| attempt.failure());
@@ -214,6 +214,12 @@ fn apply_to_subscription(note: &Note, now: Moment, state: &mut SubscriptionState
     }
 }
 
+/// Describes an answer that ends deliveries.
+fn answered(status: u16) -> String {
+    let meaning = if status == 410 { "Gone" } else { "Not Found" };
+    format!("answered {status} ({meaning})")
+}
+
 impl Delivery {
     /// Applies the outcome in a note to the delivery.
     fn apply_outcome(&mut self, note: &Note, now: Moment) {
@@ -222,15 +228,19 @@ impl Delivery {
         }
         let (state, due, reason) = match &note.outcome {
             Outcome::Delivered => (State::Delivered, None, None),
-            Outcome::Gone => (State::Dead, None, Some("the endpoint answered 410 (Gone)")),
+            Outcome::Gone(status) => {
+                (State::Dead, None, Some(format!("the endpoint {}", answered(*status))))
+            }
             Outcome::Failed(Some((_, due))) => (State::Retrying, Some(*due), None),
-            Outcome::Failed(None) => (State::Dead, None, Some("the last attempt failed")),
-            Outcome::Abandoned(reason, _) => (State::Dead, None, Some(reason.as_str())),
+            Outcome::Failed(None) => {
+                (State::Dead, None, Some("the last attempt failed".to_owned()))
+            }
+            Outcome::Abandoned(reason, _) => (State::Dead, None, Some(reason.clone())),
             Outcome::Stray => return,
         };
         self.state = state;
         self.due = due;
-        self.reason = reason.map(str::to_owned);
+        self.reason = reason;
         self.ended = due.is_none().then_some(note.ended);
         self.ended_day = self.ended.map(|_| now.day());
     }

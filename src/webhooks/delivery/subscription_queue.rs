@@ -34,10 +34,9 @@ pub struct SubscriptionQueue {
 }
 
 /// The part of a subscription's queue that has one class.
-#[derive(Default)]
 pub struct Part {
     /// Due time and delivery number from which the queue is read: every row before it is in `busy`.
-    from: (u64, u64),
+    from: (u64, Number),
     /// Next queue positions, without gaps.
     page: VecDeque<Queued>,
     /// Whether the queue had no further rows than those in `page` and `busy` when it was last read,
@@ -50,6 +49,8 @@ pub struct Part {
     pub is_waiting: bool,
     /// UNIX time in milliseconds of the timer that is set for it.
     pub timer: Option<u64>,
+    /// UNIX time in milliseconds from which on its chat takes the next message, as far as that is settled.
+    pub place: Option<u64>,
 }
 
 /// Next delivery of a class.
@@ -89,7 +90,7 @@ impl<'s> LazyView<'s> {
 impl SubscriptionQueue {
     /// Returns the queue of a subscription, of which no row has been read.
     pub fn new(subscription: Arc<Subscription>) -> Self {
-        let server = subscription.endpoint.origin().into();
+        let server = subscription.server();
         let owner = Holder::of(&("webhooks", &subscription.definition.owner));
         Self { subscription, server, owner, parts: Default::default(), last: None }
     }
@@ -134,7 +135,7 @@ impl SubscriptionQueue {
                 part.page.pop_front();
                 part.busy.insert((queued.due, queued.number));
                 if class == Class::First {
-                    part.from = (0, queued.number.0.saturating_add(1));
+                    part.from = (0, queued.number.next());
                 }
                 Ok(Next::Now(queued))
             }
@@ -147,8 +148,16 @@ impl SubscriptionQueue {
         part.busy.remove(&(queued.due, queued.number));
         part.page.push_front(queued);
         if queued.class == Class::First {
-            part.from = (0, queued.number.0);
+            part.from = (0, queued.number);
         }
+    }
+
+    /// Takes a delivery that is not being sent out of the queue, because it is given up. It is busy until
+    /// [`Self::outcome_written`].
+    pub fn take_out(&mut self, queued: Queued) {
+        let part = self.part(queued.class);
+        part.busy.insert((queued.due, queued.number));
+        part.page.retain(|it| *it != queued);
     }
 
     /// Counts a job that begins.
@@ -182,7 +191,7 @@ impl SubscriptionQueue {
     /// `First`.
     pub fn add(&mut self, class: Class, due: u64) {
         let part = self.part(class);
-        part.from = part.from.min((due, 0));
+        part.from = part.from.min((due, Number::FIRST));
         // The new row may precede those that were read ahead.
         part.page.clear();
     }
@@ -195,10 +204,19 @@ impl SubscriptionQueue {
         part.is_complete &= !numbers.is_empty();
         for number in numbers {
             // The row may have been read before this message came.
-            let is_read = number.0 < part.from.1
-                || part.page.back().is_some_and(|last| *number <= last.number)
-                || part.busy.contains(&(0, *number));
-            if is_read {
+            let precedes = *number < part.from.1
+                || part.page.back().is_some_and(|last| *number <= last.number);
+            if part.busy.contains(&(0, *number)) {
+                continue;
+            }
+            if precedes {
+                // What has a place in the chain may precede what is there; ids of events only grow.
+                if !number.is_of_event() && !part.page.iter().any(|it| it.number == *number) {
+                    part.from = (0, part.from.1.min(*number));
+                    part.page.clear();
+                    part.is_complete = false;
+                    return;
+                }
                 continue;
             }
             part.is_complete &= part.page.len() < PAGE;
@@ -218,10 +236,30 @@ impl SubscriptionQueue {
     }
 }
 
+impl Default for Part {
+    fn default() -> Self {
+        Self {
+            from: (0, Number::FIRST),
+            place: None,
+            page: VecDeque::new(),
+            is_complete: false,
+            busy: BTreeSet::new(),
+            in_flight: 0,
+            is_waiting: false,
+            timer: None,
+        }
+    }
+}
+
 impl Part {
+    /// Whether a delivery is being sent, or its outcome is not written yet.
+    pub fn is_busy(&self, queued: &Queued) -> bool {
+        self.busy.contains(&(queued.due, queued.number))
+    }
+
     fn read(&mut self, id: u32, class: Class, view: &mut LazyView<'_>) -> Result<(), StoreError> {
         let (due, number) = self.from;
-        let from = Queued { subscription: id, class, due, number: Number(number) };
+        let from = Queued { subscription: id, class, due, number };
         let mut first = None;
         QUEUE.scan(view.get()?, &(id, class), Some(&from), |queued, ()| {
             first.get_or_insert(queued);
@@ -232,7 +270,7 @@ impl Part {
             Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         if let Some(first) = first {
-            self.from = (first.due, first.number.0);
+            self.from = (first.due, first.number);
         }
         self.is_complete = class == Class::First && self.page.len() < PAGE;
         Ok(())
@@ -301,7 +339,7 @@ mod tests {
         /// Adds first attempts to the queue, and a message about them that has no numbers if
         /// `is_over_limit` is set.
         fn create(&mut self, count: u64, is_over_limit: bool) {
-            let numbers: Vec<_> = (1..=count).map(|at| Number(self.last + at)).collect();
+            let numbers: Vec<_> = (1..=count).map(|at| Number::plain(self.last + at)).collect();
             self.last += count;
             self.change(numbers.iter().map(|it| Queued::first(ID, *it)).collect(), Vec::new());
             self.messages.push_back(Some(if is_over_limit { Vec::new() } else { numbers }));
@@ -309,7 +347,7 @@ mod tests {
 
         /// Takes a first attempt out of the queue, as a replay does.
         fn replay(&mut self, number: u64) {
-            self.change(Vec::new(), vec![Queued::first(ID, Number(number))]);
+            self.change(Vec::new(), vec![Queued::first(ID, Number::plain(number))]);
             self.replayed.push(number);
             self.messages.push_back(None);
         }
@@ -320,8 +358,9 @@ mod tests {
                 Some(None) => {
                     self.queue.reread_first();
                     let number = self.replayed.remove(0);
-                    let is_in =
-                        |deliveries: &[Queued]| deliveries.iter().any(|it| it.number.0 == number);
+                    let is_in = |deliveries: &[Queued]| {
+                        deliveries.iter().any(|it| it.number.head() == number)
+                    };
                     if is_in(&self.job) {
                         self.uncertain.insert(number);
                     } else if !is_in(&self.taken) {
@@ -405,7 +444,7 @@ mod tests {
                     8 => scene.finish(rng.random_range(0..=scene.unwritten.len())),
                     _ => {
                         let last = scene.job.last().or(scene.taken.last());
-                        let first = last.map_or(0, |it| it.number.0) + 1;
+                        let first = last.map_or(0, |it| it.number.head()) + 1;
                         if first <= scene.last {
                             let number = rng.random_range(first..=scene.last);
                             if !scene.gone.contains(&number) && !scene.replayed.contains(&number) {
@@ -423,7 +462,7 @@ mod tests {
             scene.end_job(scene.job.len());
             let is_certain =
                 |number: &u64| !scene.gone.contains(number) && !scene.uncertain.contains(number);
-            let taken = scene.taken.iter().map(|it| it.number.0);
+            let taken = scene.taken.iter().map(|it| it.number.head());
             let taken: Vec<_> = taken.filter(|it| !scene.uncertain.contains(it)).collect();
             let expected: Vec<_> = (1..=scene.last).filter(is_certain).collect();
             assert_eq!(taken, expected, "seed {seed}");

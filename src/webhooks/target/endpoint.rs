@@ -15,9 +15,12 @@ use orrery_net::reqwest::Url;
 /// Maximum length of an endpoint, in bytes.
 const LONGEST_ENDPOINT: usize = 2048;
 
+/// Number of the last characters that are shown of an endpoint that is a secret.
+const SHOWN: usize = 4;
+
 /// A URL that is acceptable by its text: HTTP or HTTPS, without user and password. Whether its
 /// address is public is checked separately ([`super::Sender::check`]).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// The text as it was given.
     text: String,
@@ -55,6 +58,20 @@ impl Endpoint {
     /// Returns the endpoint as it was given.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Returns scheme, host and port with the last four characters: what is shown of an endpoint that is a
+    /// secret as a whole.
+    pub fn hidden(&self) -> String {
+        let length = self.text.chars().count();
+        let last: String = self.text.chars().skip(length.saturating_sub(SHOWN)).collect();
+        format!("{}/…{last}", self.origin)
+    }
+
+    /// Returns the parts of path and query that are long enough to be secret.
+    pub(super) fn words(&self) -> impl Iterator<Item = &str> {
+        let rest = self.text.splitn(4, '/').nth(3).unwrap_or_default();
+        rest.split(['/', '?', '&', '=', ':', '#']).filter(|word| word.len() > SHOWN)
     }
 
     /// Returns the URL without parts that may be secret, for logs.
@@ -140,6 +157,13 @@ fn request(url: &Url) -> Option<(Uri, HeaderValue)> {
     target.try_into().ok().zip(host.try_into().ok())
 }
 
+/// Without parts that may be secret.
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({})", self.hidden())
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -191,6 +215,21 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().as_str(), text);
         }
+    }
+
+    #[test]
+    fn a_hidden_endpoint_shows_its_host_and_four_characters() {
+        let endpoint: Endpoint =
+            "https://hooks.example/services/T01/B02/XyzSecretAbcd".parse().unwrap();
+        assert_eq!(endpoint.hidden(), "https://hooks.example/…Abcd");
+        assert_eq!(format!("{endpoint:?}"), "Endpoint(https://hooks.example/…Abcd)");
+        let words: Vec<&str> = endpoint.words().collect();
+        assert_eq!(words, ["services", "XyzSecretAbcd"]);
+        let telegram = "https://api.example:8443/bot12345:TokenToken/sendMessage?chat_id=-1009";
+        let telegram: Endpoint = telegram.parse().unwrap();
+        assert_eq!(telegram.hidden(), "https://api.example:8443/…1009");
+        let words: Vec<&str> = telegram.words().collect();
+        assert_eq!(words, ["bot12345", "TokenToken", "sendMessage", "chat_id", "-1009"]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Targets of deliveries: endpoints that users give ([`endpoint`]), which addresses are safe
-//! ([`address`]), name resolution ([`resolver`]), connections ([`connection`], [`connections`]), and a
-//! single attempt to deliver ([`sender`]). Does not depend on subscriptions.
+//! ([`address`]), name resolution ([`resolver`]), connections ([`connection`], [`connections`]), a
+//! single attempt to deliver ([`sender`]), and what chat services answer ([`chat`]). Does not depend on subscriptions.
 
 pub mod address;
+pub mod chat;
 mod connection;
 mod connections;
 mod endpoint;

@@ -12,7 +12,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::connection::{Body, Connection, SendError};
 use super::connections::Connections;
 use super::resolver::{AllowedNames, Lookup, resolve};
-use super::{Endpoint, EndpointError, Policy};
+use super::{Endpoint, EndpointError, Policy, chat};
+use crate::message::format::Format;
 use orrery_ledger::domain::shortened;
 use orrery_net::http::{self, HttpError};
 
@@ -63,6 +64,12 @@ pub struct AttemptResult {
 }
 
 impl AttemptResult {
+    /// Returns the result of an attempt that got no response for this reason.
+    pub fn failed(duration: Duration, error: String) -> Self {
+        let (excerpt, retry_after, error) = (String::new(), None, Some(error));
+        Self { status: None, duration, excerpt, retry_after, error }
+    }
+
     /// Whether the endpoint accepted the delivery: any status from 200 to 299.
     pub fn succeeded(&self) -> bool {
         self.status.is_some_and(|status| (200..300).contains(&status))
@@ -109,29 +116,24 @@ impl Sender {
         })
     }
 
-    /// Sends `body` as JSON with these headers, and waits for the response. Every failure is
-    /// returned as the result of the attempt. Dropping the future stops the attempt: nothing more
+    /// Sends `body`, which has this form, with these headers, and waits for the response. Every failure
+    /// is returned as the result of the attempt. Dropping the future stops the attempt: nothing more
     /// of it is sent.
     pub async fn send(
         &self,
         endpoint: &Endpoint,
+        format: Format,
         headers: &[(&'static str, String)],
         body: Bytes,
     ) -> AttemptResult {
         let started = Instant::now();
-        let failed = |error: String| AttemptResult {
-            status: None,
-            duration: started.elapsed(),
-            excerpt: String::new(),
-            retry_after: None,
-            error: Some(error),
-        };
+        let failed = |error: String| AttemptResult::failed(started.elapsed(), error);
         // The address of an idle connection was allowed by the same policy when the connection was
         // made.
         if let Some(Err(denied)) = endpoint.literal().map(|address| self.policy.check(address)) {
             return failed(denied.to_string());
         }
-        let request = match request(endpoint, headers, body) {
+        let request = match request(endpoint, format.content_type(), headers, body) {
             Ok(request) => request,
             Err(error) => return failed(error),
         };
@@ -145,16 +147,20 @@ impl Sender {
                 return failed(format!("no answer within {seconds} seconds"));
             }
         };
-        let attempted = AttemptResult {
-            status: Some(answer.status().as_u16()),
-            duration: started.elapsed(),
-            excerpt: String::new(),
-            retry_after: http::retry_after(answer.headers()),
-            error: None,
-        };
-        let excerpt = self.excerpt(&mut connection, &mut answer).await;
+        let duration = started.elapsed();
+        let (status, asked) = (answer.status().as_u16(), http::retry_after(answer.headers()));
+        let beginning = self.beginning(&mut connection, &mut answer).await;
         self.connections.put_idle(server, connection);
-        AttemptResult { excerpt, ..attempted }
+        let text = String::from_utf8_lossy(&beginning);
+        let (shown, retry_after) = match format.is_chat() {
+            true => {
+                let in_body = chat::asked_wait(&beginning);
+                (chat::without_secrets(&text, endpoint).into(), asked.max(in_body))
+            }
+            false => (text, asked),
+        };
+        let excerpt = shortened(shown.trim(), EXCERPT_CHARS);
+        AttemptResult { status: Some(status), duration, excerpt, retry_after, error: None }
     }
 
     /// Sends a request over an idle connection, or over a new one.
@@ -180,11 +186,11 @@ impl Sender {
     }
 
     /// Returns the beginning of a response body. Reads the body to its end if it is short enough.
-    async fn excerpt(
+    async fn beginning(
         &self,
         connection: &mut Connection,
         answer: &mut Response<Incoming>,
-    ) -> String {
+    ) -> Vec<u8> {
         let until = Instant::now() + self.timeouts.body;
         let (mut kept, mut read) = (Vec::new(), 0);
         let body = answer.body_mut();
@@ -197,12 +203,13 @@ impl Sender {
                 break;
             }
         }
-        shortened(String::from_utf8_lossy(&kept).trim(), EXCERPT_CHARS)
+        kept
     }
 }
 
 fn request(
     endpoint: &Endpoint,
+    content_type: &'static str,
     headers: &[(&'static str, String)],
     body: Bytes,
 ) -> Result<Request<Body>, String> {
@@ -216,7 +223,7 @@ fn request(
     map.reserve(headers.len() + 3);
     map.insert(HOST, host);
     map.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
-    map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    map.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     for (name, value) in headers {
         let value = HeaderValue::from_str(value).map_err(|error| cannot(&error.to_string()))?;
         map.insert(HeaderName::from_static(name), value);

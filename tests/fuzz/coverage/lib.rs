@@ -6,6 +6,8 @@
 use std::path::PathBuf;
 use std::{env, fs};
 
+#[path = "../conditions.rs"]
+pub mod conditions;
 #[path = "../control.rs"]
 pub mod control;
 #[path = "../ledger.rs"]

@@ -112,6 +112,18 @@ pub(super) fn keys(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiErr
     Ok(Answer::of(&Keys { contract_id, total_keys, truncated, keys }))
 }
 
+/// Answers `/{network}/api/contract/{contract_id}/storage`.
+pub(super) fn storage_of_network(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    request::check_network(deps, call)?;
+    storage(deps, call)
+}
+
+/// Answers `/{network}/api/contract/{contract_id}/keys`.
+pub(super) fn keys_of_network(deps: &Deps, call: &CurrentCall<'_>) -> Result<Answer, ApiError> {
+    request::check_network(deps, call)?;
+    keys(deps, call)
+}
+
 /// Returns the entries after the cursor, in the direction in which it goes, and whether more of them
 /// would have been on the page but for their size.
 fn entries(

@@ -2,14 +2,14 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::super::super::ApiError;
 use super::super::super::call::CurrentCall;
 use super::super::super::params::Query;
+use super::super::super::{ApiError, Deps};
 use super::super::error::{Issue, Issues, StorageError};
 use super::cursor::{self, Cursor, Kind};
 use super::number::number;
 use super::sorting::{SortBy, Sorting};
-use orrery_ledger::domain::{ContractId, Direction};
+use orrery_ledger::domain::{ContractId, Direction, excerpt};
 
 /// Names of the parameters.
 pub(in super::super) const PARAMETERS: [&str; 5] =
@@ -61,6 +61,16 @@ impl Request {
 
 fn read<T>(issues: &mut Vec<Issue>, value: Result<T, Issue>) -> Option<T> {
     value.map_err(|issue| issues.push(issue)).ok()
+}
+
+/// Checks that the network in the path is the one of this service.
+pub(super) fn check_network(deps: &Deps, call: &CurrentCall<'_>) -> Result<(), ApiError> {
+    let (asked, served) = (call.path.get("network"), deps.network.name());
+    if asked == served {
+        return Ok(());
+    }
+    let asked = percent_decode_str(asked).decode_utf8_lossy();
+    Err(StorageError::OtherNetwork { asked: excerpt(&asked), served }.into())
 }
 
 /// Parses the contract in the path.

@@ -36,7 +36,7 @@ fn no_event_has_the_name_of_what_a_project_has_besides() {
         shapes.tables(SchemaLimits::default())
     };
     let (new, recording, earlier) =
-        (of(Shapes::new(false)), of(Shapes::new(true)), of(Shapes::default()));
+        (of(Shapes::new(false, false)), of(Shapes::new(true, false)), of(Shapes::default()));
     let names = ["storage_changes", "storage", "storage_at", "progress", "undeclared"];
     assert_eq!(tables(&earlier), names);
     assert!(!earlier.schema().has_storage() && !new.schema().has_storage());
@@ -53,7 +53,7 @@ fn no_event_has_the_name_of_what_a_project_has_besides() {
 
 #[test]
 fn a_change_is_a_row_of_which_queries_do_not_see_the_order() {
-    let layout = Shapes::new(true).tables(SchemaLimits::default());
+    let layout = Shapes::new(true, false).tables(SchemaLimits::default());
     let change = StorageChange {
         contract: ContractId([7; 32]),
         order: 3,

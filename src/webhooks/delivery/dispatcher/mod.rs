@@ -3,6 +3,7 @@
 //! its turn, and never waits for an attempt. Handles attempts that have ended, outcomes that were written,
 //! and subscriptions that were deleted; and begins anew after a panic.
 
+mod chats;
 mod sending;
 mod slot_queue;
 
@@ -26,6 +27,7 @@ use super::job::{Attempted, Ended, Job, Note, Outcome, Progress, Written};
 use super::mailbox::{Load, Mailbox, Message};
 use super::new_deliveries::Contents;
 use super::outcome_writer::COMPONENT;
+use super::pace::Paces;
 use super::server::Server;
 use super::subscription_queue::{LazyView, SubscriptionQueue};
 use crate::registry::Registry;
@@ -107,6 +109,7 @@ pub struct Dispatcher {
     /// Owners that wait for a free slot of the budget.
     waiting_for_slot: SlotQueue,
     timers: BTreeSet<(u64, Timer)>,
+    paces: Paces,
     /// Tasks by the number of their job, with their subscription.
     in_flight: HashMap<u64, (AbortHandle, u32)>,
     last_job: u64,
@@ -131,6 +134,7 @@ impl Dispatcher {
             ready_servers: VecDeque::new(),
             waiting_for_slot: SlotQueue::default(),
             timers: BTreeSet::new(),
+            paces: Paces::default(),
             in_flight: HashMap::new(),
             last_job: 0,
             pending_deletions: HashMap::new(),
@@ -235,6 +239,7 @@ impl Dispatcher {
                     if let Some(queue) = self.queue(id) {
                         queue.add_first(&numbers);
                     }
+                    self.give_up_oldest(id);
                     self.wake(id, Class::First);
                 }
                 drop(counted);
@@ -253,6 +258,9 @@ impl Dispatcher {
             Message::Written(written) => {
                 self.count_written(&written);
                 written.iter().for_each(|it| self.written(it));
+                let ended = written.iter().filter(|it| it.is_finished);
+                let ended: BTreeSet<u32> = ended.map(|it| it.queued.subscription).collect();
+                ended.into_iter().for_each(|id| self.give_up_oldest(id));
             }
             Message::Tick => {}
             Message::ReportLoad(reply) => {
@@ -443,8 +451,16 @@ impl Dispatcher {
             retry_after: None,
             error: Some("the attempt was aborted".to_owned()),
         });
-        let outcome = self.determine_outcome(&result, &delivery, queued, now);
-        if matches!(outcome, Outcome::Gone)
+        let subscription = self.deps.registry.get(queued.subscription);
+        let chat = subscription.filter(|it| it.chat().is_some());
+        if result.status == Some(429)
+            && let Some(chat) = &chat
+        {
+            self.limited(chat, queued, result.retry_after, now);
+            return;
+        }
+        let outcome = self.determine_outcome(&result, &delivery, queued, chat.is_some(), now);
+        if matches!(outcome, Outcome::Gone(_))
             && queued.number.test().is_none()
             && let Some(queue) = self.queues.get_mut(&queued.subscription)
         {
@@ -465,12 +481,15 @@ impl Dispatcher {
         result: &AttemptResult,
         delivery: &Delivery,
         queued: Queued,
+        is_chat: bool,
         now: u64,
     ) -> Outcome {
         let outcome = if result.succeeded() {
             Outcome::Delivered
-        } else if result.status == Some(410) {
-            Outcome::Gone
+        } else if let Some(status @ (410 | 404)) = result.status
+            && (status == 410 || is_chat)
+        {
+            Outcome::Gone(status)
         } else if queued.number.test().is_some() {
             Outcome::Failed(None)
         } else {
@@ -482,7 +501,7 @@ impl Dispatcher {
         };
         self.deps.metrics.webhook_attempted(match &outcome {
             Outcome::Delivered => "delivered",
-            Outcome::Gone => "gone",
+            Outcome::Gone(_) => "gone",
             Outcome::Failed(None) => "given_up",
             _ if result.status.is_some() => "refused",
             _ => "unreachable",
@@ -552,6 +571,7 @@ impl Dispatcher {
         self.ready_servers.clear();
         self.waiting_for_slot.clear();
         self.timers.clear();
+        self.paces.clear();
         self.payloads = Cache::new(MAX_CACHED_PAYLOADS);
         self.new_contents = Contents::default();
         self.in_flight.values().for_each(|(task, _)| task.abort());

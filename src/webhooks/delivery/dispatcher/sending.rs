@@ -12,8 +12,8 @@ use super::super::new_deliveries::Content;
 use super::super::server::{Turn, Unit};
 use super::super::subscription_queue::{LazyView, Next};
 use super::{Dispatcher, Timer};
-use crate::rows::{Class, DELIVERIES, Delivery, PAYLOADS, Queued, payload_key};
-use crate::subscription::Subscription;
+use crate::rows::{Class, DELIVERIES, Delivery, PAYLOADS, PayloadOf, Queued};
+use crate::subscription::{Subscription, VOID_ENDPOINT};
 use orrery_runtime::budget::Share;
 use orrery_store::{ConsumerView, StoreError};
 
@@ -80,7 +80,7 @@ impl Dispatcher {
         let id = subscription.id;
         let (mut slot, mut deliveries, mut bytes) = (None, VecDeque::new(), 0);
         let read = loop {
-            if !has_room(class, deliveries.len(), bytes) {
+            if !has_room(class, subscription.chat().is_some(), deliveries.len(), bytes) {
                 break Ok(());
             }
             let queued = match self.take_next(subscription, class, now, view) {
@@ -115,6 +115,9 @@ impl Dispatcher {
         match slot {
             // After an error, what was read before it is sent; the next turn reads again.
             Some(slot) if !deliveries.is_empty() => {
+                if let Some((endpoint, rate)) = subscription.chat() {
+                    self.paces.sent(endpoint, rate, now);
+                }
                 self.begin_job(subscription, class, deliveries, slot);
             }
             _ => read?,
@@ -122,7 +125,8 @@ impl Dispatcher {
         Ok(SendOutcome::Done)
     }
 
-    /// Takes the next delivery from a queue. Sets a timer if it is not due yet.
+    /// Takes the next delivery from a queue. Sets a timer if it is not due yet, or if its chat takes none
+    /// yet.
     fn take_next(
         &mut self,
         subscription: &Subscription,
@@ -133,7 +137,16 @@ impl Dispatcher {
         let Some(queue) = self.queues.get_mut(&subscription.id) else { return Ok(None) };
         let ignore_limits = !subscription.is_enabled();
         Ok(match queue.next(class, now, ignore_limits, view)? {
-            Next::Now(queued) => Some(queued),
+            Next::Now(queued) => match self.must_wait(subscription, class, now) {
+                None => Some(queued),
+                Some(at) => {
+                    if let Some(queue) = self.queues.get_mut(&subscription.id) {
+                        queue.put_back(queued);
+                    }
+                    self.set_timer(subscription.id, class, at);
+                    None
+                }
+            },
             Next::Nothing => None,
             Next::At(at) => {
                 self.set_timer(subscription.id, class, at);
@@ -152,7 +165,7 @@ impl Dispatcher {
         view: &mut LazyView<'_>,
     ) -> Result<Option<Ready>, StoreError> {
         let (id, class) = (queued.subscription, queued.class);
-        let (delivery, body) = self.read(queued, view)?;
+        let (delivery, body) = self.read(queued, subscription, view)?;
         let claimed = delivery.as_ref().and_then(|it| it.queued(id, queued.number));
         let Some(delivery) = delivery.filter(|_| claimed == Some(queued)) else {
             self.note(Note {
@@ -177,6 +190,10 @@ impl Dispatcher {
             self.wake(id, class);
             return Ok(None);
         }
+        if subscription.endpoint.is_none() {
+            self.note(abandoned(VOID_ENDPOINT, true));
+            return Ok(None);
+        }
         if subscription.secrets().is_none() {
             let reason = "its secret cannot be read any more: give it a new one, and enable it";
             self.note(abandoned(reason, true));
@@ -184,7 +201,9 @@ impl Dispatcher {
         }
         let body = match body {
             Some(body) => Some(body),
-            None => self.payload(&delivery, queued, view.get()?)?,
+            None => {
+                self.payload(subscription.bodies().key(delivery.day, queued.number), view.get()?)?
+            }
         };
         let Some(body) = body else {
             self.note(abandoned("the events to send are no longer stored", false));
@@ -198,15 +217,20 @@ impl Dispatcher {
     fn read(
         &self,
         queued: Queued,
+        subscription: &Subscription,
         view: &mut LazyView<'_>,
     ) -> Result<(Option<Delivery>, Option<Bytes>), StoreError> {
         let (id, class) = (queued.subscription, queued.class);
         // A delivery that waits for its first attempt is as it was created.
         let new = match class {
-            Class::First => self.new_contents.get(queued.number),
+            Class::First if !subscription.bodies().are_own => self.new_contents.get(queued.number),
             _ => None,
         };
         Ok(match new {
+            // What all subscriptions share lacks the decimals of one.
+            Some(Content { body, .. }) if subscription.has_units() => {
+                (DELIVERIES.get(view.get()?, &(id, queued.number))?, Some(body))
+            }
             Some(Content { delivery, body }) => (Some(delivery), Some(body)),
             None => (DELIVERIES.get(view.get()?, &(id, queued.number))?, None),
         })
@@ -215,11 +239,9 @@ impl Dispatcher {
     /// Returns the body of a delivery; `None` when it is no longer stored.
     fn payload(
         &mut self,
-        delivery: &Delivery,
-        queued: Queued,
+        key: (u16, PayloadOf),
         view: &ConsumerView<'_>,
     ) -> Result<Option<Bytes>, StoreError> {
-        let key = payload_key(delivery.day, queued.subscription, queued.number);
         if let Some(body) = self.payloads.get(&key) {
             return Ok(Some(body.clone()));
         }
@@ -241,6 +263,7 @@ impl Dispatcher {
         let id = subscription.id;
         let Some(queue) = self.queues.get_mut(&id) else { return };
         queue.job_started(class);
+        queue.part(class).place = None;
         let (server, owner) = (Arc::clone(&queue.server), queue.owner);
         if let Some(server) = self.servers.get_mut(&server) {
             server.job_started(owner, class);
@@ -252,6 +275,7 @@ impl Dispatcher {
             job,
             Arc::clone(&self.deps.post),
             Arc::clone(&self.deps.clock),
+            self.deps.registry.public_url(),
             self.mailbox.messages.clone(),
         );
         let task = self.deps.runtime.handle().spawn(task);
@@ -266,8 +290,10 @@ impl Dispatcher {
 
 /// Whether a job takes another delivery in addition to `count`, whose bodies have `bytes` bytes in
 /// all.
-fn has_room(class: Class, count: usize, bytes: usize) -> bool {
+fn has_room(class: Class, is_chat: bool, count: usize, bytes: usize) -> bool {
     let most = match class {
+        // Each message waits for its place.
+        _ if is_chat => 1,
         Class::First | Class::Requested => MAX_DELIVERIES_PER_JOB,
         // Retries do not wait for each other.
         Class::Soon | Class::Later => 1,
@@ -284,7 +310,7 @@ mod tests {
         for class in Class::ALL {
             for body in [0, 1, 500, 2 << 10, 5000, 40 << 10, 64 << 10, 1 << 20] {
                 let (mut count, mut bytes) = (0, 0);
-                while has_room(class, count, bytes) {
+                while has_room(class, false, count, bytes) {
                     count += 1;
                     bytes += body;
                 }
@@ -292,6 +318,7 @@ mod tests {
                 assert!((1..=most).contains(&count), "{count} of {body} bytes");
                 assert!(bytes < (64 << 10) + body.max(1), "{bytes} bytes in bodies of {body}");
                 assert!(count == most || bytes >= 64 << 10, "there was room");
+                assert!(has_room(class, true, 0, 0) && !has_room(class, true, 1, body));
             }
         }
     }

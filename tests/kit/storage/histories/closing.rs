@@ -10,7 +10,7 @@ use stellar_xdr::*;
 
 use super::transactions::{Action, Draft, Drafts};
 use crate::forged::{forgers_key, hash, list, sign};
-use crate::values::symbol;
+use crate::values::{self, fields, symbol};
 
 /// First protocol with metadata of version 4 in a `LedgerCloseMeta` of version 2.
 const VERSION_2_SINCE: u32 = 23;
@@ -237,10 +237,13 @@ fn fee(rng: &mut StdRng, sequence: u32) -> LedgerEntryChanges {
 }
 
 fn apply(rng: &mut StdRng, draft: &Draft, network: &Network, v4: bool) -> Applied {
-    let events = match &draft.action {
+    let mut events = match &draft.action {
         Action::Invoke(contract) if !draft.failed && rng.random() => vec![event(contract)],
         _ => Vec::new(),
     };
+    if !draft.failed {
+        events.extend(updates(draft));
+    }
     let return_value = ScVal::U32(rng.random_range(0..9));
     let envelope = envelope(draft);
     let id = network.id().0;
@@ -306,6 +309,70 @@ fn event(contract: &[u8; 32]) -> ContractEvent {
         body: ContractEventBody::V0(ContractEventV0 {
             topics: list(vec![symbol("changed")]),
             data: ScVal::Void,
+        }),
+        ..Default::default()
+    }
+}
+
+/// Returns the events that the host emits when contracts change their executable. Some contracts change it and
+/// take that back in the same transaction.
+fn updates(draft: &Draft) -> Vec<ContractEvent> {
+    let executable = |change: &LedgerEntryChange| {
+        let entry = match change {
+            LedgerEntryChange::State(entry)
+            | LedgerEntryChange::Updated(entry)
+            | LedgerEntryChange::Restored(entry) => entry,
+            LedgerEntryChange::Created(_) | LedgerEntryChange::Removed(_) => return None,
+        };
+        let LedgerEntryData::ContractData(data) = &entry.data else { return None };
+        let (ScAddress::Contract(contract), ScVal::ContractInstance(instance)) =
+            (&data.contract, &data.val)
+        else {
+            return None;
+        };
+        let is_after = matches!(change, LedgerEntryChange::Updated(_));
+        Some((contract.clone(), is_after, instance.executable.clone()))
+    };
+    let mut events = Vec::new();
+    for group in &draft.groups {
+        let mut before = None;
+        for (contract, is_after, new) in group.iter().filter_map(executable) {
+            let Some(old) = before.replace(new.clone()).filter(|_| is_after) else { continue };
+            if old != new {
+                events.push(update(&contract, &old, &new));
+            } else if draft.number % 5 == 0 {
+                let other = ContractExecutable::Wasm(Hash([5; 32]));
+                events.push(update(&contract, &old, &other));
+                events.push(update(&contract, &other, &old));
+            }
+        }
+    }
+    events
+}
+
+fn update(
+    contract: &ContractId,
+    old: &ContractExecutable,
+    new: &ContractExecutable,
+) -> ContractEvent {
+    let topic = |executable: &ContractExecutable| match executable {
+        ContractExecutable::Wasm(Hash(hash)) => {
+            let hash = ScVal::Bytes(ScBytes(hash.to_vec().try_into().unwrap()));
+            values::list([symbol("Wasm"), hash])
+        }
+        ContractExecutable::StellarAsset => values::list([symbol("StellarAsset")]),
+        ContractExecutable::ExternalRef(of) => {
+            let owner = ScVal::Address(of.executable_owner.clone());
+            let named = fields([("owner", owner), ("tag", ScVal::String(of.tag.clone()))]);
+            values::list([symbol("ExternalRef"), named])
+        }
+    };
+    ContractEvent {
+        contract_id: Some(contract.clone()),
+        type_: ContractEventType::System,
+        body: ContractEventBody::V0(ContractEventV0 {
+            topics: list(vec![symbol("executable_update"), topic(old), topic(new)]),
+            data: values::list([]),
         }),
         ..Default::default()
     }

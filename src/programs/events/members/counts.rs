@@ -1,0 +1,115 @@
+//! What the status of a project says of its members.
+
+use serde::Serialize;
+
+use super::index::MemberIndex;
+use crate::ProgramError;
+use crate::manifest::Manifest;
+use orrery_ledger::domain::LedgerSeq;
+use orrery_membership::Facts;
+use orrery_store::Store;
+
+/// What helps where no instance of a contract is known.
+const HELP: &str = "a server that answers for entries of the ledger, an earlier first ledger, or naming \
+                    the contracts";
+
+/// What the status of a project says of its members.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MembersStatus {
+    /// Number of its contracts: those that it names, and those that its selectors select.
+    pub members: usize,
+    /// Nothing in a ledger binds what they follow from.
+    members_are: &'static str,
+    /// Why there are not more, if their number is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members_limited: Option<String>,
+    /// Where contracts are selected by what they run: of how many this is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code_unread: Option<CodeUnread>,
+    /// Where contracts are selected by who created them: of how many this is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    creations_unread: Option<CreationsUnread>,
+    /// Where events of any contract are selected by name: the number of contracts of which some events have no
+    /// name yet because their code is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    names_unread: Option<NamesUnread>,
+    /// That other contracts are not seen, where the service stores those of a list alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members_not_seen: Option<&'static str>,
+}
+
+/// Contracts with stored events of which no instance is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct CodeUnread {
+    contracts: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<&'static str>,
+}
+
+/// Contracts with stored events of which it is not known what they are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct NamesUnread {
+    contracts: usize,
+    /// Whether there are more, which are passed over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    more: bool,
+}
+
+/// Contracts that stored ledgers created, nobody knows by whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct CreationsUnread {
+    contracts: u64,
+    first_ledger: Option<LedgerSeq>,
+    last_ledger: Option<LedgerSeq>,
+}
+
+impl MembersStatus {
+    /// Returns what is said of a project's members; `None` for a project without selectors.
+    pub fn of(
+        store: &Store,
+        (index, left_out): (&MemberIndex, usize),
+        manifest: &Manifest,
+        is_listed: bool,
+    ) -> Result<Option<Self>, ProgramError> {
+        let selectors = manifest.events.as_ref().map(|project| &project.selectors);
+        let Some(selectors) = selectors.filter(|it| !it.is_empty()) else { return Ok(None) };
+        let members = index.count(manifest.id);
+        let unread = match selectors.have_members() {
+            true => Some(Facts::new(store)?.unread()?),
+            false => None,
+        };
+        let code = unread.filter(|_| !selectors.wasm.is_empty()).map(|unread| CodeUnread {
+            contracts: unread.code,
+            help: (unread.code > 0).then_some(HELP),
+        });
+        let has_creations = |ledger: LedgerSeq| (ledger.0 > 0).then_some(ledger);
+        let creations = unread.filter(|_| !selectors.created_by.is_empty());
+        let creations = creations.map(|unread| CreationsUnread {
+            contracts: unread.creations,
+            first_ledger: has_creations(unread.first),
+            last_ledger: has_creations(unread.last),
+        });
+        Ok(Some(Self {
+            members,
+            members_are: "unbound",
+            members_limited: (left_out > 0).then(|| {
+                format!(
+                    "the project has {} members, as many as there may be: those that became members first, by the \
+                     order of the ledgers; {left_out} others are none",
+                    index.most()
+                )
+            }),
+            names_unread: manifest.events.as_ref().filter(|it| !it.selectors.all.is_empty()).map(
+                |project| NamesUnread {
+                    contracts: project.unnamed.contracts(),
+                    more: project.has_more_unnamed,
+                },
+            ),
+            code_unread: code,
+            creations_unread: creations,
+            members_not_seen: is_listed.then_some(
+                "this service stores the contracts of a list alone ([index] contracts): others are not seen",
+            ),
+        }))
+    }
+}

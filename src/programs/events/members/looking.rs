@@ -1,0 +1,151 @@
+//! Looks whether it has become known what contracts ran at transactions whose events may belong to a
+//! project.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use super::selection::{Selected, Updates, ran};
+use crate::events::logged::{LoggedEvents, in_this_form};
+use crate::events::looking::Found;
+use crate::events::looks::ApartLooks;
+use crate::events::pause::pause_after;
+use crate::events::{EventProject, UnsureSpan};
+use crate::runner::Runner;
+use crate::{ProgramError, storage};
+use orrery_executables::lookup::Lookup;
+use orrery_ledger::domain::{ContractId, Hash32, ProgramId};
+use orrery_store::{RowBounds, StoreError, TransactionPosition};
+
+impl Runner {
+    /// Looks whether it has become known what contracts of a project ran where it was not, for about `time`.
+    pub(crate) fn look_at_apart(
+        &self,
+        program: ProgramId,
+        project: &EventProject,
+        looks: &mut ApartLooks,
+        time: Duration,
+    ) -> Result<Found, ProgramError> {
+        if project.apart.is_empty() {
+            return Ok(Found::Nothing);
+        }
+        let begun = Instant::now();
+        let pause = pause_after(looks.last, begun);
+        if !pause.is_zero() {
+            return Ok(Found::NothingSoFar(pause));
+        }
+        let interfaces = self.events.interfaces();
+        let generation = interfaces.generation();
+        if looks.walk.is_none() && looks.walked == Some(generation) {
+            return Ok(Found::Nothing);
+        }
+        let (of, mut at) = looks.walk.take().unwrap_or((generation, None));
+        let lookup = Lookup::new(&self.store, RowBounds::none())?;
+        let (codes, until) = (project.selectors.wasm.as_slice(), begun + time);
+        for span in project.apart.spans() {
+            if at.is_some_and(|(contract, passed)| {
+                (contract, passed) >= (span.contract, span.last) || contract > span.contract
+            }) {
+                continue;
+            }
+            let after = at.filter(|(contract, _)| *contract == span.contract).map(|(_, at)| at);
+            match self.look_at_span(program, (&lookup, codes), &span, after, until)? {
+                Walked::Known => {
+                    looks.last = Some((Instant::now(), begun.elapsed()));
+                    return Ok(Found::More);
+                }
+                Walked::All => at = Some((span.contract, span.last)),
+                Walked::UpTo(position) => {
+                    looks.walk = Some((of, Some((span.contract, position))));
+                    looks.last = Some((Instant::now(), begun.elapsed()));
+                    return Ok(Found::NothingSoFar(pause_after(looks.last, Instant::now())));
+                }
+            }
+        }
+        looks.walked = Some(of);
+        looks.last = Some((Instant::now(), begun.elapsed()));
+        Ok(match of == generation {
+            true => Found::Nothing,
+            // More may have been stored since the walk began.
+            false => Found::NothingSoFar(pause_after(looks.last, Instant::now())),
+        })
+    }
+
+    fn look_at_span(
+        &self,
+        program: ProgramId,
+        (lookup, codes): (&Lookup<'_>, &[Hash32]),
+        span: &UnsureSpan,
+        after: Option<TransactionPosition>,
+        until: Instant,
+    ) -> Result<Walked, ProgramError> {
+        let UnsureSpan { contract, first, last, may_be_joined } = *span;
+        if is_known(lookup, codes, &contract, first)? || is_known(lookup, codes, &contract, last)? {
+            return Ok(Walked::Known);
+        }
+        if first == last || (!may_be_joined && lookup.is_same_between(&contract, first, last)?) {
+            return Ok(Walked::All);
+        }
+        let mut walked = Walked::All;
+        let mut failed = None;
+        storage::rows_after(
+            &self.store,
+            program,
+            after.unwrap_or(first).max(first),
+            |at, rows| {
+                if at >= last {
+                    return Ok(ControlFlow::Break(()));
+                }
+                let known = has_apart(rows, &contract)
+                    .and_then(|has| Ok(has && is_known(lookup, codes, &contract, at)?));
+                match known {
+                    Ok(true) => walked = Walked::Known,
+                    Ok(false) if Instant::now() >= until => walked = Walked::UpTo(at),
+                    Ok(false) => return Ok(ControlFlow::Continue(())),
+                    Err(error) => failed = Some(error),
+                }
+                Ok::<_, StoreError>(ControlFlow::Break(()))
+            },
+        )?;
+        failed.map_or(Ok(walked), Err)
+    }
+}
+
+/// Outcome of a walk over the transactions of a span.
+enum Walked {
+    /// Something has become known.
+    Known,
+    /// Nothing has.
+    All,
+    /// Nothing has up to this transaction.
+    UpTo(TransactionPosition),
+}
+
+/// Whether a transaction in stored form has events of a contract, or changes of what it holds, that may belong to
+/// the project.
+fn has_apart(stored: &[u8], contract: &ContractId) -> Result<bool, ProgramError> {
+    let stored = in_this_form(stored)?;
+    let read = LoggedEvents::read(&stored)?;
+    for change in read.changes.iter() {
+        let change = change?;
+        if change.contract == *contract && change.is_apart {
+            return Ok(true);
+        }
+    }
+    for event in read.all_events() {
+        let event = event?;
+        if event.contract == *contract && event.is_apart {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether it is known if a contract ran one of these codes at a transaction.
+fn is_known(
+    lookup: &Lookup<'_>,
+    codes: &[Hash32],
+    contract: &ContractId,
+    at: TransactionPosition,
+) -> Result<bool, ProgramError> {
+    Ok(ran(lookup, codes, contract, at, &Updates::default())? != Selected::NotKnown)
+}

@@ -1,0 +1,600 @@
+//! Random histories of projects with selectors, on a network in which contracts create others: ledgers in
+//! any order and with gaps, facts and an index of code that lag behind, writes that fail, restarts, and kills
+//! at any write, new versions and backfills at any moment. In the end each project has exactly the events
+//! of its members, and the changes of what they hold, as models say that replay the whole metadata, and the tables
+//! of a project that read the same ledgers in the order of the chain. Where a project may have a few members only,
+//! these are the ones that became members first.
+
+use std::sync::atomic::AtomicU32;
+
+use orrery_testkit::crash::Kill;
+use orrery_testkit::factories::Factories;
+use orrery_testkit::histories;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::events::{Content, owner};
+use super::*;
+use crate::events::{CreatorAddress, FactorySelector, LoggedEvents, LoggedMember, Selectors};
+use crate::registry::Watch;
+use model::Model;
+use orrery_contract_data::{
+    ContractData, Filling, Scope, fill_some, remove_some, scope, set_scope, set_watched,
+};
+use orrery_executables::ExecutableIndex;
+use orrery_membership::{Creator, Facts, Membership};
+use orrery_tables::event_tables::MemberChangeKind;
+use orrery_testkit::storage::StorageModel;
+
+mod changes;
+mod model;
+mod told;
+
+/// Number of steps of a history, not counting turns.
+const STEPS: usize = 30;
+/// Maximum number of projects at a time.
+const PROJECTS: usize = 3;
+/// Number of networks.
+const WORLDS: u64 = 3;
+
+/// Networks of factories, each with its raw ledgers by number.
+type Networks = Vec<(Factories, BTreeMap<u32, Vec<u8>>)>;
+
+static FACTORIES: LazyLock<Networks> = LazyLock::new(|| {
+    let world = |seed| {
+        let factories = Factories::made(seed);
+        let ledgers = factories.ledgers.iter().map(|raw| {
+            let ledger = decode(raw, factories.network.id()).unwrap().header.sequence;
+            (ledger.0, raw.clone())
+        });
+        let ledgers: BTreeMap<u32, Vec<u8>> = ledgers.collect();
+        (factories, ledgers)
+    };
+    (0..WORLDS).map(|seed| world(40 + seed)).collect()
+});
+
+struct History {
+    world: &'static Factories,
+    ledgers: &'static BTreeMap<u32, Vec<u8>>,
+    scene: Scene,
+    rng: ChaCha8Rng,
+    missing: Vec<u32>,
+    /// What the stored ledgers say of contract data.
+    naive: StorageModel,
+    /// Maximum number of members of a project.
+    most: usize,
+    projects: u32,
+    failing: Arc<AtomicU32>,
+}
+
+fn scene(world: &Factories) -> Scene {
+    let consumers: Vec<Arc<dyn LedgerConsumer>> =
+        vec![Arc::new(ExecutableIndex), Arc::new(Membership), Arc::new(ContractData)];
+    let network = world.network.clone();
+    let mut scene =
+        Scene { network, consumers, ..Scene::closed(settings::Programs::default(), None) };
+    scene.restart();
+    scene
+}
+
+impl Parts {
+    /// Advances the facts by so many steps at most.
+    fn learn(&self, most: usize) {
+        for _ in 0..most {
+            if !self.store.step(&Membership as &dyn LedgerConsumer).unwrap() {
+                return;
+            }
+        }
+    }
+
+    /// Advances the index of contract data by so many steps at most.
+    fn record(&self, most: usize) {
+        for _ in 0..most {
+            if !self.store.step(&ContractData as &dyn LedgerConsumer).unwrap() {
+                return;
+            }
+        }
+    }
+
+    /// Watches what has to be, where not everything is recorded, and adds its rows of some ledgers.
+    fn fill(&self, most: usize) {
+        if scope(&self.store).unwrap() == Scope::All {
+            return;
+        }
+        let mut wanted = self.registry.watched_contracts();
+        wanted.extend(self.registry.recorded_members());
+        let facts = Facts::new(&self.store).unwrap();
+        let first = |contract: &ContractId| {
+            let creation = facts.creation(contract);
+            creation.map(|found| found.map_or(LedgerSeq(0), |creation| creation.at.ledger))
+        };
+        // One that nobody watched for a while is watched again once its rows are gone.
+        while !set_watched(&self.store, &wanted, first).unwrap() {
+            while remove_some(&self.store).unwrap() {}
+        }
+        let mut left = most;
+        while left > 0 && fill_some(&self.store).unwrap() != Filling::Done {
+            left -= 1;
+        }
+    }
+
+    fn select(
+        &self,
+        name: &str,
+        (contracts, selectors): (Vec<ContractId>, Selectors),
+        (storage, from): (Option<bool>, Option<LedgerSeq>),
+        replace: Replace,
+    ) -> bool {
+        let watch = Watch {
+            project_name: name.to_owned(),
+            contracts,
+            selectors,
+            supplied: None,
+            from,
+            storage,
+            public: None,
+            replace,
+        };
+        match self.registry.watch(&owner(), watch, 1) {
+            Ok(manifest) => {
+                self.begin_reading(manifest.id);
+                true
+            }
+            Err(error) => {
+                assert!(replace != Replace::No, "{error}");
+                false
+            }
+        }
+    }
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let (world, ledgers) = &FACTORIES[(seed % WORLDS) as usize];
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut missing: Vec<u32> = ledgers.keys().copied().collect();
+        match rng.random_bool(0.6) {
+            true => missing.shuffle(&mut rng),
+            false => missing.reverse(),
+        }
+        let scene = scene(world);
+        if rng.random_bool(0.3) {
+            set_scope(&scene.store, Scope::Watched).unwrap();
+        }
+        let naive = StorageModel::new(world.network.passphrase());
+        let most = if rng.random_bool(0.4) { rng.random_range(1..=4) } else { 100_000 };
+        scene.registry.members.set_most(most, 1_000_000);
+        let (projects, failing) = (0, Arc::default());
+        Self { world, ledgers, scene, rng, missing, naive, most, projects, failing }
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..20) {
+            0..7 => {
+                let most = self.rng.random_range(1..8);
+                self.store(most);
+            }
+            7..10 => {
+                let most = if self.rng.random() { usize::MAX } else { 1 };
+                self.scene.index(most);
+            }
+            10..13 => {
+                let most = if self.rng.random() { usize::MAX } else { 1 };
+                self.scene.learn(most);
+                self.scene.record(self.rng.random_range(0..8));
+                self.scene.fill(self.rng.random_range(0..2));
+            }
+            13..15 => self.watch(),
+            15 => self.append(),
+            16 => self.replace(),
+            17 => self.restart(),
+            18 => self.backfill(),
+            _ => {}
+        }
+        match self.rng.random_bool(0.15) {
+            true => self.kill_amid_turns(),
+            false => self.turns(),
+        }
+    }
+
+    fn store(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(ledger) = self.missing.pop() else { return };
+            // The first one says that there was nothing before.
+            let is_first = self.ledgers.keys().next() == Some(&ledger);
+            let raw_ledgers = self.rng.random() || is_first;
+            self.scene.commit(&self.ledgers[&ledger], raw_ledgers);
+            self.naive.add(&self.ledgers[&ledger]);
+        }
+    }
+
+    /// Whether a project records what its contracts hold, and its first ledger.
+    fn storage(&mut self, selectors: &Selectors) -> (Option<bool>, Option<LedgerSeq>) {
+        let storage = selectors.all.is_empty() && self.rng.random_bool(0.6);
+        let all: Vec<u32> = self.ledgers.keys().copied().collect();
+        let from =
+            self.rng.random_bool(0.2).then(|| LedgerSeq(*all.choose(&mut self.rng).unwrap()));
+        (Some(storage), from)
+    }
+
+    fn selectors(&mut self) -> (Vec<ContractId>, Selectors) {
+        let world = self.world;
+        let factory = *world.factories.choose(&mut self.rng).unwrap();
+        let mut selectors = Selectors::default();
+        let mut contracts = Vec::new();
+        while selectors.is_empty() {
+            if self.rng.random_bool(0.4) {
+                // The first one declares its event, under another name than its topic has.
+                let (event, param) = match factory == world.factories[0] {
+                    true => ("pool_made", "pool"),
+                    false => ("made", "value"),
+                };
+                let (event, param) = (event.to_owned(), param.to_owned());
+                selectors.factories.push(FactorySelector { contract: factory, event, param });
+            }
+            if self.rng.random_bool(0.4) {
+                let creator = match self.rng.random_bool(0.8) {
+                    true => factory,
+                    false => {
+                        let makers: Vec<ContractId> = world.made.values().copied().collect();
+                        *makers.choose(&mut self.rng).unwrap()
+                    }
+                };
+                selectors.created_by.push(CreatorAddress(Creator::Contract(creator)));
+            }
+            if self.rng.random_bool(0.15) {
+                let name = *["said", "told", "pool_made", "made"].choose(&mut self.rng).unwrap();
+                selectors.all.push(name.to_owned());
+            }
+            if self.rng.random_bool(0.4) {
+                let code = world.codes.choose(&mut self.rng).unwrap();
+                selectors.wasm.push(Hash32(*code));
+            }
+        }
+        if self.rng.random_bool(0.3) {
+            contracts.push(*world.factories.choose(&mut self.rng).unwrap());
+        }
+        (contracts, selectors)
+    }
+
+    fn watch(&mut self) {
+        if self.scene.registry.all().len() >= PROJECTS {
+            return;
+        }
+        self.projects += 1;
+        let watch = self.selectors();
+        let storage = self.storage(&watch.1);
+        self.scene.select(&format!("p{}", self.projects), watch, storage, Replace::No);
+    }
+
+    fn replace(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        let name = self.scene.manifest(id).project_name;
+        if name.is_empty() {
+            return;
+        }
+        let watch = match self.rng.random() {
+            true => self.selectors(),
+            false => (Vec::new(), Selectors::default()),
+        };
+        let storage = match self.rng.random() {
+            true => self.storage(&watch.1),
+            false => (None, None),
+        };
+        let replaces = self.scene.select(&name, watch, storage, Replace::AllowingLoss);
+        if replaces {
+            for entry in self.scene.registry.replacements() {
+                let _ = self.scene.replacements.step(&entry);
+            }
+        }
+    }
+
+    fn append(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        let known = self.scene.manifest(id).contracts;
+        let all: Vec<_> = self.world.made.keys().copied().collect();
+        let Some(contract) = all.choose(&mut self.rng).filter(|it| !known.contains(it)) else {
+            return;
+        };
+        if self.scene.registry.append(&owner(), id, vec![*contract]).is_ok() {
+            self.scene.begin_reading(id);
+        }
+    }
+
+    fn backfill(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        let ledgers: Vec<_> = self.ledgers.keys().copied().collect();
+        let first = *ledgers.choose(&mut self.rng).unwrap();
+        // One may be running.
+        let _ = self.scene.begin(id, first, *ledgers.last().unwrap());
+    }
+
+    fn restart(&mut self) {
+        self.scene.restart();
+        self.scene.registry.members.set_most(self.most, 1_000_000);
+        for entry in self.scene.registry.all() {
+            self.scene.begin_reading(entry.id);
+        }
+    }
+
+    fn any_project(&mut self) -> Option<ProgramId> {
+        let ids: Vec<_> = self.scene.registry.all().iter().map(|entry| entry.id).collect();
+        ids.choose(&mut self.rng).copied()
+    }
+
+    /// Is killed while ledgers are stored and projects have their turns.
+    fn kill_amid_turns(&mut self) {
+        self.scene.store.flush().unwrap();
+        let at = (self.rng.random_range(0..6), self.rng.random());
+        let kill = Kill::plan(&self.scene.store, self.scene.directory.path(), at, || ());
+        let most = self.rng.random_range(0..4);
+        self.store(most);
+        for _ in 0..self.rng.random_range(0..10) {
+            self.turn();
+        }
+        let Some(files) = kill.files(&self.scene.store) else { return };
+        self.scene.parts = None;
+        self.scene.directory = files;
+        self.restart();
+        let stored = |ledger: &u32| self.scene.store.range_of(LedgerSeq(*ledger)).is_some();
+        let known = self.ledgers.keys().copied();
+        let lost: Vec<u32> = known.filter(|it| !stored(it) && !self.missing.contains(it)).collect();
+        self.missing.extend(lost);
+        self.naive = StorageModel::new(self.world.network.passphrase());
+        for (ledger, raw) in self.ledgers {
+            if !self.missing.contains(ledger) {
+                self.naive.add(raw);
+            }
+        }
+    }
+
+    fn turns(&mut self) {
+        let failing = Arc::clone(&self.failing);
+        failing.store(self.rng.random_range(0..3), Ordering::Relaxed);
+        let mut rng = ChaCha8Rng::seed_from_u64(self.rng.random());
+        self.scene.store.faults().plan(move |_| {
+            let left = failing.load(Ordering::Relaxed);
+            if left == 0 || rng.random_bool(0.8) {
+                return None;
+            }
+            failing.store(left - 1, Ordering::Relaxed);
+            Some(if rng.random() { Fault::NotWritten } else { Fault::Written })
+        });
+        for _ in 0..self.rng.random_range(0..10) {
+            self.turn();
+        }
+        self.scene.store.faults().clear();
+    }
+
+    fn turn(&mut self) {
+        let Some(id) = self.any_project() else { return };
+        if self.rng.random() {
+            self.scene.live.turn(id, Lane::Fast);
+        } else {
+            self.scene.backfills.turn(id);
+        }
+    }
+
+    fn end(&mut self) {
+        let left = match self.rng.random_bool(0.3) {
+            true => self.rng.random_range(0..=self.missing.len()),
+            false => 0,
+        };
+        while self.missing.len() > left {
+            self.store(1);
+        }
+        if self.scene.registry.all().is_empty() {
+            self.watch();
+        }
+        for entry in self.scene.registry.all() {
+            self.scene.begin_reading(entry.id);
+        }
+        self.settle();
+        for entry in self.scene.registry.all() {
+            self.check_project(entry.id);
+        }
+        // What is in memory is what is on disk.
+        self.restart();
+        self.settle();
+        for entry in self.scene.registry.all() {
+            self.check_project(entry.id);
+        }
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..2 {
+            self.run_until_settled();
+            for entry in self.scene.registry.replacements() {
+                let _ = self.scene.replacements.step(&entry);
+            }
+        }
+        self.run_until_settled();
+    }
+
+    /// Gives turns to all projects until they have nothing to do, with all that is known meanwhile.
+    fn run_until_settled(&self) {
+        let mut idle = 0;
+        for _ in 0..MANY_TURNS {
+            self.scene.index(usize::MAX);
+            self.scene.learn(usize::MAX);
+            self.scene.record(usize::MAX);
+            self.scene.fill(usize::MAX);
+            let mut busy = false;
+            for entry in self.scene.registry.all() {
+                let turn = self.scene.live.turn(entry.id, Lane::Fast);
+                let turns = [turn, self.scene.backfills.turn(entry.id)];
+                let is_over = |turn| {
+                    turn == Turn::Idle || matches!(turn, Turn::Later(wait) if !wait.is_zero())
+                };
+                busy |= !turns.into_iter().all(is_over);
+            }
+            // What became a member in the last turns is watched before the next.
+            idle = if busy { 0 } else { idle + 1 };
+            if idle == 2 {
+                return;
+            }
+        }
+        panic!("there is no end to it");
+    }
+
+    fn check_project(&self, id: ProgramId) {
+        let manifest = self.scene.manifest(id);
+        let project = manifest.events.as_ref().unwrap();
+        let stored = self.ledgers.iter().filter(|(ledger, _)| !self.missing.contains(ledger));
+        let stored: Vec<&Vec<u8>> = stored.map(|(_, raw)| raw).collect();
+        let model = Model::of(&self.ledgers.values().collect::<Vec<_>>());
+        let mut selected = model.selected(&manifest.contracts, &project.selectors);
+        selected.retain(|(ledger, _), _| !self.missing.contains(ledger) && *ledger >= project.from);
+        let mut found: BTreeMap<(u32, ContractId), usize> = BTreeMap::new();
+        for (ledger, contract) in self.scene.events(id) {
+            *found.entry((ledger.0, contract)).or_default() += 1;
+        }
+        // What events are called is not modelled.
+        if !project.selectors.all.is_empty() {
+            let is_whole = self.missing.is_empty();
+            assert!(
+                !is_whole
+                    || selected.iter().all(|(of, most)| found.get(of).is_some_and(|it| it >= most))
+            );
+        } else if self.missing.is_empty() {
+            let of = (manifest.contracts.as_slice(), &project.selectors);
+            let stays = |contract: &ContractId| model.stays(of, contract, self.most);
+            selected.retain(|(_, contract), _| stays(contract) == Some(true));
+            let mut modelled = found.clone();
+            modelled.retain(|(_, contract), _| stays(contract).is_some());
+            assert_eq!(modelled, selected, "{of:?} {}", self.most);
+        } else {
+            // Less may be known, and nothing is guessed.
+            for (of, count) in &found {
+                let most = selected.get(of).copied().unwrap_or(0);
+                assert!(*count <= most, "{of:?} {:?}", project.selectors);
+            }
+        }
+        self.check_told(&manifest, &found);
+        self.check_changes(&manifest, &model);
+        let members = self.scene.runner.events.members().count(id);
+        assert!(members <= self.most.max(manifest.contracts.len()));
+        let fresh = read_in_order(self.world, &stored, &manifest, self.most);
+        let (content, _) = self.scene.content(id);
+        assert_eq!(content.0, fresh.0, "the tables are the same");
+        assert_eq!(content.1, fresh.1, "the rows are the same");
+    }
+}
+
+/// What a project with the same selectors has that read all ledgers in the order of the chain.
+fn read_in_order(
+    world: &Factories,
+    stored: &[&Vec<u8>],
+    manifest: &Manifest,
+    most: usize,
+) -> Content {
+    let scene = scene(world);
+    scene.registry.members.set_most(most, 1_000_000);
+    for raw in stored {
+        scene.commit(raw, true);
+    }
+    scene.index(usize::MAX);
+    scene.learn(usize::MAX);
+    scene.record(usize::MAX);
+    let project = manifest.events.as_ref().unwrap();
+    let watch = (manifest.contracts.clone(), project.selectors.clone());
+    let from = Some(LedgerSeq(project.from)).filter(|from| from.0 > 0);
+    scene.select("fresh", watch, (Some(project.has_storage), from), Replace::No);
+    scene.run_until_settled();
+    let id = scene.registry.all()[0].id;
+    scene.content(id).0
+}
+
+/// The times in which contracts run a code begin and end one by one while a project looks: its rows are those of a
+/// project that looks once at all of it.
+#[test]
+fn changes_of_members_in_the_order_of_the_chain_are_those_of_a_rebuild() {
+    let mut left = 0;
+    for (world, ledgers) in FACTORIES.iter() {
+        let scene = scene(world);
+        let codes = world.codes.iter().map(|code| Hash32(*code)).take(2).collect();
+        let selectors = Selectors { wasm: codes, ..Selectors::default() };
+        let mut begun = None;
+        for (number, raw) in ledgers {
+            scene.commit(raw, number % 2 == 0);
+            scene.index(usize::MAX);
+            scene.learn(usize::MAX);
+            if begun.is_none() {
+                scene.select("stays", (Vec::new(), selectors.clone()), (None, None), Replace::No);
+                begun = Some(scene.registry.all()[0].id);
+            }
+            scene.run_until_settled();
+        }
+        let id = begun.unwrap();
+        let (found, _) = scene.content(id);
+        let stored: Vec<&Vec<u8>> = ledgers.values().collect();
+        let fresh = read_in_order(world, &stored, &scene.manifest(id), 100_000);
+        assert_eq!(found.0, fresh.0, "the tables are the same");
+        assert_eq!(found.1, fresh.1, "the rows are the same");
+        let is_end = |change: &LoggedMember| change.change.kind == MemberChangeKind::Left;
+        for run in scene.runs(id) {
+            let members = LoggedEvents::read(&run.stored).unwrap().members;
+            left += members.iter().filter(|it| is_end(it.as_ref().unwrap())).count();
+        }
+    }
+    assert!(left > 0);
+}
+
+#[test]
+fn a_service_and_an_owner_have_no_more_members_than_they_may() {
+    let (world, ledgers) = &FACTORIES[0];
+    let scene = scene(world);
+    for raw in ledgers.values() {
+        scene.commit(raw, true);
+    }
+    scene.index(usize::MAX);
+    scene.learn(usize::MAX);
+    let wasm = vec![Hash32(world.codes[0])];
+    let selectors = Selectors { wasm, ..Selectors::default() };
+    let watch = |name: &str, owner: &str, contracts: Vec<ContractId>, selectors: &Selectors| {
+        let watch = Watch {
+            project_name: name.to_owned(),
+            contracts,
+            selectors: selectors.clone(),
+            supplied: None,
+            from: None,
+            storage: None,
+            public: None,
+            replace: Replace::No,
+        };
+        scene.registry.watch(&Owner(owner.to_owned()), watch, 1)
+    };
+    let id = watch("first", "ana", Vec::new(), &selectors).unwrap().id;
+    scene.begin_reading(id);
+    scene.run_until_settled();
+    let count = scene.runner.events.members().count(id);
+    assert!(count > 3, "{count}");
+    let refused = |name, owner| match watch(name, owner, Vec::new(), &selectors) {
+        Err(ProgramError::TooManyMembers { most, of_owner }) => Some((most, of_owner)),
+        Err(error) => panic!("{error}"),
+        Ok(_) => None,
+    };
+    // An owner may hold a quarter, and nothing is cut.
+    scene.registry.members.set_most(100_000, 4 * count);
+    assert_eq!(refused("second", "ana"), Some((count, true)));
+    assert_eq!(refused("second", "bea"), None);
+    scene.registry.members.set_most(100_000, count);
+    assert_eq!(refused("third", "cem"), Some((count, false)));
+    assert_eq!(scene.runner.events.members().count(id), count);
+    // Projects that name their contracts are made as before.
+    let named = vec![world.factories[0]];
+    assert!(watch("fourth", "ana", named, &Selectors::default()).is_ok());
+    // What is deleted makes room.
+    scene.delete("ana", id).unwrap();
+    assert_eq!(refused("fifth", "ana"), None);
+}
+
+#[test]
+fn random_histories_give_the_rows_of_all_members() {
+    histories::run(60, 20_000, |seed| {
+        let mut history = History::new(seed);
+        (0..STEPS).for_each(|_| history.step());
+        history.end();
+    });
+}
