@@ -162,7 +162,7 @@ impl Fields for FlatEvent<'_> {
 }
 
 /// What values the parameters of a declared event have. Those that only other forms of it have are null
-/// in this one.
+/// in this one, and have the type that the first of these declares.
 #[derive(Debug, Clone, Copy)]
 pub struct DeclaredKinds<'a> {
     /// The interface.
@@ -171,18 +171,28 @@ pub struct DeclaredKinds<'a> {
     pub number: usize,
 }
 
+impl<'a> DeclaredKinds<'a> {
+    /// Returns what one of the forms declares, if it has the parameter.
+    fn declared(self, number: usize, name: &Name) -> Option<Kind<'a>> {
+        let Self { interface, .. } = self;
+        let at = interface.parameter_names(number).iter().position(|own| name.is(own))?;
+        let declared = interface.event(number)?.params.get(at)?;
+        Some(Kind::Declared(&declared.type_, interface.types()))
+    }
+}
+
 impl Kinds for DeclaredKinds<'_> {
     fn kind(&self, name: &Name) -> Option<Kind<'_>> {
         let Self { interface, number } = *self;
-        let own = interface.parameter_names(number).iter().position(|own| name.is(own));
-        if let Some(at) = own {
-            let declared = interface.event(number)?.params.get(at)?;
-            return Some(Kind::Declared(&declared.type_, interface.types()));
-        }
-        match interface.has_parameter(interface.event_name(number)?, name.folded()) {
-            true => Some(Kind::Any),
-            false => OfEvents::named(name).map(OfEvents::kind),
-        }
+        let of_others = || {
+            let event = interface.event_name(number)?;
+            // Most names are of this form, or of none.
+            let has = interface.has_parameter(event, name.folded());
+            let mut forms = interface.forms(event).iter().filter(|_| has);
+            forms.find_map(|form| self.declared(*form, name))
+        };
+        let declared = self.declared(number, name).or_else(of_others);
+        declared.or_else(|| OfEvents::named(name).map(OfEvents::kind))
     }
 }
 

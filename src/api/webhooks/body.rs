@@ -41,15 +41,17 @@ const PREVIEWED: u32 = 1_000;
 const MOST_PREVIEWED: u32 = 100_000;
 
 const LAST: &str = "last";
+/// The endpoint of what is only previewed (RFC 2606: a name that leads nowhere).
+const NOWHERE: &str = "https://nowhere.invalid/";
 
 /// Parses `{webhook_endpoint, contract_ids, project?, webhook_secret?, topic1?, …, topic4?, address?, where?,
 /// include_backfill?, format?, message?, on?}` and what its `on` takes. With an address, `contract_ids` may be missing or empty.
 pub(super) fn wanted(body: Body<'_>) -> Result<NewSubscriptions, ApiError> {
     let members = Members::of_json(body, &MEMBERS)?;
-    subscriptions(&members)
+    subscriptions(&members, endpoint)
 }
 
-/// Parses the same and `last?`, the number of ledgers to look through.
+/// Parses the same, of which the endpoint may be missing, and `last?`, the number of ledgers to look through.
 pub(super) fn previewed(body: Body<'_>) -> Result<(NewSubscriptions, u32), ApiError> {
     let known: Vec<&'static str> = MEMBERS.into_iter().chain([LAST]).collect();
     let members = Members::of_json(body, &known)?;
@@ -59,7 +61,7 @@ pub(super) fn previewed(body: Body<'_>) -> Result<(NewSubscriptions, u32), ApiEr
             "'{LAST}' is {last}: give 1 to {MOST_PREVIEWED} ledgers"
         )));
     }
-    Ok((subscriptions(&members)?, last))
+    Ok((subscriptions(&members, endpoint_or_nowhere)?, last))
 }
 
 const MEMBERS: [&str; 20] = {
@@ -88,7 +90,10 @@ const MEMBERS: [&str; 20] = {
     ]
 };
 
-fn subscriptions(body: &Members<'_>) -> Result<NewSubscriptions, ApiError> {
+fn subscriptions(
+    body: &Members<'_>,
+    endpoint: impl Fn(&Members<'_>, Format) -> Result<Endpoint, ApiError>,
+) -> Result<NewSubscriptions, ApiError> {
     let trigger = on::trigger(body)?;
     let message = message(body)?;
     let endpoint = endpoint(body, message.as_ref().map_or(Format::Service, Message::format))?;
@@ -152,6 +157,14 @@ fn message(body: &Members<'_>) -> Result<Option<Message>, ApiError> {
             let message = Message::parse(format, &text);
             message.map(Some).map_err(|error| ApiError::body(format!("'{MESSAGE}' {error}")))
         }
+    }
+}
+
+/// Parses the endpoint of what nobody sends, which need not be given.
+fn endpoint_or_nowhere(body: &Members<'_>, format: Format) -> Result<Endpoint, ApiError> {
+    match body.secret(ENDPOINT)? {
+        Some(_) => endpoint(body, format),
+        None => NOWHERE.parse().map_err(|error| endpoint_error(&error)),
     }
 }
 
@@ -252,6 +265,9 @@ mod tests {
     fn errors_name_the_invalid_member() {
         let whole = json!({ "webhook_endpoint": "https://a.example", "contract_ids": [CONTRACT] });
         assert_eq!(sentence(wanted, &whole), "");
+        // A preview needs no endpoint, and of a chat none of its form.
+        let nowhere = json!({ "contract_ids": [CONTRACT], "format": "slack", "message": "{name}" });
+        assert_eq!(sentence(previewed, &nowhere), "");
         for (name, value, expected) in [
             ("webhook_endpoint", json!(null), "'webhook_endpoint' is missing"),
             (

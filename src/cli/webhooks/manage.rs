@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
@@ -49,9 +49,11 @@ The secret that signs deliveries is shown once.")]
     New(New),
     /// Say what a subscription would have sent, without making one
     #[command(after_help = "Examples:
-  orrery webhooks try --contract CA… --where 'amount >= 1000000000' --endpoint https://example.com/
-  orrery webhooks try --contract CA… --topic1 transfer --endpoint https://example.com/ --last 100000
-  orrery webhooks try --on upgrade --contract CA… --endpoint https://example.com/")]
+  orrery webhooks try --contract CA… --where 'amount >= 1000000000'
+  orrery webhooks try --contract CA… --topic1 transfer --last 100000
+  orrery webhooks try --on upgrade --contract CA…
+
+No --endpoint is needed.")]
     Try(Try),
     /// List your subscriptions, with the state of each, since when it fails, and why
     List(List),
@@ -96,6 +98,7 @@ pub struct List {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("destination").args(["endpoint", "endpoint_file"]).required(true))]
 pub struct New {
     #[command(flatten)]
     wanted: Wanted,
@@ -134,7 +137,7 @@ struct Wanted {
     #[arg(long, value_name = "NAME")]
     project: Option<String>,
     /// Address to which deliveries are sent
-    #[arg(long, value_name = "URL", required_unless_present = "endpoint_file")]
+    #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
     /// Only events with this first topic, such as transfer, u64:5, G…, or the base64 XDR of an ScVal. --topic2 to --topic4 likewise
     #[arg(long, value_name = "VALUE")]
