@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::delivery::{DeliveryDeps, DeliveryThreads, Mailbox, Post};
 use super::filter::{Filter, encode_topic};
-use super::followed::LATE;
+use super::followed::{LATE, TOLD};
 use super::message::Message;
 use super::message::format::Format;
 use super::registry::Registry;
@@ -565,6 +565,7 @@ fn remove(
     LAST_TESTS.delete(effects, &(Mark, id))?;
     UNMET.delete(effects, &(Mark, id))?;
     LATE.delete(effects, &(Mark, id))?;
+    TOLD.delete(effects, &(Mark, id))?;
     silence::forget(effects, id)?;
     WATCHED.delete(effects, &(Mark, id))?;
     if definition.project.is_some() && definition.trigger.entries().is_some() {
