@@ -12,12 +12,13 @@ use super::decimals::{Decimals, asset_emitter};
 use super::delivery::new_deliveries::{Content, Created};
 use super::followed::SelectedEvents;
 use super::judging::{JudgedEvent, Verdict};
-use super::registry::{CreatedDeliveries, Doubt, Registry, SubscriptionSet};
+use super::registry::{CreatedDeliveries, Doubt, Registry};
 use super::rows::{
     Delivery, ENCODED_DELIVERIES, FAMILIES, Number, PAYLOADS, PROGRESS, QUEUE, Queued,
     TRANSACTIONS_DONE, payload_key,
 };
 use super::subscription::{Row, Subscription};
+use super::subscription_set::SubscriptionSet;
 use super::time::Moment;
 use super::triggers::Sources;
 use super::{CONSUMER, WebhookError, payload};
