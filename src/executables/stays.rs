@@ -35,31 +35,42 @@ impl Lookup<'_> {
         last: TransactionPosition,
     ) -> Result<Vec<Stay>, StoreError> {
         let mut walk = Walk { stays: Vec::new(), now: None };
-        for at in self.changes_of(contract)? {
+        let (changes, are_all) = self.changes_of(contract)?;
+        for at in changes {
             for side in [Side::Before, Side::After] {
                 let ran = self.ran(contract, at, side)?;
                 walk.step(&ran, codes, at, side == Side::After);
             }
         }
-        let ran = self.ran(contract, last, Side::Before)?;
-        walk.step(&ran, codes, last, false);
+        // Behind changes that are not looked at, an end would be another one with each ledger.
+        if are_all {
+            let ran = self.ran(contract, last, Side::Before)?;
+            walk.step(&ran, codes, last, false);
+        }
         walk.stays.extend(walk.now);
         Ok(walk.stays)
     }
 
-    /// Returns the transactions that changed a contract's instance, and entries that it refers to.
+    /// Returns the transactions that changed a contract's instance, and entries that it refers to, and whether these
+    /// are all.
     fn changes_of(
         &self,
         contract: &ContractId,
-    ) -> Result<BTreeSet<TransactionPosition>, StoreError> {
-        let mut positions = BTreeSet::new();
-        let Some(instance) = instance_key(contract) else { return Ok(positions) };
+    ) -> Result<(BTreeSet<TransactionPosition>, bool), StoreError> {
+        let (mut positions, mut are_all) = (BTreeSet::new(), true);
+        let Some(instance) = instance_key(contract) else { return Ok((positions, are_all)) };
         let (mut entries, mut known) = (vec![id_of(&instance)], BTreeSet::new());
         while let Some(entry) = entries.pop() {
-            if !known.insert(entry) || positions.len() >= MOST_CHANGES {
+            if !known.insert(entry) {
                 continue;
             }
-            for (position, change) in rows::earliest(self.view(), &entry, MOST_CHANGES)? {
+            if positions.len() >= MOST_CHANGES {
+                are_all = false;
+                break;
+            }
+            let changes = rows::earliest(self.view(), &entry, MOST_CHANGES)?;
+            are_all &= changes.len() < MOST_CHANGES;
+            for (position, change) in changes {
                 positions.insert(position);
                 if entry == id_of(&instance) {
                     entries.extend(change.references().map(id_of));
@@ -68,8 +79,9 @@ impl Lookup<'_> {
         }
         while positions.len() > MOST_CHANGES {
             positions.pop_last();
+            are_all = false;
         }
-        Ok(positions)
+        Ok((positions, are_all))
     }
 }
 

@@ -53,7 +53,7 @@ pub trait Projects: Send + Sync {
     /// look for.
     fn has_looked(&self, project: &str, place: u64) -> bool;
 
-    /// Returns the members that became known after a mark; none without one.
+    /// Returns the members that became known after a mark, which may be of an earlier process; none without one.
     fn known_since(&self, project: &str, mark: Option<MemberMark>) -> KnownMembers;
 }
 
@@ -108,7 +108,7 @@ impl Selected {
     }
 }
 
-/// A moment in the growth of a project, within one process.
+/// A moment in the growth of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemberMark {
     /// The project.
@@ -129,7 +129,7 @@ pub struct KnownMember {
 /// Members that became known since a mark.
 #[derive(Debug, Clone, Default)]
 pub struct KnownMembers {
-    /// The mark after them; `None` where there is no such project.
+    /// The mark after them; `None` where there is no such project, or it is not known yet who was a member before.
     pub mark: Option<MemberMark>,
     /// The first of them.
     pub members: Vec<KnownMember>,

@@ -89,6 +89,10 @@ impl Projects for Programs {
         let Some(entry) = self.project(project) else { return KnownMembers::default() };
         let known = entry.members.newly_known.lock();
         let program = entry.id;
+        if !known.is_read() {
+            // More may have become known in an earlier process.
+            return KnownMembers { mark, ..KnownMembers::default() };
+        }
         // One that replaces another begins with all that it knows.
         let mark = mark.filter(|mark| mark.program == program);
         let (members, more) = known.after(mark.map_or(known.count(), |mark| mark.number));

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `programs` | program → manifest |
 //! | `wasm` | SHA-256 → module |
-//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `f`, key → a part of the summary of a project of events; program, `k` → how far its members were looked for; program, `m`, contract → a member of it; program, `n`, selector, contract → where a factory announced it first; program, `o`, contract → the entries of the row log with the changes of a member; program, `r` → why its replacement failed; program, `s` → its subscribers; program, `w`, position → a waiting run |
+//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `f`, key → a part of the summary of a project of events; program, `j`, number → a member of it that became known; program, `k` → how far its members were looked for; program, `m`, contract → a member of it; program, `n`, selector, contract → where a factory announced it first; program, `o`, contract → the entries of the row log with the changes of a member; program, `r` → why its replacement failed; program, `s` → its subscribers; program, `w`, position → a waiting run |
 //! | `rows` | program, position of a transaction → rows that the run on it emitted |
 //! | `row_log` | program, number → position: the order in which runs with rows were stored |
 //! | `executions` | program, number → record of a run; only the newest are kept |
@@ -102,6 +102,11 @@ pub fn summary(program: ProgramId, part: &[u8]) -> SharedRow {
     PROGRESS.row(((program, Mark::<b'f'>), part.to_vec()))
 }
 
+/// Names the row of a member of a project that became known, in the order in which they did.
+pub fn newly_known(program: ProgramId, number: u64) -> SharedRow {
+    PROGRESS.row(((program, Mark::<b'j'>), number))
+}
+
 /// Names the row that says how far the members of a project were looked for.
 pub fn member_cursor(program: ProgramId) -> SharedRow {
     PROGRESS.row((program, Mark::<b'k'>))
@@ -191,6 +196,18 @@ pub fn members_after(
     let from = after.map(|contract| contract.encode()).unwrap_or_default();
     store.shared_rows().scan(PROGRESS, Direction::OldestFirst, &prefix, &from, |contract, row| {
         if Some(contract) == after { Ok(ControlFlow::Continue(())) } else { visit(contract, row) }
+    })
+}
+
+/// Visits the members of a project that became known and are remembered, with their numbers, in this order.
+pub fn all_newly_known(
+    store: &Store,
+    program: ProgramId,
+    mut visit: impl FnMut(u64, &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let prefix = (program, Mark::<b'j'>);
+    store.shared_rows().scan(PROGRESS, Direction::OldestFirst, &prefix, &(), |number, row| {
+        visit(number, row).map(ControlFlow::Continue)
     })
 }
 

@@ -12,12 +12,13 @@ use super::decimals::{Decimals, asset_emitter};
 use super::delivery::new_deliveries::{Content, Created};
 use super::followed::SelectedEvents;
 use super::judging::{JudgedEvent, Verdict};
-use super::registry::{CreatedDeliveries, Doubt, Registry, SubscriptionSet};
+use super::registry::{CreatedDeliveries, Doubt, Registry};
 use super::rows::{
     Delivery, ENCODED_DELIVERIES, FAMILIES, Number, PAYLOADS, PROGRESS, QUEUE, Queued,
     TRANSACTIONS_DONE, payload_key,
 };
 use super::subscription::{Row, Subscription};
+use super::subscription_set::SubscriptionSet;
 use super::time::Moment;
 use super::triggers::Sources;
 use super::{CONSUMER, WebhookError, payload};
@@ -96,9 +97,6 @@ impl LedgerConsumer for WebhookConsumer {
             return Ok(());
         }
         self.registry.with(|known| {
-            if known.by_project().next().is_none() {
-                self.registry.followed.note_none();
-            }
             if known.is_empty() {
                 return Ok(());
             }
@@ -125,7 +123,6 @@ impl LedgerConsumer for WebhookConsumer {
     }
 
     fn on_step_written(&self, store: &Store) {
-        self.registry.followed.step_written();
         // First, so that a panic in it leaves what was created to the next step.
         for (subscription, doubt) in self.registry.in_doubt() {
             reload_state(store, &self.registry, subscription, doubt);
@@ -150,7 +147,6 @@ impl LedgerConsumer for WebhookConsumer {
     }
 
     fn on_step_failed(&self) {
-        self.registry.followed.step_failed();
         self.registry.ttl.lock().forget_looks();
         for ledger in self.registry.created_by_step.lock().values_mut() {
             ledger.contents.clear();
@@ -226,7 +222,6 @@ impl Work<'_, '_> {
             return Ok(());
         }
         let done = self.process_projects(known).and_then(|()| self.process_parts(known));
-        self.registry.followed.pass(self.fed.ledger);
         let created = CreatedDeliveries {
             by_subscription: std::mem::take(&mut self.created).into_values().collect(),
             contents: std::mem::take(&mut self.contents),

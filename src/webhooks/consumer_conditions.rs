@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::consumer::Work;
 use super::judging::Verdict;
-use super::registry::SubscriptionSet;
 use super::subscription::Subscription;
+use super::subscription_set::SubscriptionSet;
 use super::unmet::UNMET;
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::{Mark, StoreError};

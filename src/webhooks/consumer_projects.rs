@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::consumer::Work;
-use super::followed::{LATE, LateMember, SelectedEvents, ended};
+use super::followed::{LATE, LateMember, PASSED, SelectedEvents, TOLD, ended};
 use super::judging::{JudgedEvent, Verdict};
 use super::payload;
-use super::registry::SubscriptionSet;
 use super::rows::{Delivery, ENCODED_DELIVERIES, Number, PAYLOADS, QUEUE, Queued};
 use super::subscription::Subscription;
+use super::subscription_set::SubscriptionSet;
 use super::triggers::silence;
 use orrery_ledger::domain::LedgerSeq;
+use orrery_membership::{KnownMembers, MemberMark};
 use orrery_store::{EventRecord, Mark, RowCodec, StoreError};
 
 impl Work<'_, '_> {
@@ -21,9 +22,14 @@ impl Work<'_, '_> {
         if !followed.is_set() {
             return Ok(());
         }
+        let (mut has_some, before) = (false, PASSED.get(self.effects, &Mark)?);
+        let passed = before.unwrap_or_default();
+        let passed = passed.max(self.fed.ledger.previous().unwrap_or_default());
         for (project, bucket) in known.by_project() {
-            let (news, passed) = followed.newly_known(project, self.fed.ledger);
             for subscription in bucket {
+                has_some = true;
+                // Also of one that is disabled, which is not told of these later.
+                let news = self.newly_known(subscription, project)?;
                 if !subscription.is_enabled() {
                     continue;
                 }
@@ -32,31 +38,64 @@ impl Work<'_, '_> {
                     self.disable(subscription, ended(project))?;
                     continue;
                 }
-                let after = LedgerSeq(subscription.state().after_ledger);
-                let first = match subscription.definition.include_backfill {
-                    true => LedgerSeq(0),
-                    false => after.next().unwrap_or(after),
-                };
-                let late = news.members.iter().filter_map(|member| {
-                    LateMember::of(&member.contract, member.since, (first, passed))
-                });
-                let late: Vec<LateMember> = late.collect();
-                if late.is_empty() && news.more == 0 {
-                    continue;
-                }
-                let key = (Mark, subscription.id);
-                let mut all = LATE.get(self.effects, &key)?.unwrap_or_default();
-                late.into_iter().for_each(|member| all.add(member));
-                // Of those nothing else is remembered.
-                all.members += news.more;
-                LATE.put(self.effects, &key, &all)?;
-                // Their events may have ended a silence.
-                if subscription.definition.trigger.silence().is_some() {
-                    silence::begin_anew(self.effects, subscription.id, after)?;
-                }
+                self.note_late(subscription, news, passed)?;
             }
         }
-        Ok(())
+        let now = passed.max(self.fed.ledger);
+        match has_some && before != Some(now) {
+            true => PASSED.put(self.effects, &Mark, &now),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the members of a subscription's project that became known since it was told of some; none at the
+    /// first time.
+    fn newly_known(
+        &mut self,
+        subscription: &Subscription,
+        project: &str,
+    ) -> Result<KnownMembers, StoreError> {
+        let key = (Mark, subscription.id);
+        let told = TOLD.get(self.effects, &key)?;
+        let mark = told.map(|(program, number)| MemberMark { program, number });
+        let news = self.registry.followed.known_since(project, mark);
+        if let Some(MemberMark { program, number }) = news.mark.filter(|_| news.mark != mark) {
+            TOLD.put(self.effects, &key, &(program, number))?;
+        }
+        Ok(news)
+    }
+
+    /// Notes members that became known after ledgers up to `passed` had passed in which they were members.
+    fn note_late(
+        &mut self,
+        subscription: &Subscription,
+        news: KnownMembers,
+        passed: LedgerSeq,
+    ) -> Result<(), StoreError> {
+        let after = LedgerSeq(subscription.state().after_ledger);
+        let first = match subscription.definition.include_backfill {
+            true => LedgerSeq(0),
+            false => after.next().unwrap_or(after),
+        };
+        let late = news
+            .members
+            .iter()
+            .filter_map(|member| LateMember::of(&member.contract, member.since, (first, passed)));
+        let late: Vec<LateMember> = late.collect();
+        if late.is_empty() && news.more == 0 {
+            return Ok(());
+        }
+        let key = (Mark, subscription.id);
+        let mut all = LATE.get(self.effects, &key)?.unwrap_or_default();
+        late.into_iter().for_each(|member| all.add(member));
+        // Of those nothing else is remembered.
+        all.members += news.more;
+        LATE.put(self.effects, &key, &all)?;
+        // Their events may have ended a silence.
+        match subscription.definition.trigger.silence() {
+            Some(_) => silence::begin_anew(self.effects, subscription.id, after),
+            None => Ok(()),
+        }
     }
 
     /// Returns the events of the ledger that the projects of subscriptions select.

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::consumer::Work;
 use super::judging::Verdict;
-use super::registry::SubscriptionSet;
 use super::rows::{
     Delivery, ENCODED_DELIVERIES, LIVES, Life, PAYLOADS, QUEUE, Queued, TRANSACTIONS_DONE,
     payload_key,
 };
 use super::subscription::Subscription;
+use super::subscription_set::SubscriptionSet;
 use super::trigger::Trigger;
 use super::triggers::Told;
 use super::triggers::silence::{Ledgers, Silence};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::in_subscriptions;
 use orrery_executables::Tried;
-use orrery_ledger::domain::{ContractId, LedgerSeq, Owner};
+use orrery_ledger::domain::{ContractId, LedgerSeq, Owner, ProgramId};
 use orrery_membership::{KnownMembers, MemberMark, MembersInLedger, Projects, Selected};
 use orrery_store::{Mark, RowCodec, StoreError, Table};
 
@@ -27,6 +27,12 @@ const MOST_LISTED: usize = 100;
 
 /// Members that became known after subscriptions had passed ledgers in which they were members.
 pub const LATE: Table<(Mark<b'l'>, u32), LateMembers> = in_subscriptions();
+
+/// How far subscriptions were told of the members of their projects: a project, and the number of the last one that
+/// had become known. Written with [`LATE`], so that none is told twice, or lost, whenever the process ends.
+pub(super) const TOLD: Table<(Mark<b'm'>, u32), (ProgramId, u64)> = in_subscriptions();
+/// The newest ledger that was passed while there were subscriptions to projects.
+pub(super) const PASSED: Table<Mark<b'y'>, LedgerSeq> = in_subscriptions();
 
 /// Members whose events a subscription was not told of, because they became known late.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,24 +132,11 @@ impl Seen {
     }
 }
 
-#[derive(Debug, Default)]
-struct State {
-    seen: Seen,
-    marks: BTreeMap<String, MemberMark>,
-    /// Marks that count once a step is written.
-    next_marks: BTreeMap<String, MemberMark>,
-    /// Whether the first step was written that has told of members, and whether this one does.
-    has_stepped: bool,
-    is_stepping: bool,
-    /// The newest ledger that was passed.
-    passed: LedgerSeq,
-}
-
 /// The projects of subscriptions.
 #[derive(Default)]
 pub(super) struct Followed {
     projects: OnceLock<Arc<dyn Projects>>,
-    state: Mutex<State>,
+    seen: Mutex<Seen>,
 }
 
 impl Followed {
@@ -220,17 +213,17 @@ impl Followed {
         let until = Instant::now() + WAITED_AT_ONCE;
         let mut left: Vec<&String> = names.iter().collect();
         loop {
-            let mut state = self.state.lock();
-            left.retain(|name| !state.seen.is_known(name, projects.has_looked(name, place)));
+            let mut seen = self.seen.lock();
+            left.retain(|name| !seen.is_known(name, projects.has_looked(name, place)));
             if left.is_empty() {
-                state.seen.waiting = None;
+                seen.waiting = None;
                 return true;
             }
-            if state.seen.has_waited_for(place) {
-                state.seen.give_up(&left);
+            if seen.has_waited_for(place) {
+                seen.give_up(&left);
                 return true;
             }
-            drop(state);
+            drop(seen);
             if Instant::now() >= until {
                 return false;
             }
@@ -238,56 +231,10 @@ impl Followed {
         }
     }
 
-    /// Returns the members of a project that became known since the last step, and the newest ledger that had
-    /// been passed before a ledger.
-    pub fn newly_known(&self, project: &str, ledger: LedgerSeq) -> (KnownMembers, LedgerSeq) {
-        let mut state = self.state.lock();
-        let before = ledger.previous().unwrap_or_default();
-        let passed = state.passed.max(before);
-        let Some(projects) = self.projects.get() else { return (KnownMembers::default(), passed) };
-        // Each is returned once, also to a step of several ledgers.
-        let noted = state.next_marks.get(project).or_else(|| state.marks.get(project));
-        let mark = match noted {
-            Some(mark) => Some(*mark),
-            // What became known between the start and the first step was not told before it.
-            None if !state.has_stepped => {
-                let now = projects.known_since(project, None).mark;
-                now.map(|mark| MemberMark { number: 0, ..mark })
-            }
-            None => None,
-        };
-        let known = projects.known_since(project, mark);
-        state.is_stepping = true;
-        if let Some(mark) = known.mark {
-            state.next_marks.insert(project.to_owned(), mark);
-        }
-        (known, passed)
-    }
-
-    /// Notes that a step was written which has passed a ledger.
-    pub fn step_written(&self) {
-        let mut state = self.state.lock();
-        let marks = std::mem::take(&mut state.next_marks);
-        state.marks.extend(marks);
-        state.has_stepped |= state.is_stepping;
-    }
-
-    /// Notes that there are no projects to tell of.
-    pub fn note_none(&self) {
-        self.state.lock().is_stepping = true;
-    }
-
-    /// Notes that a step has failed.
-    pub fn step_failed(&self) {
-        let mut state = self.state.lock();
-        state.next_marks.clear();
-        state.is_stepping = false;
-    }
-
-    /// Notes that a ledger is passed.
-    pub fn pass(&self, ledger: LedgerSeq) {
-        let mut state = self.state.lock();
-        state.passed = state.passed.max(ledger);
+    /// See [`Projects::known_since`].
+    pub fn known_since(&self, project: &str, mark: Option<MemberMark>) -> KnownMembers {
+        let projects = self.projects.get();
+        projects.map_or_else(KnownMembers::default, |it| it.known_since(project, mark))
     }
 }
 

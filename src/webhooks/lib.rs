@@ -43,6 +43,8 @@ mod secret;
 pub mod signature;
 mod stopped;
 pub mod subscription;
+mod subscription_rows;
+mod subscription_set;
 mod sweep;
 mod sweep_lives;
 pub mod target;

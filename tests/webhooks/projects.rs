@@ -5,6 +5,7 @@
 //! Small: 12 histories; full: 1,000.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use orrery::domain::{ContractId, EventId, LedgerRange, LedgerSeq, Owner, ProgramId};
@@ -114,6 +115,58 @@ impl Projects for Stand {
     }
 }
 
+/// Opens a world with a project that has this state.
+fn open(directory: &Path, state: State) -> (World, Arc<Stand>) {
+    let world = World::open(directory);
+    let stand = Arc::new(Stand { store: Arc::clone(&world.store), state: Mutex::new(state) });
+    world.registry.follow(Arc::clone(&stand) as Arc<dyn Projects>);
+    (world, stand)
+}
+
+/// What a project remembers of a member may be read after the process that found it has ended: a subscription is
+/// told of it then, and once.
+#[test]
+fn members_that_become_known_late_are_told_once_whenever_the_process_ends() {
+    let directory = scratch();
+    let mut chain = Chain::new(1, vec![symbol("a")]);
+    let contracts = chain.universe.contracts.clone();
+    let (first, second) = (contracts[0], contracts[1]);
+    let (world, stand) = open(directory.path(), State::default());
+    stand.state.lock().readers.insert(owner("ana"));
+    // Known before there is a subscription.
+    stand.join(first, 1);
+    chain.commit(&world.store, 1);
+    world.feed();
+    let of_project = NewSubscriptions {
+        contracts: Vec::new(),
+        project: Some("pools".to_owned()),
+        ..wanted("https://example.com/", ContractId([0; 32]))
+    };
+    let id = world.webhooks.create(&owner("ana"), of_project).unwrap().ids[0];
+    for ledger in 2..=4 {
+        chain.commit(&world.store, ledger);
+    }
+    world.feed();
+    // Known, and not told before the process ends.
+    stand.join(second, 3);
+    let late = LateMember::of(&second, LedgerSeq(3), (LedgerSeq(2), LedgerSeq(4))).unwrap();
+    let expected = LateMembers { members: 1, first: vec![late] };
+    let mut state = std::mem::take(&mut *stand.state.lock());
+    drop((world, stand));
+    for ledger in 5..=8 {
+        let (world, stand) = open(directory.path(), state);
+        let subscription = world.registry.get(id).unwrap();
+        let told = world.webhooks.late_members(&subscription).unwrap();
+        let before = if ledger == 5 { LateMembers::default() } else { expected.clone() };
+        assert_eq!(told, before, "before ledger {ledger}");
+        chain.commit(&world.store, ledger);
+        world.feed();
+        let told = world.webhooks.late_members(&subscription).unwrap();
+        assert_eq!(told, expected, "after ledger {ledger}");
+        state = std::mem::take(&mut *stand.state.lock());
+    }
+}
+
 /// Returns the ids of the events of a subscription's deliveries.
 fn delivered(world: &World, id: u32) -> BTreeSet<EventId> {
     let all = world.deliveries("ana", id).into_iter();
@@ -125,11 +178,8 @@ fn events_of_members_are_sent_from_their_ledgers_on() {
     histories::run(12, 1_000, |seed| {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let directory = scratch();
-        let world = World::open(directory.path());
         let mut chain = Chain::new(seed, vec![symbol("a"), symbol("b")]);
-        let state = Mutex::default();
-        let stand = Arc::new(Stand { store: Arc::clone(&world.store), state });
-        world.registry.follow(Arc::clone(&stand) as Arc<dyn Projects>);
+        let (world, stand) = open(directory.path(), State::default());
         let of_project = || NewSubscriptions {
             contracts: Vec::new(),
             project: Some("pools".to_owned()),

@@ -1,6 +1,7 @@
 //! The verbs for webhooks: `orrery webhooks …`.
 
 mod declared;
+mod formatted;
 mod listen;
 mod manage;
 mod on;

@@ -14,20 +14,22 @@ use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::events::{Content, owner};
+use super::events::owner;
 use super::*;
-use crate::events::{CreatorAddress, FactorySelector, LoggedEvents, LoggedMember, Selectors};
+use crate::events::{CreatorAddress, FactorySelector, Selectors};
 use crate::registry::Watch;
+use in_order::read_in_order;
 use model::Model;
 use orrery_contract_data::{
     ContractData, Filling, Scope, fill_some, remove_some, scope, set_scope, set_watched,
 };
 use orrery_executables::ExecutableIndex;
 use orrery_membership::{Creator, Facts, Membership};
-use orrery_tables::event_tables::MemberChangeKind;
 use orrery_testkit::storage::StorageModel;
 
 mod changes;
+mod in_order;
+mod limits;
 mod model;
 mod told;
 
@@ -482,114 +484,6 @@ impl History {
         assert_eq!(content.0, fresh.0, "the tables are the same");
         assert_eq!(content.1, fresh.1, "the rows are the same");
     }
-}
-
-/// What a project with the same selectors has that read all ledgers in the order of the chain.
-fn read_in_order(
-    world: &Factories,
-    stored: &[&Vec<u8>],
-    manifest: &Manifest,
-    most: usize,
-) -> Content {
-    let scene = scene(world);
-    scene.registry.members.set_most(most, 1_000_000);
-    for raw in stored {
-        scene.commit(raw, true);
-    }
-    scene.index(usize::MAX);
-    scene.learn(usize::MAX);
-    scene.record(usize::MAX);
-    let project = manifest.events.as_ref().unwrap();
-    let watch = (manifest.contracts.clone(), project.selectors.clone());
-    let from = Some(LedgerSeq(project.from)).filter(|from| from.0 > 0);
-    scene.select("fresh", watch, (Some(project.has_storage), from), Replace::No);
-    scene.run_until_settled();
-    let id = scene.registry.all()[0].id;
-    scene.content(id).0
-}
-
-/// The times in which contracts run a code begin and end one by one while a project looks: its rows are those of a
-/// project that looks once at all of it.
-#[test]
-fn changes_of_members_in_the_order_of_the_chain_are_those_of_a_rebuild() {
-    let mut left = 0;
-    for (world, ledgers) in FACTORIES.iter() {
-        let scene = scene(world);
-        let codes = world.codes.iter().map(|code| Hash32(*code)).take(2).collect();
-        let selectors = Selectors { wasm: codes, ..Selectors::default() };
-        let mut begun = None;
-        for (number, raw) in ledgers {
-            scene.commit(raw, number % 2 == 0);
-            scene.index(usize::MAX);
-            scene.learn(usize::MAX);
-            if begun.is_none() {
-                scene.select("stays", (Vec::new(), selectors.clone()), (None, None), Replace::No);
-                begun = Some(scene.registry.all()[0].id);
-            }
-            scene.run_until_settled();
-        }
-        let id = begun.unwrap();
-        let (found, _) = scene.content(id);
-        let stored: Vec<&Vec<u8>> = ledgers.values().collect();
-        let fresh = read_in_order(world, &stored, &scene.manifest(id), 100_000);
-        assert_eq!(found.0, fresh.0, "the tables are the same");
-        assert_eq!(found.1, fresh.1, "the rows are the same");
-        let is_end = |change: &LoggedMember| change.change.kind == MemberChangeKind::Left;
-        for run in scene.runs(id) {
-            let members = LoggedEvents::read(&run.stored).unwrap().members;
-            left += members.iter().filter(|it| is_end(it.as_ref().unwrap())).count();
-        }
-    }
-    assert!(left > 0);
-}
-
-#[test]
-fn a_service_and_an_owner_have_no_more_members_than_they_may() {
-    let (world, ledgers) = &FACTORIES[0];
-    let scene = scene(world);
-    for raw in ledgers.values() {
-        scene.commit(raw, true);
-    }
-    scene.index(usize::MAX);
-    scene.learn(usize::MAX);
-    let wasm = vec![Hash32(world.codes[0])];
-    let selectors = Selectors { wasm, ..Selectors::default() };
-    let watch = |name: &str, owner: &str, contracts: Vec<ContractId>, selectors: &Selectors| {
-        let watch = Watch {
-            project_name: name.to_owned(),
-            contracts,
-            selectors: selectors.clone(),
-            supplied: None,
-            from: None,
-            storage: None,
-            public: None,
-            replace: Replace::No,
-        };
-        scene.registry.watch(&Owner(owner.to_owned()), watch, 1)
-    };
-    let id = watch("first", "ana", Vec::new(), &selectors).unwrap().id;
-    scene.begin_reading(id);
-    scene.run_until_settled();
-    let count = scene.runner.events.members().count(id);
-    assert!(count > 3, "{count}");
-    let refused = |name, owner| match watch(name, owner, Vec::new(), &selectors) {
-        Err(ProgramError::TooManyMembers { most, of_owner }) => Some((most, of_owner)),
-        Err(error) => panic!("{error}"),
-        Ok(_) => None,
-    };
-    // An owner may hold a quarter, and nothing is cut.
-    scene.registry.members.set_most(100_000, 4 * count);
-    assert_eq!(refused("second", "ana"), Some((count, true)));
-    assert_eq!(refused("second", "bea"), None);
-    scene.registry.members.set_most(100_000, count);
-    assert_eq!(refused("third", "cem"), Some((count, false)));
-    assert_eq!(scene.runner.events.members().count(id), count);
-    // Projects that name their contracts are made as before.
-    let named = vec![world.factories[0]];
-    assert!(watch("fourth", "ana", named, &Selectors::default()).is_ok());
-    // What is deleted makes room.
-    scene.delete("ana", id).unwrap();
-    assert_eq!(refused("fifth", "ana"), None);
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl Sources<'_, '_> {
         }
         for (number, factory) in (0..).zip(&self.selectors.factories) {
             if let Some(announcement) = self.announcements.get(&(contract, number)) {
-                rank = rank.min(Rank::announced(announcement));
+                rank = rank.min(announcement.rank());
                 let Announcement { at, transaction, .. } = announcement;
                 let transaction = TxHash::from(transaction.0);
                 let announced = At { ledger: at.ledger, transaction };

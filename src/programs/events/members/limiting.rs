@@ -13,7 +13,7 @@ use crate::manifest::Manifest;
 use crate::registry::Entry;
 use crate::runner::Runner;
 use crate::{ProgramError, storage};
-use orrery_ledger::domain::{ContractId, LedgerSeq};
+use orrery_ledger::domain::ContractId;
 use orrery_membership::KnownMember;
 use orrery_store::RowCodec;
 
@@ -111,6 +111,13 @@ impl Runner {
         if let Some(project) = manifest.events.as_mut().filter(|_| is_displaced) {
             project.must_derive_without_members();
         }
+        let staying = settled.changed.iter().filter(|(_, member)| !member.is_out);
+        let joined: Vec<KnownMember> = staying
+            .filter_map(|(contract, member)| {
+                let since = member.rank.since()?;
+                Some(KnownMember { contract: *contract, since })
+            })
+            .collect();
         let written = cell.write(&self.store, |changes| {
             for (contract, member) in &settled.changed {
                 changes.put(&storage::member(id, contract), member.encode())?;
@@ -118,7 +125,7 @@ impl Runner {
             if is_displaced {
                 manifest.put(changes, Some(&before))?;
             }
-            Ok(())
+            entry.members.newly_known.lock().put(changes, id, &joined)
         });
         if let Err(error) = written {
             (state.is_read, state.in_doubt) = (false, true);
@@ -130,16 +137,13 @@ impl Runner {
             cell.merges += 1;
         }
         index.set(id, settled.changed.iter().map(|(contract, it)| (*contract, it.in_memory())));
-        let mut joined = Vec::new();
         for (contract, member) in &settled.changed {
             state.unrecorded.insert(*contract);
             if member.is_out {
                 state.pending.remove(contract);
-                continue;
+            } else {
+                state.pending.insert(*contract, ReadTo::default());
             }
-            state.pending.insert(*contract, ReadTo::default());
-            let since = member.rank.since();
-            joined.extend(since.map(|since: LedgerSeq| KnownMember { contract: *contract, since }));
         }
         entry.members.set_pending(state.pending.len());
         entry.members.newly_known.lock().add(joined);

@@ -1,7 +1,6 @@
 //! When a contract became a member of a project: of more than a project may have, those stay that became members
 //! first in the chain.
 
-use super::stored::Announcement;
 use orrery_ledger::domain::LedgerSeq;
 use orrery_store::{RowCodec, TransactionPosition};
 
@@ -29,10 +28,9 @@ impl Rank {
         Self { class: 1, at, index: 0 }
     }
 
-    /// A factory announced it.
-    pub fn announced(announcement: &Announcement) -> Self {
-        let index = announcement.index.saturating_add(1);
-        Self { index, ..Self::at(announcement.at) }
+    /// It became one by the event with this index in a transaction.
+    pub fn at_event(at: TransactionPosition, index: u32) -> Self {
+        Self { index: index.saturating_add(1), ..Self::at(at) }
     }
 
     /// Returns the ledger in which it became one; `None` where it is not known to be one, or is named.
@@ -61,7 +59,6 @@ impl RowCodec for Rank {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use orrery_ledger::domain::Hash32;
 
     #[test]
     fn what_is_first_in_the_chain_comes_first() {
@@ -69,14 +66,12 @@ mod tests {
             ledger: LedgerSeq(ledger),
             application_order: order,
         };
-        let announced =
-            |at, index| Rank::announced(&Announcement { at, index, transaction: Hash32([9; 32]) });
         let in_order = [
             Rank::NAMED,
             Rank::at(at(2, 0)),
             Rank::at(at(2, 1)),
-            announced(at(2, 1), 0),
-            announced(at(2, 1), 1),
+            Rank::at_event(at(2, 1), 0),
+            Rank::at_event(at(2, 1), 1),
             Rank::at(at(2, 2)),
             Rank::at(at(3, 1)),
             Rank::NOT_KNOWN,

@@ -60,6 +60,13 @@ pub struct Announcement {
     pub transaction: Hash32,
 }
 
+impl Announcement {
+    /// Returns when the contract became a member by it.
+    pub fn rank(&self) -> Rank {
+        Rank::at_event(self.at, self.index)
+    }
+}
+
 impl RowCodec for Announcement {
     fn write(&self, to: &mut Vec<u8>) {
         ((self.at, self.index), self.transaction).write(to);

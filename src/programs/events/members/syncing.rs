@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::factories::{Factories, LONGEST_READ};
 use super::found::Found;
 use super::index::Flags;
+use super::newly_known::NewlyKnown;
 use super::selectors::Selectors;
 use super::state::{MemberState, ReadTo};
 use super::stored::{self, Announcement, Cursor, StoredMember};
@@ -206,6 +207,7 @@ impl Runner {
         }
         state.cursor = stored::cursor(&self.store, entry.id)?;
         let members = stored::members(&self.store, entry.id)?;
+        let newly_known = NewlyKnown::read(&self.store, entry.id)?;
         let pending = members.iter().filter(|(_, member)| member.pending);
         state.pending = pending.map(|(contract, _)| (*contract, ReadTo::default())).collect();
         state.left_out = members.iter().filter(|(_, member)| member.is_out).count();
@@ -215,6 +217,7 @@ impl Runner {
         state.unrecorded = unrecorded.map(|(contract, _)| *contract).collect();
         entry.members.set_pending(state.pending.len());
         entry.members.set_unrecorded(state.has_unrecorded());
+        *entry.members.newly_known.lock() = newly_known;
         entry.members.note_read();
         let (index, own) = (self.events.members(), in_memory(manifest, &members));
         match state.in_doubt {
@@ -276,6 +279,7 @@ impl Runner {
             if must_derive {
                 manifest.put(changes, Some(&before))?;
             }
+            entry.members.newly_known.lock().put(changes, id, &joined)?;
             storage::put_json(changes, &storage::member_cursor(id), &cursor)
         });
         if let Err(error) = written {
