@@ -40,6 +40,8 @@ pub(super) struct Effects {
     pub rest: Option<TransactionPosition>,
     /// Whether, as far as the runs have got, all transactions of the contracts were available.
     pub complete: bool,
+    /// What was known of interfaces when events were read: see `Interfaces::generation`.
+    pub known: u64,
     /// The versions of a project's members with which the events were read.
     pub members: Option<Versions>,
     /// The only member that is read; all when `None`.
@@ -95,6 +97,7 @@ impl Effects {
             stored_from: None,
             rest: None,
             complete: false,
+            known: 0,
             members: None,
             only: None,
             selected: None,

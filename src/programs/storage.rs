@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `programs` | program → manifest |
 //! | `wasm` | SHA-256 → module |
-//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `f`, key → a part of the summary of a project of events; program, `j`, number → a member of it that became known; program, `k` → how far its members were looked for; program, `m`, contract → a member of it; program, `n`, selector, contract → where a factory announced it first; program, `o`, contract → the entries of the row log with the changes of a member; program, `r` → why its replacement failed; program, `s` → its subscribers; program, `w`, position → a waiting run |
+//! | `program_progress` | program → its progress; program, `b` → its backfill; program, `f`, key → a part of the summary of a project of events; program, `j`, number → a member of it that became known; program, `k` → how far its members were looked for; program, `m`, contract → a member of it; program, `n`, selector, contract → where a factory announced it first; program, `o`, contract → the entries of the row log with the changes of a member; program, `r` → why its replacement failed; program, `s` → its subscribers; program, `u`, contract → transactions with events of it that may turn out to have a name of the project; program, `w`, position → a waiting run |
 //! | `rows` | program, position of a transaction → rows that the run on it emitted |
 //! | `row_log` | program, number → position: the order in which runs with rows were stored |
 //! | `executions` | program, number → record of a run; only the newest are kept |
@@ -127,6 +127,11 @@ pub fn announcement(program: ProgramId, selector: u8, contract: &ContractId) -> 
     PROGRESS.row(((program, Mark::<b'n'>), (selector, *contract)))
 }
 
+/// Names the row of a contract with events that may turn out to have a name by which a project selects events.
+pub fn unnamed(program: ProgramId, contract: &ContractId) -> SharedRow {
+    PROGRESS.row(((program, Mark::<b'u'>), *contract))
+}
+
 /// Names the row that says why the program that was to replace this one did not.
 pub fn replacement_failure(program: ProgramId) -> SharedRow {
     PROGRESS.row((program, Mark::<b'r'>))
@@ -208,6 +213,21 @@ pub fn all_newly_known(
     let prefix = (program, Mark::<b'j'>);
     store.shared_rows().scan(PROGRESS, Direction::OldestFirst, &prefix, &(), |number, row| {
         visit(number, row).map(ControlFlow::Continue)
+    })
+}
+
+/// Visits the contracts after one of them with events that may turn out to have a name by which a project selects
+/// events, by id, until `visit` breaks.
+pub fn unnamed_after(
+    store: &Store,
+    program: ProgramId,
+    after: Option<ContractId>,
+    mut visit: impl FnMut(ContractId, &[u8]) -> Result<ControlFlow<()>, StoreError>,
+) -> Result<(), StoreError> {
+    let prefix = (program, Mark::<b'u'>);
+    let from = after.map(|contract| contract.encode()).unwrap_or_default();
+    store.shared_rows().scan(PROGRESS, Direction::OldestFirst, &prefix, &from, |contract, row| {
+        if Some(contract) == after { Ok(ControlFlow::Continue(())) } else { visit(contract, row) }
     })
 }
 
@@ -370,7 +390,7 @@ mod tests {
     /// Stores of earlier versions have these bytes.
     #[test]
     fn stored_keys_are_as_ever() {
-        let program = ProgramId(3);
+        let (program, contract) = (ProgramId(3), ContractId([5; 32]));
         let position = TransactionPosition { ledger: LedgerSeq(258), application_order: 772 };
         for (row, family, key) in [
             (manifest(program), "programs", "00000003".to_owned()),
@@ -380,6 +400,11 @@ mod tests {
             (summary(program, &[9, 8]), "program_progress", "00000003660908".to_owned()),
             (replacement_failure(program), "program_progress", "0000000372".to_owned()),
             (subscribers(program), "program_progress", "0000000373".to_owned()),
+            (
+                unnamed(program, &contract),
+                "program_progress",
+                format!("0000000375{}", "05".repeat(32)),
+            ),
             (waiting(program, position), "program_progress", "000000037700000102000304".to_owned()),
             (rows_of_run(program, position), "rows", "0000000300000102000304".to_owned()),
             (logged(program, 9), "row_log", "000000030000000000000009".to_owned()),

@@ -73,9 +73,12 @@ impl Runner {
             backfill = update(&mut progress, effects, &new.written, &new.executions);
             drafts.push(Draft { effects, new, log, executions, to_repeat, finished });
         }
+        let unnamed = drafts.iter().map(|draft| &draft.effects.summary.unnamed);
+        let unnamed = self.events.unnamed_rows(entry.id, unnamed)?;
         let stored = Arc::clone(&cell.manifest);
-        cell.write(&self.store, |changes| {
+        let outcome = cell.write(&self.store, |changes| {
             drafts.iter().try_for_each(|draft| draft.put(changes, entry.id))?;
+            events::put_unnamed(changes, entry.id, &unnamed)?;
             if let Some(backfill) = &backfill {
                 put_backfill(changes, &self.store, &progress, backfill)?;
             }
@@ -84,7 +87,12 @@ impl Runner {
             }
             changes.put_cursor(entry.id, progress.place);
             put_json(changes, &storage::progress(entry.id), &progress)
-        })?;
+        });
+        // Also when it is not known whether this was written.
+        if self.is_more_known_than(ledgers) {
+            entry.members.note_late_names();
+        }
+        outcome?;
         written.stopped = !manifest.running && cell.manifest.running;
         if written.stopped {
             let because = manifest.stopped_because.as_deref();
@@ -98,6 +106,13 @@ impl Runner {
         cell.merges += u64::from(drafts.iter().any(|draft| !draft.new.merged.is_empty()));
         drafts.iter().for_each(|draft| cell.waiting.apply_write(&draft.to_repeat, &draft.finished));
         Ok(WriteOutcome::Runs(written))
+    }
+
+    /// Whether more may have become known of interfaces since ledgers were read of which the names of some events
+    /// were not.
+    fn is_more_known_than(&self, ledgers: &[Effects]) -> bool {
+        let known = self.events.interfaces().generation();
+        ledgers.iter().any(|effects| !effects.summary.unnamed.is_empty() && effects.known != known)
     }
 
     /// Returns the results of the runs that are not stored yet.
@@ -201,7 +216,6 @@ impl Runner {
         let must_derive = !new.merged.is_empty();
         changed |= self.events.add_unsure(project, &effects.summary.unsure)?;
         changed |= self.events.add_apart(project, &effects.summary.apart)?;
-        changed |= self.events.add_unnamed(project, &effects.summary.unnamed)?;
         changed |= project.open.join(effects.summary.open);
         if let Some(nameless) = &mut project.nameless {
             changed |= nameless.join(&effects.summary.nameless);

@@ -11,7 +11,7 @@ use super::logged::{EventsWriter, LoggedEvents, in_this_form};
 use super::looking::{Found, LOOK_AGAIN, Looked};
 use super::looks::Looks;
 use super::members::Updates;
-use super::{EventInterfaces, EventProject, Kinds, OfProject, Unsure};
+use super::{EventInterfaces, EventProject, Kinds, OfProject, Unnamed, Unsure, put_unnamed};
 use crate::backfill::State;
 use crate::backfills::stored_backfill;
 use crate::lanes::SHORT_TURN;
@@ -22,6 +22,7 @@ use crate::runner::Runner;
 use crate::storage::put_json;
 use crate::{ProgramError, storage};
 use orrery_ledger::domain::ProgramId;
+use orrery_store::TransactionPosition;
 
 /// Maximum number of runs that are read, and whose rows are written, at once.
 const RUNS_AT_ONCE: usize = if cfg!(test) { 4 } else { 512 };
@@ -43,9 +44,6 @@ enum LookAt {
     Data,
 }
 
-/// Maximum number of contracts with events that may turn out to have a name by which a project selects events.
-const MOST_UNNAMED: usize = 4_096;
-
 impl EventInterfaces {
     /// Adds transactions with events of contracts of which it is not known whether they belong to the
     /// project. Returns whether that changes anything.
@@ -60,32 +58,6 @@ impl EventInterfaces {
         let names = self.interfaces.loading_reader()?;
         let is_same = |contract: &_, from, to| names.is_same_between(contract, from, to);
         Ok(project.apart.join(more, is_same)?)
-    }
-
-    /// Adds transactions with events that may turn out to have a name by which the project selects events: of
-    /// some thousand contracts. Returns whether that changes anything.
-    pub(crate) fn add_unnamed(
-        &self,
-        project: &mut EventProject,
-        more: &Unsure,
-    ) -> Result<bool, ProgramError> {
-        if more.is_empty() {
-            return Ok(false);
-        }
-        let names = self.interfaces.loading_reader()?;
-        let is_same = |contract: &_, from, to| names.is_same_between(contract, from, to);
-        let (mut more, known) = (more.clone(), &project.unnamed);
-        let mut room = MOST_UNNAMED.saturating_sub(known.contracts());
-        let is_cut = more.retain(|contract| {
-            known.has(contract) || {
-                let has_room = room > 0;
-                room = room.saturating_sub(1);
-                has_room
-            }
-        });
-        let was_cut = std::mem::replace(&mut project.has_more_unnamed, is_cut);
-        project.has_more_unnamed |= was_cut;
-        Ok(project.unnamed.join(&more, is_same)? | (is_cut && !was_cut))
     }
 
     /// Adds transactions with events of contracts whose code is not known. Returns whether that changes
@@ -132,9 +104,13 @@ impl Runner {
             return Ok(declared.again.map_or(Looked::Nothing, Looked::Again));
         }
         let mut again = declared.again;
-        if !project.must_derive() && self.look_at_names(entry, &manifest)? {
-            // Earlier events are read in the next turn.
-            return Ok(Looked::Again(Duration::ZERO));
+        if !project.must_derive() {
+            match self.look_at_names(entry, &manifest, PART)? {
+                // Earlier events are read in the next turn.
+                Found::More => return Ok(Looked::Again(Duration::ZERO)),
+                Found::Nothing => {}
+                Found::NothingSoFar(wait) => again = again.into_iter().chain([wait]).min(),
+            }
         }
         if !project.must_derive() {
             match self.find_data(entry, &manifest, &mut looks.finds, SHORT_TURN)? {
@@ -227,7 +203,7 @@ impl Runner {
             let Some(mut cell) = entry.lock_if_same(&self.store, now.merges)? else {
                 return Ok(Looked::Again(LOOK_AGAIN));
             };
-            if !self.derive_some(&declaring, &mut now, until)? {
+            if !self.derive_some(entry, &declaring, &mut now, until)? {
                 if now.is_counted() {
                     declaring.names.finish()?;
                     self.end_derivation(&mut cell, now)?;
@@ -273,6 +249,7 @@ impl Runner {
     /// Derives the next entries of the row log, at least one. Returns whether there was one.
     fn derive_some(
         &self,
+        entry: &Entry,
         declaring: &Declaring<'_>,
         now: &mut Derivation,
         until: Instant,
@@ -329,14 +306,34 @@ impl Runner {
                 break;
             }
         }
-        if !changed.is_empty() {
-            storage::change(&self.store, |changes| {
-                changed.iter().try_for_each(|(position, examined)| {
-                    changes.put(&storage::rows_of_run(program, *position), examined)
-                })
-            })?;
-        }
+        let unnamed = std::mem::take(&mut now.summary.unnamed);
+        self.put_derived(entry, &changed, &unnamed)?;
         Ok(true)
+    }
+
+    /// Writes entries of the row log that have changed, and what is not known of the names of events that are rows
+    /// no more.
+    fn put_derived(
+        &self,
+        entry: &Entry,
+        changed: &[(TransactionPosition, Vec<u8>)],
+        unnamed: &Unnamed,
+    ) -> Result<(), ProgramError> {
+        let is_noted = !unnamed.is_empty();
+        let unnamed = self.events.unnamed_rows(entry.id, [unnamed])?;
+        if changed.is_empty() && unnamed.is_empty() {
+            return Ok(());
+        }
+        let written = storage::change(&self.store, |changes| {
+            put_unnamed(changes, entry.id, &unnamed)?;
+            changed.iter().try_for_each(|(position, examined)| {
+                changes.put(&storage::rows_of_run(entry.id, *position), examined)
+            })
+        });
+        if is_noted {
+            entry.members.note_late_names();
+        }
+        Ok(written?)
     }
 
     /// Counts the events of a project in the next entries of the row log that are derived, and those

@@ -143,7 +143,8 @@ impl<'a> Declaring<'a> {
             named.is_some_and(|named| self.selection.selects(&named))
         };
         if !is_sure && !is_named {
-            summary.unnamed.add(&event.contract, at, |contract, from, to| {
+            let spans = summary.unnamed.entry(event.contract).or_default();
+            spans.add(&event.contract, at, |contract, from, to| {
                 self.names.is_same_between(contract, from, to)
             })?;
         }

@@ -2,6 +2,7 @@
 //! due whenever more is stored (`Interfaces::listen`), also where no further ledger comes. What it costs
 //! follows from the project's own contracts, so a project's looks take a small part of the time only.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,10 +13,11 @@ use super::unsure::UnsureSpan;
 use super::{EventInterfaces, EventProject};
 use crate::lanes::Lanes;
 use crate::registry::Registry;
+use crate::rows::Damaged;
 use crate::runner::Runner;
 use crate::{ProgramError, storage};
 use orrery_executables::{InterfaceReader, Interfaces, News};
-use orrery_ledger::domain::ProgramId;
+use orrery_ledger::domain::{ContractId, ProgramId};
 use orrery_store::{StoreError, TransactionPosition};
 
 /// Time after which a look is made again that could not be made because another thread was at it.
@@ -79,7 +81,7 @@ impl EventInterfaces {
         names: &InterfaceReader<'_>,
         (generation, until): (u64, Instant),
     ) -> Result<Found, ProgramError> {
-        let begun = looks.ends.take().unwrap_or(Walk { generation, at: None });
+        let begun = looks.ends.take().unwrap_or(Walk::new(generation));
         let is_left =
             |span: &UnsureSpan| begun.at.is_none_or(|at| (span.contract, span.first) > at);
         for span in project.unsure.spans().filter(is_left) {
@@ -152,7 +154,7 @@ impl Runner {
         Ok(found)
     }
 
-    /// Looks through the middles of joined spans.
+    /// Looks through the middles of joined spans, and at the transactions of contracts that are not listed.
     fn look_within(
         &self,
         program: ProgramId,
@@ -164,8 +166,9 @@ impl Runner {
         if looks.walk.is_none() && looks.walked == Some(generation) {
             return Ok(Found::Nothing);
         }
-        let mut walk = looks.walk.take().unwrap_or(Walk { generation, at: None });
-        for span in project.unsure.spans().filter(|it| it.may_be_joined && it.first < it.last) {
+        let mut walk = looks.walk.take().unwrap_or(Walk::new(generation));
+        let is_joined = |span: &UnsureSpan| span.may_be_joined && span.first < span.last;
+        for span in project.unsure.spans().filter(is_joined).filter(|_| walk.beyond.is_none()) {
             let after = match walk.at {
                 Some((contract, at)) if contract == span.contract => span.first.max(at),
                 Some((contract, _)) if contract > span.contract => continue,
@@ -174,11 +177,23 @@ impl Runner {
             if after >= span.last {
                 continue;
             }
-            match self.look_within_span(program, &span, after, names, until)? {
+            let of = (Some(&span.contract), (after, span.last));
+            match self.look_between(program, of, names, until)? {
                 Middle::Nothing => {}
                 Middle::Known => return Ok(Found::More),
                 Middle::Until(at) => {
-                    walk.at = Some((span.contract, at));
+                    looks.walk = Some(Walk { at: Some((span.contract, at)), ..walk });
+                    return Ok(Found::NothingSoFar(Duration::ZERO));
+                }
+            }
+        }
+        if let Some((before, last)) = project.unsure.beyond() {
+            let of = (None, (walk.beyond.unwrap_or(before), last));
+            match self.look_between(program, of, names, until)? {
+                Middle::Nothing => {}
+                Middle::Known => return Ok(Found::More),
+                Middle::Until(at) => {
+                    walk.beyond = Some(at);
                     looks.walk = Some(walk);
                     return Ok(Found::NothingSoFar(Duration::ZERO));
                 }
@@ -192,34 +207,26 @@ impl Runner {
         })
     }
 
-    /// Looks at the transactions of a span after one of them: at those with events whose contract's code
-    /// was not known.
-    fn look_within_span(
+    /// Looks at the transactions after one of them and up to another: at those with events of a contract, or of
+    /// any, whose code was not known.
+    fn look_between(
         &self,
         program: ProgramId,
-        span: &UnsureSpan,
-        after: TransactionPosition,
+        (contract, (after, last)): (
+            Option<&ContractId>,
+            (TransactionPosition, TransactionPosition),
+        ),
         names: &InterfaceReader<'_>,
         until: Instant,
     ) -> Result<Middle, ProgramError> {
         let mut found = Middle::Nothing;
         storage::rows_after(&self.store, program, after, |at, rows| {
-            if at >= span.last {
+            if at > last {
                 return Ok(ControlFlow::Break(()));
             }
-            let stored = in_this_form(rows).map_err(|_| damaged(program))?;
-            let read = LoggedEvents::read(&stored).map_err(|_| damaged(program))?;
-            let is_unsure = read
-                .events()
-                .filter_map(Result::ok)
-                .any(|event| event.contract == span.contract && !event.is_sure && !event.is_system);
-            let is_unsure = is_unsure
-                || read
-                    .changes
-                    .iter()
-                    .filter_map(Result::ok)
-                    .any(|change| change.contract == span.contract && !change.is_sure);
-            if is_unsure && names.tried_surely(&span.contract, at).1 {
+            let mut unsure = unsure_contracts(rows).map_err(|_| damaged(program))?;
+            unsure.retain(|it| contract.is_none_or(|contract| it == contract));
+            if unsure.iter().any(|contract| names.tried_surely(contract, at).1) {
                 found = Middle::Known;
                 return Ok(ControlFlow::Break(()));
             }
@@ -233,7 +240,28 @@ impl Runner {
     }
 }
 
-/// What was found in the middle of a span.
+/// Returns the contracts whose code was not known when a transaction in stored form was read: of its events and of
+/// its changes of what they hold.
+fn unsure_contracts(stored: &[u8]) -> Result<BTreeSet<ContractId>, Damaged> {
+    let stored = in_this_form(stored)?;
+    let read = LoggedEvents::read(&stored)?;
+    let mut found = BTreeSet::new();
+    for event in read.events() {
+        let event = event?;
+        if !event.is_sure && !event.is_system {
+            found.insert(event.contract);
+        }
+    }
+    for change in read.changes.iter() {
+        let change = change?;
+        if !change.is_sure {
+            found.insert(change.contract);
+        }
+    }
+    Ok(found)
+}
+
+/// What was found among transactions.
 enum Middle {
     /// Nothing that has become known.
     Nothing,

@@ -44,6 +44,8 @@ pub struct ApartLooks {
     pub(super) last: Option<(Instant, Duration)>,
     /// What was stored when the walk in progress began, and where it goes on.
     pub(super) walk: Option<(u64, Option<(ContractId, TransactionPosition)>)>,
+    /// Where the walk in progress goes on among the transactions of contracts that are not listed.
+    pub(super) beyond: Option<TransactionPosition>,
     /// What was stored when the last walk began that found nothing.
     pub(super) walked: Option<u64>,
 }
@@ -159,6 +161,15 @@ pub(super) struct Walk {
     pub generation: u64,
     /// The last transaction that was looked at, or the first one of the last span.
     pub at: Option<(ContractId, TransactionPosition)>,
+    /// The last transaction that was looked at of those of contracts that are not listed.
+    pub beyond: Option<TransactionPosition>,
+}
+
+impl Walk {
+    /// Begins a walk, when this was stored.
+    pub fn new(generation: u64) -> Self {
+        Self { generation, at: None, beyond: None }
+    }
 }
 
 impl Looks {

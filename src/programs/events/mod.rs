@@ -31,9 +31,11 @@ mod pause;
 mod project;
 mod read_ledgers;
 mod reading;
+mod spans;
 mod summary;
 mod supplied;
 mod table_rows;
+mod unnamed;
 mod unsure;
 mod values;
 
@@ -61,4 +63,6 @@ pub use project::{EventCounts, EventProject};
 pub use summary::{Nameless, Open, Summary};
 pub use supplied::SuppliedInterfaces;
 pub use table_rows::{frames, table_rows};
+pub use unnamed::Unnamed;
+pub(super) use unnamed::put_unnamed;
 pub use unsure::{Unsure, UnsureSpan};

@@ -66,10 +66,11 @@ pub struct EventProject {
     /// Transactions with events of contracts of which it is not known whether they belong to it.
     #[serde(default, skip_serializing_if = "Unsure::is_empty")]
     pub apart: Unsure,
-    /// Transactions with events that may turn out to have a name by which it selects events.
+    /// Transactions with events that may turn out to have a name by which it selects events, as earlier versions
+    /// stored them. They are in rows of their own now.
     #[serde(default, skip_serializing_if = "Unsure::is_empty")]
     pub unnamed: Unsure,
-    /// Number of contracts with such events beyond those that are remembered.
+    /// Whether there were more contracts with such events, which were passed over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_more_unnamed: bool,
 }

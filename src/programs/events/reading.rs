@@ -60,6 +60,7 @@ impl Runner {
         if let Some(place) = self.store.place_of(ledger) {
             self.events.interfaces.wait_until_indexed(place);
         }
+        effects.known = self.events.interfaces.generation();
         let declaring = Declaring::new(&self.events, manifest, *self.store.network().id())?;
         let mut is_first = true;
         let only = effects.only;

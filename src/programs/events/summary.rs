@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::Unsure;
+use super::{Unnamed, Unsure};
 use orrery_contract_data::LAST_ORDER;
 use orrery_ledger::domain::{ContractId, LedgerSeq};
 use orrery_store::TransactionPosition;
@@ -20,7 +20,7 @@ pub struct Summary {
     /// Transactions with events of contracts of which it is not known whether they belong to the project.
     pub apart: Unsure,
     /// Transactions with events that may turn out to have a name by which the project selects events.
-    pub unnamed: Unsure,
+    pub unnamed: Unnamed,
     /// Contracts with events that no interface declares.
     pub nameless: Nameless,
     /// Changes of contract data of which something is not known.
@@ -39,16 +39,8 @@ impl Open {
 
     /// Returns the position before the first of them; `None` without any.
     pub fn after(&self) -> Option<TransactionPosition> {
-        let (ledger, order) = self.0?;
-        Some(match order.checked_sub(1) {
-            Some(application_order) => {
-                TransactionPosition { ledger: LedgerSeq(ledger), application_order }
-            }
-            None => TransactionPosition {
-                ledger: LedgerSeq(ledger.saturating_sub(1)),
-                application_order: LAST_ORDER,
-            },
-        })
+        let (ledger, application_order) = self.0?;
+        Some(just_before(TransactionPosition { ledger: LedgerSeq(ledger), application_order }))
     }
 
     /// Adds a transaction with such changes. Returns whether it is the first one.
@@ -60,6 +52,17 @@ impl Open {
     pub fn join(&mut self, more: Self) -> bool {
         let first = self.0.into_iter().chain(more.0).min();
         std::mem::replace(&mut self.0, first) != first
+    }
+}
+
+/// Returns the position that precedes all others that are before this one.
+pub(super) fn just_before(at: TransactionPosition) -> TransactionPosition {
+    match at.application_order.checked_sub(1) {
+        Some(application_order) => TransactionPosition { application_order, ..at },
+        None => TransactionPosition {
+            ledger: LedgerSeq(at.ledger.0.saturating_sub(1)),
+            application_order: LAST_ORDER,
+        },
     }
 }
 

@@ -1,39 +1,61 @@
 //! Transactions with events of contracts whose code at the time is not known, as spans. Within a span,
 //! whatever becomes known of the code is the same for all transactions, so that its two ends say
 //! when to look again.
+//!
+//! Who may have such contracts is up to strangers, so a limited number of them is listed. Of those beyond, it is
+//! known from where to where in the chain they have events: what becomes known of them is found by walking through
+//! the row log there, which says of each event what was not known.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use orrery_ledger::domain::{ContractId, LedgerSeq};
+use super::spans::{Span, Spans};
+use super::summary::just_before;
+use orrery_ledger::domain::{ContractId, ParseError};
 use orrery_store::TransactionPosition;
 
-/// Maximum number of spans of a contract; those nearest to each other are joined above it. What becomes
-/// known in the middle of a joined span is found by its transactions (`looking`).
+/// Maximum number of contracts that are listed: a project keeps the list in its manifest, which is written with
+/// each change. No project has as many factories, of which all must be listed.
 ///
-/// Few in unit tests, so that histories of a few ledgers have joined spans.
-const MOST_SPANS: usize = if cfg!(test) { 4 } else { 64 };
+/// Few in unit tests, so that histories of a few contracts have some beyond.
+const MOST_LISTED: usize = if cfg!(test) { 2 } else { 256 };
 
 /// Transactions with events of contracts whose code at the time is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(into = "Stored")]
-pub struct Unsure(BTreeMap<ContractId, Vec<Span>>);
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct Unsure {
+    listed: BTreeMap<ContractId, Spans>,
+    /// From where to where there are transactions of others.
+    beyond: Option<Span>,
+}
 
 /// Stored form: in the order of the strkeys, which is not that of the ids.
-type Stored = BTreeMap<String, Vec<Span>>;
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    #[serde(flatten)]
+    listed: BTreeMap<String, Spans>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    beyond: Option<Span>,
+}
 
 impl From<Unsure> for Stored {
     fn from(unsure: Unsure) -> Self {
-        unsure.0.into_iter().map(|(contract, spans)| (contract.to_string(), spans)).collect()
+        let named = |(contract, spans): (ContractId, Spans)| (contract.to_string(), spans);
+        Self { listed: unsure.listed.into_iter().map(named).collect(), beyond: unsure.beyond }
     }
 }
 
-/// Ledger and application order of the first and of the last transaction of a span.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Span {
-    first: (u32, u32),
-    last: (u32, u32),
+impl TryFrom<Stored> for Unsure {
+    type Error = ParseError;
+
+    fn try_from(stored: Stored) -> Result<Self, ParseError> {
+        let mut listed = BTreeMap::new();
+        for (contract, spans) in stored.listed {
+            listed.insert(contract.parse()?, spans);
+        }
+        Ok(Self { listed, beyond: stored.beyond })
+    }
 }
 
 /// A span of transactions with events of a contract.
@@ -52,41 +74,38 @@ pub struct UnsureSpan {
 impl Unsure {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.listed.is_empty() && self.beyond.is_none()
     }
 
-    /// Whether there are some of this contract.
+    /// Whether there are some of this contract, and it is listed.
     pub fn has(&self, contract: &ContractId) -> bool {
-        self.0.contains_key(contract)
+        self.listed.contains_key(contract)
     }
 
-    /// Number of the contracts.
-    pub fn contracts(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Removes those of a contract.
+    /// Removes those of a contract that is listed.
     pub fn remove(&mut self, contract: &ContractId) {
-        self.0.remove(contract);
+        self.listed.remove(contract);
     }
 
-    /// Removes those of all contracts that `keep` does not keep. Returns whether there were such.
-    pub fn retain(&mut self, mut keep: impl FnMut(&ContractId) -> bool) -> bool {
-        let before = self.0.len();
-        self.0.retain(|contract, _| keep(contract));
-        self.0.len() < before
+    /// Returns what is listed.
+    pub fn into_listed(self) -> BTreeMap<ContractId, Spans> {
+        self.listed
     }
 
-    /// Returns all spans.
+    /// Returns all spans of contracts that are listed.
     pub fn spans(&self) -> impl Iterator<Item = UnsureSpan> {
-        self.0.iter().flat_map(|(contract, spans)| {
-            spans.iter().map(|span| UnsureSpan {
-                contract: *contract,
-                first: position(span.first),
-                last: position(span.last),
-                may_be_joined: spans.len() >= MOST_SPANS,
-            })
+        self.listed.iter().flat_map(|(contract, spans)| {
+            let may_be_joined = spans.may_be_joined();
+            let contract = *contract;
+            let span = move |(first, last)| UnsureSpan { contract, first, last, may_be_joined };
+            spans.ends().map(span)
         })
+    }
+
+    /// Returns the position before the first of the transactions of contracts that are not listed, and the last of
+    /// them; `None` without such contracts.
+    pub fn beyond(&self) -> Option<(TransactionPosition, TransactionPosition)> {
+        self.beyond.map(|span| (just_before(span.first()), span.last()))
     }
 
     /// Adds a transaction. `is_same` says whether whatever becomes known is the same for all
@@ -94,15 +113,17 @@ impl Unsure {
     /// anything.
     ///
     /// # Errors
-    /// Those of `is_same`; nothing is added then.
+    /// Those of `is_same`; no transaction is added then.
     pub fn add<E>(
         &mut self,
         contract: &ContractId,
         at: TransactionPosition,
         is_same: impl FnMut(&ContractId, TransactionPosition, TransactionPosition) -> Result<bool, E>,
     ) -> Result<bool, E> {
-        let at = (at.ledger.0, at.application_order);
-        self.add_span(contract, Span { first: at, last: at }, is_same)
+        match self.listed_spans(contract) {
+            Some(spans) => spans.add(contract, at, is_same),
+            None => Ok(self.add_beyond(Span::at(at))),
+        }
     }
 
     /// Adds the spans of another part; see [`Self::add`].
@@ -119,121 +140,88 @@ impl Unsure {
         ) -> Result<bool, E>,
     ) -> Result<bool, E> {
         let mut changed = false;
-        for (contract, spans) in &more.0 {
-            for span in spans {
-                changed |= self.add_span(contract, *span, &mut is_same)?;
-            }
+        for (contract, spans) in &more.listed {
+            changed |= match self.listed_spans(contract) {
+                Some(listed) => listed.join(contract, spans, &mut is_same)?,
+                None => spans.all().is_some_and(|all| self.add_beyond(all)),
+            };
         }
-        Ok(changed)
+        Ok(changed | more.beyond.is_some_and(|beyond| self.add_beyond(beyond)))
     }
 
-    fn add_span<E>(
-        &mut self,
-        contract: &ContractId,
-        mut added: Span,
-        mut is_same: impl FnMut(
-            &ContractId,
-            TransactionPosition,
-            TransactionPosition,
-        ) -> Result<bool, E>,
-    ) -> Result<bool, E> {
-        let none = Vec::new();
-        let spans = self.0.get(contract).unwrap_or(&none);
-        if spans.iter().any(|it| it.first <= added.first && added.last <= it.last) {
-            return Ok(false);
+    /// Returns the spans of a contract, which is listed if there is room for it.
+    fn listed_spans(&mut self, contract: &ContractId) -> Option<&mut Spans> {
+        if self.listed.len() < MOST_LISTED || self.listed.contains_key(contract) {
+            Some(self.listed.entry(*contract).or_default())
+        } else {
+            None
         }
-        let mut joins = |before: &Span, after: &Span| {
-            Ok(after.first <= before.last
-                || is_same(contract, position(before.last), position(after.first))?)
-        };
-        // Those before and after the added one; spans that it overlaps are joined with it.
-        let mut from = spans.partition_point(|it| it.first < added.first);
-        let mut to = from;
-        while from > 0 && joins(&spans[from - 1], &added)? {
-            from -= 1;
-            added.first = added.first.min(spans[from].first);
-            added.last = added.last.max(spans[from].last);
-        }
-        while to < spans.len() && joins(&added, &spans[to])? {
-            added.last = added.last.max(spans[to].last);
-            to += 1;
-        }
-        let spans = self.0.entry(*contract).or_default();
-        spans.splice(from..to, [added]);
-        if spans.len() > MOST_SPANS {
-            join_nearest(spans);
-        }
-        Ok(true)
     }
-}
 
-fn join_nearest(spans: &mut Vec<Span>) {
-    let distance = |at: &usize| spans[at + 1].first.0 - spans[*at].last.0;
-    let Some(nearest) = (0..spans.len() - 1).min_by_key(distance) else { return };
-    spans[nearest].last = spans[nearest + 1].last;
-    spans.remove(nearest + 1);
-}
-
-fn position((ledger, application_order): (u32, u32)) -> TransactionPosition {
-    TransactionPosition { ledger: LedgerSeq(ledger), application_order }
+    fn add_beyond(&mut self, added: Span) -> bool {
+        let all = self.beyond.map_or(added, |beyond| beyond.and(added));
+        self.beyond.replace(all) != Some(all)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
 
+    use orrery_ledger::domain::LedgerSeq;
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
+    use super::super::spans::MOST_SPANS;
     use super::*;
 
-    const CONTRACT: ContractId = ContractId([7; 32]);
+    fn contract(number: u32) -> ContractId {
+        let mut id = [3; 32];
+        id[..4].copy_from_slice(&number.to_be_bytes());
+        ContractId(id)
+    }
 
-    /// Transactions in any order are in spans that end exactly where knowledge may differ.
+    fn at(ledger: u32) -> TransactionPosition {
+        TransactionPosition { ledger: LedgerSeq(ledger), application_order: 1 }
+    }
+
+    /// Whatever strangers do, what is kept has a size that does not grow, and no transaction is forgotten.
     #[test]
-    fn spans_end_where_knowledge_may_differ() {
-        for seed in 0..200 {
+    fn what_is_kept_is_limited_and_covers_all_transactions() {
+        let never = |_: &ContractId, _, _| Ok::<_, Infallible>(false);
+        for seed in 0..100 {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
-            let borders: Vec<u32> =
-                (0..rng.random_range(0..MOST_SPANS)).map(|_| rng.random_range(0..100)).collect();
-            // The border 5 lies between ledgers 4 and 5.
-            let part = |ledger: u32| borders.iter().filter(|border| **border <= ledger).count();
-            let is_same = |_: &ContractId, a: TransactionPosition, b: TransactionPosition| {
-                Ok::<_, Infallible>(part(a.ledger.0) == part(b.ledger.0))
-            };
-            let mut added: Vec<u32> = Vec::new();
             let (mut unsure, mut other) = (Unsure::default(), Unsure::default());
-            for _ in 0..rng.random_range(1..60) {
-                let ledger = rng.random_range(0..100);
-                added.push(ledger);
+            let mut added = Vec::new();
+            for _ in 0..rng.random_range(1..400) {
+                let (contract, ledger) =
+                    (contract(rng.random_range(0..40)), rng.random_range(1..1_000));
+                added.push((contract, at(ledger)));
                 let into = if rng.random() { &mut unsure } else { &mut other };
-                let Ok(_) = into.add(&CONTRACT, position((ledger, 0)), is_same);
+                let Ok(_) = into.add(&contract, at(ledger), never);
             }
-            let Ok(_) = unsure.join(&other, is_same);
-            let Ok(changed) = unsure.join(&other, is_same);
-            assert!(!changed, "nothing is new: seed {seed}");
-            let mut expected: BTreeMap<usize, (u32, u32)> = BTreeMap::new();
-            for ledger in added {
-                let (first, last) = expected.entry(part(ledger)).or_insert((ledger, ledger));
-                (*first, *last) = ((*first).min(ledger), (*last).max(ledger));
+            let Ok(_) = unsure.join(&other, never);
+            for (contract, at) in added {
+                let mut of_contract = unsure.spans().filter(|span| span.contract == contract);
+                let is_listed = of_contract.any(|span| span.first <= at && at <= span.last);
+                let is_beyond =
+                    unsure.beyond().is_some_and(|(after, last)| after < at && at <= last);
+                assert!(is_listed || is_beyond, "{contract} {at:?}: seed {seed}");
             }
-            let found: Vec<_> =
-                unsure.spans().map(|it| (it.first.ledger.0, it.last.ledger.0)).collect();
-            assert_eq!(found, expected.into_values().collect::<Vec<_>>(), "seed {seed}");
+            assert!(unsure.spans().count() <= MOST_LISTED * MOST_SPANS);
+            let stored = serde_json::to_string(&unsure).unwrap();
+            assert!(stored.len() <= 100 + MOST_LISTED * (100 + 64 * MOST_SPANS), "{stored}");
+            assert_eq!(serde_json::from_str::<Unsure>(&stored).unwrap(), unsure);
         }
     }
 
+    /// Stores of earlier versions have these bytes.
     #[test]
-    fn the_number_of_spans_is_limited() {
-        let mut unsure = Unsure::default();
-        for ledger in 0..1000 {
-            let Ok(changed) =
-                unsure.add(&CONTRACT, position((ledger, 0)), |_, _, _| Ok::<_, Infallible>(false));
-            assert!(changed);
-        }
-        let spans: Vec<_> = unsure.spans().collect();
-        assert_eq!(spans.len(), MOST_SPANS);
-        assert!(spans.iter().all(|span| span.may_be_joined));
-        assert_eq!((spans[0].first.ledger.0, spans[MOST_SPANS - 1].last.ledger.0), (0, 999));
+    fn what_earlier_versions_stored_is_read() {
+        let stored = format!(r#"{{"{}":[{{"first":[5,1],"last":[7,2]}}]}}"#, contract(1));
+        let unsure: Unsure = serde_json::from_str(&stored).unwrap();
+        assert!(unsure.has(&contract(1)) && unsure.beyond().is_none());
+        assert_eq!(serde_json::to_string(&unsure).unwrap(), stored);
+        assert_eq!(serde_json::from_str::<Unsure>("{}").unwrap(), Unsure::default());
     }
 }

@@ -31,6 +31,7 @@ mod changes;
 mod in_order;
 mod limits;
 mod model;
+mod names;
 mod told;
 
 /// Number of steps of a history, not counting turns.
@@ -66,6 +67,8 @@ struct History {
     naive: StorageModel,
     /// Maximum number of members of a project.
     most: usize,
+    /// Whether projects select events by their names alone.
+    by_name: bool,
     projects: u32,
     failing: Arc<AtomicU32>,
 }
@@ -167,8 +170,8 @@ impl History {
         let naive = StorageModel::new(world.network.passphrase());
         let most = if rng.random_bool(0.4) { rng.random_range(1..=4) } else { 100_000 };
         scene.registry.members.set_most(most, 1_000_000);
-        let (projects, failing) = (0, Arc::default());
-        Self { world, ledgers, scene, rng, missing, naive, most, projects, failing }
+        let (by_name, projects, failing) = (false, 0, Arc::default());
+        Self { world, ledgers, scene, rng, missing, naive, most, by_name, projects, failing }
     }
 
     fn step(&mut self) {
@@ -226,7 +229,7 @@ impl History {
         let mut selectors = Selectors::default();
         let mut contracts = Vec::new();
         while selectors.is_empty() {
-            if self.rng.random_bool(0.4) {
+            if !self.by_name && self.rng.random_bool(0.4) {
                 // The first one declares its event, under another name than its topic has.
                 let (event, param) = match factory == world.factories[0] {
                     true => ("pool_made", "pool"),
@@ -235,7 +238,7 @@ impl History {
                 let (event, param) = (event.to_owned(), param.to_owned());
                 selectors.factories.push(FactorySelector { contract: factory, event, param });
             }
-            if self.rng.random_bool(0.4) {
+            if !self.by_name && self.rng.random_bool(0.4) {
                 let creator = match self.rng.random_bool(0.8) {
                     true => factory,
                     false => {
@@ -245,11 +248,11 @@ impl History {
                 };
                 selectors.created_by.push(CreatorAddress(Creator::Contract(creator)));
             }
-            if self.rng.random_bool(0.15) {
+            if self.by_name || self.rng.random_bool(0.15) {
                 let name = *["said", "told", "pool_made", "made"].choose(&mut self.rng).unwrap();
                 selectors.all.push(name.to_owned());
             }
-            if self.rng.random_bool(0.4) {
+            if !self.by_name && self.rng.random_bool(0.4) {
                 let code = world.codes.choose(&mut self.rng).unwrap();
                 selectors.wasm.push(Hash32(*code));
             }

@@ -83,7 +83,11 @@ impl Runner {
         let until = Instant::now() + SHORT_TURN;
         let (mut has_rows, mut has_read, mut passed) = (false, false, state.passed);
         while let Some((contract, to)) = next_of(&state.pending, passed) {
-            match self.catch_up_with(entry, contract, to, until, &mut has_rows)? {
+            let begun = Instant::now();
+            let reached = self.catch_up_with(entry, contract, to, until, &mut has_rows)?;
+            let is_over = matches!(reached, Reached::End);
+            state.names.note_reading(&contract, begun.elapsed(), is_over);
+            match reached {
                 Reached::To(to) => drop(state.pending.insert(contract, to)),
                 Reached::End => {
                     self.set_caught_up(entry, &contract)?;

@@ -3,15 +3,18 @@
 use serde::Serialize;
 
 use super::index::MemberIndex;
-use crate::ProgramError;
 use crate::manifest::Manifest;
-use orrery_ledger::domain::LedgerSeq;
+use crate::{ProgramError, storage};
+use orrery_ledger::domain::{LedgerSeq, ProgramId};
 use orrery_membership::Facts;
-use orrery_store::Store;
+use orrery_store::{Store, StoreError};
 
 /// What helps where no instance of a contract is known.
 const HELP: &str = "a server that answers for entries of the ledger, an earlier first ledger, or naming \
                     the contracts";
+
+/// Maximum number of contracts of which names of events are not known that are counted.
+const MOST_COUNTED: usize = 10_000;
 
 /// What the status of a project says of its members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,9 +53,23 @@ struct CodeUnread {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct NamesUnread {
     contracts: usize,
-    /// Whether there are more, which are passed over.
+    /// Whether there are more, which are not counted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     more: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<&'static str>,
+}
+
+impl NamesUnread {
+    fn of(store: &Store, program: ProgramId) -> Result<Self, StoreError> {
+        let (mut contracts, mut more) = (0, false);
+        storage::unnamed_after(store, program, None, |_, _| {
+            more = contracts >= MOST_COUNTED;
+            contracts += usize::from(!more);
+            Ok(storage::more_if(!more))
+        })?;
+        Ok(Self { contracts, more, help: (contracts > 0).then_some(HELP) })
+    }
 }
 
 /// Contracts that stored ledgers created, nobody knows by whom.
@@ -89,6 +106,10 @@ impl MembersStatus {
             first_ledger: has_creations(unread.first),
             last_ledger: has_creations(unread.last),
         });
+        let names = match selectors.all.is_empty() {
+            true => None,
+            false => Some(NamesUnread::of(store, manifest.id)?),
+        };
         Ok(Some(Self {
             members,
             members_are: "unbound",
@@ -99,12 +120,7 @@ impl MembersStatus {
                     index.most()
                 )
             }),
-            names_unread: manifest.events.as_ref().filter(|it| !it.selectors.all.is_empty()).map(
-                |project| NamesUnread {
-                    contracts: project.unnamed.contracts(),
-                    more: project.has_more_unnamed,
-                },
-            ),
+            names_unread: names,
             code_unread: code,
             creations_unread: creations,
             members_not_seen: is_listed.then_some(

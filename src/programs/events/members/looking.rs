@@ -1,6 +1,7 @@
 //! Looks whether it has become known what contracts ran at transactions whose events may belong to a
 //! project.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,7 @@ impl Runner {
             return Ok(Found::Nothing);
         }
         let (of, mut at) = looks.walk.take().unwrap_or((generation, None));
+        let beyond = looks.beyond.take();
         let lookup = Lookup::new(&self.store, RowBounds::none())?;
         let (codes, until) = (project.selectors.wasm.as_slice(), begun + time);
         for span in project.apart.spans() {
@@ -56,6 +58,21 @@ impl Runner {
                 Walked::All => at = Some((span.contract, span.last)),
                 Walked::UpTo(position) => {
                     looks.walk = Some((of, Some((span.contract, position))));
+                    looks.last = Some((Instant::now(), begun.elapsed()));
+                    return Ok(Found::NothingSoFar(pause_after(looks.last, Instant::now())));
+                }
+            }
+        }
+        if let Some((before, last)) = project.apart.beyond() {
+            let between = (beyond.unwrap_or(before), last);
+            match self.look_between_apart(program, (&lookup, codes), None, between, until)? {
+                Walked::All => {}
+                Walked::Known => {
+                    looks.last = Some((Instant::now(), begun.elapsed()));
+                    return Ok(Found::More);
+                }
+                Walked::UpTo(position) => {
+                    (looks.walk, looks.beyond) = (Some((of, at)), Some(position));
                     looks.last = Some((Instant::now(), begun.elapsed()));
                     return Ok(Found::NothingSoFar(pause_after(looks.last, Instant::now())));
                 }
@@ -85,27 +102,44 @@ impl Runner {
         if first == last || (!may_be_joined && lookup.is_same_between(&contract, first, last)?) {
             return Ok(Walked::All);
         }
+        let between = (after.unwrap_or(first).max(first), last);
+        self.look_between_apart(program, (lookup, codes), Some(&contract), between, until)
+    }
+
+    /// Looks at the transactions after one of them and up to another: at those with events of a contract, or of
+    /// any, of which it was not known whether they belong to the project.
+    fn look_between_apart(
+        &self,
+        program: ProgramId,
+        (lookup, codes): (&Lookup<'_>, &[Hash32]),
+        contract: Option<&ContractId>,
+        (after, last): (TransactionPosition, TransactionPosition),
+        until: Instant,
+    ) -> Result<Walked, ProgramError> {
         let mut walked = Walked::All;
         let mut failed = None;
-        storage::rows_after(
-            &self.store,
-            program,
-            after.unwrap_or(first).max(first),
-            |at, rows| {
-                if at >= last {
-                    return Ok(ControlFlow::Break(()));
+        let is_known_now = |rows: &[u8], at| -> Result<bool, ProgramError> {
+            for apart in apart_contracts(rows)? {
+                if contract.is_none_or(|contract| apart == *contract)
+                    && is_known(lookup, codes, &apart, at)?
+                {
+                    return Ok(true);
                 }
-                let known = has_apart(rows, &contract)
-                    .and_then(|has| Ok(has && is_known(lookup, codes, &contract, at)?));
-                match known {
-                    Ok(true) => walked = Walked::Known,
-                    Ok(false) if Instant::now() >= until => walked = Walked::UpTo(at),
-                    Ok(false) => return Ok(ControlFlow::Continue(())),
-                    Err(error) => failed = Some(error),
-                }
-                Ok::<_, StoreError>(ControlFlow::Break(()))
-            },
-        )?;
+            }
+            Ok(false)
+        };
+        storage::rows_after(&self.store, program, after, |at, rows| {
+            if at > last {
+                return Ok(ControlFlow::Break(()));
+            }
+            match is_known_now(rows, at) {
+                Ok(true) => walked = Walked::Known,
+                Ok(false) if Instant::now() >= until => walked = Walked::UpTo(at),
+                Ok(false) => return Ok(ControlFlow::Continue(())),
+                Err(error) => failed = Some(error),
+            }
+            Ok::<_, StoreError>(ControlFlow::Break(()))
+        })?;
         failed.map_or(Ok(walked), Err)
     }
 }
@@ -120,24 +154,25 @@ enum Walked {
     UpTo(TransactionPosition),
 }
 
-/// Whether a transaction in stored form has events of a contract, or changes of what it holds, that may belong to
+/// Returns the contracts of a transaction in stored form with events, or changes of what they hold, that may belong to
 /// the project.
-fn has_apart(stored: &[u8], contract: &ContractId) -> Result<bool, ProgramError> {
+fn apart_contracts(stored: &[u8]) -> Result<BTreeSet<ContractId>, ProgramError> {
     let stored = in_this_form(stored)?;
     let read = LoggedEvents::read(&stored)?;
+    let mut found = BTreeSet::new();
     for change in read.changes.iter() {
         let change = change?;
-        if change.contract == *contract && change.is_apart {
-            return Ok(true);
+        if change.is_apart {
+            found.insert(change.contract);
         }
     }
     for event in read.all_events() {
         let event = event?;
-        if event.contract == *contract && event.is_apart {
-            return Ok(true);
+        if event.is_apart {
+            found.insert(event.contract);
         }
     }
-    Ok(false)
+    Ok(found)
 }
 
 /// Whether it is known if a contract ran one of these codes at a transaction.

@@ -22,6 +22,7 @@ mod ledgers;
 mod limiting;
 mod logged;
 mod looking;
+mod name_looks;
 mod naming;
 mod newly_known;
 mod of_ledger;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::name_looks::NameLooks;
 use super::newly_known::NewlyKnown;
 use super::rank::Rank;
 use super::reading_again::ReadingAgain;
@@ -32,6 +33,9 @@ pub struct MembersOf {
     is_read: AtomicBool,
     /// Place in the feed up to which they were looked for in all ledgers, in this process.
     looked_to: AtomicU64,
+    /// Whether contracts may have been noted as ones of which names of events are not known after these have become
+    /// known.
+    has_late_names: AtomicBool,
     /// Those that became known in this process.
     pub(crate) newly_known: Mutex<NewlyKnown>,
 }
@@ -61,8 +65,8 @@ pub struct MemberState {
     pub pass: Option<Option<ContractId>>,
     /// The ranges of ledgers for which the changes of all members are being recorded.
     pub recording_with: Option<Vec<(u32, u32)>>,
-    /// What was known of interfaces when it was looked last at events that may have a name of the project.
-    pub named_with: Option<u64>,
+    /// What is remembered of the looks at events that may turn out to have a name of the project.
+    pub names: NameLooks,
     /// When changes were recorded for the last time because other ledgers are stored, and how long it took.
     pub recorded: Option<(Instant, Duration)>,
     /// Whether the next turn is for new ledgers although some are pending.
@@ -150,6 +154,17 @@ impl MembersOf {
                 let must_look = selectors.have_members();
                 self.is_read.load(Ordering::SeqCst) && (!must_look || self.has_looked(place))
             })
+    }
+
+    /// Notes that contracts were noted as ones of which names of events are not known, by what was known before a look
+    /// that may have passed them.
+    pub(crate) fn note_late_names(&self) {
+        self.has_late_names.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether that was noted since it was asked last.
+    pub(super) fn take_late_names(&self) -> bool {
+        self.has_late_names.swap(false, Ordering::SeqCst)
     }
 
     pub(super) fn note_read(&self) {
