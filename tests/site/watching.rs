@@ -38,7 +38,7 @@ fn what_is_not_known_yet_is_watched_in_the_pages() {
     assert!(message.starts_with("<b>") && message.contains("</b> in ledger "), "{message}");
     for (name, parts) in [
         ("a code that is none", &["64 hexadecimal digits"][..]),
-        ("a factory without an event", &["Of factory 2", "its event"]),
+        ("a factory without an event", &["Factory 2 needs", "Its event"]),
         ("a condition with a mistake", &["'=='", "at character 8"]),
         ("a message with a mistake", &["at character 4"]),
     ] {

@@ -33,8 +33,7 @@ async function draw(body, project, signal) {
   const newest = await ask("rest/retroshade/query", { body: { query }, signal });
   if (newest.length === 0) return renew(body, make("p", "note", "Nothing that it selects is stored yet."));
   return renew(body, table(HEADS, newest.map(row), "Members"),
-    make("p", "note", `${count(newest[0].rows, "row")}, the newest first: one for each contract and selector, for a code one `,
-      "for each stay. In SQL: ",
+    make("p", "note", `${count(newest[0].rows, "row")}, the newest first; for a code, one for each stay. In SQL: `,
       queryLink(project, "members"), ", ", queryLink(project, "member_changes"), "."));
 }
 

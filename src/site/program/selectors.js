@@ -32,9 +32,8 @@ function factories() {
 /** Creates the fields. */
 export const selectorFields = () => having(make("div", "programs-selectors",
   make("h3", "", "Contracts that are not known yet"),
-  paragraph("note", "Those that any of these selects, also those that come later. A factory needs an event that names "
-    + "the new contract; the hash of a code works for all. Creators can be read where the transaction shows them: of many "
-    + "of today's factories it does not."),
+  paragraph("note", "Those that any of these selects, also later ones. A factory needs an event that names the new "
+    + "contract; the hash of a code works for all. Of many of today's factories, the creator cannot be read."),
   factories(),
   make("div", "row",
     field("Created by these contracts or accounts", contractsArea({ name: "created_by", placeholder: "C…, G…" }), "grow"),
@@ -50,11 +49,11 @@ export function selectorsOf(whole) {
   const columns = PARTS.map(([name]) => given.getAll(name).map((text) => text.trim()));
   const rows = columns[0].map((contract, index) => ({ contract, event: columns[1][index], param: columns[2][index] }));
   const all = rows.filter((row) => Object.values(row).some((text) => text !== ""));
-  const needs = { contract: "its address", event: "its event that tells of new contracts",
-    param: "the parameter of its event that has the new contract" };
   for (const [index, row] of rows.entries()) {
-    const missing = all.includes(row) ? Object.keys(needs).findIndex((name) => row[name] === "") : -1;
-    if (missing >= 0) throw ofField(PARTS[missing][0], `of factory ${index + 1}, name ${Object.values(needs)[missing]}`, index);
+    const missing = all.includes(row) ? Object.values(row).indexOf("") : -1;
+    if (missing < 0) continue;
+    const [name, label] = PARTS[missing];
+    throw ofField(name, `factory ${index + 1} needs the field "${label}"`, index);
   }
   const lists = ["created_by", "wasm", "all"].map((name) => [name, wordsOf(given.get(name))]);
   return Object.fromEntries([["factories", all], ...lists].filter(([, list]) => list.length > 0));
@@ -78,9 +77,9 @@ const ranged = ({ first_ledger: first, last_ledger: last }) =>
 /** Members of the status that count contracts of which something is not known, with the name of a fact and a sentence. */
 const UNREAD = [
   ["code_unread", "Code not known", "with stored events it is not known what they ran"],
-  ["creations_unread", "Creator not known", "that stored ledgers created it is not known by whom. What cannot be read is "
-    + "not guessed: select them by the event of their factory, or by the hash of their code"],
-  ["names_unread", "Names of events not known", "the code is not known yet, and so not what their events are called"],
+  ["creations_unread", "Creator not known", "that stored ledgers created it is not known by whom: "
+    + "select them by the event of their factory, or by the hash of their code"],
+  ["names_unread", "Names of events not known", "it is not known yet what their events are called"],
 ];
 
 /** Returns facts of the status of a project: how many contracts it has, and of how many that is not known. */
@@ -96,6 +95,5 @@ export const memberTroubles = (program) => [
   ...UNREAD.map(([name, , text]) => program[name]?.contracts > 0 && ["warning",
     `Of ${count(program[name].contracts, "contract")}${program[name].more ? " or more" : ""} ${text}.`
       + `${program[name].help ? ` This helps: ${program[name].help}.` : ""}`]),
-  program.members_are === "unbound" && ["note", "Nothing in a ledger binds who its contracts are: that follows from "
-    + "diagnostics and changes of entries, as the node gave them."],
+  program.members_are === "unbound" && ["note", "Nothing in a ledger binds who its contracts are: the node said it."],
 ];

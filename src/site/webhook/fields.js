@@ -40,7 +40,7 @@ const WHEN = words({
   silence: [`No matching event for so many ledgers: once, until the next.${DAY}`, "`{since_ledger}`"],
 });
 
-const SECRET = " Whoever has it can write to the chat: later, only its host and last four characters are shown.";
+const SECRET = " It is a secret: later, only its host and last four characters are shown.";
 /** Formats, with their names and endpoints. */
 const FORMATS = words({
   service: ["JSON for a service", "That of a program."],

@@ -13,12 +13,10 @@ const made = ({ ids, secret }) => secretOf(secret,
   ids.length === 1 ? "It is subscribed" : `${ids.length} webhooks are subscribed`,
   make("p", "", ...listed(ids.map((id) => link(`webhooks/${id}`, `webhook ${id}`))), ". Send a test from there."));
 
-/** Returns what the form says in a request, if that can be sent. */
-function wanted(whole) {
+/** Returns what the form says in a request, if that can be sent. A preview needs no endpoint. */
+function wanted(whole, isPreview) {
   const body = said(whole);
-  const { webhook_endpoint: endpoint } = body;
-  if (!endpoint) throw ofField("webhook_endpoint", "give the endpoint: the address to which events are sent");
-  if (!/^[a-z][a-z0-9+.-]*:/i.test(endpoint)) {
+  if (!/^[a-z][a-z0-9+.-]*:/i.test(body.webhook_endpoint ?? (isPreview ? "x:" : ""))) {
     throw ofField("webhook_endpoint", "the endpoint has to be a URL, which begins with https:// or http://");
   }
   if (!body.contract_ids && !body.project && !body.address) {
@@ -33,8 +31,8 @@ function wanted(whole) {
 function trying(told, attempted) {
   const last = ledgerInput({ min: 1, max: 100000, value: 1000 });
   const look = () => attempted(told, "Looking through the newest ledgers …", async (body) =>
-    preview(await ask("rest/webhooks/try", { body: { ...body, last: Number(last.value) || undefined } }),
-      { ...body, last: Number(last.value) || 1000 }));
+    preview(await ask("rest/webhooks/try", { body: { ...body, last: Number(last.value) || undefined } }), body.format),
+  true);
   return make("div", "", make("h3", "", "Try it before: what it would have sent"),
     form("row", look, field("Newest ledgers", last), submit("Preview", "quiet")), told);
 }
@@ -46,13 +44,13 @@ export function subscriptionForm(given, done) {
   // The secret of a subscription is shown once: it stays until the next one is made.
   const result = outcome();
   /** Does something with what the fields say, and marks the field that is refused. */
-  const attempted = (place, doing, work) => {
+  const attempted = (place, doing, work, isPreview) => {
     const marked = (error) => fields.where.draw(mark(whole, place, error) ?? -1);
     marked(null);
     for (const it of [told, tried]) put(it);
     return attempt(place, doing, async () => {
       try {
-        return await work(wanted(whole));
+        return await work(wanted(whole, isPreview));
       } catch (error) {
         marked(error);
         throw error;

@@ -28,7 +28,7 @@ export const unmetOf = ({ unjudged, where_misfit: misfit }) => [
   unjudged && make("p", "warning", `${count(unjudged.events, "event")} from ledger `, ledgerLink(unjudged.first_ledger),
     " on could not be judged, because it is not known what their contracts declare. A replay asks again."),
   misfit && make("p", "warning", "From ledger ", ledgerLink(misfit.first_ledger), " on, the condition does not fit what "
-    + "the contract declares, and events do not match: ", make("bdi", "", misfit.reason), "."),
+    + "the contract declares: ", make("bdi", "", misfit.reason), "."),
 ];
 
 /** Whether the endpoint of a format is a chat's: a secret, of which host and last characters are shown. */

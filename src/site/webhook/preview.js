@@ -14,12 +14,10 @@ function shown(body, index, isMessage) {
     { tabindex: 0, role: "region", "aria-label": `${isMessage ? "Message" : "Body"} ${index + 1}` });
 }
 
-/** Creates the elements of an answer to a request with this body. */
-export function preview({ ledgers, from, to, matched, first, unjudged }, { format, on, last }) {
+/** Creates the elements of an answer to a request for this format. */
+export function preview({ ledgers, from, to, matched, first, unjudged }, format) {
   const isMessage = format !== "service";
-  // Expiry and silence follow from the ledgers before, so the newest are left where time ends first.
-  const isCut = (on === "ttl" || on === "silence") && ledgers > 0 && ledgers < last;
-  const which = isCut ? `${count(ledgers, "ledger")}, ${number(from)} to ${number(to)}` : `the last ${count(ledgers, "ledger")}`;
+  const which = `${count(ledgers, "ledger")}${ledgers > 0 ? `, ${number(from)} to ${number(to)}` : ""}`;
   const sent = `It would have sent ${number(matched)} in ${which}`;
   return make("div", "",
     unjudged === 0 ? null : make("p", "warning",

@@ -62,7 +62,7 @@ await refusal("a factory without an event", async () => {
   await watch.getByRole("button", { name: "Another factory" }).click();
   await factory(2).getByLabel("Factory", { exact: true }).fill(given.contract);
   await watch.getByRole("button", { name: "Watch" }).click();
-  const said = await says(watch, /Of factory 2/);
+  const said = await says(watch, /Factory 2 needs/);
   told.focus.factory = await focused();
   return said;
 });
@@ -118,7 +118,7 @@ await refusal("a condition with a mistake", async () => {
 });
 await step("preview", async () => {
   await condition.fill("ledger > 1");
-  const said = await preview(/It would have sent [1-9][\d,]* in the last [\d,]+ ledgers?\. The first:/);
+  const said = await preview(/It would have sent [1-9][\d,]* in [\d,]+ ledgers?, [\d,]+ to [\d,]+\. The first:/);
   const body = JSON.parse(await subscribe.getByRole("region", { name: "Body 1" }).innerText());
   if (body.event.contract_id !== given.contract) throw new Error(JSON.stringify(body));
   return said;
