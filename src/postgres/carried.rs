@@ -3,10 +3,7 @@
 
 use super::connection::{Connection, Purpose, text, truth};
 use super::error::{Result, SinkError};
-use super::names::{hashed, qualified, quoted};
-
-/// Bytes of the hash in the name of an index that waits for its own.
-const HASHED: usize = 12;
+use super::names::{self, qualified, quoted};
 
 /// Indexes without a constraint: name, and the definition behind the table's name.
 const INDEXES: &str = "\
@@ -32,10 +29,11 @@ UNION ALL SELECT 1, format('GRANT %s (%I) ON %s TO %s%s', a.privilege_type, t.at
 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' \
 ELSE '' END) FROM o JOIN pg_attribute AS t ON t.attrelid = o.oid, aclexplode(t.attacl) AS a WHERE NOT t.attisdropped \
 AND a.grantee <> o.relowner \
-UNION ALL SELECT 2, format('ALTER TABLE %s SET (%s = %L)', $2, split_part(p, '=', 1), substr(p, strpos(p, '=') + 1)) \
-FROM o, unnest(o.reloptions) AS p \
-UNION ALL SELECT 2, format('ALTER TABLE %s SET (toast.%s = %L)', $2, split_part(p, '=', 1), substr(p, strpos(p, '=') + \
-1)) FROM o JOIN pg_class AS toast ON toast.oid = o.reltoastrelid, unnest(toast.reloptions) AS p \
+UNION ALL SELECT 2, format('ALTER TABLE %s SET (%s)', $2, string_agg(format('%s = %L', split_part(p, '=', 1), substr(p, \
+strpos(p, '=') + 1)), ', ' ORDER BY n)) FROM o, unnest(o.reloptions) WITH ORDINALITY AS u (p, n) HAVING count(*) > 0 \
+UNION ALL SELECT 2, format('ALTER TABLE %s SET (%s)', $2, string_agg(format('toast.%s = %L', split_part(p, '=', 1), \
+substr(p, strpos(p, '=') + 1)), ', ' ORDER BY n)) FROM o JOIN pg_class AS toast ON toast.oid = o.reltoastrelid, \
+unnest(toast.reloptions) WITH ORDINALITY AS u (p, n) HAVING count(*) > 0 \
 UNION ALL SELECT 2, format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS %s', $2, t.attname, t.attstattarget) FROM o \
 JOIN pg_attribute AS t ON t.attrelid = o.oid WHERE t.attnum > 0 AND NOT t.attisdropped AND t.attstattarget >= 0 \
 UNION ALL SELECT 3, CASE o.relreplident WHEN 'f' THEN format('ALTER TABLE %s REPLICA IDENTITY FULL', $2) ELSE \
@@ -62,12 +60,12 @@ ORDER BY 1, 2";
 /// Publications that name a table. From version 15 on they can name columns and rows.
 const PUBLICATIONS_14: &str = "\
 SELECT format('ALTER PUBLICATION %I ADD TABLE %s', p.pubname, $2) AS sql FROM pg_publication_rel AS r JOIN \
-pg_publication AS p ON p.oid = r.prpubid WHERE r.prrelid = to_regclass($1)";
+pg_publication AS p ON p.oid = r.prpubid WHERE r.prrelid = to_regclass($1) AND pg_has_role(p.pubowner, 'USAGE')";
 const PUBLICATIONS_15: &str = "\
 SELECT format('ALTER PUBLICATION %I ADD TABLE %s%s%s', p.pubname, $2, ' (' || (SELECT string_agg(quote_ident(attname), \
 ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = r.prrelid AND attnum = ANY (r.prattrs)) || ')', ' WHERE (' || \
 pg_get_expr(r.prqual, r.prrelid) || ')') AS sql FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = \
-r.prpubid WHERE r.prrelid = to_regclass($1)";
+r.prpubid WHERE r.prrelid = to_regclass($1) AND pg_has_role(p.pubowner, 'USAGE')";
 
 /// What a table has from others, as statements for the table that takes its place.
 #[derive(Debug, Clone, Default)]
@@ -103,14 +101,14 @@ async fn parts(
             SinkError::Refused(format!("the index {schema}.{name} has a definition that is not understood: {definition}"))
         })?;
         let unique = if truth(&row, "is_unique")? { "UNIQUE " } else { "" };
-        let waiting = format!("_orrery_{}", hashed(&format!("{new} {name} {unique}{rest}"), HASHED));
+        let waiting = names::waiting(&[new, name, unique, rest]);
         let making = format!("CREATE {unique}INDEX {} ON {to} USING {rest}", quoted(&waiting));
         let naming = format!("ALTER INDEX {} RENAME TO {}", qualified(schema, &waiting), quoted(name));
         made.push(Made { name: name.to_owned(), waiting, making, naming });
     }
     for row in connection.rows("looking at constraints", CONSTRAINTS, &[&from]).await? {
         let (name, definition) = (text(&row, "name")?, text(&row, "definition")?);
-        let waiting = format!("_orrery_{}", hashed(&format!("{new} {name} {definition}"), HASHED));
+        let waiting = names::waiting(&[new, name, definition]);
         let making = format!("ALTER TABLE {to} ADD CONSTRAINT {} {definition}", quoted(&waiting));
         let naming =
             format!("ALTER TABLE {final_name} RENAME CONSTRAINT {} TO {}", quoted(&waiting), quoted(name));

@@ -83,6 +83,15 @@ pub(super) async fn ensure_in(
     Ok(places)
 }
 
+/// Refuses names of tables and views that something has which is not ours. In a transaction.
+pub(super) async fn refuse_foreign(
+    connection: &Connection,
+    writer: &Writer,
+    project: &Project,
+) -> Result<()> {
+    Work::new(connection, writer, project).await?.refuse_foreign()
+}
+
 /// Creates or changes the tables of a project.
 struct Work<'a> {
     connection: &'a Connection,

@@ -107,7 +107,7 @@ pub async fn ledger_digests(
         let known = objects::columns(connection, schema, &table.name).await?;
         let hash = hash(connection, schema, &table.name, &known).await?;
         let ledger = format!(
-            "get_byte({ROW}, 0)::bigint << 24 | get_byte({ROW}, 1) << 16 | get_byte({ROW}, 2) << 8 | \
+            "get_byte({ROW}, 0) * 16777216::bigint + get_byte({ROW}, 1) * 65536 + get_byte({ROW}, 2) * 256 + \
              get_byte({ROW}, 3)"
         );
         let sql = format!(

@@ -159,7 +159,7 @@ impl Connection {
         let sql = format!(
             "BEGIN; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 0; \
              SET LOCAL idle_in_transaction_session_timeout = '30s'; SET LOCAL lock_timeout = '{wait}'; \
-             SET LOCAL client_min_messages = warning"
+             SET LOCAL standard_conforming_strings = on; SET LOCAL client_min_messages = warning"
         );
         match self.run("beginning a transaction", &sql).await {
             Ok(()) => Ok(()),

@@ -8,6 +8,8 @@ const LONGEST: usize = 63;
 const KEPT: usize = 54;
 /// Bytes of the hash that follow them, each two digits.
 const HASHED: usize = 4;
+/// Bytes of the hash in a name that something has for a while.
+const WAITING: usize = 12;
 /// Columns that every table of PostgreSQL has already.
 const OF_POSTGRES: [&str; 6] = ["tableoid", "cmax", "xmax", "cmin", "xmin", "ctid"];
 /// Column with the key of a row.
@@ -38,7 +40,7 @@ pub fn shortened(name: &str) -> String {
 }
 
 /// Returns the first bytes of the SHA-256 of a text as hex digits.
-pub(crate) fn hashed(text: &str, bytes: usize) -> String {
+fn hashed(text: &str, bytes: usize) -> String {
     Sha256::digest(text).iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -70,9 +72,9 @@ pub(crate) fn mark(column: &str) -> [u8; 8] {
     mark
 }
 
-/// Returns the name of the table that is filled to take the place of another one.
-pub(crate) fn beside(table: &str) -> String {
-    format!("_orrery_{}", hashed(table, 12))
+/// Returns a name for what waits to take the place of something, or to be dropped, told from others by these texts.
+pub(crate) fn waiting(texts: &[&str]) -> String {
+    format!("_orrery_{}", hashed(&texts.join("\n"), WAITING))
 }
 
 /// Returns the schema of a project, after a pattern in which `{project}` stands for its name.

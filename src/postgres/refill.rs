@@ -7,7 +7,7 @@ use super::catalog::{self, Place, Places};
 use super::connection::{Connection, Purpose, text, truth};
 use super::cursor::{Cursor, Generation, Of, Position, Writer};
 use super::error::{Result, SinkError};
-use super::names::{ROW, beside, qualified};
+use super::names::{ROW, qualified, waiting};
 use super::objects::{self, Kind};
 use super::types::Project;
 
@@ -46,11 +46,18 @@ impl<'a> Refill<'a> {
         Ok((refill, cursor))
     }
 
+    /// Returns the name of the table that is filled for a target.
+    pub(super) fn beside(&self, target: &str) -> String {
+        let Writer { network, sink, .. } = self.writer;
+        waiting(&[network, sink, &self.project.name, target])
+    }
+
     async fn begin_in(&mut self, connection: &Connection) -> Result<Cursor> {
         // Nobody writes beside a service that is there.
         let (writer, project) = (self.writer, self.project);
         let live = writer.locked(connection, &project.name, Of::Live).await?;
         live.map(|cursor| writer.recognised(cursor)).transpose()?;
+        catalog::refuse_foreign(connection, writer, project).await?;
         let begun = writer.locked(connection, &project.name, Of::Refill).await?;
         let begun = begun.map(|cursor| writer.recognised(cursor)).transpose()?;
         let is_same = |it: &Cursor| {
@@ -65,7 +72,7 @@ impl<'a> Refill<'a> {
         }
         self.drop_filling(connection).await?;
         for table in project.tables.iter().filter(|it| self.targets.contains(&it.target)) {
-            let name = beside(&table.target);
+            let name = self.beside(&table.target);
             let owner = (&*project.schema, &*project.name);
             let created =
                 catalog::create(connection, writer, owner, table, &name, Kind::Filling).await?;

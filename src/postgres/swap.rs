@@ -12,7 +12,7 @@ use super::connection::{Connection, Purpose, text};
 use super::cursor::{Cursor, Of, Writer};
 use super::dependents::{Dependents, dependents};
 use super::error::{Result, SinkError};
-use super::names::{beside, qualified, quoted, shortened};
+use super::names::{qualified, quoted, shortened, waiting};
 use super::objects::{self, Kind, Object};
 use super::refill::Refill;
 use super::types::Project;
@@ -96,7 +96,7 @@ impl Refill<'_> {
         let schema = &*self.project.schema;
         let replaced = self.replaced(connection).await?;
         for table in &replaced {
-            let new = beside(&table.target);
+            let new = self.beside(&table.target);
             carried::make_parts(connection, (schema, &table.name, &new)).await?;
         }
         if !replaced.is_empty() {
@@ -160,6 +160,7 @@ impl Refill<'_> {
         for moved in &moves {
             moved.drop(connection, schema, on_blocked).await?;
         }
+        self.name_keys(connection).await?;
         let now = Cursor { state: "live".to_owned(), ..cursor };
         self.writer.advance(connection, Of::Live, &now).await?;
         self.forget(connection).await?;
@@ -178,6 +179,25 @@ impl Refill<'_> {
         })
     }
 
+    /// Gives the keys of the new tables the names that those before had, where these are free.
+    async fn name_keys(&self, connection: &Connection) -> Result<()> {
+        let schema = &*self.project.schema;
+        let there = objects::relations(connection, schema).await?;
+        for table in self.project.tables.iter().filter(|it| self.targets.contains(&it.target)) {
+            let name = shortened(&table.name);
+            let key = shortened(&format!("{name}_pkey"));
+            let sql = "SELECT conname::text AS name FROM pg_constraint WHERE conrelid = to_regclass($1) AND contype = 'p'";
+            let full = qualified(schema, &name);
+            let rows = connection.rows("looking for a key", sql, &[&full]).await?;
+            let now = rows.first().map_or(Ok(""), |row| text(row, "name"))?;
+            if !now.is_empty() && now != key && !there.contains_key(&key) {
+                let sql = format!("ALTER TABLE {full} RENAME CONSTRAINT {} TO {}", quoted(now), quoted(&key));
+                connection.run("naming a key", &sql).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn forget(&self, connection: &Connection) -> Result<()> {
         let sql = "DELETE FROM orrery.refill WHERE network = $1 AND sink = $2 AND project = $3";
         let key = [&*self.writer.network, &*self.writer.sink, &*self.project.name];
@@ -194,10 +214,10 @@ impl Refill<'_> {
                 // What it has is read under the name that the new one gets.
                 self.rename(connection, &table.name, now).await?;
             }
-            carried = carried::carried(connection, (schema, now, &beside(&table.target))).await?;
+            carried = carried::carried(connection, (schema, now, &self.beside(&table.target))).await?;
         }
         let name = now.unwrap_or_else(|| table.name.clone());
-        let old = beside(&format!("{name} of before"));
+        let old = waiting(&[&*self.project.name, "of before", &*name]);
         let sql = format!("ALTER TABLE {} RENAME TO {}", qualified(schema, &name), quoted(&old));
         connection.run("renaming a table", &sql).await?;
         objects::forget(connection, schema, &name).await?;
@@ -222,7 +242,7 @@ impl Refill<'_> {
         let schema = &*self.project.schema;
         let there = objects::relations(connection, schema).await?;
         for table in self.project.tables.iter().filter(|it| self.targets.contains(&it.target)) {
-            let (from, to) = (beside(&table.target), shortened(&table.name));
+            let (from, to) = (self.beside(&table.target), shortened(&table.name));
             if there.contains_key(&to) {
                 self.make_room(connection, &to).await?;
             }

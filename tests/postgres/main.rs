@@ -2,6 +2,7 @@
 //! where there is none.
 
 mod broken;
+mod bulk;
 mod grown;
 mod names;
 mod proxy;

@@ -113,13 +113,13 @@ impl Server {
     /// Starts the server, after it was killed or stopped.
     pub fn run(&mut self) {
         let lines = "\"$1\" -D \"$2\" -p \"$3\" >>\"$2/log\" 2>&1 & pid=$!; echo $pid; cat >/dev/null; kill -INT $pid \
-                     2>/dev/null; wait; [ -z \"$4\" ] || rm -rf \"${2%/*}\"";
+                     2>/dev/null; wait; [ -e \"${2%/*}/keep\" ] || rm -rf \"${2%/*}\"";
         // The shared one is never dropped: its files go when the tests are over.
         let mut keeper = command("sh")
             .args(["-c", lines, "sh"])
             .arg(program("postgres"))
             .arg(&self.directory)
-            .args([&*self.port.to_string(), "remove"])
+            .arg(self.port.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -142,12 +142,14 @@ impl Server {
         assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
         if let Some(mut keeper) = self.keeper.take() {
             // Its files stay.
-            keeper.kill().unwrap();
+            let keep = self.directory.with_file_name("keep");
+            std::fs::write(&keep, "").unwrap();
+            drop(keeper.stdin.take());
             keeper.wait().unwrap();
+            std::fs::remove_file(keep).unwrap();
         }
         // Its processes see that it is gone; a new one waits for them.
         std::thread::sleep(Duration::from_millis(300));
-        let _ = std::fs::remove_file(self.directory.join("postmaster.pid"));
     }
 
     /// Runs statements as a superuser, who sees everything.

@@ -60,7 +60,7 @@ async fn what_others_made_is_on_the_new_table() {
          CREATE TRIGGER sleeps BEFORE UPDATE OF amount ON xlm.transfer FOR EACH ROW EXECUTE FUNCTION public.logs(); \
          ALTER TABLE xlm.transfer DISABLE TRIGGER sleeps; \
          COMMENT ON TABLE xlm.transfer IS 'it''s theirs'; COMMENT ON COLUMN xlm.transfer.\"from\" IS 'whose'; \
-         CREATE PUBLICATION some FOR TABLE xlm.transfer (_row, amount) WHERE (_row > '\\x00'); ALTER PUBLICATION some OWNER TO {role}; \
+         CREATE PUBLICATION something FOR TABLE xlm.transfer (_row, amount) WHERE (_row > '\\x00'); ALTER PUBLICATION something OWNER TO {role}; \
          CREATE STATISTICS xlm.both ON \"from\", amount FROM xlm.transfer; ALTER STATISTICS xlm.both OWNER TO {role}; \
          ALTER TABLE xlm.transfer ALTER amount SET STATISTICS 500; \
          CREATE VIEW public.large WITH (security_barrier = true, check_option = local) AS SELECT \"from\" AS who, t.* FROM \

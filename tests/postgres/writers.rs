@@ -28,9 +28,8 @@ async fn two_services_of_one_name_do_not_write_both() {
     assert!(matches!(begun, Err(SinkError::OtherWriter(_))), "{begun:?}");
     // Another sink of the same database has a schema of its own, or is told.
     let beside = orrery_postgres::Writer { sink: "second".to_owned(), ..other.clone() };
-    let (refill, _) = Refill::begin(&connection, &beside, &project, GENERATION, targets()).await.unwrap();
-    let error = refill.swap_after(&connection, OnBlocked::Wait, Duration::ZERO).await.unwrap_err();
-    assert!(matches!(error, SinkError::Refused(_)), "{error:?}");
+    let begun = Refill::begin(&connection, &beside, &project, GENERATION, targets()).await;
+    assert!(matches!(begun, Err(SinkError::Refused(_))), "{begun:?}");
     // Whoever is silent for long is replaced, with rows of its own.
     assert_eq!(writer().touch(&connection).await.unwrap(), 1);
     database.sql("UPDATE orrery.cursor SET updated_at = now() - interval '11 minutes'");
