@@ -158,7 +158,9 @@ impl Write<'_> {
         }
         match self.connection.end(done).await {
             // The queue of messages is full: it is looked at when the transaction is committed.
-            Err(SinkError::Refused(text)) if notify == Notify::Listeners && text.contains("[54000]") => {
+            Err(SinkError::Refused(text))
+                if notify == Notify::Listeners && text.contains("[54000]") =>
+            {
                 Err(Failed::Notifying)
             }
             done => done.map_err(Failed::Other),
@@ -188,7 +190,8 @@ impl Write<'_> {
     /// Locks the cursor, and compares it with what the batch follows.
     async fn locked(&self) -> Result<Cursor> {
         let cursor = self.writer.locked(self.connection, self.project, self.of).await?;
-        let moved = |text: &str| Err(SinkError::Moved(format!("the cursor of {} {text}", self.project)));
+        let moved =
+            |text: &str| Err(SinkError::Moved(format!("the cursor of {} {text}", self.project)));
         let Some(cursor) = cursor else { return moved("is gone: the project is filled in again") };
         let cursor = self.writer.recognised(cursor)?;
         if cursor.writer != self.writer.id || cursor.generation != self.batch.generation {
@@ -203,7 +206,10 @@ impl Write<'_> {
 
     fn place(&self, target: &str) -> Result<&Place> {
         self.places.0.get(target).ok_or_else(|| {
-            SinkError::Moved(format!("{} has no table {target} yet: its tables have grown", self.project))
+            SinkError::Moved(format!(
+                "{} has no table {target} yet: its tables have grown",
+                self.project
+            ))
         })
     }
 
@@ -242,7 +248,8 @@ impl Write<'_> {
                    AND kind = 'table'";
         let key = [self.schema, &*equal.target, self.project];
         let rows = self.connection.rows("looking for equal rows", sql, &key).await?;
-        let row = rows.first().ok_or_else(|| SinkError::Moved("there are no equal rows".to_owned()))?;
+        let row =
+            rows.first().ok_or_else(|| SinkError::Moved("there are no equal rows".to_owned()))?;
         let before = super::connection::text(row, "object_name")?;
         let known = super::objects::columns(self.connection, self.schema, before).await?;
         let common = place.columns.iter().filter_map(|(exact, now)| Some((now, known.get(exact)?)));

@@ -92,26 +92,33 @@ async fn parts(
     (schema, old, new): (&str, &str, &str),
     now: &str,
 ) -> Result<Vec<Made>> {
-    let (from, to, final_name) = (qualified(schema, old), qualified(schema, new), qualified(schema, now));
+    let (from, to, final_name) =
+        (qualified(schema, old), qualified(schema, new), qualified(schema, now));
     let mut made = Vec::new();
     for row in connection.rows("looking at indexes", INDEXES, &[&from]).await? {
         let (name, definition, begin) =
             (text(&row, "name")?, text(&row, "definition")?, text(&row, "begin")?);
         let (_, rest) = definition.split_once(begin).ok_or_else(|| {
-            SinkError::Refused(format!("the index {schema}.{name} has a definition that is not understood: {definition}"))
+            SinkError::Refused(format!(
+                "the index {schema}.{name} has a definition that is not understood: {definition}"
+            ))
         })?;
         let unique = if truth(&row, "is_unique")? { "UNIQUE " } else { "" };
         let waiting = names::waiting(&[new, name, unique, rest]);
         let making = format!("CREATE {unique}INDEX {} ON {to} USING {rest}", quoted(&waiting));
-        let naming = format!("ALTER INDEX {} RENAME TO {}", qualified(schema, &waiting), quoted(name));
+        let naming =
+            format!("ALTER INDEX {} RENAME TO {}", qualified(schema, &waiting), quoted(name));
         made.push(Made { name: name.to_owned(), waiting, making, naming });
     }
     for row in connection.rows("looking at constraints", CONSTRAINTS, &[&from]).await? {
         let (name, definition) = (text(&row, "name")?, text(&row, "definition")?);
         let waiting = names::waiting(&[new, name, definition]);
         let making = format!("ALTER TABLE {to} ADD CONSTRAINT {} {definition}", quoted(&waiting));
-        let naming =
-            format!("ALTER TABLE {final_name} RENAME CONSTRAINT {} TO {}", quoted(&waiting), quoted(name));
+        let naming = format!(
+            "ALTER TABLE {final_name} RENAME CONSTRAINT {} TO {}",
+            quoted(&waiting),
+            quoted(name)
+        );
         made.push(Made { name: name.to_owned(), waiting, making, naming });
     }
     Ok(made)
@@ -172,8 +179,11 @@ pub(super) async fn carried(
     for row in connection.rows(what, STATEMENTS, &[&from, &from, schema, old]).await? {
         carried.before.push(text(&row, "sql")?.to_owned());
     }
-    let version = connection.rows(what, "SELECT current_setting('server_version_num') AS number", &[]).await?;
-    let version: u32 = version.first().map_or(Ok(0), |row| super::connection::number(row, "number"))?;
+    let version = connection
+        .rows(what, "SELECT current_setting('server_version_num') AS number", &[])
+        .await?;
+    let version: u32 =
+        version.first().map_or(Ok(0), |row| super::connection::number(row, "number"))?;
     let publications = if version < 150_000 { PUBLICATIONS_14 } else { PUBLICATIONS_15 };
     for row in connection.rows(what, publications, &[&from, &from]).await? {
         carried.before.push(text(&row, "sql")?.to_owned());
@@ -199,7 +209,9 @@ pub(super) async fn view(connection: &Connection, view: &str) -> Result<String> 
                substr(o, strpos(o, '=') + 1)), ', ') FROM unnest(reloptions) AS o) AS options FROM pg_class WHERE oid = \
                to_regclass($1)";
     let rows = connection.rows("looking at a view", sql, &[view]).await?;
-    let row = rows.first().ok_or_else(|| SinkError::Busy(format!("the view {view} was dropped meanwhile")))?;
+    let row = rows
+        .first()
+        .ok_or_else(|| SinkError::Busy(format!("the view {view} was dropped meanwhile")))?;
     let options = match text(row, "options")? {
         "" => String::new(),
         options => format!(" WITH ({options})"),

@@ -144,7 +144,8 @@ impl<'a> Work<'a> {
 
     /// Drops views of ours that the project does not have any more.
     async fn drop_views(&mut self) -> Result<()> {
-        let is_wanted = |name: &str| self.project.views.iter().any(|it| shortened(&it.name) == name);
+        let is_wanted =
+            |name: &str| self.project.views.iter().any(|it| shortened(&it.name) == name);
         let views = self.ours.iter().filter(|it| it.is_own && it.kind == Kind::View);
         let gone: Vec<String> =
             views.map(|it| it.name.clone()).filter(|name| !is_wanted(name)).collect();
@@ -185,7 +186,10 @@ impl<'a> Work<'a> {
         if let Some(relation) = self.there.remove(&before) {
             self.there.insert(name.clone(), relation);
         }
-        self.ours.iter_mut().filter(|it| it.name == before).for_each(|it| it.name.clone_from(&name));
+        self.ours
+            .iter_mut()
+            .filter(|it| it.name == before)
+            .for_each(|it| it.name.clone_from(&name));
         Ok(())
     }
 
@@ -193,7 +197,8 @@ impl<'a> Work<'a> {
     async fn table(&mut self, table: &Table) -> Result<Place> {
         let (schema, name) = (&self.project.schema, shortened(&table.name));
         if self.known(table).is_none() {
-            let place = create(self.connection, self.writer, self.owner(), table, &name, Kind::Table);
+            let place =
+                create(self.connection, self.writer, self.owner(), table, &name, Kind::Table);
             let place = place.await?;
             let sql = format!("ALTER TABLE {} ADD PRIMARY KEY ({ROW})", qualified(schema, &name));
             self.connection.run("creating a key", &sql).await?;
@@ -211,7 +216,9 @@ impl<'a> Work<'a> {
         }
         let adding: Vec<String> = new
             .iter()
-            .map(|column| format!("ADD COLUMN {} {}", quoted(&place.columns[&column.name]), column.kind))
+            .map(|column| {
+                format!("ADD COLUMN {} {}", quoted(&place.columns[&column.name]), column.kind)
+            })
             .collect();
         let sql = format!("ALTER TABLE {} {}", qualified(schema, &name), adding.join(", "));
         self.connection.run("adding columns", &sql).await?;
@@ -247,7 +254,8 @@ impl<'a> Work<'a> {
             self.connection.run("writing a comment", &sql).await?;
             let (kind, target, digest) = (Kind::View, name.clone(), RowsDigest::default());
             let (is_own, project) = (true, self.project.name.clone());
-            let object = Object { name, kind, target, is_own, project, definition, digest, comment };
+            let object =
+                Object { name, kind, target, is_own, project, definition, digest, comment };
             objects::record(self.connection, self.writer, self.owner(), &object).await?;
         }
         Ok(())

@@ -102,7 +102,8 @@ pub async fn ledger_digests(
     connection.begin(Purpose::Rows).await?;
     let done = async {
         let ours = objects::objects(connection, writer, schema, project).await?;
-        let is_wanted = |it: &&objects::Object| it.is_own && it.kind == Kind::Table && it.target == target;
+        let is_wanted =
+            |it: &&objects::Object| it.is_own && it.kind == Kind::Table && it.target == target;
         let Some(table) = ours.iter().find(is_wanted) else { return Ok(BTreeMap::new()) };
         let known = objects::columns(connection, schema, &table.name).await?;
         let hash = hash(connection, schema, &table.name, &known).await?;
@@ -133,7 +134,8 @@ pub(super) async fn digest_of(
 ) -> Result<RowsDigest> {
     let hash = hash(connection, schema, table, known).await?;
     let full = qualified(schema, table);
-    let sql = format!("SELECT {SUMS} FROM (SELECT {hash} AS hash FROM {full} WHERE {condition}) AS h");
+    let sql =
+        format!("SELECT {SUMS} FROM (SELECT {hash} AS hash FROM {full} WHERE {condition}) AS h");
     let rows = connection.rows_long("computing a digest", &sql, &[]).await?;
     rows.first().map_or(Ok(RowsDigest::default()), sums)
 }

@@ -61,7 +61,9 @@ impl ServerUrl {
                 Ok(connected) => connected,
                 Err(_) => {
                     let seconds = self.connect_timeout.as_secs();
-                    Err(SinkError::Lost(format!("{self} did not take the connection within {seconds} s")))
+                    Err(SinkError::Lost(format!(
+                        "{self} did not take the connection within {seconds} s"
+                    )))
                 }
             };
             let checked = match connected {
@@ -89,7 +91,10 @@ impl ServerUrl {
                 let path = directory.join(format!(".s.PGSQL.{port}"));
                 let stream = UnixStream::connect(&path).await;
                 let stream = stream.map_err(|error| {
-                    SinkError::Lost(format!("no connection to the socket {}: {error}", path.display()))
+                    SinkError::Lost(format!(
+                        "no connection to the socket {}: {error}",
+                        path.display()
+                    ))
                 })?;
                 config.ssl_mode(SslMode::Disable);
                 let connected = config.connect_raw(stream, NoTls).await;
@@ -112,7 +117,8 @@ impl ServerUrl {
     }
 
     async fn dial(&self, host: &str, port: u16) -> Result<TcpStream> {
-        let lost = |error: std::io::Error| SinkError::Lost(format!("no connection to {self}: {error}"));
+        let lost =
+            |error: std::io::Error| SinkError::Lost(format!("no connection to {self}: {error}"));
         let stream = TcpStream::connect((host, port)).await.map_err(lost)?;
         stream.set_nodelay(true).map_err(lost)?;
         keep_alive(&stream).map_err(lost)?;

@@ -54,13 +54,17 @@ impl Drop for Connection {
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("is_lost", &self.client.is_closed()).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("is_lost", &self.client.is_closed())
+            .finish_non_exhaustive()
     }
 }
 
 impl Connection {
     /// Lets a task move the bytes.
-    pub(crate) fn new<S, T>((client, connection): (Client, tokio_postgres::Connection<S, T>)) -> Self
+    pub(crate) fn new<S, T>(
+        (client, connection): (Client, tokio_postgres::Connection<S, T>),
+    ) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -96,7 +100,9 @@ impl Connection {
                 // What comes later must not be taken for another answer.
                 self.task.abort();
                 let seconds = deadline.as_secs();
-                Err(SinkError::Lost(format!("{what} failed: the server did not answer within {seconds} s")))
+                Err(SinkError::Lost(format!(
+                    "{what} failed: the server did not answer within {seconds} s"
+                )))
             }
         }
     }
@@ -112,12 +118,22 @@ impl Connection {
     }
 
     /// Runs a statement, whose parameters are texts: `$1` with a cast where it is something else.
-    pub(crate) async fn rows(&self, what: &str, sql: &str, parameters: &[&str]) -> Result<Vec<Row>> {
+    pub(crate) async fn rows(
+        &self,
+        what: &str,
+        sql: &str,
+        parameters: &[&str],
+    ) -> Result<Vec<Row>> {
         self.within(what, ANSWER, self.query(sql, parameters)).await
     }
 
     /// Runs a statement that takes as long as a table is large.
-    pub(crate) async fn rows_long(&self, what: &str, sql: &str, parameters: &[&str]) -> Result<Vec<Row>> {
+    pub(crate) async fn rows_long(
+        &self,
+        what: &str,
+        sql: &str,
+        parameters: &[&str],
+    ) -> Result<Vec<Row>> {
         self.within(what, LONG, self.query(sql, parameters)).await
     }
 

@@ -181,7 +181,11 @@ impl Writer {
     ///
     /// # Errors
     /// [`SinkError::OtherWriter`] when another service wrote them lately.
-    pub async fn refill_cursor(&self, connection: &Connection, project: &str) -> Result<Option<Cursor>> {
+    pub async fn refill_cursor(
+        &self,
+        connection: &Connection,
+        project: &str,
+    ) -> Result<Option<Cursor>> {
         self.unlocked(connection, project, Of::Refill).await
     }
 
@@ -242,7 +246,12 @@ impl Writer {
     ///
     /// # Errors
     /// When the server cannot be asked.
-    pub async fn set_state(&self, connection: &Connection, project: &str, state: &str) -> Result<()> {
+    pub async fn set_state(
+        &self,
+        connection: &Connection,
+        project: &str,
+        state: &str,
+    ) -> Result<()> {
         let sql = "UPDATE orrery.cursor SET state = $5, updated_at = now() WHERE network = $1 AND sink = $2 AND \
                    writer = $3 AND project = $4";
         let key = [&*self.network, &*self.sink, &*self.id, project, state];
@@ -279,7 +288,8 @@ impl Writer {
             cursor.ledger.to_string(),
             cursor.rows.to_string(),
         ];
-        let mut values = vec![&*self.network, &*self.sink, &*cursor.project, &*self.id, &*self.name];
+        let mut values =
+            vec![&*self.network, &*self.sink, &*cursor.project, &*self.id, &*self.name];
         values.extend(texts.iter().map(String::as_str));
         values.extend([&*cursor.state, &*cursor.schema]);
         connection.rows("writing the cursor", &sql, &values).await.map(drop)

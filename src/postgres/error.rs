@@ -73,9 +73,13 @@ fn of_answer(what: &str, answer: &DbError) -> SinkError {
         "25006" => SinkError::Lost(format!(
             "{text}: the server takes no writes, as a standby does not: give the address of the primary"
         )),
-        "42501" => SinkError::Refused(format!("{text}: `orrery sink test` says which privileges are missing")),
+        "42501" => SinkError::Refused(format!(
+            "{text}: `orrery sink test` says which privileges are missing"
+        )),
         _ if is_lost(code) => SinkError::Lost(text),
-        _ if code.starts_with("23") => SinkError::Refused(format!("{text}: {}", constraint(answer))),
+        _ if code.starts_with("23") => {
+            SinkError::Refused(format!("{text}: {}", constraint(answer)))
+        }
         _ => SinkError::Refused(text),
     }
 }
@@ -88,7 +92,8 @@ fn is_lost(code: &str) -> bool {
 
 /// Returns the server's words without its detail, which may have values of rows.
 fn said(answer: &DbError) -> String {
-    let at = answer.table().zip(answer.schema()).map(|(table, schema)| format!(" ({schema}.{table})"));
+    let at =
+        answer.table().zip(answer.schema()).map(|(table, schema)| format!(" ({schema}.{table})"));
     let at = at.unwrap_or_default();
     format!("{}{at} [{}]", answer.message(), answer.code().code())
 }
@@ -97,7 +102,9 @@ fn said(answer: &DbError) -> String {
 fn constraint(answer: &DbError) -> String {
     match (answer.constraint(), answer.column()) {
         (Some(name), _) => {
-            format!("the constraint \"{name}\" refuses what the chain has: ALTER TABLE ... DROP CONSTRAINT")
+            format!(
+                "the constraint \"{name}\" refuses what the chain has: ALTER TABLE ... DROP CONSTRAINT"
+            )
         }
         (None, Some(column)) => format!(
             "the column \"{column}\" must not be null, and the sink does not write it: give it a default, or drop NOT NULL"

@@ -155,7 +155,9 @@ impl Reader<'_> {
             let before = self.at;
             self.at += 2;
             match self.hex()? {
-                low @ 0xdc00..0xe000 => number = 0x1_0000 + ((number - 0xd800) << 10) + (low - 0xdc00),
+                low @ 0xdc00..0xe000 => {
+                    number = 0x1_0000 + ((number - 0xd800) << 10) + (low - 0xdc00)
+                }
                 _ => self.at = before,
             }
         }
@@ -281,8 +283,20 @@ mod tests {
     #[test]
     fn what_is_no_json() {
         let deep = "[".repeat(100_000);
-        for text in ["", "{", "[1,]", "01", "1.", "1e", "nul", "\"\u{1}\"", r#""\x""#, "1 2", "{1:2}", &deep]
-        {
+        for text in [
+            "",
+            "{",
+            "[1,]",
+            "01",
+            "1.",
+            "1e",
+            "nul",
+            "\"\u{1}\"",
+            r#""\x""#,
+            "1 2",
+            "{1:2}",
+            &deep,
+        ] {
             assert_eq!(canonical(text, &mut Vec::new()), None, "{}", &text[..text.len().min(20)]);
         }
     }

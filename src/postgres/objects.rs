@@ -220,7 +220,9 @@ pub(super) fn usable<'a>(
         Some(it) if !it.is_owned => {
             let table = qualified(schema, name);
             let owner = &it.owner;
-            refused(&format!("belongs to {owner} now: ALTER TABLE {table} OWNER TO the role of the sink"))
+            refused(&format!(
+                "belongs to {owner} now: ALTER TABLE {table} OWNER TO the role of the sink"
+            ))
         }
         Some(it) if it.is_forced => {
             let table = qualified(schema, name);

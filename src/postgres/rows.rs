@@ -58,7 +58,9 @@ impl RowsDigest {
 
 /// Why a row does not fit into its table: a mistake of the feeder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the column {column} of {target} is {kind}, and a row of ledger {ledger} has another value")]
+#[error(
+    "the column {column} of {target} is {kind}, and a row of ledger {ledger} has another value"
+)]
 pub struct Misfit {
     target: String,
     column: String,
@@ -116,7 +118,12 @@ impl TableRows {
             if put_value(&mut self.data, kind, value, &mut nuls).is_none() {
                 self.data.truncate(begin);
                 let (column, kind) = (column.clone(), kind.to_string());
-                return Err(Misfit { target: self.target.clone(), column, kind, ledger: key.ledger });
+                return Err(Misfit {
+                    target: self.target.clone(),
+                    column,
+                    kind,
+                    ledger: key.ledger,
+                });
             }
             fields.push((*value != Value::Null).then_some(at..self.data.len()));
         }
@@ -254,7 +261,8 @@ fn write_integer(data: &mut BytesMut, kind: &ColumnType, number: i128) -> Option
 }
 
 fn write_digits(data: &mut BytesMut, kind: &ColumnType, text: &str) -> Option<()> {
-    let (is_negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let (is_negative, digits) =
+        text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     if digits.is_empty() || !digits.bytes().all(|it| it.is_ascii_digit()) {
         return None;
     }

@@ -1,10 +1,10 @@
 //! What a server must be and allow, and what `orrery sink test` says is missing, each with the statement that
 //! mends it.
 
+use super::SCHEMA;
 use super::connection::{Connection, number, text, truth};
 use super::error::{Result, SinkError};
 use super::names::quoted;
-use super::SCHEMA;
 
 /// The oldest version of PostgreSQL that is written to.
 const OLDEST: u32 = 14;
@@ -75,9 +75,9 @@ async fn lacks(connection: &Connection, facts: &Facts, schema: &str) -> Result<O
     let lacks = match (truth(row, "is_there")?, truth(row, "uses")?, truth(row, "creates")?) {
         (true, true, true) => None,
         (false, ..) if facts.creates_schemas => None,
-        (false, ..) => Some(format!(
-            "there is no schema {schema}: CREATE SCHEMA {name} AUTHORIZATION {user};"
-        )),
+        (false, ..) => {
+            Some(format!("there is no schema {schema}: CREATE SCHEMA {name} AUTHORIZATION {user};"))
+        }
         (true, uses, creates) => {
             let privileges = match (uses, creates) {
                 (false, false) => "USAGE, CREATE",

@@ -57,7 +57,11 @@ pub async fn blocked_by(
 }
 
 /// Returns the tables of a project that everybody sees.
-async fn tables(connection: &Connection, writer: &Writer, project: &Project) -> Result<Vec<Object>> {
+async fn tables(
+    connection: &Connection,
+    writer: &Writer,
+    project: &Project,
+) -> Result<Vec<Object>> {
     let mut ours = objects::objects(connection, writer, &project.schema, &project.name).await?;
     ours.retain(|it| it.is_own && it.kind == Kind::Table);
     // Whoever drops a table of ours does not keep it from being made again.
@@ -175,7 +179,9 @@ impl Refill<'_> {
         let filled = self.writer.locked(connection, project, Of::Refill).await?;
         let is_same = |it: &Cursor| it.writer == self.writer.id && it.generation == self.generation;
         filled.filter(is_same).ok_or_else(|| {
-            SinkError::Moved(format!("the tables that were filled for {project} are gone: begin again"))
+            SinkError::Moved(format!(
+                "the tables that were filled for {project} are gone: begin again"
+            ))
         })
     }
 
@@ -191,7 +197,11 @@ impl Refill<'_> {
             let rows = connection.rows("looking for a key", sql, &[&full]).await?;
             let now = rows.first().map_or(Ok(""), |row| text(row, "name"))?;
             if !now.is_empty() && now != key && !there.contains_key(&key) {
-                let sql = format!("ALTER TABLE {full} RENAME CONSTRAINT {} TO {}", quoted(now), quoted(&key));
+                let sql = format!(
+                    "ALTER TABLE {full} RENAME CONSTRAINT {} TO {}",
+                    quoted(now),
+                    quoted(&key)
+                );
                 connection.run("naming a key", &sql).await?;
             }
         }
@@ -214,7 +224,8 @@ impl Refill<'_> {
                 // What it has is read under the name that the new one gets.
                 self.rename(connection, &table.name, now).await?;
             }
-            carried = carried::carried(connection, (schema, now, &self.beside(&table.target))).await?;
+            carried =
+                carried::carried(connection, (schema, now, &self.beside(&table.target))).await?;
         }
         let name = now.unwrap_or_else(|| table.name.clone());
         let old = waiting(&[&*self.project.name, "of before", &*name]);

@@ -65,7 +65,9 @@ impl Tls {
 fn roots(path: &std::path::Path) -> Result<RootCertStore> {
     let refused = |error: &dyn std::fmt::Display| {
         let path = path.display();
-        SinkError::Refused(format!("the certificates of sslrootcert, {path}, cannot be read: {error}"))
+        SinkError::Refused(format!(
+            "the certificates of sslrootcert, {path}, cannot be read: {error}"
+        ))
     };
     let pem = std::fs::read(path).map_err(|error| refused(&error))?;
     let mut roots = RootCertStore::empty();
@@ -101,7 +103,12 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -110,7 +117,12 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

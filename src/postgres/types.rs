@@ -224,7 +224,8 @@ mod tests {
     #[test]
     fn keys_sort_as_the_chain_does() {
         let key = |ledger, transaction, number| RowKey { ledger, transaction, number };
-        let keys = [key(1, 0, 2), key(1, 2, 0), key(1, 2, 256), key(1, u32::MAX, 0), key(256, 1, 1)];
+        let keys =
+            [key(1, 0, 2), key(1, 2, 0), key(1, 2, 256), key(1, u32::MAX, 0), key(256, 1, 1)];
         assert!(keys.is_sorted() && keys.map(|key| key.bytes()).is_sorted());
         assert_eq!(key(1, 2, 3).bytes(), [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3]);
     }

@@ -15,7 +15,8 @@ const PORT: u16 = 5432;
 const CONNECT_SECONDS: u64 = 10;
 /// Greatest number of seconds for making a connection.
 const MOST_CONNECT_SECONDS: u64 = 600;
-const ALLOWED: &str = "sslmode, sslrootcert, connect_timeout, application_name and target_session_attrs";
+const ALLOWED: &str =
+    "sslmode, sslrootcert, connect_timeout, application_name and target_session_attrs";
 
 /// A password, which nothing prints.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,7 +25,11 @@ pub struct Password(String);
 impl Password {
     /// Takes the text of a password: without the end of the line that files have.
     pub fn new(text: &str) -> Self {
-        Self(text.strip_suffix('\n').map_or(text, |it| it.strip_suffix('\r').unwrap_or(it)).to_owned())
+        Self(
+            text.strip_suffix('\n')
+                .map_or(text, |it| it.strip_suffix('\r').unwrap_or(it))
+                .to_owned(),
+        )
     }
 
     /// The password itself, for the server alone.
@@ -200,9 +205,12 @@ impl ServerUrl {
             }
             "sslrootcert" => self.authorities = Authorities::File(PathBuf::from(value)),
             "connect_timeout" => {
-                let seconds = value.parse().ok().filter(|it| (1..=MOST_CONNECT_SECONDS).contains(it));
+                let seconds =
+                    value.parse().ok().filter(|it| (1..=MOST_CONNECT_SECONDS).contains(it));
                 let seconds = seconds.ok_or_else(|| {
-                    error(format!("connect_timeout must be seconds from 1 to {MOST_CONNECT_SECONDS}"))
+                    error(format!(
+                        "connect_timeout must be seconds from 1 to {MOST_CONNECT_SECONDS}"
+                    ))
                 })?;
                 self.connect_timeout = Duration::from_secs(seconds);
             }
@@ -225,7 +233,11 @@ impl ServerUrl {
                 )));
             }
             // A name can be part of a password that was not encoded.
-            _ => return Err(error(format!("the address of the server may have {ALLOWED} behind its ?"))),
+            _ => {
+                return Err(error(format!(
+                    "the address of the server may have {ALLOWED} behind its ?"
+                )));
+            }
         }
         Ok(())
     }
@@ -246,7 +258,8 @@ fn login_of(login: &str) -> Result<(Option<String>, Option<Password>), UrlError>
 fn host_of(text: &str) -> Result<Host, UrlError> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
-            let (host, port) = rest.split_once(']').ok_or_else(|| error("a [ in the host has no ]"))?;
+            let (host, port) =
+                rest.split_once(']').ok_or_else(|| error("a [ in the host has no ]"))?;
             host.parse::<std::net::Ipv6Addr>()
                 .map_err(|_| error("between [ and ] must be an IPv6 address"))?;
             (host.to_owned(), port.strip_prefix(':').unwrap_or(port))
@@ -346,7 +359,10 @@ mod tests {
         assert!(url.skips_standbys);
         let several = parsed("postgres://u@a,[::1]:7,%2Frun%2Fpg:8/d");
         let socket = Host::Socket("/run/pg".into(), 8);
-        assert_eq!(several.hosts, [Host::Tcp("a".into(), PORT), Host::Tcp("::1".into(), 7), socket]);
+        assert_eq!(
+            several.hosts,
+            [Host::Tcp("a".into(), PORT), Host::Tcp("::1".into(), 7), socket]
+        );
         assert_eq!(several.to_string(), "postgres://u@a:5432,[::1]:7,/run/pg:8/d");
         assert_eq!(parsed("postgres://u@h").database, "u");
     }

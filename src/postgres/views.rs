@@ -22,7 +22,8 @@ pub(super) fn query(
     };
     match &view.shows {
         Shows::Versions { targets, .. } => {
-            let selects = targets.iter().map(|target| version(project, view, target, place(target)?));
+            let selects =
+                targets.iter().map(|target| version(project, view, target, place(target)?));
             Ok(selects.collect::<Result<Vec<_>>>()?.join(" UNION ALL "))
         }
         Shows::Members(target) => Ok(members(&qualified(&project.schema, &place(target)?.name))),
@@ -47,9 +48,13 @@ fn version(project: &Project, view: &View, target: &str, place: &Place) -> Resul
     // Columns of the view have names of their own, shortened as those of tables are.
     let names = super::names::columns(columns.iter().map(|column| column.name.as_str()));
     for (column, name) in columns.iter().zip(names) {
-        let found = kinds.iter().find(|it| it.name == column.name).zip(place.columns.get(&column.name));
+        let found =
+            kinds.iter().find(|it| it.name == column.name).zip(place.columns.get(&column.name));
         let (own, own_name) = found.ok_or_else(|| {
-            SinkError::Refused(format!("{target} has no column {}, which {} shows", column.name, view.name))
+            SinkError::Refused(format!(
+                "{target} has no column {}, which {} shows",
+                column.name, view.name
+            ))
         })?;
         let value = own.kind.converted(&column.kind, &quoted(own_name));
         selected.push(format!("{value} AS {}", quoted(&name)));

@@ -51,7 +51,8 @@ async fn feed(url: &ServerUrl, up_to: u64, mut disturb: impl FnMut(u64)) -> u32 
 }
 
 async fn all_are_there(database: &Database<'_>, up_to: u64) {
-    let numbers = "SELECT count(*), count(DISTINCT _ledger), min(_ledger), max(_ledger) FROM xlm.transfer";
+    let numbers =
+        "SELECT count(*), count(DISTINCT _ledger), min(_ledger), max(_ledger) FROM xlm.transfer";
     assert_eq!(database.sql(numbers), format!("{up_to}|{up_to}|1|{up_to}"));
     let connection = database.connect().await;
     let checked = check(&connection, &writer(), &project()).await.unwrap();

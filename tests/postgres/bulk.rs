@@ -26,7 +26,8 @@ async fn filling_in_is_about_as_fast_as_a_copy() {
         .collect();
     let bytes: usize = batches.iter().flat_map(|it| &it.tables).map(TableRows::bytes).sum();
     let begun = Instant::now();
-    let (refill, cursor) = Refill::begin(&connection, &writer, &project, GENERATION, targets).await.unwrap();
+    let (refill, cursor) =
+        Refill::begin(&connection, &writer, &project, GENERATION, targets).await.unwrap();
     assert_eq!(cursor.position, position(0));
     for batch in &batches {
         assert!(batch.is_full());

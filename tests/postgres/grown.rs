@@ -1,11 +1,14 @@
 //! Tables that grow in place, and views of several versions.
 
 use orrery_postgres::{
-    Batch, Column, ColumnType, Project, RowKey, Shows, SinkError, TableRows, Value, View, check, ensure,
+    Batch, Column, ColumnType, Project, RowKey, Shows, SinkError, TableRows, Value, View, check,
+    ensure,
 };
 
 use crate::server::is_missing;
-use crate::world::{Database, GENERATION, add, filled, position, project, table, transfers, with_tables, writer};
+use crate::world::{
+    Database, GENERATION, add, filled, position, project, table, transfers, with_tables, writer,
+};
 
 /// A batch with one row of a table.
 fn one(project: &Project, target: &str, at: u64, values: &[Value]) -> Batch {
@@ -34,18 +37,26 @@ async fn tables_and_columns_are_added_in_place() {
     project.tables[0].columns.insert(0, Column::new("to", ColumnType::list(ColumnType::Int32)));
     project.tables[0].columns.push(Column::new("memo", ColumnType::Text));
     project.tables.push(table("burn", &[("amount", ColumnType::Int256)]));
-    let values = [Value::List(vec![Value::Integer(1)]), Value::Text("G".to_owned()), Value::Integer(2)];
+    let values =
+        [Value::List(vec![Value::Integer(1)]), Value::Text("G".to_owned()), Value::Integer(2)];
     add(&connection, &project, &one(&project, "transfer", 6, &values)).await.unwrap();
     add(&connection, &project, &one(&project, "burn", 7, &[Value::Integer(9)])).await.unwrap();
-    assert_eq!(database.sql("SELECT \"to\", amount, memo FROM xlm.transfer WHERE \"from\" = 'G'"), "{1}|2|");
+    assert_eq!(
+        database.sql("SELECT \"to\", amount, memo FROM xlm.transfer WHERE \"from\" = 'G'"),
+        "{1}|2|"
+    );
     assert_eq!(database.sql("SELECT amount FROM xlm.burn"), "9");
     let checked = check(&connection, &writer(), &project).await.unwrap();
     assert_eq!((checked.len(), checked.iter().find_map(|it| it.difference())), (2, None));
     assert_eq!(database.sql("SELECT obj_description('xlm.transfer'::regclass)"), "theirs");
     // Nothing is done where everything is there.
-    let before = database.sql("SELECT sum(xmin::text::bigint) FROM pg_class WHERE relnamespace = 'xlm'::regnamespace");
+    let before = database.sql(
+        "SELECT sum(xmin::text::bigint) FROM pg_class WHERE relnamespace = 'xlm'::regnamespace",
+    );
     ensure(&connection, &writer(), &project).await.unwrap();
-    let after = database.sql("SELECT sum(xmin::text::bigint) FROM pg_class WHERE relnamespace = 'xlm'::regnamespace");
+    let after = database.sql(
+        "SELECT sum(xmin::text::bigint) FROM pg_class WHERE relnamespace = 'xlm'::regnamespace",
+    );
     assert_eq!(before, after);
 }
 
@@ -53,7 +64,8 @@ async fn tables_and_columns_are_added_in_place() {
 fn with_versions() -> Project {
     let mut project = project();
     project.tables[0].name = "transfer_v1".to_owned();
-    let mut second = table("transfer_v2", &[("from", ColumnType::Text), ("amount", ColumnType::Text)]);
+    let mut second =
+        table("transfer_v2", &[("from", ColumnType::Text), ("amount", ColumnType::Text)]);
     second.columns.push(Column::new("_ledger", ColumnType::UInt32));
     project.tables.push(second);
     let columns = vec![
@@ -102,7 +114,10 @@ async fn a_second_version_makes_the_name_a_view() {
     assert_eq!(database.sql("SELECT pg_typeof(amount) FROM xlm.transfer LIMIT 1"), "text");
     // Back again.
     ensure(&connection, &writer(), &first).await.unwrap();
-    assert_eq!(database.sql("SELECT relkind FROM pg_class WHERE oid = 'xlm.transfer'::regclass"), "r");
+    assert_eq!(
+        database.sql("SELECT relkind FROM pg_class WHERE oid = 'xlm.transfer'::regclass"),
+        "r"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,7 +174,13 @@ async fn views_of_members_and_storage_answer() {
     filled(&connection, &project, &[]).await;
     let text = |text: &str| Value::Text(text.to_owned());
     let origin = |ledger: u32| {
-        [text("C1"), text(&format!("tx{ledger}")), text("id"), Value::Integer(ledger.into()), Value::Time(0)]
+        [
+            text("C1"),
+            text(&format!("tx{ledger}")),
+            text("id"),
+            Value::Integer(ledger.into()),
+            Value::Time(0),
+        ]
     };
     let member = |at: u64, change: &str| {
         let own = [text("wasm"), text(change), text("hash")];
@@ -204,7 +225,9 @@ async fn views_of_members_and_storage_answer() {
         "C1|1|tx1|2\nC1|3|tx3|"
     );
     assert_eq!(
-        database.sql("SELECT key_name, value, live_until, archived, _ledger FROM xlm.storage ORDER BY 1"),
+        database.sql(
+            "SELECT key_name, value, live_until, archived, _ledger FROM xlm.storage ORDER BY 1"
+        ),
         "a|3|20|f|6\nc|4|9|t|9"
     );
 }

@@ -58,13 +58,20 @@ async fn comments_say_what_the_declaration_says() {
     }
     let database = Database::new();
     let connection = database.connect().await;
-    let mut project = with_tables(vec![table("t", &[("v", ColumnType::Json), ("w", ColumnType::Text)])]);
+    let mut project =
+        with_tables(vec![table("t", &[("v", ColumnType::Json), ("w", ColumnType::Text)])]);
     project.tables[0].comment = "event t of 'xlm' \\ with\0".to_owned();
     project.tables[0].columns[0].declared = "Map<Symbol, i128>".to_owned();
     project.tables[0].columns[0].doc = format!("it's \\x {}", "é".repeat(600));
     filled(&connection, &project, &[]).await;
-    assert_eq!(database.sql("SELECT obj_description('xlm.t'::regclass)"), "event t of 'xlm' \\ with\\x00");
+    assert_eq!(
+        database.sql("SELECT obj_description('xlm.t'::regclass)"),
+        "event t of 'xlm' \\ with\\x00"
+    );
     let comment = database.sql("SELECT col_description('xlm.t'::regclass, 2)");
-    assert!(comment.starts_with("Map<Symbol, i128>: it's \\x éé") && comment.chars().count() == 500, "{comment}");
+    assert!(
+        comment.starts_with("Map<Symbol, i128>: it's \\x éé") && comment.chars().count() == 500,
+        "{comment}"
+    );
     assert_eq!(database.sql("SELECT col_description('xlm.t'::regclass, 3) IS NULL"), "t");
 }

@@ -24,9 +24,13 @@ async fn missing_privileges_are_told_with_what_mends_them() {
     let examined = examine(&connection, &["xlm", "public"]).await.unwrap();
     assert_eq!((&*examined.user, &*examined.database), (&*role, &*database.name));
     let expected = [
-        format!("{role} may not write into the schema orrery: GRANT USAGE, CREATE ON SCHEMA \"orrery\" TO \"{role}\";"),
+        format!(
+            "{role} may not write into the schema orrery: GRANT USAGE, CREATE ON SCHEMA \"orrery\" TO \"{role}\";"
+        ),
         format!("there is no schema xlm: CREATE SCHEMA \"xlm\" AUTHORIZATION \"{role}\";"),
-        format!("{role} may not write into the schema public: GRANT CREATE ON SCHEMA \"public\" TO \"{role}\";"),
+        format!(
+            "{role} may not write into the schema public: GRANT CREATE ON SCHEMA \"public\" TO \"{role}\";"
+        ),
     ];
     assert_eq!(examined.missing, expected);
     let said = refusal(ensure(&connection, &writer(), &project()).await);
@@ -123,8 +127,11 @@ async fn tables_that_were_changed_stop_the_sink_with_a_sentence() {
             "the table xlm.transfer was dropped or renamed",
             "ALTER TABLE xlm.away RENAME TO transfer",
         ),
-        ("REVOKE USAGE ON SCHEMA xlm FROM CURRENT_USER; ALTER SCHEMA xlm OWNER TO root", "GRANT USAGE, CREATE",
-            "ALTER SCHEMA xlm OWNER TO ROLE"),
+        (
+            "REVOKE USAGE ON SCHEMA xlm FROM CURRENT_USER; ALTER SCHEMA xlm OWNER TO root",
+            "GRANT USAGE, CREATE",
+            "ALTER SCHEMA xlm OWNER TO ROLE",
+        ),
     ] {
         database.sql(change);
         let connection = database.connect().await;

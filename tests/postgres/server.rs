@@ -33,7 +33,9 @@ static RUNS_AS: LazyLock<Option<(u32, u32)>> = LazyLock::new(|| {
 /// Says why a test is skipped; `true` when it is.
 pub fn is_missing() -> bool {
     if PROGRAMS.is_none() {
-        eprintln!("skipped: there is no PostgreSQL in /usr/lib/postgresql: apt-get install postgresql");
+        eprintln!(
+            "skipped: there is no PostgreSQL in /usr/lib/postgresql: apt-get install postgresql"
+        );
     }
     PROGRAMS.is_none()
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use orrery_postgres::{
-    Batch, ColumnType, EqualRows, Generation, Notify, OnBlocked, Project, Refill, SinkError, apply, blocked_by, check,
-    ensure, ledger_digests,
+    Batch, ColumnType, EqualRows, Generation, Notify, OnBlocked, Project, Refill, SinkError, apply,
+    blocked_by, check, ensure, ledger_digests,
 };
 
 use crate::server::is_missing;
@@ -109,9 +109,17 @@ async fn what_cannot_be_kept_makes_the_swap_wait() {
     };
     assert_eq!(blocked, blocked_by(&connection, &writer, &project, &targets()).await.unwrap());
     let text = blocked.join("\n");
-    for part in ["public.kept", "public.refers", "public.counts()", "public.theirs", "public.rows", "rule rule", "column own",
-        "public.child", "foreign_one"]
-    {
+    for part in [
+        "public.kept",
+        "public.refers",
+        "public.counts()",
+        "public.theirs",
+        "public.rows",
+        "rule rule",
+        "column own",
+        "public.child",
+        "foreign_one",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert_eq!(blocked.len(), 9, "{text}");
@@ -119,7 +127,10 @@ async fn what_cannot_be_kept_makes_the_swap_wait() {
     let cursor = refill.swap_after(&connection, OnBlocked::Drop, Duration::ZERO).await.unwrap();
     assert_eq!(cursor.rows, 6);
     assert_eq!(database.sql("SELECT count(*) FROM xlm.transfer"), "6");
-    assert_eq!(database.sql("SELECT count(*) FROM pg_class WHERE relname IN ('kept', 'child')"), "0");
+    assert_eq!(
+        database.sql("SELECT count(*) FROM pg_class WHERE relname IN ('kept', 'child')"),
+        "0"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,7 +172,8 @@ async fn a_swap_waits_for_transactions_of_before() {
     let (connection, project, writer) = (database.connect().await, project(), writer());
     filled(&connection, &project, &[transfers(&project, 0, 5)]).await;
     let targets = ["transfer".to_owned()].into();
-    let reader = database.hold("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM orrery.cursor");
+    let reader =
+        database.hold("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM orrery.cursor");
     let (refill, _) = Refill::begin(&connection, &writer, &project, NEXT, targets).await.unwrap();
     refill.fill(&connection, &of_next(&project, 0, 6)).await.unwrap();
     let swapping = refill.swap(&connection, OnBlocked::Wait);
@@ -176,7 +188,10 @@ async fn a_swap_waits_for_transactions_of_before() {
     let third = Generation { arrangement: 3, ..GENERATION };
     let targets = ["transfer".to_owned()].into();
     let (refill, _) = Refill::begin(&connection, &writer, &project, third, targets).await.unwrap();
-    refill.fill(&connection, &Batch { generation: third, ..transfers(&project, 0, 7) }).await.unwrap();
+    refill
+        .fill(&connection, &Batch { generation: third, ..transfers(&project, 0, 7) })
+        .await
+        .unwrap();
     let reader = database.hold("BEGIN; SELECT * FROM xlm.transfer");
     let busy = refill.swap_after(&connection, OnBlocked::Wait, Duration::ZERO).await;
     assert!(matches!(busy, Err(SinkError::Busy(_))), "{busy:?}");
@@ -206,8 +221,12 @@ async fn tables_that_are_gone_go_and_types_may_be_others() {
     let targets = ["transfer".to_owned()].into();
     let (refill, _) = Refill::begin(&connection, &writer, &project, NEXT, targets).await.unwrap();
     refill.fill(&connection, &of_next(&project, 0, 6)).await.unwrap();
-    let blocked = refill.swap_after(&connection, OnBlocked::Wait, Duration::ZERO).await.unwrap_err();
-    assert!(matches!(&blocked, SinkError::Blocked(all) if all[0].contains("public.theirs")), "{blocked:?}");
+    let blocked =
+        refill.swap_after(&connection, OnBlocked::Wait, Duration::ZERO).await.unwrap_err();
+    assert!(
+        matches!(&blocked, SinkError::Blocked(all) if all[0].contains("public.theirs")),
+        "{blocked:?}"
+    );
     assert_eq!(database.sql("SELECT count(*) FROM xlm.transfer, xlm.gone"), "0");
     database.sql("DROP VIEW public.theirs");
     refill.swap_after(&connection, OnBlocked::Wait, Duration::ZERO).await.unwrap();

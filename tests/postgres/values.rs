@@ -19,8 +19,10 @@ fn json(text: &str) -> Value {
     Value::Json(text.to_owned())
 }
 
-const LARGEST_256: &str = "115792089237316195423570985008687907853269984665640564039457584007913129639935";
-const LEAST_256: &str = "-57896044618658097711785492504343953926634992332820282019728792003956564819968";
+const LARGEST_256: &str =
+    "115792089237316195423570985008687907853269984665640564039457584007913129639935";
+const LEAST_256: &str =
+    "-57896044618658097711785492504343953926634992332820282019728792003956564819968";
 
 /// Columns, their values, and what the server shows of them.
 fn cases() -> Vec<(ColumnType, Value, &'static str)> {
@@ -32,7 +34,11 @@ fn cases() -> Vec<(ColumnType, Value, &'static str)> {
         (ColumnType::Int64, Value::Integer(i64::MIN.into()), "-9223372036854775808"),
         (ColumnType::UInt64, Value::Integer(u64::MAX.into()), "18446744073709551615"),
         (ColumnType::Int128, Value::Integer(i128::MIN), "-170141183460469231731687303715884105728"),
-        (ColumnType::Int128, digits(&u128::MAX.to_string()), "340282366920938463463374607431768211455"),
+        (
+            ColumnType::Int128,
+            digits(&u128::MAX.to_string()),
+            "340282366920938463463374607431768211455",
+        ),
         (ColumnType::Int128, Value::Integer(0), "0"),
         (ColumnType::Int128, digits("-0"), "0"),
         (ColumnType::Int128, Value::Integer(100_000_000), "100000000"),
@@ -45,9 +51,16 @@ fn cases() -> Vec<(ColumnType, Value, &'static str)> {
         (ColumnType::Bytes, Value::Bytes(vec![0, 255, 92]), "\\x00ff5c"),
         (ColumnType::Time, Value::Time(1_700_000_000_123_456), "2023-11-14 22:13:20.123456+00"),
         (ColumnType::Time, Value::Time(0), "1970-01-01 00:00:00+00"),
-        (ColumnType::Json, json(r#"{"bb":"\u0000","a":[1,"18446744073709551615",null]}"#),
-            r#"{"a": [1, "18446744073709551615", null], "bb": "\\x00"}"#),
-        (list(ColumnType::Text), Value::List(vec![text("a,b"), Value::Null, text("")]), r#"{"a,b",NULL,""}"#),
+        (
+            ColumnType::Json,
+            json(r#"{"bb":"\u0000","a":[1,"18446744073709551615",null]}"#),
+            r#"{"a": [1, "18446744073709551615", null], "bb": "\\x00"}"#,
+        ),
+        (
+            list(ColumnType::Text),
+            Value::List(vec![text("a,b"), Value::Null, text("")]),
+            r#"{"a,b",NULL,""}"#,
+        ),
         (list(ColumnType::Int256), Value::List(vec![digits(LEAST_256)]), concat_braces(LEAST_256)),
         (list(ColumnType::Boolean), Value::List(Vec::new()), "{}"),
         (list(ColumnType::Bytes), Value::List(vec![Value::Bytes(vec![1])]), r#"{"\\x01"}"#),
@@ -83,7 +96,8 @@ async fn values_of_all_types_come_back() {
     filled(&connection, &project, &[]).await;
     assert_eq!(add(&connection, &project, &batch).await.unwrap().rows, 2);
     for (name, (kind, value, expected)) in names.iter().zip(&cases) {
-        let shown = database.sql(&format!("SELECT {name}::text FROM xlm.values ORDER BY _row LIMIT 1"));
+        let shown =
+            database.sql(&format!("SELECT {name}::text FROM xlm.values ORDER BY _row LIMIT 1"));
         assert_eq!(shown, expected.trim_end(), "{kind:?} {value:?}");
     }
     let keys = database.sql("SELECT _row FROM xlm.values ORDER BY _row");
@@ -108,15 +122,20 @@ fn random_value(kind: &ColumnType, rng: &mut ChaCha8Rng) -> Value {
         ColumnType::Int32 => Value::Integer(rng.random::<i32>().into()),
         ColumnType::UInt32 => Value::Integer(rng.random::<u32>().into()),
         ColumnType::Int64 => Value::Integer(rng.random::<i64>().into()),
-        ColumnType::UInt64 => Value::Integer((rng.random::<u64>() >> rng.random_range(0..64)).into()),
+        ColumnType::UInt64 => {
+            Value::Integer((rng.random::<u64>() >> rng.random_range(0..64)).into())
+        }
         ColumnType::Int128 => Value::Integer(rng.random::<i128>() >> rng.random_range(0..128)),
         ColumnType::Int256 => {
-            let digits = (0..rng.random_range(1..78)).map(|_| rng.random_range(b'0'..=b'9') as char);
+            let digits =
+                (0..rng.random_range(1..78)).map(|_| rng.random_range(b'0'..=b'9') as char);
             let digits: String = digits.collect();
             Value::Digits(if rng.random() { digits } else { format!("-{digits}") })
         }
         ColumnType::Text => Value::Text(word(rng)),
-        ColumnType::Bytes => Value::Bytes((0..rng.random_range(0..9)).map(|_| rng.random()).collect()),
+        ColumnType::Bytes => {
+            Value::Bytes((0..rng.random_range(0..9)).map(|_| rng.random()).collect())
+        }
         ColumnType::Time => Value::Time(rng.random_range(0..4_000_000_000_000_000)),
         ColumnType::Json => Value::Json(random_json(3, rng).to_string()),
         ColumnType::List(of) => {
@@ -175,7 +194,8 @@ async fn the_server_computes_the_digests_of_random_rows() {
     for ledger in [1, 255, 256, 70_000, u32::MAX] {
         let mut rows = TableRows::new(&project.tables[0]);
         for number in 0..200 {
-            let values: Vec<Value> = kinds.iter().map(|kind| random_value(kind, &mut rng)).collect();
+            let values: Vec<Value> =
+                kinds.iter().map(|kind| random_value(kind, &mut rng)).collect();
             let key = RowKey { ledger, transaction: 1, number };
             rows.push(key, &values).unwrap();
             all.push(key, &values).unwrap();
@@ -188,7 +208,8 @@ async fn the_server_computes_the_digests_of_random_rows() {
     filled(&connection, &project, &[batch]).await;
     let checked = check(&connection, &writer(), &project).await.unwrap();
     assert_eq!(checked[0].found, Some(all.digest()));
-    let found = ledger_digests(&connection, &writer(), ("xlm", "xlm"), "random", &(0..=u32::MAX)).await;
+    let found =
+        ledger_digests(&connection, &writer(), ("xlm", "xlm"), "random", &(0..=u32::MAX)).await;
     assert_eq!(found.unwrap(), of_ledgers);
     // One changed value is another digest.
     database.sql("UPDATE xlm.random SET \"Column 7\" = 'else' WHERE _row = (SELECT _row FROM xlm.random ORDER BY _row LIMIT 1)");

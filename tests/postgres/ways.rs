@@ -10,7 +10,8 @@ use crate::server::{self, Server, is_missing};
 use crate::world::{Database, add, filled, project, transfers, writer};
 
 fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let found =
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if found.is_err() {
         eprintln!("skipped: there is no {program}");
     }
@@ -33,7 +34,10 @@ async fn passwords_and_names_that_are_refused_are_told() {
     let connected = url.clone().with_password(Password::new("hunter2\n")).connect().await.unwrap();
     assert_eq!(orrery_postgres::examine(&connected, &["xlm"]).await.unwrap().user, "scram");
     // Nothing of it is in the server's lists.
-    assert_eq!(database.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%hunter2%'"), "1");
+    assert_eq!(
+        database.sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%hunter2%'"),
+        "1"
+    );
     for (url, expected) in [
         (url.clone().with_password(Password::new("hunter3")), "check the user, the password"),
         (url, "wants a password"),
@@ -50,7 +54,12 @@ async fn passwords_and_names_that_are_refused_are_told() {
     let nobody = ServerUrl::parse("postgres://x@127.0.0.1:1/x").unwrap().connect().await;
     assert!(matches!(nobody, Err(SinkError::Lost(_))), "{nobody:?}");
     // The second host takes the connection.
-    let both = format!("postgres://{}@127.0.0.1:1,127.0.0.1:{}/{}", database.role(), database.server.port, database.name);
+    let both = format!(
+        "postgres://{}@127.0.0.1:1,127.0.0.1:{}/{}",
+        database.role(),
+        database.server.port,
+        database.name
+    );
     ServerUrl::parse(&both).unwrap().connect().await.unwrap();
 }
 
@@ -64,7 +73,10 @@ async fn silence_has_an_end() {
     let url = format!("postgres://x@127.0.0.1:{port}/x?connect_timeout=1");
     let begun = std::time::Instant::now();
     let silent = ServerUrl::parse(&url).unwrap().connect().await;
-    assert!(matches!(&silent, Err(SinkError::Lost(said)) if said.contains("within 1 s")), "{silent:?}");
+    assert!(
+        matches!(&silent, Err(SinkError::Lost(said)) if said.contains("within 1 s")),
+        "{silent:?}"
+    );
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
@@ -80,8 +92,12 @@ async fn databases_of_other_encodings_and_standbys_are_refused() {
         ServerUrl::parse(&format!("postgres://root@127.0.0.1:{}/{name}{end}", server.port)).unwrap()
     };
     let refused = address("ascii", "").connect().await;
-    assert!(matches!(&refused, Err(SinkError::Refused(said)) if said.contains("is SQL_ASCII")), "{refused:?}");
-    let (here, standby) = (address("postgres", ""), address("postgres", "?target_session_attrs=read-write"));
+    assert!(
+        matches!(&refused, Err(SinkError::Refused(said)) if said.contains("is SQL_ASCII")),
+        "{refused:?}"
+    );
+    let (here, standby) =
+        (address("postgres", ""), address("postgres", "?target_session_attrs=read-write"));
     here.connect().await.unwrap();
     server.kill();
     let signal = server.directory.join("standby.signal");
@@ -90,7 +106,10 @@ async fn databases_of_other_encodings_and_standbys_are_refused() {
     server.run();
     for url in [here, standby] {
         let refused = url.connect().await;
-        assert!(matches!(&refused, Err(SinkError::Lost(said)) if said.contains("a standby")), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(SinkError::Lost(said)) if said.contains("a standby")),
+            "{refused:?}"
+        );
     }
 }
 
@@ -128,10 +147,16 @@ async fn certificates_are_verified() {
         (address("localhost", ""), None),
         (address("127.0.0.1", &format!("sslmode=verify-full&{trusting}")), Some("is not trusted")),
         (address("localhost", "sslmode=verify-full"), Some("is not trusted")),
-        (address("localhost", "sslmode=verify-full&sslrootcert=/nowhere.pem"), Some("/nowhere.pem")),
+        (
+            address("localhost", "sslmode=verify-full&sslrootcert=/nowhere.pem"),
+            Some("/nowhere.pem"),
+        ),
     ];
     let refused = without.connect().await;
-    assert!(matches!(&refused, Err(SinkError::Refused(said)) if said.contains("offers no TLS")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(SinkError::Refused(said)) if said.contains("offers no TLS")),
+        "{refused:?}"
+    );
     make_certificates(&directory);
     server.kill();
     let configuration = directory.join("postgresql.conf");
@@ -157,7 +182,8 @@ impl Pooler {
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let scratch = tempfile::tempdir().unwrap();
-        let (users, configuration) = (scratch.path().join("users"), scratch.path().join("pgbouncer.ini"));
+        let (users, configuration) =
+            (scratch.path().join("users"), scratch.path().join("pgbouncer.ini"));
         std::fs::write(&users, format!("\"{}\" \"\"\n", database.role())).unwrap();
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = \
@@ -204,7 +230,8 @@ async fn poolers_may_lend_connections_for_a_transaction() {
     filled(&one, &project, &[transfers(&project, 0, 2)]).await;
     filled(&two, &other, &[transfers(&other, 0, 2)]).await;
     for number in 2..20 {
-        let (first, second) = (transfers(&project, number, number + 1), transfers(&other, number, number + 1));
+        let (first, second) =
+            (transfers(&project, number, number + 1), transfers(&other, number, number + 1));
         let (first, second) = tokio::join!(add(&one, &project, &first), add(&two, &other, &second));
         first.unwrap();
         second.unwrap();
@@ -212,7 +239,8 @@ async fn poolers_may_lend_connections_for_a_transaction() {
     assert_eq!(database.sql("SELECT count(*) FROM xlm.transfer"), "20");
     assert_eq!(check(&one, &writer(), &other).await.unwrap()[0].difference(), None);
     // No setting and no statement of ours stays on the connection that both used.
-    let stayed = "SELECT current_setting('search_path') || (SELECT count(*) FROM pg_prepared_statements)";
+    let stayed =
+        "SELECT current_setting('search_path') || (SELECT count(*) FROM pg_prepared_statements)";
     let output = Command::new("psql")
         .args(["-X", "-At", "-h", "127.0.0.1", "-p", &pooler.1.to_string(), "-U", &database.role()])
         .args(["-d", &database.name, "-c", stayed])

@@ -4,8 +4,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use orrery_postgres::{
-    Batch, Column, ColumnType, Connection, Cursor, Generation, Notify, Places, Position, Project, Refill, RowKey,
-    ServerUrl, SinkError, Table, TableRows, Value, Writer, apply, ensure,
+    Batch, Column, ColumnType, Connection, Cursor, Generation, Notify, Places, Position, Project,
+    Refill, RowKey, ServerUrl, SinkError, Table, TableRows, Value, Writer, apply, ensure,
 };
 
 use crate::server::{Server, shared};
@@ -28,7 +28,10 @@ impl<'a> Database<'a> {
     pub fn on(server: &'a Server) -> Self {
         let name = format!("d{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let this = Self { server, name };
-        for sql in [format!("CREATE DATABASE {}", this.name), format!("CREATE ROLE {}_sink LOGIN", this.name)] {
+        for sql in [
+            format!("CREATE DATABASE {}", this.name),
+            format!("CREATE ROLE {}_sink LOGIN", this.name),
+        ] {
             assert!(server.psql("postgres", &sql).status.success());
         }
         this.sql(&format!(
@@ -52,7 +55,8 @@ impl<'a> Database<'a> {
 
     /// The address by a port.
     pub fn at(&self, port: u16) -> ServerUrl {
-        let url = format!("postgres://{}@127.0.0.1:{port}/{}?connect_timeout=10", self.role(), self.name);
+        let url =
+            format!("postgres://{}@127.0.0.1:{port}/{}?connect_timeout=10", self.role(), self.name);
         ServerUrl::parse(&url).unwrap()
     }
 
@@ -100,7 +104,8 @@ impl Drop for Held {
 }
 
 pub fn writer() -> Writer {
-    let [network, sink, id, name] = ["test network", "main", "writer-1", "host one"].map(str::to_owned);
+    let [network, sink, id, name] =
+        ["test network", "main", "writer-1", "host one"].map(str::to_owned);
     Writer { network, sink, id, name }
 }
 
@@ -114,7 +119,11 @@ pub fn table(target: &str, columns: &[(&str, ColumnType)]) -> Table {
 
 /// A project with a table of transfers.
 pub fn project() -> Project {
-    let columns = [("from", ColumnType::Text), ("amount", ColumnType::Int128), ("_ledger", ColumnType::UInt32)];
+    let columns = [
+        ("from", ColumnType::Text),
+        ("amount", ColumnType::Int128),
+        ("_ledger", ColumnType::UInt32),
+    ];
     with_tables(vec![table("transfer", &columns)])
 }
 
@@ -135,7 +144,8 @@ pub fn transfers(project: &Project, from: u64, to: u64) -> Batch {
         let ledger = u32::try_from(number).unwrap();
         let key = RowKey { ledger, transaction: 1, number: 0 };
         let amount = Value::Integer(i128::from(number) * i128::from(u64::MAX));
-        let values = [Value::Text(format!("G{number}")), amount, Value::Integer(i128::from(number))];
+        let values =
+            [Value::Text(format!("G{number}")), amount, Value::Integer(i128::from(number))];
         rows.push(key, &values).unwrap();
     }
     let mut batch = Batch::new(GENERATION, position(from));
@@ -165,13 +175,18 @@ pub async fn filled_as(
         cursor = refill.fill(connection, &batch).await.unwrap();
     }
     let wait = std::time::Duration::from_secs(2);
-    let swapped = refill.swap_after(connection, orrery_postgres::OnBlocked::Wait, wait).await.unwrap();
+    let swapped =
+        refill.swap_after(connection, orrery_postgres::OnBlocked::Wait, wait).await.unwrap();
     assert_eq!((swapped.position, swapped.rows), (cursor.position, cursor.rows));
     swapped
 }
 
 /// Ensures the tables, and adds rows.
-pub async fn add(connection: &Connection, project: &Project, batch: &Batch) -> Result<Cursor, SinkError> {
+pub async fn add(
+    connection: &Connection,
+    project: &Project,
+    batch: &Batch,
+) -> Result<Cursor, SinkError> {
     let places: Places = ensure(connection, &writer(), project).await?;
     let names = (&*project.name, &*project.schema);
     apply(connection, &writer(), &places, names, batch, Notify::Listeners).await

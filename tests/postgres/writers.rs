@@ -20,9 +20,16 @@ async fn two_services_of_one_name_do_not_write_both() {
     assert_eq!(writer().cursor(&connection, "xlm").await.unwrap(), None);
     assert_eq!(cursors(&connection, "test network", "main").await.unwrap(), []);
     filled(&connection, &project, &[transfers(&project, 0, 5)]).await;
-    let other = orrery_postgres::Writer { id: "writer-2".to_owned(), name: "host two".to_owned(), ..writer() };
+    let other = orrery_postgres::Writer {
+        id: "writer-2".to_owned(),
+        name: "host two".to_owned(),
+        ..writer()
+    };
     let error = other.cursor(&connection, "xlm").await.unwrap_err();
-    assert!(matches!(&error, SinkError::OtherWriter(text) if text.contains("host one")), "{error:?}");
+    assert!(
+        matches!(&error, SinkError::OtherWriter(text) if text.contains("host one")),
+        "{error:?}"
+    );
     let targets = || ["transfer".to_owned()].into();
     let begun = Refill::begin(&connection, &other, &project, GENERATION, targets()).await;
     assert!(matches!(begun, Err(SinkError::OtherWriter(_))), "{begun:?}");
@@ -55,8 +62,10 @@ async fn a_refill_goes_on_where_it_was_and_nobody_sees_it() {
     filled(&connection, &project, &[transfers(&project, 0, 5)]).await;
     let next = Generation { arrangement: 2, ..GENERATION };
     let (writer, targets) = (writer(), || ["transfer".to_owned()].into());
-    let of_next = |from, to| orrery_postgres::Batch { generation: next, ..transfers(&project, from, to) };
-    let (refill, cursor) = Refill::begin(&connection, &writer, &project, next, targets()).await.unwrap();
+    let of_next =
+        |from, to| orrery_postgres::Batch { generation: next, ..transfers(&project, from, to) };
+    let (refill, cursor) =
+        Refill::begin(&connection, &writer, &project, next, targets()).await.unwrap();
     assert_eq!(cursor.position.number, 0);
     refill.fill(&connection, &of_next(0, 7)).await.unwrap();
     assert_eq!(database.sql("SELECT count(*) FROM xlm.transfer"), "5");
@@ -78,7 +87,11 @@ async fn a_refill_goes_on_where_it_was_and_nobody_sees_it() {
     assert_eq!(cursor.position.number, 0);
     let (_, cursor) = Refill::begin(&again, &writer, &project, next, targets()).await.unwrap();
     assert_eq!(cursor.position.number, 0);
-    assert_eq!(database.sql("SELECT count(*) FROM pg_class WHERE relname LIKE '\\_orrery%' AND relkind = 'r'"), "1");
+    assert_eq!(
+        database
+            .sql("SELECT count(*) FROM pg_class WHERE relname LIKE '\\_orrery%' AND relkind = 'r'"),
+        "1"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,8 +117,10 @@ async fn whoever_listens_hears_of_each_transaction_with_rows() {
     client.batch_execute("LISTEN orrery").await.unwrap();
     filled(&connection, &project, &[transfers(&project, 0, 5)]).await;
     add(&connection, &project, &transfers(&project, 5, 8)).await.unwrap();
-    let message = tokio::time::timeout(Duration::from_secs(10), told.recv()).await.unwrap().unwrap();
-    let expected = r#"{"from":6,"generation":"7-3-1","project":"xlm","rows":3,"sink":"main","to":8}"#;
+    let message =
+        tokio::time::timeout(Duration::from_secs(10), told.recv()).await.unwrap().unwrap();
+    let expected =
+        r#"{"from":6,"generation":"7-3-1","project":"xlm","rows":3,"sink":"main","to":8}"#;
     let sorted: serde_json::Value = serde_json::from_str(&message.1).unwrap();
     assert_eq!((&*message.0, sorted), ("orrery", serde_json::from_str(expected).unwrap()));
     // Rows go on when nobody may be told.
