@@ -197,6 +197,12 @@ impl Write<'_> {
         if cursor.writer != self.writer.id || cursor.generation != self.batch.generation {
             return moved("is that of other rows, or of another writer: they are filled in again");
         }
+        if cursor.schema != self.schema {
+            return moved(&format!(
+                "is that of tables in the schema {}: they are filled in again",
+                cursor.schema
+            ));
+        }
         if cursor.position != self.batch.from {
             let (there, expected) = (cursor.position.number, self.batch.from.number);
             return moved(&format!("is at entry {there}, and the rows follow entry {expected}"));
@@ -237,7 +243,7 @@ impl Write<'_> {
                 sent.rows
             )));
         }
-        self.count(place, &sent).await?;
+        self.count(place, &sent, table.nuls()).await?;
         Ok(rows)
     }
 
@@ -264,16 +270,23 @@ impl Write<'_> {
         let (into, out_of) = (qualified(self.schema, &place.name), qualified(self.schema, before));
         let sql = format!("INSERT INTO {into} ({to}) SELECT {from} FROM {out_of} WHERE {bounds}");
         self.connection.run_long("copying equal rows", &sql).await?;
-        self.count(place, &digest).await?;
+        self.count(place, &digest, 0).await?;
         Ok(digest.rows)
     }
 
     /// Counts rows that were written, for [`check`](crate::check).
-    async fn count(&self, place: &Place, rows: &RowsDigest) -> Result<()> {
+    async fn count(&self, place: &Place, rows: &RowsDigest, nuls: u64) -> Result<()> {
         let sql = "UPDATE orrery.objects SET rows = rows + $3::numeric, digest_1 = digest_1 + $4::numeric, \
-                   digest_2 = digest_2 + $5::numeric WHERE schema_name = $1 AND object_name = $2";
-        let texts = [rows.rows.to_string(), rows.sums[0].to_string(), rows.sums[1].to_string()];
-        let values = [self.schema, &*place.name, &*texts[0], &*texts[1], &*texts[2]];
+                   digest_2 = digest_2 + $5::numeric, nuls = nuls + $6::numeric WHERE schema_name = $1 AND \
+                   object_name = $2";
+        let numbers = [
+            rows.rows.to_string(),
+            rows.sums[0].to_string(),
+            rows.sums[1].to_string(),
+            nuls.to_string(),
+        ];
+        let mut values = vec![self.schema, &*place.name];
+        values.extend(numbers.iter().map(String::as_str));
         self.connection.rows("counting rows", sql, &values).await.map(drop)
     }
 

@@ -254,8 +254,17 @@ impl<'a> Work<'a> {
             self.connection.run("writing a comment", &sql).await?;
             let (kind, target, digest) = (Kind::View, name.clone(), RowsDigest::default());
             let (is_own, project) = (true, self.project.name.clone());
-            let object =
-                Object { name, kind, target, is_own, project, definition, digest, comment };
+            let object = Object {
+                name,
+                kind,
+                target,
+                is_own,
+                project,
+                definition,
+                digest,
+                nuls: 0,
+                comment,
+            };
             objects::record(self.connection, self.writer, self.owner(), &object).await?;
         }
         Ok(())
@@ -350,6 +359,7 @@ pub(super) async fn create(
         project: project.to_owned(),
         definition: String::new(),
         digest: RowsDigest::default(),
+        nuls: 0,
         comment,
     };
     objects::record(connection, writer, (schema, project), &object).await?;

@@ -9,7 +9,7 @@ use super::connection::{Connection, Purpose, number, text};
 use super::cursor::Writer;
 use super::error::Result;
 use super::names::{ROW, mark, qualified, quoted};
-use super::objects::{self, Kind};
+use super::objects::{self, Kind, Object};
 use super::rows::RowsDigest;
 use super::types::Project;
 
@@ -22,6 +22,8 @@ pub struct CheckedTable {
     pub target: String,
     /// Rows that the sink wrote.
     pub written: RowsDigest,
+    /// Characters U+0000 in texts that were written as `\x00`, but for rows that were copied in the database.
+    pub nuls: u64,
     /// Rows that are there; none where the table is missing.
     pub found: Option<RowsDigest>,
 }
@@ -82,7 +84,8 @@ async fn check_in(
             false => None,
         };
         let name = format!("{schema}.{}", object.name);
-        checked.push(CheckedTable { name, target: object.target, written: object.digest, found });
+        let Object { target, digest: written, nuls, .. } = object;
+        checked.push(CheckedTable { name, target, written, nuls, found });
     }
     Ok(checked)
 }

@@ -1,6 +1,8 @@
 //! What others have made on a table of ours, as `pg_depend` knows it: what can be kept when another table takes its
 //! place, and what cannot.
 
+use std::collections::BTreeMap;
+
 use super::connection::{Connection, text, truth};
 use super::error::Result;
 use super::names::qualified;
@@ -8,8 +10,9 @@ use super::names::qualified;
 /// What others have made on a table.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Dependents {
-    /// Views that show the table, as the server writes their names. Ours are among them.
-    pub views: Vec<String>,
+    /// Views that show the table and can be replaced, by their names as the server writes them, with their owners.
+    /// Ours are among them.
+    pub views: BTreeMap<String, String>,
     /// What cannot be kept, each with what to do about it.
     pub blocked: Vec<String>,
 }
@@ -69,10 +72,11 @@ pub(super) async fn dependents(
             ("pg_rewrite", true) => Some("drop the rule".to_owned()),
             ("pg_rewrite", false) if text(&row, "view_kind")? == "v" => {
                 let (view, owner) = (text(&row, "view")?, text(&row, "view_owner")?);
-                if !found.views.iter().any(|it| it == view) {
-                    found.views.push(view.to_owned());
+                let owns = truth(&row, "owns_view")?;
+                if owns {
+                    found.views.insert(view.to_owned(), owner.to_owned());
                 }
-                (!truth(&row, "owns_view")?).then(|| {
+                (!owns).then(|| {
                     format!("GRANT {} TO the role of the sink, or drop the view", super::names::quoted(owner))
                 })
             }

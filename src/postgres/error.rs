@@ -101,6 +101,10 @@ fn said(answer: &DbError) -> String {
 /// Says what to do about a row that the server's own rules refuse.
 fn constraint(answer: &DbError) -> String {
     match (answer.constraint(), answer.column()) {
+        (Some(name), _) if answer.code().code() == "23505" && name.ends_with("_pkey") => {
+            "a row with its key is there already: somebody added it; `orrery sink replace` fills the table again"
+                .to_owned()
+        }
         (Some(name), _) => {
             format!(
                 "the constraint \"{name}\" refuses what the chain has: ALTER TABLE ... DROP CONSTRAINT"

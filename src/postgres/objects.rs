@@ -19,6 +19,7 @@ CREATE TABLE IF NOT EXISTS orrery.refill (LIKE orrery.cursor INCLUDING ALL);
 CREATE TABLE IF NOT EXISTS orrery.objects (schema_name text, object_name text, network text NOT NULL,
   sink text NOT NULL, project text NOT NULL, kind text NOT NULL, target text NOT NULL,
   rows numeric NOT NULL DEFAULT 0, digest_1 numeric NOT NULL DEFAULT 0, digest_2 numeric NOT NULL DEFAULT 0,
+  nuls numeric NOT NULL DEFAULT 0,
   definition text NOT NULL DEFAULT '', comment text NOT NULL DEFAULT '', PRIMARY KEY (schema_name, object_name));
 CREATE TABLE IF NOT EXISTS orrery.columns (schema_name text, table_name text, column_name text,
   exact_name text NOT NULL, declared_type text NOT NULL, comment text NOT NULL DEFAULT '',
@@ -80,6 +81,8 @@ pub(super) struct Object {
     pub definition: String,
     /// Rows that were written.
     pub digest: RowsDigest,
+    /// Characters U+0000 that were written as `\x00`.
+    pub nuls: u64,
     /// Comment that was set.
     pub comment: String,
 }
@@ -92,7 +95,7 @@ pub(super) async fn objects(
     project: &str,
 ) -> Result<Vec<Object>> {
     let sql = "SELECT object_name, kind, target, project, definition, comment, rows::text AS rows, digest_1::text \
-               AS digest_1, digest_2::text AS digest_2, (network = $2 AND sink = $3 AND project = $4) AS is_own \
+               AS digest_1, digest_2::text AS digest_2, nuls::text AS nuls, (network = $2 AND sink = $3 AND project = $4) AS is_own \
                FROM orrery.objects WHERE schema_name = $1 ORDER BY object_name";
     let key = [schema, &*writer.network, &*writer.sink, project];
     let rows = connection.rows("reading the objects of the sink", sql, &key).await?;
@@ -113,6 +116,7 @@ pub(super) async fn objects(
                 rows: number(row, "rows")?,
                 sums: [number(row, "digest_1")?, number(row, "digest_2")?],
             },
+            nuls: number(row, "nuls")?,
             comment: own("comment")?,
         })
     };

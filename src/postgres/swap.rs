@@ -1,7 +1,7 @@
 //! Putting filled tables into the place of those before, in one transaction: whoever reads sees all rows of before,
 //! or all of now.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -10,7 +10,7 @@ use super::carried::{self, Carried};
 use super::catalog::{Replace, ensure_in};
 use super::connection::{Connection, Purpose, text};
 use super::cursor::{Cursor, Of, Writer};
-use super::dependents::{Dependents, dependents};
+use super::dependents::dependents;
 use super::error::{Result, SinkError};
 use super::names::{qualified, quoted, shortened, waiting};
 use super::objects::{self, Kind, Object};
@@ -125,31 +125,14 @@ impl Refill<'_> {
     async fn swap_in(&self, connection: &Connection, on_blocked: OnBlocked) -> Result<Cursor> {
         let cursor = self.filled(connection).await?;
         let schema = &*self.project.schema;
-        let mut views = BTreeSet::new();
-        let mut old_tables = Vec::new();
-        for table in tables(connection, self.writer, self.project).await? {
-            let is_gone = self.project.table(&table.target).is_none();
-            if !is_gone && !self.targets.contains(&table.target) {
-                continue;
-            }
-            let full = qualified(schema, &table.name);
-            let sql = format!("LOCK TABLE {full} IN ACCESS EXCLUSIVE MODE");
-            connection.run("locking a table that is replaced", &sql).await?;
-            let Dependents { views: own, blocked } =
-                dependents(connection, schema, &table.name).await?;
-            if !blocked.is_empty() && on_blocked == OnBlocked::Wait {
-                return Err(SinkError::Blocked(blocked));
-            }
-            views.extend(own);
-            old_tables.push(table);
-        }
+        let (old_tables, views) = self.lock(connection, on_blocked).await?;
         // Views are told by the text of their queries, which has the names of now.
         let mut replacing = Vec::new();
         let ours = objects::objects(connection, self.writer, schema, &self.project.name).await?;
         let is_ours = |view: &str| {
             ours.iter().any(|it| it.kind == Kind::View && is_named(view, schema, &it.name))
         };
-        for view in views.iter().filter(|view| !is_ours(view)) {
+        for view in views.keys().filter(|view| !is_ours(view)) {
             replacing.push((view, carried::view(connection, view).await?));
         }
         let mut moves = Vec::new();
@@ -169,6 +152,47 @@ impl Refill<'_> {
         self.writer.advance(connection, Of::Live, &now).await?;
         self.forget(connection).await?;
         Ok(now)
+    }
+
+    /// Locks the tables that are replaced and the views that show them, and returns them.
+    async fn lock(
+        &self,
+        connection: &Connection,
+        on_blocked: OnBlocked,
+    ) -> Result<(Vec<Object>, BTreeMap<String, String>)> {
+        let schema = &*self.project.schema;
+        let mut replaced = tables(connection, self.writer, self.project).await?;
+        replaced.retain(|table| {
+            self.project.table(&table.target).is_none() || self.targets.contains(&table.target)
+        });
+        let mut views = BTreeMap::new();
+        for table in &replaced {
+            views.extend(dependents(connection, schema, &table.name).await?.views);
+        }
+        // Whoever reads by a view locks it first, and the table after it: in another order, both wait for each other.
+        // This locks it, and changes nothing.
+        for (view, owner) in &views {
+            let sql = format!("ALTER VIEW {view} OWNER TO {}", quoted(owner));
+            connection.run("locking a view", &sql).await?;
+        }
+        for table in &replaced {
+            let full = qualified(schema, &table.name);
+            let sql = format!("LOCK TABLE {full} IN ACCESS EXCLUSIVE MODE");
+            connection.run("locking a table that is replaced", &sql).await?;
+        }
+        for table in &replaced {
+            let now = dependents(connection, schema, &table.name).await?;
+            if !now.blocked.is_empty() && on_blocked == OnBlocked::Wait {
+                return Err(SinkError::Blocked(now.blocked));
+            }
+            if now.views.keys().any(|view| !views.contains_key(view)) {
+                return Err(SinkError::Busy(format!(
+                    "a view of {schema}.{} was made meanwhile",
+                    table.name
+                )));
+            }
+        }
+        Ok((replaced, views))
     }
 
     /// Locks both cursors, and returns that of the filled tables.

@@ -1,10 +1,12 @@
 //! Tables that take the place of others, and what these had.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use orrery_postgres::{
     Batch, ColumnType, EqualRows, Generation, Notify, OnBlocked, Project, Refill, SinkError, apply,
-    blocked_by, check, ensure, ledger_digests,
+    blocked_by, check, ensure, ledger_digests, remove,
 };
 
 use crate::server::is_missing;
@@ -234,4 +236,84 @@ async fn tables_that_are_gone_go_and_types_may_be_others() {
                   ('r', 'v')";
     assert_eq!(database.sql(tables), "transfer_v1");
     assert_eq!(check(&connection, &writer, &project).await.unwrap()[0].difference(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_reads_sees_the_rows_of_before_or_those_of_now() {
+    if is_missing() {
+        return;
+    }
+    let database = Database::new();
+    let (connection, project, writer) = (database.connect().await, project(), writer());
+    filled(&connection, &project, &[transfers(&project, 0, 5)]).await;
+    database.sql(&format!(
+        "CREATE VIEW public.direct AS SELECT * FROM xlm.transfer; CREATE VIEW public.nested AS SELECT * FROM public.direct; \
+         ALTER VIEW public.direct OWNER TO {0}; GRANT CREATE, USAGE ON SCHEMA public TO {0}",
+        database.role()
+    ));
+    let done = Arc::new(AtomicBool::new(false));
+    let mut readers = Vec::new();
+    for table in ["xlm.transfer", "public.direct", "public.nested"] {
+        let (client, moving) = database.client().await;
+        tokio::spawn(moving);
+        let done = Arc::clone(&done);
+        readers.push(tokio::spawn(async move {
+            let sql = format!("SELECT count(*) FROM {table}");
+            let (mut seen, mut times) = (5_i64, 0);
+            while !done.load(Ordering::Relaxed) {
+                let rows = client.query_typed(&sql, &[]).await.unwrap();
+                let now: i64 = rows[0].get(0);
+                assert!(now >= seen, "{table}: {now} after {seen}");
+                (seen, times) = (now, times + 1);
+            }
+            (seen, times)
+        }));
+    }
+    for round in 2..8 {
+        let generation = Generation { arrangement: round, ..GENERATION };
+        let targets = ["transfer".to_owned()].into();
+        let (refill, _) =
+            Refill::begin(&connection, &writer, &project, generation, targets).await.unwrap();
+        refill
+            .fill(&connection, &Batch { generation, ..transfers(&project, 0, 4 + round) })
+            .await
+            .unwrap();
+        loop {
+            match refill.swap(&connection, OnBlocked::Wait).await {
+                Ok(_) => break,
+                Err(SinkError::Busy(_)) => tokio::time::sleep(Duration::from_millis(50)).await,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    done.store(true, Ordering::Relaxed);
+    for reader in readers {
+        let (seen, times) = reader.await.unwrap();
+        assert!(seen == 11 && times > 20, "{seen} {times}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_removed_is_gone_unless_others_need_it() {
+    if is_missing() {
+        return;
+    }
+    let database = Database::new();
+    let (connection, project, writer) = (database.connect().await, project(), writer());
+    filled(&connection, &project, &[transfers(&project, 0, 5)]).await;
+    let targets = ["transfer".to_owned()].into();
+    Refill::begin(&connection, &writer, &project, NEXT, targets).await.unwrap();
+    database
+        .sql("CREATE VIEW public.theirs AS SELECT * FROM xlm.transfer; CREATE TABLE xlm.theirs ()");
+    let blocked = remove(&connection, &writer, "xlm").await.unwrap_err();
+    assert!(matches!(blocked, SinkError::Blocked(_)), "{blocked:?}");
+    assert_eq!(database.sql("SELECT count(*) FROM xlm.transfer"), "5");
+    database.sql("DROP VIEW public.theirs");
+    remove(&connection, &writer, "xlm").await.unwrap();
+    let left =
+        "SELECT string_agg(relname, ',') FROM pg_class WHERE relnamespace = 'xlm'::regnamespace";
+    assert_eq!(database.sql(left), "theirs");
+    assert_eq!(writer.cursor(&connection, "xlm").await.unwrap(), None);
+    assert_eq!(database.sql("SELECT count(*) FROM orrery.objects"), "0");
 }

@@ -104,7 +104,7 @@ async fn values_of_all_types_come_back() {
     assert_eq!(keys, "\\x0000000500000000ffffffff\n\\x00000006ffffffff00000000");
     for table in check(&connection, &writer(), &project).await.unwrap() {
         assert_eq!(table.difference(), None);
-        assert_eq!(table.found.unwrap().rows, 2);
+        assert_eq!((table.found.unwrap().rows, table.nuls), (2, 2));
     }
 }
 

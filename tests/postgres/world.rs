@@ -8,6 +8,10 @@ use orrery_postgres::{
     Refill, RowKey, ServerUrl, SinkError, Table, TableRows, Value, Writer, apply, ensure,
 };
 
+use tokio::net::UnixStream;
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{Client, Config, NoTls};
+
 use crate::server::{Server, shared};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -69,6 +73,15 @@ impl<'a> Database<'a> {
 
     pub async fn connect(&self) -> Connection {
         self.url().connect().await.unwrap()
+    }
+
+    /// Returns a client of a superuser that is not the sink's.
+    pub async fn client(&self) -> (Client, tokio_postgres::Connection<UnixStream, NoTlsStream>) {
+        let socket = self.server.directory.join(format!(".s.PGSQL.{}", self.server.port));
+        let stream = UnixStream::connect(socket).await.unwrap();
+        let mut config = Config::new();
+        config.user("root").dbname(&self.name);
+        config.connect_raw(stream, NoTls).await.unwrap()
     }
 
     /// Holds statements open in a transaction of a superuser, until it is dropped.

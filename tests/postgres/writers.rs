@@ -4,8 +4,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use orrery_postgres::{Generation, OnBlocked, Refill, SinkError, cursors};
-use tokio::net::UnixStream;
-use tokio_postgres::{AsyncMessage, Config, NoTls};
+use tokio_postgres::AsyncMessage;
 
 use crate::server::is_missing;
 use crate::world::{Database, GENERATION, add, filled, filled_as, project, transfers, writer};
@@ -101,11 +100,7 @@ async fn whoever_listens_hears_of_each_transaction_with_rows() {
     }
     let database = Database::new();
     let (connection, project) = (database.connect().await, project());
-    let socket = database.server.directory.join(format!(".s.PGSQL.{}", database.server.port));
-    let stream = UnixStream::connect(socket).await.unwrap();
-    let mut config = Config::new();
-    config.user("root").dbname(&database.name);
-    let (client, mut listening) = config.connect_raw(stream, NoTls).await.unwrap();
+    let (client, mut listening) = database.client().await;
     let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| listening.poll_message(context)).await {
