@@ -119,6 +119,8 @@ const BORDERS: &[(&str, &[&str])] = &[
             "tables",
         ],
     ),
+    // A server of PostgreSQL and rows for it, wherever they come from.
+    ("postgres", &[]),
     // JSON-RPC over any transport, with any node.
     ("rpc", &["contract_data", "ledger", "store"]),
     // Files, whatever is stored.
@@ -188,13 +190,25 @@ const LINKED_BY: &[(&str, &[&str])] = &[
     ("prometheus", &["runtime"]),
     ("reqwest", &["net"]),
     ("rocksdb", &["store"]),
-    ("rustls", &["net"]),
+    ("rustls", &["net", "postgres"]),
     ("seccompiler", &["runtime"]),
     ("soroban-env-host", &["engine", "sandbox"]),
     (
         "tokio",
-        &["api", "checkpoint", "export", "net", "runtime", "sandbox", "source", "webhooks", "."],
+        &[
+            "api",
+            "checkpoint",
+            "export",
+            "net",
+            "postgres",
+            "runtime",
+            "sandbox",
+            "source",
+            "webhooks",
+            ".",
+        ],
     ),
+    ("tokio-postgres", &["postgres"]),
     ("warp", &["api"]),
     ("wasmparser", &["engine", "interfaces"]),
     ("wasmtime", &["engine"]),

@@ -57,7 +57,7 @@ pub async fn check(
     writer: &Writer,
     project: &Project,
 ) -> Result<Vec<CheckedTable>> {
-    connection.begin(Purpose::Rows).await?;
+    connection.begin(Purpose::Check).await?;
     let done = check_in(connection, writer, project).await;
     connection.end(done).await
 }
@@ -67,8 +67,6 @@ async fn check_in(
     writer: &Writer,
     project: &Project,
 ) -> Result<Vec<CheckedTable>> {
-    let sql = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
-    connection.run("beginning to check", sql).await?;
     let schema = &project.schema;
     let there = objects::relations(connection, schema).await?;
     let mut checked = Vec::new();

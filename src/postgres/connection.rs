@@ -34,6 +34,8 @@ pub(crate) enum Purpose {
     Rows,
     /// Creates or changes tables.
     Tables,
+    /// Reads all tables as they are at one moment.
+    Check,
 }
 
 /// A connection to a server.
@@ -168,14 +170,18 @@ impl Connection {
             self.task.abort();
             return Err(SinkError::Lost("a transaction was left unfinished".to_owned()));
         }
-        let wait = match purpose {
-            Purpose::Rows => LOCK_OF_ROWS,
-            Purpose::Tables => LOCK_OF_TABLES,
+        let (wait, mode) = match purpose {
+            Purpose::Rows => (LOCK_OF_ROWS, "READ COMMITTED READ WRITE"),
+            Purpose::Tables => (LOCK_OF_TABLES, "READ COMMITTED READ WRITE"),
+            Purpose::Check => (LOCK_OF_ROWS, "REPEATABLE READ READ ONLY"),
         };
+        // Whatever was set for the role or the database.
         let sql = format!(
-            "BEGIN; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 0; \
-             SET LOCAL idle_in_transaction_session_timeout = '30s'; SET LOCAL lock_timeout = '{wait}'; \
-             SET LOCAL standard_conforming_strings = on; SET LOCAL client_min_messages = warning"
+            "BEGIN ISOLATION LEVEL {mode}; SET LOCAL search_path = pg_catalog; \
+             SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = '30s'; \
+             SET LOCAL lock_timeout = '{wait}'; SET LOCAL standard_conforming_strings = on; \
+             SET LOCAL client_min_messages = warning; SELECT set_config('transaction_timeout', '0', true) WHERE \
+             current_setting('server_version_num')::integer >= 170000"
         );
         match self.run("beginning a transaction", &sql).await {
             Ok(()) => Ok(()),
@@ -197,9 +203,12 @@ impl Connection {
     pub(crate) async fn end<T>(&self, done: Result<T>) -> Result<T> {
         match done {
             Ok(done) => {
-                self.run("committing", "COMMIT").await?;
-                self.is_open.store(false, Ordering::Relaxed);
-                Ok(done)
+                let committed = self.run("committing", "COMMIT").await;
+                // The server can refuse it: then it has taken everything back.
+                if !matches!(committed, Err(SinkError::Lost(_))) {
+                    self.is_open.store(false, Ordering::Relaxed);
+                }
+                committed.map(|()| done)
             }
             Err(error) => {
                 if self.run("taking back a transaction", "ROLLBACK").await.is_ok() {

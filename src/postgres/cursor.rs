@@ -56,7 +56,7 @@ impl std::str::FromStr for Generation {
 pub struct Position {
     /// Number of the last entry of the log; 0 before the first.
     pub number: u64,
-    /// Ledger and application order of its transaction, which tell the log from that of a restored backup.
+    /// Ledger of its transaction: with the next number, it tells the log from that of a restored backup.
     pub ledger: u32,
     /// Application order of its transaction.
     pub transaction: u32,
@@ -67,9 +67,9 @@ pub struct Position {
 pub struct Cursor {
     /// Project.
     pub project: String,
-    /// [`Writer::id`] and [`Writer::name`] of who writes.
+    /// [`Writer::id`] of who writes.
     pub writer: String,
-    /// Its name.
+    /// [`Writer::name`] of who writes.
     pub writer_name: String,
     /// What the rows follow from.
     pub generation: Generation,
@@ -231,15 +231,21 @@ impl Writer {
     }
 
     /// Says that this service is there, so that no other takes over what it writes: to be called every few minutes
-    /// when there are no rows. Returns the number of projects.
+    /// when there are no rows. Returns the number of projects whose rows everybody sees.
     ///
     /// # Errors
     /// When the server cannot be asked.
     pub async fn touch(&self, connection: &Connection) -> Result<usize> {
-        let sql = "UPDATE orrery.cursor SET updated_at = now() WHERE network = $1 AND sink = $2 AND writer = $3 \
-                   RETURNING 1";
         let key = [&*self.network, &*self.sink, &*self.id];
-        Ok(connection.rows("touching the cursors", sql, &key).await?.len())
+        let mut projects = 0;
+        for of in [Of::Refill, Of::Live] {
+            let sql = format!(
+                "UPDATE {} SET updated_at = now() WHERE network = $1 AND sink = $2 AND writer = $3 RETURNING 1",
+                of.table()
+            );
+            projects = connection.rows("touching the cursors", &sql, &key).await?.len();
+        }
+        Ok(projects)
     }
 
     /// Says why no rows are added to those of a project: `deleted`, `left`, `paused`. Nothing else changes.

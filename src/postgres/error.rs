@@ -66,7 +66,7 @@ fn of_answer(what: &str, answer: &DbError) -> SinkError {
     let said = said(answer);
     let text = format!("{what} failed: {said}");
     match code {
-        "55P03" | "40001" | "40P01" | "57014" | "40003" => SinkError::Busy(text),
+        "55P03" | "40001" | "40P01" | "57014" => SinkError::Busy(text),
         // A pooled connection has a statement of another client with the name of ours; the next one has another.
         "42P05" | "26000" => SinkError::Busy(text),
         "53100" => SinkError::Lost(format!("{text}: make room on the server's disk")),
@@ -87,7 +87,8 @@ fn of_answer(what: &str, answer: &DbError) -> SinkError {
 /// Whether the answer says that the server, or the way to it, is not there now: connection exceptions, lack of
 /// resources, what its operator does, failures of its system.
 fn is_lost(code: &str) -> bool {
-    ["08", "53", "57", "58", "25", "XX"].iter().any(|class| code.starts_with(class))
+    code == "40003"
+        || ["08", "25", "53", "57", "58", "XX"].iter().any(|class| code.starts_with(class))
 }
 
 /// Returns the server's words without its detail, which may have values of rows.

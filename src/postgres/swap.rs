@@ -180,11 +180,10 @@ impl Refill<'_> {
             let sql = format!("LOCK TABLE {full} IN ACCESS EXCLUSIVE MODE");
             connection.run("locking a table that is replaced", &sql).await?;
         }
+        let mut blocked = Vec::new();
         for table in &replaced {
             let now = dependents(connection, schema, &table.name).await?;
-            if !now.blocked.is_empty() && on_blocked == OnBlocked::Wait {
-                return Err(SinkError::Blocked(now.blocked));
-            }
+            blocked.extend(now.blocked);
             if now.views.keys().any(|view| !views.contains_key(view)) {
                 return Err(SinkError::Busy(format!(
                     "a view of {schema}.{} was made meanwhile",
@@ -192,7 +191,10 @@ impl Refill<'_> {
                 )));
             }
         }
-        Ok((replaced, views))
+        match blocked.is_empty() || on_blocked == OnBlocked::Drop {
+            true => Ok((replaced, views)),
+            false => Err(SinkError::Blocked(blocked)),
+        }
     }
 
     /// Locks both cursors, and returns that of the filled tables.

@@ -200,7 +200,7 @@ pub enum Value {
     Null,
     /// Of a column [`ColumnType::Boolean`].
     Boolean(bool),
-    /// Of a column of integers, or the digits of a wider one follow in [`Value::Digits`].
+    /// Of a column of integers of any width. Those beyond are [`Value::Digits`].
     Integer(i128),
     /// An integer in decimal digits, behind a `-` if it is negative.
     Digits(String),

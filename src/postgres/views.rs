@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::cursor::Writer;
 use super::error::{Result, SinkError};
 use super::names::{ROW, literal, qualified, quoted};
-use super::types::{Project, Shows, View};
+use super::types::{Column, Project, Shows, View};
 
 /// Returns the query of a view.
 pub(super) fn query(
@@ -21,9 +21,10 @@ pub(super) fn query(
         })
     };
     match &view.shows {
-        Shows::Versions { targets, .. } => {
-            let selects =
-                targets.iter().map(|target| version(project, view, target, place(target)?));
+        Shows::Versions { targets, columns } => {
+            let selects = targets
+                .iter()
+                .map(|target| version(project, (&view.name, columns), target, place(target)?));
             Ok(selects.collect::<Result<Vec<_>>>()?.join(" UNION ALL "))
         }
         Shows::Members(target) => Ok(members(&qualified(&project.schema, &place(target)?.name))),
@@ -40,9 +41,13 @@ pub(super) fn query(
     }
 }
 
-/// Returns the query for the rows of one version.
-fn version(project: &Project, view: &View, target: &str, place: &Place) -> Result<String> {
-    let Shows::Versions { columns, .. } = &view.shows else { return Ok(String::new()) };
+/// Returns the query for the rows of one version, in the columns of a view.
+fn version(
+    project: &Project,
+    (view, columns): (&str, &[Column]),
+    target: &str,
+    place: &Place,
+) -> Result<String> {
     let kinds = project.table(target).map(|table| &table.columns[..]).unwrap_or_default();
     let mut selected = vec![ROW.to_owned()];
     // Columns of the view have names of their own, shortened as those of tables are.
@@ -52,8 +57,8 @@ fn version(project: &Project, view: &View, target: &str, place: &Place) -> Resul
             kinds.iter().find(|it| it.name == column.name).zip(place.columns.get(&column.name));
         let (own, own_name) = found.ok_or_else(|| {
             SinkError::Refused(format!(
-                "{target} has no column {}, which {} shows",
-                column.name, view.name
+                "{target} has no column {}, which {view} shows",
+                column.name
             ))
         })?;
         let value = own.kind.converted(&column.kind, &quoted(own_name));
@@ -74,16 +79,15 @@ fn members(table: &str) -> String {
 }
 
 /// Returns the query for what contracts hold, as the view `storage` of our own SQL has it: of each key the newest
-/// change, as of the ledger `newest`.
+/// change, as of the ledger `newest`, with the origin of the newest one that is more than an extension.
 fn storage(table: &str, newest: &str) -> String {
     format!(
         "SELECT c.key_name, c.key_args, c.key, c.value, c.durability, c.live_until, (c.change = 'evicted' OR \
          c.live_until < {newest}) AS archived, c.key_hash, c.contract_id, u.\"transaction\", u._ledger, \
-         u._ledger_closed_at, u._service_event_id FROM (SELECT DISTINCT ON (key_hash, contract_id, key_name, \
-         durability) * FROM {table} ORDER BY key_hash, contract_id, key_name, durability, {ROW} DESC) AS c \
-         LEFT JOIN LATERAL (SELECT \"transaction\", _ledger, _ledger_closed_at, _service_event_id FROM {table} AS \
-         b WHERE b.key_hash = c.key_hash AND b.contract_id = c.contract_id ORDER BY b.change IN ('extended', \
-         'evicted'), b.{ROW} DESC LIMIT 1) AS u ON true WHERE c.value IS NOT NULL AND c.change <> 'removed' AND \
+         u._ledger_closed_at, u._service_event_id FROM (SELECT DISTINCT ON (key_hash) * FROM {table} ORDER BY \
+         key_hash, {ROW} DESC) AS c JOIN (SELECT DISTINCT ON (key_hash) key_hash, \"transaction\", _ledger, \
+         _ledger_closed_at, _service_event_id FROM {table} ORDER BY key_hash, change IN ('extended', 'evicted'), \
+         {ROW} DESC) AS u ON u.key_hash = c.key_hash WHERE c.value IS NOT NULL AND c.change <> 'removed' AND \
          (c.durability = 'persistent' OR (c.change <> 'evicted' AND coalesce(c.live_until >= {newest}, c._ledger = \
          {newest})))"
     )

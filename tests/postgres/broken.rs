@@ -138,7 +138,9 @@ async fn time_limits_of_the_role_do_not_hold() {
     filled(&database.connect().await, &project(), &[]).await;
     database.sql(&format!(
         "ALTER ROLE {role} SET statement_timeout = '20ms'; ALTER ROLE {role} SET lock_timeout = '1ms'; \
-         ALTER ROLE {role} SET search_path = 'nowhere'; ALTER ROLE {role} SET standard_conforming_strings = off; CREATE \
+         ALTER ROLE {role} SET search_path = 'nowhere'; ALTER ROLE {role} SET standard_conforming_strings = off; \
+         ALTER ROLE {role} SET default_transaction_read_only = on; ALTER ROLE {role} SET default_transaction_isolation = \
+         serializable; CREATE \
          FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.1); RETURN NEW; END'; \
          CREATE TRIGGER slow BEFORE INSERT ON xlm.transfer FOR EACH STATEMENT EXECUTE FUNCTION public.slow()"
     ));

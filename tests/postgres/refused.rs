@@ -123,6 +123,18 @@ async fn tables_that_were_changed_stop_the_sink_with_a_sentence() {
         ),
         (trigger, "drop the trigger", "DROP TRIGGER keeps ON xlm.transfer"),
         (
+            "CREATE FUNCTION public.late() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''too late'' USING ERRCODE = \
+             ''54000''; END'; CREATE CONSTRAINT TRIGGER late AFTER INSERT ON xlm.transfer DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION public.late()",
+            "committing failed: too late",
+            "DROP TRIGGER late ON xlm.transfer",
+        ),
+        (
+            "INSERT INTO xlm.transfer VALUES ('\\x000000060000000100000000')",
+            "a row with its key is there already",
+            "DELETE FROM xlm.transfer WHERE _row = '\\x000000060000000100000000'",
+        ),
+        (
             "ALTER TABLE xlm.transfer RENAME TO away",
             "the table xlm.transfer was dropped or renamed",
             "ALTER TABLE xlm.away RENAME TO transfer",

@@ -163,6 +163,26 @@ fn random_json(depth: u32, rng: &mut ChaCha8Rng) -> serde_json::Value {
     }
 }
 
+/// Values of contracts have 500 levels, and maps in them several for each.
+#[tokio::test(flavor = "multi_thread")]
+async fn deep_values_come_back() {
+    if is_missing() {
+        return;
+    }
+    let database = Database::new();
+    let connection = database.connect().await;
+    let project = with_tables(vec![table("deep", &[("v", ColumnType::Json)])]);
+    let deep = format!("{}1{}", r#"[{"a": "#.repeat(950), "}]".repeat(950));
+    let mut rows = TableRows::new(&project.tables[0]);
+    rows.push(RowKey { ledger: 1, transaction: 1, number: 0 }, &[json(&deep)]).unwrap();
+    let mut batch = Batch::new(GENERATION, position(0));
+    batch.to = position(1);
+    batch.tables.push(rows);
+    filled(&connection, &project, &[batch]).await;
+    assert_eq!(database.sql("SELECT v FROM xlm.deep"), deep);
+    assert_eq!(check(&connection, &writer(), &project).await.unwrap()[0].difference(), None);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_computes_the_digests_of_random_rows() {
     if is_missing() {
