@@ -1,11 +1,12 @@
-//! Filling in is no slower than half of a binary `COPY` of the same rows into a table with the same key.
+//! How fast rows are there: filled in, against a binary `COPY` of the same rows into a table with the same key; and
+//! one ledger at a time.
 
 use std::time::{Duration, Instant};
 
-use orrery_postgres::{Batch, MOST_ROWS, OnBlocked, Refill, TableRows};
+use orrery_postgres::{Batch, MOST_ROWS, Notify, OnBlocked, Refill, TableRows, apply, ensure};
 
 use crate::server::is_missing;
-use crate::world::{Database, GENERATION, position, project, transfers, writer};
+use crate::world::{Database, GENERATION, filled, position, project, transfers, writer};
 
 /// Rows of the comparison.
 const ROWS: u64 = 400_000;
@@ -47,4 +48,27 @@ async fn filling_in_is_about_as_fast_as_a_copy() {
     let part = plain.as_secs_f64() / filled.as_secs_f64();
     eprintln!("{ROWS} rows, {bytes} bytes: filled in {filled:?}, copied in {plain:?}: {part:.2}");
     assert!(part >= LEAST, "{part:.2}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_ledger_are_there_soon() {
+    if is_missing() {
+        return;
+    }
+    let database = Database::new();
+    let (connection, project) = (database.connect().await, project());
+    filled(&connection, &project, &[]).await;
+    let places = ensure(&connection, &writer(), &project).await.unwrap();
+    let mut times = Vec::new();
+    for number in 0..300 {
+        let batch = transfers(&project, number, number + 1);
+        let begun = Instant::now();
+        apply(&connection, &writer(), &places, ("xlm", "xlm"), &batch, Notify::Listeners)
+            .await
+            .unwrap();
+        times.push(begun.elapsed());
+    }
+    times.sort();
+    eprintln!("a ledger: median {:?}, 99 % within {:?}", times[150], times[297]);
+    assert!(times[150] <= Duration::from_millis(100), "{:?}", times[150]);
 }
