@@ -180,7 +180,7 @@ impl Write<'_> {
             position: self.batch.to,
             ledger: self.batch.ledger.max(cursor.ledger),
             rows: cursor.rows + rows,
-            state: "live".to_owned(),
+            state: if self.of == Of::Live { "live".to_owned() } else { cursor.state.clone() },
             ..cursor
         };
         self.writer.advance(self.connection, self.of, &now).await?;

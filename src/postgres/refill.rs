@@ -11,7 +11,12 @@ use super::names::{ROW, qualified, waiting};
 use super::objects::{self, Kind};
 use super::types::Project;
 
-/// A refill of some of a project's tables.
+/// A refill of some of a project's tables: those whose rows are others, or which have other columns.
+///
+/// If all tables are among them, rows are sent from the beginning of the log to its end. If some stay, their rows follow
+/// from the same log, and those of the others are sent up to the position of the cursor that everybody sees, where the
+/// rows of all go on after the swap. With no table at all, one batch without rows goes to that position, and the swap
+/// gives the tables another generation.
 #[derive(Debug)]
 pub struct Refill<'a> {
     pub(super) writer: &'a Writer,
@@ -46,6 +51,21 @@ impl<'a> Refill<'a> {
         Ok((refill, cursor))
     }
 
+    /// Begins again with no rows: when the position of its cursor is not in the log, as after a backup was restored.
+    ///
+    /// # Errors
+    /// [`SinkError::OtherWriter`] when another service fills the same project.
+    pub async fn restart(&mut self, connection: &Connection) -> Result<Cursor> {
+        connection.begin(Purpose::Tables).await?;
+        let done = async {
+            let begun = self.writer.locked(connection, &self.project.name, Of::Refill).await?;
+            begun.map(|cursor| self.writer.recognised(cursor)).transpose()?;
+            self.begin_anew(connection).await
+        };
+        let done = done.await;
+        connection.end(done).await
+    }
+
     /// Returns the name of the table that is filled for a target.
     pub(super) fn beside(&self, target: &str) -> String {
         let Writer { network, sink, .. } = self.writer;
@@ -70,6 +90,11 @@ impl<'a> Refill<'a> {
             self.places = places;
             return Ok(cursor);
         }
+        self.begin_anew(connection).await
+    }
+
+    async fn begin_anew(&mut self, connection: &Connection) -> Result<Cursor> {
+        let (writer, project) = (self.writer, self.project);
         self.drop_filling(connection).await?;
         for table in project.tables.iter().filter(|it| self.targets.contains(&it.target)) {
             let name = self.beside(&table.target);

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::carried::{self, Carried};
 use super::catalog::{Replace, ensure_in};
 use super::connection::{Connection, Purpose, text};
-use super::cursor::{Cursor, Of, Writer};
+use super::cursor::{Cursor, Generation, Of, Writer};
 use super::dependents::dependents;
 use super::error::{Result, SinkError};
 use super::names::{qualified, quoted, shortened, waiting};
@@ -148,7 +148,8 @@ impl Refill<'_> {
             moved.drop(connection, schema, on_blocked).await?;
         }
         self.name_keys(connection).await?;
-        let now = Cursor { state: "live".to_owned(), ..cursor };
+        let (state, rows) = ("live".to_owned(), self.rows(connection).await?);
+        let now = Cursor { state, rows, ..cursor };
         self.writer.advance(connection, Of::Live, &now).await?;
         self.forget(connection).await?;
         Ok(now)
@@ -201,14 +202,49 @@ impl Refill<'_> {
     async fn filled(&self, connection: &Connection) -> Result<Cursor> {
         let project = &*self.project.name;
         let live = self.writer.locked(connection, project, Of::Live).await?;
-        live.map(|cursor| self.writer.recognised(cursor)).transpose()?;
+        let live = live.map(|cursor| self.writer.recognised(cursor)).transpose()?;
         let filled = self.writer.locked(connection, project, Of::Refill).await?;
         let is_same = |it: &Cursor| it.writer == self.writer.id && it.generation == self.generation;
-        filled.filter(is_same).ok_or_else(|| {
+        let filled = filled.filter(is_same).ok_or_else(|| {
             SinkError::Moved(format!(
                 "the tables that were filled for {project} are gone: begin again"
             ))
-        })
+        })?;
+        self.check_staying(connection, live.as_ref(), &filled).await?;
+        Ok(filled)
+    }
+
+    /// Refuses to put filled tables beside those that stay, if these follow from another log, or from another part of it.
+    async fn check_staying(
+        &self,
+        connection: &Connection,
+        live: Option<&Cursor>,
+        filled: &Cursor,
+    ) -> Result<()> {
+        let of_log = |it: &Cursor| {
+            let Generation { program, deployed, .. } = it.generation;
+            (it.writer.clone(), program, deployed, it.position)
+        };
+        if live.is_none_or(|live| of_log(live) == of_log(filled)) {
+            return Ok(());
+        }
+        let tables = tables(connection, self.writer, self.project).await?;
+        let stays = |it: &&Object| {
+            self.project.table(&it.target).is_some() && !self.targets.contains(&it.target)
+        };
+        match tables.iter().find(stays) {
+            Some(table) => Err(SinkError::Moved(format!(
+                "the table {} has rows up to another position than those that were filled in",
+                table.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the number of rows in all tables.
+    async fn rows(&self, connection: &Connection) -> Result<u64> {
+        let tables = tables(connection, self.writer, self.project).await?;
+        Ok(tables.iter().map(|table| table.digest.rows).sum())
     }
 
     /// Gives the keys of the new tables the names that those before had, where these are free.

@@ -166,6 +166,42 @@ async fn equal_rows_are_not_sent_again_and_other_tables_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tables_that_stay_and_filled_ones_go_on_from_one_position() {
+    if is_missing() {
+        return;
+    }
+    let database = Database::new();
+    let (connection, mut project, writer) = (database.connect().await, project(), writer());
+    project.tables.push(crate::world::table("other", &[("v", ColumnType::Text)]));
+    filled(&connection, &project, &[transfers(&project, 0, 10)]).await;
+    let targets = || ["transfer".to_owned()].into();
+    let (mut refill, _) =
+        Refill::begin(&connection, &writer, &project, NEXT, targets()).await.unwrap();
+    refill.fill(&connection, &of_next(&project, 0, 9)).await.unwrap();
+    let error = refill.swap_after(&connection, OnBlocked::Wait, Duration::ZERO).await.unwrap_err();
+    assert!(matches!(&error, SinkError::Moved(text) if text.contains("table other")), "{error:?}");
+    assert_eq!(refill.restart(&connection).await.unwrap().position, position(0));
+    refill.fill(&connection, &of_next(&project, 0, 10)).await.unwrap();
+    let cursor = refill.swap_after(&connection, OnBlocked::Wait, Duration::ZERO).await.unwrap();
+    assert_eq!((cursor.rows, &*cursor.state), (10, "live"));
+    // Equal rows: another generation, and the tables stay.
+    let third = Generation { arrangement: 3, ..GENERATION };
+    let (refill, _) =
+        Refill::begin(&connection, &writer, &project, third, [].into()).await.unwrap();
+    let empty =
+        Batch { generation: third, to: position(10), ledger: 10, ..Batch::new(third, position(0)) };
+    refill.fill(&connection, &empty).await.unwrap();
+    project.tables[1].columns.push(orrery_postgres::Column::new("w", ColumnType::Text));
+    let oid = database.sql("SELECT 'xlm.transfer'::regclass::oid");
+    let (refill, _) =
+        Refill::begin(&connection, &writer, &project, third, [].into()).await.unwrap();
+    let cursor = refill.swap_after(&connection, OnBlocked::Wait, Duration::ZERO).await.unwrap();
+    assert_eq!((cursor.rows, cursor.generation, cursor.position), (10, third, position(10)));
+    assert_eq!(database.sql("SELECT 'xlm.transfer'::regclass::oid"), oid);
+    assert_eq!(database.sql("SELECT count(w) FROM xlm.other"), "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_swap_waits_for_transactions_of_before() {
     if is_missing() {
         return;
