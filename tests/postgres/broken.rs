@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use orrery_postgres::{Connection, Cursor, Position, ServerUrl, SinkError, Writer, check};
+use orrery_postgres::{
+    Batch, Connection, Cursor, Generation, OnBlocked, Position, Refill, ServerUrl, SinkError,
+    Writer, check,
+};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::proxy::{Break, Proxy};
 use crate::server::{Server, is_missing};
-use crate::world::{Database, add, filled, position, project, transfers, writer};
+use crate::world::{Database, GENERATION, add, filled, position, project, transfers, writer};
 
 /// Adds rows up to a position as a feeder does, whatever happens to connections. Returns how often one was lost.
 async fn feed(url: &ServerUrl, up_to: u64, mut disturb: impl FnMut(u64)) -> u32 {
@@ -183,4 +186,67 @@ async fn a_transaction_that_was_left_is_not_gone_on_with() {
     let _: Writer = writer();
     add(&database.connect().await, &project, &batch).await.unwrap();
     all_are_there(&database, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_break_while_tables_are_replaced_leave_all_or_nothing() {
+    if is_missing() {
+        return;
+    }
+    let database = Database::new();
+    let (project, writer) = (project(), writer());
+    filled(&database.connect().await, &project, &[transfers(&project, 0, 5)]).await;
+    database.sql(
+        "CREATE INDEX theirs ON xlm.transfer (\"from\"); GRANT SELECT ON xlm.transfer TO PUBLIC",
+    );
+    let proxy = Proxy::new(database.server.port).await;
+    let url = database.at(proxy.address.port());
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let mut lost = 0;
+    for round in 2..6 {
+        let generation = Generation { arrangement: round, ..GENERATION };
+        let until = tokio::time::Instant::now() + Duration::from_secs(60);
+        loop {
+            assert!(tokio::time::Instant::now() < until);
+            let kinds = [Break::Nowhere, Break::BeforeCommit, Break::AfterCommit, Break::InCopy];
+            // Nothing of it is seen until it is over.
+            let now = database.sql("SELECT count(*) FROM xlm.transfer");
+            let done: Result<bool, SinkError> = async {
+                let connection = url.connect().await?;
+                let cursor = writer.cursor(&connection, "xlm").await?.unwrap();
+                assert_eq!(cursor.rows.to_string(), now);
+                if cursor.generation == generation {
+                    return Ok(true);
+                }
+                let targets = ["transfer".to_owned()].into();
+                proxy.breaks(kinds[rng.random_range(0..kinds.len())]);
+                let begun =
+                    Refill::begin(&connection, &writer, &project, generation, targets).await;
+                let (refill, mut cursor) = begun?;
+                while cursor.position.number < 6 * round {
+                    proxy.breaks(kinds[rng.random_range(0..kinds.len())]);
+                    let (from, to) = (cursor.position.number, cursor.position.number + 3);
+                    let batch = Batch { generation, ..transfers(&project, from, to) };
+                    cursor = refill.fill(&connection, &batch).await?;
+                }
+                proxy.breaks(kinds[rng.random_range(0..kinds.len())]);
+                refill.swap_after(&connection, OnBlocked::Wait, Duration::ZERO).await?;
+                Ok(false)
+            }
+            .await;
+            match done {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(SinkError::Lost(_)) => lost += 1,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        assert_eq!(database.sql("SELECT count(*) FROM xlm.transfer"), (6 * round).to_string());
+        let checked = check(&database.connect().await, &writer, &project).await.unwrap();
+        assert_eq!(checked[0].difference(), None);
+        let names = "SELECT string_agg(relname, ',' ORDER BY relname) FROM pg_class WHERE relnamespace = \
+                     'xlm'::regnamespace AND relkind IN ('r', 'i')";
+        assert_eq!(database.sql(names), "theirs,transfer,transfer_pkey");
+    }
+    assert!(lost >= 10, "{lost}");
 }
