@@ -162,32 +162,29 @@ pub(super) async fn carried(
     let (from, to) = (qualified(schema, old), qualified(schema, new));
     let mut carried = Carried::default();
     let there = there(connection, &to).await?;
-    for part in parts(connection, (schema, old, new), old).await? {
+    let parts = parts(connection, (schema, old, new), old).await?;
+    for part in &parts {
         if !there.contains(&part.waiting) {
             return Err(SinkError::Busy(format!("{} was made meanwhile", part.name)));
         }
-        carried.after.push(part.naming);
+        carried.after.push(part.naming.clone());
     }
-    // Defaults of the schema may have granted what was taken back from the table before.
-    let sql = "SELECT DISTINCT format('REVOKE ALL ON %s FROM %s', $2, CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE \
-               quote_ident(pg_get_userbyid(a.grantee)) END) AS sql FROM pg_class AS n, aclexplode(n.relacl) AS a WHERE \
-               n.oid = to_regclass($1) AND a.grantee <> n.relowner";
-    for row in connection.rows("looking at privileges", sql, &[&to, &from]).await? {
-        carried.before.push(text(&row, "sql")?.to_owned());
+    // What somebody dropped after it was made again.
+    let of_key = format!("{new}_pkey");
+    let is_left = |name: &&String| {
+        name.starts_with(names::WAITS)
+            && !name.starts_with(&of_key)
+            && !parts.iter().any(|part| part.waiting == **name)
+    };
+    for name in there.iter().filter(is_left) {
+        let name = quoted(name);
+        let index = format!("{}.{name}", quoted(schema));
+        carried.before.push(format!(
+            "ALTER TABLE {from} DROP CONSTRAINT IF EXISTS {name}; DROP INDEX IF EXISTS {index}"
+        ));
     }
+    carried.before.extend(taken_over(connection, (schema, old), (&from, &to)).await?);
     let what = "looking at what a table has";
-    for row in connection.rows(what, STATEMENTS, &[&from, &from, schema, old]).await? {
-        carried.before.push(text(&row, "sql")?.to_owned());
-    }
-    let version = connection
-        .rows(what, "SELECT current_setting('server_version_num') AS number", &[])
-        .await?;
-    let version: u32 =
-        version.first().map_or(Ok(0), |row| super::connection::number(row, "number"))?;
-    let publications = if version < 150_000 { PUBLICATIONS_14 } else { PUBLICATIONS_15 };
-    for row in connection.rows(what, publications, &[&from, &from]).await? {
-        carried.before.push(text(&row, "sql")?.to_owned());
-    }
     let sql = "SELECT pg_get_statisticsobjdef(oid) AS sql FROM pg_statistic_ext WHERE stxrelid = to_regclass($1)";
     for row in connection.rows(what, sql, &[&from]).await? {
         carried.after.push(text(&row, "sql")?.to_owned());
@@ -200,6 +197,37 @@ pub(super) async fn carried(
         carried.after.push(format!("ALTER TABLE {from} REPLICA IDENTITY USING INDEX {index}"));
     }
     Ok(carried)
+}
+
+/// Returns the statements that give a table what another one has, while both are there: privileges, options, policies,
+/// triggers, comments, publications. `from` and `to` are the names of both for SQL.
+async fn taken_over(
+    connection: &Connection,
+    (schema, old): (&str, &str),
+    (from, to): (&str, &str),
+) -> Result<Vec<String>> {
+    let mut statements = Vec::new();
+    // Defaults of the schema may have granted what was taken back from the table before.
+    let sql = "SELECT DISTINCT format('REVOKE ALL ON %s FROM %s', $2, CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE \
+               quote_ident(pg_get_userbyid(a.grantee)) END) AS sql FROM pg_class AS n, aclexplode(n.relacl) AS a WHERE \
+               n.oid = to_regclass($1) AND a.grantee <> n.relowner";
+    for row in connection.rows("looking at privileges", sql, &[to, from]).await? {
+        statements.push(text(&row, "sql")?.to_owned());
+    }
+    let what = "looking at what a table has";
+    for row in connection.rows(what, STATEMENTS, &[from, from, schema, old]).await? {
+        statements.push(text(&row, "sql")?.to_owned());
+    }
+    let version = connection
+        .rows(what, "SELECT current_setting('server_version_num') AS number", &[])
+        .await?;
+    let version: u32 =
+        version.first().map_or(Ok(0), |row| super::connection::number(row, "number"))?;
+    let publications = if version < 150_000 { PUBLICATIONS_14 } else { PUBLICATIONS_15 };
+    for row in connection.rows(what, publications, &[from, from]).await? {
+        statements.push(text(&row, "sql")?.to_owned());
+    }
+    Ok(statements)
 }
 
 /// Returns the statement that has a view show the table with the name again. It keeps its identity and grants, and

@@ -10,6 +10,8 @@ const KEPT: usize = 54;
 const HASHED: usize = 4;
 /// Bytes of the hash in a name that something has for a while.
 const WAITING: usize = 12;
+/// Beginning of such a name.
+pub(crate) const WAITS: &str = "_orrery_";
 /// Columns that every table of PostgreSQL has already.
 const OF_POSTGRES: [&str; 6] = ["tableoid", "cmax", "xmax", "cmin", "xmin", "ctid"];
 /// Column with the key of a row.
@@ -74,7 +76,7 @@ pub(crate) fn mark(column: &str) -> [u8; 8] {
 
 /// Returns a name for what waits to take the place of something, or to be dropped, told from others by these texts.
 pub(crate) fn waiting(texts: &[&str]) -> String {
-    format!("_orrery_{}", hashed(&texts.join("\n"), WAITING))
+    format!("{WAITS}{}", hashed(&texts.join("\n"), WAITING))
 }
 
 /// Returns the schema of a project, after a pattern in which `{project}` stands for its name.

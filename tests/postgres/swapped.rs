@@ -223,6 +223,10 @@ async fn a_swap_waits_for_transactions_of_before() {
     let swapped = tokio::time::timeout(Duration::from_secs(20), swapping).await.unwrap();
     assert_eq!(swapped.unwrap().rows, 6);
     // One who holds the table is let pass, within a second, and the next attempt does the rest.
+    database.sql(
+        "CREATE INDEX theirs ON xlm.transfer (amount); CREATE INDEX stays ON xlm.transfer (amount)",
+    );
+    database.sql("ALTER TABLE xlm.transfer ADD CONSTRAINT few CHECK (amount > 0)");
     let third = Generation { arrangement: 3, ..GENERATION };
     let targets = ["transfer".to_owned()].into();
     let (refill, _) = Refill::begin(&connection, &writer, &project, third, targets).await.unwrap();
@@ -234,8 +238,14 @@ async fn a_swap_waits_for_transactions_of_before() {
     let busy = refill.swap_after(&connection, OnBlocked::Wait, Duration::ZERO).await;
     assert!(matches!(busy, Err(SinkError::Busy(_))), "{busy:?}");
     drop(reader);
+    // What was dropped meanwhile is not there.
+    database.sql("DROP INDEX xlm.theirs; ALTER TABLE xlm.transfer DROP CONSTRAINT few");
     let swapped = refill.swap_after(&connection, OnBlocked::Wait, Duration::ZERO).await.unwrap();
     assert_eq!(swapped.rows, 7);
+    let names = "SELECT string_agg(indexname, ',' ORDER BY indexname) FROM pg_indexes WHERE schemaname = 'xlm'";
+    assert_eq!(database.sql(names), "stays,transfer_pkey");
+    let constraints = "SELECT string_agg(conname, ',') FROM pg_constraint WHERE conrelid = 'xlm.transfer'::regclass";
+    assert_eq!(database.sql(constraints), "transfer_pkey");
 }
 
 #[tokio::test(flavor = "multi_thread")]
