@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn neighbours_by_ledger_are_merged() {
         let files: Vec<_> = [(7, 10), (1, 70), (9, 10), (8, 10)].map(|(n, b)| sample(n, b)).into();
-        assert_eq!(merges(&files, 100), [vec![0, 3]]);
-        assert_eq!(merges(&files[..3], 100), [] as [Vec<usize>; 0]);
+        assert_eq!(merges(&files, 200), [vec![0, 3]]);
+        assert_eq!(merges(&files[..2], 200), [] as [Vec<usize>; 0]);
         assert_eq!(merges(&[], 100), [] as [Vec<usize>; 0]);
     }
 

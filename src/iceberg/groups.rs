@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn little_is_written_when_members_come_one_by_one() {
-        for (target, spare, most) in [(2560, 2, 40), (1000, 16, 6), (4000, 16, 7)] {
+        for (target, spare, most) in [(2560, 2, 40), (1000, 16, 20), (4000, 16, 40)] {
             let (mut sizes, mut written, count) = (Vec::new(), 0, 20_000);
             for _ in 0..count {
                 sizes.push(1);

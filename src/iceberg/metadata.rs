@@ -1,6 +1,7 @@
 //! Table metadata: the JSON file from which a reader begins (Iceberg table specification, *Table Metadata*
 //! and appendix C).
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::manifest_file::Bounded;
@@ -50,36 +51,122 @@ impl Table<'_> {
     }
 }
 
+/// The file (table specification, *Table Metadata Fields*). It has no `metadata-log`, which is optional:
+/// DuckDB takes an entry of it for a query that it says began before the current metadata was made, and fails
+/// when the clocks of two machines differ, or a transaction is older than the entries.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Metadata<'a> {
+    format_version: u32,
+    table_uuid: &'a str,
+    location: &'a str,
+    last_sequence_number: u64,
+    last_updated_ms: i64,
+    last_column_id: u32,
+    current_schema_id: u32,
+    schemas: Vec<Value>,
+    default_spec_id: u32,
+    partition_specs: [Value; 1],
+    last_partition_id: u32,
+    default_sort_order_id: i64,
+    sort_orders: Vec<Value>,
+    properties: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current_snapshot_id: Option<u64>,
+    refs: Map<String, Value>,
+    snapshots: Vec<SnapshotEntry>,
+    snapshot_log: Vec<LogEntry>,
+}
+
+/// A snapshot (table specification, *Snapshots*).
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct SnapshotEntry {
+    snapshot_id: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_snapshot_id: Option<u64>,
+    sequence_number: u64,
+    timestamp_ms: i64,
+    schema_id: u32,
+    manifest_list: String,
+    summary: Summary,
+}
+
+/// What engines show of a snapshot (table specification, *Optional Snapshot Summary Fields*); more would
+/// exceed [`SNAPSHOT_BYTES`].
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Summary {
+    operation: &'static str,
+    added_data_files: String,
+    added_records: String,
+    deleted_data_files: String,
+    deleted_records: String,
+    total_data_files: String,
+    total_records: String,
+    total_files_size: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct LogEntry {
+    snapshot_id: u64,
+    timestamp_ms: i64,
+}
+
 /// Returns the metadata of the newest commit. With `maps_names`, there are files without ids of columns.
 pub(crate) fn text(state: &TableState, table: &Table<'_>, maps_names: bool) -> String {
-    let default = Schema { id: state.schema, fields: Vec::new() };
-    let schema = state.schema().unwrap_or(&default);
-    let orders = sort_orders(table.bounded(schema).ledger);
-    let mut metadata = json!({
-        "format-version": 2,
-        "table-uuid": table.columns.uuid,
-        "location": table.root,
-        "last-sequence-number": state.newest().map_or(0, |snapshot| snapshot.commit),
-        "last-updated-ms": state.timestamp_ms,
-        "last-column-id": table.columns.last_column_id,
-        "current-schema-id": state.schema,
-        "schemas": state.schemas.iter().map(Schema::json).collect::<Vec<_>>(),
-        "default-spec-id": 0,
-        "partition-specs": [{"spec-id": 0, "fields": []}],
-        "last-partition-id": LAST_PARTITION_ID,
-        "default-sort-order-id": orders.last().map_or(json!(UNSORTED), |it| it["order-id"].clone()),
-        "sort-orders": orders,
-        "properties": properties(table, schema, maps_names),
-        "snapshots": state.snapshots.iter().map(|it| snapshot(it, table)).collect::<Vec<_>>(),
-        "snapshot-log": state.snapshots.iter().map(logged).collect::<Vec<_>>(),
-        "metadata-log": earlier(state, table),
-        "refs": {},
-    });
-    if let Some(newest) = state.newest() {
-        metadata["current-snapshot-id"] = json!(newest.commit);
-        metadata["refs"] = json!({"main": {"snapshot-id": newest.commit, "type": "branch"}});
+    let none = Schema { id: state.schema, fields: Vec::new() };
+    let schema = state.schema().unwrap_or(&none);
+    let ledger = table.bounded(schema).ledger;
+    let newest = state.newest().map(|newest| newest.commit);
+    let branch = |id: u64| json!({"snapshot-id": id, "type": "branch"});
+    let logged = |it: &Snapshot| LogEntry { snapshot_id: it.commit, timestamp_ms: it.timestamp_ms };
+    let metadata = Metadata {
+        format_version: 2,
+        table_uuid: &table.columns.uuid,
+        location: table.root,
+        last_sequence_number: newest.unwrap_or_default(),
+        last_updated_ms: state.timestamp_ms,
+        last_column_id: table.columns.last_column_id,
+        current_schema_id: state.schema,
+        schemas: state.schemas.iter().map(Schema::json).collect(),
+        default_spec_id: 0,
+        partition_specs: [json!({"spec-id": 0, "fields": []})],
+        last_partition_id: LAST_PARTITION_ID,
+        default_sort_order_id: ledger.map_or(UNSORTED, |_| SORTED),
+        sort_orders: sort_orders(ledger),
+        properties: properties(table, schema, maps_names),
+        current_snapshot_id: newest,
+        refs: newest.map(|id| ("main".to_owned(), branch(id))).into_iter().collect(),
+        snapshots: state.snapshots.iter().map(|it| entry(it, table)).collect(),
+        snapshot_log: state.snapshots.iter().map(logged).collect(),
+    };
+    // Serialising texts and numbers to memory cannot fail.
+    serde_json::to_string(&metadata).unwrap_or_default()
+}
+
+fn entry(snapshot: &Snapshot, table: &Table<'_>) -> SnapshotEntry {
+    let Snapshot { added, deleted, total, .. } = snapshot;
+    let summary = Summary {
+        operation: snapshot.operation.name(),
+        added_data_files: added.files.to_string(),
+        added_records: added.rows.to_string(),
+        deleted_data_files: deleted.files.to_string(),
+        deleted_records: deleted.rows.to_string(),
+        total_data_files: total.files.to_string(),
+        total_records: total.rows.to_string(),
+        total_files_size: total.bytes.to_string(),
+    };
+    SnapshotEntry {
+        snapshot_id: snapshot.commit,
+        parent_snapshot_id: snapshot.parent,
+        sequence_number: snapshot.commit,
+        timestamp_ms: snapshot.timestamp_ms,
+        schema_id: snapshot.schema,
+        manifest_list: table.address(&snapshot.list),
+        summary,
     }
-    metadata.to_string()
 }
 
 fn properties(table: &Table<'_>, schema: &Schema, maps_names: bool) -> Map<String, Value> {
@@ -102,48 +189,4 @@ fn sort_orders(ledger: Option<u32>) -> Vec<Value> {
     };
     let unsorted = json!({"order-id": UNSORTED, "fields": []});
     std::iter::once(unsorted).chain(ledger.map(by)).collect()
-}
-
-/// Returns a snapshot (table specification, *Snapshots*). Its summary has what engines show; more would
-/// exceed [`SNAPSHOT_BYTES`].
-fn snapshot(snapshot: &Snapshot, table: &Table<'_>) -> Value {
-    let Snapshot { added, deleted, total, .. } = snapshot;
-    let mut summary = json!({"operation": snapshot.operation.name()});
-    for (name, number) in [
-        ("added-data-files", added.files),
-        ("added-records", added.rows),
-        ("deleted-data-files", deleted.files),
-        ("deleted-records", deleted.rows),
-        ("total-data-files", total.files),
-        ("total-records", total.rows),
-        ("total-files-size", total.bytes),
-    ] {
-        summary[name] = json!(number.to_string());
-    }
-    let mut entry = json!({
-        "snapshot-id": snapshot.commit,
-        "sequence-number": snapshot.commit,
-        "timestamp-ms": snapshot.timestamp_ms,
-        "schema-id": snapshot.schema,
-        "manifest-list": table.address(&snapshot.list),
-        "summary": summary,
-    });
-    if let Some(parent) = snapshot.parent {
-        entry["parent-snapshot-id"] = json!(parent);
-    }
-    entry
-}
-
-fn logged(snapshot: &Snapshot) -> Value {
-    json!({"snapshot-id": snapshot.commit, "timestamp-ms": snapshot.timestamp_ms})
-}
-
-/// Returns the metadata files before the newest commit that are still there.
-fn earlier(state: &TableState, table: &Table<'_>) -> Vec<Value> {
-    let before = state.metadata.iter().filter(|it| it.commit < state.commit);
-    before
-        .map(
-            |it| json!({"metadata-file": table.address(&it.path), "timestamp-ms": it.timestamp_ms}),
-        )
-        .collect()
 }

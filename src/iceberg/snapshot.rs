@@ -124,8 +124,9 @@ pub fn commit(
             total,
         });
     }
+    forget_metadata(state, change.now_ms);
     let mut commit = render(state, table, files);
-    forget(state, change.now_ms);
+    forget(state);
     let after: HashSet<&str> = state.paths().collect();
     commit.unneeded = before.into_iter().filter(|path| !after.contains(&**path)).collect();
     commit.unneeded.sort_unstable();
@@ -261,12 +262,16 @@ fn render(state: &mut TableState, table: &Table<'_>, files: &[DataFile]) -> Comm
     Commit { number: commit, files: written, pointer, unneeded: Vec::new() }
 }
 
-/// Forgets what no snapshot has any more, and old metadata.
-fn forget(state: &mut TableState, now_ms: i64) {
+/// Forgets old metadata. That of the commit before stays: it was the current one until now.
+fn forget_metadata(state: &mut TableState, now_ms: i64) {
     let is_old =
         |pair: &&[MetadataFile]| pair[1].timestamp_ms.saturating_add(METADATA_MS) <= now_ms;
     let old = state.metadata.windows(2).take_while(is_old).count();
     state.metadata.drain(..old);
+}
+
+/// Forgets the files and manifests that no snapshot has any more.
+fn forget(state: &mut TableState) {
     let mut removed = std::mem::take(&mut state.removed);
     removed.retain(|it| match TableState::life(it) {
         (from, Some(until)) => state.has_snapshot(from, until),

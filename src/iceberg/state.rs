@@ -203,6 +203,20 @@ impl TableState {
         None
     }
 
+    /// Replaces the files `old` of the table by `new` ones. A new one with the path of an old one is that
+    /// file, because a path says what its file contains: it keeps its place. Returns those of the old files
+    /// that no snapshot has, as [`Self::retire`] does.
+    pub fn replace(&mut self, old: Vec<DataFile>, new: &mut [DataFile]) -> Vec<DataFile> {
+        let mut gone = Vec::new();
+        for file in old {
+            match new.iter_mut().find(|it| it.path == file.path && it.place.is_none()) {
+                Some(same) => same.place = file.place,
+                None => gone.extend(self.retire(file)),
+            }
+        }
+        gone
+    }
+
     /// Returns the paths of all files that must stay beside those of the table itself: metadata, manifests,
     /// and the data of snapshots that have not expired.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
@@ -237,5 +251,36 @@ impl TableState {
     /// Returns the place of a removed file and the commit that removed it.
     pub(crate) fn life(removed: &RemovedFile) -> (u64, Option<u64>) {
         (removed.file.place.map_or(0, |place: Place| place.commit), removed.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::sample;
+
+    #[test]
+    fn files_that_stay_keep_their_places() {
+        let mut state = TableState::default();
+        let placed = |number: u32| {
+            let place = Some(Place { number: number.into(), commit: 1 });
+            DataFile { place, ..sample(number, 10) }
+        };
+        let old = vec![placed(1), placed(2), sample(3, 10)];
+        let mut new = [sample(2, 10), sample(4, 10)];
+        let gone = state.replace(old, &mut new);
+        assert_eq!(gone, [sample(3, 10)]);
+        assert_eq!(new, [placed(2), sample(4, 10)]);
+        let removed: Vec<_> = state.removed.iter().map(|it| (&it.file, it.until)).collect();
+        assert_eq!(removed, [(&placed(1), None)]);
+        assert_eq!(state.paths().collect::<Vec<_>>(), [placed(1).path]);
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        let mut state = TableState { commit: 7, timestamp_ms: 8, ..TableState::default() };
+        state.removed.push(RemovedFile { file: sample(1, 10), until: Some(7) });
+        let text = serde_json::to_string(&state).unwrap();
+        assert_eq!(serde_json::from_str::<TableState>(&text).unwrap(), state);
     }
 }

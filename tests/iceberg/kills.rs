@@ -44,7 +44,7 @@ fn steps_of(export: &mut Export, disk: &mut Disk, number: u64, now_ms: i64) -> V
 fn a_reader_finds_all_files_whenever_the_writer_is_killed() {
     let (mut disk, mut now_ms) = (Disk::default(), 1_800_000_000_000);
     let mut killed = BTreeSet::new();
-    for number in 0..120 {
+    for number in 0..70 {
         let mut export = begin(&mut disk);
         assert_eq!(
             disk.snapshots().last().map(|it| it.id),
@@ -64,7 +64,7 @@ fn a_reader_finds_all_files_whenever_the_writer_is_killed() {
             assert_eq!(disk.snapshots(), before);
         }
     }
-    assert!(killed.len() > 20, "{killed:?}");
+    assert!(killed.len() > 12, "{killed:?}");
     let export = begin(&mut disk);
     let again = begin(&mut disk);
     assert_eq!(export, again);

@@ -5,4 +5,6 @@ mod avro;
 mod disk;
 mod kills;
 mod model;
+mod readers;
+mod served;
 mod size;
