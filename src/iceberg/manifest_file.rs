@@ -73,7 +73,7 @@ fn append(row: &mut Encoder, root: &str, commit: u64, bounded: Bounded, entry: &
     row.bytes(b"PARQUET");
     row.count(file.rows);
     row.count(file.bytes);
-    append_bounds(row, bounded, file.bounds);
+    append_metrics(row, bounded, file);
     if file.sorted && bounded.ledger.is_some() {
         row.some();
         row.long(SORTED);
@@ -82,30 +82,33 @@ fn append(row: &mut Encoder, root: &str, commit: u64, bounded: Bounded, entry: &
     }
 }
 
-/// Appends the numbers of nulls, the lower and the upper bounds of the bounded columns. Ledgers and times
-/// are never null; their bounds are eight bytes, the lowest first (table specification, appendix D).
-fn append_bounds(row: &mut Encoder, bounded: Bounded, bounds: Option<Bounds>) {
-    let Some(Bounds { ledgers, times }) = bounds else {
-        return (0..3).for_each(|_| row.null());
-    };
-    let ledger = bounded.ledger.map(|id| (id, i64::from(ledgers.0), i64::from(ledgers.1)));
-    let time = bounded.closed_at.map(|id| (id, times.0, times.1));
-    let columns: Vec<(u32, i64, i64)> = ledger.into_iter().chain(time).collect();
-    row.some();
-    row.array(&columns, |row, (id, ..)| {
-        row.long(i64::from(*id));
-        row.long(0);
+/// Appends what is known of columns: sizes (none), numbers of values, of nulls and of NaN (none), and lower
+/// and upper bounds. Of none, an empty list is written: some readers expect one. Ledgers and times are never
+/// null; their bounds are eight bytes, the lowest first (table specification, appendix D).
+fn append_metrics(row: &mut Encoder, bounded: Bounded, file: &DataFile) {
+    let columns = file.bounds.map_or_else(Vec::new, |bounds| {
+        let Bounds { ledgers, times } = bounds;
+        let ledger = bounded.ledger.map(|id| (id, i64::from(ledgers.0), i64::from(ledgers.1)));
+        let time = bounded.closed_at.map(|id| (id, times.0, times.1));
+        ledger.into_iter().chain(time).collect()
     });
-    row.some();
-    row.array(&columns, |row, (id, least, _)| {
-        row.long(i64::from(*id));
-        row.bytes(&least.to_le_bytes());
-    });
-    row.some();
-    row.array(&columns, |row, (id, _, greatest)| {
-        row.long(i64::from(*id));
-        row.bytes(&greatest.to_le_bytes());
-    });
+    let none: [u32; 0] = [];
+    let ids: Vec<u32> = columns.iter().map(|(id, ..)| *id).collect();
+    for (ids, count) in [(&none[..], 0), (&ids, file.rows), (&ids, 0), (&none, 0)] {
+        row.some();
+        row.array(ids, |row, id| {
+            row.count((*id).into());
+            row.count(count);
+        });
+    }
+    let of: [fn(&(u32, i64, i64)) -> i64; 2] = [|it| it.1, |it| it.2];
+    for bound in of {
+        row.some();
+        row.array(&columns, |row, column| {
+            row.count(column.0.into());
+            row.bytes(&bound(column).to_le_bytes());
+        });
+    }
 }
 
 /// Returns the Avro schema of an entry: of the fields of the specification, those that files here have.
@@ -128,7 +131,10 @@ fn entry_schema() -> Value {
         required("partition", 102, partition),
         required("record_count", 103, json!("long")),
         required("file_size_in_bytes", 104, json!("long")),
+        optional("column_sizes", 108, map(117, 118, "long")),
+        optional("value_counts", 109, map(119, 120, "long")),
         optional("null_value_counts", 110, map(121, 122, "long")),
+        optional("nan_value_counts", 137, map(138, 139, "long")),
         optional("lower_bounds", 125, map(126, 127, "bytes")),
         optional("upper_bounds", 128, map(129, 130, "bytes")),
         optional("sort_order_id", 140, json!("int")),

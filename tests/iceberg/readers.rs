@@ -207,10 +207,9 @@ fn engines_read_the_table() {
     assert!(world.state.retire(retired).is_none());
     world.files.push(world.file(11, 29, false));
     world.commit(next());
-    let (location, empty) = (world.metadata(), empty);
+    let location = world.metadata();
     let (address, requests) = serve(OneTable { location: location.clone(), empty: empty.clone() });
     let table = format!("{}/iceberg/{UUID}", world.root());
-    std::fs::write("/work/h/ice-target/args", [world.root(), &table, &location, &empty].join("\n")).unwrap(); if std::env::var_os("KEEP").is_some() { std::mem::forget(std::mem::replace(&mut world.directory, tempfile::tempdir().unwrap())); return; }
     let found = run(&python, &["read", world.root(), &table, &location, &empty, &address]);
     // Ledgers 1 to 50 without 30; numbers are null in the earliest file.
     let amounts: u64 = (11..=29).chain(31..=50).map(|ledger| ledger * 10).sum();
