@@ -40,15 +40,23 @@ pub fn pointer(uuid: &str) -> String {
 /// Returns the path of a file of this commit with this content. `mark` distinguishes the files of one writer
 /// from those of others.
 pub fn path(kind: Kind, uuid: &str, commit: u64, content: &[u8], mark: Option<&str>) -> String {
-    let hash = Sha256::digest(content);
-    let hash = hex::encode(&hash[..HASH]);
     let mark = mark.map(|mark| format!("-{mark}")).unwrap_or_default();
-    let (begin, end) = match kind {
-        Kind::Manifest => ("m", AVRO_END),
-        Kind::List => ("snap-", AVRO_END),
-        Kind::Metadata => ("", METADATA_END),
+    let end = match kind {
+        Kind::Manifest | Kind::List => AVRO_END,
+        Kind::Metadata => METADATA_END,
     };
-    format!("{}/{begin}{commit:05}-{hash}{mark}{end}", directory(uuid))
+    format!("{}{mark}{end}", stem(kind, uuid, commit, content))
+}
+
+/// Returns the path of a file of this commit with this content up to its mark.
+pub(crate) fn stem(kind: Kind, uuid: &str, commit: u64, content: &[u8]) -> String {
+    let hash = Sha256::digest(content);
+    let begin = match kind {
+        Kind::Manifest => "m",
+        Kind::List => "snap-",
+        Kind::Metadata => "",
+    };
+    format!("{}/{begin}{commit:05}-{}", directory(uuid), hex::encode(&hash[..HASH]))
 }
 
 /// Returns the content of the pointer to metadata with this path.

@@ -101,12 +101,14 @@ fn append_metrics(row: &mut Encoder, bounded: Bounded, file: &DataFile) {
             row.count(count);
         });
     }
-    let of: [fn(&(u32, i64, i64)) -> i64; 2] = [|it| it.1, |it| it.2];
-    for bound in of {
+    let least = columns.iter().map(|(id, least, _)| (*id, *least)).collect();
+    let greatest = columns.iter().map(|(id, _, greatest)| (*id, *greatest)).collect();
+    let bounds: [Vec<(u32, i64)>; 2] = [least, greatest];
+    for bound in &bounds {
         row.some();
-        row.array(&columns, |row, column| {
-            row.count(column.0.into());
-            row.bytes(&bound(column).to_le_bytes());
+        row.array(bound, |row, (id, value)| {
+            row.count((*id).into());
+            row.bytes(&value.to_le_bytes());
         });
     }
 }

@@ -92,7 +92,8 @@ pub fn commit(
         return Ok(None);
     }
     let before: HashSet<String> = state.paths().map(str::to_owned).collect();
-    if change.rebase {
+    let moved = change.rebase && state.root != table.root;
+    if moved {
         let (snapshots, manifests) = (Vec::new(), Vec::new());
         let (removed, metadata) = (Vec::new(), Vec::new());
         *state = TableState { snapshots, manifests, removed, metadata, ..std::mem::take(state) };
@@ -103,26 +104,15 @@ pub fn commit(
     state.snapshots.drain(..expired(&state.snapshots, change.now_ms));
     set_schema(state, table, columns);
     let (added, deleted) = place(state, files);
-    let total = files.iter().fold(Amount::default(), Amount::and);
-    if added.files > 0 || deleted.files > 0 || (change.rebase && total.files > 0) {
+    let operation = match (deleted.files > 0, moved) {
+        (true, _) if change.same_rows => Operation::Replace,
+        (true, _) => Operation::Overwrite,
+        (false, true) => Operation::Replace,
+        (false, false) => Operation::Append,
+    };
+    if added.files > 0 || deleted.files > 0 || (moved && !files.is_empty()) {
         manifests::arrange(state, files);
-        let is_append = deleted.files == 0 && !change.rebase;
-        let operation = match (is_append, change.same_rows || deleted.files == 0) {
-            (true, _) => Operation::Append,
-            (false, true) => Operation::Replace,
-            (false, false) => Operation::Overwrite,
-        };
-        state.snapshots.push(Snapshot {
-            commit: state.commit,
-            parent: state.newest().map(|newest| newest.commit),
-            timestamp_ms: state.timestamp_ms,
-            operation,
-            schema: state.schema,
-            list: String::new(),
-            added,
-            deleted,
-            total,
-        });
+        add_snapshot(state, files, operation, added, deleted);
     }
     forget_metadata(state, change.now_ms);
     let mut commit = render(state, table, files);
@@ -133,9 +123,33 @@ pub fn commit(
     Ok(Some(commit))
 }
 
-/// Returns the files of the newest commit again, for a writer that does not know whether all were written.
-/// If this version encodes them otherwise than the one that made the commit, the state has their new names
-/// then, and has to be written before them. Returns `None` before the first commit.
+/// Adds the snapshot of the newest commit.
+fn add_snapshot(
+    state: &mut TableState,
+    files: &[DataFile],
+    operation: Operation,
+    added: Amount,
+    deleted: Amount,
+) {
+    let parent = state.newest().map(|newest| newest.commit);
+    state.snapshots.push(Snapshot {
+        commit: state.commit,
+        parent,
+        timestamp_ms: state.timestamp_ms,
+        operation,
+        schema: state.schema,
+        list: String::new(),
+        added,
+        deleted,
+        total: files.iter().fold(Amount::default(), Amount::and),
+    });
+}
+
+/// Returns the files of the newest commit again, for a writer that begins after one that was killed.
+/// `pointer` is the content of the file that names the table's metadata, if it is there: where it names the
+/// newest, all files are written, and `None` is returned, as before the first commit. If this version
+/// encodes files otherwise than the one that made the commit, the state has their new names then, and has to
+/// be written before them; no reader knows the old ones.
 ///
 /// # Errors
 /// As [`commit`].
@@ -143,9 +157,12 @@ pub fn restore(
     state: &mut TableState,
     table: &Table<'_>,
     files: &[DataFile],
+    pointer: Option<&[u8]>,
 ) -> Result<Option<Commit>, CommitError> {
     check(state, table, false)?;
-    Ok((state.commit > 0).then(|| render(state, table, files)))
+    let newest = state.metadata_path().map(layout::pointed);
+    let is_written = newest.is_none_or(|newest| pointer == Some(newest.as_bytes()));
+    Ok((!is_written).then(|| render(state, table, files)))
 }
 
 fn check(state: &TableState, table: &Table<'_>, rebase: bool) -> Result<(), CommitError> {
@@ -223,8 +240,11 @@ fn render(state: &mut TableState, table: &Table<'_>, files: &[DataFile]) -> Comm
     let uuid = &table.columns.uuid;
     let commit = state.commit;
     let mut written = Vec::new();
-    let write = |kind: Kind, bytes: Vec<u8>| {
-        let path = layout::path(kind, uuid, commit, &bytes, table.mark);
+    // A file that has a name already, of another writer, keeps it.
+    let write = |kind: Kind, bytes: Vec<u8>, before: &str| {
+        let is_same = before.starts_with(&layout::stem(kind, uuid, commit, &bytes));
+        let new = || layout::path(kind, uuid, commit, &bytes, table.mark);
+        let path = if is_same { before.to_owned() } else { new() };
         Written { path, bytes }
     };
     let schema = state.schema().cloned();
@@ -237,7 +257,7 @@ fn render(state: &mut TableState, table: &Table<'_>, files: &[DataFile]) -> Comm
         }
         let own = fill(manifest, &all);
         let bytes = manifest_file::bytes(table.root, commit, &schema, bounded, own);
-        let file = write(Kind::Manifest, bytes);
+        let file = write(Kind::Manifest, bytes, &manifest.path);
         manifest.path.clone_from(&file.path);
         manifest.bytes = file.bytes.len() as u64;
         written.push(file);
@@ -245,14 +265,15 @@ fn render(state: &mut TableState, table: &Table<'_>, files: &[DataFile]) -> Comm
     let current: Vec<_> = state.manifests.iter().filter(|it| it.is_current()).collect();
     if let Some(newest) = state.snapshots.last_mut().filter(|newest| newest.commit == commit) {
         let bytes = manifest_list::bytes(table.root, commit, newest.parent, &current);
-        let file = write(Kind::List, bytes);
+        let file = write(Kind::List, bytes, &newest.list);
         newest.list.clone_from(&file.path);
         written.push(file);
     }
     let has_no_ids = |file: &DataFile| file.columns.is_none();
     let maps_names = files.iter().any(has_no_ids)
         || state.removed.iter().any(|removed| has_no_ids(&removed.file));
-    let file = write(Kind::Metadata, metadata::text(state, table, maps_names).into_bytes());
+    let text = metadata::text(state, table, maps_names).into_bytes();
+    let file = write(Kind::Metadata, text, state.metadata_path().unwrap_or_default());
     state.metadata.retain(|it| it.commit < commit);
     let (timestamp_ms, path) = (state.timestamp_ms, file.path.clone());
     state.metadata.push(MetadataFile { commit, timestamp_ms, path });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use orrery_iceberg::{Change, layout, order};
+use orrery_iceberg::{Change, Table, layout, order};
 
 use crate::disk::{Disk, Export, MANIFEST, UUID, file, table};
 
@@ -10,10 +10,18 @@ use crate::disk::{Disk, Export, MANIFEST, UUID, file, table};
 fn begin(disk: &mut Disk) -> Export {
     let Some(manifest) = disk.files.get(MANIFEST) else { return Export::new() };
     let mut export: Export = serde_json::from_slice(manifest).unwrap();
+    let pointer = disk.files.get(&layout::pointer(UUID)).map(Vec::as_slice);
     let restored = {
         let Export { columns, state, files } = &mut export;
-        orrery_iceberg::restore(state, &table(columns), files).unwrap()
+        // Each writer has a mark of its own.
+        let mark = format!("{:08x}", state.commit);
+        let table = Table { mark: Some(&mark), ..table(columns) };
+        orrery_iceberg::restore(state, &table, files, pointer).unwrap()
     };
+    if export.state.commit > 0 && restored.is_none() {
+        let written = export.state.paths().all(|path| disk.files.contains_key(path));
+        assert!(written, "the pointer is written last");
+    }
     disk.manifest = serde_json::to_vec(&export).unwrap();
     let steps = order::plan(restored.into_iter().collect(), Vec::new(), |_| true);
     order::execute(&steps, disk).unwrap();
@@ -80,7 +88,7 @@ fn another_encoding_of_the_newest_commit_is_written_under_new_names() {
     export.state.manifests[0].bytes = 7;
     export.state.snapshots[0].list.clear();
     let restored =
-        orrery_iceberg::restore(&mut export.state, &table(&export.columns), &export.files);
+        orrery_iceberg::restore(&mut export.state, &table(&export.columns), &export.files, None);
     assert_eq!(export, before);
     let names = |steps: &[order::Step]| {
         let name = |step: &order::Step| match step {
