@@ -50,7 +50,7 @@ pub(crate) fn fill<'a, 'e>(manifest: &mut ManifestFile, all: &'a [Entry<'e>]) ->
 fn within<'a, 'e>(all: &'a [Entry<'e>], first: u64, last: u64) -> &'a [Entry<'e>] {
     let begin = all.partition_point(|entry| entry.place.number < first);
     let end = all.partition_point(|entry| entry.place.number <= last);
-    &all[begin..end]
+    all.get(begin..end).unwrap_or_default()
 }
 
 /// A manifest of the new snapshot.

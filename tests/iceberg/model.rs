@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orrery_iceberg::{Change, DataFile, SNAPSHOT_MS, TableState, merges, order};
+use orrery_iceberg::{Change, Column, DataFile, SNAPSHOT_MS, TableState, Type, merges, order};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -228,4 +228,41 @@ fn a_moved_destination_is_rebased() {
     assert!(files.iter().all(|file| !commit.unneeded.contains(&file.path)));
     let again = orrery_iceberg::commit(&mut state, &table, &now, &mut files, change);
     assert_eq!(again.unwrap(), None);
+}
+
+#[test]
+fn a_snapshot_keeps_its_schema() {
+    let mut world = World::new(9);
+    world.append();
+    world.commit(Change::at(world.now_ms), Vec::new());
+    let Export { mut columns, mut state, mut files } = world.export.clone();
+    let mut now = crate::disk::columns_of();
+    now.insert(2, Column::new("memo", Type::String));
+    columns.set(&now);
+    let table = crate::disk::table(&columns);
+    let mut commit = |state: &mut TableState, now_ms: i64| {
+        let change = Change::at(now_ms);
+        orrery_iceberg::commit(state, &table, &now, &mut files, change).unwrap()
+    };
+    // Columns alone make metadata, and no snapshot.
+    let made = commit(&mut state, world.now_ms + 1).unwrap();
+    assert_eq!((made.number, made.files.len(), made.unneeded.len()), (2, 1, 0));
+    let metadata: serde_json::Value = serde_json::from_slice(&made.files[0].bytes).unwrap();
+    assert_eq!(
+        (&metadata["current-schema-id"], &metadata["current-snapshot-id"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(metadata["snapshots"][0]["schema-id"], 0);
+    let ids = |schema: &serde_json::Value| -> Vec<u64> {
+        let fields = schema["fields"].as_array().unwrap().iter();
+        fields.map(|field| field["id"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(ids(&metadata["schemas"][0]), [1, 2, 3, 4]);
+    assert_eq!(ids(&metadata["schemas"][1]), [1, 2, 5, 3, 4]);
+    assert_eq!(metadata["last-column-id"], 5);
+    assert_eq!(metadata["last-sequence-number"], 1);
+    assert!(commit(&mut state, world.now_ms + 2).is_none());
+    // The newest snapshot does not expire, so its schema stays.
+    assert!(commit(&mut state, world.now_ms + 9 * SNAPSHOT_MS).is_none());
+    assert_eq!(state.schemas.len(), 2);
 }
