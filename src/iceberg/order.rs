@@ -70,3 +70,26 @@ pub trait Writer {
 pub fn execute<W: Writer>(steps: &[Step], writer: &mut W) -> Result<(), W::Error> {
     steps.iter().try_for_each(|step| writer.carry_out(step))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_table_names_is_not_removed() {
+        let file = |path: &str| Written { path: path.to_owned(), bytes: Vec::new() };
+        let commit = |number: u64, unneeded: &[&str]| Commit {
+            number,
+            files: vec![file("m"), file("metadata")],
+            pointer: file("pointer"),
+            unneeded: unneeded.iter().map(|path| (*path).to_owned()).collect(),
+        };
+        let commits = vec![commit(7, &["shared", "old"]), commit(9, &["old", "z"])];
+        let steps = plan(commits, vec!["draft".to_owned()], |path| path == "shared");
+        let write = |path: &str| Step::Write(file(path));
+        let of_commit = [write("m"), write("metadata"), Step::Point(file("pointer"))];
+        let removed = ["draft", "old", "z"].map(|path| Step::Remove(path.to_owned()));
+        let expected = [&[Step::Manifest][..], &of_commit, &of_commit, &removed].concat();
+        assert_eq!(steps, expected);
+    }
+}
