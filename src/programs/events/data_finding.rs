@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::data_log::{ChangesWriter, DataChangeKind, LoggedChange};
 use super::logged::{EventsWriter, LoggedEvents, in_this_form};
-use super::looking::{Found, LOOK_AGAIN};
+use super::looking::Found;
 use super::looks::{DataFinds, DataWalkOfKeys, FoundWith, KnownFound};
 use super::members::{Selected, Selection, Updates};
+use super::pause::LOOK_AGAIN;
 use super::{EventProject, Kinds};
 use crate::effects::{Effects, Run};
 use crate::manifest::Manifest;

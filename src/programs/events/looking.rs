@@ -20,8 +20,6 @@ use orrery_executables::{InterfaceReader, Interfaces, News};
 use orrery_ledger::domain::{ContractId, ProgramId};
 use orrery_store::{StoreError, TransactionPosition};
 
-/// Time after which a look is made again that could not be made because another thread was at it.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Time after which another server is asked again for what it did not know; asking too soon is up to
 /// [`Interfaces`](orrery_executables::Interfaces).
 const ASK_AGAIN: Duration = Duration::from_secs(60);

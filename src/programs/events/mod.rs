@@ -60,9 +60,9 @@ pub use members::{
 pub(super) use members::{announcements_lost, in_memory, members};
 pub use merging::{Merged, merged};
 pub use project::{EventCounts, EventProject};
+pub use spans::Unnamed;
 pub use summary::{Nameless, Open, Summary};
 pub use supplied::SuppliedInterfaces;
 pub use table_rows::{frames, table_rows};
-pub use unnamed::Unnamed;
 pub(super) use unnamed::put_unnamed;
 pub use unsure::{Unsure, UnsureSpan};

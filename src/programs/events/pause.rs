@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+/// Time after which a look is made again that could not be made because another thread was at it.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Time from a look to the next, in multiples of what it took. Unit tests, which give turns themselves,
 /// would wait in vain.
 const PAUSE: u32 = if cfg!(test) { 0 } else { 20 };

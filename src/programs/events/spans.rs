@@ -1,7 +1,10 @@
 //! Transactions of one contract, as spans within which whatever becomes known is the same for all of them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use orrery_contract_data::LAST_ORDER;
 use orrery_ledger::domain::{ContractId, LedgerSeq};
 use orrery_store::{RowCodec, TransactionPosition};
 
@@ -21,6 +24,9 @@ pub struct Span {
 /// Transactions of one contract, as spans in the order of the chain.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Spans(Vec<Span>);
+
+/// Contracts, each with such transactions.
+pub type Unnamed = BTreeMap<ContractId, Spans>;
 
 impl Span {
     /// The span of one transaction.
@@ -155,13 +161,23 @@ fn join_nearest(spans: &mut Vec<Span>) {
     spans.remove(nearest + 1);
 }
 
+/// Returns the position that precedes all others that are before this one.
+pub(super) fn just_before(at: TransactionPosition) -> TransactionPosition {
+    match at.application_order.checked_sub(1) {
+        Some(application_order) => TransactionPosition { application_order, ..at },
+        None => TransactionPosition {
+            ledger: LedgerSeq(at.ledger.0.saturating_sub(1)),
+            application_order: LAST_ORDER,
+        },
+    }
+}
+
 fn position((ledger, application_order): (u32, u32)) -> TransactionPosition {
     TransactionPosition { ledger: LedgerSeq(ledger), application_order }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::convert::Infallible;
 
     use rand::{Rng, SeedableRng};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Unnamed, Unsure};
-use orrery_contract_data::LAST_ORDER;
+use super::spans::{Unnamed, just_before};
+use super::unsure::Unsure;
 use orrery_ledger::domain::{ContractId, LedgerSeq};
 use orrery_store::TransactionPosition;
 use orrery_tables::event_tables::Shapes;
@@ -52,17 +52,6 @@ impl Open {
     pub fn join(&mut self, more: Self) -> bool {
         let first = self.0.into_iter().chain(more.0).min();
         std::mem::replace(&mut self.0, first) != first
-    }
-}
-
-/// Returns the position that precedes all others that are before this one.
-pub(super) fn just_before(at: TransactionPosition) -> TransactionPosition {
-    match at.application_order.checked_sub(1) {
-        Some(application_order) => TransactionPosition { application_order, ..at },
-        None => TransactionPosition {
-            ledger: LedgerSeq(at.ledger.0.saturating_sub(1)),
-            application_order: LAST_ORDER,
-        },
     }
 }
 

@@ -8,13 +8,10 @@
 use std::collections::BTreeMap;
 
 use super::EventInterfaces;
-use super::spans::Spans;
+use super::spans::{Spans, Unnamed};
 use crate::{ProgramError, storage};
 use orrery_ledger::domain::{ContractId, ProgramId};
 use orrery_store::{KindChanges, RowCodec, Store, StoreError};
-
-/// Contracts, each with the transactions with such events.
-pub type Unnamed = BTreeMap<ContractId, Spans>;
 
 impl EventInterfaces {
     /// Returns the rows that change with what was read: each contract's transactions with such events, those that are

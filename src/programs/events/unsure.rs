@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::spans::{Span, Spans};
-use super::summary::just_before;
+use super::spans::{Span, Spans, just_before};
 use orrery_ledger::domain::{ContractId, ParseError};
 use orrery_store::TransactionPosition;
 

@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::events::looking::LOOK_AGAIN;
-use crate::events::pause::pause_after;
+use crate::events::pause::{LOOK_AGAIN, pause_after};
 use orrery_ledger::domain::ContractId;
 
 /// What is remembered of the looks.
