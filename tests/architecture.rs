@@ -119,6 +119,8 @@ const BORDERS: &[(&str, &[&str])] = &[
             "tables",
         ],
     ),
+    // A server of PostgreSQL and rows for it, wherever they come from.
+    ("postgres", &[]),
     // JSON-RPC over any transport, with any node.
     ("rpc", &["contract_data", "ledger", "store"]),
     // Files, whatever is stored.
@@ -146,6 +148,8 @@ const BORDERS: &[(&str, &[&str])] = &[
             "webhooks",
         ],
     ),
+    // Bytes of metadata, whatever the rows are, and wherever they are written.
+    ("iceberg", &[]),
     // Neither the service nor its interfaces.
     (
         "export",
@@ -188,13 +192,25 @@ const LINKED_BY: &[(&str, &[&str])] = &[
     ("prometheus", &["runtime"]),
     ("reqwest", &["net"]),
     ("rocksdb", &["store"]),
-    ("rustls", &["net"]),
+    ("rustls", &["net", "postgres"]),
     ("seccompiler", &["runtime"]),
     ("soroban-env-host", &["engine", "sandbox"]),
     (
         "tokio",
-        &["api", "checkpoint", "export", "net", "runtime", "sandbox", "source", "webhooks", "."],
+        &[
+            "api",
+            "checkpoint",
+            "export",
+            "net",
+            "postgres",
+            "runtime",
+            "sandbox",
+            "source",
+            "webhooks",
+            ".",
+        ],
     ),
+    ("tokio-postgres", &["postgres"]),
     ("warp", &["api"]),
     ("wasmparser", &["engine", "interfaces"]),
     ("wasmtime", &["engine"]),
@@ -205,7 +221,7 @@ const UNSAFE_FILES: &[&str] = &["runtime/process.rs", "engine/load.rs", "tables/
 
 /// Paths that the crates in `PURE` may not use.
 const INPUT_AND_OUTPUT: &[&str] = &["std::fs", "std::net", "std::process", "std::io"];
-const PURE: &[&str] = &["conditions", "interfaces", "ledger"];
+const PURE: &[&str] = &["conditions", "iceberg", "interfaces", "ledger"];
 /// Folders of other crates whose files may not use these paths either, nor libraries that do.
 const PURE_FOLDERS: &[&str] = &["tables/event_tables"];
 const LIBRARIES_THAT_DO: &[&str] = &["arrow", "duckdb"];

@@ -1,0 +1,43 @@
+//! Removing what the sink made for a project: `orrery sink remove --drop`.
+
+use super::connection::{Connection, Purpose, text};
+use super::cursor::Writer;
+use super::error::Result;
+use super::names::qualified;
+use super::{objects, views};
+
+/// Drops the tables and views of a project, whoever of the same sink wrote them, and forgets its cursor. Without this,
+/// they stay as they are: see [`Writer::set_state`].
+///
+/// # Errors
+/// [`SinkError::Blocked`](crate::SinkError::Blocked) when something of others depends on one of them. Then nothing is
+/// dropped.
+pub async fn remove(connection: &Connection, writer: &Writer, project: &str) -> Result<()> {
+    connection.begin(Purpose::Tables).await?;
+    let done = remove_in(connection, writer, project).await;
+    connection.end(done).await
+}
+
+async fn remove_in(connection: &Connection, writer: &Writer, project: &str) -> Result<()> {
+    let key = [&*writer.network, &*writer.sink, project];
+    // Views first: they show the tables.
+    let sql = "SELECT schema_name, object_name, kind FROM orrery.objects WHERE network = $1 AND sink = $2 AND project = \
+               $3 ORDER BY kind <> 'view', object_name";
+    for row in connection.rows("looking for what is removed", sql, &key).await? {
+        let (schema, name) = (text(&row, "schema_name")?, text(&row, "object_name")?);
+        if text(&row, "kind")? == "view" {
+            views::drop(connection, schema, name).await?;
+        } else {
+            let table = qualified(schema, name);
+            let dropped =
+                connection.run("dropping a table", &format!("DROP TABLE IF EXISTS {table}")).await;
+            dropped.map_err(|error| views::blocked(error, &table))?;
+        }
+        objects::forget(connection, schema, name).await?;
+    }
+    for table in ["orrery.cursor", "orrery.refill"] {
+        let sql = format!("DELETE FROM {table} WHERE network = $1 AND sink = $2 AND project = $3");
+        connection.rows("forgetting a project", &sql, &key).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,15 @@
+//! The sink of rows against a real PostgreSQL, which the tests start: Debian's package `postgresql`. They are skipped
+//! where there is none.
+
+mod broken;
+mod bulk;
+mod grown;
+mod names;
+mod proxy;
+mod refused;
+mod server;
+mod swapped;
+mod values;
+mod ways;
+mod world;
+mod writers;

@@ -1,0 +1,176 @@
+//! Starts PostgreSQL in a directory of its own, and ends it with the tests.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+/// The programs of the newest version that is installed.
+static PROGRAMS: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut found: Vec<PathBuf> = versions.flatten().map(|it| it.path().join("bin")).collect();
+    found.retain(|it| it.join("initdb").exists());
+    found.sort();
+    found.pop()
+});
+
+/// User and group that the server runs as: it does not run as root.
+static RUNS_AS: LazyLock<Option<(u32, u32)>> = LazyLock::new(|| {
+    let number = |flag: &str, user: &[&str]| -> Option<u32> {
+        let output = Command::new("id").arg(flag).args(user).output().ok()?;
+        String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+    };
+    if number("-u", &[]) != Some(0) {
+        return None;
+    }
+    let of = |user| Some((number("-u", &[user])?, number("-g", &[user])?));
+    of("postgres").or_else(|| of("nobody"))
+});
+
+/// Says why a test is skipped; `true` when it is.
+pub fn is_missing() -> bool {
+    if PROGRAMS.is_none() {
+        eprintln!(
+            "skipped: there is no PostgreSQL in /usr/lib/postgresql: apt-get install postgresql"
+        );
+    }
+    PROGRAMS.is_none()
+}
+
+/// A command that runs as the server does.
+pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    if let Some((user, group)) = *RUNS_AS {
+        command.uid(user).gid(group);
+    }
+    command.current_dir("/");
+    command
+}
+
+/// Gives a file to the user of the server.
+pub fn give(path: &Path) {
+    if let Some((user, group)) = *RUNS_AS {
+        chown(path, Some(user), Some(group)).unwrap();
+    }
+}
+
+fn program(name: &str) -> PathBuf {
+    PROGRAMS.as_ref().unwrap().join(name)
+}
+
+/// A server with its data.
+pub struct Server {
+    pub directory: PathBuf,
+    pub port: u16,
+    /// Ends the server when this process ends, however it does.
+    keeper: Option<Child>,
+    _scratch: Option<tempfile::TempDir>,
+}
+
+static SHARED: LazyLock<Server> = LazyLock::new(|| Server::start(&[]));
+
+/// The server that most tests share, each with a database of its own.
+pub fn shared() -> &'static Server {
+    &SHARED
+}
+
+impl Server {
+    /// Makes a cluster and starts it with these settings.
+    pub fn start(settings: &[&str]) -> Self {
+        let scratch = tempfile::Builder::new().prefix("orrery-postgres").tempdir().unwrap();
+        std::fs::set_permissions(scratch.path(), PermissionsExt::from_mode(0o700)).unwrap();
+        give(scratch.path());
+        let directory = scratch.path().join("data");
+        let output = command(program("initdb"))
+            .args(["--no-sync", "-A", "trust", "-U", "root", "-E", "UTF8", "--locale=C", "-D"])
+            .arg(&directory)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let hba = "local all all trust\nhost all scram 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
+        std::fs::write(directory.join("pg_hba.conf"), hba).unwrap();
+        let configuration = directory.join("postgresql.conf");
+        let text = std::fs::read_to_string(&configuration).unwrap();
+        let settings = settings.join("\n");
+        std::fs::write(
+            &configuration,
+            format!(
+                "{text}\nfsync = off\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = '{}'\nmax_connections = \
+                 60\nshared_buffers = 16MB\nwal_level = logical\n{settings}\n",
+                directory.display()
+            ),
+        )
+        .unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let mut server = Self { directory, port, keeper: None, _scratch: Some(scratch) };
+        server.run();
+        server
+    }
+
+    /// Starts the server, after it was killed or stopped.
+    pub fn run(&mut self) {
+        let lines = "\"$1\" -D \"$2\" -p \"$3\" >>\"$2/log\" 2>&1 & pid=$!; echo $pid; cat >/dev/null; kill -INT $pid \
+                     2>/dev/null; wait; [ -e \"${2%/*}/keep\" ] || rm -rf \"${2%/*}\"";
+        // The shared one is never dropped: its files go when the tests are over.
+        let mut keeper = command("sh")
+            .args(["-c", lines, "sh"])
+            .arg(program("postgres"))
+            .arg(&self.directory)
+            .arg(self.port.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.keeper = Some(keeper);
+        let until = Instant::now() + Duration::from_secs(60);
+        while !self.psql("postgres", "SELECT 1").status.success() {
+            let log = || std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+            assert!(Instant::now() < until, "the server does not start: {}", log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Kills the server without a chance to end anything.
+    pub fn kill(&mut self) {
+        let pid = std::fs::read_to_string(self.directory.join("postmaster.pid")).unwrap();
+        let pid = pid.lines().next().unwrap().to_owned();
+        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        if let Some(mut keeper) = self.keeper.take() {
+            // Its files stay.
+            let keep = self.directory.with_file_name("keep");
+            std::fs::write(&keep, "").unwrap();
+            drop(keeper.stdin.take());
+            keeper.wait().unwrap();
+            std::fs::remove_file(keep).unwrap();
+        }
+        // Its processes see that it is gone; a new one waits for them.
+        std::thread::sleep(Duration::from_millis(300));
+    }
+
+    /// Runs statements as a superuser, who sees everything.
+    pub fn psql(&self, database: &str, sql: &str) -> Output {
+        Command::new(program("psql"))
+            .args(["-X", "-At", "-v", "ON_ERROR_STOP=1", "-h"])
+            .arg(&self.directory)
+            .args(["-p", &self.port.to_string(), "-U", "root", "-d", database, "-c", sql])
+            .env("PGTZ", "UTC")
+            .output()
+            .unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut keeper) = self.keeper.take() {
+            drop(keeper.stdin.take());
+            keeper.wait().unwrap();
+        }
+    }
+}

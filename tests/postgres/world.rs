@@ -1,0 +1,206 @@
+//! A database of a test, and rows for it.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use orrery_postgres::{
+    Batch, Column, ColumnType, Connection, Cursor, Generation, Notify, Places, Position, Project,
+    Refill, RowKey, ServerUrl, SinkError, Table, TableRows, Value, Writer, apply, ensure,
+};
+
+use tokio::net::UnixStream;
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{Client, Config, NoTls};
+
+use crate::server::{Server, shared};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A database with a role that owns nothing but what it makes.
+pub struct Database<'a> {
+    pub server: &'a Server,
+    pub name: String,
+}
+
+impl Database<'static> {
+    pub fn new() -> Self {
+        Self::on(shared())
+    }
+}
+
+impl<'a> Database<'a> {
+    pub fn on(server: &'a Server) -> Self {
+        let name = format!("d{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let this = Self { server, name };
+        for sql in [
+            format!("CREATE DATABASE {}", this.name),
+            format!("CREATE ROLE {}_sink LOGIN", this.name),
+        ] {
+            assert!(server.psql("postgres", &sql).status.success());
+        }
+        this.sql(&format!(
+            "CREATE SCHEMA orrery AUTHORIZATION {0}_sink; CREATE SCHEMA xlm AUTHORIZATION {0}_sink",
+            this.name
+        ));
+        this
+    }
+
+    /// Name of the role of the sink.
+    pub fn role(&self) -> String {
+        format!("{}_sink", self.name)
+    }
+
+    /// Runs statements as a superuser, and returns the answer.
+    pub fn sql(&self, sql: &str) -> String {
+        let output = self.server.psql(&self.name, sql);
+        assert!(output.status.success(), "{sql}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    /// The address by a port.
+    pub fn at(&self, port: u16) -> ServerUrl {
+        let url =
+            format!("postgres://{}@127.0.0.1:{port}/{}?connect_timeout=10", self.role(), self.name);
+        ServerUrl::parse(&url).unwrap()
+    }
+
+    /// The address by the socket.
+    pub fn url(&self) -> ServerUrl {
+        let directory = self.server.directory.to_str().unwrap().replace('/', "%2F");
+        let (role, port, name) = (self.role(), self.server.port, &self.name);
+        ServerUrl::parse(&format!("postgres://{role}@{directory}:{port}/{name}")).unwrap()
+    }
+
+    pub async fn connect(&self) -> Connection {
+        self.url().connect().await.unwrap()
+    }
+
+    /// Returns a client of a superuser that is not the sink's.
+    pub async fn client(&self) -> (Client, tokio_postgres::Connection<UnixStream, NoTlsStream>) {
+        let socket = self.server.directory.join(format!(".s.PGSQL.{}", self.server.port));
+        let stream = UnixStream::connect(socket).await.unwrap();
+        let mut config = Config::new();
+        config.user("root").dbname(&self.name);
+        config.connect_raw(stream, NoTls).await.unwrap()
+    }
+
+    /// Holds statements open in a transaction of a superuser, until it is dropped.
+    pub fn hold(&self, sql: &str) -> Held {
+        let mut child = Command::new("psql")
+            .args(["-X", "-At", "-h"])
+            .arg(&self.server.directory)
+            .args(["-p", &self.server.port.to_string(), "-U", "root", "-d", &self.name])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        use std::io::{BufRead, BufReader, Write};
+        writeln!(stdin, "{sql}\n;\n\\echo held").unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        while lines.next().unwrap().unwrap() != "held" {}
+        Held { child, stdin: Some(stdin) }
+    }
+}
+
+/// Statements that are held open.
+pub struct Held {
+    child: Child,
+    stdin: Option<std::process::ChildStdin>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        self.child.wait().unwrap();
+    }
+}
+
+pub fn writer() -> Writer {
+    let [network, sink, id, name] =
+        ["test network", "main", "writer-1", "host one"].map(str::to_owned);
+    Writer { network, sink, id, name }
+}
+
+pub const GENERATION: Generation = Generation { program: 7, deployed: 3, arrangement: 1 };
+
+pub fn table(target: &str, columns: &[(&str, ColumnType)]) -> Table {
+    let columns = columns.iter().map(|(name, kind)| Column::new(name, kind.clone())).collect();
+    let (target, name) = (target.to_owned(), target.to_owned());
+    Table { target, name, columns, comment: "event".to_owned() }
+}
+
+/// A project with a table of transfers.
+pub fn project() -> Project {
+    let columns = [
+        ("from", ColumnType::Text),
+        ("amount", ColumnType::Int128),
+        ("_ledger", ColumnType::UInt32),
+    ];
+    with_tables(vec![table("transfer", &columns)])
+}
+
+pub fn with_tables(tables: Vec<Table>) -> Project {
+    let (name, schema) = ("xlm".to_owned(), "xlm".to_owned());
+    Project { name, schema, tables, views: Vec::new() }
+}
+
+pub fn position(number: u64) -> Position {
+    let ledger = u32::try_from(number).unwrap();
+    Position { number, ledger, transaction: u32::from(number > 0) }
+}
+
+/// One transfer for each of these ledgers, whose log entries have the same numbers.
+pub fn transfers(project: &Project, from: u64, to: u64) -> Batch {
+    let mut rows = TableRows::new(project.table("transfer").unwrap());
+    for number in from + 1..=to {
+        let ledger = u32::try_from(number).unwrap();
+        let key = RowKey { ledger, transaction: 1, number: 0 };
+        let amount = Value::Integer(i128::from(number) * i128::from(u64::MAX));
+        let values =
+            [Value::Text(format!("G{number}")), amount, Value::Integer(i128::from(number))];
+        rows.push(key, &values).unwrap();
+    }
+    let mut batch = Batch::new(GENERATION, position(from));
+    batch.to = position(to);
+    batch.ledger = u32::try_from(to).unwrap();
+    batch.tables.push(rows);
+    batch
+}
+
+/// Fills a project for the first time, with no rows but those of the batches.
+pub async fn filled(connection: &Connection, project: &Project, batches: &[Batch]) -> Cursor {
+    filled_as(connection, &writer(), project, GENERATION, batches).await
+}
+
+pub async fn filled_as(
+    connection: &Connection,
+    writer: &Writer,
+    project: &Project,
+    generation: Generation,
+    batches: &[Batch],
+) -> Cursor {
+    let targets = project.tables.iter().map(|it| it.target.clone()).collect();
+    let begun = Refill::begin(connection, writer, project, generation, targets).await;
+    let (refill, mut cursor) = begun.unwrap();
+    for batch in batches {
+        let batch = Batch { generation, ..batch.clone() };
+        cursor = refill.fill(connection, &batch).await.unwrap();
+    }
+    let wait = std::time::Duration::from_secs(2);
+    let swapped =
+        refill.swap_after(connection, orrery_postgres::OnBlocked::Wait, wait).await.unwrap();
+    assert_eq!((swapped.position, swapped.rows), (cursor.position, cursor.rows));
+    swapped
+}
+
+/// Ensures the tables, and adds rows.
+pub async fn add(
+    connection: &Connection,
+    project: &Project,
+    batch: &Batch,
+) -> Result<Cursor, SinkError> {
+    let places: Places = ensure(connection, &writer(), project).await?;
+    let names = (&*project.name, &*project.schema);
+    apply(connection, &writer(), &places, names, batch, Notify::Listeners).await
+}
