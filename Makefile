@@ -10,16 +10,20 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 ORRERY := $(CARGO_TARGET_DIR)/debug/orrery
 # A C++ compiler for RocksDB, libclang for its Rust bindings, curl for rustup and the first command of the demo.
 PACKAGES := build-essential libclang-dev ca-certificates curl
+# A server of PostgreSQL and a pooler, which the tests of sinks start by themselves. Debian starts both packages, too: who
+# only builds does not get them.
+TEST_PACKAGES := postgresql pgbouncer
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build deb dist demo test test-full fuzz fuzz-coverage lint bench
+.PHONY: help deps build-deps build deb dist demo test test-full fuzz fuzz-coverage lint bench
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 15
 
-deps: ## Install missing system packages and the Rust toolchain (Debian, Ubuntu)
+# Installs those of some packages that are missing.
+define install
 	@missing=""; \
-	for package in $(PACKAGES); do \
+	for package in $(1); do \
 		dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed || missing="$$missing $$package"; \
 	done; \
 	if [ -n "$$missing" ]; then \
@@ -27,24 +31,31 @@ deps: ## Install missing system packages and the Rust toolchain (Debian, Ubuntu)
 		sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
 	fi
+endef
+
+deps: build-deps ## Install missing system packages, those of tests too, and the Rust toolchain (Debian, Ubuntu)
+	$(call install,$(TEST_PACKAGES))
+
+build-deps: ## Install what building alone needs of them
+	$(call install,$(PACKAGES))
 	@command -v cargo >/dev/null || { \
 		echo "installing Rust"; \
 		curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile default --no-modify-path; \
 	}
 
-build: deps ## Build the binary
+build: build-deps ## Build the binary
 	cargo build --locked
 	@echo "built $(ORRERY)"
 
 # Set BINARY to package an existing binary.
-deb: deps ## Build a Debian package (release build; takes a while), into the target directory
+deb: build-deps ## Build a Debian package (release build; takes a while), into the target directory
 	@for package in debhelper fakeroot python3; do dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed \
 		|| { echo "install $$package first: apt-get install debhelper fakeroot python3" >&2; exit 1; }; done
 	$(if $(BINARY),,cargo build --locked --release)
 	@packaging/build $(or $(BINARY),$(CARGO_TARGET_DIR)/release/orrery) $(CARGO_TARGET_DIR)/debian
 
 # Set BINARY to package an existing binary, and SIGNING_KEY to a file with a secret OpenPGP key to sign the sums.
-dist: deps ## Build all released files: tarball, .deb, wheel, npm package, sums (release build; takes a while)
+dist: build-deps ## Build all released files: tarball, .deb, wheel, npm package, sums (release build; takes a while)
 	@for package in binutils debhelper fakeroot git python3; do dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed \
 		|| { echo "install $$package first: apt-get install binutils debhelper fakeroot git python3" >&2; exit 1; }; done
 	$(if $(BINARY),,cargo build --locked --release)
@@ -60,7 +71,7 @@ test: deps ## Run all tests, long suites at their small size
 test-full: deps ## Run all tests, long suites at their full size (takes hours)
 	ORRERY_TEST_SIZE=full cargo test --locked --workspace
 
-fuzz: deps ## Fuzz each parser of untrusted input for a minute (SECONDS=36000 for longer)
+fuzz: build-deps ## Fuzz each parser of untrusted input for a minute (SECONDS=36000 for longer)
 	ORRERY_TEST_FUZZ_SECONDS=$(or $(SECONDS),60) cargo test --locked --test fuzz
 
 # Compiles everything anew, with instrumentation, in the versions of Cargo.lock. Without a sanitizer: the code is safe
@@ -69,7 +80,7 @@ fuzz: deps ## Fuzz each parser of untrusted input for a minute (SECONDS=36000 fo
 FUZZ_TARGET := $(or $(TARGET),ledger)
 FUZZ_INPUTS := $(CARGO_TARGET_DIR)/fuzz/$(FUZZ_TARGET)
 
-fuzz-coverage: deps ## Fuzz one parser, guided by coverage (TARGET=ledger SECONDS=60; nightly Rust and cargo-fuzz)
+fuzz-coverage: build-deps ## Fuzz one parser, guided by coverage (TARGET=ledger SECONDS=60; nightly Rust and cargo-fuzz)
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { \
 		echo "install them first: rustup toolchain install nightly; cargo install --locked cargo-fuzz" >&2; exit 1; }
 	@mkdir -p $(FUZZ_INPUTS)
@@ -79,7 +90,7 @@ fuzz-coverage: deps ## Fuzz one parser, guided by coverage (TARGET=ledger SECOND
 		-max_total_time=$(or $(SECONDS),60) -max_len=1048576 -timeout=60 -rss_limit_mb=4096
 
 # Takes minutes to install, so cargo-deny is only used where it is installed.
-lint: deps ## Check formatting and lints, and with cargo-deny (if it is installed) the crates that are used
+lint: build-deps ## Check formatting and lints, and with cargo-deny (if it is installed) the crates that are used
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@command -v cargo-deny >/dev/null || { echo "crates were not checked: cargo install --locked cargo-deny" >&2; exit 0; }; \

@@ -17,6 +17,7 @@ pub mod holder;
 pub mod http;
 pub mod kills;
 pub mod newest;
+pub mod postgres;
 pub mod program;
 pub mod provider;
 pub mod random_conditions;

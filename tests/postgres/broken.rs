@@ -6,11 +6,11 @@ use orrery_postgres::{
     Batch, Connection, Cursor, Generation, OnBlocked, Position, Refill, ServerUrl, SinkError,
     Writer, check,
 };
+use orrery_testkit::postgres::{Server, is_missing};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::proxy::{Break, Proxy};
-use crate::server::{Server, is_missing};
 use crate::world::{Database, GENERATION, add, filled, position, project, transfers, writer};
 
 /// Adds rows up to a position as a feeder does, whatever happens to connections. Returns how often one was lost.
@@ -95,16 +95,16 @@ async fn a_server_that_is_killed_loses_and_doubles_nothing() {
     let name = {
         let database = Database::on(&server);
         filled(&database.connect().await, &project(), &[]).await;
-        database.name
+        database.name.clone()
     };
     for round in 1..=3_u64 {
-        let url = Database { server: &server, name: name.clone() }.url();
+        let url = Database::named(&server, &name).url();
         let feeding = tokio::spawn(async move { feed(&url, round * 200, |_| ()).await });
         tokio::time::sleep(Duration::from_millis(150)).await;
         server.kill();
         server.run();
         assert!(feeding.await.unwrap() > 0 || round > 1);
-        all_are_there(&Database { server: &server, name: name.clone() }, round * 200).await;
+        all_are_there(&Database::named(&server, &name), round * 200).await;
     }
 }
 

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use orrery_postgres::{Batch, MOST_ROWS, Notify, OnBlocked, Refill, TableRows, apply, ensure};
+use orrery_testkit::postgres::is_missing;
 
-use crate::server::is_missing;
 use crate::world::{Database, GENERATION, filled, position, project, transfers, writer};
 
 /// Rows of the comparison.

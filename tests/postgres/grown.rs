@@ -4,8 +4,8 @@ use orrery_postgres::{
     Batch, Column, ColumnType, Project, RowKey, Shows, SinkError, TableRows, Value, View, check,
     ensure,
 };
+use orrery_testkit::postgres::is_missing;
 
-use crate::server::is_missing;
 use crate::world::{
     Database, GENERATION, add, filled, position, project, table, transfers, with_tables, writer,
 };

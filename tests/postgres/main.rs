@@ -7,7 +7,6 @@ mod grown;
 mod names;
 mod proxy;
 mod refused;
-mod server;
 mod swapped;
 mod values;
 mod ways;

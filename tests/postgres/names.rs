@@ -1,8 +1,8 @@
 //! Names that are words of SQL, too long, or PostgreSQL's own.
 
 use orrery_postgres::{Batch, ColumnType, RowKey, TableRows, Value, check};
+use orrery_testkit::postgres::is_missing;
 
-use crate::server::is_missing;
 use crate::world::{Database, GENERATION, add, filled, position, table, with_tables, writer};
 
 #[tokio::test(flavor = "multi_thread")]

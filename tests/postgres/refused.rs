@@ -1,8 +1,8 @@
 //! What others did to the database is told in a sentence, and nothing of theirs is touched.
 
 use orrery_postgres::{Column, ColumnType, SinkError, check, ensure, examine};
+use orrery_testkit::postgres::is_missing;
 
-use crate::server::is_missing;
 use crate::world::{Database, add, filled, project, transfers, writer};
 
 fn refusal<T: std::fmt::Debug>(done: Result<T, SinkError>) -> String {

@@ -8,8 +8,8 @@ use orrery_postgres::{
     Batch, ColumnType, EqualRows, Generation, Notify, OnBlocked, Project, Refill, SinkError, apply,
     blocked_by, check, ensure, ledger_digests, remove,
 };
+use orrery_testkit::postgres::is_missing;
 
-use crate::server::is_missing;
 use crate::world::{Database, GENERATION, filled, filled_as, position, project, transfers, writer};
 
 const NEXT: Generation = Generation { arrangement: 2, ..GENERATION };

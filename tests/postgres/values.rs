@@ -1,10 +1,10 @@
 //! Values come back as they were, whatever they are, and the server computes the same digests.
 
 use orrery_postgres::{Batch, ColumnType, RowKey, TableRows, Value, check, ledger_digests};
+use orrery_testkit::postgres::is_missing;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::server::is_missing;
 use crate::world::{Database, GENERATION, add, filled, position, table, with_tables, writer};
 
 fn text(text: &str) -> Value {

@@ -1,22 +1,13 @@
 //! Ways to a server: passwords, TLS, poolers, and servers that are not what is needed.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use orrery_postgres::{Password, ServerUrl, SinkError, check};
+use orrery_testkit::postgres::{self, Pooler, Server, has, is_missing};
 
-use crate::server::{self, Server, is_missing};
 use crate::world::{Database, add, filled, project, transfers, writer};
-
-fn has(program: &str) -> bool {
-    let found =
-        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if found.is_err() {
-        eprintln!("skipped: there is no {program}");
-    }
-    found.is_ok()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn passwords_and_names_that_are_refused_are_told() {
@@ -102,7 +93,7 @@ async fn databases_of_other_encodings_and_standbys_are_refused() {
     server.kill();
     let signal = server.directory.join("standby.signal");
     std::fs::write(&signal, "").unwrap();
-    server::give(&signal);
+    postgres::give(&signal);
     server.run();
     for url in [here, standby] {
         let refused = url.connect().await;
@@ -123,7 +114,8 @@ fn make_certificates(directory: &Path) {
         printf 'subjectAltName=DNS:localhost\\nbasicConstraints=CA:FALSE\\n' >extensions; \
         openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile extensions -out \
         server.crt; chmod 600 server.key";
-    let output = server::command("sh").args(["-c", script, "sh"]).arg(directory).output().unwrap();
+    let output =
+        postgres::command("sh").args(["-c", script, "sh"]).arg(directory).output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -172,48 +164,6 @@ async fn certificates_are_verified() {
     }
 }
 
-/// A pooler, which is ended with the test.
-struct Pooler(Child, u16, #[allow(dead_code)] tempfile::TempDir);
-
-impl Pooler {
-    /// Starts pgbouncer, which lends one connection to all, for a transaction at a time.
-    fn start(database: &Database<'_>) -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let scratch = tempfile::tempdir().unwrap();
-        let (users, configuration) =
-            (scratch.path().join("users"), scratch.path().join("pgbouncer.ini"));
-        std::fs::write(&users, format!("\"{}\" \"\"\n", database.role())).unwrap();
-        let text = format!(
-            "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = \
-             trust\nauth_file = {}\npool_mode = transaction\ndefault_pool_size = 1\nunix_socket_dir =\nlogfile = \
-             {}/log\n",
-            database.server.port,
-            users.display(),
-            scratch.path().display()
-        );
-        std::fs::write(&configuration, text).unwrap();
-        server::give(scratch.path());
-        let quiet = || Stdio::null();
-        let mut command = server::command("pgbouncer");
-        let child = command.arg(&configuration).stdout(quiet()).stderr(quiet()).spawn().unwrap();
-        let until = std::time::Instant::now() + Duration::from_secs(20);
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(std::time::Instant::now() < until, "pgbouncer does not start");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Self(child, port, scratch)
-    }
-}
-
-impl Drop for Pooler {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn poolers_may_lend_connections_for_a_transaction() {
     if is_missing() || !has("pgbouncer") {
@@ -221,7 +171,7 @@ async fn poolers_may_lend_connections_for_a_transaction() {
     }
     let database = Database::new();
     let pooler = Pooler::start(&database);
-    let url = database.at(pooler.1);
+    let url = database.at(pooler.port);
     let (one, two) = (url.connect().await.unwrap(), url.connect().await.unwrap());
     let (project, mut other) = (project(), project());
     other.name = "other".to_owned();
@@ -242,7 +192,16 @@ async fn poolers_may_lend_connections_for_a_transaction() {
     let stayed =
         "SELECT current_setting('search_path') || (SELECT count(*) FROM pg_prepared_statements)";
     let output = Command::new("psql")
-        .args(["-X", "-At", "-h", "127.0.0.1", "-p", &pooler.1.to_string(), "-U", &database.role()])
+        .args([
+            "-X",
+            "-At",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &pooler.port.to_string(),
+            "-U",
+            &database.role(),
+        ])
         .args(["-d", &database.name, "-c", stayed])
         .output()
         .unwrap();

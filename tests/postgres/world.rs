@@ -1,25 +1,25 @@
 //! A database of a test, and rows for it.
 
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ops::Deref;
 
 use orrery_postgres::{
     Batch, Column, ColumnType, Connection, Cursor, Generation, Notify, Places, Position, Project,
     Refill, RowKey, ServerUrl, SinkError, Table, TableRows, Value, Writer, apply, ensure,
 };
-
+use orrery_testkit::postgres::{self, Server, shared};
 use tokio::net::UnixStream;
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{Client, Config, NoTls};
 
-use crate::server::{Server, shared};
-
-static NEXT: AtomicU32 = AtomicU32::new(0);
-
 /// A database with a role that owns nothing but what it makes.
-pub struct Database<'a> {
-    pub server: &'a Server,
-    pub name: String,
+pub struct Database<'a>(postgres::Database<'a>);
+
+impl<'a> Deref for Database<'a> {
+    type Target = postgres::Database<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl Database<'static> {
@@ -30,45 +30,22 @@ impl Database<'static> {
 
 impl<'a> Database<'a> {
     pub fn on(server: &'a Server) -> Self {
-        let name = format!("d{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let this = Self { server, name };
-        for sql in [
-            format!("CREATE DATABASE {}", this.name),
-            format!("CREATE ROLE {}_sink LOGIN", this.name),
-        ] {
-            assert!(server.psql("postgres", &sql).status.success());
-        }
-        this.sql(&format!(
-            "CREATE SCHEMA orrery AUTHORIZATION {0}_sink; CREATE SCHEMA xlm AUTHORIZATION {0}_sink",
-            this.name
-        ));
-        this
+        Self(postgres::Database::on(server, &["orrery", "xlm"]))
     }
 
-    /// Name of the role of the sink.
-    pub fn role(&self) -> String {
-        format!("{}_sink", self.name)
-    }
-
-    /// Runs statements as a superuser, and returns the answer.
-    pub fn sql(&self, sql: &str) -> String {
-        let output = self.server.psql(&self.name, sql);
-        assert!(output.status.success(), "{sql}: {output:?}");
-        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
-    }
-
-    /// The address by a port.
-    pub fn at(&self, port: u16) -> ServerUrl {
-        let url =
-            format!("postgres://{}@127.0.0.1:{port}/{}?connect_timeout=10", self.role(), self.name);
-        ServerUrl::parse(&url).unwrap()
+    /// A database that was made before.
+    pub fn named(server: &'a Server, name: &str) -> Self {
+        Self(postgres::Database { server, name: name.to_owned() })
     }
 
     /// The address by the socket.
     pub fn url(&self) -> ServerUrl {
-        let directory = self.server.directory.to_str().unwrap().replace('/', "%2F");
-        let (role, port, name) = (self.role(), self.server.port, &self.name);
-        ServerUrl::parse(&format!("postgres://{role}@{directory}:{port}/{name}")).unwrap()
+        ServerUrl::parse(&self.0.url()).unwrap()
+    }
+
+    /// The address by a port.
+    pub fn at(&self, port: u16) -> ServerUrl {
+        ServerUrl::parse(&self.0.at(port)).unwrap()
     }
 
     pub async fn connect(&self) -> Connection {
@@ -82,37 +59,6 @@ impl<'a> Database<'a> {
         let mut config = Config::new();
         config.user("root").dbname(&self.name);
         config.connect_raw(stream, NoTls).await.unwrap()
-    }
-
-    /// Holds statements open in a transaction of a superuser, until it is dropped.
-    pub fn hold(&self, sql: &str) -> Held {
-        let mut child = Command::new("psql")
-            .args(["-X", "-At", "-h"])
-            .arg(&self.server.directory)
-            .args(["-p", &self.server.port.to_string(), "-U", "root", "-d", &self.name])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        use std::io::{BufRead, BufReader, Write};
-        writeln!(stdin, "{sql}\n;\n\\echo held").unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        while lines.next().unwrap().unwrap() != "held" {}
-        Held { child, stdin: Some(stdin) }
-    }
-}
-
-/// Statements that are held open.
-pub struct Held {
-    child: Child,
-    stdin: Option<std::process::ChildStdin>,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        drop(self.stdin.take());
-        self.child.wait().unwrap();
     }
 }
 

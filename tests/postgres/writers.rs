@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use orrery_postgres::{Generation, OnBlocked, Refill, SinkError, cursors};
+use orrery_testkit::postgres::is_missing;
 use tokio_postgres::AsyncMessage;
 
-use crate::server::is_missing;
 use crate::world::{Database, GENERATION, add, filled, filled_as, project, transfers, writer};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,23 @@
-//! Starts PostgreSQL in a directory of its own, and ends it with the tests.
+//! Starts PostgreSQL in a directory of its own, and ends it with the tests: Debian's package `postgresql`. Tests that
+//! need it are skipped where there is none, and say so.
+
+mod database;
+mod pooler;
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+pub use database::{Database, Held};
+pub use pooler::Pooler;
+
+use super::signal::{self, Signal};
+use super::wait::wait_within;
 
 /// The programs of the newest version that is installed.
 static PROGRAMS: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
@@ -38,6 +49,21 @@ pub fn is_missing() -> bool {
         );
     }
     PROGRAMS.is_none()
+}
+
+/// Whether a program is there; says that the test is skipped if not.
+pub fn has(program: &str) -> bool {
+    let found =
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if found.is_err() {
+        eprintln!("skipped: there is no {program}: apt-get install {program}");
+    }
+    found.is_ok()
+}
+
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A command that runs as the server does.
@@ -80,6 +106,11 @@ pub fn shared() -> &'static Server {
 impl Server {
     /// Makes a cluster and starts it with these settings.
     pub fn start(settings: &[&str]) -> Self {
+        Self::start_on(free_port(), settings)
+    }
+
+    /// As [`Self::start`], on this port.
+    pub fn start_on(port: u16, settings: &[&str]) -> Self {
         let scratch = tempfile::Builder::new().prefix("orrery-postgres").tempdir().unwrap();
         std::fs::set_permissions(scratch.path(), PermissionsExt::from_mode(0o700)).unwrap();
         give(scratch.path());
@@ -104,9 +135,6 @@ impl Server {
             ),
         )
         .unwrap();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
         let mut server = Self { directory, port, keeper: None, _scratch: Some(scratch) };
         server.run();
         server
@@ -129,19 +157,17 @@ impl Server {
         let mut line = String::new();
         BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
         self.keeper = Some(keeper);
-        let until = Instant::now() + Duration::from_secs(60);
-        while !self.psql("postgres", "SELECT 1").status.success() {
-            let log = || std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-            assert!(Instant::now() < until, "the server does not start: {}", log());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_within(Duration::from_secs(60), "the server answers", || {
+            match self.psql("postgres", "SELECT 1").status.success() {
+                true => Ok(()),
+                false => Err(self.log()),
+            }
+        });
     }
 
     /// Kills the server without a chance to end anything.
     pub fn kill(&mut self) {
-        let pid = std::fs::read_to_string(self.directory.join("postmaster.pid")).unwrap();
-        let pid = pid.lines().next().unwrap().to_owned();
-        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        assert!(signal::send(self.process(), Signal::KILL));
         if let Some(mut keeper) = self.keeper.take() {
             // Its files stay.
             let keep = self.directory.with_file_name("keep");
@@ -154,12 +180,41 @@ impl Server {
         std::thread::sleep(Duration::from_millis(300));
     }
 
+    /// What it has written to its log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
+    }
+
+    /// Stops the processes of the server, so that it takes connections and answers nothing, until they go on.
+    pub fn hang(&self, hangs: bool) {
+        let signal = if hangs { Signal::STOP } else { Signal::CONT };
+        let main = self.process();
+        // It first, because the others are its children, and it makes no more then.
+        assert!(signal::send(main, signal));
+        let children = std::fs::read_to_string(format!("/proc/{main}/task/{main}/children"));
+        for child in children.unwrap().split_whitespace() {
+            // It may have ended meanwhile.
+            let _ = signal::send(child.parse().unwrap(), signal);
+        }
+    }
+
+    /// The process that takes connections.
+    fn process(&self) -> u32 {
+        let pid = std::fs::read_to_string(self.directory.join("postmaster.pid")).unwrap();
+        pid.lines().next().unwrap().parse().unwrap()
+    }
+
     /// Runs statements as a superuser, who sees everything.
     pub fn psql(&self, database: &str, sql: &str) -> Output {
+        self.psql_as("root", database, sql)
+    }
+
+    /// As [`Self::psql`], as another role.
+    pub fn psql_as(&self, role: &str, database: &str, sql: &str) -> Output {
         Command::new(program("psql"))
             .args(["-X", "-At", "-v", "ON_ERROR_STOP=1", "-h"])
             .arg(&self.directory)
-            .args(["-p", &self.port.to_string(), "-U", "root", "-d", database, "-c", sql])
+            .args(["-p", &self.port.to_string(), "-U", role, "-d", database, "-c", sql])
             .env("PGTZ", "UTC")
             .output()
             .unwrap()
