@@ -1,16 +1,14 @@
 //! The feed consumer that maintains the index.
 
-use std::collections::BTreeSet;
-
 use super::facts::{self, Facts, Said};
-use super::rows::{self, CHANGES, CODE, Change, CodeInterface, Inverted};
+use super::reading::{read_new, unreadable};
+use super::rows::{self, CHANGES, CODE, Change, CodeInterface, Inverted, TRANSACTIONS};
 use super::value::{Before, id_of, instance_key};
 use orrery_interfaces::sections;
-use orrery_ledger::decode::XdrError;
-use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq};
+use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
 use orrery_store::{
-    ConsumerEffects, ConsumerSpec, EntryReader, FedLedger, Gathers, LedgerConsumer, Needs,
-    StartPosition, Store, StoreError, TransactionPosition, TransactionRecord,
+    ConsumerEffects, ConsumerSpec, FedLedger, Gathers, LedgerConsumer, Mark, Needs, StartPosition,
+    Store, StoreError, TransactionPosition,
 };
 
 /// Name of the feed consumer.
@@ -44,44 +42,25 @@ impl LedgerConsumer for ExecutableIndex {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError> {
         let ledger = ledger.ledger;
-        let reader = store.entry_reader(ledger)?;
-        match store.take_gathered(&MENTIONS, ledger) {
-            Some(mentions) => {
-                for order in orders_to_read(store, effects, ledger, &mentions)? {
-                    let position = TransactionPosition { ledger, application_order: order };
-                    read(store, &reader, position, effects)?;
-                }
-            }
-            None => read_all(store, &reader, ledger, effects)?,
-        }
-        Ok(())
+        let of_ledger = read_new(
+            store,
+            ledger,
+            &MENTIONS,
+            |contract| is_known(store, effects, ledger, contract),
+            |record| {
+                let facts = Facts::of(record.meta, ledger);
+                let facts = facts.map_err(|error| unreadable(record.position, &error))?;
+                Ok((Hash32(*record.tx), facts))
+            },
+        )?;
+        of_ledger
+            .into_iter()
+            .try_for_each(|(at, (hash, facts))| put(store, effects, (at, hash), facts))
     }
 }
 
-/// Returns the transactions that have to be read: those that may have changed executables, and the
-/// first one that shows what a contract runs. What a contract runs is known when an earlier row says
-/// it and no ledger in between is missing, because every change has a row.
-fn orders_to_read(
-    store: &Store,
-    effects: &ConsumerEffects<'_>,
-    ledger: LedgerSeq,
-    mentions: &[u8],
-) -> Result<BTreeSet<u32>, StoreError> {
-    let (mut orders, mut seen) = (BTreeSet::new(), BTreeSet::new());
-    for mention in facts::decode(mentions) {
-        let must_read = match mention.written {
-            None => true,
-            Some(contract) => {
-                seen.insert(contract) && !is_known(store, effects, ledger, &contract)?
-            }
-        };
-        if must_read {
-            orders.insert(mention.application_order);
-        }
-    }
-    Ok(orders)
-}
-
+/// Whether it is known what a contract runs: an earlier row says it, and no ledger in between is missing, because every
+/// change has a row.
 fn is_known(
     store: &Store,
     effects: &ConsumerEffects<'_>,
@@ -109,58 +88,10 @@ fn known_before(
     }))
 }
 
-fn read(
-    store: &Store,
-    reader: &EntryReader<'_>,
-    position: TransactionPosition,
-    effects: &mut ConsumerEffects<'_>,
-) -> Result<(), StoreError> {
-    let mut facts = Ok(Facts::default());
-    reader.transaction(position, |record| {
-        // What the operations of a failed transaction did was taken back.
-        if record.successful {
-            facts = Facts::of(record.meta, position.ledger);
-        }
-    })?;
-    put(store, effects, position, facts.map_err(|error| unreadable(position, error))?)
-}
-
-/// Reads all stored transactions of a ledger of which it is not known any more what they mention.
-fn read_all(
-    store: &Store,
-    reader: &EntryReader<'_>,
-    ledger: LedgerSeq,
-    effects: &mut ConsumerEffects<'_>,
-) -> Result<(), StoreError> {
-    let mut all = Vec::new();
-    reader.transactions_of(ledger, |record: &TransactionRecord<'_>| {
-        if !record.successful {
-            return;
-        }
-        let of_record = facts::is_mentioned(record.meta).and_then(|is_mentioned| {
-            is_mentioned.then(|| Facts::of(record.meta, ledger)).transpose()
-        });
-        all.push((record.position, of_record));
-    })?;
-    for (position, facts) in all {
-        if let Some(facts) = facts.map_err(|error| unreadable(position, error))? {
-            put(store, effects, position, facts)?;
-        }
-    }
-    Ok(())
-}
-
-fn unreadable(position: TransactionPosition, error: XdrError) -> StoreError {
-    let TransactionPosition { ledger, application_order } = position;
-    StoreError::Database(format!(
-        "the metadata of transaction {application_order} of ledger {ledger} cannot be read: {error}"
-    ))
-}
-
 fn put(
     store: &Store,
     effects: &mut ConsumerEffects<'_>,
-    position: TransactionPosition,
+    (position, hash): (TransactionPosition, Hash32),
     facts: Facts,
 ) -> Result<(), StoreError> {
     for (id, Said { contract, change, .. }) in &facts.changes {
@@ -170,6 +101,7 @@ fn put(
             continue;
         }
         CHANGES.put(effects, &(*id, Inverted(position)), change)?;
+        TRANSACTIONS.put(effects, &(Mark, position), &hash)?;
     }
     for (hash, code) in &facts.code {
         let interface = match sections(code) {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use stellar_xdr::LedgerEntryData;
 
 pub use super::rows::Change;
+use super::updates::is_update;
 pub use super::value::id_of;
 use super::value::{Before, Executable, entry};
 use orrery_ledger::decode::{
@@ -13,10 +14,6 @@ use orrery_ledger::decode::{
     XdrError, changed_entries, transaction_changes,
 };
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
-
-/// The beginning of the XDR of the symbol `executable_update`, the first topic of the event that the
-/// host emits when a contract changes its executable.
-const EXECUTABLE_UPDATE: &[u8] = b"\0\0\0\x0f\0\0\0\x11executable_update";
 
 /// A transaction that may say something new about executables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +34,7 @@ pub fn mentions(ledger: &LedgerView<'_>) -> Vec<u8> {
     for transaction in ledger.transactions.iter().filter(|it| it.successful) {
         let order = transaction.application_order;
         let updates = ledger.events[transaction.operation_events.clone()].iter().any(|event| {
-            event.event_type == EventType::System
-                && ledger.topics(event).first().is_some_and(|it| it.starts_with(EXECUTABLE_UPDATE))
+            event.event_type == EventType::System && is_update(ledger.topics(event).iter().copied())
         });
         let changed = &transaction.changed_entries;
         let may_change = transaction.has_new_contract

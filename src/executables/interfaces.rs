@@ -13,6 +13,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use stellar_xdr::LedgerEntryData;
 
 use super::asking::{AskEntries, Asking, RETRY_DELAY};
+use super::code_events::CODE_EVENTS;
 use super::consumer::CONSUMER;
 use super::findings::Findings;
 use super::knowledge::{Knowledge, Lacking, News};
@@ -137,10 +138,15 @@ impl Interfaces {
         interfaces
     }
 
-    /// Tells listeners when the index has advanced; any consumer may have.
+    /// Tells listeners when the index has advanced, or what events say of ledgers that are lost to it; any consumer may
+    /// have.
     fn notice_progress(&self) {
-        let index = self.store.consumer(CONSUMER);
-        if index.is_some_and(|it| self.knowledge.advanced_to(it.place)) {
+        let Some(index) = self.store.consumer(CONSUMER) else { return };
+        let events = match index.lost.is_empty() {
+            true => None,
+            false => self.store.consumer(CODE_EVENTS),
+        };
+        if self.knowledge.advanced_to(index.place + events.map_or(0, |events| events.place)) {
             self.knowledge.tell(News::Stored);
         }
     }

@@ -62,8 +62,8 @@ type Listener = Box<dyn Fn(News) -> bool + Send + Sync>;
 pub(super) struct Knowledge {
     /// Number of times that more was stored.
     generation: AtomicU64,
-    /// Place in the feed of the index when it last advanced.
-    place: AtomicU64,
+    /// How far the index had come when it last advanced.
+    reached: AtomicU64,
     listeners: Mutex<Vec<Listener>>,
     /// Modules that are not stored, each with the generation in which that was found.
     absent: Mutex<HashMap<Hash32, u64>>,
@@ -73,9 +73,9 @@ pub(super) struct Knowledge {
 }
 
 impl Knowledge {
-    /// Notes that the index has reached a place. Returns whether it had not before.
-    pub fn advanced_to(&self, place: u64) -> bool {
-        self.place.swap(place, Ordering::SeqCst) != place
+    /// Notes how far the index has come. Returns whether it had not before.
+    pub fn advanced_to(&self, reached: u64) -> bool {
+        self.reached.swap(reached, Ordering::SeqCst) != reached
     }
 
     /// Tells the listeners; what is new has to be visible before.

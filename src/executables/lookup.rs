@@ -2,13 +2,17 @@
 //!
 //! What a change left holds until the next change, if no ledger in between is missing; what a change
 //! found held since the ledger that last modified the entry, and before that as far back as no ledger
-//! is missing. Another server's answer holds for the ledgers that it says.
+//! is missing. Another server's answer holds for the ledgers that it says. Where all these do not say it, events may
+//! (`told`).
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
 
+use super::code_events::EventRows;
 use super::consumer::CONSUMER;
 use super::rows::{self, Change};
+use super::told::{Around, Asked};
 use super::value::{self, Before, Executable, id_of, instance_key, owner_of};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
 use orrery_store::{ConsumerView, KnownEntry, RowBounds, Store, StoreError, TransactionPosition};
@@ -47,27 +51,29 @@ pub struct Lookup<'s> {
     view: ConsumerView<'s>,
     /// Place in the feed up to which the snapshot has the rows of all ledgers.
     place: u64,
+    /// A snapshot of what events say; `None` where nobody keeps it.
+    events: Option<EventRows<'s>>,
     /// The last answer about each entry.
     answers: RefCell<HashMap<[u8; 32], Answer>>,
 }
 
 /// What an entry held between two changes.
 #[derive(Debug, Clone)]
-struct Answer {
+pub(super) struct Answer {
     /// Where it held this.
-    steady: Steady,
+    pub steady: Steady,
     /// The value; `None` when there was no entry.
-    value: Option<Executable>,
+    pub value: Option<Executable>,
 }
 
 /// Transactions among which an entry did not change.
 #[derive(Debug, Clone, Copy)]
 pub struct Steady {
     /// The changes around; what holds between them holds at no other side of them.
-    after: Option<TransactionPosition>,
-    before: Option<TransactionPosition>,
+    pub(super) after: Option<TransactionPosition>,
+    pub(super) before: Option<TransactionPosition>,
     /// Ledgers for which it is known.
-    ledgers: LedgerRange,
+    pub(super) ledgers: LedgerRange,
 }
 
 impl<'s> Lookup<'s> {
@@ -80,7 +86,18 @@ impl<'s> Lookup<'s> {
         // Read before the snapshot, which then has the rows of all ledgers up to this place.
         let place = store.consumer(CONSUMER).ok_or_else(unknown)?.place;
         let view = store.consumer_view(CONSUMER, bounds)?;
-        Ok(Self { store, view, place, answers: RefCell::default() })
+        let events = EventRows::new(store)?;
+        Ok(Self { store, view, place, events, answers: RefCell::default() })
+    }
+
+    /// Returns the store.
+    pub(super) fn store(&self) -> &'s Store {
+        self.store
+    }
+
+    /// Returns what events say; `None` where nobody keeps it.
+    pub(super) fn events(&self) -> Option<&EventRows<'s>> {
+        self.events.as_ref()
     }
 
     /// Returns the place in the feed up to which the snapshot has the rows of all ledgers.
@@ -107,14 +124,38 @@ impl<'s> Lookup<'s> {
         at: TransactionPosition,
         side: Side,
     ) -> Result<Ran, StoreError> {
+        self.ran_if(contract, at, side, false)
+    }
+
+    /// As [`Self::ran`], of a contract that counts as there: the transaction has an event of it, or has changed what it
+    /// holds. Where it is not known whether it was there before, that is what it ran if it was; if not, the transaction
+    /// has created it, with the code that it had before it changed any.
+    pub fn ran_there(
+        &self,
+        contract: &ContractId,
+        at: TransactionPosition,
+        side: Side,
+    ) -> Result<Ran, StoreError> {
+        self.ran_if(contract, at, side, true)
+    }
+
+    fn ran_if(
+        &self,
+        contract: &ContractId,
+        at: TransactionPosition,
+        side: Side,
+        is_there: bool,
+    ) -> Result<Ran, StoreError> {
         let Some(instance) = instance_key(contract) else { return Ok(Ran::Nothing) };
-        let named = match self.held(contract, &instance, at, side)? {
+        let asked = Asked { owner: contract, key: &instance, at, side, is_there };
+        let named = match self.held(asked)? {
             None => return Ok(Ran::Unknown(instance)),
             Some(Some(Executable::Reference(key))) => key,
             Some(other) => return Ok(ran(other)),
         };
         let Some(owner) = owner_of(&named) else { return Ok(Ran::Nothing) };
-        Ok(match self.held(&owner, &named, at, side)? {
+        let asked = Asked { owner: &owner, key: &named, at, side, is_there: false };
+        Ok(match self.held(asked)? {
             None => Ran::Unknown(named),
             Some(target) => ran(target),
         })
@@ -129,7 +170,9 @@ impl<'s> Lookup<'s> {
         side: Side,
     ) -> Result<Option<Option<Executable>>, StoreError> {
         match owner_of(ledger_key) {
-            Some(owner) => self.held(&owner, ledger_key, at, side),
+            Some(owner) => {
+                self.held(Asked { owner: &owner, key: ledger_key, at, side, is_there: false })
+            }
             None => Ok(None),
         }
     }
@@ -172,8 +215,18 @@ impl<'s> Lookup<'s> {
     ) -> Result<Vec<Ran>, StoreError> {
         let Some(instance) = instance_key(contract) else { return Ok(Vec::new()) };
         let mut found = vec![self.ran(contract, last, Side::After)?];
-        let mut positions = BTreeSet::new();
-        let mut entries = vec![id_of(&instance)];
+        let (mut positions, mut entries) = (BTreeSet::new(), Vec::new());
+        if let Some(events) = self.events() {
+            events.visit_latest(contract, |position, update| {
+                positions.insert(position);
+                entries.extend(update.references().map(id_of));
+                Ok(match positions.len() < most {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                })
+            })?;
+        }
+        entries.push(id_of(&instance));
         // What a contract has referred to, and how often that was changed, is up to its author.
         while let Some(entry) = entries.pop()
             && positions.len() < MOST_READ * most
@@ -235,9 +288,9 @@ impl<'s> Lookup<'s> {
         if !is_unchanged(contract, &instance)? {
             return Ok(false);
         }
-        let Some(Some(Executable::Reference(key))) =
-            self.held(contract, &instance, to, Side::Before)?
-        else {
+        let (at, side) = (to, Side::Before);
+        let asked = Asked { owner: contract, key: &instance, at, side, is_there: false };
+        let Some(Some(Executable::Reference(key))) = self.held(asked)? else {
             return Ok(true);
         };
         owner_of(&key).map_or(Ok(true), |owner| is_unchanged(&owner, &key))
@@ -245,19 +298,15 @@ impl<'s> Lookup<'s> {
 
     /// Returns what an entry held at one side of a transaction, where `Some(None)` means that there
     /// was no such entry; `None` when it is not known.
-    fn held(
-        &self,
-        owner: &ContractId,
-        ledger_key: &[u8],
-        at: TransactionPosition,
-        side: Side,
-    ) -> Result<Option<Option<Executable>>, StoreError> {
-        let id = id_of(ledger_key);
+    fn held(&self, asked: Asked<'_>) -> Result<Option<Option<Executable>>, StoreError> {
+        let Asked { owner, key, at, side, .. } = asked;
+        let id = id_of(key);
         if let Some(answer) = self.answers.borrow().get(&id).filter(|it| it.steady.has(at)) {
             return Ok(Some(answer.value.clone()));
         }
         let last = rows::at_or_before(&self.view, &id, at)?;
-        if let Some((_, change)) = last.as_ref().filter(|(changed, _)| *changed == at) {
+        let here = last.as_ref().filter(|(changed, _)| *changed == at);
+        if let Some((_, change)) = here {
             match (side, &change.before) {
                 (Side::After, _) => return Ok(Some(change.after.clone())),
                 (Side::Before, Before::Absent) => return Ok(Some(None)),
@@ -268,39 +317,47 @@ impl<'s> Lookup<'s> {
                 (Side::Before, Before::Unknown) => {}
             }
         }
+        let next = match here {
+            Some(here) => Some(here.clone()),
+            None => rows::after(&self.view, &id, at)?,
+        };
         let last = match last.filter(|(changed, _)| *changed < at) {
             None => rows::at_or_before(&self.view, &id, just_before(at))?,
             last => last,
         };
-        let next = rows::after(&self.view, &id, at)?;
         let is_complete = |first, last| {
             let ledgers = LedgerRange { first, last };
             self.has_all(owner, ledgers).then_some(ledgers)
         };
         let found = from_last(last.as_ref(), at, is_complete)
             .or_else(|| from_next(next.as_ref(), at, is_complete));
+        let (after, before) = (last.as_ref().map(|(at, _)| *at), next.as_ref().map(|(at, _)| *at));
         let found = match found {
             Some(found) => Some(found),
-            None => self.answered(ledger_key, at, last.as_ref(), is_complete)?,
+            None => self.answered(key, at, after, is_complete)?,
         };
-        let Some((ledgers, value)) = found else { return Ok(None) };
-        let (after, before) = (last.map(|(at, _)| at), next.map(|(at, _)| at));
-        let answer = Answer { steady: Steady { after, before, ledgers }, value: value.clone() };
+        let Some((ledgers, value)) = found else { return self.told(asked, &Around { last, next }) };
+        let steady = Steady { after, before, ledgers };
+        self.remember(id, Answer { steady, value: value.clone() });
+        Ok(Some(value))
+    }
+
+    /// Keeps an answer about an entry.
+    pub(super) fn remember(&self, id: [u8; 32], answer: Answer) {
         let mut answers = self.answers.borrow_mut();
         if answers.len() >= MAX_CACHED {
             answers.clear();
         }
         answers.insert(id, answer);
-        Ok(Some(value))
     }
 
     /// Returns what other servers' answers say about an entry in a ledger: one for an earlier ledger
     /// still holds if no ledger is missing since, and the last change before `at` came before it.
-    fn answered(
+    pub(super) fn answered(
         &self,
         ledger_key: &[u8],
         at: TransactionPosition,
-        last: Option<&(TransactionPosition, Change)>,
+        last: Option<TransactionPosition>,
         is_complete: impl Fn(LedgerSeq, LedgerSeq) -> Option<LedgerRange>,
     ) -> Result<Known, StoreError> {
         let answers = self.store.known_entries(ledger_key)?;
@@ -309,7 +366,7 @@ impl<'s> Lookup<'s> {
             let since = from.next()?;
             let holds = since <= at.ledger
                 && (at.ledger <= to
-                    || last.is_none_or(|(changed, _)| changed.ledger <= to)
+                    || last.is_none_or(|changed| changed.ledger <= to)
                         && is_complete(to, at.ledger).is_some());
             let held = holds.then_some(entry?)?;
             let held = value::entry(&held).as_ref().and_then(Executable::in_entry)?;
@@ -328,7 +385,7 @@ impl Steady {
 }
 
 /// Returns the position that precedes all others that are before this one.
-fn just_before(at: TransactionPosition) -> TransactionPosition {
+pub(super) fn just_before(at: TransactionPosition) -> TransactionPosition {
     match at.application_order.checked_sub(1) {
         Some(application_order) => TransactionPosition { application_order, ..at },
         None => {
@@ -338,7 +395,8 @@ fn just_before(at: TransactionPosition) -> TransactionPosition {
     }
 }
 
-type Known = Option<(LedgerRange, Option<Executable>)>;
+/// The ledgers for which something is known, and what an entry held there; `None` when there was no entry.
+pub(super) type Known = Option<(LedgerRange, Option<Executable>)>;
 
 /// Returns what the last change before a position has left, if it still held.
 fn from_last(

@@ -153,15 +153,24 @@ impl<'a> InterfaceReader<'a> {
         Self { may_load: true, ..self }
     }
 
-    /// Returns the interfaces to try for the events that a contract emitted in a transaction: that
-    /// before it, then that after it. Those that are not known are left out; a failure is kept for
-    /// [`Self::finish`].
+    /// Returns the interfaces that a contract had at a transaction: that before it, then that after it. Those that
+    /// are not known are left out; a failure is kept for [`Self::finish`].
     pub fn tried(&self, contract: &ContractId, at: TransactionPosition) -> AllTried {
-        self.tried_surely(contract, at).0
+        self.tried_if(contract, at, false).0
     }
 
-    /// As [`Self::tried`]; also returns whether that is all, so that it will never change.
+    /// Returns the interfaces to try for the events that a contract emitted in a transaction, and for what it holds
+    /// after it, as [`Self::tried`]; also returns whether that is all, so that it will never change.
     pub fn tried_surely(&self, contract: &ContractId, at: TransactionPosition) -> (AllTried, bool) {
+        self.tried_if(contract, at, true)
+    }
+
+    fn tried_if(
+        &self,
+        contract: &ContractId,
+        at: TransactionPosition,
+        is_there: bool,
+    ) -> (AllTried, bool) {
         if !self.is_indexed(at.ledger) {
             return (AllTried::default(), false);
         }
@@ -170,7 +179,7 @@ impl<'a> InterfaceReader<'a> {
         {
             return (Arc::clone(known), true);
         }
-        let (tried, is_sure) = self.look_up(contract, at);
+        let (tried, is_sure) = self.look_up(contract, at, is_there);
         let tried = AllTried::from(tried);
         if is_sure && let Some(steady) = self.lookup.steady(contract, at) {
             let mut known = self.steady.borrow_mut();
@@ -182,11 +191,20 @@ impl<'a> InterfaceReader<'a> {
         (tried, is_sure)
     }
 
-    fn look_up(&self, contract: &ContractId, at: TransactionPosition) -> (Vec<Tried>, bool) {
+    fn look_up(
+        &self,
+        contract: &ContractId,
+        at: TransactionPosition,
+        is_there: bool,
+    ) -> (Vec<Tried>, bool) {
         let (mut tried, mut is_sure) = (Vec::new(), true);
         let mut last = None;
         for side in [Side::Before, Side::After] {
-            let ran = match self.lookup.ran(contract, at, side) {
+            let ran = match is_there {
+                true => self.lookup.ran_there(contract, at, side),
+                false => self.lookup.ran(contract, at, side),
+            };
+            let ran = match ran {
                 Ok(ran) => ran,
                 Err(error) => {
                     self.failed.borrow_mut().get_or_insert(error);

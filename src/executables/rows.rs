@@ -4,12 +4,18 @@ use std::ops::ControlFlow;
 
 use super::value::{Before, Executable};
 use orrery_ledger::domain::{Hash32, LedgerSeq};
-use orrery_store::{ConsumerView, RowCodec, RowFlow, Rows, StoreError, Table, TransactionPosition};
+use orrery_store::{
+    ConsumerView, Mark, RowCodec, RowFlow, Rows, StoreError, Table, TransactionPosition,
+};
 
 /// What transactions said about entries, by the SHA-256 of the entry's XDR `LedgerKey`.
 pub const CHANGES: Table<([u8; 32], Inverted), Change> = Table::new("changes");
 /// Interfaces of modules, by the SHA-256 of the module.
 pub const CODE: Table<Hash32, CodeInterface> = Table::new("code");
+
+/// Hashes of the transactions of these rows: the transactions may be removed. Beside the interfaces, whose keys are longer;
+/// rows of earlier versions have none.
+pub const TRANSACTIONS: Table<(Mark<b't'>, TransactionPosition), Hash32> = Table::new(CODE.family);
 
 /// What a transaction said about an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

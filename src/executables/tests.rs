@@ -2,6 +2,7 @@
 //! metadata, against the index of stores that received the ledgers in any order and with gaps.
 
 mod known;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

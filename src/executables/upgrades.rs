@@ -7,25 +7,17 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use stellar_xdr::{
-    ContractEvent, ContractEventBody, ContractEventType, ContractExecutableExternalRef, ScMap,
-    ScString, ScVal,
-};
+use stellar_xdr::{ContractEvent, ContractEventBody, ContractEventType};
 
 use super::facts::{self, Facts};
 use super::lookup::{Lookup, Ran, Side, ran};
 use super::reader::InterfaceReader;
 use super::transaction::{RecordError, recorded_events};
-use super::value::{self, Before, Executable, id_of, instance_key};
+use super::updates::{UPDATE, Update};
+use super::value::{Before, Executable, id_of, instance_key};
 use orrery_ledger::domain::{ContractId, Hash32};
 use orrery_store::{StoreError, TransactionPosition, TransactionRecord};
 
-/// First topic of the event of a change.
-const UPDATE: &[u8] = b"executable_update";
-/// Names of the kinds of executables in it.
-const WASM: &[u8] = b"Wasm";
-const ASSET: &[u8] = b"StellarAsset";
-const REFERENCE: &[u8] = b"ExternalRef";
 /// Set in the number of a change without an event, whose other bits are the first ones of the contract.
 const WITHOUT_EVENT: u64 = 1 << 63;
 
@@ -290,43 +282,7 @@ fn names_update(meta: &[u8]) -> bool {
 fn updated(event: &ContractEvent) -> Option<(ContractId, Option<Executable>, Option<Executable>)> {
     let ContractEventBody::V0(body) = &event.body;
     let contract = ContractId(event.contract_id.as_ref()?.0.0);
-    match body.topics.as_slice() {
-        [ScVal::Symbol(name), old, new]
-            if event.type_ == ContractEventType::System && name.as_slice() == UPDATE =>
-        {
-            Some((contract, in_event(old), in_event(new)))
-        }
-        _ => None,
-    }
-}
-
-/// Returns the executable in a topic of the event.
-fn in_event(topic: &ScVal) -> Option<Executable> {
-    let ScVal::Vec(Some(items)) = topic else { return None };
-    match items.as_slice() {
-        [ScVal::Symbol(kind), ScVal::Bytes(hash)] if kind.as_slice() == WASM => {
-            Some(Executable::Code(Hash32(hash.as_slice().try_into().ok()?)))
-        }
-        [ScVal::Symbol(kind)] if kind.as_slice() == ASSET => Some(Executable::Asset),
-        [ScVal::Symbol(kind), ScVal::Map(Some(named))] if kind.as_slice() == REFERENCE => {
-            value::named_entry(&reference(named)?).map(Executable::Reference)
-        }
-        _ => None,
-    }
-}
-
-fn reference(named: &ScMap) -> Option<ContractExecutableExternalRef> {
-    let member = |name: &[u8]| {
-        named.iter().find_map(|item| match &item.key {
-            ScVal::Symbol(key) if key.as_slice() == name => Some(&item.val),
-            _ => None,
-        })
-    };
-    match (member(b"owner")?, member(b"tag")?) {
-        (ScVal::Address(owner), ScVal::String(tag)) => Some(ContractExecutableExternalRef {
-            executable_owner: owner.clone(),
-            tag: ScString::clone(tag),
-        }),
-        _ => None,
-    }
+    let update = Update::of_values(&body.topics);
+    let Update { before, after } = update.filter(|_| event.type_ == ContractEventType::System)?;
+    Some((contract, before, after))
 }

@@ -9,6 +9,7 @@ use orrery_store::{ConsumerView, RowBounds, RowFlow, Store, StoreError};
 use super::creation::Creator;
 use super::learnt::Learnt;
 use super::named::Named;
+use super::progress::place;
 use super::rows::{CONSUMER, CREATED, Creation, LEARNT, MADE, RUNNERS, TAGS, UNREAD, Unread};
 
 /// A snapshot of the facts.
@@ -25,7 +26,7 @@ impl<'s> Facts<'s> {
     pub fn new(store: &'s Store) -> Result<Self, StoreError> {
         let unknown = || StoreError::UnknownConsumer(CONSUMER.to_owned());
         // Read before the snapshot, which then has the rows of all ledgers up to this place.
-        let place = store.consumer(CONSUMER).ok_or_else(unknown)?.place;
+        let place = place(store).ok_or_else(unknown)?;
         Ok(Self { view: store.consumer_view(CONSUMER, RowBounds::none())?, place })
     }
 

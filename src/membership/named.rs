@@ -1,5 +1,6 @@
 //! What instances of contracts name.
 
+use orrery_executables::{Executable, facts};
 use orrery_ledger::domain::Hash32;
 use orrery_store::RowCodec;
 
@@ -14,6 +15,17 @@ pub enum Named {
 
 const CODE: u8 = 1;
 const TAG: u8 = 2;
+
+impl Named {
+    /// Returns what an executable of a contract names; `None` where that is nothing.
+    pub fn of(executable: &Executable) -> Option<Self> {
+        match executable {
+            Executable::Code(hash) => Some(Self::Code(*hash)),
+            Executable::Reference(key) => Some(Self::Tag(facts::id_of(key))),
+            Executable::Asset | Executable::Other => None,
+        }
+    }
+}
 
 impl RowCodec for Named {
     fn write(&self, to: &mut Vec<u8>) {

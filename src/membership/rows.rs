@@ -7,7 +7,7 @@ use super::creation::Creator;
 use super::learnt::Learnt;
 use super::named::Named;
 
-/// Name of the feed consumer.
+/// Name of the feed consumer. What events say is added by another one ([`super::code_events`]).
 pub const CONSUMER: &str = "membership";
 
 /// Contracts that a stored transaction created.
@@ -20,7 +20,7 @@ pub const RUNNERS: Table<(Named, ContractId), ()> = Table::new("runners");
 pub const TAGS: Table<(Hash32, [u8; 32]), ()> = Table::new("tags");
 /// Transactions whose metadata has been read for what a contract runs, the latest first.
 pub const READ: Table<(ContractId, Later), ()> = Table::new("read");
-/// Contracts with stored events: whether an instance of theirs is known.
+/// Contracts with stored events: whether it is known what they run, or have run at some time.
 pub const SEEN: Table<ContractId, bool> = Table::new("seen");
 /// What was learnt, in the order in which it was.
 pub const LEARNT: Table<u64, Learnt> = Table::new("learnt");
@@ -59,7 +59,7 @@ impl RowCodec for Later {
 /// What of the stored ledgers could not be read, and what was learnt so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unread {
-    /// Number of contracts with stored events of which no instance is known.
+    /// Number of contracts with stored events of which it is not known what they ran.
     pub code: u64,
     /// Number of contracts that were created in stored ledgers, nobody knows by whom.
     pub creations: u64,

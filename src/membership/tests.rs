@@ -22,7 +22,7 @@ use stellar_xdr::{
 
 use super::creation::{Creator, creators};
 use super::named::Named;
-use super::{CONSUMER, Facts, Learnt, Membership, Unread};
+use super::{Facts, Learnt, Membership, Unread, code_events, has_passed};
 use orrery_ledger::decode::decode;
 use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq};
 use orrery_store::{Durability, Extensions, IndexOptions, LedgerConsumer, Store};
@@ -111,7 +111,7 @@ impl Said {
 
 fn open(world: &Factories) -> (Store, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    let extensions = Extensions::for_consumers(&[Arc::new(Membership)]);
+    let extensions = Extensions::for_consumers(&[Arc::new(Membership), Arc::new(code_events())]);
     let store = Store::open_with(directory.path(), Some(&world.network), extensions).unwrap();
     (store, directory)
 }
@@ -124,7 +124,9 @@ fn commit(store: &Store, raw: &[u8], raw_ledgers: bool) {
 }
 
 fn step(store: &Store) {
-    while store.step(&Membership as &dyn LedgerConsumer).unwrap() {}
+    for consumer in [&Membership as &dyn LedgerConsumer, &code_events()] {
+        while store.step(consumer).unwrap() {}
+    }
 }
 
 /// Compares the facts. `is_whole` says whether all ledgers are stored.
@@ -290,7 +292,7 @@ fn what_was_learnt_names_all_contracts_with_facts() {
             let either = [Named::Code(Hash32(id)), Named::Tag(id)];
             assert!(either.iter().any(|named| ran.contains(&(*named, *contract))));
         }
-        assert!(store.has_passed(CONSUMER, store.last_place()).unwrap());
+        assert!(has_passed(&store, store.last_place()).unwrap());
     }
     assert!(changes > 0 && again > 0, "{changes} {again}");
 }

@@ -364,8 +364,8 @@ impl Programs {
         let manifest = entry.snapshot().manifest;
         let without_interface = self.runner.events.lacking(&manifest)?;
         let (index, is_listed) = (self.runner.events.members(), self.registry.lists_contracts());
-        let index = (index, entry.members.left_out());
-        let members = MembersStatus::of(&self.store, index, &manifest, is_listed)?;
+        let of = (index, &entry.members);
+        let members = MembersStatus::of(&self.store, of, &manifest, is_listed)?;
         let backfill = self.backfills.backfill(id)?.map(|backfill| backfill.state);
         Ok(ProgramStatus { without_interface, backfill, members, ..status })
     }

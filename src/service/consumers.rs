@@ -19,7 +19,7 @@ use crate::control::ConsumerReport;
 use crate::domain::LedgerRange;
 use crate::executables::ExecutableIndex;
 use crate::export;
-use crate::membership::Membership;
+use crate::membership::{Membership, code_events};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::priority::Priority;
@@ -71,6 +71,7 @@ pub(super) fn everything(webhooks: &Arc<Registry>) -> Vec<Arc<dyn LedgerConsumer
         Arc::new(ExecutableIndex),
         Arc::new(ContractData),
         Arc::new(Membership),
+        Arc::new(code_events()),
     ]
 }
 

@@ -17,7 +17,7 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use super::*;
-use crate::CONSUMER;
+use crate::{CODE_EVENTS, CONSUMER, CodeEvents};
 use orrery_store::{Losses, Retention, StoreError};
 
 const STEPS: usize = 24;
@@ -56,7 +56,9 @@ struct History {
 }
 
 fn open(directory: &Path, network: &Network) -> Arc<Store> {
-    let extensions = Extensions::for_consumers(&[Arc::new(ExecutableIndex)]);
+    let consumers: [Arc<dyn LedgerConsumer>; 2] =
+        [Arc::new(ExecutableIndex), Arc::new(CodeEvents::default())];
+    let extensions = Extensions::for_consumers(&consumers);
     Arc::new(Store::open_with(directory, Some(network), extensions).unwrap())
 }
 
@@ -107,8 +109,10 @@ impl History {
 
     fn index(&mut self) {
         let most = if self.rng.random() { usize::MAX } else { 1 };
+        let consumer: &dyn LedgerConsumer =
+            if self.rng.random_bool(0.7) { &ExecutableIndex } else { &CodeEvents::default() };
         for _ in 0..most {
-            if !self.store().step(&ExecutableIndex as &dyn LedgerConsumer).unwrap() {
+            if !self.store().step(consumer).unwrap() {
                 return;
             }
         }
@@ -129,7 +133,8 @@ impl History {
     }
 
     fn rebuild(&mut self) {
-        match self.store().begin_rebuild(CONSUMER, Losses::Refused) {
+        let consumer = if self.rng.random() { CONSUMER } else { CODE_EVENTS };
+        match self.store().begin_rebuild(consumer, Losses::Refused) {
             Ok(_) | Err(StoreError::RebuildLoses { .. }) => {}
             Err(error) => panic!("{error}"),
         }
@@ -148,7 +153,13 @@ impl History {
         }
         self.store = Some(open(self.directory.path(), &self.told.network));
         // What it passed without writing anything it passes again, and knows no more until then.
-        while self.store().step(&ExecutableIndex as &dyn LedgerConsumer).unwrap() {}
+        self.index_all();
+    }
+
+    fn index_all(&self) {
+        for consumer in [&ExecutableIndex as &dyn LedgerConsumer, &CodeEvents::default()] {
+            while self.store().step(consumer).unwrap() {}
+        }
     }
 
     fn kill_amid(&mut self) {
@@ -206,7 +217,7 @@ impl History {
         while self.told.ledgers.keys().any(|it| self.store().range_of(LedgerSeq(*it)).is_none()) {
             self.commit();
         }
-        while self.store().step(&ExecutableIndex as &dyn LedgerConsumer).unwrap() {}
+        self.index_all();
         self.check();
         if !self.may_lack {
             let model = &self.told.model;

@@ -24,9 +24,10 @@ use orrery_contract_data::{
     ContractData, Filling, Scope, fill_some, remove_some, scope, set_scope, set_watched,
 };
 use orrery_executables::ExecutableIndex;
-use orrery_membership::{Creator, Facts, Membership};
+use orrery_membership::{Creator, Facts, Membership, code_events};
 use orrery_testkit::storage::StorageModel;
 
+mod by_events;
 mod changes;
 mod in_order;
 mod limits;
@@ -74,8 +75,12 @@ struct History {
 }
 
 fn scene(world: &Factories) -> Scene {
-    let consumers: Vec<Arc<dyn LedgerConsumer>> =
-        vec![Arc::new(ExecutableIndex), Arc::new(Membership), Arc::new(ContractData)];
+    let consumers: Vec<Arc<dyn LedgerConsumer>> = vec![
+        Arc::new(ExecutableIndex),
+        Arc::new(Membership),
+        Arc::new(code_events()),
+        Arc::new(ContractData),
+    ];
     let network = world.network.clone();
     let mut scene =
         Scene { network, consumers, ..Scene::closed(settings::Programs::default(), None) };
@@ -86,9 +91,11 @@ fn scene(world: &Factories) -> Scene {
 impl Parts {
     /// Advances the facts by so many steps at most.
     fn learn(&self, most: usize) {
-        for _ in 0..most {
-            if !self.store.step(&Membership as &dyn LedgerConsumer).unwrap() {
-                return;
+        for consumer in [&Membership as &dyn LedgerConsumer, &code_events()] {
+            for _ in 0..most {
+                if !self.store.step(consumer).unwrap() {
+                    break;
+                }
             }
         }
     }

@@ -91,7 +91,7 @@ export const memberFacts = (program) => [
 
 /** Returns sentences on members, each a class and a text. */
 export const memberTroubles = (program) => [
-  ...[program.members_limited, program.members_not_seen].map((text) => text && ["warning", text]),
+  ...[program.members_limited, program.members_cut, program.members_not_seen].map((text) => text && ["warning", text]),
   ...UNREAD.map(([name, , text]) => program[name]?.contracts > 0 && ["warning",
     `Of ${count(program[name].contracts, "contract")}${program[name].more ? " or more" : ""} ${text}.`
       + `${program[name].help ? ` This helps: ${program[name].help}.` : ""}`]),

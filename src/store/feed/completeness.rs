@@ -55,6 +55,24 @@ impl Store {
             && consumers.get(name).is_some_and(|it| !it.lost.ranges().iter().any(overlaps))
     }
 
+    /// Returns whether these ledgers lie in one covered range, and if any ledger of that range was restricted to a list
+    /// of contracts, every stored list contains `contract`.
+    pub fn has_stored_for(&self, contract: &ContractId, ledgers: LedgerRange) -> bool {
+        let range = self.range_with_all_of(contract, ledgers.first);
+        range.is_some_and(|range| range.contains(ledgers.last))
+    }
+
+    /// Returns those of some stored ledgers that a consumer has not processed up to a place in the feed: they were
+    /// ingested after it, or are lost to the consumer. All where no consumer of this name exists.
+    pub fn unseen(&self, name: &str, place: u64, ledgers: LedgerRange) -> LedgerSet {
+        let Some(lost) = self.consumers.lock().get(name).map(|it| it.lost.within(ledgers)) else {
+            return LedgerSet::from(ledgers);
+        };
+        let mut unseen = lost;
+        unseen.insert_all(&self.ledgers_after(place).within(ledgers));
+        unseen
+    }
+
     /// Returns the consecutive ledgers around one of which [`Self::is_complete_for`] is true; `None`
     /// when it is not true for that ledger itself.
     pub fn complete_around(

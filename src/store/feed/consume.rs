@@ -49,20 +49,21 @@ impl Store {
         most: usize,
         work: impl FnMut(&FedLedger, &mut ConsumerEffects<'_>) -> Result<(), E>,
     ) -> Result<Consumed, E> {
-        self.consume_until(name, most, || false, work)
+        self.consume_until(name, most, || false, work, || Ok(()))
     }
 
     /// Like [`Self::consume`], and takes no further ledger once `is_over` returns true, which is
-    /// called after each ledger.
+    /// called after each ledger. `finish` is called once after all of them, before anything is written.
     ///
     /// # Errors
-    /// As [`Self::consume`].
-    pub fn consume_until<E: From<StoreError>>(
+    /// As [`Self::consume`], and errors of `finish`.
+    pub(crate) fn consume_until<E: From<StoreError>>(
         &self,
         name: &str,
         most: usize,
         is_over: impl Fn() -> bool,
         mut work: impl FnMut(&FedLedger, &mut ConsumerEffects<'_>) -> Result<(), E>,
+        finish: impl FnOnce() -> Result<(), E>,
     ) -> Result<Consumed, E> {
         let unknown = || StoreError::UnknownConsumer(name.to_owned());
         // After a failed write, this rereads the state that determines which ledgers are passed to
@@ -92,6 +93,9 @@ impl Store {
                 place = ledger.place;
                 break;
             }
+        }
+        if !handed.is_empty() {
+            finish()?;
         }
         let has_skipped = handed.len() as u64 != place - from;
         let is_far = place / MAX_UNWRITTEN_PLACES != from / MAX_UNWRITTEN_PLACES;

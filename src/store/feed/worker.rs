@@ -47,6 +47,15 @@ pub trait LedgerConsumer: Send + Sync {
         effects: &mut ConsumerEffects<'_>,
     ) -> Result<(), StoreError>;
 
+    /// Called when a step has processed its ledgers, before their effects are written: again for the same ledgers when
+    /// they were not.
+    ///
+    /// # Errors
+    /// As [`Self::process_ledger`].
+    fn finish_step(&self, _store: &Store) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Called after each step of the served build, when the step's effects are on disk.
     fn on_step_written(&self, _store: &Store) {}
 
@@ -84,9 +93,13 @@ impl Store {
         let feed = |name: &str| {
             let begun = Instant::now();
             let is_over = || stop() || begun.elapsed() >= MAX_STEP_TIME;
-            self.consume_until(name, MAX_LEDGERS_PER_STEP, is_over, |ledger, effects| {
-                consumer.process_ledger(self, ledger, effects)
-            })
+            self.consume_until(
+                name,
+                MAX_LEDGERS_PER_STEP,
+                is_over,
+                |ledger, effects| consumer.process_ledger(self, ledger, effects),
+                || consumer.finish_step(self),
+            )
         };
         let fed = feed(name);
         match fed {

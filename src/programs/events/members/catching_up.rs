@@ -18,7 +18,7 @@ use crate::writing::WriteOutcome;
 use crate::{ProgramError, storage};
 use orrery_contract_data::{CONSUMER as DATA, are_recorded, ledgers_that_changed};
 use orrery_ledger::domain::{ContractId, LedgerSeq, Page};
-use orrery_membership::CONSUMER;
+use orrery_membership::has_passed;
 use orrery_store::{Bounds, EventQuery, RowCodec};
 
 /// Number of ledgers that are read at once.
@@ -61,9 +61,9 @@ impl Runner {
     pub(crate) fn may_have_more_members(&self, entry: &Entry) -> bool {
         let manifest = entry.snapshot().manifest;
         let has_members = |it: &EventProject| it.selectors.have_members();
-        let has_passed = || self.store.has_passed(CONSUMER, self.store.last_place()) == Some(true);
+        let has_facts = || has_passed(&self.store, self.store.last_place()) == Some(true);
         entry.members.has_pending()
-            || (manifest.events.as_ref().is_some_and(has_members) && !has_passed())
+            || (manifest.events.as_ref().is_some_and(has_members) && !has_facts())
     }
 
     /// Reads what was stored of members of a project before they became known, for the time of a turn. Leaves the next turn to new

@@ -3,13 +3,14 @@
 use serde::Serialize;
 
 use super::index::MemberIndex;
+use super::state::MembersOf;
 use crate::manifest::Manifest;
 use crate::{ProgramError, storage};
 use orrery_ledger::domain::{LedgerSeq, ProgramId};
 use orrery_membership::Facts;
 use orrery_store::{Store, StoreError};
 
-/// What helps where no instance of a contract is known.
+/// What helps where it is not known what a contract ran.
 const HELP: &str = "a server that answers for entries of the ledger, an earlier first ledger, or naming \
                     the contracts";
 
@@ -26,6 +27,10 @@ pub struct MembersStatus {
     /// Why there are not more, if their number is limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     members_limited: Option<String>,
+    /// How many have changed their code so often that only some of the times are recorded in which they ran codes of
+    /// the project, if there are some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    members_cut: Option<String>,
     /// Where contracts are selected by what they run: of how many this is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     code_unread: Option<CodeUnread>,
@@ -41,7 +46,7 @@ pub struct MembersStatus {
     members_not_seen: Option<&'static str>,
 }
 
-/// Contracts with stored events of which no instance is known.
+/// Contracts with stored events of which it is not known what they ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct CodeUnread {
     contracts: u64,
@@ -84,13 +89,12 @@ impl MembersStatus {
     /// Returns what is said of a project's members; `None` for a project without selectors.
     pub fn of(
         store: &Store,
-        (index, left_out): (&MemberIndex, usize),
+        (index, of): (&MemberIndex, &MembersOf),
         manifest: &Manifest,
         is_listed: bool,
     ) -> Result<Option<Self>, ProgramError> {
         let selectors = manifest.events.as_ref().map(|project| &project.selectors);
         let Some(selectors) = selectors.filter(|it| !it.is_empty()) else { return Ok(None) };
-        let members = index.count(manifest.id);
         let unread = match selectors.have_members() {
             true => Some(Facts::new(store)?.unread()?),
             false => None,
@@ -111,15 +115,10 @@ impl MembersStatus {
             false => Some(NamesUnread::of(store, manifest.id)?),
         };
         Ok(Some(Self {
-            members,
+            members: index.count(manifest.id),
             members_are: "unbound",
-            members_limited: (left_out > 0).then(|| {
-                format!(
-                    "the project has {} members, as many as there may be: those that became members first, by the \
-                     order of the ledgers; {left_out} others are none",
-                    index.most()
-                )
-            }),
+            members_limited: limited(of.left_out(), index.most()),
+            members_cut: cut(of.cut()),
             names_unread: names,
             code_unread: code,
             creations_unread: creations,
@@ -128,4 +127,22 @@ impl MembersStatus {
             ),
         }))
     }
+}
+
+fn limited(left_out: usize, most: usize) -> Option<String> {
+    (left_out > 0).then(|| {
+        format!(
+            "the project has {most} members, as many as there may be: those that became members first, by the \
+             order of the ledgers; {left_out} others are none"
+        )
+    })
+}
+
+fn cut(cut: usize) -> Option<String> {
+    (cut > 0).then(|| {
+        format!(
+            "{cut} of the members changed their code so often that member_changes and members have only the \
+             first times in which they ran it; their events are rows all the same"
+        )
+    })
 }

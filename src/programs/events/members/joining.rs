@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::changes::MOST_CHANGES;
 use super::found::Found;
 use super::index::Flags;
 use super::stored::{Announcement, StoredMember};
@@ -87,7 +88,7 @@ impl Runner {
     ) -> Result<Option<LedgerSeq>, ProgramError> {
         let Some(latest) = self.store.ends().latest else { return Ok(None) };
         let last = TransactionPosition { ledger: latest, application_order: u32::MAX };
-        let stays = lookup.stays(contract, codes, last)?;
+        let stays = lookup.stays(contract, codes, last, MOST_CHANGES)?.stays;
         Ok(stays.first().map(|stay| stay.since.map_or(LedgerSeq(0), |since| since.ledger)))
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use super::selection::{Selected, Updates, ran};
+use super::selection::{Selected, Updates, ran_there};
 use crate::events::logged::{LoggedEvents, in_this_form};
 use crate::events::looking::Found;
 use crate::events::looks::ApartLooks;
@@ -182,5 +182,5 @@ fn is_known(
     contract: &ContractId,
     at: TransactionPosition,
 ) -> Result<bool, ProgramError> {
-    Ok(ran(lookup, codes, contract, at, &Updates::default())? != Selected::NotKnown)
+    Ok(ran_there(lookup, codes, contract, at, &Updates::default())? != Selected::NotKnown)
 }

@@ -7,7 +7,9 @@
 //! events by contract, and earlier changes of what it holds by that of contract data ([`catching_up`]). A contract that may have run a code is asked about at each of its
 //! transactions ([`Selection`]); what is not known there is kept beside the rows, and looked at again.
 
+mod adding;
 mod announcing;
+mod candidates;
 mod catching_up;
 mod changes;
 mod checking;
@@ -18,6 +20,7 @@ mod in_ledger;
 mod index;
 mod inheriting;
 mod joining;
+mod learning;
 mod ledgers;
 mod limiting;
 mod logged;
@@ -28,10 +31,12 @@ mod newly_known;
 mod of_ledger;
 mod rank;
 mod reading_again;
+mod recorded;
 mod recording;
 mod replacing;
 mod selection;
 mod selectors;
+mod slow;
 mod state;
 mod stored;
 mod syncing;

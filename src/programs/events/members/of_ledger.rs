@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
 use super::index::Flags;
-use super::selection::{Selected as Ran, Updates, ran};
+use super::selection::{Selected as Ran, Updates, ran_there};
 use super::selectors::Selectors;
 use crate::ProgramError;
 use crate::events::declared_by::DeclaredBy;
@@ -206,7 +206,7 @@ impl Walk<'_> {
         for (event, contract, at, named) in std::mem::take(&mut self.by_code) {
             let Some(lookup) = &self.lookup else { continue };
             let updates = self.updates.get(&at.application_order).unwrap_or(&none);
-            let ran = ran(lookup, &self.selectors.wasm, &contract, at, updates)?;
+            let ran = ran_there(lookup, &self.selectors.wasm, &contract, at, updates)?;
             match (ran, named) {
                 (Ran::Yes, _) => self.selected.events.extend([event]),
                 (Ran::NotKnown, _) | (Ran::No, Named::NotKnown) => {

@@ -1,48 +1,30 @@
 //! Writes the changes of members into the row log: entries of ledger 0, one for each member and each time that
 //! something was added. Where something is not as it was recorded, all rows are derived anew.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::changes::Sources;
-use super::logged::LoggedMember;
-use super::rank::Rank;
+use super::changes::{Changes, Sources};
+use super::recorded::Written;
 use super::state::MemberState;
-use super::stored::{self, Announcement, StoredMember};
+use super::stored::{self, Announcement};
 use super::syncing::Synced;
 use crate::events::EventProject;
-use crate::events::data_finding::{BEFORE_ALL, MEMBERS_FROM};
-use crate::events::logged::{EventsWriter, LoggedEvents};
 use crate::events::pause::pause_after;
 use crate::lanes::SHORT_TURN;
-use crate::manifest::Manifest;
 use crate::registry::Entry;
 use crate::runner::Runner;
 use crate::{ProgramError, storage};
 use orrery_executables::lookup::Lookup;
 use orrery_ledger::domain::ContractId;
 use orrery_membership::Facts;
-use orrery_store::{RowBounds, RowCodec, TransactionPosition};
+use orrery_store::{RowBounds, RowCodec};
 
 /// Number of members whose changes are written at once.
 const AT_ONCE: usize = if cfg!(test) { 3 } else { 1_024 };
 /// Number of changes after which no further members are written at once: a single contract has some thousand at
 /// most, whoever made it.
 const CHANGES_AT_ONCE: usize = if cfg!(test) { 5 } else { 8_192 };
-
-/// What is written of a member.
-struct Written {
-    contract: ContractId,
-    /// When it became a member.
-    rank: Rank,
-    /// Orders of its entries so far.
-    orders: Vec<u32>,
-    /// The changes of another entry.
-    added: Vec<LoggedMember>,
-    /// All changes, where the entries so far have others.
-    replaced: Option<Vec<LoggedMember>>,
-}
 
 impl Runner {
     /// Records the changes of members that have yet to be recorded, for the time of a turn.
@@ -110,7 +92,7 @@ impl Runner {
         loop {
             self.pass_on(entry, state)?;
             let left = state.unrecorded.iter();
-            let left = left.filter(|contract| !state.replacing.has_put_off(contract));
+            let left = left.filter(|contract| !state.must_wait(contract, Instant::now()));
             let some: Vec<ContractId> = left.take(AT_ONCE).copied().collect();
             if some.is_empty() {
                 // Now it is known of all when they became members.
@@ -137,7 +119,7 @@ impl Runner {
         let mut left = state.unrecorded.iter();
         synced.is_waiting = state.has_unrecorded();
         synced.has_more = synced.is_waiting
-            && (state.unrecorded.is_empty() || left.any(|it| !state.replacing.has_put_off(it)));
+            && (state.unrecorded.is_empty() || left.any(|it| !state.must_wait(it, Instant::now())));
         if !synced.has_more {
             state.replacing.end();
         }
@@ -191,17 +173,7 @@ impl Runner {
             true => None,
             false => Some(Lookup::new(&self.store, RowBounds::none())?),
         };
-        let mut announcements = BTreeMap::new();
-        for contract in some {
-            for number in (0..=u8::MAX).take(selectors.factories.len()) {
-                let row = storage::announcement(entry.id, number, contract);
-                if let Some(stored) = self.store.shared_row(&row)? {
-                    let announcement = Announcement::decode(&stored);
-                    let announcement = announcement.ok_or_else(|| row.damaged())?;
-                    announcements.insert((*contract, number), announcement);
-                }
-            }
-        }
+        let announcements = self.announcements_of(entry, some, selectors.factories.len())?;
         let sources = Sources {
             store: &self.store,
             selectors,
@@ -211,12 +183,15 @@ impl Runner {
         };
         let (mut all, mut changes) = (Vec::new(), 0);
         for contract in some {
+            let begun = Instant::now();
             let member = stored::member(&self.store, entry.id, contract)?.unwrap_or_default();
-            let (now, rank) = sources.changes_of(*contract, member.flags)?;
+            let Changes { changes: now, rank, is_cut } =
+                sources.changes_of(*contract, member.flags)?;
             // What is no member has no rows.
-            let now = if member.is_out { Vec::new() } else { now };
+            let (now, is_cut) = if member.is_out { (Vec::new(), false) } else { (now, is_cut) };
             changes += now.len();
-            all.push(Written { rank, ..self.compare(entry, *contract, now)? });
+            all.push(Written { rank, is_cut, ..self.compare(entry, *contract, now)? });
+            state.slow.note(*contract, Instant::now(), begun.elapsed());
             // The last of those that stay is known: most that come later change nothing.
             let is_later = member.is_out && state.last.is_some_and(|it| it < (rank, *contract));
             let may_change = member.is_out || rank != member.rank;
@@ -228,137 +203,24 @@ impl Runner {
         Ok(all)
     }
 
-    /// Compares the changes of a contract with those that are recorded.
-    fn compare(
+    /// Returns the announcements of some contracts, by contract and number of the selector.
+    fn announcements_of(
         &self,
         entry: &Entry,
-        contract: ContractId,
-        now: Vec<LoggedMember>,
-    ) -> Result<Written, ProgramError> {
-        let row = storage::member_entries(entry.id, &contract);
-        let orders: Vec<u32> = match self.store.shared_row(&row)? {
-            Some(stored) => serde_json::from_slice(&stored)
-                .map_err(|_| ProgramError::Damaged("the changes of a member"))?,
-            None => Vec::new(),
-        };
-        let mut before = BTreeSet::new();
-        for order in &orders {
-            let position = position(*order);
-            let stored = self.store.shared_row(&storage::rows_of_run(entry.id, position))?;
-            let stored = stored.ok_or(ProgramError::Damaged("the changes of a member"))?;
-            for change in LoggedEvents::read(&stored)?.members.iter() {
-                before.insert(stored_form(&change?)?);
-            }
-        }
-        let (mut kept, mut added) = (0, Vec::new());
-        for change in &now {
-            // Those of a contract differ.
-            match before.contains(&stored_form(change)?) {
-                true => kept += 1,
-                false => added.push(change.clone()),
-            }
-        }
-        let replaced = (kept < before.len()).then_some(now);
-        Ok(Written { contract, rank: Rank::default(), orders, added, replaced })
-    }
-
-    /// Writes changes. Returns whether there are new rows.
-    fn write_members(
-        &self,
-        entry: &Entry,
-        state: &mut MemberState,
-        all: &[Written],
-    ) -> Result<bool, ProgramError> {
-        let id = entry.id;
-        let mut cell = entry.lock();
-        cell.reload_if_in_doubt(&self.store)?;
-        if cell.deleted {
-            return Ok(false);
-        }
-        let (mut progress, mut manifest) = (cell.progress, Manifest::clone(&cell.manifest));
-        let mut cursor = state.cursor.clone().unwrap_or_default();
-        let is_replaced = all.iter().any(|written| written.replaced.is_some());
-        if let Some(project) = manifest.events.as_mut().filter(|_| is_replaced) {
-            project.must_derive = true;
-        }
-        let mut rows: Vec<(u32, Option<u64>, Vec<u8>)> = Vec::new();
-        let mut entries: Vec<(ContractId, Vec<u32>)> = Vec::new();
-        for Written { contract, orders, added, replaced, .. } in all {
-            let mut orders = orders.clone();
-            match replaced {
-                Some(now) => {
-                    let parts = [now.as_slice()].into_iter().chain(std::iter::repeat(&[][..]));
-                    for (order, part) in orders.iter().zip(parts) {
-                        rows.push((*order, None, encoded(part)?));
-                    }
-                }
-                None if !added.is_empty() => {
-                    let order = MEMBERS_FROM + cursor.entries;
-                    cursor.entries += 1;
-                    progress.log += 1;
-                    let encoded = encoded(added)?;
-                    progress.row_bytes += encoded.len() as u64;
-                    rows.push((order, Some(progress.log), encoded));
-                    orders.push(order);
-                }
-                None => continue,
-            }
-            entries.push((*contract, orders));
-        }
-        let before = Arc::clone(&cell.manifest);
-        let written = cell.write(&self.store, |changes| {
-            for (order, number, encoded) in &rows {
-                match number {
-                    Some(number) => {
-                        storage::put_rows(changes, id, position(*order), *number, encoded)?;
-                    }
-                    None => changes.put(&storage::rows_of_run(id, position(*order)), encoded)?,
-                }
-            }
-            for (contract, orders) in &entries {
-                storage::put_json(changes, &storage::member_entries(id, contract), orders)?;
-            }
-            for Written { contract, rank, .. } in all {
-                let row = storage::member(id, contract);
+        some: &[ContractId],
+        factories: usize,
+    ) -> Result<BTreeMap<(ContractId, u8), Announcement>, ProgramError> {
+        let mut announcements = BTreeMap::new();
+        for contract in some {
+            for number in (0..=u8::MAX).take(factories) {
+                let row = storage::announcement(entry.id, number, contract);
                 if let Some(stored) = self.store.shared_row(&row)? {
-                    let member = StoredMember::decode(&stored).ok_or_else(|| row.damaged())?;
-                    let recorded = StoredMember { unrecorded: false, rank: *rank, ..member };
-                    changes.put(&row, recorded.encode())?;
+                    let announcement = Announcement::decode(&stored);
+                    let announcement = announcement.ok_or_else(|| row.damaged())?;
+                    announcements.insert((*contract, number), announcement);
                 }
             }
-            if is_replaced {
-                manifest.put(changes, Some(&before))?;
-            }
-            storage::put_json(changes, &storage::progress(id), &progress)?;
-            storage::put_json(changes, &storage::member_cursor(id), &cursor)
-        });
-        if let Err(error) = written {
-            (state.is_read, state.in_doubt) = (false, true);
-            return Err(error);
         }
-        cell.progress = progress;
-        if is_replaced {
-            cell.manifest = Arc::new(manifest);
-            cell.merges += 1;
-            state.replacing.note();
-        }
-        state.cursor = Some(cursor);
-        Ok(!rows.is_empty())
+        Ok(announcements)
     }
-}
-
-fn stored_form(change: &LoggedMember) -> Result<Vec<u8>, ProgramError> {
-    let mut form = Vec::new();
-    change.write(&mut form)?;
-    Ok(form)
-}
-
-fn position(order: u32) -> TransactionPosition {
-    TransactionPosition { ledger: BEFORE_ALL, application_order: order }
-}
-
-fn encoded(changes: &[LoggedMember]) -> Result<Vec<u8>, ProgramError> {
-    let mut writer = EventsWriter::of_members();
-    changes.iter().try_for_each(|change| writer.push_member(change))?;
-    Ok(writer.finish())
 }

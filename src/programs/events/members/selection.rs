@@ -13,10 +13,10 @@ use crate::events::logged::{LoggedEvent, LoggedEvents};
 use crate::events::values::values;
 use crate::manifest::Manifest;
 use orrery_executables::lookup::{Lookup, Ran, Side};
+use orrery_executables::updated_codes;
 use orrery_interfaces::NamedEvent;
 use orrery_ledger::domain::{ContractId, Hash32, ProgramId};
-use orrery_membership::updated_codes;
-use orrery_store::{RowBounds, Store, TransactionPosition};
+use orrery_store::{RowBounds, Store, StoreError, TransactionPosition};
 
 /// Number of kinds of events of which it is remembered whether they may have a name of a project.
 const MOST_REMEMBERED: usize = 4_096;
@@ -144,7 +144,7 @@ impl<'a> Selection<'a> {
         }
         match &self.lookup {
             Some(lookup) if flags.has(Flags::MAY_RUN) => {
-                ran(lookup, &selectors.wasm, contract, at, updates)
+                ran_there(lookup, &selectors.wasm, contract, at, updates)
             }
             _ => Ok(Selected::No),
         }
@@ -159,12 +159,31 @@ pub fn ran(
     at: TransactionPosition,
     updates: &Updates,
 ) -> Result<Selected, ProgramError> {
+    ran_by((codes, contract, updates), |side| lookup.ran(contract, at, side))
+}
+
+/// As [`ran`], of a transaction that has an event of the contract, or has changed what it holds.
+pub fn ran_there(
+    lookup: &Lookup<'_>,
+    codes: &[Hash32],
+    contract: &ContractId,
+    at: TransactionPosition,
+    updates: &Updates,
+) -> Result<Selected, ProgramError> {
+    // What it ran before a transaction that has created it, it runs after it, or the updates name it.
+    ran_by((codes, contract, updates), |side| lookup.ran_there(contract, at, side))
+}
+
+fn ran_by(
+    (codes, contract, updates): (&[Hash32], &ContractId, &Updates),
+    ran: impl Fn(Side) -> Result<Ran, StoreError>,
+) -> Result<Selected, ProgramError> {
     if codes.iter().any(|code| updates.have(contract, code)) {
         return Ok(Selected::Yes);
     }
     let mut selected = Selected::No;
     for side in [Side::Before, Side::After] {
-        match lookup.ran(contract, at, side)? {
+        match ran(side)? {
             Ran::Code(code) if codes.contains(&code) => return Ok(Selected::Yes),
             Ran::Unknown(_) => selected = Selected::NotKnown,
             Ran::Code(_) | Ran::Asset | Ran::Nothing => {}

@@ -11,6 +11,7 @@ use super::newly_known::NewlyKnown;
 use super::rank::Rank;
 use super::reading_again::ReadingAgain;
 use super::replacing::Replacing;
+use super::slow::SlowMembers;
 use super::stored::Cursor;
 use crate::manifest::Manifest;
 use orrery_ledger::domain::{ContractId, EventId, LedgerSeq};
@@ -27,6 +28,8 @@ pub struct MembersOf {
     pending: AtomicUsize,
     /// Number of contracts that are no members because others became members before.
     left_out: AtomicUsize,
+    /// Number of members whose stays are cut.
+    cut: AtomicUsize,
     /// Whether the changes of members have yet to be recorded.
     has_unrecorded: AtomicBool,
     /// Whether what is stored of them was read, in this process.
@@ -57,6 +60,8 @@ pub struct MemberState {
     pub unrecorded: BTreeSet<ContractId>,
     /// Number of contracts that are no members because others became members before, about.
     pub left_out: usize,
+    /// Members whose stays are cut.
+    pub cut: BTreeSet<ContractId>,
     /// Whether other members may stay than those that do.
     pub must_limit: bool,
     /// The last of those that stay; `None` where that is not known, or all do.
@@ -81,9 +86,16 @@ pub struct MemberState {
     pub unwritten_looks: u32,
     /// What is remembered of the replacement of recorded changes.
     pub replacing: Replacing,
+    /// Members whose changes take long to record.
+    pub slow: SlowMembers,
 }
 
 impl MemberState {
+    /// Whether the changes of a member are recorded later, although they have yet to be.
+    pub fn must_wait(&self, contract: &ContractId, now: Instant) -> bool {
+        self.replacing.has_put_off(contract) || self.slow.must_wait(contract, now)
+    }
+
     /// Whether the changes of some members have yet to be recorded, or it is not known which stay.
     pub fn has_unrecorded(&self) -> bool {
         !self.unrecorded.is_empty() || self.pass.is_some() || self.must_limit
@@ -194,6 +206,15 @@ impl MembersOf {
 
     pub(super) fn set_left_out(&self, count: usize) {
         self.left_out.store(count, Ordering::SeqCst);
+    }
+
+    /// Returns the number of members whose stays are cut.
+    pub fn cut(&self) -> usize {
+        self.cut.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_cut(&self, count: usize) {
+        self.cut.store(count, Ordering::SeqCst);
     }
 
     pub(super) fn set_pending(&self, count: usize) {

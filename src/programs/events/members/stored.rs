@@ -22,6 +22,8 @@ pub struct StoredMember {
     pub is_out: bool,
     /// When it became one, once its changes are recorded.
     pub rank: Rank,
+    /// Whether only the first of the times are recorded in which it ran the codes of the project.
+    pub is_cut: bool,
 }
 
 impl StoredMember {
@@ -35,6 +37,7 @@ impl RowCodec for StoredMember {
     fn write(&self, to: &mut Vec<u8>) {
         ((self.flags.byte(), self.pending), self.unrecorded).write(to);
         (self.is_out, self.rank).write(to);
+        self.is_cut.write(to);
     }
 
     fn read(bytes: &mut &[u8]) -> Option<Self> {
@@ -45,7 +48,9 @@ impl RowCodec for StoredMember {
             return Some(Self { flags, pending, unrecorded: true, ..Self::default() });
         }
         let (is_out, rank) = RowCodec::read(bytes)?;
-        Some(Self { flags, pending, unrecorded, is_out, rank })
+        // An earlier version did not say it.
+        let is_cut = !bytes.is_empty() && bool::read(bytes)?;
+        Some(Self { flags, pending, unrecorded, is_out, rank, is_cut })
     }
 }
 

@@ -2,12 +2,12 @@
 //! factories. Each look goes on where the last one ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use super::factories::{Factories, LONGEST_READ};
+use super::factories::Factories;
 use super::found::Found;
 use super::index::Flags;
+use super::learning::learnt;
 use super::newly_known::NewlyKnown;
 use super::selectors::Selectors;
 use super::state::{MemberState, ReadTo};
@@ -17,14 +17,12 @@ use crate::registry::Entry;
 use crate::runner::Runner;
 use crate::{ProgramError, storage};
 use orrery_ledger::domain::ContractId;
-use orrery_membership::{CONSUMER, Facts, Learnt, Named};
-use orrery_store::{RowCodec, RowFlow};
+use orrery_membership::{Facts, has_passed, lag};
+use orrery_store::RowCodec;
 
 /// How long a turn waits for the facts of the newest ledger, and how often it looks.
 const LONGEST_WAIT: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Maximum number of things that were learnt which a turn takes.
-const LEARNT_AT_ONCE: usize = if cfg!(test) { 5 } else { 4_096 };
 /// Number of looks that found nothing after which it is stored how far they have come.
 const MOST_UNWRITTEN: u32 = 1_000;
 /// Number of ledgers by which the facts may be behind for a turn to wait for them.
@@ -90,7 +88,7 @@ impl Runner {
             factories.declaring.names.finish()?;
         }
         // In this order: what is recorded of ledgers that were read follows from facts that have these.
-        let are_known = self.store.has_passed(CONSUMER, self.store.last_place()) != Some(false);
+        let are_known = has_passed(&self.store, self.store.last_place()) != Some(false);
         let facts = Facts::new(&self.store)?;
         has_more |= learnt(&facts, selectors, before.is_none(), &mut cursor, &mut found)?;
         self.keep_new(entry, state, &removed, &mut found)?;
@@ -164,31 +162,13 @@ impl Runner {
         Ok(())
     }
 
-    /// Whether a factory announced a contract besides what is removed.
-    fn is_announced(
-        &self,
-        entry: &Entry,
-        contract: &ContractId,
-        removed: &BTreeSet<(u8, ContractId)>,
-    ) -> Result<bool, ProgramError> {
-        for selector in 0..=u8::MAX {
-            let row = storage::announcement(entry.id, selector, contract);
-            let is_stored = self.store.shared_row(&row)?.is_some();
-            if is_stored && !removed.contains(&(selector, *contract)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// Waits a moment until what was stored last is known.
     fn await_facts(&self) {
         let begun = Instant::now();
         let most = if cfg!(test) { Duration::ZERO } else { LONGEST_WAIT };
         let place = self.store.last_place();
-        let lag = || self.store.consumer(CONSUMER).map_or(u64::MAX, |consumer| consumer.lag);
-        while self.store.has_passed(CONSUMER, place) == Some(false)
-            && lag() <= FAR_BEHIND
+        while has_passed(&self.store, place) == Some(false)
+            && lag(&self.store).is_some_and(|lag| lag <= FAR_BEHIND)
             && begun.elapsed() < most
         {
             std::thread::sleep(LOOK_EVERY);
@@ -215,6 +195,9 @@ impl Runner {
         entry.members.set_left_out(state.left_out);
         let unrecorded = members.iter().filter(|(_, member)| member.unrecorded);
         state.unrecorded = unrecorded.map(|(contract, _)| *contract).collect();
+        let cut = members.iter().filter(|(_, member)| member.is_cut);
+        state.cut = cut.map(|(contract, _)| *contract).collect();
+        entry.members.set_cut(state.cut.len());
         entry.members.set_pending(state.pending.len());
         entry.members.set_unrecorded(state.has_unrecorded());
         *entry.members.newly_known.lock() = newly_known;
@@ -231,171 +214,6 @@ impl Runner {
         (state.is_read, state.in_doubt) = (true, false);
         Ok(())
     }
-
-    /// Stores new members, then adds them in memory.
-    fn add_members(
-        &self,
-        entry: &Entry,
-        state: &mut MemberState,
-        (found, removed): (Found, BTreeSet<(u8, ContractId)>),
-        cursor: Cursor,
-    ) -> Result<(), ProgramError> {
-        let index = self.events.members();
-        let Candidates { changed, is_changed, is_less, left_out } =
-            self.candidates(entry, state, &found, &removed)?;
-        let must_derive = is_less;
-        let mut cell = entry.lock();
-        cell.reload_if_in_doubt(&self.store)?;
-        if cell.deleted {
-            return Ok(());
-        }
-        let id = entry.id;
-        let mut manifest = Manifest::clone(&cell.manifest);
-        if let Some(project) = manifest.events.as_mut().filter(|_| must_derive) {
-            project.must_derive_without_members();
-        }
-        let before = std::sync::Arc::clone(&cell.manifest);
-        let joined = self.joined(entry, &before, &found, &changed)?;
-        let written = cell.write(&self.store, |changes| {
-            for (contract, member) in &changed {
-                let row = storage::member(id, contract);
-                match member.flags.is_empty() {
-                    true => changes.delete(&row)?,
-                    false => changes.put(&row, member.encode())?,
-                }
-            }
-            for (selector, contract) in &removed {
-                changes.delete(&storage::announcement(id, *selector, contract))?;
-            }
-            for ((selector, contract), announcement) in &found.announcements {
-                let row = storage::announcement(id, *selector, contract);
-                let known = self.store.shared_row(&row)?;
-                let known = known.as_deref().and_then(Announcement::decode);
-                let is_removed = removed.contains(&(*selector, *contract));
-                if is_removed || known.is_none_or(|known| *announcement < known) {
-                    changes.put(&row, announcement.encode())?;
-                }
-            }
-            if must_derive {
-                manifest.put(changes, Some(&before))?;
-            }
-            entry.members.newly_known.lock().put(changes, id, &joined)?;
-            storage::put_json(changes, &storage::member_cursor(id), &cursor)
-        });
-        if let Err(error) = written {
-            (state.is_read, state.in_doubt) = (false, true);
-            return Err(error);
-        }
-        if must_derive {
-            cell.manifest = std::sync::Arc::new(manifest);
-            // What is being derived has rows of those that were removed.
-            cell.merges += 1;
-        }
-        index.set(id, changed.iter().map(|(contract, it)| (*contract, it.in_memory())));
-        state.left_out = left_out;
-        entry.members.set_left_out(left_out);
-        // One that is removed makes room, and one that takes it may have come later than others.
-        state.must_limit |= left_out > 0 && (must_derive || is_changed || state.last.is_none());
-        for (contract, member) in &changed {
-            if member.pending && !member.flags.is_empty() {
-                state.pending.entry(*contract).or_default();
-            } else {
-                state.pending.remove(contract);
-            }
-            state.unrecorded.insert(*contract);
-        }
-        entry.members.set_pending(state.pending.len());
-        (state.cursor, state.unwritten_looks) = (Some(cursor), 0);
-        entry.members.newly_known.lock().add(joined);
-        if is_changed {
-            entry.members.note_added();
-        }
-        if must_derive {
-            entry.members.note_removed();
-        }
-        Ok(())
-    }
-}
-
-/// What changes with what was found.
-struct Candidates {
-    /// What is to be stored.
-    changed: BTreeMap<ContractId, StoredMember>,
-    /// Whether the project has more members, or more reasons for some.
-    is_changed: bool,
-    /// Whether there is a reason less for some.
-    is_less: bool,
-    /// Number of contracts that are no members because others became members before.
-    left_out: usize,
-}
-
-impl Runner {
-    /// Returns what is to be stored of new members. Of more than a project may have, those that were found later
-    /// are none until it is known when all became members ([`Self::limit_members`]).
-    fn candidates(
-        &self,
-        entry: &Entry,
-        state: &MemberState,
-        found: &Found,
-        removed: &BTreeSet<(u8, ContractId)>,
-    ) -> Result<Candidates, ProgramError> {
-        let (index, is_first) = (self.events.members(), state.cursor.is_none());
-        let mut changed: BTreeMap<ContractId, StoredMember> = BTreeMap::new();
-        let (mut new, mut is_changed) = (0, false);
-        // Of one that is none because others came before, nothing is in memory.
-        let known = |contract: &ContractId| {
-            let stored = stored::member(&self.store, entry.id, contract)?.unwrap_or_default();
-            let now = index.flags(entry.id, contract);
-            let is_out = stored.is_out && !now.has(Flags::NAMED);
-            let flags = if stored.is_out { now.and(stored.flags) } else { now };
-            let pending = !is_out && state.pending.contains_key(contract);
-            Ok::<_, ProgramError>(StoredMember { flags, pending, is_out, ..stored })
-        };
-        for (contract, flags) in &found.members {
-            let before = known(contract)?;
-            let is_new = before.is_out || before.flags.is_empty();
-            let is_out = is_new && index.count(entry.id) + new >= index.most();
-            new += usize::from(is_new && !is_out);
-            let now = before.flags.and(*flags);
-            let is_more = !is_out && (is_new || now != before.flags);
-            is_changed |= is_more;
-            // What the project names itself is read by a backfill.
-            let was_whole = !is_new && before.flags.are_whole();
-            let is_late = !is_first && is_more && !was_whole;
-            let pending = !is_out && (is_late || before.pending);
-            let member = StoredMember { flags: now, pending, unrecorded: true, is_out, ..before };
-            changed.insert(*contract, member);
-        }
-        for contract in &found.touched {
-            let before = known(contract)?;
-            if !before.flags.is_empty() && !changed.contains_key(contract) {
-                changed.insert(*contract, StoredMember { unrecorded: true, ..before });
-            }
-        }
-        let mut is_less = false;
-        let announced: BTreeSet<ContractId> =
-            found.announcements.keys().map(|(_, contract)| *contract).collect();
-        for (_, contract) in removed {
-            if announced.contains(contract) || self.is_announced(entry, contract, removed)? {
-                continue;
-            }
-            is_less = true;
-            let before = match changed.get(contract) {
-                Some(changed) => *changed,
-                None => known(contract)?,
-            };
-            let flags = before.flags.without(Flags::ANNOUNCED);
-            changed.insert(*contract, StoredMember { flags, unrecorded: true, ..before });
-        }
-        let mut left_out = state.left_out;
-        for (contract, now) in &changed {
-            let was_out =
-                stored::member(&self.store, entry.id, contract)?.is_some_and(|it| it.is_out);
-            left_out -= usize::from(was_out).min(left_out);
-            left_out += usize::from(now.is_out && !now.flags.is_empty());
-        }
-        Ok(Candidates { changed, is_changed, is_less, left_out })
-    }
 }
 
 /// Returns the members of a project as they are in memory.
@@ -410,93 +228,4 @@ pub fn in_memory(
         *flags = flags.and(Flags::NAMED);
     }
     all.into_iter().collect()
-}
-
-/// Adds the contracts of which something was learnt after a cursor, for some time, or all at the first look. Moves
-/// the cursor. Returns whether there is more.
-fn learnt(
-    facts: &Facts<'_>,
-    selectors: &Selectors,
-    is_first: bool,
-    cursor: &mut Cursor,
-    found: &mut Found,
-) -> Result<bool, ProgramError> {
-    if is_first {
-        for creator in &selectors.created_by {
-            facts.made_by(&creator.0, None, |contract| add(found, contract, Flags::CREATED))?;
-        }
-        for code in &selectors.wasm {
-            facts.runners(code, |contract| add(found, contract, Flags::MAY_RUN))?;
-        }
-        cursor.learnt = facts.newest()?;
-        return Ok(false);
-    }
-    let until = Instant::now() + LONGEST_READ;
-    let mut new = Vec::new();
-    facts.learnt_after(cursor.learnt, |number, what| {
-        new.push((number, what));
-        Ok(match new.len() < LEARNT_AT_ONCE {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        })
-    })?;
-    let mut has_more = new.len() >= LEARNT_AT_ONCE;
-    for (number, what) in new {
-        add_learnt(facts, selectors, what, found)?;
-        cursor.learnt = number;
-        if Instant::now() >= until {
-            has_more = true;
-            break;
-        }
-    }
-    Ok(has_more)
-}
-
-/// Adds the contracts that something concerns which was learnt.
-fn add_learnt(
-    facts: &Facts<'_>,
-    selectors: &Selectors,
-    what: Learnt,
-    found: &mut Found,
-) -> Result<(), ProgramError> {
-    let may_mean = |named| {
-        for code in &selectors.wasm {
-            if facts.may_mean(named, code)? {
-                return Ok::<_, ProgramError>(true);
-            }
-        }
-        Ok(false)
-    };
-    match what {
-        Learnt::Contract(contract) => {
-            found.touched.insert(contract);
-            if !selectors.created_by.is_empty()
-                && let Some(creation) = facts.creation(&contract)?
-                && selectors.created_by.iter().any(|creator| creator.0 == creation.creator)
-            {
-                found.add(contract, Flags::CREATED);
-            }
-        }
-        Learnt::Ran(contract, named) => {
-            found.touched.insert(contract);
-            if may_mean(named)? {
-                found.add(contract, Flags::MAY_RUN);
-            }
-        }
-        Learnt::Tag(tag) => {
-            if may_mean(Named::Tag(tag))? {
-                // Also of those that are members a time begins, or ends.
-                facts.referring(tag, |contract| {
-                    found.touched.insert(contract);
-                    add(found, contract, Flags::MAY_RUN)
-                })?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn add(found: &mut Found, contract: ContractId, flags: Flags) -> RowFlow {
-    found.add(contract, flags);
-    Ok(ControlFlow::Continue(()))
 }
