@@ -663,6 +663,52 @@ fn every_file_has_an_overview_and_at_most_the_allowed_lines() {
     }
 }
 
+/// A file that is left when its contents have moved is compiled by nobody, and read by everybody.
+#[test]
+fn every_file_is_a_module_of_its_crate() {
+    let folders = CRATES.iter().map(|name| root().join(name)).chain([root()]);
+    let roots =
+        folders.flat_map(|folder| ["lib.rs", "main.rs", "build.rs"].map(|it| folder.join(it)));
+    let mut reached = BTreeSet::new();
+    roots.filter(|file| file.exists()).for_each(|file| reach(file, &mut reached));
+    let mut files = Vec::new();
+    add_files(&root(), &mut files);
+    files.retain(|file| file.extension().is_some_and(|it| it == "rs") && !reached.contains(file));
+    assert!(reached.len() > 1000, "the modules are found");
+    assert!(files.is_empty(), "no module: {files:#?}");
+}
+
+/// Adds a file and those of its modules, also those of tests.
+fn reach(file: PathBuf, reached: &mut BTreeSet<PathBuf>) {
+    let syntax = syn::parse_file(&fs::read_to_string(&file).unwrap()).unwrap();
+    let folder = file.parent().unwrap().to_owned();
+    let own = match file.file_stem().unwrap().to_str().unwrap() {
+        "lib" | "main" | "build" | "mod" => folder.clone(),
+        name => folder.join(name),
+    };
+    reached.insert(file);
+    for item in &syntax.items {
+        let syn::Item::Mod(syn::ItemMod { ident, content: None, attrs, .. }) = item else {
+            continue;
+        };
+        let named = attrs.iter().find(|it| it.path().is_ident("path")).map(|it| match &it.meta {
+            syn::Meta::NameValue(value) => folder.join(quoted_in(&value.value)),
+            _ => panic!("a path has a value"),
+        });
+        let beside = own.join(format!("{ident}.rs"));
+        let file = named.unwrap_or(match beside.exists() {
+            true => beside,
+            false => own.join(ident.to_string()).join("mod.rs"),
+        });
+        reach(file, reached);
+    }
+}
+
+/// The text of a literal.
+fn quoted_in(expression: &syn::Expr) -> String {
+    expression.to_token_stream().to_string().trim_matches('"').to_owned()
+}
+
 /// ARCHITECTURE.md and the documents of the parts, by their paths in the project.
 fn documents() -> Vec<(PathBuf, String)> {
     let parts = fs::read_dir(project().join("docs/architecture")).unwrap();
