@@ -3,19 +3,17 @@
 //! fail, restarts, and kills at any write. In the end each project has exactly the changes that a naive
 //! model of the stored ledgers has, with all that is known of each.
 
-use std::sync::atomic::AtomicU32;
-
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::events::owner;
+use super::project_history::{ProjectHistory, arriving};
 use super::told_changes::{Told, forget_keys_of_evictions, told_of};
 use super::*;
 use crate::registry::Watch;
 use orrery_contract_data::ContractData;
 use orrery_executables::ExecutableIndex;
-use orrery_testkit::crash::Kill;
 use orrery_testkit::histories;
 use orrery_testkit::storage::histories::StorageHistory;
 use orrery_testkit::storage::{self as naive, StorageModel};
@@ -32,19 +30,37 @@ struct History {
     rng: ChaCha8Rng,
     missing: Vec<u32>,
     projects: u32,
-    failing: Arc<AtomicU32>,
+}
+
+impl ProjectHistory for History {
+    fn scene(&self) -> &Scene {
+        &self.scene
+    }
+
+    fn scene_mut(&mut self) -> &mut Scene {
+        &mut self.scene
+    }
+
+    fn rng(&mut self) -> &mut ChaCha8Rng {
+        &mut self.rng
+    }
+
+    fn store(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(ledger) = self.missing.pop() else { return };
+            let made = self.made.ledger(ledger);
+            let raw_ledgers = self.rng.random() || self.made.origin == Some(ledger);
+            self.scene.commit(&made.xdr, raw_ledgers);
+            self.model.add(&made.xdr);
+        }
+    }
 }
 
 impl History {
     fn new(seed: u64) -> Self {
         let made = StorageHistory::small(seed);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut missing: Vec<u32> = (made.first()..=made.last()).collect();
-        if rng.random_bool(0.6) {
-            missing.shuffle(&mut rng);
-        } else {
-            missing.reverse();
-        }
+        let missing = arriving((made.first()..=made.last()).collect(), 0.6, &mut rng);
         let consumers: Vec<Arc<dyn LedgerConsumer>> =
             vec![Arc::new(ExecutableIndex), Arc::new(ContractData)];
         let mut scene = Scene {
@@ -54,12 +70,7 @@ impl History {
         };
         scene.restart();
         let model = StorageModel::new(made.network.passphrase());
-        Self { made, model, scene, rng, missing, projects: 0, failing: Arc::default() }
-    }
-
-    fn any_project(&mut self) -> Option<ProgramId> {
-        let ids: Vec<_> = self.scene.registry.all().iter().map(|entry| entry.id).collect();
-        ids.choose(&mut self.rng).copied()
+        Self { made, model, scene, rng, missing, projects: 0 }
     }
 
     fn contracts(&self) -> Vec<ContractId> {
@@ -77,24 +88,14 @@ impl History {
                 self.index(most);
             }
             11..14 => self.watch(),
-            14..16 => self.append(),
-            16 => self.restart(),
+            14..16 => self.append_one_of(&self.contracts()).unwrap(),
+            16 => self.go_on(),
             _ => {}
         }
-        if self.rng.random_bool(0.1) {
-            self.kill_amid_turns();
-        } else {
-            self.turns();
-        }
-    }
-
-    fn store(&mut self, most: usize) {
-        for _ in 0..most {
-            let Some(ledger) = self.missing.pop() else { return };
-            let made = self.made.ledger(ledger);
-            let raw_ledgers = self.rng.random() || self.made.origin == Some(ledger);
-            self.scene.commit(&made.xdr, raw_ledgers);
-            self.model.add(&made.xdr);
+        if !self.rng.random_bool(0.1) {
+            self.failing_turns();
+        } else if self.kill_amid_turns() {
+            self.take_up();
         }
     }
 
@@ -133,42 +134,12 @@ impl History {
         self.scene.begin_reading(id);
     }
 
-    fn append(&mut self) {
-        let Some(id) = self.any_project() else { return };
-        let known = self.scene.manifest(id).contracts;
-        let others: Vec<_> =
-            self.contracts().into_iter().filter(|it| !known.contains(it)).collect();
-        let Some(contract) = others.choose(&mut self.rng) else { return };
-        self.scene.registry.append(&owner(), id, vec![*contract]).unwrap();
-        self.scene.begin_reading(id);
-    }
-
-    fn restart(&mut self) {
-        self.scene.restart();
-        for entry in self.scene.registry.all() {
-            self.scene.begin_reading(entry.id);
-        }
-    }
-
-    /// Is killed while ledgers are stored and projects have their turns. What was stored and is lost comes
-    /// again.
-    fn kill_amid_turns(&mut self) {
-        self.scene.store.flush().unwrap();
-        let at = (self.rng.random_range(0..6), self.rng.random());
-        let kill = Kill::plan(&self.scene.store, self.scene.directory.path(), at, || ());
-        let most = self.rng.random_range(0..3);
-        self.store(most);
-        for _ in 0..self.rng.random_range(0..10) {
-            self.turn();
-        }
-        let Some(files) = kill.files(&self.scene.store) else { return };
-        self.scene.parts = None;
-        self.scene.directory = files;
-        self.restart();
+    /// Takes up what is stored after a kill. What was stored and is lost comes again.
+    fn take_up(&mut self) {
         let mut model = StorageModel::new(self.made.network.passphrase());
         self.missing.clear();
         for ledger in self.made.first()..=self.made.last() {
-            match self.scene.store.range_of(LedgerSeq(ledger)).is_some() {
+            match self.scene.is_stored(ledger) {
                 true => {
                     model.add(&self.made.ledger(ledger).xdr);
                 }
@@ -177,33 +148,6 @@ impl History {
         }
         self.missing.shuffle(&mut self.rng);
         self.model = model;
-    }
-
-    fn turns(&mut self) {
-        let failing = Arc::clone(&self.failing);
-        failing.store(self.rng.random_range(0..3), Ordering::Relaxed);
-        let mut rng = ChaCha8Rng::seed_from_u64(self.rng.random());
-        self.scene.store.faults().plan(move |_| {
-            let left = failing.load(Ordering::Relaxed);
-            if left == 0 || rng.random_bool(0.8) {
-                return None;
-            }
-            failing.store(left - 1, Ordering::Relaxed);
-            Some(if rng.random() { Fault::NotWritten } else { Fault::Written })
-        });
-        for _ in 0..self.rng.random_range(0..10) {
-            self.turn();
-        }
-        self.scene.store.faults().clear();
-    }
-
-    fn turn(&mut self) {
-        let Some(id) = self.any_project() else { return };
-        if self.rng.random() {
-            self.scene.live.turn(id, Lane::Fast);
-        } else {
-            self.scene.backfills.turn(id);
-        }
     }
 
     fn end(&mut self) {
@@ -222,14 +166,12 @@ impl History {
         if self.scene.registry.all().is_empty() {
             self.watch();
         }
-        for entry in self.scene.registry.all() {
-            self.scene.begin_reading(entry.id);
-        }
+        self.scene.begin_reading_all();
         self.index(usize::MAX);
         self.scene.run_until_settled();
         self.check();
         // What is in memory is what is on disk, but for places in the feed.
-        self.restart();
+        self.go_on();
         self.index(usize::MAX);
         self.scene.run_until_settled();
         self.check();
@@ -238,9 +180,8 @@ impl History {
     /// What the contracts of a project held when its first ledger began, which the model knows if the ledger
     /// before it is stored.
     fn found(&self, manifest: &Manifest, from: u32) -> Vec<Told> {
-        let is_stored = |ledger: u32| self.scene.store.range_of(LedgerSeq(ledger)).is_some();
         let mut found = Vec::new();
-        if from < 2 || !is_stored(from) || !is_stored(from - 1) {
+        if from < 2 || !self.scene.is_stored(from) || !self.scene.is_stored(from - 1) {
             return found;
         }
         for contract in &manifest.contracts {

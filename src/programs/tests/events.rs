@@ -3,23 +3,20 @@
 //! that fail, restarts, and kills at any write. In the end each project has exactly the events of its
 //! contracts, and the tables of a project that read the same ledgers in the order of the chain.
 
-use std::sync::atomic::AtomicU32;
-
 use parking_lot::Mutex;
-use rand::seq::{IndexedRandom, SliceRandom};
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stellar_xdr::ScVal;
 
 use super::events_world::{WORLDS, World};
+use super::project_history::{ProjectHistory, arriving};
 use super::*;
 use crate::events::{LoggedEvents, OfProject, begin_reading, table_rows};
 use crate::registry::Watch;
 use crate::row_log::runs_after;
 use crate::rows::LoggedRun;
-use orrery_store::Retention;
 use orrery_tables::Row;
-use orrery_testkit::crash::Kill;
 use orrery_testkit::histories;
 use orrery_testkit::upgraded::version;
 
@@ -48,28 +45,37 @@ struct History {
     rng: ChaCha8Rng,
     missing: Vec<u32>,
     projects: u32,
-    /// Number of writes that are still to fail.
-    failing: Arc<AtomicU32>,
+}
+
+impl ProjectHistory for History {
+    fn scene(&self) -> &Scene {
+        &self.scene
+    }
+
+    fn scene_mut(&mut self) -> &mut Scene {
+        &mut self.scene
+    }
+
+    fn rng(&mut self) -> &mut ChaCha8Rng {
+        &mut self.rng
+    }
+
+    fn store(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(ledger) = self.missing.pop() else { return };
+            let raw_ledgers = self.rng.random();
+            self.scene.commit(&self.world.ledgers[&ledger], raw_ledgers);
+        }
+    }
 }
 
 impl History {
     fn new(seed: u64, number: usize) -> Self {
         let world = &WORLDS[number];
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut missing: Vec<u32> = world.ledgers.keys().copied().collect();
-        // In the order of the chain, or in any.
-        if rng.random_bool(0.7) {
-            missing.shuffle(&mut rng);
-        } else {
-            missing.reverse();
-        }
+        let missing = arriving(world.ledgers.keys().copied().collect(), 0.7, &mut rng);
         let scene = Scene::of_network(world.network.clone());
-        Self { world, number, scene, rng, missing, projects: 0, failing: Arc::default() }
-    }
-
-    fn any_project(&mut self) -> Option<ProgramId> {
-        let ids: Vec<_> = self.scene.registry.all().iter().map(|entry| entry.id).collect();
-        ids.choose(&mut self.rng).copied()
+        Self { world, number, scene, rng, missing, projects: 0 }
     }
 
     fn step(&mut self) {
@@ -80,58 +86,19 @@ impl History {
             }
             7..11 => self.index(),
             11..13 => self.watch(),
-            13..15 => self.append(),
+            13..15 => self.append_one_of(&self.world.contracts).unwrap(),
             15 => self.pause_or_resume(),
             16 => self.backfill(),
             17 => self.restart(),
             18 => self.prune(),
             _ => {}
         }
-        if self.rng.random_bool(0.15) {
-            self.kill_amid_turns();
-        } else {
-            self.turns();
+        if !self.rng.random_bool(0.15) {
+            self.failing_turns();
+        } else if self.kill_amid_turns() {
+            self.scene.add_lost(self.world.ledgers.keys().copied(), &mut self.missing);
         }
         self.check();
-    }
-
-    /// Removes raw ledgers, without which everything can still be read.
-    fn prune(&mut self) {
-        let raw_ledgers = Some(self.rng.random_range(0..30));
-        let retention = Retention { raw_ledgers, ..Retention::default() };
-        while !self.scene.store.prune(&retention).unwrap().is_nothing() {}
-    }
-
-    /// Is killed while ledgers are stored and projects have their turns. What was stored and is lost comes
-    /// again.
-    fn kill_amid_turns(&mut self) {
-        self.scene.store.flush().unwrap();
-        let at = (self.rng.random_range(0..6), self.rng.random());
-        let kill = Kill::plan(&self.scene.store, self.scene.directory.path(), at, || ());
-        let most = self.rng.random_range(0..4);
-        self.store(most);
-        for _ in 0..self.rng.random_range(0..10) {
-            self.turn();
-        }
-        let Some(files) = kill.files(&self.scene.store) else { return };
-        self.scene.parts = None;
-        self.scene.directory = files;
-        self.scene.restart();
-        for entry in self.scene.registry.all() {
-            self.scene.begin_reading(entry.id);
-        }
-        let stored = |ledger: &u32| self.scene.store.range_of(LedgerSeq(*ledger)).is_some();
-        let known = self.world.ledgers.keys().copied();
-        let lost: Vec<u32> = known.filter(|it| !stored(it) && !self.missing.contains(it)).collect();
-        self.missing.extend(lost);
-    }
-
-    fn store(&mut self, most: usize) {
-        for _ in 0..most {
-            let Some(ledger) = self.missing.pop() else { return };
-            let raw_ledgers = self.rng.random();
-            self.scene.commit(&self.world.ledgers[&ledger], raw_ledgers);
-        }
     }
 
     /// Advances the index of code by some ledgers, or by all.
@@ -152,16 +119,6 @@ impl History {
         self.scene.watch(&format!("p{}", self.projects), contracts, supplied);
     }
 
-    fn append(&mut self) {
-        let Some(id) = self.any_project() else { return };
-        let known = self.scene.manifest(id).contracts;
-        let others = self.world.contracts.iter().filter(|it| !known.contains(it));
-        let others: Vec<_> = others.copied().collect();
-        let Some(contract) = others.choose(&mut self.rng) else { return };
-        self.scene.registry.append(&owner(), id, vec![*contract]).unwrap();
-        self.scene.begin_reading(id);
-    }
-
     fn pause_or_resume(&mut self) {
         let Some(id) = self.any_project() else { return };
         let running = self.rng.random();
@@ -180,38 +137,7 @@ impl History {
         if self.rng.random_bool(0.3) {
             self.scene.registry.all().iter().for_each(|it| self.scene.lay_out_as_before(it.id));
         }
-        self.scene.restart();
-        for entry in self.scene.registry.all() {
-            self.scene.begin_reading(entry.id);
-        }
-    }
-
-    fn turns(&mut self) {
-        let failing = Arc::clone(&self.failing);
-        failing.store(self.rng.random_range(0..3), Ordering::Relaxed);
-        let mut rng = ChaCha8Rng::seed_from_u64(self.rng.random());
-        self.scene.store.faults().plan(move |_| {
-            let left = failing.load(Ordering::Relaxed);
-            if left == 0 || rng.random_bool(0.8) {
-                return None;
-            }
-            failing.store(left - 1, Ordering::Relaxed);
-            Some(if rng.random() { Fault::NotWritten } else { Fault::Written })
-        });
-        for _ in 0..self.rng.random_range(0..10) {
-            self.turn();
-        }
-        self.scene.store.faults().clear();
-    }
-
-    /// Gives a turn to some project.
-    fn turn(&mut self) {
-        let Some(id) = self.any_project() else { return };
-        if self.rng.random() {
-            self.scene.live.turn(id, Lane::Fast);
-        } else {
-            self.scene.backfills.turn(id);
-        }
+        self.go_on();
     }
 
     /// Checks what holds at any moment: the numbers are those of the row log.
@@ -351,16 +277,7 @@ impl Parts {
     /// As [`Self::run_until_idle`], with projects that wait for the index.
     pub(super) fn run_until_settled(&self) {
         for _ in 0..MANY_TURNS {
-            let mut busy = false;
-            for entry in self.registry.all() {
-                let turn = self.live.turn(entry.id, Lane::Fast);
-                let turns = [turn, self.backfills.turn(entry.id)];
-                let is_over = |turn| {
-                    turn == Turn::Idle || matches!(turn, Turn::Later(wait) if !wait.is_zero())
-                };
-                busy |= !turns.into_iter().all(is_over);
-            }
-            if !busy {
+            if !self.turn_all() {
                 return;
             }
         }

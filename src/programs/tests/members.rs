@@ -5,16 +5,14 @@
 //! of a project that read the same ledgers in the order of the chain. Where a project may have a few members only,
 //! these are the ones that became members first.
 
-use std::sync::atomic::AtomicU32;
-
-use orrery_testkit::crash::Kill;
 use orrery_testkit::factories::Factories;
 use orrery_testkit::histories;
-use rand::seq::{IndexedRandom, SliceRandom};
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::events::owner;
+use super::project_history::{ProjectHistory, arriving};
 use super::*;
 use crate::events::{CreatorAddress, FactorySelector, Selectors};
 use crate::registry::Watch;
@@ -71,7 +69,6 @@ struct History {
     /// Whether projects select events by their names alone.
     by_name: bool,
     projects: u32,
-    failing: Arc<AtomicU32>,
 }
 
 fn scene(world: &Factories) -> Scene {
@@ -161,15 +158,42 @@ impl Parts {
     }
 }
 
+impl ProjectHistory for History {
+    fn scene(&self) -> &Scene {
+        &self.scene
+    }
+
+    fn scene_mut(&mut self) -> &mut Scene {
+        &mut self.scene
+    }
+
+    fn rng(&mut self) -> &mut ChaCha8Rng {
+        &mut self.rng
+    }
+
+    fn store(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(ledger) = self.missing.pop() else { return };
+            // The first one says that there was nothing before.
+            let is_first = self.ledgers.keys().next() == Some(&ledger);
+            let raw_ledgers = self.rng.random() || is_first;
+            self.scene.commit(&self.ledgers[&ledger], raw_ledgers);
+            self.naive.add(&self.ledgers[&ledger]);
+        }
+    }
+
+    fn go_on(&mut self) {
+        self.scene.restart();
+        self.scene.registry.members.set_most(self.most, 1_000_000);
+        self.scene.begin_reading_all();
+    }
+}
+
 impl History {
     fn new(seed: u64) -> Self {
         let (world, ledgers) = &FACTORIES[(seed % WORLDS) as usize];
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut missing: Vec<u32> = ledgers.keys().copied().collect();
-        match rng.random_bool(0.6) {
-            true => missing.shuffle(&mut rng),
-            false => missing.reverse(),
-        }
+        let missing = arriving(ledgers.keys().copied().collect(), 0.6, &mut rng);
         let scene = scene(world);
         if rng.random_bool(0.3) {
             set_scope(&scene.store, Scope::Watched).unwrap();
@@ -177,8 +201,8 @@ impl History {
         let naive = StorageModel::new(world.network.passphrase());
         let most = if rng.random_bool(0.4) { rng.random_range(1..=4) } else { 100_000 };
         scene.registry.members.set_most(most, 1_000_000);
-        let (by_name, projects, failing) = (false, 0, Arc::default());
-        Self { world, ledgers, scene, rng, missing, naive, most, by_name, projects, failing }
+        let (by_name, projects) = (false, 0);
+        Self { world, ledgers, scene, rng, missing, naive, most, by_name, projects }
     }
 
     fn step(&mut self) {
@@ -200,24 +224,14 @@ impl History {
             13..15 => self.watch(),
             15 => self.append(),
             16 => self.replace(),
-            17 => self.restart(),
+            17 => self.go_on(),
             18 => self.backfill(),
             _ => {}
         }
-        match self.rng.random_bool(0.15) {
-            true => self.kill_amid_turns(),
-            false => self.turns(),
-        }
-    }
-
-    fn store(&mut self, most: usize) {
-        for _ in 0..most {
-            let Some(ledger) = self.missing.pop() else { return };
-            // The first one says that there was nothing before.
-            let is_first = self.ledgers.keys().next() == Some(&ledger);
-            let raw_ledgers = self.rng.random() || is_first;
-            self.scene.commit(&self.ledgers[&ledger], raw_ledgers);
-            self.naive.add(&self.ledgers[&ledger]);
+        if !self.rng.random_bool(0.15) {
+            self.failing_turns();
+        } else if self.kill_amid_turns() {
+            self.take_up();
         }
     }
 
@@ -303,15 +317,9 @@ impl History {
     }
 
     fn append(&mut self) {
-        let Some(id) = self.any_project() else { return };
-        let known = self.scene.manifest(id).contracts;
         let all: Vec<_> = self.world.made.keys().copied().collect();
-        let Some(contract) = all.choose(&mut self.rng).filter(|it| !known.contains(it)) else {
-            return;
-        };
-        if self.scene.registry.append(&owner(), id, vec![*contract]).is_ok() {
-            self.scene.begin_reading(id);
-        }
+        // It is refused where a project may have no more members.
+        let _ = self.append_one_of(&all);
     }
 
     fn backfill(&mut self) {
@@ -322,69 +330,14 @@ impl History {
         let _ = self.scene.begin(id, first, *ledgers.last().unwrap());
     }
 
-    fn restart(&mut self) {
-        self.scene.restart();
-        self.scene.registry.members.set_most(self.most, 1_000_000);
-        for entry in self.scene.registry.all() {
-            self.scene.begin_reading(entry.id);
-        }
-    }
-
-    fn any_project(&mut self) -> Option<ProgramId> {
-        let ids: Vec<_> = self.scene.registry.all().iter().map(|entry| entry.id).collect();
-        ids.choose(&mut self.rng).copied()
-    }
-
-    /// Is killed while ledgers are stored and projects have their turns.
-    fn kill_amid_turns(&mut self) {
-        self.scene.store.flush().unwrap();
-        let at = (self.rng.random_range(0..6), self.rng.random());
-        let kill = Kill::plan(&self.scene.store, self.scene.directory.path(), at, || ());
-        let most = self.rng.random_range(0..4);
-        self.store(most);
-        for _ in 0..self.rng.random_range(0..10) {
-            self.turn();
-        }
-        let Some(files) = kill.files(&self.scene.store) else { return };
-        self.scene.parts = None;
-        self.scene.directory = files;
-        self.restart();
-        let stored = |ledger: &u32| self.scene.store.range_of(LedgerSeq(*ledger)).is_some();
-        let known = self.ledgers.keys().copied();
-        let lost: Vec<u32> = known.filter(|it| !stored(it) && !self.missing.contains(it)).collect();
-        self.missing.extend(lost);
+    /// Takes up what is stored after a kill.
+    fn take_up(&mut self) {
+        self.scene.add_lost(self.ledgers.keys().copied(), &mut self.missing);
         self.naive = StorageModel::new(self.world.network.passphrase());
         for (ledger, raw) in self.ledgers {
             if !self.missing.contains(ledger) {
                 self.naive.add(raw);
             }
-        }
-    }
-
-    fn turns(&mut self) {
-        let failing = Arc::clone(&self.failing);
-        failing.store(self.rng.random_range(0..3), Ordering::Relaxed);
-        let mut rng = ChaCha8Rng::seed_from_u64(self.rng.random());
-        self.scene.store.faults().plan(move |_| {
-            let left = failing.load(Ordering::Relaxed);
-            if left == 0 || rng.random_bool(0.8) {
-                return None;
-            }
-            failing.store(left - 1, Ordering::Relaxed);
-            Some(if rng.random() { Fault::NotWritten } else { Fault::Written })
-        });
-        for _ in 0..self.rng.random_range(0..10) {
-            self.turn();
-        }
-        self.scene.store.faults().clear();
-    }
-
-    fn turn(&mut self) {
-        let Some(id) = self.any_project() else { return };
-        if self.rng.random() {
-            self.scene.live.turn(id, Lane::Fast);
-        } else {
-            self.scene.backfills.turn(id);
         }
     }
 
@@ -399,15 +352,13 @@ impl History {
         if self.scene.registry.all().is_empty() {
             self.watch();
         }
-        for entry in self.scene.registry.all() {
-            self.scene.begin_reading(entry.id);
-        }
+        self.scene.begin_reading_all();
         self.settle();
         for entry in self.scene.registry.all() {
             self.check_project(entry.id);
         }
         // What is in memory is what is on disk.
-        self.restart();
+        self.go_on();
         self.settle();
         for entry in self.scene.registry.all() {
             self.check_project(entry.id);
@@ -432,17 +383,8 @@ impl History {
             self.scene.learn(usize::MAX);
             self.scene.record(usize::MAX);
             self.scene.fill(usize::MAX);
-            let mut busy = false;
-            for entry in self.scene.registry.all() {
-                let turn = self.scene.live.turn(entry.id, Lane::Fast);
-                let turns = [turn, self.scene.backfills.turn(entry.id)];
-                let is_over = |turn| {
-                    turn == Turn::Idle || matches!(turn, Turn::Later(wait) if !wait.is_zero())
-                };
-                busy |= !turns.into_iter().all(is_over);
-            }
             // What became a member in the last turns is watched before the next.
-            idle = if busy { 0 } else { idle + 1 };
+            idle = if self.scene.turn_all() { 0 } else { idle + 1 };
             if idle == 2 {
                 return;
             }

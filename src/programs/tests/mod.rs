@@ -16,6 +16,7 @@ mod lacking;
 mod members;
 mod missing;
 mod panics;
+mod project_history;
 mod relayouts;
 mod removed_events;
 mod replacing;

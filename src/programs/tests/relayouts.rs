@@ -4,13 +4,13 @@
 //! each step every answer counts all rows that an earlier one has counted, and all tables of a project
 //! together are all of its events. In the end all cells are those of a fresh directory.
 
-use orrery_testkit::crash::{Kill, copied};
+use orrery_testkit::crash::copied;
 use orrery_testkit::histories;
 use orrery_testkit::program::example;
 use orrery_testkit::signal::{self, Signal};
 use orrery_testkit::wait::wait_until;
 use parking_lot::Mutex;
-use rand::seq::{IndexedRandom, SliceRandom};
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 
 use super::events::owner;
 use super::events_world::{WORLDS, World};
+use super::project_history::{ProjectHistory, arriving};
 use super::*;
 use crate::feeder::Reached;
 use orrery_executables::ExecutableIndex;
-use orrery_store::Retention;
 use orrery_tables::event_tables::{Shapes, Summarised};
 use orrery_tables::query::{QueryError, QueryRequest};
 
@@ -134,16 +134,32 @@ impl Parts {
     }
 }
 
+impl ProjectHistory for History {
+    fn scene(&self) -> &Scene {
+        &self.scene
+    }
+
+    fn scene_mut(&mut self) -> &mut Scene {
+        &mut self.scene
+    }
+
+    fn rng(&mut self) -> &mut ChaCha8Rng {
+        &mut self.rng
+    }
+
+    fn store(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(ledger) = self.missing.pop() else { return };
+            self.scene.commit(&self.world.ledgers[&ledger], self.rng.random());
+        }
+    }
+}
+
 impl History {
     fn new(seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let world = &WORLDS[0];
-        let mut missing: Vec<u32> = world.ledgers.keys().copied().collect();
-        if rng.random_bool(0.7) {
-            missing.shuffle(&mut rng);
-        } else {
-            missing.reverse();
-        }
+        let missing = arriving(world.ledgers.keys().copied().collect(), 0.7, &mut rng);
         let scene = Scene::with_tables(world);
         let count = rng.random_range(1..=world.contracts.len());
         let contracts = world.contracts.choose_multiple(&mut rng, count).copied().collect();
@@ -154,11 +170,14 @@ impl History {
 
     fn step(&mut self) {
         match self.rng.random_range(0..20) {
-            0..5 => self.store(),
+            0..5 => {
+                let most = self.rng.random_range(1..10);
+                self.store(most);
+            }
             5..8 => self.scene.index(if self.rng.random() { usize::MAX } else { 1 }),
-            8 | 9 => self.append(),
+            8 | 9 => self.append_one_of(&self.world.contracts).unwrap(),
             10 => self.restart(),
-            11..14 => self.kill_amid_turns(),
+            11..14 => self.kill(),
             14..16 => self.kill_worker(),
             16 => self.prune(),
             _ => {}
@@ -179,35 +198,6 @@ impl History {
         project.is_deriving || project.must_derive()
     }
 
-    fn store(&mut self) {
-        for _ in 0..self.rng.random_range(1..10) {
-            let Some(ledger) = self.missing.pop() else { return };
-            self.scene.commit(&self.world.ledgers[&ledger], self.rng.random());
-        }
-    }
-
-    fn append(&mut self) {
-        let known = self.scene.manifest(self.id).contracts;
-        let others: Vec<_> = self.world.contracts.iter().filter(|it| !known.contains(it)).collect();
-        let Some(contract) = others.choose(&mut self.rng) else { return };
-        self.scene.registry.append(&owner(), self.id, vec![**contract]).unwrap();
-        self.scene.begin_reading(self.id);
-    }
-
-    fn prune(&mut self) {
-        let raw_ledgers = Some(self.rng.random_range(0..30));
-        let retention = Retention { raw_ledgers, ..Retention::default() };
-        while !self.scene.store.prune(&retention).unwrap().is_nothing() {}
-    }
-
-    fn turn(&mut self) {
-        if self.rng.random() {
-            self.scene.live.turn(self.id, Lane::Fast);
-        } else {
-            self.scene.backfills.turn(self.id);
-        }
-    }
-
     fn restart(&mut self) {
         if self.rng.random_bool(0.4) {
             self.scene.lay_out_as_before(self.id);
@@ -215,35 +205,15 @@ impl History {
         self.go_on();
     }
 
-    fn go_on(&mut self) {
-        self.scene.restart();
-        self.scene.begin_reading(self.id);
+    /// The service is killed.
+    fn kill(&mut self) {
+        if self.kill_amid_writes() {
+            self.add_lost();
+        }
     }
 
-    /// Goes on with files that a kill has left. What was stored and is lost comes again.
-    fn go_on_with(&mut self, files: TempDir) {
-        self.scene.parts = None;
-        self.scene.directory = files;
-        self.go_on();
-        let stored = |ledger: &u32| self.scene.store.range_of(LedgerSeq(*ledger)).is_some();
-        let known = self.world.ledgers.keys().copied();
-        let lost: Vec<u32> = known.filter(|it| !stored(it) && !self.missing.contains(it)).collect();
-        self.missing.extend(lost);
-    }
-
-    /// The service is killed at one of its writes, while ledgers are stored and the project has its turns.
-    fn kill_amid_turns(&mut self) {
-        let at = (self.rng.random_range(0..6), self.rng.random());
-        let kill = Kill::plan(&self.scene.store, self.scene.directory.path(), at, || ());
-        if self.rng.random() {
-            self.store();
-        }
-        for _ in 0..self.rng.random_range(0..10) {
-            self.turn();
-        }
-        if let Some(files) = kill.files(&self.scene.store) {
-            self.go_on_with(files);
-        }
+    fn add_lost(&mut self) {
+        self.scene.add_lost(self.world.ledgers.keys().copied(), &mut self.missing);
     }
 
     /// The worker is killed, mostly while it fills tables, and the service with it.
@@ -266,6 +236,7 @@ impl History {
         }
         let files = copied(self.scene.directory.path());
         self.go_on_with(files);
+        self.add_lost();
     }
 
     /// Asks for all rows. Those that were counted before are counted again.
