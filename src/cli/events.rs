@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::output::{self, Json};
 use super::remote::{Remote, draws_tables, with_query};
+use super::topics::Topics;
 use super::{Failure, grid};
 
 /// Shortest and longest time after which a stream that has ended is asked for again.
@@ -40,15 +41,8 @@ pub struct Events {
     /// Only events for which this is true, such as "amount >= 1000000000 and to = 'G…'"
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    /// Only events with this first topic, such as transfer, u64:5, G…, or the base64 XDR of an ScVal. --topic2 to --topic4 likewise
-    #[arg(long, value_name = "VALUE")]
-    topic1: Option<String>,
-    #[arg(long, value_name = "VALUE")]
-    topic2: Option<String>,
-    #[arg(long, value_name = "VALUE")]
-    topic3: Option<String>,
-    #[arg(long, value_name = "VALUE")]
-    topic4: Option<String>,
+    #[command(flatten)]
+    topics: Topics,
     /// Only events with this address in a topic
     #[arg(long, value_name = "G…|C…")]
     address: Option<String>,
@@ -72,14 +66,11 @@ impl Events {
             ("contract_id", self.contract.clone()),
             ("project", self.project.clone()),
             ("where", self.condition.clone()),
-            ("topic1", self.topic1.clone()),
-            ("topic2", self.topic2.clone()),
-            ("topic3", self.topic3.clone()),
-            ("topic4", self.topic4.clone()),
             ("address", self.address.clone()),
             ("decoded", Some("true".to_owned())),
         ];
-        let path = with_query("events/stream", &parameters);
+        let topics = self.topics.parameters();
+        let path = with_query("events/stream", &[&parameters[..], &topics].concat());
         let mut last = self.after.map(|after| after.to_string());
         let (mut wait, mut has_begun) = (SHORTEST_WAIT, false);
         loop {

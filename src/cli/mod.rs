@@ -42,6 +42,7 @@ mod status;
 mod storage;
 mod tables;
 mod token;
+mod topics;
 mod trial;
 mod types;
 mod verify;

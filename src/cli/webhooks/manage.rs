@@ -8,6 +8,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::cli::remote::{Body, Remote, draws_tables, with_query};
+use crate::cli::topics::Topics;
 use crate::cli::{Failure, output};
 
 use super::declared;
@@ -136,15 +137,8 @@ struct Wanted {
     /// Address to which deliveries are sent
     #[arg(long, value_name = "URL")]
     endpoint: Option<String>,
-    /// Only events with this first topic, such as transfer, u64:5, G…, or the base64 XDR of an ScVal. --topic2 to --topic4 likewise
-    #[arg(long, value_name = "VALUE")]
-    topic1: Option<String>,
-    #[arg(long, value_name = "VALUE")]
-    topic2: Option<String>,
-    #[arg(long, value_name = "VALUE")]
-    topic3: Option<String>,
-    #[arg(long, value_name = "VALUE")]
-    topic4: Option<String>,
+    #[command(flatten)]
+    topics: Topics,
     /// Only events with this address in a topic; of all contracts if --contract is not given
     #[arg(long, value_name = "G…|C…")]
     address: Option<String>,
@@ -263,16 +257,15 @@ impl Wanted {
         };
         let mut body = json!({
             "webhook_endpoint": endpoint,
-            "topic1": self.topic1,
-            "topic2": self.topic2,
-            "topic3": self.topic3,
-            "topic4": self.topic4,
             "address": self.address,
             "where": self.condition,
             "project": self.project,
             "format": self.format,
             "message": self.message,
         });
+        for (name, topic) in self.topics.parameters() {
+            body[name] = topic.into();
+        }
         if self.include_backfill {
             body["include_backfill"] = true.into();
         }
@@ -291,8 +284,9 @@ impl New {
             body["webhook_secret"] = secret(&file)?.into();
         }
         let made = remote.post("webhooks/new", &body)?;
-        let Wanted { topic1, contracts, .. } = &self.wanted;
-        for warning in topic1.iter().flat_map(|it| declared::warnings(remote, contracts, it)) {
+        let Wanted { topics, contracts, .. } = &self.wanted;
+        for warning in topics.topic1.iter().flat_map(|it| declared::warnings(remote, contracts, it))
+        {
             output::note(warning);
         }
         made.show(self.output.json, &[])
