@@ -52,9 +52,7 @@ impl Dispatcher {
         let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.paces.pause(endpoint, now.saturating_add(wait));
         self.deps.metrics.webhook_attempted("limited");
-        if let Some(queue) = self.queues.get_mut(&queued.subscription) {
-            queue.put_back(queued);
-        }
+        self.put_back(queued);
         self.wake(queued.subscription, queued.class);
     }
 

@@ -1,45 +1,45 @@
 //! Decides what is sent next. The dispatcher tracks which subscriptions have something to send,
 //! which servers may receive something, and when something is due. It reads a delivery when it is
-//! its turn, and never waits for an attempt. Handles attempts that have ended, outcomes that were written,
-//! and subscriptions that were deleted; and begins anew after a panic.
+//! its turn, and never waits for an attempt. What comes of attempts is in `outcomes`; how it begins, and begins
+//! anew after a panic, in `restart`.
 
 mod chats;
+mod outcomes;
+mod restart;
 mod sending;
 mod slot_queue;
+mod tasks;
+mod timers;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quick_cache::unsync::Cache;
-use rand::{Rng, RngCore};
-use tokio::task::AbortHandle;
+use rand::RngCore;
 
 use slot_queue::SlotQueue;
+use tasks::Tasks;
+use timers::{Timer, Timers};
 
 use super::attempt::Post;
-use super::job::{Attempted, Ended, Job, Note, Outcome, Progress, Written};
+use super::job::Note;
 use super::mailbox::{Load, Mailbox, Message};
 use super::new_deliveries::Contents;
-use super::outcome_writer::COMPONENT;
 use super::pace::Paces;
 use super::server::Server;
 use super::subscription_queue::{LazyView, SubscriptionQueue};
+use crate::Clock;
 use crate::registry::Registry;
-use crate::rows::{Attempt, Class, Delivery, PayloadOf, QUEUE, Queued};
-use crate::schedule::{self, is_prompt, retry_delay};
-use crate::target::AttemptResult;
-use crate::{CONSUMER, Clock};
-use orrery_runtime::budget::{Budget, Holder};
+use crate::rows::{Class, PayloadOf};
+use crate::schedule;
+use orrery_runtime::budget::Budget;
 use orrery_runtime::observe::health::Health;
 use orrery_runtime::observe::metrics::Metrics;
 use orrery_runtime::priority::PromptRuntime;
-use orrery_store::{RowBounds, Store, StoreError};
+use orrery_store::Store;
 
 /// Maximum interval between two reads of the clock, which may be adjusted in between.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,24 +58,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of owners in `waiting_for_slot` that get another turn when a slot becomes free.
 const MAX_REQUEUED_OWNERS: usize = 16;
-/// Response time from which an unsuccessful response counts as no answer: it says as little about
-/// the server.
-const SLOW_RESPONSE: Duration = Duration::from_secs(5);
 /// Number of servers without a subscription whose state may be kept.
 const MAX_UNUSED_SERVERS: usize = 1000;
-/// Interval at which the end of the earlier attempts is checked.
-const END_CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// Delay before the queue is read again after a failure.
-const REREAD_DELAY: Duration = Duration::from_secs(1);
-
-/// What a timer is set for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    /// A delivery of this subscription and class becomes due.
-    Part(u32, Class),
-    /// The pause of a server ends.
-    Server(Arc<str>),
-}
 
 /// Dependencies of the delivery threads.
 pub struct DeliveryDeps {
@@ -108,14 +92,9 @@ pub struct Dispatcher {
     ready_servers: VecDeque<Arc<str>>,
     /// Owners that wait for a free slot of the budget.
     waiting_for_slot: SlotQueue,
-    timers: BTreeSet<(u64, Timer)>,
+    timers: Timers,
     paces: Paces,
-    /// Tasks by the number of their job, with their subscription.
-    in_flight: HashMap<u64, (AbortHandle, u32)>,
-    last_job: u64,
-    /// Number of tasks for each deleted subscription, and the channel that is notified when they
-    /// have ended.
-    pending_deletions: HashMap<u32, (usize, SyncSender<()>)>,
+    tasks: Tasks,
     unwritten: usize,
     payloads: Cache<(u16, PayloadOf), Bytes>,
     new_contents: Contents,
@@ -133,11 +112,9 @@ impl Dispatcher {
             servers: HashMap::new(),
             ready_servers: VecDeque::new(),
             waiting_for_slot: SlotQueue::default(),
-            timers: BTreeSet::new(),
+            timers: Timers::default(),
             paces: Paces::default(),
-            in_flight: HashMap::new(),
-            last_job: 0,
-            pending_deletions: HashMap::new(),
+            tasks: Tasks::default(),
             unwritten: 0,
             payloads: Cache::new(MAX_CACHED_PAYLOADS),
             new_contents: Contents::default(),
@@ -150,73 +127,25 @@ impl Dispatcher {
         self.deps.registry.now().due
     }
 
-    /// Schedules what an earlier process left in the queue, and counts it.
-    pub fn load_queue(&mut self) {
-        let mut found = Vec::new();
-        if let Err(error) = self.read_queue(&mut found) {
-            self.report_unread(&error);
-        }
-        let mut counts: HashMap<u32, i64> = HashMap::new();
-        for (first, count) in &found {
-            *counts.entry(first.subscription).or_default() += count;
-        }
-        self.schedule_all(&found);
-        for subscription in
-            self.deps.registry.with(|known| known.all().cloned().collect::<Vec<_>>())
-        {
-            subscription.set_waiting(counts.remove(&subscription.id).unwrap_or(0));
-        }
-    }
-
-    /// Adds to `found` the first delivery of each subscription and class in the queue, and their
-    /// number.
-    fn read_queue(&self, found: &mut Vec<(Queued, i64)>) -> Result<(), StoreError> {
-        let view = self.deps.store.consumer_view(CONSUMER, RowBounds::none())?;
-        QUEUE.scan_all(&view, None, |queued, ()| {
-            match found.last_mut() {
-                Some((last, count))
-                    if (last.subscription, last.class) == (queued.subscription, queued.class) =>
-                {
-                    *count += 1;
-                }
-                _ => found.push((queued, 1)),
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        Ok(())
-    }
-
-    fn report_unread(&self, error: &StoreError) {
-        tracing::error!("the queue of webhooks cannot be read: {error}");
-        let reason = "the queue cannot be read: the log says why";
-        self.deps.health.down(COMPONENT, reason);
-    }
-
-    fn schedule_all(&mut self, found: &[(Queued, i64)]) {
-        for (first, _) in found {
-            self.schedule(first.subscription, first.class, first.due);
-        }
-    }
-
     pub fn run(&mut self, messages: &Receiver<Message>) {
         loop {
             self.deps.health.injected().panic_if(DISPATCHER);
             let now = self.now();
             self.fire_timers(now);
-            if self.in_flight.is_empty() {
+            if self.tasks.count() == 0 {
                 // No job ends that would do this.
                 self.requeue_for_slot();
             }
             self.send_all(now);
             if let Some(stop_by) = self.stop_by {
-                if self.in_flight.is_empty() {
+                if self.tasks.count() == 0 {
                     return;
                 }
                 if Instant::now() >= stop_by {
-                    self.in_flight.values().for_each(|(task, _)| task.abort());
+                    self.tasks.abort_all();
                 }
             }
-            let next = self.timers.first().map(|(at, _)| at.saturating_sub(now));
+            let next = self.timers.next().map(|at| at.saturating_sub(now));
             let wait = next.map_or(CLOCK_CHECK_INTERVAL, |ms| {
                 CLOCK_CHECK_INTERVAL.min(Duration::from_millis(ms))
             });
@@ -268,9 +197,8 @@ impl Dispatcher {
                 // Whatever can be sent is sent first, so that the reply describes what remains.
                 self.fire_timers(now);
                 self.send_all(now);
-                let next = self.timers.first().map(|(at, _)| *at);
-                let load =
-                    Load { in_flight: self.in_flight.len(), unwritten: self.unwritten, next };
+                let (in_flight, next) = (self.tasks.count(), self.timers.next());
+                let load = Load { in_flight, unwritten: self.unwritten, next };
                 // The caller may have given up.
                 let _ = reply.send(load);
             }
@@ -307,9 +235,9 @@ impl Dispatcher {
             return;
         }
         if let Some(later) = part.timer.replace(due) {
-            self.timers.remove(&(later, Timer::Part(id, class)));
+            self.timers.remove(later, Timer::Part(id, class));
         }
-        self.timers.insert((due, Timer::Part(id, class)));
+        self.timers.set(due, Timer::Part(id, class));
     }
 
     /// Queues a class of a subscription at its server, because it may have something to send.
@@ -333,10 +261,7 @@ impl Dispatcher {
     }
 
     fn fire_timers(&mut self, now: u64) {
-        while let Some((at, _)) = self.timers.first()
-            && *at <= now
-            && let Some((_, timer)) = self.timers.pop_first()
-        {
+        while let Some(timer) = self.timers.take_due(now) {
             match timer {
                 Timer::Part(id, class) => {
                     if let Some(queue) = self.queues.get_mut(&id) {
@@ -361,53 +286,6 @@ impl Dispatcher {
         }
     }
 
-    fn ended(&mut self, Ended { job, attempts }: Ended) {
-        let Job { id: job_id, class, subscription, server: name, owner, deliveries, slot } = job;
-        drop(slot);
-        self.in_flight.remove(&job_id);
-        self.deps.metrics.set_webhooks_in_flight(self.in_flight.len());
-        let now = self.now();
-        if let Some(server) = self.servers.get_mut(&name) {
-            server.job_ended(owner, class);
-        }
-        self.record_answers(&name, owner, &attempts, now);
-        self.queue_server(name);
-        self.requeue_for_slot();
-        let id = subscription.id;
-        if let Some((running, _)) = self.pending_deletions.get_mut(&id) {
-            *running -= 1;
-            if *running == 0
-                && let Some((_, done)) = self.pending_deletions.remove(&id)
-            {
-                // The caller may have given up.
-                let _ = done.send(());
-            }
-        }
-        let Some(queue) = self.queues.get_mut(&id) else { return };
-        queue.job_ended(class);
-        for unsent in deliveries.into_iter().rev() {
-            queue.put_back(unsent.queued);
-        }
-        for attempt in attempts {
-            self.attempted(attempt, now);
-        }
-        self.wake(id, class);
-    }
-
-    /// Handles what is done of a job that waits for its last attempt.
-    fn progressed(&mut self, progress: Progress) {
-        let Progress { subscription, server, owner, attempts, unsent } = progress;
-        let now = self.now();
-        self.record_answers(&server, owner, &attempts, now);
-        let Some(queue) = self.queues.get_mut(&subscription) else { return };
-        for unsent in unsent.into_iter().rev() {
-            queue.put_back(unsent.queued);
-        }
-        for attempt in attempts {
-            self.attempted(attempt, now);
-        }
-    }
-
     /// Gives owners that wait for a slot another turn, because one is free: each of them, because the
     /// slot may be one that only some may have.
     fn requeue_for_slot(&mut self) {
@@ -418,124 +296,6 @@ impl Dispatcher {
                 server.retry(owner);
             }
             self.queue_server(name);
-        }
-    }
-
-    /// Records which attempts of an owner a server has answered.
-    fn record_answers(
-        &mut self,
-        server: &Arc<str>,
-        owner: Holder,
-        attempts: &[Attempted],
-        now: u64,
-    ) {
-        let Some(server) = self.servers.get_mut(server) else { return };
-        for result in attempts.iter().filter_map(|it| it.result.as_ref()) {
-            let has_answered =
-                result.succeeded() || (result.status.is_some() && result.duration < SLOW_RESPONSE);
-            server.answered(owner, has_answered, result.duration, now);
-        }
-    }
-
-    /// Notes the outcome of an attempt.
-    fn attempted(&mut self, attempt: Attempted, now: u64) {
-        let Attempted { queued, delivery, began, result } = attempt;
-        // An attempt that the shutdown aborts is made again after the next start.
-        if result.is_none() && self.stop_by.is_some() {
-            return;
-        }
-        let result = result.unwrap_or_else(|| AttemptResult {
-            status: None,
-            duration: Duration::from_millis(now.saturating_sub(began)),
-            excerpt: String::new(),
-            retry_after: None,
-            error: Some("the attempt was aborted".to_owned()),
-        });
-        let subscription = self.deps.registry.get(queued.subscription);
-        let chat = subscription.filter(|it| it.chat().is_some());
-        if result.status == Some(429)
-            && let Some(chat) = &chat
-        {
-            self.limited(chat, queued, result.retry_after, now);
-            return;
-        }
-        let outcome = self.determine_outcome(&result, &delivery, queued, chat.is_some(), now);
-        if matches!(outcome, Outcome::Gone(_))
-            && queued.number.test().is_none()
-            && let Some(queue) = self.queues.get_mut(&queued.subscription)
-        {
-            queue.stop_after(queued);
-        }
-        self.note(Note {
-            queued,
-            round: delivery.round,
-            attempt: Some(Attempt::of(began, &result)),
-            outcome,
-            ended: now,
-        });
-    }
-
-    /// Determines the outcome of an attempt that has ended.
-    fn determine_outcome(
-        &mut self,
-        result: &AttemptResult,
-        delivery: &Delivery,
-        queued: Queued,
-        is_chat: bool,
-        now: u64,
-    ) -> Outcome {
-        let outcome = if result.succeeded() {
-            Outcome::Delivered
-        } else if let Some(status @ (410 | 404)) = result.status
-            && (status == 410 || is_chat)
-        {
-            Outcome::Gone(status)
-        } else if queued.number.test().is_some() {
-            Outcome::Failed(None)
-        } else {
-            let tries = delivery.tries.saturating_add(1);
-            let wait = retry_delay(tries, self.deps.rng.random(), result.retry_after);
-            let class = if is_prompt(tries) { Class::Soon } else { Class::Later };
-            let ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-            Outcome::Failed(wait.map(|wait| (class, now.saturating_add(ms(wait)))))
-        };
-        self.deps.metrics.webhook_attempted(match &outcome {
-            Outcome::Delivered => "delivered",
-            Outcome::Gone(_) => "gone",
-            Outcome::Failed(None) => "given_up",
-            _ if result.status.is_some() => "refused",
-            _ => "unreachable",
-        });
-        outcome
-    }
-
-    fn note(&mut self, note: Note) {
-        self.unwritten += 1;
-        // If the writer has ended, the delivery is sent again after the next start.
-        let _ = self.notes.send(note);
-    }
-
-    /// Counts outcomes that were written, before anything else is done about them: the counts must
-    /// stay right through a panic.
-    fn count_written(&mut self, written: &[Written]) {
-        self.unwritten = self.unwritten.saturating_sub(written.len());
-        for finished in written.iter().filter(|it| it.is_finished) {
-            if let Some(subscription) = self.deps.registry.get(finished.queued.subscription) {
-                subscription.add_waiting(-1);
-            }
-        }
-    }
-
-    fn written(&mut self, written: &Written) {
-        let id = written.queued.subscription;
-        let Some(queue) = self.queues.get_mut(&id) else { return };
-        let resumes = queue.outcome_written(&written.queued);
-        if let Some(next) = written.next {
-            queue.add(next.class, next.due);
-            self.schedule(id, next.class, next.due);
-        }
-        if written.is_disabled || resumes {
-            Class::ALL.into_iter().for_each(|class| self.wake(id, class));
         }
     }
 
@@ -550,93 +310,6 @@ impl Dispatcher {
         if self.servers.len() > 2 * self.queues.len() + MAX_UNUSED_SERVERS {
             self.servers.retain(|_, server| !server.is_unused());
         }
-        let mut running = 0;
-        for (task, _) in self.in_flight.values().filter(|(_, of)| *of == id) {
-            task.abort();
-            running += 1;
-        }
-        match running {
-            // The caller may have given up.
-            0 => drop(done.send(())),
-            _ => drop(self.pending_deletions.insert(id, (running, done))),
-        }
-    }
-
-    /// Discards the state, which a panic may have left half changed. Attempts in progress are
-    /// aborted, and their deliveries are sent again; what ended before is noted. Messages that the
-    /// new state is to see are handled last. Returns false when the service stops meanwhile.
-    pub fn begin_again(&mut self, messages: &Receiver<Message>, stopping: &AtomicBool) -> bool {
-        self.queues.clear();
-        self.servers.clear();
-        self.ready_servers.clear();
-        self.waiting_for_slot.clear();
-        self.timers.clear();
-        self.paces.clear();
-        self.payloads = Cache::new(MAX_CACHED_PAYLOADS);
-        self.new_contents = Contents::default();
-        self.in_flight.values().for_each(|(task, _)| task.abort());
-        let mut later = Vec::new();
-        // Outcomes must be in the queue before it is read.
-        while !self.is_settled(messages, &mut later) {
-            if stopping.load(Ordering::SeqCst) {
-                return false;
-            }
-            match messages.recv_timeout(END_CHECK_INTERVAL) {
-                Ok(message) => later.extend(self.settle(message)),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return false,
-            }
-        }
-        self.in_flight = HashMap::new();
-        self.deps.metrics.set_webhooks_in_flight(0);
-        for (_, done) in std::mem::take(&mut self.pending_deletions).into_values() {
-            // The caller may have given up.
-            let _ = done.send(());
-        }
-        let mut found = Vec::new();
-        while let Err(error) = self.read_queue(&mut found) {
-            self.report_unread(&error);
-            found.clear();
-            thread::sleep(REREAD_DELAY);
-            if stopping.load(Ordering::SeqCst) {
-                return false;
-            }
-        }
-        if self.deps.health.is_down(COMPONENT) {
-            self.deps.health.up(COMPONENT);
-        }
-        self.schedule_all(&found);
-        later.into_iter().for_each(|message| self.handle_message(message));
-        true
-    }
-
-    /// Returns whether all earlier attempts have ended and all outcomes are written. Handles the
-    /// messages that are there.
-    fn is_settled(&mut self, messages: &Receiver<Message>, later: &mut Vec<Message>) -> bool {
-        // A task sends its last message before it counts as finished.
-        let have_ended = self.in_flight.values().all(|(task, _)| task.is_finished());
-        for message in messages.try_iter() {
-            later.extend(self.settle(message));
-        }
-        have_ended && self.unwritten == 0
-    }
-
-    /// Handles a message about what was under way; returns any other.
-    fn settle(&mut self, message: Message) -> Option<Message> {
-        match message {
-            Message::Progress(progress) => self.note_results(progress.attempts),
-            Message::Ended(ended) => self.note_results(ended.attempts),
-            Message::Written(written) => self.count_written(&written),
-            other => return Some(other),
-        }
-        None
-    }
-
-    /// Notes the outcomes of the attempts that have a result.
-    fn note_results(&mut self, attempts: Vec<Attempted>) {
-        let now = self.now();
-        for attempt in attempts.into_iter().filter(|it| it.result.is_some()) {
-            self.attempted(attempt, now);
-        }
+        self.tasks.abort_of(id, done);
     }
 }

@@ -11,7 +11,8 @@ use super::super::job::{Job, Note, Outcome, Ready};
 use super::super::new_deliveries::Content;
 use super::super::server::{Turn, Unit};
 use super::super::subscription_queue::{LazyView, Next};
-use super::{Dispatcher, Timer};
+use super::Dispatcher;
+use super::timers::Timer;
 use crate::rows::{Class, DELIVERIES, Delivery, PAYLOADS, PayloadOf, Queued};
 use crate::subscription::{Subscription, VOID_ENDPOINT};
 use orrery_runtime::budget::Share;
@@ -41,7 +42,7 @@ impl Dispatcher {
         match server.take(now, most) {
             Turn::Later if server.is_idle() => drop(self.servers.remove(&name)),
             Turn::Later => {}
-            Turn::NotBefore(at) => drop(self.timers.insert((at, Timer::Server(name)))),
+            Turn::NotBefore(at) => self.timers.set(at, Timer::Server(name)),
             Turn::Now(owner, unit) => {
                 if matches!(self.send(unit, now, view), SendOutcome::NoSlot)
                     && let Some(server) = self.servers.get_mut(&name)
@@ -88,12 +89,11 @@ impl Dispatcher {
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             };
+            let take = || self.queues.get(&id).and_then(|it| self.slots.try_take(it.owner, 1).ok());
+            slot = slot.or_else(take);
             if slot.is_none() {
-                slot = self.queues.get(&id).and_then(|it| self.slots.try_take(it.owner, 1).ok());
-            }
-            if slot.is_none() {
+                self.put_back(queued);
                 if let Some(queue) = self.queues.get_mut(&id) {
-                    queue.put_back(queued);
                     queue.part(class).is_waiting = true;
                 }
                 return Ok(SendOutcome::NoSlot);
@@ -105,9 +105,7 @@ impl Dispatcher {
                 }
                 Ok(None) => break Ok(()),
                 Err(error) => {
-                    if let Some(queue) = self.queues.get_mut(&id) {
-                        queue.put_back(queued);
-                    }
+                    self.put_back(queued);
                     break Err(error);
                 }
             }
@@ -140,9 +138,7 @@ impl Dispatcher {
             Next::Now(queued) => match self.must_wait(subscription, class, now) {
                 None => Some(queued),
                 Some(at) => {
-                    if let Some(queue) = self.queues.get_mut(&subscription.id) {
-                        queue.put_back(queued);
-                    }
+                    self.put_back(queued);
                     self.set_timer(subscription.id, class, at);
                     None
                 }
@@ -178,39 +174,38 @@ impl Dispatcher {
             self.wake(id, class);
             return Ok(None);
         };
-        let abandoned = |reason: &str, disables| Note {
+        let (reason, disables) = match obstacle(queued, subscription) {
+            Some(obstacle) => obstacle,
+            None => {
+                let key = subscription.bodies().key(delivery.day, queued.number);
+                let body = match body {
+                    Some(body) => Some(body),
+                    None => self.payload(key, view.get()?)?,
+                };
+                match body {
+                    Some(body) => return Ok(Some(Ready { queued, delivery, body })),
+                    None => ("the events to send are no longer stored", false),
+                }
+            }
+        };
+        self.note(Note {
             queued,
             round: delivery.round,
             attempt: None,
             outcome: Outcome::Abandoned(reason.to_owned(), disables),
             ended: now,
-        };
-        if !subscription.is_enabled() && queued.number.test().is_none() {
-            self.note(abandoned("the subscription was disabled before it was sent", false));
+        });
+        if !disables {
             self.wake(id, class);
-            return Ok(None);
         }
-        if subscription.endpoint.is_none() {
-            self.note(abandoned(VOID_ENDPOINT, true));
-            return Ok(None);
+        Ok(None)
+    }
+
+    /// Puts a delivery that was taken back into its queue.
+    pub(super) fn put_back(&mut self, queued: Queued) {
+        if let Some(queue) = self.queues.get_mut(&queued.subscription) {
+            queue.put_back(queued);
         }
-        if subscription.secrets().is_none() {
-            let reason = "its secret cannot be read any more: give it a new one, and enable it";
-            self.note(abandoned(reason, true));
-            return Ok(None);
-        }
-        let body = match body {
-            Some(body) => Some(body),
-            None => {
-                self.payload(subscription.bodies().key(delivery.day, queued.number), view.get()?)?
-            }
-        };
-        let Some(body) = body else {
-            self.note(abandoned("the events to send are no longer stored", false));
-            self.wake(id, class);
-            return Ok(None);
-        };
-        Ok(Some(Ready { queued, delivery, body }))
     }
 
     /// Reads a delivery, if it exists, and its body, if that is in memory.
@@ -268,9 +263,9 @@ impl Dispatcher {
         if let Some(server) = self.servers.get_mut(&server) {
             server.job_started(owner, class);
         }
-        self.last_job += 1;
+        let number = self.tasks.number();
         let subscription = Arc::clone(subscription);
-        let job = Job { id: self.last_job, class, subscription, server, owner, deliveries, slot };
+        let job = Job { id: number, class, subscription, server, owner, deliveries, slot };
         let task = attempt::make(
             job,
             Arc::clone(&self.deps.post),
@@ -279,13 +274,26 @@ impl Dispatcher {
             self.mailbox.messages.clone(),
         );
         let task = self.deps.runtime.handle().spawn(task);
-        self.in_flight.insert(self.last_job, (task.abort_handle(), id));
-        self.deps.metrics.set_webhooks_in_flight(self.in_flight.len());
+        self.tasks.add(number, task.abort_handle(), id);
+        self.deps.metrics.set_webhooks_in_flight(self.tasks.count());
         if matches!(class, Class::Soon | Class::Later) {
             // More deliveries of this class may be due.
             self.wake(id, class);
         }
     }
+}
+
+/// Returns why a subscription sends a delivery no more, if it does not, and whether it is disabled for that.
+fn obstacle(queued: Queued, subscription: &Subscription) -> Option<(&'static str, bool)> {
+    if !subscription.is_enabled() && queued.number.test().is_none() {
+        return Some(("the subscription was disabled before it was sent", false));
+    }
+    if subscription.endpoint.is_none() {
+        return Some((VOID_ENDPOINT, true));
+    }
+    let is_lost = subscription.secrets().is_none();
+    is_lost
+        .then_some(("its secret cannot be read any more: give it a new one, and enable it", true))
 }
 
 /// Whether a job takes another delivery in addition to `count`, whose bodies have `bytes` bytes in
