@@ -48,6 +48,27 @@ impl WebhookConsumer {
     pub fn new(registry: Arc<Registry>) -> Self {
         Self { registry }
     }
+
+    /// Whether as much is known as the deliveries of a ledger are made from.
+    fn may_be_made(&self, store: &Store, ledger: &FedLedger) -> bool {
+        let registry = &*self.registry;
+        let is_wanted = !registry.with(SubscriptionSet::is_empty);
+        if is_wanted && !registry.naming.may_be_made(ledger.place) {
+            return false;
+        }
+        let needs_data = || registry.with(SubscriptionSet::has_data);
+        if is_wanted && !registry.data_index.has(store, ledger.ledger, needs_data) {
+            return false;
+        }
+        let projects: Vec<String> = registry.with(|known| {
+            let concerns = |it: &Arc<Subscription>| it.is_in_doubt() || it.concerns(ledger);
+            let concerned = known.by_project().filter_map(|(project, mut bucket)| {
+                bucket.any(concerns).then(|| project.to_owned())
+            });
+            concerned.collect()
+        });
+        registry.followed.may_be_made(&projects, ledger.place)
+    }
 }
 
 impl LedgerConsumer for WebhookConsumer {
@@ -71,28 +92,7 @@ impl LedgerConsumer for WebhookConsumer {
         }
         // What a failed step created for this and later ledgers is created again.
         self.registry.created_by_step.lock().split_off(&ledger.place);
-        let is_wanted = !self.registry.with(SubscriptionSet::is_empty);
-        if is_wanted && !self.registry.naming.may_be_made(ledger.place) {
-            effects.mark_unfinished();
-            return Ok(());
-        }
-        if is_wanted
-            && !self
-                .registry
-                .data_index
-                .has(store, ledger.ledger, || self.registry.with(SubscriptionSet::has_data))
-        {
-            effects.mark_unfinished();
-            return Ok(());
-        }
-        let projects: Vec<String> = self.registry.with(|known| {
-            let concerns = |it: &Arc<Subscription>| it.is_in_doubt() || it.concerns(ledger);
-            let concerned = known.by_project().filter_map(|(project, mut bucket)| {
-                bucket.any(concerns).then(|| project.to_owned())
-            });
-            concerned.collect()
-        });
-        if !self.registry.followed.may_be_made(&projects, ledger.place) {
+        if !self.may_be_made(store, ledger) {
             effects.mark_unfinished();
             return Ok(());
         }

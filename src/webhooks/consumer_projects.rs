@@ -168,10 +168,7 @@ impl Work<'_, '_> {
             }
             let condition = subscription.condition.as_ref();
             let verdict = condition.map_or(Verdict::Matches, |it| judged.by(it));
-            let verdict = match verdict {
-                Verdict::Matches if is_unsure => Verdict::Unjudged,
-                verdict => verdict,
-            };
+            let verdict = verdict.unless_unsure(is_unsure);
             if verdict != Verdict::Matches {
                 self.note_unmet(subscription, event.ledger, &verdict)?;
                 continue;

@@ -196,22 +196,12 @@ impl Work<'_, '_> {
         if of_silence.is_empty() {
             return Ok(Progress::Done);
         }
-        let (sources, ledger) = (self.sources, self.fed.ledger);
+        let sources = self.sources;
         let (ledgers, most) = (Ledgers::of(&sources), self.most_steps());
         let silence =
             |subscription, within| Silence::of(&sources, &ledgers, (subscription, within), most);
         for &(subscription, within) in &of_silence {
-            let silence = silence(subscription, within);
-            let listened = silence.listen(ledger, self.effects)?;
-            let steps = silence.steps();
-            if steps > 0 && !self.count_steps(known, subscription, steps)? {
-                // It is disabled now.
-                continue;
-            }
-            for verdict in &listened.unmet {
-                self.note_unmet(subscription, ledger, verdict)?;
-            }
-            listened.told.into_iter().try_for_each(|told| self.create_delivery(known, told))?;
+            self.listen(known, subscription, &silence(subscription, within))?;
         }
         // Each step begins with another one.
         let count = of_silence.len();
@@ -235,6 +225,26 @@ impl Work<'_, '_> {
             told.into_iter().try_for_each(|told| self.create_delivery(known, told))?;
         }
         Ok(progress)
+    }
+
+    /// Listens to the ledger for one of them.
+    fn listen(
+        &mut self,
+        known: &SubscriptionSet,
+        subscription: &Arc<Subscription>,
+        silence: &Silence<'_>,
+    ) -> Result<(), StoreError> {
+        let ledger = self.fed.ledger;
+        let listened = silence.listen(ledger, self.effects)?;
+        let steps = silence.steps();
+        if steps > 0 && !self.count_steps(known, subscription, steps)? {
+            // It is disabled now.
+            return Ok(());
+        }
+        for verdict in &listened.unmet {
+            self.note_unmet(subscription, ledger, verdict)?;
+        }
+        listened.told.into_iter().try_for_each(|told| self.create_delivery(known, told))
     }
 
     /// Looks at entries that are about to expire, in this ledger and those that were left.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::filter::Filter;
 use super::rows::Number;
 use super::subscription::Subscription;
-use orrery_ledger::domain::LedgerRange;
+use orrery_ledger::domain::{ContractId, LedgerRange};
 use orrery_store::{EventQuery, TopicFilter};
 
 /// How long one request searches for deliveries.
@@ -26,10 +27,19 @@ pub(super) struct FoundEvent {
 
 /// Finds the events of ledgers that may match a subscription.
 pub(super) fn query(subscription: &Subscription, ledgers: LedgerRange) -> EventQuery {
-    let filter = &subscription.filter;
+    let contracts = subscription.definition.contract().into_iter().collect();
+    query_of(contracts, &subscription.filter, ledgers)
+}
+
+/// Finds the events of ledgers that may match a filter.
+pub(super) fn query_of(
+    contracts: Vec<ContractId>,
+    filter: &Filter,
+    ledgers: LedgerRange,
+) -> EventQuery {
     let (positional, address) = (filter.topics.clone(), filter.address.clone());
     EventQuery {
-        contracts: subscription.definition.contract().into_iter().collect(),
+        contracts,
         topics: TopicFilter { positional, address, ..TopicFilter::default() },
         ..EventQuery::of_ledgers(ledgers)
     }

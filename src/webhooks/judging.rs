@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use orrery_conditions::{Condition, Event, FlatEvent, Judgement, Own};
 use orrery_executables::{AllTried, DeclaredEvent, InterfaceReader, Tried};
 use orrery_ledger::domain::{ContractId, NetworkId};
+use orrery_membership::Selected;
 use orrery_store::EventRecord;
 
 /// Name of the condition, as requests spell it.
@@ -94,10 +95,32 @@ impl<'e, 'n> JudgedEvent<'e, 'n> {
         condition.judge(&Event { named: declared.named(), own }).into()
     }
 
+    /// Judges the event by a condition, if there is one, and by what a project selects, if it is about one:
+    /// where it is not known whether an event belongs to it, the condition cannot be enough.
+    pub fn of_project(
+        &self,
+        condition: Option<&Condition>,
+        selected: Option<&Selected>,
+    ) -> Verdict {
+        let verdict = condition.map_or(Verdict::Matches, |condition| self.by(condition));
+        verdict.unless_unsure(selected.is_some_and(|it| it.unsure.contains(&self.event.id)))
+    }
+
     /// What it has itself, without its topics.
     fn own(&self) -> Own<'_> {
         let EventRecord { contract, ledger, tx, .. } = self.event;
         Own { contract: *contract, ledger: ledger.0, transaction: tx, topics: &[] }
+    }
+}
+
+impl Verdict {
+    /// The verdict on an event of which it may be unsure whether it belongs to what is asked about.
+    #[must_use]
+    pub fn unless_unsure(self, is_unsure: bool) -> Self {
+        match self {
+            Self::Matches if is_unsure => Self::Unjudged,
+            verdict => verdict,
+        }
     }
 }
 

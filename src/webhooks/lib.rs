@@ -36,6 +36,7 @@ mod projects;
 pub mod registry;
 pub mod replay;
 mod replay_triggers;
+mod replaying;
 pub mod rotation;
 pub mod rows;
 mod schedule;

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::decimals::{Decimals, asset_emitter};
+use super::found::query_of;
 use super::judging::{self, JudgedEvent, Verdict, WHERE};
 use super::manage::{NewSubscriptions, Webhooks};
 use super::message::Facts;
@@ -13,7 +14,7 @@ use super::{WebhookError, payload, triggers};
 use orrery_executables::InterfaceReader;
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSeq, Owner};
 use orrery_membership::Selected;
-use orrery_store::{Bounds, EventQuery, Needs, StoreError, TopicFilter};
+use orrery_store::{Bounds, EventRecord, Needs, StoreError};
 use serde_json::Value as Json;
 
 /// Number of bodies that are shown.
@@ -39,6 +40,17 @@ pub struct Previewed {
     pub unjudged: u64,
     /// Bodies of the first of them.
     pub first: Vec<Vec<u8>>,
+}
+
+impl Previewed {
+    /// Adds what was found in ledgers before all that were looked through.
+    fn put_before(&mut self, mut found: Self) {
+        self.matched += found.matched;
+        self.unjudged += found.unjudged;
+        found.first.append(&mut self.first);
+        found.first.truncate(SHOWN);
+        self.first = found.first;
+    }
 }
 
 impl Webhooks {
@@ -102,12 +114,7 @@ impl Webhooks {
     ) -> Result<Option<(u64, u64)>, WebhookError> {
         let names = self.registry.naming.reader()?;
         let network = self.store.network().id();
-        let (positional, address) = (wanted.filter.topics.clone(), wanted.filter.address.clone());
-        let query = EventQuery {
-            contracts: wanted.contracts.clone(),
-            topics: TopicFilter { positional, address, ..TopicFilter::default() },
-            ..EventQuery::of_ledgers(range)
-        };
+        let query = query_of(wanted.contracts.clone(), &wanted.filter, range);
         let mut found = Previewed::default();
         let mut of_ledger: Option<(LedgerSeq, Selected)> = None;
         let walked = self.store.events_within(&query, bounds, |event| {
@@ -125,16 +132,11 @@ impl Webhooks {
                 names.supply(selected.supplied.clone());
             }
             let judged = JudgedEvent::new(event, network, names.as_ref());
-            match wanted.condition.as_ref().map_or(Verdict::Matches, |it| judged.by(it)) {
-                Verdict::Matches if selected.is_some_and(|it| it.unsure.contains(&event.id)) => {
-                    found.unjudged += 1;
-                }
+            match judged.of_project(wanted.condition.as_ref(), selected) {
                 Verdict::Matches => {
                     found.matched += 1;
                     if found.first.len() < SHOWN {
-                        let body = payload::of_event(event, network, names.as_ref());
-                        let asset = asset_emitter(event, network, names.as_ref());
-                        match self.shown(wanted, body, asset) {
+                        match self.shown_event(wanted, event, names.as_ref()) {
                             Ok(shown) => found.first.push(shown),
                             Err(error) => return ControlFlow::Break(error),
                         }
@@ -146,17 +148,11 @@ impl Webhooks {
             ControlFlow::Continue(())
         })?;
         names.as_ref().map(InterfaceReader::finish).transpose()?;
-        if let Some(error) = walked.broken_off {
-            return Err(error.into());
-        }
+        walked.broken_off.map_or(Ok(()), Err)?;
         if walked.interrupted.is_some() {
             return Ok(None);
         }
-        previewed.matched += found.matched;
-        previewed.unjudged += found.unjudged;
-        found.first.append(&mut previewed.first);
-        found.first.truncate(SHOWN);
-        previewed.first = found.first;
+        previewed.put_before(found);
         Ok(Some((walked.cost.records, walked.cost.index_rows)))
     }
 
@@ -172,6 +168,18 @@ impl Webhooks {
             *last = Some((ledger, self.registry.followed.selected(project, ledger)?));
         }
         Ok(last.as_ref().map(|(_, selected)| selected))
+    }
+
+    /// As [`Self::shown`], of an event.
+    fn shown_event(
+        &self,
+        wanted: &NewSubscriptions,
+        event: &EventRecord<'_>,
+        names: Option<&InterfaceReader<'_>>,
+    ) -> Result<Vec<u8>, StoreError> {
+        let network = self.store.network().id();
+        let body = payload::of_event(event, network, names);
+        self.shown(wanted, body, asset_emitter(event, network, names))
     }
 
     /// Returns the body of a delivery as JSON: as it would be sent, or the text of a message as a string.

@@ -95,23 +95,18 @@ impl Webhooks {
         found: &mut Vec<FoundEvent>,
         replay: &mut Replay,
     ) -> Result<Option<Collected>, WebhookError> {
-        let names = self.registry.naming.reader()?;
-        let network = self.store.network().id();
+        let (network, names) = (self.store.network().id(), self.registry.naming.reader()?);
         let (store, followed) = (&*self.store, &self.registry.followed);
         let sources = Sources { store, network, names: names.as_ref(), followed };
         let trigger = &subscription.definition.trigger;
-        let needs_data = trigger.keys().is_some();
-        if needs_data && self.store.consumer(CONTRACT_DATA).is_none() {
-            return Err(WebhookError::StorageOff(trigger.name()));
-        }
-        if needs_data && self.store.lacks(CONTRACT_DATA, ledger) == Some(true) {
+        if self.lacks_data(trigger, ledger)? {
             return Ok(None);
         }
         let mut collected = Collected::default();
         let mut add = |told: Vec<Told>, collected: &mut Collected| {
             self.add_told(subscription, told, (now, &mut *found), collected)
         };
-        match subscription.definition.trigger {
+        match *trigger {
             Trigger::Event => {}
             Trigger::Upgrade | Trigger::Storage { .. } | Trigger::FailedCall { .. } => {
                 let is_over = || (end.is_abandoned)() || end.has_passed && end.is_reached();
@@ -141,6 +136,17 @@ impl Webhooks {
         }
         finish(names.as_ref())?;
         Ok(Some(collected))
+    }
+
+    /// Whether a trigger needs what contracts hold, which is not known of the ledger yet.
+    fn lacks_data(&self, trigger: &Trigger, ledger: LedgerSeq) -> Result<bool, WebhookError> {
+        if trigger.keys().is_none() {
+            return Ok(false);
+        }
+        match self.store.consumer(CONTRACT_DATA) {
+            None => Err(WebhookError::StorageOff(trigger.name())),
+            Some(_) => Ok(self.store.lacks(CONTRACT_DATA, ledger) == Some(true)),
+        }
     }
 
     /// Collects a ledger's expiring entries, a page at a time.

@@ -169,19 +169,16 @@ fn note_one(
         written.is_finished = true;
         return Ok(written);
     };
-    if let Some(attempt) = &note.attempt {
-        delivery.add(attempt.clone());
-    }
+    note.attempt.iter().for_each(|attempt| delivery.add(attempt.clone()));
     // A replay has queued the delivery again in a newer round, or the queue row was stray.
     if delivery.round != note.round || claimed != Some(*queued) {
         DELIVERIES.put(effects, &key, &delivery)?;
         return Ok(written);
     }
-    let before = state.clone();
     delivery.apply_outcome(note, now);
-    apply_to_subscription(note, now, state);
-    *has_changed |= *state != before;
-    written.is_disabled = before.enabled && !state.enabled;
+    let was_enabled = state.enabled;
+    *has_changed |= apply_to_subscription(note, now, state);
+    written.is_disabled = was_enabled && !state.enabled;
     written.next = delivery.queued(id, queued.number);
     if let Some(next) = &written.next {
         QUEUE.put(effects, next, &())?;
@@ -194,8 +191,9 @@ fn note_one(
     Ok(written)
 }
 
-/// Applies the outcome in a note to the state of the subscription.
-fn apply_to_subscription(note: &Note, now: Moment, state: &mut SubscriptionState) {
+/// Applies the outcome in a note to the state of the subscription. Returns whether that has changed it.
+fn apply_to_subscription(note: &Note, now: Moment, state: &mut SubscriptionState) -> bool {
+    let before = state.clone();
     let is_test = note.queued.number.test().is_some();
     match &note.outcome {
         Outcome::Delivered if !is_test => state.succeed(),
@@ -212,6 +210,7 @@ fn apply_to_subscription(note: &Note, now: Moment, state: &mut SubscriptionState
         Outcome::Abandoned(reason, true) if state.enabled => state.disable(reason.clone()),
         _ => {}
     }
+    *state != before
 }
 
 /// Describes an answer that ends deliveries.

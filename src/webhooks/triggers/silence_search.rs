@@ -74,6 +74,30 @@ pub(super) struct InLedger {
     pub unmet: Vec<Verdict>,
 }
 
+impl InLedger {
+    /// Notes what the condition says of an event. Returns whether nothing more need be heard.
+    fn note(&mut self, verdict: Verdict) -> bool {
+        match verdict {
+            Verdict::Matches => {
+                self.is_heard = true;
+                return true;
+            }
+            Verdict::Differs => {}
+            Verdict::Misfits(_) => {
+                // The first says it all.
+                if !self.unmet.iter().any(|it| matches!(it, Verdict::Misfits(_))) {
+                    self.unmet.push(verdict);
+                }
+            }
+            Verdict::Unjudged => {
+                self.is_heard = true;
+                self.unmet.push(verdict);
+            }
+        }
+        false
+    }
+}
+
 /// The silence of a subscription.
 pub(crate) struct Silence<'a> {
     /// From what it is told.
@@ -276,29 +300,15 @@ impl Silence<'_> {
         let mut heard = InLedger::default();
         let begun = self.steps.get();
         let mut note = |verdict: Verdict| -> ControlFlow<Result<(), StoreError>> {
-            match verdict {
-                Verdict::Matches => {
-                    heard.is_heard = true;
-                    return ControlFlow::Break(Ok(()));
-                }
-                Verdict::Differs => {}
-                Verdict::Misfits(_) => {
-                    // The first says it all.
-                    if !heard.unmet.iter().any(|it| matches!(it, Verdict::Misfits(_))) {
-                        heard.unmet.push(verdict);
-                    }
-                }
-                Verdict::Unjudged => {
-                    heard.is_heard = true;
-                    heard.unmet.push(verdict);
-                }
-            }
-            if self.steps.get().saturating_sub(begun) > self.most_steps {
-                heard.is_heard = true;
-                heard.unmet.push(Verdict::Unjudged);
+            let is_enough = heard.note(verdict);
+            if !is_enough && self.steps.get().saturating_sub(begun) > self.most_steps {
+                heard.note(Verdict::Unjudged);
                 return ControlFlow::Break(Ok(()));
             }
-            ControlFlow::Continue(())
+            match is_enough {
+                true => ControlFlow::Break(Ok(())),
+                false => ControlFlow::Continue(()),
+            }
         };
         let mut query = query(self.subscription, LedgerRange::only(ledger));
         let Some(project) = self.subscription.contracts.project() else {
@@ -357,9 +367,6 @@ impl Silence<'_> {
         if let Some(names) = names {
             names.supply(None);
         }
-        match verdict {
-            Verdict::Matches if selected.unsure.contains(&event.id) => Verdict::Unjudged,
-            verdict => verdict,
-        }
+        verdict.unless_unsure(selected.unsure.contains(&event.id))
     }
 }

@@ -145,48 +145,28 @@ pub(super) fn changes(
     let mut number = 0;
     for (key_hash, change) in &all {
         let Some(kind) = change.kind(at.ledger).filter(|kind| kind.is_update()) else { continue };
-        let is_wanted = wanted(&change.key.contract());
-        let (before, after) = values(sources, record, (key_hash, change, kind), is_wanted)?;
         let key = &change.key;
         let (contract, key_hash) = (key.contract(), *key_hash);
-        if key.is_instance() {
-            let mut push = |of: ChangeOf| {
-                number += 1;
-                let ChangeOf { key, change, value, previous } = of;
-                let durability = Durability::Instance;
-                if is_wanted {
-                    found.push(Changed {
-                        contract,
-                        number,
-                        key_hash,
-                        key,
-                        durability,
-                        change,
-                        value,
-                        previous,
-                    });
-                }
-            };
-            of_instance(key, kind, before.as_deref(), after.as_deref())
-                .into_iter()
-                .for_each(&mut push);
+        let is_wanted = wanted(&contract);
+        let held = values(sources, record, (&key_hash, change, kind), is_wanted)?;
+        if !is_wanted && !key.is_instance() {
+            number += 1;
             continue;
         }
-        number += 1;
-        if is_wanted {
-            found.push(Changed {
-                contract,
-                number,
-                key_hash,
-                key: key.scval().to_vec(),
-                durability: match key.durability() {
-                    orrery_contract_data::Durability::Temporary => Durability::Temporary,
-                    orrery_contract_data::Durability::Persistent => Durability::Persistent,
-                },
-                change: kind.name(),
-                value: after.as_deref().map(Value::of),
-                previous: before.as_deref().map(Value::of),
-            });
+        for ChangeOf { key, durability, change, value, previous } in changes_of(key, kind, held) {
+            number += 1;
+            if is_wanted {
+                found.push(Changed {
+                    contract,
+                    number,
+                    key_hash,
+                    key,
+                    durability,
+                    change,
+                    value,
+                    previous,
+                });
+            }
         }
     }
     Ok(found)
@@ -240,12 +220,42 @@ fn earlier(
     Ok((value.clone(), value))
 }
 
-/// A change of an instance, or of an item of its map.
+/// A change of an entry, or of an item of an instance's map.
 struct ChangeOf {
     key: Vec<u8>,
+    durability: Durability,
     change: &'static str,
     value: Option<Value>,
     previous: Option<Value>,
+}
+
+/// Returns the change of an entry, or those of an instance.
+fn changes_of(key: &DataKey<'_>, kind: Kind, (before, after): Values) -> Vec<ChangeOf> {
+    let (before, after) = (before.as_deref(), after.as_deref());
+    if key.is_instance() {
+        return of_instance(key, kind, before, after);
+    }
+    let durability = match key.durability() {
+        orrery_contract_data::Durability::Temporary => Durability::Temporary,
+        orrery_contract_data::Durability::Persistent => Durability::Persistent,
+    };
+    vec![whole(key, durability, kind, (before, after))]
+}
+
+/// The change of an entry as a whole.
+fn whole(
+    key: &DataKey<'_>,
+    durability: Durability,
+    kind: Kind,
+    (before, after): (Option<&[u8]>, Option<&[u8]>),
+) -> ChangeOf {
+    ChangeOf {
+        key: key.scval().to_vec(),
+        durability,
+        change: kind.name(),
+        value: after.map(Value::of),
+        previous: before.map(Value::of),
+    }
 }
 
 /// Returns the changes of an instance: its own first, if there was none, is none, was archived, or runs
@@ -264,12 +274,7 @@ fn of_instance(
     let runs = |of: &Option<ScContractInstance>| of.as_ref().map(|it| it.executable.clone());
     let mut changes = Vec::new();
     if kind != Kind::Updated || runs(&old) != runs(&new) {
-        changes.push(ChangeOf {
-            key: key.scval().to_vec(),
-            change: kind.name(),
-            value: after.map(Value::of),
-            previous: before.map(Value::of),
-        });
+        changes.push(whole(key, Durability::Instance, kind, (before, after)));
     }
     let (old, new) = (items(old.as_ref()), items(new.as_ref()));
     let mut keys: Vec<&Vec<u8>> = old.keys().chain(new.keys()).collect();
@@ -287,6 +292,7 @@ fn of_instance(
         };
         changes.push(ChangeOf {
             key: key.clone(),
+            durability: Durability::Instance,
             change: change.name(),
             value: value.cloned().map(Value::Decoded),
             previous: previous.cloned().map(Value::Decoded),

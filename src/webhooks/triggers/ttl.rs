@@ -188,13 +188,10 @@ impl<'a> TtlLooks<'a> {
                 progress = Progress::Behind;
                 break;
             }
+            let at = (&mut watched, is_told);
             let looked = match subscription.contracts.project() {
-                Some(project) => {
-                    let project = project.to_owned();
-                    let at = &mut watched;
-                    self.look_at_members(subscription, &project, (at, is_told), effects, tell)?
-                }
-                None => Some(self.look_on(subscription, &mut watched, effects, is_told, tell)?),
+                Some(project) => self.look_at_members(subscription, project, at, effects, tell)?,
+                None => Some(self.look_on(subscription, at, effects, tell)?),
             };
             let Some(is_stopped) = looked else {
                 progress = Progress::Behind;
@@ -215,16 +212,12 @@ impl<'a> TtlLooks<'a> {
     fn look_on(
         &mut self,
         subscription: &Arc<Subscription>,
-        watched: &mut Watched,
+        (watched, is_told): (&mut Watched, bool),
         effects: &mut ConsumerEffects<'_>,
-        is_told: bool,
         tell: Tell<'_>,
     ) -> Result<bool, StoreError> {
-        let Trigger::Ttl { within, entries, keys } = &subscription.definition.trigger else {
-            watched.next_ledger();
-            return Ok(false);
-        };
-        let Some(contract) = subscription.contracts.one() else {
+        let definition = (&subscription.definition.trigger, subscription.contracts.one());
+        let (Trigger::Ttl { within, entries, keys }, Some(contract)) = definition else {
             watched.next_ledger();
             return Ok(false);
         };
@@ -234,23 +227,15 @@ impl<'a> TtlLooks<'a> {
         }
         let moment = self.moment(watched.at)?;
         let sources = self.sources;
-        let looking = Looking {
-            sources: &sources,
-            moment: &moment,
-            subscription,
-            within: *within,
-            first: watched.first,
-            is_sure: true,
-        };
+        let of = (*within, watched.first);
+        let looking = Looking::of_one((&sources, &moment), subscription, of);
         let mut found = Vec::new();
         if watched.after.is_none() && is_told {
             let codes = &mut self.memory.codes;
             found = looking.vital(&contract, *entries, codes, &mut Vec::new())?;
         }
-        let is_first = watched.at == watched.first;
         let page = match entries.data {
-            true if is_first => moment.now().keys_after(&contract, watched.after, PAGE)?,
-            true => candidates(&moment, effects, &contract, (*within, watched.after))?,
+            true => page(&looking, effects, (contract, watched.after))?,
             false => Vec::new(),
         };
         for tag in &page {
@@ -265,11 +250,7 @@ impl<'a> TtlLooks<'a> {
             Some(last) if page.len() >= PAGE => watched.after = Some(*last),
             _ => watched.next_ledger(),
         }
-        let mut is_stopped = false;
-        for told in found {
-            is_stopped |= tell(effects, told)?.is_break();
-        }
-        Ok(is_stopped)
+        tell_all(found, effects, tell)
     }
 
     /// Looks at a page of keys of one member of a project, or ends the ledger. Returns whether `tell` broke;
@@ -283,28 +264,22 @@ impl<'a> TtlLooks<'a> {
         tell: Tell<'_>,
     ) -> Result<Option<bool>, StoreError> {
         let id = subscription.id;
-        let (ledger, first) = (watched.at, watched.first);
+        let (ledger, of) = (watched.at, (subscription, watched.first));
         let changed = self.memory.changed(&self.sources, ledger)?;
         let moment = self.moment(ledger)?;
         let sources = self.sources;
-        let look = MembersLook::new(&sources, &moment, (subscription, first), &changed)?;
-        let Some(look) = look else {
+        let Some(look) = MembersLook::new(&sources, &moment, of, &changed)? else {
             watched.next_ledger();
             return Ok(Some(false));
         };
         let contracts = sources.followed.members(project);
         let have_looked = self.memory.looked.get(&id).is_some_and(|it| Arc::ptr_eq(it, &contracts));
         let notes = StoredNotes { rows: &*effects, subscription: id };
-        let contract = match (watched.contract, watched.after) {
-            (Some(contract), Some(_)) => Some(contract),
-            (after, _) => {
-                let new = match have_looked {
-                    true => None,
-                    false => next_new(notes.rows, id, &contracts, after)?,
-                };
-                look.next(&notes, after, new)?
-            }
+        let new = |after| match have_looked {
+            true => Ok(None),
+            false => next_new(notes.rows, id, &contracts, after),
         };
+        let contract = look.go_on(&notes, (watched.contract, watched.after), new)?;
         let Some(contract) = contract else {
             drop(look);
             // Some may have become known meanwhile, behind which this look was already.
@@ -319,11 +294,9 @@ impl<'a> TtlLooks<'a> {
             return Ok(None);
         }
         let is_new = !LOOKED.has(notes.rows, &((Mark, id), contract))?;
-        let codes = &mut self.memory.codes;
-        let seen = look.page(&notes, (contract, watched.after), is_new, codes)?;
-        let shared = seen.shared.into_iter().map(|entry| (entry, contract));
-        seen.lives.into_iter().try_for_each(|life| ttl_notes::put_life(effects, id, life))?;
-        shared.into_iter().try_for_each(|it| ttl_notes::put_shared(effects, id, it))?;
+        let of = (contract, watched.after);
+        let seen = look.page(&notes, of, is_new, &mut self.memory.codes)?;
+        seen.note(contract, id, effects)?;
         // One that is not a member yet may become one in a ledger that is stored already.
         let is_newest = sources.store.ends().latest == Some(ledger);
         if seen.after.is_none() && is_new && (seen.may_belong || is_newest) {
@@ -332,11 +305,7 @@ impl<'a> TtlLooks<'a> {
         (watched.contract, watched.after) = (Some(contract), seen.after);
         drop(look);
         self.moment = Some(moment);
-        let mut is_stopped = false;
-        for told in seen.told.into_iter().filter(|_| is_told) {
-            is_stopped |= tell(effects, told)?.is_break();
-        }
-        Ok(Some(is_stopped))
+        tell_all(seen.told.into_iter().filter(|_| is_told), effects, tell).map(Some)
     }
 
     pub(super) fn moment(&mut self, ledger: LedgerSeq) -> Result<Moment<'a>, StoreError> {
@@ -347,9 +316,35 @@ impl<'a> TtlLooks<'a> {
     }
 }
 
-/// Returns the keys of a contract that may be told of in a ledger, after one, at most a page: those of which the
-/// ledger changed something, and those that come near their end now.
-pub(super) fn candidates(
+/// Tells all of it. Returns whether `tell` broke.
+fn tell_all(
+    all: impl IntoIterator<Item = Told>,
+    effects: &mut ConsumerEffects<'_>,
+    tell: Tell<'_>,
+) -> Result<bool, StoreError> {
+    let mut is_stopped = false;
+    for told in all {
+        is_stopped |= tell(effects, told)?.is_break();
+    }
+    Ok(is_stopped)
+}
+
+/// Returns the keys of a contract that may be told of in a ledger, after one, at most a page: in the first ledger
+/// of a subscription all.
+pub(super) fn page(
+    looking: &Looking<'_, '_>,
+    rows: &dyn orrery_store::Rows,
+    (contract, after): (ContractId, Option<KeyTag>),
+) -> Result<Vec<KeyTag>, StoreError> {
+    let moment = looking.moment;
+    match moment.ledger == looking.first {
+        true => moment.now().keys_after(&contract, after, PAGE),
+        false => candidates(moment, rows, &contract, (looking.within, after)),
+    }
+}
+
+/// Returns the keys of which the ledger changed something, and those that come near their end now.
+fn candidates(
     moment: &Moment<'_>,
     rows: &dyn orrery_store::Rows,
     contract: &ContractId,

@@ -68,6 +68,15 @@ pub(super) struct Looking<'m, 's> {
 pub(super) type VitalLife = (KeyTag, Option<LedgerSeq>, bool);
 
 impl<'m, 's> Looking<'m, 's> {
+    /// Looks for a subscription to one contract.
+    pub fn of_one(
+        (sources, moment): (&'m Sources<'s>, &'m Moment<'s>),
+        subscription: &'m Arc<Subscription>,
+        (within, first): (u32, LedgerSeq),
+    ) -> Self {
+        Self { sources, moment, subscription, within, first, is_sure: true }
+    }
+
     /// Returns until when an entry with these times to live is live, if it is told of in this ledger: it is near
     /// its end, and was not in the ledger before, with the same time to live, when the subscription could
     /// be told.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::ttl_entries::{Looking, Moment};
-use super::ttl_notes::Noted;
+use super::ttl_notes::{Noted, put_life, put_shared};
 use super::watching::ProjectMembers;
 use super::{Sources, Told};
 use crate::subscription::Subscription;
@@ -16,7 +16,7 @@ use crate::trigger::{Entries, Keys, Trigger};
 use orrery_contract_data::{AllChanged, CodeLives, Key, KeyTag};
 use orrery_ledger::domain::{ContractId, LedgerSeq};
 use orrery_membership::{AT_THE_END, Belongs, MembersInLedger};
-use orrery_store::StoreError;
+use orrery_store::{ConsumerEffects, StoreError};
 
 /// Number of keys that are read at once.
 const PAGE: usize = 64;
@@ -47,6 +47,20 @@ pub(super) struct Seen {
     pub after: Option<KeyTag>,
     /// Whether it is a member in the ledger, as far as that is known.
     pub may_belong: bool,
+}
+
+impl Seen {
+    /// Notes what is to be remembered of the member.
+    pub fn note(
+        &self,
+        contract: ContractId,
+        subscription: u32,
+        effects: &mut ConsumerEffects<'_>,
+    ) -> Result<(), StoreError> {
+        self.lives.iter().try_for_each(|life| put_life(effects, subscription, *life))?;
+        let mut shared = self.shared.iter().map(|entry| (*entry, contract));
+        shared.try_for_each(|it| put_shared(effects, subscription, it))
+    }
 }
 
 impl<'m, 's> MembersLook<'m, 's> {
@@ -119,6 +133,20 @@ impl<'m, 's> MembersLook<'m, 's> {
             add(noted.next_sharing(*entry, after)?);
         }
         Ok(next)
+    }
+
+    /// Returns the contract to go on with: that at which a look has stopped, if there are keys of it behind a
+    /// last one, or else the next one. `new` finds the next one at which the subscription has not looked.
+    pub fn go_on(
+        &self,
+        noted: &dyn Noted,
+        stopped: (Option<ContractId>, Option<KeyTag>),
+        new: impl FnOnce(Option<ContractId>) -> Result<Option<ContractId>, StoreError>,
+    ) -> Result<Option<ContractId>, StoreError> {
+        match stopped {
+            (Some(contract), Some(_)) => Ok(Some(contract)),
+            (after, _) => self.next(noted, after, new(after)?),
+        }
     }
 
     /// Looks at a page of what a contract has, after a key: at all of it, or at what may be told. All of it may be

@@ -37,54 +37,76 @@ impl TtlPreview {
         ledger: LedgerSeq,
         is_over: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<Told>>, StoreError> {
-        let Trigger::Ttl { within, entries, keys } = &subscription.definition.trigger else {
+        if !matches!(subscription.definition.trigger, Trigger::Ttl { .. }) {
             return Ok(Some(Vec::new()));
-        };
+        }
         let moment = Moment::of(sources, ledger)?;
         let is_first = self.first.is_none();
         let first = *self.first.get_or_insert(ledger);
         if let Some(project) = subscription.contracts.project() {
             return self.look_at_members(sources, (subscription, project), &moment, is_over);
         }
-        let Some(contract) = subscription.contracts.one() else { return Ok(Some(Vec::new())) };
-        let within = *within;
-        let is_sure = true;
-        let looking = Looking { sources, moment: &moment, subscription, within, first, is_sure };
-        let mut told = looking.vital(&contract, *entries, &mut self.codes, &mut Vec::new())?;
-        let mut look = |lives: &mut BTreeSet<_>, tag: KeyTag| {
-            if let Some(given) = moment.now().given((contract, tag))? {
-                lives.insert((given.live_until, tag));
-            }
-            told.extend(looking.data((contract, tag), keys)?);
-            Ok::<_, StoreError>(!is_over())
+        self.look_at_one((sources, &moment), subscription, (first, is_first), is_over)
+    }
+
+    fn look_at_one<'s>(
+        &mut self,
+        (sources, moment): (&Sources<'s>, &Moment<'s>),
+        subscription: &Arc<Subscription>,
+        (first, is_first): (LedgerSeq, bool),
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<Told>>, StoreError> {
+        let definition = (&subscription.definition.trigger, subscription.contracts.one());
+        let (Trigger::Ttl { within, entries, keys }, Some(contract)) = definition else {
+            return Ok(Some(Vec::new()));
         };
-        if entries.data && is_first {
-            let mut after = None;
-            loop {
-                let page = moment.now().keys_after(&contract, after, PAGE)?;
-                for tag in &page {
-                    if !look(&mut self.lives, *tag)? {
-                        return Ok(None);
-                    }
+        let within = *within;
+        let looking = Looking::of_one((sources, moment), subscription, (within, first));
+        let mut told = looking.vital(&contract, *entries, &mut self.codes, &mut Vec::new())?;
+        let mut look = |lives: &mut BTreeSet<_>, tags: &mut dyn Iterator<Item = KeyTag>| {
+            for tag in tags {
+                if let Some(given) = moment.now().given((contract, tag))? {
+                    lives.insert((given.live_until, tag));
                 }
-                after = page.last().copied();
-                if page.len() < PAGE {
-                    break;
+                told.extend(looking.data((contract, tag), keys)?);
+                if is_over() {
+                    return Ok(false);
                 }
             }
-        } else if entries.data {
-            let until = LedgerSeq(ledger.0.saturating_add(within - 1));
-            let near = (until, KeyTag([0; KeyTag::LEN]))..=(until, KeyTag([u8::MAX; KeyTag::LEN]));
-            let mut tags: BTreeSet<KeyTag> = self.lives.range(near).map(|(_, tag)| *tag).collect();
-            tags.extend(moment.now().changed_keys(&contract)?);
-            for tag in tags {
-                if !look(&mut self.lives, tag)? {
-                    return Ok(None);
-                }
+            Ok::<_, StoreError>(true)
+        };
+        let mut after = None;
+        while entries.data && is_first {
+            let page = moment.now().keys_after(&contract, after, PAGE)?;
+            if !look(&mut self.lives, &mut page.iter().copied())? {
+                return Ok(None);
+            }
+            after = page.last().copied();
+            if page.len() < PAGE {
+                break;
+            }
+        }
+        if entries.data && !is_first {
+            let tags = self.near_or_changed(moment, (&contract, within))?;
+            if !look(&mut self.lives, &mut tags.into_iter())? {
+                return Ok(None);
             }
         }
         told.sort_by_key(|told| told.number);
         Ok(Some(told))
+    }
+
+    /// Returns the keys of a contract that come near their end in a ledger, or that it changed.
+    fn near_or_changed(
+        &self,
+        moment: &Moment<'_>,
+        (contract, within): (&ContractId, u32),
+    ) -> Result<BTreeSet<KeyTag>, StoreError> {
+        let until = LedgerSeq(moment.ledger.0.saturating_add(within - 1));
+        let near = (until, KeyTag([0; KeyTag::LEN]))..=(until, KeyTag([u8::MAX; KeyTag::LEN]));
+        let mut tags: BTreeSet<KeyTag> = self.lives.range(near).map(|(_, tag)| *tag).collect();
+        tags.extend(moment.now().changed_keys(contract)?);
+        Ok(tags)
     }
 
     fn look_at_members<'s>(

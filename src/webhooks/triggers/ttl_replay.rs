@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Told;
-use super::ttl::{PAGE, TtlLooks, WATCHED, Watched, candidates};
+use super::ttl::{PAGE, TtlLooks, WATCHED, Watched, page};
 use super::ttl_entries::Looking;
 use super::ttl_members::MembersLook;
 use super::ttl_notes::StoredNotes;
@@ -52,24 +52,15 @@ impl TtlLooks<'_> {
         };
         let moment = self.moment(ledger)?;
         let sources = self.sources;
-        let looking = Looking {
-            sources: &sources,
-            moment: &moment,
-            subscription,
-            within: *within,
-            first: watched.first,
-            is_sure: true,
-        };
+        let of = (*within, watched.first);
+        let looking = Looking::of_one((&sources, &moment), subscription, of);
         let mut found = Vec::new();
         if place.after.is_none() {
             let codes = &mut self.memory.codes;
             found = looking.vital(&contract, *entries, codes, &mut Vec::new())?;
         }
         let page = match entries.data {
-            true if ledger == watched.first => {
-                moment.now().keys_after(&contract, place.after, PAGE)?
-            }
-            true => candidates(&moment, rows, &contract, (*within, place.after))?,
+            true => page(&looking, rows, (contract, place.after))?,
             false => Vec::new(),
         };
         for tag in &page {
@@ -102,14 +93,10 @@ impl TtlLooks<'_> {
         // Of those at which it has looked later, not all was noted then.
         let is_new = |contract: &ContractId| since.get(contract).is_none_or(|it| *it >= ledger);
         let notes = StoredNotes { rows, subscription: subscription.id };
-        let contract = match (place.contract, place.after) {
-            (Some(contract), Some(_)) => Some(contract),
-            (after, _) => {
-                let begin = after.map_or(0, |it| contracts.partition_point(|other| *other <= it));
-                let new = contracts[begin..].iter().copied().find(is_new);
-                look.next(&notes, after, new)?
-            }
-        };
+        let contract = look.go_on(&notes, (place.contract, place.after), |after| {
+            let begin = after.map_or(0, |it| contracts.partition_point(|other| *other <= it));
+            Ok(contracts[begin..].iter().copied().find(is_new))
+        })?;
         let seen = match contract {
             Some(contract) => {
                 let of = (contract, place.after);
