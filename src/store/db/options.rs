@@ -123,6 +123,15 @@ fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
     // The only option that has no setter of its own.
     let delay = format!("bottommost_file_compaction_delay={REWRITE_MIN_AGE_SECONDS}");
     let mut options = Options::default().get_options_from_string(delay)?;
+    set_rows(family, &mut options, &mut table);
+    set_prefix_filter(family, &mut options, &mut table);
+    options.set_level_zero_file_num_compaction_trigger(NEW_FILES_BEFORE_COMPACTION);
+    options.set_block_based_table_factory(&table);
+    Ok(options)
+}
+
+/// Sets sizes and compression for the rows of a family.
+fn set_rows(family: Option<Family>, options: &mut Options, table: &mut BlockBasedOptions) {
     match family {
         Some(
             Family::Meta
@@ -160,17 +169,21 @@ fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
             | Family::KnownEntries
             | Family::Shared(SharedFamily { compressed: true, .. }),
         ) => {
-            set_small_rows(&mut options);
+            set_small_rows(options);
             table.set_block_size(INDEX_BLOCK_BYTES);
-            set_compression(&mut options);
+            set_compression(options);
         }
         None => {
             // Rows are looked up one by one, in small blocks.
-            set_small_rows(&mut options);
+            set_small_rows(options);
             table.set_block_size(CONSUMER_BLOCK_BYTES);
-            set_compression(&mut options);
+            set_compression(options);
         }
     }
+}
+
+/// Sets a filter for the prefixes of keys.
+fn set_prefix_filter(family: Option<Family>, options: &mut Options, table: &mut BlockBasedOptions) {
     // The keys with one prefix are in few files; without a filter, all files would be searched.
     let prefix = match family {
         Some(Family::TxByHash) => Some(HashTag::LEN),
@@ -182,9 +195,6 @@ fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {
         table.set_bloom_filter(HASH_FILTER_BITS, false);
         table.set_whole_key_filtering(false);
     }
-    options.set_level_zero_file_num_compaction_trigger(NEW_FILES_BEFORE_COMPACTION);
-    options.set_block_based_table_factory(&table);
-    Ok(options)
 }
 
 /// Sets the buffers and levels of a family with many small rows.

@@ -31,6 +31,35 @@ pub enum Consumed {
     Retry,
 }
 
+/// How far a step has come.
+struct Step {
+    place: u64,
+    /// See [`Consumer::taken`].
+    taken: u64,
+    /// Ledgers that were passed to the consumer.
+    handed: Vec<LedgerSeq>,
+}
+
+impl Step {
+    /// Returns the consumer's new state; `None` if it has moved since the step was begun, or has lost one of
+    /// the ledgers.
+    fn update(
+        &self,
+        name: &str,
+        begun: &Consumer,
+        known: &ConsumerStates,
+    ) -> Result<Option<Vec<Update>>, StoreError> {
+        let unknown = || StoreError::UnknownConsumer(name.to_owned());
+        let now = known.get(name).ok_or_else(unknown)?;
+        let is_same = now.place == begun.place && now.build == begun.build;
+        if !is_same || self.handed.iter().any(|ledger| now.lost.contains(*ledger)) {
+            return Ok(None);
+        }
+        let moved = Consumer { place: self.place, taken: self.taken, ..now.clone() };
+        Ok(Some(vec![(name.to_owned(), Some(moved))]))
+    }
+}
+
 impl Store {
     /// Passes up to `most` ledgers after a consumer's cursor to `work`, and writes the changes that
     /// `work` makes atomically with the new cursor. Ledgers that are lost to the consumer are
@@ -66,8 +95,7 @@ impl Store {
         finish: impl FnOnce() -> Result<(), E>,
     ) -> Result<Consumed, E> {
         let unknown = || StoreError::UnknownConsumer(name.to_owned());
-        // After a failed write, this rereads the state that determines which ledgers are passed to
-        // `work`.
+        // After a failed write, this rereads the state that determines which ledgers are passed to `work`.
         self.cursor(name)?;
         let _guard = match is_second_build(name) {
             // Only this step changes the rows of a second build.
@@ -78,48 +106,38 @@ impl Store {
         let from = begun.place;
         let fed = self.fed_after(from, most);
         let Some(last) = fed.last() else { return Ok(Consumed::CaughtUp) };
-        let (mut place, mut taken) = (last.place, 0);
-        let mut handed: Vec<LedgerSeq> = Vec::with_capacity(fed.len());
+        let mut step = Step { place: last.place, taken: 0, handed: Vec::with_capacity(fed.len()) };
         let mut effects = self.effects(name)?;
         for ledger in fed.iter().filter(|it| !begun.lost.contains(it.ledger)) {
             work(ledger, &mut effects)?;
-            handed.push(ledger.ledger);
+            step.handed.push(ledger.ledger);
             if effects.is_unfinished() {
-                place = ledger.place - 1;
-                taken = if effects.is_taken() { ledger.place } else { 0 };
+                step.place = ledger.place - 1;
+                step.taken = if effects.is_taken() { ledger.place } else { 0 };
                 break;
             }
             if effects.bytes() >= MAX_STEP_BYTES || is_over() {
-                place = ledger.place;
+                step.place = ledger.place;
                 break;
             }
         }
-        if !handed.is_empty() {
+        if !step.handed.is_empty() {
             finish()?;
         }
-        let has_skipped = handed.len() as u64 != place - from;
+        let place = step.place;
+        let has_skipped = step.handed.len() as u64 != place - from;
         let is_far = place / MAX_UNWRITTEN_PLACES != from / MAX_UNWRITTEN_PLACES;
         let must_write = !effects.is_empty() || has_skipped || is_far;
         let name = name.to_owned();
-        let moved = move |known: &ConsumerStates| -> Result<Option<Vec<Update>>, StoreError> {
-            let now = known.get(&name).ok_or_else(|| StoreError::UnknownConsumer(name.clone()))?;
-            let is_same = now.place == begun.place && now.build == begun.build;
-            if !is_same || handed.iter().any(|ledger| now.lost.contains(*ledger)) {
-                return Ok(None);
-            }
-            let moved = Consumer { place, taken, ..now.clone() };
-            Ok(Some(vec![(name.clone(), Some(moved))]))
-        };
+        let moved = move |known: &ConsumerStates| step.update(&name, &begun, known);
         let is_moved = match must_write {
             true => self.change_consumers(effects.into_batch()?, move |known, _| moved(known))?,
             false => self.change_consumers_in_memory(moved)?,
         };
-        Ok(match is_moved {
-            true => {
-                self.notify_step_listeners();
-                Consumed::Ledgers(place - from)
-            }
-            false => Consumed::Retry,
-        })
+        if !is_moved {
+            return Ok(Consumed::Retry);
+        }
+        self.notify_step_listeners();
+        Ok(Consumed::Ledgers(place - from))
     }
 }

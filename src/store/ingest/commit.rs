@@ -59,6 +59,14 @@ struct Staged<'a> {
     first_events: Vec<EventId>,
 }
 
+/// Why the ledgers that are not staged are not.
+struct Checked {
+    /// The ledger is refused; those before it are to be written.
+    refused: Result<(), StoreError>,
+    /// Nothing can be written.
+    written: Result<(), StoreError>,
+}
+
 impl Store {
     /// Stores a ledger atomically. It need not be adjacent to the ledgers stored before; if a
     /// neighbour is stored, their hashes must link.
@@ -88,8 +96,41 @@ impl Store {
             return (Vec::new(), Err(error));
         }
         let durable = self.last_durable_event();
+        let mut staged = self.nothing_staged(&ledgers, &mut writer);
+        let mut outcomes = Vec::with_capacity(ledgers.len());
+        let Checked { refused, written } = self.stage_all(&mut staged, &ledgers, &mut outcomes);
+        let first_events = std::mem::take(&mut staged.first_events);
+        let removals = self.database.event_block_removals();
+        if let Err(error) = written.and_then(|()| self.write(staged, durability, &mut writer)) {
+            let stored = outcomes.iter().take_while(|it| **it == Committed::AlreadyStored);
+            let durable = durability == Durability::Deferred || !self.database.has_pending();
+            outcomes.truncate(if durable { stored.count() } else { 0 });
+            return (outcomes, Err(error));
+        }
+        if durability == Durability::Synced {
+            writer.newest_synced = Some(Instant::now());
+        }
+        drop(writer);
+        let new = ledgers.into_iter().zip(&outcomes);
+        let new = new.filter(|(_, outcome)| **outcome == Committed::New).map(|(ledger, _)| ledger);
+        // Before listeners, which use it, are notified of the new ledgers.
+        for (ledger, first_event) in new.zip(first_events) {
+            self.gathered.insert(ledger.sequence, ledger.gathered);
+            // The events of an import are mostly not read soon.
+            if durability == Durability::Synced {
+                self.database.cache_event_blocks(first_event, ledger.blocks, removals);
+            }
+        }
+        if outcomes.contains(&Committed::New) || self.last_durable_event() > durable {
+            self.notify_listeners();
+        }
+        (outcomes, refused)
+    }
+
+    /// Begins a write of these ledgers.
+    fn nothing_staged(&self, ledgers: &[PreparedLedger], writer: &mut Writer) -> Staged<'_> {
         let bytes = ledgers.iter().map(PreparedLedger::bytes).sum();
-        let mut staged = Staged {
+        Staged {
             batch: self.database.batch_with_capacity(bytes),
             index: IndexRows::default(),
             coverage: writer.coverage.take().unwrap_or_else(|| self.coverage.read().clone()),
@@ -100,56 +141,32 @@ impl Store {
             marks: Marks::default(),
             links: BTreeMap::new(),
             first_events: Vec::with_capacity(ledgers.len()),
-        };
-        let mut outcomes = Vec::with_capacity(ledgers.len());
-        let mut refused = Ok(());
-        let mut written = Ok(());
-        for ledger in &ledgers {
-            match self.check(&staged, ledger) {
-                Ok(outcome) => outcomes.push(outcome),
-                Err(error) => {
-                    refused = Err(error);
-                    break;
-                }
-            }
-            written = match outcomes.last() {
-                Some(Committed::New) => self.stage(&mut staged, ledger),
-                _ => stage_signature(&mut staged, ledger.sequence, ledger.signer),
+        }
+    }
+
+    /// Checks and stages ledgers up to the first one for which that fails, and adds the outcomes of those that
+    /// are not refused.
+    fn stage_all(
+        &self,
+        staged: &mut Staged<'_>,
+        ledgers: &[PreparedLedger],
+        outcomes: &mut Vec<Committed>,
+    ) -> Checked {
+        for ledger in ledgers {
+            let outcome = match self.check(staged, ledger) {
+                Ok(outcome) => outcome,
+                Err(error) => return Checked { refused: Err(error), written: Ok(()) },
+            };
+            outcomes.push(outcome);
+            let written = match outcome {
+                Committed::New => self.stage(staged, ledger),
+                Committed::AlreadyStored => stage_signature(staged, ledger.sequence, ledger.signer),
             };
             if written.is_err() {
-                break;
+                return Checked { refused: Ok(()), written };
             }
         }
-        let first_events = std::mem::take(&mut staged.first_events);
-        let removals = self.database.event_block_removals();
-        match written.and_then(|()| self.write(staged, durability, &mut writer)) {
-            Ok(()) => {
-                if durability == Durability::Synced {
-                    writer.newest_synced = Some(Instant::now());
-                }
-                drop(writer);
-                // Before listeners, which use it, are notified of the new ledgers.
-                let new = ledgers.into_iter().zip(&outcomes);
-                let new = new.filter(|(_, outcome)| **outcome == Committed::New);
-                for ((ledger, _), first_event) in new.zip(first_events) {
-                    self.gathered.insert(ledger.sequence, ledger.gathered);
-                    // The events of an import are mostly not read soon.
-                    if durability == Durability::Synced {
-                        self.database.cache_event_blocks(first_event, ledger.blocks, removals);
-                    }
-                }
-                if outcomes.contains(&Committed::New) || self.last_durable_event() > durable {
-                    self.notify_listeners();
-                }
-                (outcomes, refused)
-            }
-            Err(error) => {
-                let stored = outcomes.iter().take_while(|it| **it == Committed::AlreadyStored);
-                let durable = durability == Durability::Deferred || !self.database.has_pending();
-                outcomes.truncate(if durable { stored.count() } else { 0 });
-                (outcomes, Err(error))
-            }
-        }
+        Checked { refused: Ok(()), written: Ok(()) }
     }
 
     /// Time since ledgers were last stored with [`Durability::Synced`]; `None` when none were.
@@ -258,12 +275,7 @@ impl Store {
             self.mark_in_doubt(writer);
             return Err(error);
         }
-        let mut published = self.coverage.write();
-        added.iter().for_each(|one| published.add(one));
-        for (ledger, signer) in signed {
-            published.sign(ledger, signer);
-        }
-        drop(published);
+        self.publish(&added, signed);
         *self.totals.write() = totals;
         if let Some(removed) = removed {
             *self.removed.write() = removed;
@@ -276,6 +288,15 @@ impl Store {
         }
         writer.coverage = Some(coverage);
         Ok(())
+    }
+
+    /// Lets readers see ledgers that were written, and signatures.
+    fn publish(&self, added: &[Added], signed: Vec<(LedgerSeq, NodeId)>) {
+        let mut published = self.coverage.write();
+        added.iter().for_each(|one| published.add(one));
+        for (ledger, signer) in signed {
+            published.sign(ledger, signer);
+        }
     }
 
     /// Adds the change for ledgers whose raw form is not kept to a batch, and returns the sets to

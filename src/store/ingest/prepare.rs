@@ -162,22 +162,9 @@ impl PreparedLedger {
             of_transaction[event.transaction].add(number as u64, by_operation);
             rows.add_event(number as u32, &as_record(ledger, event));
         }
+        let transactions = pack_transactions(ledger, of_transaction, options, &mut rows)?;
         let mut counts = count(ledger, &wanted);
-        let mut stored_transactions = Vec::new();
-        let mut packer = Packer::default();
-        for (transaction, events) in ledger.transactions.iter().zip(of_transaction) {
-            let application_order = transaction.application_order;
-            let stored = options.wants_transaction(transaction);
-            if stored {
-                counts.stored_transactions += 1;
-                packer.add(transaction, header.closed_at(), events.count() as u32)?;
-                stored_transactions.push(application_order);
-                rows.add_transaction(&IndexedTransaction::of_view(header.sequence, transaction));
-            }
-            if stored || events.count() > 0 {
-                rows.locate(application_order, transaction.hash, transaction.inner_hash, events);
-            }
-        }
+        counts.stored_transactions += transactions.len() as u32;
         rows.close();
         let blocks = pack_events(ledger, &wanted)?;
         let raw = match options.raw_ledgers {
@@ -199,7 +186,7 @@ impl PreparedLedger {
             filter: options.contracts.clone().map(Arc::new),
             raw,
             blocks,
-            transactions: stored_transactions.into_iter().zip(packer.finish()?).collect(),
+            transactions,
             rows,
             evicted: evicted::encode(&ledger.evicted),
             conditions: LedgerConditions::of(&ledger.conditions),
@@ -329,6 +316,31 @@ pub(crate) fn digest(ledger: &LedgerView<'_>, events: &[&EventView<'_>]) -> Dige
     let mut hasher = LedgerHasher::new(header.sequence, &header.hash, events.len() as u64);
     events.iter().for_each(|event| hasher.add_event(&as_record(ledger, event)));
     hasher.finish()
+}
+
+/// Packs the transactions that `options` select, each with its application order, and adds the index rows of
+/// these, and those that find transactions with events.
+fn pack_transactions(
+    ledger: &LedgerView<'_>,
+    events: Vec<EventsOfTransaction>,
+    options: &IndexOptions,
+    rows: &mut Rows,
+) -> Result<Vec<(u32, Vec<u8>)>, StoreError> {
+    let (mut stored, mut packer) = (Vec::new(), Packer::default());
+    let (sequence, closed_at) = (ledger.header.sequence, ledger.header.closed_at());
+    for (transaction, events) in ledger.transactions.iter().zip(events) {
+        let application_order = transaction.application_order;
+        let is_stored = options.wants_transaction(transaction);
+        if is_stored {
+            packer.add(transaction, closed_at, events.count() as u32)?;
+            stored.push(application_order);
+            rows.add_transaction(&IndexedTransaction::of_view(sequence, transaction));
+        }
+        if is_stored || events.count() > 0 {
+            rows.locate(application_order, transaction.hash, transaction.inner_hash, events);
+        }
+    }
+    Ok(stored.into_iter().zip(packer.finish()?).collect())
 }
 
 /// Packs the events that are stored.

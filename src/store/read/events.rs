@@ -78,12 +78,7 @@ impl Store {
             let from = match (direction, beyond) {
                 (Direction::NewestFirst, beyond) => ids.last.min(beyond.unwrap_or(u64::MAX)),
                 (Direction::OldestFirst, Some(beyond)) => ids.first.max(beyond),
-                // The cursor may point into the middle of a block, and blocks are sought by their
-                // first id.
-                (Direction::OldestFirst, None) => match &in_memory {
-                    Some(blocks) => last_at_or_before(blocks, ids.first),
-                    None => block_at_or_before(&snapshot, ids.first)?,
-                },
+                (Direction::OldestFirst, None) => first_block(&snapshot, &in_memory, ids.first)?,
             };
             let resume_at = match page.interval(ids, from, &mut stream)? {
                 IntervalOutcome::PageDone => break,
@@ -426,6 +421,19 @@ fn list_of_blocks<'a>(blocks: &[u64], direction: Direction) -> Stream<'a> {
         Direction::NewestFirst => blocks.iter().rev().map(all).collect(),
     };
     Stream::List(list.into_iter().peekable())
+}
+
+/// Returns the id at which a walk from `id` begins: the cursor may point into the middle of a block, and blocks
+/// are sought by their first id.
+fn first_block(
+    snapshot: &Snapshot<'_>,
+    in_memory: &Option<Vec<u64>>,
+    id: u64,
+) -> Result<u64, StoreError> {
+    match in_memory {
+        Some(blocks) => Ok(last_at_or_before(blocks, id)),
+        None => block_at_or_before(snapshot, id),
+    }
 }
 
 /// Returns the last of these blocks, which are ascending, that begins at or before `id`, or `id`

@@ -18,6 +18,51 @@ use crate::state::consumers::spec::Needs;
 use crate::state::removed::removed_at;
 use crate::state::store::Store;
 
+/// A page of transactions that is visited.
+struct PageVisit<'q, V, B> {
+    query: &'q TransactionQuery,
+    /// Number of transactions that are still to be skipped.
+    skip: u64,
+    /// Number of transactions that are still to be visited.
+    remaining: usize,
+    visit: V,
+    broken_off: Option<B>,
+}
+
+impl<'q, V, B> PageVisit<'q, V, B>
+where
+    V: FnMut(&TransactionRecord<'_>) -> ControlFlow<B>,
+{
+    fn new(query: &'q TransactionQuery, visit: V) -> Self {
+        let (skip, remaining) = (query.page.skip(), query.page.limit);
+        Self { query, skip, remaining, visit, broken_off: None }
+    }
+
+    /// Visits a transaction, if it is one of the page.
+    fn candidate(&mut self, record: &TransactionRecord<'_>) {
+        if !touches(record, &self.query.contracts) {
+            return;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return;
+        }
+        self.remaining -= 1;
+        if let ControlFlow::Break(with) = (self.visit)(record) {
+            self.remaining = 0;
+            self.broken_off = Some(with);
+        }
+    }
+}
+
+/// Whether a position comes behind the last one, in the direction of a walk.
+fn is_beyond(number: u64, last: u64, direction: Direction) -> bool {
+    match direction {
+        Direction::NewestFirst => number < last,
+        Direction::OldestFirst => number > last,
+    }
+}
+
 impl Store {
     /// Visits the smart-contract transactions of a page, in the order of the page.
     pub fn transactions(
@@ -39,7 +84,7 @@ impl Store {
         &self,
         query: &TransactionQuery,
         bounds: Bounds<'_>,
-        mut visit: impl FnMut(&TransactionRecord<'_>) -> ControlFlow<B>,
+        visit: impl FnMut(&TransactionRecord<'_>) -> ControlFlow<B>,
     ) -> Result<WalkOutcome<TxHash, B>, StoreError> {
         let meter = Rc::new(Meter::new(bounds));
         let outcome = |broken_off: Option<B>, interrupted: Option<Interrupted<TxHash>>| {
@@ -54,24 +99,19 @@ impl Store {
         let snapshot = self.database.snapshot();
         let mut walk = Walk::new(&snapshot, direction, &meter);
         let mut stream = candidates(&mut walk, &query.contracts)?;
-        let offset = query.page.skip();
-        let mut skip = offset;
-        let mut remaining = query.page.limit;
+        let mut page = PageVisit::new(query, visit);
         let mut packed = Records::new(&snapshot);
         let mut contracts = Vec::new();
-        let (mut last_read, mut broken_off) = (None, None);
-        while remaining > 0 {
+        let mut last_read = None;
+        while page.remaining > 0 {
             if meter.is_over_budget()
                 && let Some(cursor) = last_read
             {
-                return outcome(None, Some(Interrupted { cursor, skipped: offset - skip }));
+                let skipped = query.page.skip() - page.skip;
+                return outcome(None, Some(Interrupted { cursor, skipped }));
             }
             let Some(candidate) = stream.at_or_after(bound, direction)? else { break };
-            let beyond = match direction {
-                Direction::NewestFirst => candidate.number < last,
-                Direction::OldestFirst => candidate.number > last,
-            };
-            if beyond {
+            if is_beyond(candidate.number, last, direction) {
                 break;
             }
             let position = TransactionKey::from_number(candidate.number);
@@ -79,17 +119,8 @@ impl Store {
             read(&mut packed, position, &mut contracts, |record| {
                 meter.record();
                 last_read = Some(TxHash::from(*record.tx));
-                if !is_published || !touches(record, &query.contracts) {
-                    return;
-                }
-                if skip > 0 {
-                    skip -= 1;
-                    return;
-                }
-                remaining -= 1;
-                if let ControlFlow::Break(with) = visit(record) {
-                    remaining = 0;
-                    broken_off = Some(with);
+                if is_published {
+                    page.candidate(record);
                 }
             })?;
             match step(candidate.number, direction) {
@@ -97,7 +128,7 @@ impl Store {
                 None => break,
             }
         }
-        outcome(broken_off, None)
+        outcome(page.broken_off, None)
     }
 
     /// Visits the smart-contract transaction with this outer or inner hash, if it is stored.

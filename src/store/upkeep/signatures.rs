@@ -35,6 +35,11 @@ pub struct FoundSignatures {
     signatures: Vec<(LedgerSeq, NodeId)>,
 }
 
+fn newest_first(ledgers: &LedgerSet) -> impl Iterator<Item = LedgerSeq> {
+    let parts = ledgers.ranges().iter().rev();
+    parts.flat_map(|part| (part.first.0..=part.last.0).rev()).map(LedgerSeq)
+}
+
 impl Store {
     /// Looks for the newest ledger that each trusted validator has signed, in each covered range:
     /// raw ledgers are verified and read from the newest on, until all validators are found; with `enough`,
@@ -68,17 +73,15 @@ impl Store {
         let mut signatures = Vec::new();
         for range in ranges.iter().rev() {
             let raw = raw_of(range);
-            let mut left = keys.clone();
-            let parts = raw.ranges().iter().rev();
-            let mut ledgers = parts.flat_map(|part| (part.first.0..=part.last.0).rev());
-            let (mut signed, mut read) = (Signed::default(), 0);
+            let mut ledgers = newest_first(&raw);
+            let (mut left, mut signed, mut read) = (keys.clone(), Signed::default(), 0);
             let is_enough = |read: u32, signed: &Signed| {
                 enough.is_some_and(|enough| read >= enough)
                     && validators.attested(*range, signed).is_ok()
             };
             while !left.is_empty()
                 && !is_enough(read, &signed)
-                && let Some(ledger) = ledgers.next().map(LedgerSeq)
+                && let Some(ledger) = ledgers.next()
             {
                 if let Some(signer) = self.signer_of(ledger, policy)?.filter(|it| left.remove(it)) {
                     signatures.push((ledger, signer));
@@ -95,8 +98,8 @@ impl Store {
             }
         }
         search.of = search.read;
-        let is_over = progress(&search).is_break();
-        Ok((!is_over).then_some(FoundSignatures { keys, signatures }))
+        let found = FoundSignatures { keys, signatures };
+        Ok(progress(&search).is_continue().then_some(found))
     }
 
     /// Verifies a stored raw ledger and returns its signer; `None` when it is not stored.

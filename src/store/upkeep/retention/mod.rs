@@ -21,7 +21,7 @@ use crate::encoding::bytes::Malformed;
 use crate::encoding::columns::{BlockKey, Family, Key, LedgerKey, TransactionKey};
 use crate::encoding::compression::Content;
 use crate::encoding::error::{StoreError, corrupt};
-use crate::encoding::records::TransactionPosition;
+use crate::encoding::records::{TransactionPosition, TransactionRecord};
 use crate::encoding::transaction_block::{Row, TransactionBlock};
 use crate::encoding::{compression, transaction_record};
 use crate::feed::retention_floor::{Floors, Retention};
@@ -360,12 +360,7 @@ impl Round<'_> {
                 let record = record.map_err(damaged)?;
                 of_indexes.add_record(&record).map_err(damaged)?;
                 keeping.iter_mut().try_for_each(|keeping| keeping.keep(&record))?;
-                let hash = TxHash::from(*record.tx);
-                if !has_stored_events(snapshot, &hash, position)? {
-                    let inner = record.inner_tx.map(|inner| TxHash::from(*inner));
-                    let order = position.application_order;
-                    of_indexes.locate(order, hash, inner, EventsOfTransaction::default());
-                }
+                locate_without_events(&record, snapshot, of_indexes)?;
                 batch.delete(Family::Transactions, &key)?;
                 last = position;
                 transactions.insert(position);
@@ -382,6 +377,21 @@ impl Round<'_> {
         }
         Ok(())
     }
+}
+
+/// Collects the hash rows of a transaction, unless events of it are stored.
+fn locate_without_events(
+    record: &TransactionRecord<'_>,
+    snapshot: &Snapshot<'_>,
+    rows: &mut Rows,
+) -> Result<(), StoreError> {
+    let (hash, position) = (TxHash::from(*record.tx), record.position);
+    if !has_stored_events(snapshot, &hash, position)? {
+        let inner = record.inner_tx.map(|inner| TxHash::from(*inner));
+        let order = position.application_order;
+        rows.locate(order, hash, inner, EventsOfTransaction::default());
+    }
+    Ok(())
 }
 
 fn last_removed(transactions: &BTreeSet<TransactionPosition>) -> LedgerSeq {
