@@ -13,7 +13,9 @@ use orrery_ledger::decode::EventType;
 use orrery_ledger::domain::{
     ContractId, Direction, EventId, LedgerRange, LedgerSeq, Page, RpcEventId,
 };
-use orrery_store::{Bounds, EventQuery, EventRecord, LedgerRow, Needs, StoreError, TopicFilter};
+use orrery_store::{
+    Bounds, EventQuery, EventRecord, LedgerRow, Needs, QueryCost, StoreError, TopicFilter,
+};
 
 /// Maximum ratio of the size of values as JSON to that as base64: a map from void to void is 28
 /// characters for 8 bytes.
@@ -41,6 +43,13 @@ pub(super) enum TopicCount {
 }
 
 impl Selection {
+    /// Finds the events of ledgers that may match.
+    fn query(&self, ledgers: LedgerRange) -> EventQuery {
+        let (contracts, positional) = (self.contracts.clone(), self.topics.clone());
+        let topics = TopicFilter { positional, ..TopicFilter::default() };
+        EventQuery { contracts, topics, ..EventQuery::of_ledgers(ledgers) }
+    }
+
     /// Checks the conditions that the store does not evaluate.
     fn accepts(&self, event: &EventRecord<'_>) -> bool {
         let topics = event.topics.len();
@@ -128,6 +137,11 @@ impl<'a> RemainingBudget<'a> {
         Bounds { records: share(self.records), index_rows: share(self.index_rows), ..self.bounds }
     }
 
+    fn spend(&mut self, cost: QueryCost) {
+        self.records = self.records.saturating_sub(cost.records);
+        self.index_rows = self.index_rows.saturating_sub(cost.index_rows);
+    }
+
     fn is_exhausted(&self) -> bool {
         self.records == 0 || self.index_rows == 0 || (self.bounds.interrupted)()
     }
@@ -146,7 +160,16 @@ struct PieceResults<'a> {
     may_grow_to: &'a dyn Fn(usize) -> ControlFlow<()>,
 }
 
-impl PieceResults<'_> {
+impl<'a> PieceResults<'a> {
+    fn new(
+        direction: Direction,
+        limit: usize,
+        may_grow_to: &'a dyn Fn(usize) -> ControlFlow<()>,
+    ) -> Self {
+        let (events, incomplete_from) = (BTreeMap::new(), u64::MAX);
+        Self { direction, limit, events, incomplete_from, bytes: 0, may_grow_to }
+    }
+
     fn rank(&self, id: EventId) -> u64 {
         match self.direction {
             Direction::OldestFirst => id.0,
@@ -222,43 +245,23 @@ impl Rpc {
                 return self.unless_pruned(search, Events { events, end: PageEnd::Full });
             }
             let may_grow_to = |more: usize| (limits.may_grow_to)(bytes + more);
-            let mut gathered = PieceResults {
-                direction: search.direction,
-                limit: search.limit - events.len(),
-                events: BTreeMap::new(),
-                incomplete_from: u64::MAX,
-                bytes: 0,
-                may_grow_to: &may_grow_to,
-            };
+            let mut gathered =
+                PieceResults::new(search.direction, search.limit - events.len(), &may_grow_to);
             let is_exhausted = budget.is_exhausted();
             let is_incomplete = is_exhausted || {
                 self.search_piece(search, piece, &mut budget, &mut resolver, &mut gathered)?;
                 gathered.incomplete_from < u64::MAX
             };
             let PieceResults { events: found, incomplete_from, bytes: more, .. } = gathered;
-            events.extend(
-                found
-                    .into_iter()
-                    .filter(|(rank, _)| *rank < incomplete_from)
-                    .map(|(_, event)| event),
-            );
+            let found = found.into_iter().filter(|(rank, _)| *rank < incomplete_from);
+            events.extend(found.map(|(_, event)| event));
             bytes += more;
             if is_incomplete {
                 // Nothing was searched of a piece that was not begun.
                 let incomplete_from = if is_exhausted { 0 } else { incomplete_from };
-                let end = if events.is_empty() {
-                    let last = self.last_searched(
-                        piece,
-                        search.direction,
-                        incomplete_from,
-                        &mut resolver,
-                    )?;
-                    if !search.makes_progress_to(last) {
-                        return Err(RpcError::too_expensive());
-                    }
-                    PageEnd::OutOfBudget(last)
-                } else {
-                    PageEnd::Full
+                let end = match events.is_empty() {
+                    true => self.out_of_budget(search, piece, incomplete_from, &mut resolver)?,
+                    false => PageEnd::Full,
                 };
                 return self.unless_pruned(search, Events { events, end });
             }
@@ -267,6 +270,21 @@ impl Rpc {
             }
         }
         self.unless_pruned(search, Events { events, end: PageEnd::All })
+    }
+
+    /// Returns where a page without events ends in a piece of which a part was searched.
+    fn out_of_budget(
+        &self,
+        search: &EventSearch<'_>,
+        piece: LedgerRange,
+        incomplete_from: u64,
+        resolver: &mut EventIdResolver<'_>,
+    ) -> Result<PageEnd, RpcError> {
+        let last = self.last_searched(piece, search.direction, incomplete_from, resolver)?;
+        match search.makes_progress_to(last) {
+            true => Ok(PageEnd::OutOfBudget(last)),
+            false => Err(RpcError::too_expensive()),
+        }
     }
 
     /// Returns what was found, or an error if retention has removed some of the searched ledgers in
@@ -305,13 +323,8 @@ impl Rpc {
             Direction::NewestFirst => ids.end,
         })));
         for (number, selection) in search.selections.iter().enumerate() {
-            let positional = selection.topics.clone();
-            let query = EventQuery {
-                ledgers: Some(piece),
-                contracts: selection.contracts.clone(),
-                topics: TopicFilter { positional, ..TopicFilter::default() },
-                page: Page { direction: search.direction, cursor, offset: 0, limit: usize::MAX },
-            };
+            let page = Page { direction: search.direction, cursor, offset: 0, limit: usize::MAX };
+            let query = EventQuery { page, ..selection.query(piece) };
             let bounds = budget.share(search.selections.len() - number);
             let walked = self.store.events_within(&query, bounds, |event| {
                 let rank = gathered.rank(event.id);
@@ -328,8 +341,7 @@ impl Rpc {
                 ControlFlow::Continue(())
             })?;
             walked.broken_off.transpose()?;
-            budget.records = budget.records.saturating_sub(walked.cost.records);
-            budget.index_rows = budget.index_rows.saturating_sub(walked.cost.index_rows);
+            budget.spend(walked.cost);
             if let Some(interrupted) = walked.interrupted {
                 // The event at the cursor was still examined.
                 gathered.incomplete_from = gathered

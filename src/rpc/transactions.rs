@@ -167,6 +167,87 @@ fn write_list<T: ReadXdr + Serialize>(
     Ok(())
 }
 
+/// A page of transactions, which is written as they are found.
+struct TransactionPage<'l> {
+    limit: usize,
+    format: XdrFormat,
+    limits: CallLimits<'l>,
+    written: Writer,
+    count: usize,
+    /// Whether nothing more is to be added.
+    is_over: bool,
+}
+
+impl<'l> TransactionPage<'l> {
+    fn begin(limit: usize, format: XdrFormat, limits: CallLimits<'l>) -> Self {
+        let mut written = Writer::default();
+        written.open('{');
+        written.name("transactions");
+        written.open('[');
+        Self { limit, format, limits, written, count: 0, is_over: false }
+    }
+
+    /// Adds the transactions of a ledger behind so many, and returns behind how many it has come.
+    fn add_behind(&mut self, before: u32, ledger: &LedgerView<'_>) -> Result<u32, RpcError> {
+        let mut examined = before;
+        for transaction in ledger.transactions.iter().skip(before as usize) {
+            self.is_over =
+                self.count == self.limit || (self.count > 0 && (self.limits.bounds.interrupted)());
+            if self.is_over || !self.add(ledger, transaction)? {
+                break;
+            }
+            examined = transaction.application_order;
+        }
+        Ok(examined)
+    }
+
+    /// Adds a transaction, if there is room for it.
+    fn add(
+        &mut self,
+        ledger: &LedgerView<'_>,
+        transaction: &TransactionView<'_>,
+    ) -> Result<bool, RpcError> {
+        let stored = Stored::from_ledger(ledger, transaction);
+        let mut one = Writer::default();
+        one.open('{');
+        stored.write(&stored.hash.to_string(), self.format, &mut one)?;
+        one.name("createdAt");
+        one.bare(stored.closed_at);
+        one.close('}');
+        let bytes = self.written.len() + one.len();
+        let is_full =
+            bytes > MAX_PAGE_BYTES || (self.limits.may_grow_to)(bytes) == ControlFlow::Break(());
+        // Return at least one transaction, or clients that follow the cursor would make no progress.
+        self.is_over = is_full && self.count > 0;
+        if !self.is_over {
+            self.written.written(one.finish().get());
+            self.count += 1;
+        }
+        Ok(!self.is_over)
+    }
+}
+
+/// Reads the hash that `getTransaction` is asked for, also as it was written, and the format of the answer.
+fn requested(params: Params<'_>) -> Result<(TxHash, String, XdrFormat), RpcError> {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Request {
+        hash: Option<String>,
+        xdr_format: Option<String>,
+    }
+    let request: Request = params.read()?;
+    let format = XdrFormat::parse(request.xdr_format.as_deref());
+    let format = format.map_err(RpcError::invalid_params)?;
+    let text = request.hash.unwrap_or_default();
+    if text.len() != HASH_DIGITS {
+        return Err(RpcError::invalid_params(format!("unexpected hash length ({})", text.len())));
+    }
+    let hash = text.parse();
+    let hash =
+        hash.map_err(|error| RpcError::invalid_params(format!("incorrect hash: {error}")))?;
+    Ok((hash, text, format))
+}
+
 impl Rpc {
     pub(super) fn get_transactions(&self, params: Params<'_>, limits: CallLimits<'_>) -> Outcome {
         let request: FromLedger = params.read()?;
@@ -177,11 +258,7 @@ impl Rpc {
             None => RpcEventId::new(start, 0, 0, 0),
             Some(cursor) => parse_cursor(cursor)?,
         };
-        let mut transactions = Writer::default();
-        transactions.open('{');
-        transactions.name("transactions");
-        transactions.open('[');
-        let (mut count, mut is_over) = (0, false);
+        let mut page = TransactionPage::begin(limit, format, limits);
         let mut sequence = passed.ledger();
         if sequence < range.oldest {
             return Err(no_metadata(sequence));
@@ -189,44 +266,19 @@ impl Rpc {
         // A cursor beyond the newest ledger is returned as it was given.
         let beyond = cursor.filter(|_| sequence > range.latest).map(str::to_owned);
         let start_position = passed;
-        while !is_over && sequence <= range.latest {
+        while !page.is_over && sequence <= range.latest {
             // A long range may hold no transactions. Stop only after the cursor has moved, or
             // clients would make no progress.
             if passed > start_position && (limits.bounds.interrupted)() {
                 break;
             }
             self.with_ledger(sequence, |ledger| {
-                let first = if passed.ledger() == sequence { passed.transaction() + 1 } else { 1 };
-                let mut last_examined = first - 1;
-                for transaction in ledger.transactions.iter().skip(last_examined as usize) {
-                    is_over = count == limit || (count > 0 && (limits.bounds.interrupted)());
-                    if is_over {
-                        break;
-                    }
-                    let stored = Stored::from_ledger(ledger, transaction);
-                    let mut one = Writer::default();
-                    one.open('{');
-                    stored.write(&stored.hash.to_string(), format, &mut one)?;
-                    one.name("createdAt");
-                    one.bare(stored.closed_at);
-                    one.close('}');
-                    let bytes = transactions.len() + one.len();
-                    let is_full = bytes > MAX_PAGE_BYTES
-                        || (limits.may_grow_to)(bytes) == ControlFlow::Break(());
-                    // Return at least one transaction, or clients that follow the cursor would make
-                    // no progress.
-                    if is_full && count > 0 {
-                        is_over = true;
-                        break;
-                    }
-                    transactions.written(one.finish().get());
-                    count += 1;
-                    last_examined = transaction.application_order;
+                let before = if passed.ledger() == sequence { passed.transaction() } else { 0 };
+                let examined = page.add_behind(before, ledger)?;
+                if !page.is_over || examined > before {
+                    passed = RpcEventId::new(sequence.0, examined, 1, 0);
                 }
-                if !is_over || last_examined >= first {
-                    passed = RpcEventId::new(sequence.0, last_examined, 1, 0);
-                }
-                is_over |= count == limit;
+                page.is_over |= page.count == limit;
                 Ok(())
             })?;
             match sequence.next() {
@@ -234,38 +286,21 @@ impl Rpc {
                 None => break,
             }
         }
-        transactions.close(']');
-        transactions.members_of(&Page {
+        let mut written = page.written;
+        written.close(']');
+        written.members_of(&Page {
             latest_ledger: range.latest.0,
             latest_ledger_close_timestamp: range.latest_closed_at,
             oldest_ledger: range.oldest.0,
             oldest_ledger_close_timestamp: range.oldest_closed_at,
             cursor: beyond.unwrap_or_else(|| passed.toid.to_string()),
         })?;
-        transactions.close('}');
-        Ok(transactions.finish())
+        written.close('}');
+        Ok(written.finish())
     }
 
     pub(super) fn get_transaction(&self, params: Params<'_>, _: CallLimits<'_>) -> Outcome {
-        #[derive(Default, serde::Deserialize)]
-        #[serde(rename_all = "camelCase", default)]
-        struct Request {
-            hash: Option<String>,
-            xdr_format: Option<String>,
-        }
-        let request: Request = params.read()?;
-        let format = XdrFormat::parse(request.xdr_format.as_deref());
-        let format = format.map_err(RpcError::invalid_params)?;
-        let requested_hash = request.hash.unwrap_or_default();
-        if requested_hash.len() != HASH_DIGITS {
-            return Err(RpcError::invalid_params(format!(
-                "unexpected hash length ({})",
-                requested_hash.len()
-            )));
-        }
-        let hash: TxHash = requested_hash
-            .parse()
-            .map_err(|error| RpcError::invalid_params(format!("incorrect hash: {error}")))?;
+        let (hash, requested_hash, format) = requested(params)?;
         // Read the range afterwards, so that the reported latest ledger is never older than the
         // transaction's.
         let found =
@@ -277,14 +312,11 @@ impl Rpc {
         answer.open('{');
         match &found {
             Some(found) => answer.written(&found.members),
-            None => {
-                let status = "NOT_FOUND";
-                answer.members_of(&NotFound {
-                    status,
-                    tx_hash: &requested_hash,
-                    ..NotFound::default()
-                })?;
-            }
+            None => answer.members_of(&NotFound {
+                status: "NOT_FOUND",
+                tx_hash: &requested_hash,
+                ..NotFound::default()
+            })?,
         }
         answer.members_of(&Single {
             latest_ledger: range.latest.0,
