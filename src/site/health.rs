@@ -37,32 +37,8 @@ pub(super) fn of(record: &Record<'_>) -> String {
         &mut out,
         format_args!("<span>{}</span></p>\n<dl class=\"figures\">\n", escaped(&sentence)),
     );
-    let unknown = || "–".to_owned();
-    let number = |value: Option<u32>| value.map_or_else(unknown, |value| value.to_string());
-    let seconds = record.lag_seconds.map_or_else(unknown, |seconds| format!("{seconds} s ago"));
-    for (id, name, value) in [
-        ("service_latest_ledger", "Newest ledger stored", number(record.service_latest_ledger)),
-        ("attested_ledger", "Newest attested ledger", number(record.attested_ledger)),
-        ("network_latest_ledger", "Newest of the network", number(record.network_latest_ledger)),
-        ("lag_ledgers", "Ledgers behind the network", number(record.lag_ledgers)),
-        ("lag_seconds", "Newest ledger closed", seconds),
-        ("oldest_ledger", "Oldest ledger with events", number(record.oldest_ledger)),
-        ("version", "Version", record.version.to_owned()),
-    ] {
-        let value = escaped(&value);
-        line(&mut out, format_args!("<div><dt>{name}</dt><dd id=\"{id}\">{value}</dd></div>\n"));
-    }
-    out.push_str("</dl>\n<ul class=\"components\" id=\"components\">\n");
-    for (name, component) in &record.components {
-        let (status, text) = match component {
-            Component::Up { detail } => ("up", detail.as_deref().unwrap_or_default()),
-            Component::Down { reason } => ("down", reason.as_str()),
-        };
-        let (name, text) = (escaped(name), escaped(text));
-        line(&mut out, format_args!("<li class=\"{status}\"><b>{name}</b> <i>{status}</i> "));
-        line(&mut out, format_args!("<span>{text}</span></li>\n"));
-    }
-    out.push_str("</ul>\n");
+    add_figures(record, &mut out);
+    add_components(record, &mut out);
     let network = match record.network {
         "custom" => record.network_passphrase,
         name => name,
@@ -78,6 +54,39 @@ pub(super) fn of(record: &Record<'_>) -> String {
         format_args!("<p class=\"warning\" id=\"warning\"{hidden}>{}</p>\n", escaped(warning)),
     );
     out
+}
+
+fn add_figures(record: &Record<'_>, out: &mut String) {
+    let unknown = || "–".to_owned();
+    let number = |value: Option<u32>| value.map_or_else(unknown, |value| value.to_string());
+    let seconds = record.lag_seconds.map_or_else(unknown, |seconds| format!("{seconds} s ago"));
+    for (id, name, value) in [
+        ("service_latest_ledger", "Newest ledger stored", number(record.service_latest_ledger)),
+        ("attested_ledger", "Newest attested ledger", number(record.attested_ledger)),
+        ("network_latest_ledger", "Newest of the network", number(record.network_latest_ledger)),
+        ("lag_ledgers", "Ledgers behind the network", number(record.lag_ledgers)),
+        ("lag_seconds", "Newest ledger closed", seconds),
+        ("oldest_ledger", "Oldest ledger with events", number(record.oldest_ledger)),
+        ("version", "Version", record.version.to_owned()),
+    ] {
+        let value = escaped(&value);
+        line(out, format_args!("<div><dt>{name}</dt><dd id=\"{id}\">{value}</dd></div>\n"));
+    }
+    out.push_str("</dl>\n");
+}
+
+fn add_components(record: &Record<'_>, out: &mut String) {
+    out.push_str("<ul class=\"components\" id=\"components\">\n");
+    for (name, component) in &record.components {
+        let (status, text) = match component {
+            Component::Up { detail } => ("up", detail.as_deref().unwrap_or_default()),
+            Component::Down { reason } => ("down", reason.as_str()),
+        };
+        let (name, text) = (escaped(name), escaped(text));
+        line(out, format_args!("<li class=\"{status}\"><b>{name}</b> <i>{status}</i> "));
+        line(out, format_args!("<span>{text}</span></li>\n"));
+    }
+    out.push_str("</ul>\n");
 }
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {

@@ -20,7 +20,9 @@ use orrery_conditions::Condition;
 use orrery_executables::{InterfaceReader, Lacking};
 use orrery_ledger::domain::{ContractId, EventId, LedgerSeq, Page};
 use orrery_membership::Selected;
-use orrery_store::{Bounds, EventQuery, Interrupted, RowBounds, StoreError, TopicFilter};
+use orrery_store::{
+    Bounds, EventQuery, EventRecord, Interrupted, RowBounds, StoreError, TopicFilter,
+};
 use orrery_webhooks::filter::Filter;
 use orrery_webhooks::followed::ended;
 use orrery_webhooks::judging::{JudgedEvent, Verdict};
@@ -300,54 +302,28 @@ impl Session {
             list = list.decoding(network, names);
         }
         let mut unmet = Unmet::default();
-        let (mut of_ledger, mut failed): (Option<Kept>, _) = (None, None);
+        let mut of_ledger: Option<Kept> = None;
         let walked = self.context.store.events_within(&self.query(), bounds, |event| {
             if event.id > last {
-                return ControlFlow::Break(last);
+                return ControlFlow::Break(Ok(last));
             }
-            let selected = match self.selected(event.ledger, &mut of_ledger) {
-                Ok(selected) => selected,
-                Err(error) => {
-                    failed = Some(error);
-                    return ControlFlow::Break(last);
-                }
-            };
-            if selected.is_some_and(|it| !it.may_have(event.id)) {
-                return match is_over() {
-                    true => ControlFlow::Break(event.id),
-                    false => ControlFlow::Continue(()),
-                };
-            }
-            if let (Some(names), Some(selected)) = (&names, selected) {
-                names.supply(selected.supplied.clone());
-            }
-            let is_unsure = selected.is_some_and(|it| it.unsure.contains(&event.id));
-            if is_unsure || self.wanted.condition.is_some() {
-                let judged = JudgedEvent::new(event, &network, names.as_ref());
-                let condition = self.wanted.condition.as_ref();
-                let verdict = match condition.map_or(Verdict::Matches, |it| judged.by(it)) {
-                    Verdict::Matches if is_unsure => Verdict::Unjudged,
-                    verdict => verdict,
-                };
-                if verdict != Verdict::Matches {
-                    unmet.add(event.ledger, &verdict);
-                    // A condition may take long.
-                    return match is_over() {
-                        true => ControlFlow::Break(event.id),
-                        false => ControlFlow::Continue(()),
-                    };
-                }
+            match self.passes_on(event, names.as_ref(), (&mut of_ledger, &mut unmet)) {
+                Ok(true) => {}
+                // A condition may take long.
+                Ok(false) if is_over() => return ControlFlow::Break(Ok(event.id)),
+                Ok(false) => return ControlFlow::Continue(()),
+                Err(error) => return ControlFlow::Break(Err(error)),
             }
             frames::event(&mut list, event);
             if list.written() < PIECE {
                 return ControlFlow::Continue(());
             }
-            ControlFlow::Break(event.id)
+            ControlFlow::Break(Ok(event.id))
         })?;
-        failed.map_or(Ok(()), Err)?;
+        let broken_off = walked.broken_off.transpose()?;
         names.as_ref().map(InterfaceReader::finish).transpose()?;
         let lacking = names.as_ref().map(InterfaceReader::lacking).unwrap_or_default();
-        let reached = match (walked.broken_off, walked.interrupted) {
+        let reached = match (broken_off, walked.interrupted) {
             (Some(id), _) => id,
             (None, Some(Interrupted { cursor, .. })) => cursor.min(last).max(self.position),
             (None, None) => last,
@@ -359,6 +335,28 @@ impl Session {
             members.keep(kept);
         }
         Ok(Piece { text, reached, ledger, lacking })
+    }
+
+    /// Whether an event is sent. Notes what the condition could not be asked of.
+    fn passes_on(
+        &self,
+        event: &EventRecord<'_>,
+        names: Option<&InterfaceReader<'_>>,
+        (of_ledger, unmet): (&mut Option<Kept>, &mut Unmet),
+    ) -> Result<bool, StoreError> {
+        let selected = self.selected(event.ledger, of_ledger)?;
+        if selected.is_some_and(|it| !it.may_have(event.id)) {
+            return Ok(false);
+        }
+        if let (Some(names), Some(selected)) = (names, selected) {
+            names.supply(selected.supplied.clone());
+        }
+        let judged = JudgedEvent::new(event, self.context.store.network().id(), names);
+        let verdict = judged.of_project(self.wanted.condition.as_ref(), selected);
+        if verdict != Verdict::Matches {
+            unmet.add(event.ledger, &verdict);
+        }
+        Ok(verdict == Verdict::Matches)
     }
 
     /// Returns the events of a ledger that the stream's project selects; `None` without one.

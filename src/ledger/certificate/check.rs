@@ -129,59 +129,66 @@ impl<'a> Checker<'a, '_> {
         let kind = self.cursor.u32();
         match kind.map_err(unreadable("kind"))? {
             kind @ (Kind::HEADER | Kind::SIGNED) => {
-                let previous = self.previous;
-                let value = self.header(ledger)?;
-                let signer = value.signer(&self.claim.network);
-                let counts = self.tail.add(ledger, signer.map_err(|rule| rule.to_string())?);
-                match (counts, kind) {
-                    (true, Kind::SIGNED) => {
-                        if sha256(&[self.set(previous)?]) != *value.set {
-                            return Err("its transaction set is not the one that its header \
-                                        names (txSetHash)"
-                                .to_owned());
-                        }
-                    }
-                    (false, Kind::HEADER) => {}
-                    (false, _) => {
-                        return Err("its signature adds no trusted organisation, and its \
-                                    transaction set is there: the certificate was made for other \
-                                    validators"
-                            .to_owned());
-                    }
-                    (true, _) => {
-                        let signed = self.tail.counted.last();
-                        let who = signed.map_or("", |signed| &signed.organisation);
-                        return Err(format!(
-                            "its transaction set is missing, and the signature of {who} needs it"
-                        ));
-                    }
-                }
-                if self.tail.is_complete() {
-                    return Err(
-                        "with it enough organisations have signed, and the certificate does \
-                                not end there"
-                            .to_owned(),
-                    );
-                }
+                self.header_of_tail(ledger, kind == Kind::SIGNED)?;
                 Ok(false)
             }
-            Kind::LAST => {
-                let value = read_block(&mut self.cursor, "signed value")?;
-                let set = sha256(&[self.set(self.previous)?]);
-                let proposal = proposal(value, &set).map_err(unreadable("signed value"))?;
-                let signer = proposal.signer(&self.claim.network);
-                let counts = self.tail.add(ledger, Some(signer.map_err(|rule| rule.to_string())?));
-                let (signed, needed) = self.tail.progress();
-                if counts && signed == needed {
-                    return Ok(true);
-                }
-                Err(format!(
-                    "the certificate ends there, and validators of {signed} trusted organisations \
-                     have signed the ledgers after its range, where {needed} are needed"
-                ))
-            }
+            Kind::LAST => self.end_of_tail(ledger).map(|()| true),
             kind => Err(format!("it is of kind {kind}, and there are kinds 0 to 2")),
         }
+    }
+
+    /// Checks a ledger behind which the certificate goes on, and that its transaction set is there if its
+    /// signature counts.
+    fn header_of_tail(&mut self, ledger: LedgerSeq, has_set: bool) -> Result<(), String> {
+        let previous = self.previous;
+        let value = self.header(ledger)?;
+        let signer = value.signer(&self.claim.network);
+        let counts = self.tail.add(ledger, signer.map_err(|rule| rule.to_string())?);
+        match (counts, has_set) {
+            (true, true) => {
+                if sha256(&[self.set(previous)?]) != *value.set {
+                    let sentence =
+                        "its transaction set is not the one that its header names (txSetHash)";
+                    return Err(sentence.to_owned());
+                }
+            }
+            (false, false) => {}
+            (false, true) => {
+                let sentence = "its signature adds no trusted organisation, and its transaction set is \
+                                there: the certificate was made for other validators";
+                return Err(sentence.to_owned());
+            }
+            (true, false) => {
+                let signed = self.tail.counted.last();
+                let who = signed.map_or("", |signed| &signed.organisation);
+                return Err(format!(
+                    "its transaction set is missing, and the signature of {who} needs it"
+                ));
+            }
+        }
+        if self.tail.is_complete() {
+            let sentence =
+                "with it enough organisations have signed, and the certificate does not end there";
+            return Err(sentence.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Checks the last ledger, with which enough organisations have signed.
+    fn end_of_tail(&mut self, ledger: LedgerSeq) -> Result<(), String> {
+        let value = read_block(&mut self.cursor, "signed value")?;
+        let set = sha256(&[self.set(self.previous)?]);
+        let proposal = proposal(value, &set).map_err(unreadable("signed value"))?;
+        let signer = proposal.signer(&self.claim.network);
+        let counts = self.tail.add(ledger, Some(signer.map_err(|rule| rule.to_string())?));
+        let (signed, needed) = self.tail.progress();
+        if counts && signed == needed {
+            return Ok(());
+        }
+        Err(format!(
+            "the certificate ends there, and validators of {signed} trusted organisations have signed \
+             the ledgers after its range, where {needed} are needed"
+        ))
     }
 
     /// Reads a header, and checks that it is that of this ledger and follows the one before.

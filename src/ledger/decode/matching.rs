@@ -34,35 +34,9 @@ pub fn ledger_view<'a>(
     }
     check_numbering(ledger, &results)?;
     let envelopes = match_envelopes(ledger, envelopes, repeated, &results)?;
-    let moved_by = events.before.len();
     let mut transactions = Vec::with_capacity(results.len());
     for (index, (applied, envelope)) in results.into_iter().zip(envelopes).enumerate() {
-        let OperationEvents { listed, events: operation_events, .. } = applied.events;
-        let changed = applied.changed.unwrap_or_default();
-        let has_new_contract = changed.has_new_contract();
-        let (changed_entries, restored_entries) = changed.sorted();
-        let emitted = &events.of_transactions[operation_events.clone()];
-        transactions.push(TransactionView {
-            application_order: application_order(index),
-            hash: applied.hash,
-            inner_hash: envelope.inner_hash,
-            successful: applied.successful,
-            smart_contract: envelope.contracts.is_some(),
-            source_account: envelope.source_account,
-            fee_account: envelope.fee_account,
-            fee_charged: applied.fee_charged,
-            envelope: envelope.xdr,
-            result: applied.result,
-            meta: applied.meta,
-            contracts: envelope.contracts.map(|named| touched(named, emitted)).unwrap_or_default(),
-            changed_entries,
-            restored_entries,
-            has_new_contract,
-            operation_events: operation_events.start + moved_by..operation_events.end + moved_by,
-            listed_events: listed,
-            operations: applied.operations,
-            return_value: applied.return_value,
-        });
+        transactions.push(transaction_view(index, (applied, envelope), &events));
     }
     let Events { before, of_transactions, after, topics, .. } = events;
     let mut events = before;
@@ -81,6 +55,41 @@ pub fn ledger_view<'a>(
         evicted,
         conditions,
     })
+}
+
+/// Returns the view of a transaction, by its index, with one of these events.
+fn transaction_view<'a>(
+    index: usize,
+    (applied, envelope): (AppliedTransaction<'a>, Envelope<'a>),
+    events: &Events<'a>,
+) -> TransactionView<'a> {
+    let OperationEvents { listed, events: operation_events, .. } = applied.events;
+    let (moved_by, emitted) =
+        (events.before.len(), &events.of_transactions[operation_events.clone()]);
+    let changed = applied.changed.unwrap_or_default();
+    let has_new_contract = changed.has_new_contract();
+    let (changed_entries, restored_entries) = changed.sorted();
+    TransactionView {
+        application_order: application_order(index),
+        hash: applied.hash,
+        inner_hash: envelope.inner_hash,
+        successful: applied.successful,
+        smart_contract: envelope.contracts.is_some(),
+        source_account: envelope.source_account,
+        fee_account: envelope.fee_account,
+        fee_charged: applied.fee_charged,
+        envelope: envelope.xdr,
+        result: applied.result,
+        meta: applied.meta,
+        contracts: envelope.contracts.map(|named| touched(named, emitted)).unwrap_or_default(),
+        changed_entries,
+        restored_entries,
+        has_new_contract,
+        operation_events: operation_events.start + moved_by..operation_events.end + moved_by,
+        listed_events: listed,
+        operations: applied.operations,
+        return_value: applied.return_value,
+    }
 }
 
 /// Returns the transaction that alone has not as many envelopes as results, if only one is missing or too
