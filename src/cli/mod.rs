@@ -28,6 +28,7 @@ mod program_list;
 mod program_name;
 mod programs;
 mod prove;
+mod query;
 mod rebuild;
 mod remote;
 mod replacement;

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::output::{Json, Numbers};
+use super::output::Json;
 use super::program_list::List;
 use super::program_name::ProgramName;
+use super::query::Query;
 use super::remote::{Body, Remote, draws_tables, with_query};
 use super::replacement::{self, Version};
 use super::sql_tables::with_names_in_sql;
@@ -146,6 +147,12 @@ struct Code {
     /// The compiled module (.wasm)
     #[arg(long, value_name = "FILE")]
     code_path: PathBuf,
+    #[command(flatten)]
+    of: Contracts,
+}
+
+#[derive(Debug, Args)]
+struct Contracts {
     /// Contract IDs with commas between them; may be repeated
     #[arg(
         long = "contract",
@@ -169,35 +176,6 @@ pub struct Try {
     last: u32,
     #[command(flatten)]
     output: Json,
-}
-
-#[derive(Debug, Args)]
-pub struct Query {
-    /// One read-only SQL statement; - for standard input
-    sql: String,
-    /// Value of a parameter, as JSON or else as text; repeated in the order of the parameters
-    #[arg(long = "param", value_name = "VALUE")]
-    params: Vec<String>,
-    /// Maximum number of rows
-    #[arg(long, value_name = "NUMBER")]
-    max_rows: Option<u64>,
-    /// How 64-bit and wider integers are written
-    #[arg(long, value_enum, default_value_t = Numbers::Exact)]
-    numbers: Numbers,
-    /// Format of the result
-    #[arg(long, value_enum, default_value_t = Format::Rows)]
-    format: Format,
-    #[command(flatten)]
-    output: Json,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Rows,
-    Columns,
-    Csv,
-    Parquet,
-    Arrow,
 }
 
 #[derive(Debug, Args)]
@@ -243,15 +221,8 @@ pub struct Append {
     /// Its project's name, or its id
     #[arg(value_name = "PROGRAM")]
     name: ProgramName,
-    /// Contract IDs with commas between them; may be repeated
-    #[arg(
-        long = "contract",
-        alias = "contracts",
-        value_name = "C…",
-        value_delimiter = ',',
-        required = true
-    )]
-    contracts: Vec<String>,
+    #[command(flatten)]
+    more: Contracts,
     #[command(flatten)]
     output: Json,
 }
@@ -271,7 +242,7 @@ impl ProgramVerb {
             Self::Stats(verb) => verb.run(remote),
             Self::AppendContracts(verb) => {
                 let id = verb.name.id(remote)?;
-                let body = json!({ "program_id": id, "contracts": verb.contracts });
+                let body = json!({ "program_id": id, "contracts": verb.more.contracts });
                 show(remote.post("retroshade/append-contracts", &body)?, &verb.output, &[])
             }
             Self::Delete(Delete { program, yes }) => {
@@ -336,7 +307,7 @@ impl Program {
 
 impl Try {
     fn run(self, remote: &Remote) -> Result<(), Failure> {
-        let Code { code_path, contracts } = self.code;
+        let Code { code_path, of: Contracts { contracts } } = self.code;
         let code = read_file(&code_path)?;
         let mut body = json!({ "code": STANDARD.encode(&code), "contracts": contracts });
         if self.transactions.is_empty() {
@@ -352,43 +323,6 @@ impl Try {
             output::print(&trial::draw(&answer.json()?))
         } else {
             answer.print()
-        }
-    }
-}
-
-impl Query {
-    fn run(self, remote: &Remote) -> Result<(), Failure> {
-        let to_terminal = output::is_terminal();
-        if to_terminal && matches!(self.format, Format::Parquet | Format::Arrow) {
-            let format = word(self.format);
-            return Err(Failure::usage(format!(
-                "--format {format} cannot be shown on a terminal: send it to a file, as in `… > rows.{format}`"
-            )));
-        }
-        let sql = match self.sql.as_str() {
-            "-" => String::from_utf8(read_file("-".as_ref())?)
-                .map_err(|_| Failure::failed("the statement on standard input is not UTF-8"))?,
-            _ => self.sql,
-        };
-        let params = self
-            .params
-            .iter()
-            .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())));
-        let mut body = json!({
-            "query": sql,
-            "params": params.collect::<Vec<Value>>(),
-            "numbers": word(self.numbers),
-            "format": word(self.format),
-        });
-        if let Some(most) = self.max_rows {
-            body["max_rows"] = most.into();
-        }
-        let answer = remote.post("retroshade/query", &body)?;
-        match self.format {
-            Format::Rows => show(answer, &self.output, &[]),
-            Format::Columns => answer.print(),
-            Format::Csv if to_terminal => answer.print(),
-            Format::Csv | Format::Parquet | Format::Arrow => output::print_bytes(&answer.0),
         }
     }
 }
@@ -496,10 +430,6 @@ fn show_project(answer: Body, output: &Json) -> Result<(), Failure> {
 
 fn show(answer: Body, output: &Json, columns: &[&str]) -> Result<(), Failure> {
     answer.show(output.json, columns)
-}
-
-fn word<T: ValueEnum>(value: T) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 fn text(number: Option<u32>) -> Option<String> {

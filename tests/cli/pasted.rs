@@ -55,7 +55,7 @@ fn control_characters_are_escaped_on_terminals_and_not_in_pipes() {
     wait_until("the tables can be queried", || piped(&["query", sql]).code == 0);
     assert_eq!(piped(&["query", sql]).json(), serde_json::json!([{ "a\u{1b}[2J": red }]));
     let csv = piped(&["query", sql, "--format", "csv"]).stdout;
-    assert_eq!(csv, format!("a\u{1b}[2J\r\n\"{red}\"\r\n"));
+    assert_eq!(csv, format!("a\u{1b}[2J\n\"{red}\"\n"));
 
     let on = |arguments: &[&str]| on_terminal(at, arguments, &settings);
     let Some((drawn, code)) = on(&["query", sql]) else { return };
