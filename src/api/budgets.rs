@@ -76,39 +76,27 @@ impl Budgets {
         let answers = one_client / queries.answer_mib.bytes().max(1);
         let query_slots = part.min(answers.saturating_sub(1)).max(1);
         let instant = |name, all, one| Budget::new(name, Limits::without_waiting(all, one));
+        let per_address = limits.connections_per_address.get().into();
+        let half = tunables.readers / 2;
+        let streams = u64::from(limits.streams.get());
+        let own_streams = u64::from(limits.streams_per_token.get());
         Self {
             // The total number of connections is not limited here: the server closes an idle one
             // instead of refusing a new one.
-            connections: instant(
-                "connections",
-                u64::MAX,
-                limits.connections_per_address.get().into(),
-            ),
+            connections: instant("connections", u64::MAX, per_address),
             rejection_notices: instant("farewells", MAX_REJECTION_NOTICES, MAX_REJECTION_NOTICES),
             requests: instant("requests", u64::MAX, limits.requests_in_flight.get().into()),
             bytes: instant("bytes", all_bytes, one_client),
             strangers_bytes: instant("strangers_bytes", all_bytes / 2, one_client),
             forwarded_bytes: instant("forwarded_bytes", all_bytes / 4, all_bytes / 8),
             simulations: slots("simulations", SIMULATIONS, SIMULATIONS / 2),
-            readers: slots("readers", tunables.readers, tunables.readers / 2),
-            strangers_readers: slots(
-                "strangers_readers",
-                tunables.readers / 2,
-                tunables.readers / 2,
-            ),
+            readers: slots("readers", tunables.readers, half),
+            strangers_readers: slots("strangers_readers", half, half),
             queries: slow("queries", query_slots),
             changes: slow("changes", part),
             uploads: instant("uploads", tunables.slow_requests.max(1) as u64, 1),
-            streams: instant(
-                "streams",
-                limits.streams.get().into(),
-                limits.streams_per_token.get().into(),
-            ),
-            strangers_streams: instant(
-                "strangers_streams",
-                u64::from(limits.streams.get()) / 2,
-                (u64::from(limits.streams_per_token.get()) / 4).max(1),
-            ),
+            streams: instant("streams", streams, own_streams),
+            strangers_streams: instant("strangers_streams", streams / 2, (own_streams / 4).max(1)),
         }
     }
 

@@ -101,15 +101,7 @@ impl Webhooks {
     ) -> Result<Vec<Arc<Subscription>>, WebhookError> {
         let sealer = self.registry.sealer()?;
         let secrets = Secrets { present: Secret::generate(), previous: Vec::new() };
-        let state = State {
-            enabled: true,
-            disabled_reason: None,
-            failing_since: None,
-            failing_kept: None,
-            failing_because: None,
-            after_place: 0,
-            after_ledger: first.0.saturating_sub(1),
-        };
+        let state = State::enabled(0, first.0.saturating_sub(1));
         let make = |definition: super::subscription::Definition| {
             let secrets = sealer.seal_all(&definition.tag, &secrets)?;
             let row = Row { definition, secrets, state: state.clone() };

@@ -107,6 +107,22 @@ pub struct State {
     pub after_ledger: u32,
 }
 
+impl State {
+    /// That of a subscription that delivers what comes after this place in the feed; ledgers up to
+    /// `after_ledger` count as backfilled.
+    pub fn enabled(after_place: u64, after_ledger: u32) -> Self {
+        Self {
+            enabled: true,
+            disabled_reason: None,
+            failing_since: None,
+            failing_kept: None,
+            failing_because: None,
+            after_place,
+            after_ledger,
+        }
+    }
+}
+
 impl Row {
     /// Encodes the row.
     pub fn encode(&self) -> Vec<u8> {
@@ -469,14 +485,6 @@ pub(super) fn sample(id: u32) -> Arc<Subscription> {
     };
     let secrets = Secrets { present: super::Secret::generate(), previous: Vec::new() };
     let secrets = sealer.seal_all(&definition.tag, &secrets).unwrap();
-    let state = State {
-        enabled: true,
-        disabled_reason: None,
-        failing_since: None,
-        failing_kept: None,
-        failing_because: None,
-        after_place: 0,
-        after_ledger: 0,
-    };
+    let state = State::enabled(0, 0);
     Arc::new(Subscription::new(id, Row { definition, secrets, state }, &sealer).unwrap())
 }

@@ -36,15 +36,8 @@ pub(super) fn insert(
         return Err(WebhookError::TooMany { have, most });
     }
     let mut next = NEXT.get(effects, &Mark)?.unwrap_or(1);
-    let state = State {
-        enabled: true,
-        disabled_reason: None,
-        failing_since: None,
-        failing_kept: None,
-        failing_because: None,
-        after_place: store.last_place(),
-        after_ledger: store.ends().latest.unwrap_or(LedgerSeq(0)).0,
-    };
+    let newest = store.ends().latest.unwrap_or(LedgerSeq(0));
+    let state = State::enabled(store.last_place(), newest.0);
     let mut made = Vec::with_capacity(definitions.len());
     for definition in definitions {
         let same = (Mark, definition.fingerprint());

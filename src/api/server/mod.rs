@@ -343,17 +343,9 @@ async fn connection(
         request.extensions_mut().insert(of.clone());
         answer(request).map(|answered| answered.map(streamed_body::sent))
     });
-    let mut http = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(tunables.idle_timeout)
-        .max_buf_size(LARGEST_HEAD)
-        .max_headers(MAX_HEADERS)
-        // A client may close its sending side and still wait for the response.
-        .half_close(true)
-        .serve_connection(wire, service);
-    let mut is_stopping = false;
+    let mut http = http(&tunables).serve_connection(wire, service);
+    let (mut is_stopping, mut awaits_first) = (false, true);
     let mut first_request = pin!(sleep(tunables.first_request_timeout));
-    let mut awaits_first = true;
     let mut head_checks = interval(tunables.header_timeout / HEAD_CHECKS);
     head_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let ended = loop {
@@ -388,6 +380,18 @@ async fn connection(
         // Further input is discarded, and errors do not matter.
         let _ = timeout(LINGER, linger(&mut wire)).await;
     }
+}
+
+/// Returns how connections speak HTTP.
+fn http(tunables: &Tunables) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(tunables.idle_timeout)
+        .max_buf_size(LARGEST_HEAD)
+        .max_headers(MAX_HEADERS)
+        // A client may close its sending side and still wait for the response.
+        .half_close(true);
+    http
 }
 
 /// Reason why a connection failed.

@@ -301,8 +301,7 @@ impl Session {
         if let Some(names) = names.as_ref().filter(|_| self.is_decoded) {
             list = list.decoding(network, names);
         }
-        let mut unmet = Unmet::default();
-        let mut of_ledger: Option<Kept> = None;
+        let (mut unmet, mut of_ledger) = (Unmet::default(), None);
         let walked = self.context.store.events_within(&self.query(), bounds, |event| {
             if event.id > last {
                 return ControlFlow::Break(Ok(last));

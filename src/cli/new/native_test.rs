@@ -42,16 +42,7 @@ pub fn source(program: &Program<'_>) -> String {
     let expected = rust::indented(&rust::literal(&row.name, fields), 4);
     let (name, table) = (&example.name, &row.table);
     let call = rust::list(&format!("client.{name}"), &arguments, ";", 4);
-    let addresses = if values.imports.sdk.contains("Address") {
-        "use soroban_sdk::testutils::Address as _;\n"
-    } else {
-        ""
-    };
-    let sdk = rust::import("soroban_sdk", &values.imports.sdk);
-    let libraries = match format!("{addresses}{sdk}") {
-        none if none.is_empty() => none,
-        some => format!("{some}\n"),
-    };
+    let libraries = libraries(&values.imports);
     format!(
         "\
 //! Calls of the contract in the SDK's test environment, and the rows that they emit.
@@ -75,6 +66,18 @@ fn a_call_of_{name}_is_a_row() {{
         rust::import("super::interface", &values.imports.own),
         row.name,
     )
+}
+
+/// Returns the imports from libraries, with an empty line behind them if there are any.
+fn libraries(imports: &Imports) -> String {
+    let addresses = match imports.sdk.contains("Address") {
+        true => "use soroban_sdk::testutils::Address as _;\n",
+        false => "",
+    };
+    match format!("{addresses}{}", rust::import("soroban_sdk", &imports.sdk)) {
+        none if none.is_empty() => none,
+        some => format!("{some}\n"),
+    }
 }
 
 /// Generator of values.

@@ -263,11 +263,9 @@ impl<'a> TtlLooks<'a> {
         effects: &mut ConsumerEffects<'_>,
         tell: Tell<'_>,
     ) -> Result<Option<bool>, StoreError> {
-        let id = subscription.id;
-        let (ledger, of) = (watched.at, (subscription, watched.first));
+        let (id, ledger, of) = (subscription.id, watched.at, (subscription, watched.first));
         let changed = self.memory.changed(&self.sources, ledger)?;
-        let moment = self.moment(ledger)?;
-        let sources = self.sources;
+        let (sources, moment) = (self.sources, self.moment(ledger)?);
         let Some(look) = MembersLook::new(&sources, &moment, of, &changed)? else {
             watched.next_ledger();
             return Ok(Some(false));

@@ -246,8 +246,7 @@ impl Runner {
     ) -> Result<End, CoreError> {
         let mut checks = pin!(checks);
         let (mut checked, mut status) = (false, None);
-        let queue = Arc::clone(&self.queue);
-        let may_wait = self.plan.settings.mode != Mode::Online;
+        let (queue, may_wait) = (Arc::clone(&self.queue), self.plan.settings.mode != Mode::Online);
         loop {
             let reads = !may_wait || queue.has_room();
             let record = tokio::select! {

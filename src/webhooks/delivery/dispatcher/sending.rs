@@ -78,8 +78,7 @@ impl Dispatcher {
         now: u64,
         view: &mut LazyView<'_>,
     ) -> Result<SendOutcome, StoreError> {
-        let id = subscription.id;
-        let (mut slot, mut deliveries, mut bytes) = (None, VecDeque::new(), 0);
+        let (id, mut slot, mut deliveries, mut bytes) = (subscription.id, None, VecDeque::new(), 0);
         let read = loop {
             if !has_room(class, subscription.chat().is_some(), deliveries.len(), bytes) {
                 break Ok(());
