@@ -242,7 +242,7 @@ fn requested(params: Params<'_>) -> Result<(TxHash, String, XdrFormat), RpcError
     if text.len() != HASH_DIGITS {
         return Err(RpcError::invalid_params(format!("unexpected hash length ({})", text.len())));
     }
-    let hash = text.parse();
+    let hash: Result<TxHash, _> = text.parse();
     let hash =
         hash.map_err(|error| RpcError::invalid_params(format!("incorrect hash: {error}")))?;
     Ok((hash, text, format))
