@@ -9,8 +9,8 @@ use orrery_settings::Programs;
 use sha2::{Digest, Sha256};
 use stellar_xdr::{Limited, Limits, ReadXdr, ScEnvMetaEntry, ScSpecEntry};
 use wasmparser::{
-    CompositeInnerType, DataKind, ExternalKind, Imports, Parser, Payload, TypeRef, ValType,
-    Validator,
+    CompositeInnerType, DataKind, ExportSectionReader, ExternalKind, ImportSectionReader, Imports,
+    Parser, Payload, TypeRef, ValType, Validator,
 };
 
 use super::cost::Cost;
@@ -150,6 +150,35 @@ struct Reader {
 }
 
 impl Reader {
+    fn read_imports(&mut self, imports: ImportSectionReader<'_>) -> Result<(), Failure> {
+        let known: HashMap<_, _> = env_functions()
+            .into_iter()
+            .filter(|function| function.available)
+            .map(|function| ((function.module, function.import), function.parameters))
+            .chain([(EMIT, 2)])
+            .collect();
+        for import in imports {
+            let Imports::Single(_, import) = import? else {
+                return Err(Refused::invalid("it uses compact imports").into());
+            };
+            self.cost.add_import()?;
+            self.import(&import, &known);
+        }
+        Ok(())
+    }
+
+    fn read_exports(&mut self, exports: ExportSectionReader<'_>) -> Result<(), Failure> {
+        for export in exports {
+            let export = export?;
+            match export.kind {
+                ExternalKind::Func => self.functions.push(export.name.to_owned()),
+                ExternalKind::Memory if export.name == "memory" => self.memory = true,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     fn read(&mut self, payload: Payload<'_>, rules: &CheckRules) -> Result<(), Failure> {
         match payload {
             Payload::TypeSection(types) => {
@@ -159,21 +188,7 @@ impl Reader {
                     }
                 }
             }
-            Payload::ImportSection(imports) => {
-                let known: HashMap<_, _> = env_functions()
-                    .into_iter()
-                    .filter(|function| function.available)
-                    .map(|function| ((function.module, function.import), function.parameters))
-                    .chain([(EMIT, 2)])
-                    .collect();
-                for import in imports {
-                    let Imports::Single(_, import) = import? else {
-                        return Err(Refused::invalid("it uses compact imports").into());
-                    };
-                    self.cost.add_import()?;
-                    self.import(&import, &known);
-                }
-            }
+            Payload::ImportSection(imports) => self.read_imports(imports)?,
             Payload::MemorySection(memories) => {
                 for memory in memories {
                     check_initial_size("memory", memory?.initial, 64 << 10, rules.memory)?;
@@ -188,16 +203,7 @@ impl Reader {
                 }
             }
             Payload::StartSection { .. } => self.start = true,
-            Payload::ExportSection(exports) => {
-                for export in exports {
-                    let export = export?;
-                    match export.kind {
-                        ExternalKind::Func => self.functions.push(export.name.to_owned()),
-                        ExternalKind::Memory if export.name == "memory" => self.memory = true,
-                        _ => {}
-                    }
-                }
-            }
+            Payload::ExportSection(exports) => self.read_exports(exports)?,
             Payload::FunctionSection(functions) => {
                 for ty in functions {
                     self.cost.add_function(ty?);

@@ -87,6 +87,12 @@ enum InvalidatedBy {
     BadSequence,
 }
 
+/// What a transaction offers for resources, and what of that is charged in any case, in stroops.
+struct Fees {
+    bid: i64,
+    fixed: i64,
+}
+
 /// State of one transaction while the ledger is applied.
 struct Progress {
     transaction: SignedTransaction,
@@ -222,6 +228,43 @@ impl Progress {
         if self.invalidated_by.is_some() {
             return Ok(());
         }
+        let Some((execution, fees)) = self.execute(state, ledger, seed)? else {
+            self.results.push(OperationResult::OpNoAccount);
+            return Ok(());
+        };
+        let Execution { result, effects, refundable_used, rent_fee, diagnostics } = execution;
+        self.diagnostics = diagnostics;
+        self.refund = fees.bid - fees.fixed - refundable_used;
+        self.succeeded = effects.is_some();
+        self.results.push(OperationResult::OpInner(result));
+        let mut return_value = None;
+        if let Some(Effects { changes: made, events, return_value: value }) = effects {
+            return_value = value;
+            self.operations.push(OperationMetaV2 {
+                ext: ExtensionPoint::V0,
+                changes: changes(made)?,
+                events: events.try_into()?,
+            });
+        }
+        self.soroban_meta = Some(SorobanTransactionMetaV2 {
+            ext: SorobanTransactionMetaExt::V1(SorobanTransactionMetaExtV1 {
+                ext: ExtensionPoint::V0,
+                total_non_refundable_resource_fee_charged: fees.fixed,
+                total_refundable_resource_fee_charged: refundable_used,
+                rent_fee_charged: rent_fee,
+            }),
+            return_value,
+        });
+        Ok(())
+    }
+
+    /// Executes the operation of a transaction with contracts; `None` when its account does not exist.
+    fn execute(
+        &self,
+        state: &mut LedgerState,
+        ledger: &OpenLedger<'_>,
+        seed: [u8; 32],
+    ) -> Result<Option<(Execution, Fees)>> {
         let inner = self.transaction.inner()?;
         let (Some(data), Some(operation)) =
             (self.transaction.soroban()?, inner.tx.operations.first())
@@ -234,10 +277,7 @@ impl Progress {
             .to_xdr(stellar_xdr::Limits::none())?
             .len();
         let execution = match &operation.body {
-            _ if state.account(&source).is_none() => {
-                self.results.push(OperationResult::OpNoAccount);
-                return Ok(());
-            }
+            _ if state.account(&source).is_none() => return Ok(None),
             OperationBody::InvokeHostFunction(operation) => {
                 let call = Call {
                     operation,
@@ -262,30 +302,7 @@ impl Progress {
             }
         };
         let fixed = resource_fee(&data.resources, 0, bytes).fixed;
-        let Execution { result, effects, refundable_used, rent_fee, diagnostics } = execution;
-        self.diagnostics = diagnostics;
-        self.refund = data.resource_fee - fixed - refundable_used;
-        self.succeeded = effects.is_some();
-        self.results.push(OperationResult::OpInner(result));
-        let mut return_value = None;
-        if let Some(Effects { changes: made, events, return_value: value }) = effects {
-            return_value = value;
-            self.operations.push(OperationMetaV2 {
-                ext: ExtensionPoint::V0,
-                changes: changes(made)?,
-                events: events.try_into()?,
-            });
-        }
-        self.soroban_meta = Some(SorobanTransactionMetaV2 {
-            ext: SorobanTransactionMetaExt::V1(SorobanTransactionMetaExtV1 {
-                ext: ExtensionPoint::V0,
-                total_non_refundable_resource_fee_charged: fixed,
-                total_refundable_resource_fee_charged: refundable_used,
-                rent_fee_charged: rent_fee,
-            }),
-            return_value,
-        });
-        Ok(())
+        Ok(Some((execution, Fees { bid: data.resource_fee, fixed })))
     }
 
     /// Refunds the unused part of the resource fee.

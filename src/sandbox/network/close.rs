@@ -9,7 +9,8 @@ use stellar_xdr::{
     LedgerCloseMetaV2, LedgerCloseValueSignature, LedgerHeader, LedgerHeaderExt,
     LedgerHeaderHistoryEntry, LedgerHeaderHistoryEntryExt, LedgerKey, Limits, Signature,
     StellarValue, StellarValueExt, StellarValueProposedMsValue, StellarValueProposedValue,
-    StellarValueSignedMsValue, TimePoint, TimePointMs, TransactionResultSet, WriteXdr,
+    StellarValueSignedMsValue, TimePoint, TimePointMs, TransactionResultMetaV1,
+    TransactionResultSet, WriteXdr,
 };
 
 use super::actors::Actor;
@@ -42,6 +43,15 @@ impl Tip {
     pub(super) fn new(header: LedgerHeader) -> Result<Self> {
         let hash = Sha256::digest(header.to_xdr(Limits::none())?).into();
         Ok(Self { header, hash })
+    }
+
+    /// Returns the header as metadata has it.
+    fn history_entry(&self) -> LedgerHeaderHistoryEntry {
+        LedgerHeaderHistoryEntry {
+            hash: Hash(self.hash),
+            header: self.header.clone(),
+            ext: LedgerHeaderHistoryEntryExt::V0,
+        }
     }
 
     /// Returns the header of ledger 1, which no source ever serves.
@@ -94,17 +104,10 @@ pub(super) fn close_ledger(
 
     let state = Arc::make_mut(state);
     let mut evicted_keys = evict(state, ledger.sequence)?;
-    let results = TransactionResultSet {
-        results: transactions
-            .iter()
-            .map(|transaction| transaction.result.clone())
-            .collect::<Vec<_>>()
-            .try_into()?,
-    };
     let mut header = previous.header.clone();
     header.previous_ledger_hash = Hash(previous.hash);
     header.scp_value = agreed_value(previous, ledger, proposed_hash, validator)?;
-    header.tx_set_result_hash = Hash(Sha256::digest(results.to_xdr(Limits::none())?).into());
+    header.tx_set_result_hash = hash_of_results(&transactions)?;
     if let (Some(buckets), Some(before)) = (buckets, before) {
         evicted_keys.extend(buckets.close(ledger.sequence, &before, state)?);
         header.bucket_list_hash = buckets.hash();
@@ -122,11 +125,7 @@ pub(super) fn close_ledger(
             ext: ExtensionPoint::V0,
             soroban_fee_write1_kb: RENT_FEE_PER_1KB,
         }),
-        ledger_header: LedgerHeaderHistoryEntry {
-            hash: Hash(tip.hash),
-            header: tip.header.clone(),
-            ext: LedgerHeaderHistoryEntryExt::V0,
-        },
+        ledger_header: tip.history_entry(),
         tx_set,
         tx_processing: transactions.try_into()?,
         upgrades_processing: settings::upgrades(ledger.sequence)?,
@@ -135,6 +134,12 @@ pub(super) fn close_ledger(
         evicted_keys: evicted_keys.try_into()?,
     });
     Ok((tip, meta))
+}
+
+fn hash_of_results(transactions: &[TransactionResultMetaV1]) -> Result<Hash> {
+    let results: Vec<_> = transactions.iter().map(|one| one.result.clone()).collect();
+    let set = TransactionResultSet { results: results.try_into()? };
+    Ok(Hash(Sha256::digest(set.to_xdr(Limits::none())?).into()))
 }
 
 /// Removes temporary entries that have expired. Returns the key of each after that of its TTL
