@@ -33,16 +33,8 @@ struct History {
 }
 
 impl ProjectHistory for History {
-    fn scene(&self) -> &Scene {
-        &self.scene
-    }
-
-    fn scene_mut(&mut self) -> &mut Scene {
-        &mut self.scene
-    }
-
-    fn rng(&mut self) -> &mut ChaCha8Rng {
-        &mut self.rng
+    fn parts(&mut self) -> (&mut Scene, &mut ChaCha8Rng) {
+        (&mut self.scene, &mut self.rng)
     }
 
     fn store(&mut self, most: usize) {

@@ -21,18 +21,22 @@ pub(super) fn arriving(mut ledgers: Vec<u32>, shuffled: f64, rng: &mut ChaCha8Rn
 
 /// A history of projects in one scene.
 pub(super) trait ProjectHistory {
-    fn scene(&self) -> &Scene;
-
-    fn scene_mut(&mut self) -> &mut Scene;
-
-    fn rng(&mut self) -> &mut ChaCha8Rng;
+    fn parts(&mut self) -> (&mut Scene, &mut ChaCha8Rng);
 
     /// Stores so many of the ledgers that are missing at most.
     fn store(&mut self, most: usize);
 
+    fn scene(&mut self) -> &mut Scene {
+        self.parts().0
+    }
+
+    fn rng(&mut self) -> &mut ChaCha8Rng {
+        self.parts().1
+    }
+
     /// Starts again with the files that are there.
     fn go_on(&mut self) {
-        self.scene_mut().restart();
+        self.scene().restart();
         self.scene().begin_reading_all();
     }
 
@@ -112,7 +116,7 @@ pub(super) trait ProjectHistory {
 
     /// Goes on with files that a kill has left.
     fn go_on_with(&mut self, files: TempDir) {
-        let scene = self.scene_mut();
+        let scene = self.scene();
         scene.parts = None;
         scene.directory = files;
         self.go_on();
