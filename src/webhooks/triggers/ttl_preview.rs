@@ -75,18 +75,19 @@ impl TtlPreview {
             }
             Ok::<_, StoreError>(true)
         };
-        let mut after = None;
-        while entries.data && is_first {
-            let page = moment.now().keys_after(&contract, after, PAGE)?;
-            if !look(&mut self.lives, &mut page.iter().copied())? {
-                return Ok(None);
+        if entries.data && is_first {
+            let mut after = None;
+            loop {
+                let page = moment.now().keys_after(&contract, after, PAGE)?;
+                if !look(&mut self.lives, &mut page.iter().copied())? {
+                    return Ok(None);
+                }
+                after = page.last().copied();
+                if page.len() < PAGE {
+                    break;
+                }
             }
-            after = page.last().copied();
-            if page.len() < PAGE {
-                break;
-            }
-        }
-        if entries.data && !is_first {
+        } else if entries.data {
             let tags = self.near_or_changed(moment, (&contract, within))?;
             if !look(&mut self.lives, &mut tags.into_iter())? {
                 return Ok(None);
