@@ -263,7 +263,7 @@ impl History {
 
     fn end(mut self) {
         while !self.missing.is_empty() {
-            self.store();
+            self.store(10);
         }
         self.scene.index(usize::MAX);
         self.scene.begin_reading(self.id);
