@@ -5,6 +5,7 @@
 use orrery_executables::lookup::{Lookup, Ran, Side};
 use orrery_ledger::decode::EventType;
 use orrery_store::{Retention, RowBounds};
+use rand::seq::SliceRandom;
 use stellar_xdr::{Limits, ReadXdr, ScVal};
 
 use super::super::events::Content;
@@ -245,20 +246,13 @@ impl Pruned {
             4 | 5 => self.scene.index(self.rng.random_range(1..3)),
             6 | 7 => self.scene.learn(self.rng.random_range(1..3)),
             8 => prune(&self.scene, self.kept),
-            9 => self.restart(),
-            _ => {
-                for entry in self.scene.registry.all() {
-                    self.scene.live.turn(entry.id, Lane::Fast);
-                    self.scene.backfills.turn(entry.id);
-                }
+            9 => {
+                self.scene.restart();
+                self.scene.begin_reading_all();
             }
-        }
-    }
-
-    fn restart(&mut self) {
-        self.scene.restart();
-        for entry in self.scene.registry.all() {
-            self.scene.begin_reading(entry.id);
+            _ => {
+                self.scene.turn_all();
+            }
         }
     }
 
