@@ -27,6 +27,7 @@ pub mod output;
 mod program_list;
 mod program_name;
 mod programs;
+mod promote;
 mod prove;
 mod query;
 mod rebuild;
@@ -112,7 +113,13 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Service",
         &["demo", "serve", "status", "doctor", "token", "config", "completions", "xdr", "version"],
     ),
-    ("Data", &["import", "backfill", "export", "backup", "restore", "verify", "prove", "rebuild"]),
+    (
+        "Data",
+        &[
+            "import", "backfill", "export", "backup", "restore", "promote", "verify", "prove",
+            "rebuild",
+        ],
+    ),
     (
         "Programs",
         &[
@@ -219,6 +226,7 @@ enum Verb {
     Export(export::Export),
     Backup(backup::Backup),
     Restore(restore::Restore),
+    Promote(promote::Promote),
     Token(token::Token),
     Rebuild(rebuild::Rebuild),
     Status(status::Status),
@@ -260,6 +268,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Export(verb) => verb.run(&common),
         Verb::Backup(verb) => verb.run(&common),
         Verb::Restore(verb) => verb.run(&common),
+        Verb::Promote(verb) => verb.run(&common),
         Verb::Token(verb) => verb.run(&common),
         Verb::Rebuild(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common, &remote),

@@ -16,7 +16,7 @@ pub use load::{Layers, Origin, Settings};
 use crate::auth::section::Auth;
 use crate::domain::Network;
 use crate::settings::{
-    Core, Disk, Export, Http, Index, Indexers, Limits, Log, NetworkName, Programs, Queries,
+    Backup, Core, Disk, Export, Http, Index, Indexers, Limits, Log, NetworkName, Programs, Queries,
     Retention, Rpc, Site, Source, Status, Trust, Webhooks, section,
 };
 
@@ -42,6 +42,8 @@ section! {
         pub disk: Disk = Disk::default();
         /// Continuous export of a running service.
         pub export: Export = Export::default();
+        /// The bucket of snapshots.
+        pub backup: Backup = Backup::default();
         /// Sources of ledgers of a running service.
         pub source: Source = Source::default();
         /// What is checked of ledgers, and the validators that attest them.
@@ -122,6 +124,7 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
         config.trust_error(),
         config.rpc.validation_error(),
         config.export.validation_error(&config.retention),
+        config.backup.validation_error(),
         config.limits.validation_error(config.queries.answer_mib),
         config.programs.validation_error(),
         config.webhooks.validation_error(),

@@ -372,6 +372,9 @@ pub struct StatusReport {
     pub transactions: u64,
     /// State of every consumer of the feed.
     pub consumers: Vec<ConsumerReport>,
+    /// Of what the data directory is a reader, in one sentence; `None` when it is a writer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reader: Option<String>,
     /// First component that is down, and the reason; `None` when all work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<String>,

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::tasks::{Tasks, is_stopping, stopped};
-use super::{Node, ServiceError};
+use super::{Node, READER_OFF, ServiceError};
 use crate::config::Config;
 use crate::executables::Interfaces;
 use crate::export::{
@@ -119,6 +119,10 @@ pub(super) fn open(
     stop: watch::Receiver<bool>,
 ) -> Result<Option<Exporting>, ServiceError> {
     let Some(to) = config.export.destination() else { return Ok(None) };
+    if node.reader().is_some() {
+        node.health().up_with(EXPORT, READER_OFF);
+        return Ok(None);
+    }
     let interrupt = Interrupt::by(stop.clone());
     let place = export_destination(to, config, ExportRole::Service, interrupt.clone())?;
     let store = Arc::clone(node.store());

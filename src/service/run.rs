@@ -33,13 +33,14 @@ use crate::notify::Target;
 use crate::priority::Priority;
 use crate::programs::Programs;
 use crate::steady::unix_now;
-use crate::store::ContractSizes;
+use crate::store::{ContractSizes, LedgerConsumer};
 
 /// Name under which programs report to health.
 const PROGRAMS: &str = "programs";
 /// Names of tasks that report to health only failures.
 const CONTROL: &str = "control";
 const BACKFILL: &str = "backfill";
+const READER: &str = "reader";
 const STATUS_MESSAGES: &str = "status_messages";
 const SUPERVISOR: &str = "supervisor";
 const LAG_HISTORY: &str = "lag_history";
@@ -127,6 +128,10 @@ impl Service {
             let now = Arc::new(move || webhooks.now().kept);
             upkeep::prune_program_records(Arc::clone(&programs), now, own.clone())
         });
+        if self.node.reader().is_some() {
+            // What waited in the snapshot stays as it is until somebody delivers it.
+            return;
+        }
         let (management, own) = (Arc::clone(&self.webhooks.management), tasks.stop());
         tasks.spawn(WEBHOOK_RECORDS, move || {
             upkeep::sweep_webhooks(Arc::clone(&management), own.clone())
@@ -140,8 +145,9 @@ impl Service {
             tracing::error!("the reader of interfaces did not stop cleanly");
         }
         // Deliveries whose outcome is not recorded by then are repeated after the next start.
-        let mut delivering = webhooks.delivering;
-        if spawn_blocking(move || delivering.stop()).await.is_err() {
+        if let Some(mut delivering) = webhooks.delivering
+            && spawn_blocking(move || delivering.stop()).await.is_err()
+        {
             tracing::error!("webhooks did not stop cleanly");
         }
         // All ledgers in flight are stored by now; programs run on those they have not seen after
@@ -188,7 +194,12 @@ pub async fn run_opened(
 ) -> Result<(), ServiceError> {
     let node = Arc::clone(&service.node);
     let ListeningSockets { http, address, control } = sockets;
-    let targets = status_messages::targets(&config.status)?;
+    let mut targets = status_messages::targets(&config.status)?;
+    if let Some(reader) = node.reader() {
+        tracing::info!("this data directory is {}", reader.words());
+        node.health().up_with(READER, reader.words());
+        targets.clear();
+    }
     let mut tasks = Tasks::new(node.health(), &stop);
     let exporting = {
         let (node, config, stop) = (Arc::clone(&node), config.clone(), tasks.stop());
@@ -196,7 +207,8 @@ pub async fn run_opened(
         let open = move || exporting::open(&node, &config, &interfaces, stop);
         spawn_blocking(open).await.map_err(ServiceError::start)??
     };
-    let mut consumers = ConsumerThreads::start(node.store(), node.consumers(), node.health())?;
+    let mut consumers =
+        ConsumerThreads::start(node.store(), &running_consumers(&node), node.health())?;
     spawn_control(&mut tasks, &node, control, open_sources);
     service.spawn_upkeep(&mut tasks);
     let (estimates, contract_sizes) = watch::channel(None);
@@ -241,6 +253,17 @@ pub async fn run_opened(
     }
     service.stop().await;
     Ok(served?)
+}
+
+/// Returns the consumers that process ledgers: a reader's webhooks stay at the last ledger whose deliveries the
+/// snapshot knew, until they are promoted.
+fn running_consumers(node: &Node) -> Vec<Arc<dyn LedgerConsumer>> {
+    let mut running = node.consumers().to_vec();
+    if node.reader().is_some() {
+        node.store().set_active(crate::webhooks::CONSUMER, false);
+        running.retain(|consumer| consumer.spec().name != crate::webhooks::CONSUMER);
+    }
+    running
 }
 
 /// Starts the tasks behind the control socket, and backfills, which it orders.

@@ -3,6 +3,7 @@
 //! Parts of the product take the sections that they need as they are; files, environment and flags are
 //! read elsewhere.
 
+mod backup;
 mod data;
 mod export;
 mod http;
@@ -17,6 +18,7 @@ mod units;
 mod values;
 mod webhooks;
 
+pub use backup::Backup;
 pub use data::{Disk, Index, Retention};
 pub use export::Export;
 pub use http::{Http, Indexers, Limits, Site};

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::AmazonS3Builder;
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
@@ -135,35 +135,22 @@ impl<'a> Bucket<'a> {
         Ok(Self { settings, name, prefix })
     }
 
-    /// Returns a client for reading the bucket in S3, or in an S3-compatible store at its own
-    /// endpoint.
+    /// Returns a client for the bucket in S3, or in an S3-compatible store at its own endpoint. Objects are
+    /// deleted one by one, because not every S3-compatible store supports bulk deletion.
     pub fn s3(self, environment: impl Fn(&str) -> Option<String>) -> Result<Root, AddressError> {
         let key = self.settings.key_of_s3(&environment);
         let when_refused = when_refused_s3(key.is_some());
         let region = self.region(&environment)?;
         let builder = self.s3_builder(&region, key, &environment)?;
-        let mut root = self.root("s3", builder.build(), when_refused)?;
+        let built = builder.with_disable_bulk_delete(true).build();
+        let mut root = self.root("s3", built, when_refused)?;
         root.bucket_and_region = Some((self.name.to_owned(), region));
         Ok(root)
     }
 
-    /// Returns an `object_store` client for writing to the same bucket. Objects are deleted one by
-    /// one, because not every S3-compatible store supports bulk deletion.
-    pub fn writable_s3(
-        self,
-        environment: impl Fn(&str) -> Option<String>,
-    ) -> Result<AmazonS3, AddressError> {
-        let key = self.settings.key_of_s3(&environment);
-        let region = self.region(&environment)?;
-        let builder = self.s3_builder(&region, key, &environment)?;
-        // The error may hold a part of the credentials, so it is dropped.
-        let wrong = |_| self.settings.wrong(UNREADABLE_CREDENTIALS);
-        builder.with_disable_bulk_delete(true).build().map_err(wrong)
-    }
-
     /// Returns the prefix of all keys, which is empty or ends with a slash, and the location for
     /// messages, without a trailing slash.
-    pub fn prefix_and_place(&self, scheme: &str) -> (String, String) {
+    fn prefix_and_place(&self, scheme: &str) -> (String, String) {
         let place = format!("{scheme}://{}/{}", self.name, self.prefix);
         (self.prefix.clone(), place.trim_end_matches('/').to_owned())
     }
@@ -215,7 +202,7 @@ impl<'a> Bucket<'a> {
         })
     }
 
-    /// Returns a client for reading the bucket at Google.
+    /// Returns a client for the bucket at Google.
     pub fn google(
         self,
         environment: impl Fn(&str) -> Option<String>,
@@ -245,7 +232,7 @@ impl<'a> Bucket<'a> {
         self.root("gs", builder.build(), when_refused)
     }
 
-    /// Returns a client for reading the container of an Azure storage account.
+    /// Returns a client for the container of an Azure storage account.
     pub fn azure(self, environment: impl Fn(&str) -> Option<String>) -> Result<Root, AddressError> {
         let settings = self.settings;
         let account = ["AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"];

@@ -13,7 +13,7 @@ mod settings;
 mod transport;
 
 pub use clients::Root;
-pub use objects::{ObjectVersion, Objects, ObjectsError};
+pub use objects::{Listed, ObjectVersion, Objects, ObjectsError};
 pub use patience::Patience;
 pub use settings::{AccessKey, AddressError, BucketSettings, S3Credentials};
 pub use transport::{MAX_DOWNLOADED, Passes, Refusal, innermost, refusal};

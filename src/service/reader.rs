@@ -1,0 +1,105 @@
+//! What a data directory says that was restored from a snapshot: it is a reader, whose writer goes on
+//! elsewhere, until it is promoted. Whatever reaches others (webhooks, the export, sinks, status messages)
+//! is the writer's until then.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::ServiceError;
+use crate::durable::write_atomically;
+
+/// Name of the file that makes a data directory a reader.
+pub const READER_FILE: &str = "reader.json";
+/// What a part of the service that is off in a reader tells health.
+pub const READER_OFF: &str =
+    "off: this data directory is a reader of a snapshot until `orrery promote`";
+
+/// From where a data directory was restored, while it is a reader.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reader {
+    /// Location of the snapshots, without secrets.
+    pub from: String,
+    /// Name of the snapshot, which is the time at which it was begun.
+    pub snapshot: String,
+    /// Newest ledger of the snapshot; `None` when it had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest_ledger: Option<u32>,
+    /// The writer's public key, in hexadecimal, with which the snapshot was signed.
+    pub writer: String,
+}
+
+impl Reader {
+    /// Returns what a data directory says; `None` when it is no reader.
+    ///
+    /// # Errors
+    /// When its file cannot be read, or does not hold what this program writes: a directory of which it is
+    /// not known whether it is a reader must not act as a writer.
+    pub fn of(data_dir: &Path) -> Result<Option<Self>, ServiceError> {
+        let path = file(data_dir);
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|error| failed("read", &path, error))?,
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|error| {
+            ServiceError::Other(format!(
+                "{} does not say of what the data directory is a reader ({error}): restore the snapshot \
+                 again, or run `orrery promote` to make the directory a writer",
+                path.display()
+            ))
+        })
+    }
+
+    /// Makes a data directory a reader. The file is on disk when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, data_dir: &Path) -> Result<(), ServiceError> {
+        let path = file(data_dir);
+        let mut text = serde_json::to_vec_pretty(self)
+            .map_err(|error| failed("write", &path, error.into()))?;
+        text.push(b'\n');
+        write_atomically(&path, |file| file.write_all(&text))
+            .map_err(|error| failed("write", &path, error))
+    }
+
+    /// Makes a data directory a writer. The change is on disk when this returns.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub fn end(data_dir: &Path) -> Result<(), ServiceError> {
+        let path = file(data_dir);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(failed("remove", &path, error))
+            }
+            _ => fs::File::open(data_dir)
+                .and_then(|directory| directory.sync_all())
+                .map_err(|error| failed("remove", &path, error)),
+        }
+    }
+
+    /// Returns whether a data directory has the file of a reader, whatever it holds.
+    pub fn is_named_in(data_dir: &Path) -> bool {
+        file(data_dir).exists()
+    }
+
+    /// Says in one sentence what this is.
+    pub fn words(&self) -> String {
+        let Self { from, snapshot, .. } = self;
+        format!(
+            "a reader of {from}, snapshot {snapshot}: webhooks, export, sinks and status messages are off \
+             until `orrery promote`"
+        )
+    }
+}
+
+fn file(data_dir: &Path) -> PathBuf {
+    data_dir.join(READER_FILE)
+}
+
+fn failed(what: &str, path: &Path, error: std::io::Error) -> ServiceError {
+    ServiceError::Other(format!("cannot {what} {}: {error}", path.display()))
+}
