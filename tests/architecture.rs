@@ -54,7 +54,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "webhooks",
         ],
     ),
-    ("backup", &["domain", "durable", "sandbox", "service", "store"]),
+    ("backup", &["auth", "domain", "durable", "net", "sandbox", "service", "steady", "store"]),
 ];
 
 /// Crates of `src`, each with the others that it uses.
@@ -175,7 +175,7 @@ const LIBRARY_USERS: &[(&str, &[&str])] = &[
     ("hyper", &["cli", "control"]),
     ("indicatif", &["cli"]),
     ("sd_notify", &["service"]),
-    ("tokio", &["cli", "control", "notify", "service"]),
+    ("tokio", &["backup", "cli", "control", "notify", "service"]),
 ];
 
 /// Libraries, each with the only crates that may link it; `.` is the product's own.

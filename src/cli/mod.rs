@@ -3,6 +3,7 @@
 
 mod backfill;
 mod backup;
+mod checkpointed;
 mod compile;
 mod completions;
 mod config;
@@ -36,6 +37,7 @@ mod replacement;
 mod restore;
 mod selectors;
 mod serve;
+mod snapshots;
 mod spec_file;
 mod sql_tables;
 mod sql_worker;

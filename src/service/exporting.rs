@@ -72,7 +72,8 @@ pub fn export_destination(
         timeouts: Timeouts { idle: UPLOAD_TIMEOUT, ..Timeouts::default() },
         ..BucketSettings::configured(to, region, endpoint, key)
     };
-    let identity = ExporterIdentity { id: id(config, role), clock: unix_now, random: rand::random };
+    let identity =
+        ExporterIdentity { id: id(config, role as u8), clock: unix_now, random: rand::random };
     Destination::of(&settings, identity, interrupt)
 }
 
@@ -85,15 +86,24 @@ pub enum ExportRole {
     Manual,
 }
 
+/// Number that stands for the writer of snapshots, beside those of the roles of an export.
+const SNAPSHOTS: u8 = 2;
+
+/// Returns an identifier that distinguishes writers of snapshots to the same place by machine and data
+/// directory. It is a hash that reveals neither.
+pub fn snapshot_writer_id(config: &Config) -> String {
+    id(config, SNAPSHOTS)
+}
+
 /// Returns an identifier that distinguishes exporters to the same bucket by machine, data directory
 /// and role. It is a hash that reveals none of them.
-fn id(config: &Config, role: ExportRole) -> String {
+fn id(config: &Config, role: u8) -> String {
     let directory = std::fs::canonicalize(&config.data_dir).unwrap_or(config.data_dir.clone());
     let mut hash = Sha256::new();
     // If neither file can be read, the directory alone identifies the exporter.
     MACHINE.iter().for_each(|file| hash.update(std::fs::read(file).unwrap_or_default()));
     hash.update(directory.as_os_str().as_encoded_bytes());
-    hash.update([role as u8]);
+    hash.update([role]);
     let mut id = hex::encode(hash.finalize());
     id.truncate(ID_DIGITS);
     id
@@ -252,12 +262,13 @@ mod tests {
         let config = Config::default();
         let other = Config { data_dir: "elsewhere".into(), ..Config::default() };
         let ids = [
-            id(&config, ExportRole::Service),
-            id(&config, ExportRole::Manual),
-            id(&other, ExportRole::Service),
+            id(&config, ExportRole::Service as u8),
+            id(&config, ExportRole::Manual as u8),
+            id(&other, ExportRole::Service as u8),
         ];
         assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "{ids:?}");
-        assert_eq!(ids[0], id(&config, ExportRole::Service));
+        assert_eq!(ids[0], id(&config, ExportRole::Service as u8));
+        assert!(!ids.contains(&snapshot_writer_id(&config)), "{ids:?}");
         assert_eq!(ids[0].len(), ID_DIGITS);
     }
 

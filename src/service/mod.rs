@@ -37,7 +37,7 @@ pub use backfill::{BackfillError, BackfillSources, Backfills, ORDER_FILE, OpenSo
 pub use consumers::lost_ranges;
 pub use disk_space::DiskSpace;
 pub use error::ServiceError;
-pub use exporting::{ExportRole, export_destination};
+pub use exporting::{ExportRole, export_destination, snapshot_writer_id};
 pub use following::Following;
 pub use http::{ListeningSockets, SECRETS, check_free, listen, open_tokens, secrets, unusable};
 pub use ingest::{Ended, Ingestion};
@@ -46,6 +46,6 @@ pub use network_node::{RunningCore, RunningSandbox};
 pub use node::{Node, check_restored};
 pub use past_network::PastNetwork;
 pub use promotion::{Promoted, promote};
-pub use reader::{READER_FILE, READER_OFF, Reader};
+pub use reader::{PROMOTED_FILE, READER_FILE, READER_OFF, Reader};
 pub use run::{Service, check_files, run, run_opened};
 pub use state_backfill::StateBackfills;

@@ -2,6 +2,7 @@
 //! elsewhere, until it is promoted. Whatever reaches others (webhooks, the export, sinks, status messages)
 //! is the writer's until then.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use crate::durable::write_atomically;
 
 /// Name of the file that makes a data directory a reader.
 pub const READER_FILE: &str = "reader.json";
+/// Name of the file that says of which writers a data directory was a reader.
+pub const PROMOTED_FILE: &str = "promoted.json";
 /// What a part of the service that is off in a reader tells health.
 pub const READER_OFF: &str =
     "off: this data directory is a reader of a snapshot until `orrery promote`";
@@ -46,7 +49,7 @@ impl Reader {
         serde_json::from_slice(&text).map(Some).map_err(|error| {
             ServiceError::Other(format!(
                 "{} does not say of what the data directory is a reader ({error}): restore the snapshot \
-                 again, or run `orrery promote` to make the directory a writer",
+                 again, into another directory",
                 path.display()
             ))
         })
@@ -65,12 +68,28 @@ impl Reader {
             .map_err(|error| failed("write", &path, error))
     }
 
+    /// Returns the public keys of the writers whose tokens a data directory accepts: of the one of which it is a reader,
+    /// and of those of which it was one.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn writers(data_dir: &Path) -> Result<BTreeSet<String>, ServiceError> {
+        let mut writers = promoted(data_dir)?;
+        writers.extend(Self::of(data_dir)?.map(|reader| reader.writer));
+        Ok(writers)
+    }
+
     /// Makes a data directory a writer. The change is on disk when this returns.
     ///
     /// # Errors
-    /// When the file cannot be removed.
+    /// When a file cannot be written or removed.
     pub fn end(data_dir: &Path) -> Result<(), ServiceError> {
-        let path = file(data_dir);
+        let (path, promoted) = (file(data_dir), data_dir.join(PROMOTED_FILE));
+        let writers = Promoted { writers: Self::writers(data_dir)? };
+        let text = serde_json::to_vec_pretty(&writers)
+            .map_err(|error| failed("write", &promoted, error.into()))?;
+        write_atomically(&promoted, |file| file.write_all(&text))
+            .map_err(|error| failed("write", &promoted, error))?;
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(failed("remove", &path, error))
@@ -94,6 +113,29 @@ impl Reader {
              until `orrery promote`"
         )
     }
+}
+
+/// Content of [`PROMOTED_FILE`].
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Promoted {
+    /// Public keys in hexadecimal.
+    writers: BTreeSet<String>,
+}
+
+fn promoted(data_dir: &Path) -> Result<BTreeSet<String>, ServiceError> {
+    let path = data_dir.join(PROMOTED_FILE);
+    let text = match fs::read(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        read => read.map_err(|error| failed("read", &path, error))?,
+    };
+    let promoted: Promoted = serde_json::from_slice(&text).map_err(|error| {
+        ServiceError::Other(format!(
+            "{} does not name the writers whose tokens are accepted ({error}): remove it, and their tokens are \
+             void here",
+            path.display()
+        ))
+    })?;
+    Ok(promoted.writers)
 }
 
 fn file(data_dir: &Path) -> PathBuf {

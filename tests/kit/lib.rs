@@ -67,6 +67,8 @@ pub mod exported;
 #[cfg(feature = "service")]
 pub mod following;
 #[cfg(feature = "service")]
+pub mod google;
+#[cfg(feature = "service")]
 pub mod lake_server;
 #[cfg(feature = "service")]
 pub mod process;
