@@ -32,8 +32,9 @@ fn round(world: &World, place: &str, access: &[(&str, &str)]) {
 #[test]
 fn snapshots_go_to_azure() {
     let (world, server) = (World::new(18, 20), AzureServer::start());
+    let url = server.url();
     let access = [
-        ("ORRERY_BACKUP_ENDPOINT", &*server.url()),
+        ("ORRERY_BACKUP_ENDPOINT", &*url),
         ("AZURE_STORAGE_ACCOUNT", ACCOUNT),
         ("AZURE_STORAGE_KEY", KEY),
     ];

@@ -130,7 +130,7 @@ fn what_is_restored_is_what_was_there() {
     let webhooks = read(&world, "webhook-secrets-key");
     let signing = read(&world, "directory-key");
     let words =
-        [&key[..64], &webhooks[..64], &signing[..64], secret, SECRET, tokens.trim(), &portable];
+        [&key[..64], &webhooks[..64], &signing[..64], secret, SECRET, tokens.trim(), &*portable];
     for (name, bytes) in world.objects() {
         for word in words {
             let found = bytes.windows(word.len()).any(|window| window == word.as_bytes());

@@ -33,7 +33,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join(PASSPHRASE_FILE), format!("{PASSPHRASE}\n")).unwrap();
         let server = S3Server::start(Rights::Closed);
-        let world = Self { directory, server, chain: Chain::made(seed, 60.max(last)) };
+        let world = Self { directory, server, chain: Chain::made(seed, last.max(60)) };
         world.import("d", last);
         world
     }
