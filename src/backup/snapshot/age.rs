@@ -12,7 +12,7 @@ use rand::RngCore;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::{hkdf, hmac};
 
-use super::BackupError;
+use crate::backup::BackupError;
 
 /// First line of a file.
 const VERSION: &str = "age-encryption.org/v1";
