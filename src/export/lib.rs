@@ -18,10 +18,13 @@ mod error;
 mod files;
 mod interrupt;
 mod layout;
+mod live;
+mod live_chain;
 mod manifest;
 mod portions;
 mod programs;
 mod rows;
+mod tail;
 mod views;
 
 use std::ops::ControlFlow;
@@ -36,6 +39,7 @@ pub use error::{ExportError, Result};
 use files::TableWriter;
 pub use interrupt::Interrupt;
 pub use layout::{EVENTS, PROGRAMS, TRANSACTIONS};
+pub use live_chain::LiveChain;
 pub use manifest::{
     AttestedLedgers, ChainTables, DataFile, ExportedProgram, ExportedTable, Manifest, Tables,
     Writer,

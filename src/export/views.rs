@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use orrery_tables::{folded, in_shown_order, may_be_schema};
+use orrery_tables::{CHAIN, folded, in_shown_order, may_be_schema};
 
 use super::columns::{ExportedField, quoted};
 use super::layout::{EVENTS, TRANSACTIONS};
@@ -17,8 +17,6 @@ use super::manifest::{DataFile, ExportedProgram, ExportedTable, Manifest};
 pub const NAME: &str = "views.sql";
 /// Directory of the schemas.
 pub const SCHEMAS: &str = "tables";
-/// Schema of the tables of events and transactions. No project's views have it.
-pub const CHAIN: &str = "chain";
 
 const COMMENT: &str =
     "-- The files that have the rows of these tables, as of the last export. Written by Orrery.\n";
@@ -48,7 +46,7 @@ fn shown(programs: &[ExportedProgram]) -> BTreeMap<String, &ExportedProgram> {
     let mut shown = BTreeMap::<String, &ExportedProgram>::new();
     for program in programs {
         let project = folded(&program.project);
-        let schema = match may_be_schema(&project) && project != CHAIN {
+        let schema = match may_be_schema(&project) {
             true => project,
             false => format!("program_{}", program.id),
         };

@@ -55,7 +55,7 @@ pub use orrery_engine as engine;
 pub use error::ProgramError;
 pub use events::{CreatorAddress, FactorySelector, Selectors};
 pub use names::check_project;
-pub use reading::ReadTable;
+pub use reading::{Answered, ReadTable};
 pub use registry::{Deploy, Replace, Watch};
 pub use running::{ProgramDeps, Programs};
 pub use status::ProgramStatus;

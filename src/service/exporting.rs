@@ -2,6 +2,7 @@
 //! priority and retries what failed. Only retention waits for it, within its bound. Also opens the
 //! destination of an export, and names the exporter.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::config::Config;
 use crate::executables::Interfaces;
 use crate::export::{
     self, Added, AddedNow, Attestations, Continuous, Destination, ExportError, ExportScope,
-    ExporterIdentity, Interrupt, Progress,
+    ExporterIdentity, Interrupt, LiveChain, Progress,
 };
 use crate::net::buckets::{BucketSettings, Patience};
 use crate::net::http::Timeouts;
@@ -107,6 +108,23 @@ fn id(config: &Config, role: u8) -> String {
     let mut id = hex::encode(hash.finalize());
     id.truncate(ID_DIGITS);
     id
+}
+
+/// Returns the tables of events and transactions that SQL reads, if an export to a directory of this machine is
+/// configured.
+///
+/// # Errors
+/// When its path cannot be used.
+pub(super) fn live_chain(
+    node: &Node,
+    config: &Config,
+    interfaces: &Arc<Interfaces>,
+) -> Result<Option<Arc<LiveChain>>, ServiceError> {
+    let local = config.export.destination().filter(|to| !to.contains("://"));
+    let Some(directory) = local else { return Ok(None) };
+    let (store, names) = (Arc::clone(node.store()), Some(Arc::clone(interfaces)));
+    let portion = config.export.ledgers_per_file.get();
+    Ok(Some(Arc::new(LiveChain::open(store, names, Path::new(directory), portion)?)))
 }
 
 /// A configured export that is ready to run.

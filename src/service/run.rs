@@ -91,7 +91,8 @@ impl Service {
                 let upstream = ledger_entries::upstream(&node, &config, &core, runtime, stop)?;
                 let interfaces = interfaces::start(&node, upstream.clone())?;
                 let names = Arc::clone(&interfaces.interfaces);
-                let programs = running_programs::start(&node, &config, names, upstream)?;
+                let chain = exporting::live_chain(&node, &config, &names)?;
+                let programs = running_programs::start(&node, &config, names, chain, upstream)?;
                 Ok::<_, ServiceError>((programs, interfaces))
             };
             spawn_blocking(start).await.map_err(ServiceError::start)??

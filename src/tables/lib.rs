@@ -10,6 +10,7 @@
 
 mod answer;
 mod apply;
+pub mod chain;
 mod changes;
 mod encode;
 mod error;
@@ -51,8 +52,8 @@ pub use self::changes::{Change, NewRows};
 pub use self::error::TablesError;
 pub use self::frame::Frame;
 pub use self::names::{
-    INJECTED, first_version, folded, in_query, in_shown_order, may_be_schema, snake_cases, view,
-    written,
+    CHAIN, INJECTED, first_version, folded, in_query, in_shown_order, may_be_schema, snake_cases,
+    view, written,
 };
 use self::owners::Owners;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
@@ -179,6 +180,11 @@ impl Tables {
         interrupted: Interrupted<'_>,
     ) -> Result<QueryAnswer, QueryError> {
         query_client::run_query(&self.owners.tables(owner), request, ready, interrupted)
+    }
+
+    /// Returns the tables of the chain itself, which all owners read.
+    pub fn chain_tables(&self) -> &[chain::ChainTable] {
+        self.owners.chain_tables()
     }
 
     /// Returns a digest of everything in the owner's file that queries can see: the same for the

@@ -3,6 +3,7 @@
 //! afterwards.
 
 mod backfill;
+mod chain_sql;
 mod contradicted;
 mod contradiction_histories;
 mod disk;
@@ -13,6 +14,7 @@ mod export_histories;
 mod forged;
 mod held;
 mod live;
+mod live_chain;
 mod lying;
 mod marked;
 mod resources;

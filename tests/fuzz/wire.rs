@@ -34,6 +34,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         process_wall: true,
         gate: true,
         lock: true,
+        chain: None,
     };
     let definition = Definition {
         program: ProgramId(7),
@@ -51,6 +52,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         milliseconds: 10_000,
         numbers: Numbers::Exact,
         format: Format::Columns,
+
+        chain: None,
     };
     let watermarks = BTreeMap::from([(ProgramId(7), 3), (ProgramId(8), u64::MAX)]);
     let requests = [

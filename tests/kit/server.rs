@@ -101,6 +101,7 @@ fn idle_deps(store: &TempStore) -> Deps {
         directory: store.directory.path().join("tables"),
         worker: executable(),
         queries: Queries { allow_unconfined: true, ..Queries::default() },
+        chain: None,
         tunables: orrery_tables::Tunables::default(),
     });
     let programs = Programs::start(ProgramDeps {

@@ -134,6 +134,7 @@ fn no_programs(store: &Arc<Store>, directory: &Path) -> Programs {
         directory: directory.join("tables"),
         worker: executable(),
         queries: Queries { allow_unconfined: true, ..Queries::default() },
+        chain: None,
         tunables: tables::Tunables::default(),
     });
     let programs = Programs::start(ProgramDeps {

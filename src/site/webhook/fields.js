@@ -4,6 +4,7 @@ import { check, contractsArea, wordsOf } from "../actions.js";
 import { ask } from "../api.js";
 import { choice, field, having, input, make, prose, put } from "../dom.js";
 import { words } from "../format.js";
+import { CHAIN } from "../sql/names.js";
 import { painting } from "../sql/paint.js";
 
 /** What a subscription may be told of, in few words. */
@@ -66,7 +67,7 @@ function whose() {
   const offer = async () => {
     // Without the right to read them, it has to be typed.
     const tables = await ask("rest/retroshade/tables").catch(() => []);
-    const all = new Set(tables.map(({ project_name_plain: name }) => name).filter(Boolean));
+    const all = new Set(tables.map(({ project_name_plain: name }) => name).filter((name) => name && name !== CHAIN));
     put(names, [...all].map((value) => having(make("option"), { value })));
   };
   project.addEventListener("focusin", offer, { once: true });

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use duckdb::Connection;
 use orrery_ledger::domain::ProgramId;
 
+use super::chain;
 use super::clock;
 use super::timer::Stop;
 use crate::ffi::{Database as Instance, DuckDbError, StatementInspector};
@@ -76,6 +77,7 @@ impl Database {
         };
         let instance = instance.map_err(|error| opening_failed(error.to_string()))?;
         let writer = instance.connect().map_err(storage_failure)?;
+        chain::register(&writer).map_err(storage_failure)?;
         prepare(&writer)?;
         let contents = Contents::read(&writer)?;
         let parsers = Instance::open(":memory:", &settings).map_err(unavailable)?;
