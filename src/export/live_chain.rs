@@ -28,15 +28,15 @@ use orrery_store::{Bounds, EventQuery, Needs, Store, StoreError, TransactionQuer
 use orrery_tables::chain::{Chain, ChainContent, ChainSnapshot, ChainTable, MAX_BATCH_ROWS};
 use orrery_tables::query::{Interrupted, QueryError};
 
-/// Maximum number of ledgers that are in no file and are read nevertheless.
-const MAX_LEDGERS: u64 = 20_000;
-/// Maximum size of their rows in a table, in bytes.
-const MAX_BYTES: usize = 64 << 20;
+/// Value of [`LiveChain::most`].
+const MOST: (u64, usize) = (20_000, 64 << 20);
 /// What the rows of each table are made of.
 const NEEDS: [Needs; 2] = [
     Needs { raw_ledgers: false, events: true, transactions: false },
     Needs { raw_ledgers: false, events: false, transactions: true },
 ];
+/// Size in memory up to which rows are made whatever is wanted, in bytes.
+const LEAST_BYTES: usize = 16 << 20;
 /// How often a query looks again when retention removes ledgers at the same time.
 const ATTEMPTS: usize = 4;
 
@@ -50,6 +50,9 @@ pub struct LiveChain {
     /// Number of ledgers per portion of the export.
     portion: u32,
     tables: [ChainTable; 2],
+    /// Maximum number of ledgers that are in no file and are read nevertheless, and the maximum size of their rows in a
+    /// table in bytes.
+    most: (u64, usize),
     manifest: Mutex<Read>,
     tails: [Mutex<Tail>; 2],
 }
@@ -95,7 +98,13 @@ impl LiveChain {
         let root = std::path::absolute(directory).map_err(super::error::at(directory))?;
         let tables = [table::<EventColumns>(EVENTS)?, table::<TransactionColumns>(TRANSACTIONS)?];
         let (manifest, tails) = Default::default();
-        Ok(Self { store, names, root, portion, tables, manifest, tails })
+        Ok(Self { store, names, root, portion, tables, most: MOST, manifest, tails })
+    }
+
+    /// Reads at most so many ledgers that are in no file, and so many bytes of their rows in a table.
+    #[must_use]
+    pub fn reading_at_most(self, ledgers: u64, bytes: usize) -> Self {
+        Self { most: (ledgers, bytes), ..self }
     }
 
     /// Returns what the manifest says now.
@@ -142,8 +151,8 @@ impl LiveChain {
         for (at, table) in self.tables.iter().enumerate().filter(|(_, table)| is_wanted(table)) {
             let mut missing = status.ledgers_with(NEEDS[at]);
             missing.remove_all(&files.ledgers);
-            if missing.ledgers() > MAX_LEDGERS {
-                return Err(self.behind(&missing, &format!("{MAX_LEDGERS} ledgers")));
+            if missing.ledgers() > self.most.0 {
+                return Err(self.behind(&missing, &format!("{} ledgers", self.most.0)));
             }
             let rows = self.tail(at, &missing, &unsettled, interrupted)?;
             let removed = self.store.removed(NEEDS[at]).map_err(unreadable)?;
@@ -173,11 +182,11 @@ impl LiveChain {
             }
         };
         let mut making =
-            Making { portion: self.portion, bytes: MAX_BYTES, unsettled, make: &mut make };
+            Making { portion: self.portion, bytes: self.most.1, unsettled, make: &mut make };
         let rows = self.tails[table].lock().rows(missing, &mut making);
         rows.map_err(|error| match error {
             NoTail::TooLarge | NoTail::Failed(NoRows::TooLarge) => {
-                self.behind(missing, &format!("{} MiB of rows", MAX_BYTES >> 20))
+                self.behind(missing, &format!("{} MiB of rows", self.most.1 >> 20))
             }
             NoTail::Failed(NoRows::Interrupted) => QueryError::Interrupted,
             NoTail::Failed(NoRows::Store(error)) => unreadable(error),
@@ -279,7 +288,7 @@ impl<C: Columns> Batches<C> {
     /// Creates a collection of rows, of which more than so many bytes are not wanted.
     fn new(wanted: usize) -> Self {
         // Columns that are being built take more memory than they need.
-        let most = wanted.saturating_mul(4).max(MAX_BYTES);
+        let most = wanted.saturating_mul(4).max(LEAST_BYTES);
         Self { rows: Rows::new(), count: 0, batches: Vec::new(), most, bytes: 0 }
     }
 

@@ -126,7 +126,7 @@ impl Programs {
             self.feeder.ensure_current(owner)?;
             // Rows of later ledgers may come before the query is executed; these are there.
             reached = self.feeder.reached(owner);
-            Ok(())
+            Ok::<(), QueryError>(())
         };
         let answer = self.feeder.tables().query_when(owner, request, ready, interrupted);
         let QueryAnswer { bytes, media_type, chain_ledger } =

@@ -80,7 +80,7 @@ impl Scene {
     }
 
     fn start(&self, more: &[&str]) -> Service {
-        Service::local(self.at(), &[&["--config", "orrery.toml"], more].concat())
+        Service::local(self.at(), &[&["--config", "orrery.toml"][..], more].concat())
     }
 
     /// Asserts that SQL has the rows that REST has up to the ledger that its answer names. Returns that ledger.

@@ -118,7 +118,6 @@ impl Bench {
             milliseconds: TIMEOUT.as_millis() as u64,
             numbers: Numbers::Exact,
             format: Format::Rows,
-
             chain: None,
         };
         let sql = &query.sql;

@@ -107,7 +107,6 @@ fn query_spec(sql: String) -> QuerySpec {
         milliseconds: 10_000,
         numbers: Numbers::Exact,
         format: Format::Rows,
-
         chain: None,
     }
 }
