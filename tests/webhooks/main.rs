@@ -19,6 +19,7 @@ mod places;
 mod projects;
 mod receiver;
 mod receivers;
+mod replayed_parts;
 mod replays_ahead;
 mod replays_named;
 mod restarts;

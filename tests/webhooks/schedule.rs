@@ -34,7 +34,7 @@ impl Scene {
         Self::with(Webhooks::default())
     }
 
-    fn with(settings: Webhooks) -> Self {
+    pub fn with(settings: Webhooks) -> Self {
         Self::over(|directory| World::open_with(directory, settings))
     }
 
