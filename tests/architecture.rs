@@ -16,8 +16,8 @@ use syn::visit_mut::{self, VisitMut};
 /// other crates under the names that the product gives them. What those use is in their manifests.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("notify", &["net", "webhooks"]),
-    ("config", &["auth", "domain", "settings", "validators"]),
-    ("control", &["domain", "stall"]),
+    ("config", &["auth", "domain", "postgres", "settings", "validators"]),
+    ("control", &["domain", "sinks", "stall"]),
     (
         "service",
         &[
@@ -44,6 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "rpc",
             "sandbox",
             "settings",
+            "sinks",
             "source",
             "steady",
             "store",
@@ -121,6 +122,11 @@ const BORDERS: &[(&str, &[&str])] = &[
     ),
     // A server of PostgreSQL and rows for it, wherever they come from.
     ("postgres", &[]),
+    // Rows of projects and where they go: neither webhooks nor HTTP.
+    (
+        "sinks",
+        &["interfaces", "ledger", "postgres", "programs", "runtime", "settings", "store", "tables"],
+    ),
     // JSON-RPC over any transport, with any node.
     ("rpc", &["contract_data", "ledger", "store"]),
     // Files, whatever is stored.
@@ -205,6 +211,7 @@ const LINKED_BY: &[(&str, &[&str])] = &[
             "postgres",
             "runtime",
             "sandbox",
+            "sinks",
             "source",
             "webhooks",
             ".",

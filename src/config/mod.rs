@@ -6,6 +6,7 @@
 //! recorded. `schema/config.reference.toml` documents every key.
 
 mod load;
+mod sinks;
 mod trust;
 
 use std::fmt::Display;
@@ -17,7 +18,7 @@ use crate::auth::section::Auth;
 use crate::domain::Network;
 use crate::settings::{
     Backup, Core, Disk, Export, Http, Index, Indexers, Limits, Log, NetworkName, Programs, Queries,
-    Retention, Rpc, Site, Source, Status, Trust, Webhooks, section,
+    Retention, Rpc, Sinks, Site, Source, Status, Trust, Webhooks, section,
 };
 
 section! {
@@ -44,6 +45,8 @@ section! {
         pub export: Export = Export::default();
         /// The bucket of snapshots.
         pub backup: Backup = Backup::default();
+        /// Databases to which rows are copied, by their names.
+        pub sinks: Sinks = Sinks::default();
         /// Sources of ledgers of a running service.
         pub source: Source = Source::default();
         /// What is checked of ledgers, and the validators that attest them.
@@ -125,6 +128,7 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
         config.rpc.validation_error(),
         config.export.validation_error(&config.retention),
         config.backup.validation_error(),
+        config.sinks_error(),
         config.limits.validation_error(config.queries.answer_mib),
         config.programs.validation_error(),
         config.webhooks.validation_error(),

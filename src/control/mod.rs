@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 pub use client::Client;
 pub use server::{Listener, Verbs};
 pub use verb::{
-    BACKFILL, Body, CHECKPOINT, Ledgers, RAW_LEDGER, REBUILD, RawXdr, STATE_BACKFILL, STATUS,
-    STORE, STORE_LAST, Verb,
+    BACKFILL, Body, CHECKPOINT, Ledgers, RAW_LEDGER, REBUILD, RawXdr, SINK_CHECK, SINK_REMOVE,
+    SINK_REPLACE, SINK_TEST, SINKS, STATE_BACKFILL, STATUS, STORE, STORE_LAST, Verb,
 };
 
 use crate::domain::{ContractId, CoveredLedgers, LedgerRange, LedgerSeq, LedgerSet};

@@ -24,6 +24,7 @@ mod rpc;
 mod run;
 mod running_programs;
 mod signatures;
+mod sinking;
 pub mod sources;
 mod state_backfill;
 mod status_messages;

@@ -22,8 +22,8 @@ use super::upkeep::{self, CONTRACT_SIZES, RETENTION};
 use super::webhooks::RunningWebhooks;
 use super::{
     Backfills, Node, OpenSources, RunningSandbox, ServiceError, StateBackfills, attestation,
-    exporting, interfaces, kept_records, ledger_entries, rpc, running_programs, status_messages,
-    supervisor, webhooks,
+    exporting, interfaces, kept_records, ledger_entries, rpc, running_programs, sinking,
+    status_messages, supervisor, webhooks,
 };
 use crate::api::{self, AddressNames, ApiSettings, Deps, MetricsText, RequestObserver, Tunables};
 use crate::auth::Tokens;
@@ -32,6 +32,7 @@ use crate::control::Listener;
 use crate::notify::Target;
 use crate::priority::Priority;
 use crate::programs::Programs;
+use crate::sinks::Sinks;
 use crate::steady::unix_now;
 use crate::store::{ContractSizes, LedgerConsumer};
 
@@ -210,7 +211,8 @@ pub async fn run_opened(
     };
     let mut consumers =
         ConsumerThreads::start(node.store(), &running_consumers(&node), node.health())?;
-    spawn_control(&mut tasks, &node, control, open_sources);
+    let sinks = start_sinks(&service, config, &tasks).await?;
+    spawn_control(&mut tasks, &node, control, open_sources, &sinks);
     service.spawn_upkeep(&mut tasks);
     let (estimates, contract_sizes) = watch::channel(None);
     spawn_estimates(&mut tasks, &node, estimates)?;
@@ -249,11 +251,26 @@ pub async fn run_opened(
     });
     let served = api::serve(deps, http, stopped(stop)).await;
     tasks.end().await;
+    if spawn_blocking(move || sinks.join()).await.is_err() {
+        tracing::error!("the sinks did not stop cleanly");
+    }
     if spawn_blocking(move || consumers.stop()).await.is_err() {
         tracing::error!("the consumers did not stop cleanly");
     }
     service.stop().await;
     Ok(served?)
+}
+
+/// Starts the sinks of the settings.
+async fn start_sinks(
+    service: &Service,
+    config: &Config,
+    tasks: &Tasks,
+) -> Result<Arc<Sinks>, ServiceError> {
+    let (node, programs) = (Arc::clone(&service.node), Arc::clone(&service.programs));
+    let (config, stop, runtime) = (config.clone(), tasks.stop(), Handle::current());
+    let start = move || sinking::start(&node, &config, &programs, stop, runtime);
+    spawn_blocking(start).await.map_err(ServiceError::start)?
 }
 
 /// Returns the consumers that process ledgers: a reader's webhooks stay at the last ledger whose deliveries the
@@ -273,10 +290,11 @@ fn spawn_control(
     node: &Arc<Node>,
     listener: Listener,
     open_sources: OpenSources,
+    sinks: &Arc<Sinks>,
 ) {
     let backfills = Arc::new(Backfills::new(Arc::clone(node), open_sources));
     let states = StateBackfills::new(Arc::clone(node), Handle::current(), tasks.stop());
-    let verbs = Arc::new(verbs(node, &backfills, &Arc::new(states)));
+    let verbs = Arc::new(verbs(node, &backfills, &Arc::new(states), sinks));
     let (listener, stop) = (Arc::new(listener), tasks.stop());
     tasks.spawn(CONTROL, move || Arc::clone(&listener).serve(Arc::clone(&verbs), stop.clone()));
     let stop = tasks.stop();

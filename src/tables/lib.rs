@@ -49,6 +49,7 @@ use orrery_ledger::domain::{Owner, ProgramId};
 use orrery_runtime::budget::Usage;
 
 pub use self::changes::{Change, NewRows};
+pub use self::encode::integer;
 pub use self::error::TablesError;
 pub use self::frame::Frame;
 pub use self::names::{
@@ -59,6 +60,8 @@ use self::owners::Owners;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 pub use self::row::{Row, change_id, event_id};
 pub use self::settings::{Protections, TablesSettings, Tunables};
+pub use self::types::{ColumnType, Field};
+pub use self::values::{is_column, is_named, is_null, plain, tagged};
 use self::wire::{Definition, Reply, Request};
 pub use self::worker_process::Timeouts;
 pub use orrery_runtime::confinement::Confinement;

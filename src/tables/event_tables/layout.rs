@@ -79,6 +79,11 @@ impl Layout {
         &self.schema
     }
 
+    /// Whether the table of this target is inferred from events without a declaration.
+    pub fn is_inferred(&self, target: &str) -> bool {
+        self.tables.iter().any(|table| table.is_inferred && table.target == target)
+    }
+
     /// Whether events of some shapes have no table, because there are too many tables.
     pub fn leaves_out(&self) -> bool {
         self.placed.values().any(Option::is_none)
