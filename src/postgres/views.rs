@@ -38,7 +38,9 @@ pub(super) fn query(
                     literal(&project.name)
                 )
             };
-            let table = |target| Ok(qualified(&project.schema, &place(target)?.name));
+            let table = |target: &str| -> Result<String> {
+                Ok(qualified(&project.schema, &place(target)?.name))
+            };
             let members = members.as_deref().map(table).transpose()?;
             let known = recorded(&table(changes)?, members.as_deref(), &cursor("held_from"));
             Ok(storage(&known, &cursor("ledger")))

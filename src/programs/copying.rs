@@ -1,9 +1,10 @@
 //! Programs from the perspective of those who copy their rows elsewhere, such as into a database of the operator: which
 //! programs there are, their next rows with their places in the chain, and when there may be more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::events::{EventProject, OfProject, RowPlace, each_row};
+use super::events::{DeclaredTable, EventProject, OfProject, RowPlace, each_row};
 use super::manifest::{Manifest, Progress};
 use super::registry::Entry;
 use super::row_log::{self, ReadRuns};
@@ -42,6 +43,8 @@ pub struct RunsToCopy {
     pub runs: Vec<LoggedRun>,
     /// Whether there were more when they were read.
     pub more: bool,
+    /// A ledger of which only a part is processed yet.
+    pub unfinished: Option<LedgerSeq>,
     /// What is known once the rows of all of them are copied, if there were no more.
     pub end: Option<EndOfLog>,
 }
@@ -54,8 +57,6 @@ pub struct EndOfLog {
     /// The first ledger without a gap before that one, of a project that records what its contracts hold: what they held
     /// earlier is not known to hold on.
     pub held_from: Option<LedgerSeq>,
-    /// A ledger of which only a part is processed yet.
-    pub unfinished: Option<LedgerSeq>,
 }
 
 impl Programs {
@@ -92,7 +93,11 @@ impl Programs {
         }
         let is_end = !runs.more && runs.up_to.max(after) >= progress.log;
         let end = is_end.then(|| self.end_of_log(&entry, &manifest, progress)).transpose()?;
-        Ok(Some(RunsToCopy { manifest, runs: runs.items, more: runs.more, end }))
+        let unfinished = progress.part.and_then(|part| {
+            let place = part.place.saturating_sub(1);
+            self.runner.store.fed_after(place, 1).first().map(|it| it.ledger)
+        });
+        Ok(Some(RunsToCopy { manifest, runs: runs.items, more: runs.more, unfinished, end }))
     }
 
     fn end_of_log(
@@ -101,9 +106,9 @@ impl Programs {
         manifest: &Manifest,
         progress: Progress,
     ) -> Result<EndOfLog, ProgramError> {
-        let ledger = match self.store.fed_after(progress.place, 1).first() {
+        let ledger = match self.runner.store.fed_after(progress.place, 1).first() {
             Some(next) => next.ledger.previous(),
-            None => self.store.status().latest(),
+            None => self.runner.store.status().latest(),
         };
         let held_from = match manifest.schema.has_storage() {
             true => self.runner.read_ledgers(entry)?.and_then(|read| {
@@ -112,11 +117,18 @@ impl Programs {
             }),
             false => None,
         };
-        let unfinished = progress.part.and_then(|part| {
-            let place = part.place.saturating_sub(1);
-            self.store.fed_after(place, 1).first().map(|it| it.ledger)
-        });
-        Ok(EndOfLog { ledger, held_from, unfinished })
+        Ok(EndOfLog { ledger, held_from })
+    }
+
+    /// Returns what contracts declare of the events in the tables of a project, by target.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn declared_tables(
+        &self,
+        manifest: &Manifest,
+    ) -> Result<BTreeMap<String, DeclaredTable>, ProgramError> {
+        self.runner.events.declared_tables(manifest)
     }
 
     /// Visits the rows of a run of a program, in the tables of this manifest, with their places in the chain.
@@ -150,6 +162,6 @@ impl Programs {
         id: ProgramId,
         run: u64,
     ) -> Result<Option<TransactionPosition>, ProgramError> {
-        Ok(row_log::transaction_of(&self.store, id, run)?)
+        Ok(row_log::transaction_of(&self.runner.store, id, run)?)
     }
 }

@@ -95,7 +95,8 @@ impl Sink {
         let schema = names::schema(&self.settings.schema, project)?;
         let url = address::server(&self.name, &self.settings)?;
         let connection = url.connect().await.map_err(|error| error.to_string())?;
-        let made = Made::new(&program.manifest, &schema);
+        let made = Made::new(&self.source, &program.manifest, &schema);
+        let made = made.map_err(|error| error.to_string())?;
         let (cursor, tables) = {
             let _hold = Hold::new(self, project).await;
             let cursor = self.writer.cursor(&connection, project).await;

@@ -107,6 +107,17 @@ impl<'a> Filler<'a> {
         }
     }
 
+    /// Waits for an answer of the server, unless the service stops: then the connection is dropped, and with it what was
+    /// begun.
+    fn block<T>(&self, answer: impl Future<Output = Result<T, SinkError>>) -> Result<T, SinkError> {
+        self.runtime.block_on(async {
+            tokio::select! {
+                answer = answer => answer,
+                () = self.sink.stopped() => Err(SinkError::Lost("the service stops".to_owned())),
+            }
+        })
+    }
+
     /// Returns the next program whose tables are to be filled: one whose arrangement stands, and that nothing keeps from
     /// it.
     fn next(&mut self) -> Option<CopiedProgram> {
@@ -206,21 +217,21 @@ impl<'a> Filler<'a> {
             known.is_to_replace
         };
         let url = address::server(&sink.name, &sink.settings).map_err(SinkError::Lost)?;
-        let connection = self.runtime.block_on(url.connect())?;
+        let connection = self.block(url.connect())?;
         let plan = self.plan(&connection, program, schema, is_to_replace)?;
         let (project, targets) = (&plan.made.layout.project, plan.targets.clone());
         let generation = plan.generation;
         let begun = Refill::begin(&connection, &sink.writer, project, generation, targets);
-        let (mut refill, mut cursor) = self.runtime.block_on(begun)?;
+        let (mut refill, mut cursor) = self.block(begun)?;
         if !self.goes_on(program, &plan, &cursor)? {
-            cursor = self.runtime.block_on(refill.restart(&connection))?;
+            cursor = self.block(refill.restart(&connection))?;
         }
         if cursor.position == Position::default() {
             cursor = self.copy_equal(&connection, &refill, &plan, cursor)?;
         }
         self.send(&connection, &refill, &plan, cursor)?;
         let on_blocked = if is_to_replace { OnBlocked::Drop } else { OnBlocked::Wait };
-        let cursor = self.runtime.block_on(refill.swap(&connection, on_blocked))?;
+        let cursor = self.block(refill.swap(&connection, on_blocked))?;
         Ok((cursor, is_to_replace))
     }
 
@@ -235,9 +246,10 @@ impl<'a> Filler<'a> {
         let sink = self.sink;
         let generation = generation_of(&program.manifest);
         let generation = generation.ok_or_else(|| SinkError::Moved(DERIVED.to_owned()))?;
-        let made = Made::new(&program.manifest, &schema);
+        let made = Made::new(&sink.source, &program.manifest, &schema);
+        let made = made.map_err(|error| SinkError::Busy(error.to_string()))?;
         let project = &made.layout.project;
-        let live = self.runtime.block_on(sink.writer.cursor(connection, &project.name))?;
+        let live = self.block(sink.writer.cursor(connection, &project.name))?;
         let of_this_log = |cursor: &Cursor| {
             let before = cursor.generation;
             let is_same = (before.program, before.deployed, &cursor.writer, &cursor.schema)
@@ -249,7 +261,7 @@ impl<'a> Filler<'a> {
             _ => return self.plan_all(program, generation, made),
         };
         let changed = changed_tables(connection, &sink.writer, project);
-        let retyped = self.runtime.block_on(changed)?;
+        let retyped = self.block(changed)?;
         let (end, ledger) = (live.position, live.ledger);
         let held_from = Some(live.held_from);
         if live.generation == generation {
@@ -309,7 +321,7 @@ impl<'a> Filler<'a> {
         let own = own_digests(&sink.source, made, end.number, &|| sink.is_stopping());
         let own = own.map_err(sink_error)?;
         let compared = own.compare(connection, &sink.writer, made, retyped);
-        let compared = Arc::new(self.runtime.block_on(compared)?);
+        let compared = Arc::new(self.block(compared)?);
         self.compared.insert(project.clone(), (generation, Arc::clone(&compared)));
         Ok(compared)
     }
@@ -344,7 +356,7 @@ impl<'a> Filler<'a> {
         for equal in compared.copied.iter().filter(|it| plan.targets.contains(&it.target)) {
             let batch = Batch::new(plan.generation, cursor.position);
             let batch = Batch { equal: vec![equal.clone()], ..batch };
-            cursor = self.runtime.block_on(refill.fill(connection, &batch))?;
+            cursor = self.block(refill.fill(connection, &batch))?;
             if self.sink.is_stopping() {
                 return Err(SinkError::Lost("the service stops".to_owned()));
             }
@@ -397,7 +409,7 @@ impl<'a> Filler<'a> {
         let held_from = plan.held_from.filter(|_| is_end);
         let rows = batch.rows();
         let batch = Batch { held_from, ..batch };
-        let cursor = self.runtime.block_on(refill.fill(connection, &batch))?;
+        let cursor = self.block(refill.fill(connection, &batch))?;
         let sink = self.sink;
         sink.metrics.sink_wrote(&sink.name, rows);
         let project = &plan.made.layout.project.name;
@@ -424,6 +436,9 @@ impl<'a> Filler<'a> {
         from: Position,
         pass: &mut dyn FnMut(Gathered) -> bool,
     ) -> Result<(), Failed> {
+        if plan.targets.is_empty() {
+            return Ok(());
+        }
         let sink = self.sink;
         let Made { manifest, layout } = &plan.made;
         let (wanted, end) = (plan.wanted(), plan.end.number);

@@ -136,11 +136,6 @@ impl Gathered {
         Ok(())
     }
 
-    /// The rows by the position of their table in the layout.
-    pub fn tables(&self) -> impl Iterator<Item = (usize, &TableRows)> {
-        self.tables.iter().map(|(at, rows)| (*at, rows))
-    }
-
     /// Returns the rows as the server takes them, of a generation, behind a position. `ledger` is the one up to which
     /// everything is there then.
     pub fn into_batch(self, generation: Generation, from: Position, ledger: u32) -> Batch {
@@ -201,9 +196,18 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    pub fn new(manifest: &Arc<Manifest>, schema: &str) -> Self {
-        let layout = Arc::new(Layout::new(manifest, schema.to_owned()));
-        Self { manifest: Arc::clone(manifest), layout }
+    /// The tables of a manifest, in this schema.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn new(
+        source: &Source,
+        manifest: &Arc<Manifest>,
+        schema: &str,
+    ) -> Result<Self, ProgramError> {
+        let declared = source.programs.declared_tables(manifest)?;
+        let layout = Arc::new(Layout::new(manifest, schema.to_owned(), &declared));
+        Ok(Self { manifest: Arc::clone(manifest), layout })
     }
 
     /// Whether rows by another manifest are in these tables.
@@ -247,12 +251,14 @@ pub(crate) fn live_rows(
             Some(made) => return Ok(Some(LiveRows { gathered, made: made.clone(), end: None })),
             none => {
                 let known = known.filter(|known| known.is_of(&read.manifest)).cloned();
-                none.insert(known.unwrap_or_else(|| Made::new(&read.manifest, schema)))
+                none.insert(match known {
+                    Some(known) => known,
+                    None => Made::new(source, &read.manifest, schema)?,
+                })
             }
         };
-        let unfinished = read.end.and_then(|end| end.unfinished);
         for run in &read.runs {
-            if Some(run.position.ledger) == unfinished || gathered.is_over_before(run, true) {
+            if Some(run.position.ledger) == read.unfinished || gathered.is_over_before(run, true) {
                 return Ok(Some(LiveRows { gathered, made: made.clone(), end: None }));
             }
             gathered.add(source, (&made.manifest, &made.layout), run, &All)?;

@@ -7,6 +7,7 @@ use orrery_interfaces::names::{
     STORAGE_CHANGES, TRANSACTION, UNDECLARED,
 };
 use orrery_postgres::{Column, ColumnType, Project, Shows, Table, Value, View};
+use orrery_programs::events::DeclaredTable;
 use orrery_programs::manifest::Manifest;
 use orrery_tables::event_tables::EVENTS_VIEW;
 use orrery_tables::schema::TableSchema;
@@ -40,20 +41,31 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The tables of a program's manifest, in this schema.
-    pub fn new(manifest: &Manifest, schema: String) -> Self {
+    /// The tables of a program's manifest, in this schema, with what is declared of them.
+    pub fn new(
+        manifest: &Manifest,
+        schema: String,
+        declared: &BTreeMap<String, DeclaredTable>,
+    ) -> Self {
         let own = &manifest.schema;
         let versions: BTreeMap<&String, &Vec<String>> =
             own.versions().iter().filter_map(|all| Some((all.first()?, all))).collect();
         let is_taken = |name: &str| own.stored_tables().any(|table| table.target == name);
         let (mut tables, mut cells, mut views) = (Vec::new(), Vec::new(), Vec::new());
         for table in own.stored_tables() {
-            let (columns, own_cells) = columns(manifest, table);
+            let declared = declared.get(&table.target);
+            let (mut columns, own_cells) = columns(manifest, table);
+            for column in &mut columns {
+                if let Some(known) = declared.and_then(|it| it.columns.get(&column.name)) {
+                    column.declared.clone_from(&known.kind);
+                    column.doc.clone_from(&known.doc);
+                }
+            }
             let name = match versions.get(&table.target) {
                 Some(_) => first_version(&table.target, is_taken),
                 None => table.target.clone(),
             };
-            let comment = comment(manifest, table);
+            let comment = comment(manifest, table, declared);
             tables.push(Table { target: table.target.clone(), name, columns, comment });
             cells.push(own_cells);
         }
@@ -183,8 +195,12 @@ fn kind_of_injected(cell: &Cell) -> ColumnType {
 }
 
 /// Returns what a table is, in a sentence for people.
-fn comment(manifest: &Manifest, table: &TableSchema) -> String {
+fn comment(manifest: &Manifest, table: &TableSchema, declared: Option<&DeclaredTable>) -> String {
     let project = &manifest.project_name;
+    if let Some(DeclaredTable { event, doc, .. }) = declared {
+        let begin = format!("event {event} of the project {project}");
+        return if doc.is_empty() { begin } else { format!("{begin}: {doc}") };
+    }
     match (&*table.target, &manifest.events) {
         (target, None) => format!("rows that the program {project} emits for {target}"),
         (EVENTS, Some(_)) => format!("all events of the project {project}"),
@@ -214,7 +230,7 @@ fn together(targets: &[String], tables: &[Table]) -> Option<View> {
         // A view finds columns by one name: that of all.
         if same.iter().all(|it| it.name == column.name) {
             let kinds = same.iter().map(|it| &it.kind);
-            let kind = kinds.fold(column.kind.clone(), |kind, other| values::joined(kind, other));
+            let kind = kinds.fold(column.kind.clone(), values::joined);
             columns.push(Column { kind, ..column.clone() });
         }
     }

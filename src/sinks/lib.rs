@@ -15,6 +15,7 @@ mod filling;
 mod gather;
 mod layout;
 mod live;
+mod presence;
 mod report;
 mod sink;
 mod state;
@@ -149,6 +150,20 @@ impl Sinks {
         })
     }
 
+    /// Waits for an answer, unless the service stops.
+    fn block<T>(
+        &self,
+        sink: &Sink,
+        answer: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, String> {
+        self.runtime.block_on(async {
+            tokio::select! {
+                answer = answer => answer,
+                () = sink.stopped() => Err("the service stops".to_owned()),
+            }
+        })
+    }
+
     /// Returns all sinks with their projects, sorted by name.
     pub fn reports(&self) -> Vec<SinkReport> {
         self.sinks.iter().map(|sink| sink.report()).collect()
@@ -159,7 +174,8 @@ impl Sinks {
     /// # Errors
     /// A sentence, when there is no such sink, or its server cannot be asked.
     pub fn test(&self, request: &SinkRequest) -> Result<SinkTestReport, String> {
-        self.runtime.block_on(self.find(&request.sink)?.test())
+        let sink = self.find(&request.sink)?;
+        self.block(sink, sink.test())
     }
 
     /// Compares the tables of a project with its log. Blocks for as long as they are large.
@@ -167,7 +183,8 @@ impl Sinks {
     /// # Errors
     /// A sentence, when there is no such sink or project, or it cannot be compared.
     pub fn check(&self, request: &SinkProjectRequest) -> Result<Vec<SinkCheckedTable>, String> {
-        self.runtime.block_on(self.find(&request.sink)?.check(&request.project))
+        let sink = self.find(&request.sink)?;
+        self.block(sink, sink.check(&request.project))
     }
 
     /// Has the tables of a project filled again, whatever others made on them. Does not wait for it.
@@ -183,7 +200,8 @@ impl Sinks {
     /// # Errors
     /// A sentence, when the sink still has the project, or its server cannot be asked.
     pub fn remove(&self, request: &SinkRemoval) -> Result<(), String> {
-        self.runtime.block_on(self.find(&request.sink)?.remove(request))
+        let sink = self.find(&request.sink)?;
+        self.block(sink, sink.remove(request))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use orrery_ledger::domain::ProgramId;
 use orrery_postgres::{
     Backoff, Batch, Connection, Cursor, Notify, Places, SinkError, apply, changed_tables, cursors,
-    ensure, names, watch,
+    ensure, names,
 };
 use orrery_programs::{CopiedProgram, EndOfLog};
 
@@ -14,12 +14,10 @@ use super::address;
 use super::gather::{self, LiveRows, Made, generation_of};
 use super::report::SinkProjectState;
 use super::sink::Sink;
-use super::state::SOON;
+use super::state::{ProjectState, SOON};
 
 /// Time between two looks when nobody says that there are rows.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time between two signs of life, and two looks at the tables.
-const TOUCH: Duration = Duration::from_secs(60);
 /// How many times longer than writing it takes the position of a project without new rows is left as it is.
 const REST: u32 = 10;
 
@@ -79,12 +77,12 @@ async fn serve(sink: &Sink, backoff: &mut Backoff) -> String {
 }
 
 /// A connection, and what is known because of it.
-struct Session<'a> {
-    sink: &'a Sink,
-    connection: Connection,
+pub(crate) struct Session<'a> {
+    pub sink: &'a Sink,
+    pub connection: Connection,
     /// Tables that are there, by program.
-    made: BTreeMap<ProgramId, (Made, Places)>,
-    touched: Option<Instant>,
+    pub made: BTreeMap<ProgramId, (Made, Places)>,
+    pub touched: Option<Instant>,
     /// Until when the positions of projects without new rows stay.
     rests_until: BTreeMap<ProgramId, Instant>,
 }
@@ -112,9 +110,7 @@ impl Session<'_> {
         let programs = self.sink.programs();
         self.tell_absent(&programs).await?;
         self.made.retain(|id, _| programs.iter().any(|it| it.manifest.id == *id));
-        if self.touched.is_none_or(|at| at.elapsed() >= TOUCH) {
-            self.touch(&programs).await?;
-        }
+        self.touch(&programs).await?;
         let mut is_busy = false;
         for program in &programs {
             let project = &program.manifest.project_name;
@@ -122,7 +118,8 @@ impl Session<'_> {
                 let mut state = self.sink.state.lock();
                 let known = state.project(project);
                 known.last = program.last;
-                !known.is_filled() && known.is_due(Instant::now())
+                let is_due = !known.is_filled() && known.is_due(Instant::now());
+                is_due && !(self.rests(program.manifest.id) && has_all(known, program))
             };
             if !is_due {
                 continue;
@@ -138,95 +135,9 @@ impl Session<'_> {
         Ok(is_busy)
     }
 
-    /// Notes projects that are not there any more, or not yet.
-    async fn tell_absent(&self, programs: &[CopiedProgram]) -> Result<(), String> {
-        let is_there =
-            |name: &str| programs.iter().any(|program| program.manifest.project_name == name);
-        let is_awaited = |name: &str| {
-            let mut named = self.sink.settings.named().into_iter().flatten();
-            let is_program =
-                |it: &CopiedProgram| it.manifest.project_name.eq_ignore_ascii_case(name);
-            named.any(|it| it == name) && !programs.iter().any(is_program)
-        };
-        let mut told: Vec<(String, SinkProjectState)> = Vec::new();
-        {
-            let mut state = self.sink.state.lock();
-            for name in self.sink.settings.named().into_iter().flatten() {
-                if is_awaited(name) {
-                    state.project(name);
-                }
-            }
-            state
-                .projects
-                .retain(|name, it| it.cursor.is_some() || is_there(name) || is_awaited(name));
-            for (name, project) in state.projects.iter_mut().filter(|(name, _)| !is_there(name)) {
-                let now = match &project.cursor {
-                    None => SinkProjectState::Waiting,
-                    Some(_) if self.sink.settings.has(name) => SinkProjectState::Deleted,
-                    Some(_) => SinkProjectState::Left,
-                };
-                let is_told =
-                    |it: &Cursor| it.state == now.name() || it.writer != self.sink.writer.id;
-                if project.cursor.as_ref().is_some_and(|cursor| !is_told(cursor)) {
-                    told.push((name.clone(), now));
-                }
-                if project.state != now {
-                    let reason =
-                        format!("there is no project {name} yet: its rows come once there is one");
-                    project.set(now, project.cursor.is_none().then_some(reason));
-                }
-            }
-        }
-        for (name, now) in told {
-            let set = self.sink.writer.set_state(&self.connection, &name, now.name()).await;
-            set.map_err(|error| error.to_string())?;
-            if let Some(cursor) = &mut self.sink.state.lock().project(&name).cursor {
-                now.name().clone_into(&mut cursor.state);
-            }
-        }
-        Ok(())
-    }
-
-    /// Says that this service is there, and looks whether somebody removed rows.
-    async fn touch(&mut self, programs: &[CopiedProgram]) -> Result<(), String> {
-        let sink = self.sink;
-        let told = sink.writer.touch(&self.connection).await;
-        match told {
-            // Nothing was ever written.
-            Ok(_) | Err(SinkError::Refused(_)) => {}
-            Err(error) => return Err(error.to_string()),
-        }
-        for program in programs {
-            let Some((made, _)) = self.made.get(&program.manifest.id) else { continue };
-            let is_live = {
-                let mut state = sink.state.lock();
-                let known = state.project(&program.manifest.project_name);
-                !known.is_filled() && known.holds == 0
-            };
-            if is_live {
-                self.watch(&made.layout.project).await?;
-            }
-        }
-        self.touched = Some(Instant::now());
-        Ok(())
-    }
-
-    async fn watch(&self, project: &orrery_postgres::Project) -> Result<(), String> {
-        match watch(&self.connection, &self.sink.writer, project).await {
-            Ok(tables) => {
-                let mut state = self.sink.state.lock();
-                let known = state.project(&project.name);
-                let before = known.loss();
-                known.tables = tables;
-                if let Some(loss) = known.loss().filter(|loss| before.as_ref() != Some(loss)) {
-                    tracing::warn!(sink = self.sink.name, project = project.name, "{loss}");
-                }
-                Ok(())
-            }
-            // The next rows say what is wrong.
-            Err(SinkError::Refused(_) | SinkError::Busy(_)) => Ok(()),
-            Err(error) => Err(error.to_string()),
-        }
+    /// Whether the position of a program without new rows stays as it is for a while.
+    fn rests(&self, id: ProgramId) -> bool {
+        self.rests_until.get(&id).is_some_and(|until| *until > Instant::now())
     }
 
     /// Adds the next rows of a project. Returns whether there may be more.
@@ -406,7 +317,11 @@ impl Session<'_> {
         let (id, project) = (program.manifest.id, &program.manifest.project_name);
         let LiveRows { gathered, end, .. } = rows;
         let has_rows = gathered.runs > 0;
-        let Some(batch) = self.batch(id, &cursor, gathered, end) else {
+        let batch = self.batch(id, &cursor, gathered, end);
+        if !has_rows {
+            self.rests_until.insert(id, Instant::now() + LOOK / 2);
+        }
+        let Some(batch) = batch else {
             self.written(program, cursor, end.is_some()).await?;
             return Ok(false);
         };
@@ -436,8 +351,7 @@ impl Session<'_> {
         let ledger = end.and_then(|end| end.ledger).map_or(cursor.ledger, |it| it.0);
         let held_from = end.and_then(|end| end.held_from).map(|it| it.0);
         let is_news = ledger > cursor.ledger || held_from.is_some_and(|it| it != cursor.held_from);
-        let rests = self.rests_until.get(&id).is_some_and(|until| *until > Instant::now());
-        if gathered.runs == 0 && (!is_news || rests) {
+        if gathered.runs == 0 && (!is_news || self.rests(id)) {
             return None;
         }
         let ledger = ledger.max(cursor.ledger);
@@ -475,6 +389,16 @@ impl Session<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a project has all rows of its program, as the list of programs says.
+fn has_all(known: &ProjectState, program: &CopiedProgram) -> bool {
+    let has_all = |cursor: &Cursor| {
+        cursor.position.number == program.last
+            && generation_of(&program.manifest) == Some(cursor.generation)
+    };
+    let is_quiet = known.state == SinkProjectState::Live && !known.is_to_replace;
+    is_quiet && !known.is_unread && known.cursor.as_ref().is_some_and(has_all)
 }
 
 /// Why a project's tables are filled again after its rows were derived anew.

@@ -115,7 +115,7 @@ fn values_of_every_type_are_those_of_our_own_sql() {
     });
     // Maps whose keys are no texts are arrays of pairs here, and objects in answers of our own SQL.
     let first = database.sql(
-        "select pairs, numbers::text, i_256, u_128, \"select\", _row_, xmin_, pair, lists from p.every order by _row limit 1",
+        "select pairs, numbers::text, i_256, u_128, \"select\", _row_, xmin_, pair, lists from p.every where \"select\" = 0",
     );
     let parts: Vec<&str> = first.split('|').collect();
     assert_eq!(
@@ -123,7 +123,7 @@ fn values_of_every_type_are_those_of_our_own_sql() {
         [
             r#"[[2, ""], [9, "01"]]"#,
             "{18446744073709551615,7}",
-            "-57896044618658097711785492504343953926294709965899343556265417396524796608001",
+            "-57896044618658097705508390768957273162799202909612615603626436559492530307073",
             "340282366920938463463374607431768211455",
             "0",
             "0",
@@ -160,18 +160,21 @@ fn hostile_values_are_those_of_our_own_sql() {
         (list([symbol("select")]), ScVal::U64(u64::MAX)),
         (list([symbol("select")]), i128(-1)),
         (list([symbol(&"n".repeat(32)), symbol("x")]), string("'; drop schema p; --")),
-        (list([string("é".repeat(40))]), fields([("a\"b", ScVal::Void)].into_iter().take(0))),
+        (list([string("é".repeat(40))]), ScVal::U32(5)),
         (list([string([0xff, 0xfe])]), map([(string([0xc3, 0x28]), bytes(&[0; 300]))])),
-        (list([symbol("wide")]), map((0..150).map(|key| (symbol(&format!("key_{key}")), ScVal::U32(key))))),
+        (
+            list([symbol("wide")]),
+            map((0..150).map(|key| (symbol(&format!("key_{key}")), ScVal::U32(key)))),
+        ),
         (list([]), ScVal::Void),
         (list([ScVal::U32(3)]), list([])),
         (list([symbol("mixed")]), list([ScVal::I32(-1)])),
         (list([symbol("mixed")]), list([])),
     ];
     for part in events.chunks(3) {
-        let calls = part.iter().map(|(topics, data)| {
-            call(contract, "emit", vec![topics.clone(), data.clone()])
-        });
+        let calls = part
+            .iter()
+            .map(|(topics, data)| call(contract, "emit", vec![topics.clone(), data.clone()]));
         chain.close(&calls.collect::<Vec<_>>());
     }
     let scene = Scene::new();
@@ -299,9 +302,13 @@ fn what_a_sink_does_not_have_any_more_stays_and_what_it_cannot_have_is_told() {
             let found = wait_for(&scene, refused, SinkProjectState::Refused);
             assert!(found.reason.unwrap().contains("cannot have the schema"));
         }
-        let (status, refused) = ana.ask("POST", "watch", Some(&json!({
-            "project_name": "Chain", "contracts": [all.contracts[0].to_string()]
-        })));
+        let (status, refused) = ana.ask(
+            "POST",
+            "watch",
+            Some(&json!({
+                "project_name": "Chain", "contracts": [all.contracts[0].to_string()]
+            })),
+        );
         assert_eq!((status, refused["code"].is_string()), (400, true), "{refused}");
         // Nothing that the service answers depends on it.
         let health: Value = health(&service);

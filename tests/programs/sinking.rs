@@ -60,8 +60,7 @@ pub fn assert_equal(scene: &Scene, database: &Database<'_>, owner: &Owner, id: u
         let found = project(scene, name).ok_or("it is not there")?;
         let is_there = found.state == SinkProjectState::Live && found.entries == found.of;
         is_there.then_some(()).ok_or_else(|| format!("{found:?}"))?;
-        let request =
-            SinkProjectRequest { sink: SINK.to_owned(), project: name.to_owned() };
+        let request = SinkProjectRequest { sink: SINK.to_owned(), project: name.to_owned() };
         let checked = client(scene).ask(SINK_CHECK, &request).map_err(|it| it.to_string())?;
         if let Some(wrong) = checked.iter().find_map(|it| it.difference.clone()) {
             return Err(wrong);
@@ -95,18 +94,26 @@ fn compare(database: &Database<'_>, owner: &Owner, project: &str) -> Result<(), 
             return Err(format!("{name} lacks {lacks:?} and has {has:?}"));
         }
     }
-    let tables = owner.query("show tables");
-    let prefix = format!("{project}.");
-    let mut shown: Vec<&str> = tables.iter().filter_map(|it| it["name"].as_str()).collect();
-    shown.retain(|it| it.starts_with(&prefix));
-    let lacking = shown.iter().find(|it| !names.contains(&&it[prefix.len()..]));
+    let sql = format!(
+        "select distinct table_name from information_schema.columns where table_schema = '{project}'"
+    );
+    let shown = owner.query(&sql);
+    let mut shown = shown.iter().filter_map(|it| it["table_name"].as_str());
+    let lacking = shown.find(|it| !names.contains(it));
     lacking.map_or(Ok(()), |it| Err(format!("{it} is not in the database, which has {names:?}")))
 }
 
 /// The rows of a table or view as JSON, without their keys.
 pub fn rows(database: &Database<'_>, project: &str, table: &str) -> Vec<Value> {
+    // Numbers are read as texts: readers of JSON round them.
+    let columns = database.sql(&format!(
+        "select string_agg(case when format_type(atttypid, null) like 'numeric%[]' then format('%1$I::text[] as %1$I', \
+         attname) when atttypid = 'numeric'::regtype then format('%1$I::text as %1$I', attname) else format('%I', \
+         attname) end, ', ' order by attnum) from pg_attribute where attrelid = '{project}.\"{table}\"'::regclass and \
+         attnum > 0 and not attisdropped and attname <> '_row'"
+    ));
     let json = database.sql(&format!(
-        "select coalesce(json_agg(to_jsonb(t) - '_row'), '[]') from {project}.\"{table}\" as t"
+        "select coalesce(json_agg(to_jsonb(t)), '[]') from (select {columns} from {project}.\"{table}\") as t"
     ));
     serde_json::from_str(&json).unwrap()
 }

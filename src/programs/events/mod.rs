@@ -14,6 +14,7 @@ mod data_looking;
 mod data_reading;
 mod data_rows;
 mod declared_by;
+mod declared_tables;
 mod declaring;
 mod derivation;
 mod deriving;
@@ -43,6 +44,7 @@ mod values;
 pub(super) use beginning::begin_reading;
 #[cfg(test)]
 pub(super) use declared_by::DeclaredBy;
+pub use declared_tables::{DeclaredColumn, DeclaredTable};
 pub use interfaces::{EventInterfaces, OfProject};
 pub use kinds::Kinds;
 pub use known::KnownInterface;
