@@ -10,8 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::reader::READER_OFF;
-use super::{Node, ServiceError, secrets};
+use super::{Node, READER_OFF, ServiceError, secrets};
 use crate::config::Config;
 use crate::durable;
 use crate::programs::Programs;
