@@ -34,23 +34,6 @@ pub fn check_project(name: &str) -> Result<(), ProgramError> {
     Err(ProgramError::Value { name: "project_name", problem })
 }
 
-/// Name of the tables of the whole chain, which are in no project.
-const CHAIN: &str = "chain";
-
-/// Checks whether a new project may have a name: projects of earlier versions keep those that are reserved since.
-///
-/// # Errors
-/// [`ProgramError::Value`] when it may not, with what to give instead.
-pub(super) fn check_new_project(name: &str) -> Result<(), ProgramError> {
-    if !name.eq_ignore_ascii_case(CHAIN) {
-        return Ok(());
-    }
-    let problem = format!(
-        "is '{name}', the name of the tables of the whole chain, '{CHAIN}.events' and others: give another name"
-    );
-    Err(ProgramError::Value { name: "project_name", problem })
-}
-
 /// Returns whether a project's views could have the names of a program's tables: `program_`, a
 /// number, and a target.
 fn is_like_a_table(name: &str) -> bool {
@@ -123,15 +106,6 @@ mod tests {
             "Chain",
         ] {
             assert!(check_project(name).is_err(), "{name}");
-        }
-    }
-
-    #[test]
-    fn names_that_are_reserved_since_are_those_of_no_new_project() {
-        assert!(check_project("chain").is_ok() && check_new_project("chains").is_ok());
-        for name in ["chain", "Chain"] {
-            let error = check_new_project(name).unwrap_err().to_string();
-            assert!(error.contains("the tables of the whole chain"), "{error}");
         }
     }
 

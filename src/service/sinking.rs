@@ -16,6 +16,7 @@ use crate::durable;
 use crate::programs::Programs;
 use crate::sinks::{SinkDeps, Sinks, component};
 use crate::steady::unix_now_ms;
+use crate::tables::CHAIN;
 
 /// File with random bytes, by which databases tell a data directory from others. A backup does not have it: what is
 /// restored is another one.
@@ -27,8 +28,6 @@ const MACHINE: &str = "/etc/machine-id";
 const HOST: &str = "/etc/hostname";
 /// Length of a writer's identifier, in hexadecimal digits.
 const ID_DIGITS: usize = 32;
-/// Name that no project gets any more, because the tables of the whole chain have it.
-const CHAIN: &str = "chain";
 
 /// Starts the sinks of the settings.
 ///

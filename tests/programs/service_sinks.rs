@@ -57,7 +57,7 @@ fn declaring() -> Vec<u8> {
 
 /// An event with values at the ends of their types.
 fn every(number: u32) -> ScVal {
-    let most = number % 2 == 0;
+    let most = number.is_multiple_of(2);
     let word = if most { u64::MAX } else { 0 };
     let i_256 = Int256Parts { hi_hi: i64::MIN, hi_lo: word, lo_hi: word, lo_lo: word };
     let u_256 = UInt256Parts { hi_hi: word, hi_lo: word, lo_hi: word, lo_lo: word };

@@ -191,7 +191,6 @@ impl Registry {
                 false => ProgramError::ProjectExists(project_name),
             });
         }
-        names::check_new_project(&project_name)?;
         self.check_count(owner)?;
         self.check_indexed(&contracts)?;
         Ok(Plan { project_name, replaces: None, contracts, public: deploy.public.unwrap_or(false) })
