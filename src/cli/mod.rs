@@ -7,6 +7,7 @@ mod checkpointed;
 mod compile;
 mod completions;
 mod config;
+mod confirm;
 mod demo;
 mod dev;
 mod doctor;
@@ -37,6 +38,7 @@ mod replacement;
 mod restore;
 mod selectors;
 mod serve;
+mod sink;
 mod snapshots;
 mod spec_file;
 mod sql_tables;
@@ -118,8 +120,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Data",
         &[
-            "import", "backfill", "export", "backup", "restore", "promote", "verify", "prove",
-            "rebuild",
+            "import", "backfill", "export", "sink", "backup", "restore", "promote", "verify",
+            "prove", "rebuild",
         ],
     ),
     (
@@ -226,6 +228,7 @@ enum Verb {
     Import(import::Import),
     Backfill(backfill::Backfill),
     Export(export::Export),
+    Sink(sink::Sink),
     Backup(backup::Backup),
     Restore(restore::Restore),
     Promote(promote::Promote),
@@ -268,6 +271,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Import(verb) => verb.run(&common),
         Verb::Backfill(verb) => verb.run(&common, &remote),
         Verb::Export(verb) => verb.run(&common),
+        Verb::Sink(verb) => verb.run(&common),
         Verb::Backup(verb) => verb.run(&common),
         Verb::Restore(verb) => verb.run(&common),
         Verb::Promote(verb) => verb.run(&common),
