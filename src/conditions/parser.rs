@@ -145,13 +145,13 @@ impl<'t> Parser<'t> {
     }
 
     fn list(&mut self) -> Result<Vec<Node>, Problem> {
-        self.expect(&Token::Open, "'(' with what it may be")?;
+        self.require(&Token::Open, "'(' with what it may be")?;
         let mut items = vec![self.sum()?];
         while *self.lexer.token() == Token::Comma {
             self.lexer.advance()?;
             items.push(self.sum()?);
         }
-        self.expect(&Token::Close, "',' or ')'")?;
+        self.require(&Token::Close, "',' or ')'")?;
         Ok(items)
     }
 
@@ -207,7 +207,7 @@ impl<'t> Parser<'t> {
             Token::Open => {
                 self.lexer.advance()?;
                 let of = self.deeper(Self::any)?;
-                self.expect(&Token::Close, "an operator or ')'")?;
+                self.require(&Token::Close, "an operator or ')'")?;
                 return Ok(Node { position, ..of });
             }
             Token::Number(digits) => match Integer::parse(digits) {
@@ -256,7 +256,7 @@ impl<'t> Parser<'t> {
             };
             self.lexer.advance()?;
             let of = self.deeper(Self::sum)?;
-            self.expect(&Token::Close, "an operator or ')'")?;
+            self.require(&Token::Close, "an operator or ')'")?;
             return self.node(position, make(Box::new(of)));
         }
         for _ in &path.steps {
@@ -306,7 +306,7 @@ impl<'t> Parser<'t> {
         Ok(read)
     }
 
-    fn expect(&mut self, token: &Token<'_>, expected: &str) -> Result<(), Problem> {
+    fn require(&mut self, token: &Token<'_>, expected: &str) -> Result<(), Problem> {
         if self.lexer.token() != token {
             return Err(self.meant_operator().unwrap_or_else(|| self.lexer.unexpected(expected)));
         }

@@ -16,6 +16,7 @@ mod declared;
 mod emitted;
 pub mod facts;
 mod findings;
+mod held;
 mod indexed;
 mod instance;
 mod interfaces;

@@ -11,26 +11,19 @@ use std::ops::ControlFlow;
 
 use super::code_events::EventRows;
 use super::consumer::CONSUMER;
-use super::rows::{self, Change};
-use super::told::{Around, Asked};
-use super::value::{self, Before, Executable, id_of, instance_key, owner_of};
+use super::held::{Answer, answered, from_last, from_next, just_before};
+pub use super::held::{Side, Steady};
+use super::rows;
+use super::told::{Around, Asked, Told};
+use super::value::{Before, Executable, id_of, instance_key, owner_of};
 use orrery_ledger::domain::{ContractId, Hash32, LedgerRange, LedgerSeq};
-use orrery_store::{ConsumerView, KnownEntry, RowBounds, Store, StoreError, TransactionPosition};
+use orrery_store::{ConsumerView, RowBounds, Store, StoreError, TransactionPosition};
 
 /// Number of changes that are read to find the last ones, in multiples of their number.
 const MOST_READ: usize = 4;
 
 /// Maximum number of contracts whose last answer a lookup keeps.
 const MAX_CACHED: usize = 1024;
-
-/// The side of a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// Just before it.
-    Before,
-    /// Just after it.
-    After,
-}
 
 /// What a contract ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,25 +48,6 @@ pub struct Lookup<'s> {
     events: Option<EventRows<'s>>,
     /// The last answer about each entry.
     answers: RefCell<HashMap<[u8; 32], Answer>>,
-}
-
-/// What an entry held between two changes.
-#[derive(Debug, Clone)]
-pub(super) struct Answer {
-    /// Where it held this.
-    pub steady: Steady,
-    /// The value; `None` when there was no entry.
-    pub value: Option<Executable>,
-}
-
-/// Transactions among which an entry did not change.
-#[derive(Debug, Clone, Copy)]
-pub struct Steady {
-    /// The changes around; what holds between them holds at no other side of them.
-    pub(super) after: Option<TransactionPosition>,
-    pub(super) before: Option<TransactionPosition>,
-    /// Ledgers for which it is known.
-    pub(super) ledgers: LedgerRange,
 }
 
 impl<'s> Lookup<'s> {
@@ -334,7 +308,7 @@ impl<'s> Lookup<'s> {
         let (after, before) = (last.as_ref().map(|(at, _)| *at), next.as_ref().map(|(at, _)| *at));
         let found = match found {
             Some(found) => Some(found),
-            None => self.answered(key, at, after, is_complete)?,
+            None => answered(self.store, key, (at, after), is_complete)?,
         };
         let Some((ledgers, value)) = found else { return self.told(asked, &Around { last, next }) };
         let steady = Steady { after, before, ledgers };
@@ -342,90 +316,31 @@ impl<'s> Lookup<'s> {
         Ok(Some(value))
     }
 
+    /// Returns what an entry held, as events say it, where transactions do not.
+    fn told(
+        &self,
+        asked: Asked<'_>,
+        around: &Around,
+    ) -> Result<Option<Option<Executable>>, StoreError> {
+        let Some(events) = &self.events else { return Ok(None) };
+        let (store, view, place) = (self.store, &self.view, self.place);
+        let found = Told { store, view, place, events }.held(asked, around)?;
+        Ok(found.map(|(value, steady)| {
+            if let Some(steady) = steady {
+                self.remember(id_of(asked.key), Answer { steady, value: Some(value.clone()) });
+            }
+            Some(value)
+        }))
+    }
+
     /// Keeps an answer about an entry.
-    pub(super) fn remember(&self, id: [u8; 32], answer: Answer) {
+    fn remember(&self, id: [u8; 32], answer: Answer) {
         let mut answers = self.answers.borrow_mut();
         if answers.len() >= MAX_CACHED {
             answers.clear();
         }
         answers.insert(id, answer);
     }
-
-    /// Returns what other servers' answers say about an entry in a ledger: one for an earlier ledger
-    /// still holds if no ledger is missing since, and the last change before `at` came before it.
-    pub(super) fn answered(
-        &self,
-        ledger_key: &[u8],
-        at: TransactionPosition,
-        last: Option<TransactionPosition>,
-        is_complete: impl Fn(LedgerSeq, LedgerSeq) -> Option<LedgerRange>,
-    ) -> Result<Known, StoreError> {
-        let answers = self.store.known_entries(ledger_key)?;
-        Ok(answers.into_iter().rev().find_map(|KnownEntry { from, to, entry, .. }| {
-            // In the ledger `from` itself, the entry was changed by one of the transactions.
-            let since = from.next()?;
-            let holds = since <= at.ledger
-                && (at.ledger <= to
-                    || last.is_none_or(|changed| changed.ledger <= to)
-                        && is_complete(to, at.ledger).is_some());
-            let held = holds.then_some(entry?)?;
-            let held = value::entry(&held).as_ref().and_then(Executable::in_entry)?;
-            Some((LedgerRange { first: since, last: to.max(at.ledger) }, Some(held)))
-        }))
-    }
-}
-
-impl Steady {
-    /// Whether a transaction is one of these.
-    pub fn has(&self, at: TransactionPosition) -> bool {
-        self.ledgers.contains(at.ledger)
-            && self.after.is_none_or(|after| after < at)
-            && self.before.is_none_or(|before| at < before)
-    }
-}
-
-/// Returns the position that precedes all others that are before this one.
-pub(super) fn just_before(at: TransactionPosition) -> TransactionPosition {
-    match at.application_order.checked_sub(1) {
-        Some(application_order) => TransactionPosition { application_order, ..at },
-        None => {
-            let ledger = at.ledger.previous().unwrap_or(at.ledger);
-            TransactionPosition { ledger, application_order: u32::MAX }
-        }
-    }
-}
-
-/// The ledgers for which something is known, and what an entry held there; `None` when there was no entry.
-pub(super) type Known = Option<(LedgerRange, Option<Executable>)>;
-
-/// Returns what the last change before a position has left, if it still held.
-fn from_last(
-    last: Option<&(TransactionPosition, Change)>,
-    at: TransactionPosition,
-    is_complete: impl Fn(LedgerSeq, LedgerSeq) -> Option<LedgerRange>,
-) -> Known {
-    let (changed, change) = last?;
-    Some((is_complete(changed.ledger, at.ledger)?, change.after.clone()))
-}
-
-/// Returns what the first change after a position has found, if it held already.
-fn from_next(
-    next: Option<&(TransactionPosition, Change)>,
-    at: TransactionPosition,
-    is_complete: impl Fn(LedgerSeq, LedgerSeq) -> Option<LedgerRange>,
-) -> Known {
-    let (changed, change) = next?;
-    let (value, since) = match &change.before {
-        Before::Unknown => return None,
-        Before::Absent => (None, None),
-        Before::Held { executable, since } => (Some(executable.clone()), Some(*since)),
-    };
-    let since = since.map(LedgerSeq).filter(|since| *since < at.ledger);
-    let ledgers = match since {
-        Some(since) => LedgerRange { first: since.next()?, last: changed.ledger },
-        None => is_complete(at.ledger, changed.ledger)?,
-    };
-    Some((ledgers, value))
 }
 
 /// Returns what an executable is that is no reference.

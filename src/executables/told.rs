@@ -8,12 +8,12 @@
 
 use super::code_events::{CODE_EVENTS, EventRows};
 use super::consumer::CONSUMER;
-use super::lookup::{Answer, Lookup, Side, Steady, just_before};
+use super::held::{Side, Steady, answered, just_before};
 use super::rows::Change;
 use super::updates::Update;
-use super::value::{Before, Executable, id_of, instance_key};
+use super::value::{Before, Executable, instance_key};
 use orrery_ledger::domain::{ContractId, LedgerRange, LedgerSet};
-use orrery_store::{StoreError, TransactionPosition};
+use orrery_store::{ConsumerView, Store, StoreError, TransactionPosition};
 
 /// What is asked of an entry.
 #[derive(Clone, Copy)]
@@ -47,48 +47,52 @@ struct Known {
     has_changed: bool,
 }
 
-impl Lookup<'_> {
+/// What is read to tell what a contract ran.
+pub(super) struct Told<'l, 's> {
+    pub store: &'s Store,
+    /// The rows of the index, and the place in the feed up to which it has processed all ledgers.
+    pub view: &'l ConsumerView<'s>,
+    pub place: u64,
+    pub events: &'l EventRows<'s>,
+}
+
+impl Told<'_, '_> {
     /// Returns what the instance of a contract held at one side of a transaction, by events and by what transactions
-    /// say around it; `None` when they do not say it.
-    pub(super) fn told(
+    /// say around it, and among which transactions it certainly did; `None` when they do not say it.
+    pub fn held(
         &self,
         asked: Asked<'_>,
         around: &Around,
-    ) -> Result<Option<Option<Executable>>, StoreError> {
-        let Some(events) = self.events() else { return Ok(None) };
+    ) -> Result<Option<(Executable, Option<Steady>)>, StoreError> {
         let Asked { owner, key, at, side, is_there } = asked;
         if instance_key(owner).as_deref() != Some(key) {
             return Ok(None);
         }
-        let known = self.known_around(events, owner, at, around)?;
+        let known = self.known_around(owner, at, around)?;
         let was_there = known.was_there(at, side);
-        if let Some(Update { before, after }) = self.counted(events.in_transaction(owner, at)?) {
-            return Ok(match side {
-                Side::After => after.map(Some),
-                Side::Before => before.filter(|_| was_there || is_there).map(Some),
-            });
+        let here = self.counted(self.events.in_transaction(owner, at)?);
+        if let Some(Update { before, after }) = here {
+            let value = match side {
+                Side::After => after,
+                Side::Before => before.filter(|_| was_there || is_there),
+            };
+            return Ok(value.map(|value| (value, None)));
         }
-        let Some((ledgers, value)) = self.held_around(events, asked, &known)? else {
-            return Ok(None);
-        };
+        let Some((ledgers, value)) = self.held_around(asked, &known)? else { return Ok(None) };
+        let after = known.last.map(|(at, _)| at).max(known.first.filter(|first| *first <= at));
+        let before = known.next.map(|(at, _)| at);
         // Elsewhere it may not count as there.
-        if was_there {
-            let after = known.last.map(|(at, _)| at).max(known.first.filter(|first| *first <= at));
-            let before = known.next.map(|(at, _)| at);
-            let steady = Steady { after, before, ledgers };
-            self.remember(id_of(key), Answer { steady, value: Some(value.clone()) });
-        }
-        Ok(Some(Some(value)))
+        let steady = was_there.then_some(Steady { after, before, ledgers });
+        Ok(Some((value, steady)))
     }
 
     /// Returns what a contract held between the changes around a position, and the ledgers for which that is known.
     fn held_around(
         &self,
-        events: &EventRows<'_>,
         Asked { owner, key, at, side, is_there }: Asked<'_>,
         known: &Known,
     ) -> Result<Option<(LedgerRange, Executable)>, StoreError> {
-        let covered = |first, last| self.covered(events, owner, LedgerRange { first, last });
+        let covered = |first, last| self.covered(owner, LedgerRange { first, last });
         if let Some((changed, Some(value))) = &known.last
             && let Some(ledgers) = covered(changed.ledger, at.ledger)
         {
@@ -102,20 +106,19 @@ impl Lookup<'_> {
             return Ok(Some((ledgers, value.clone())));
         }
         let last = known.last.as_ref().map(|(changed, _)| *changed);
-        let answered = self.answered(key, at, last, covered)?;
+        let answered = answered(self.store, key, (at, last), covered)?;
         Ok(answered.and_then(|(ledgers, value)| Some((ledgers, value?))))
     }
 
     fn known_around(
         &self,
-        events: &EventRows<'_>,
         contract: &ContractId,
         at: TransactionPosition,
         around: &Around,
     ) -> Result<Known, StoreError> {
-        let told_last = self.counted(events.at_or_before(contract, just_before(at))?);
-        let told_next = self.counted(events.after(contract, at)?);
-        let first = self.counted(events.first_of(contract)?);
+        let told_last = self.counted(self.events.at_or_before(contract, just_before(at))?);
+        let told_next = self.counted(self.events.after(contract, at)?);
+        let first = self.counted(self.events.first_of(contract)?);
         let last = around.last.as_ref().map(|(at, change)| (*at, change.after.clone()));
         let next = around.next.as_ref().map(|(at, change)| match &change.before {
             Before::Held { executable, .. } => (*at, Some(executable.clone())),
@@ -140,25 +143,20 @@ impl Lookup<'_> {
 
     /// Counts a row that was read of what events say.
     fn counted<T>(&self, row: Option<T>) -> Option<T> {
-        self.view().count(size_of::<T>());
+        self.view.count(size_of::<T>());
         row
     }
 
     /// Returns these ledgers if none is missing, and each was read by the index or for its events.
-    fn covered(
-        &self,
-        events: &EventRows<'_>,
-        contract: &ContractId,
-        ledgers: LedgerRange,
-    ) -> Option<LedgerRange> {
-        let store = self.store();
+    fn covered(&self, contract: &ContractId, ledgers: LedgerRange) -> Option<LedgerRange> {
+        let store = self.store;
         if !store.has_stored_for(contract, ledgers) {
             return None;
         }
-        let mut unread = store.unseen(CONSUMER, self.place(), ledgers);
+        let mut unread = store.unseen(CONSUMER, self.place, ledgers);
         if !unread.is_empty() {
             let mut with_events = LedgerSet::from(ledgers);
-            with_events.remove_all(&store.unseen(CODE_EVENTS, events.place(), ledgers));
+            with_events.remove_all(&store.unseen(CODE_EVENTS, self.events.place(), ledgers));
             unread.remove_all(&with_events);
         }
         unread.is_empty().then_some(ledgers)

@@ -272,8 +272,12 @@ fn what_was_learnt_names_all_contracts_with_facts() {
                 };
                 again += u32::from(matches!(what, Learnt::Contract(_)) && !new.iter().any(is_new));
             }
-            let distinct: BTreeSet<Learnt> = new.iter().copied().collect();
-            assert_eq!(distinct.len(), new.len(), "once in each ledger");
+            for what in &new {
+                // That a contract has changed is said by transactions, and by events.
+                let most = if matches!(what, Learnt::Contract(_)) { 2 } else { 1 };
+                let count = new.iter().filter(|it| *it == what).count();
+                assert!(count <= most, "once in each ledger: {what:?}");
+            }
             for what in new {
                 match what {
                     Learnt::Contract(contract) => {

@@ -126,7 +126,7 @@ impl State {
 impl Row {
     /// Encodes the row.
     pub fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("texts and numbers serialize")
+        serde_json::to_vec(self).expect("a row has texts and numbers, and no map: these serialize")
     }
 
     /// Decodes a row.
@@ -256,7 +256,7 @@ impl Definition {
         let same = (owner, endpoint, contract, topics, address, include_backfill);
         // Those of earlier versions have no condition and no message, and are of events: they keep their
         // hash.
-        let json = "texts serialize";
+        let json = "texts, numbers and lists of them serialize";
         let mut same = match (&self.condition, self.trigger.is_event()) {
             (None, true) => serde_json::to_vec(&same),
             (Some(condition), true) => serde_json::to_vec(&(same, condition)),

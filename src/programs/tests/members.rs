@@ -18,16 +18,16 @@ use crate::events::{CreatorAddress, FactorySelector, Selectors};
 use crate::registry::Watch;
 use in_order::read_in_order;
 use model::Model;
-use orrery_contract_data::{
-    ContractData, Filling, Scope, fill_some, remove_some, scope, set_scope, set_watched,
-};
+use orrery_contract_data::{ContractData, Scope, set_scope};
 use orrery_executables::ExecutableIndex;
 use orrery_membership::{Creator, Facts, Membership, code_events};
 use orrery_testkit::storage::StorageModel;
 
 mod by_events;
 mod changes;
+mod cut;
 mod in_order;
+mod indexing;
 mod limits;
 mod model;
 mod names;
@@ -86,48 +86,6 @@ fn scene(world: &Factories) -> Scene {
 }
 
 impl Parts {
-    /// Advances the facts by so many steps at most.
-    fn learn(&self, most: usize) {
-        for consumer in [&Membership as &dyn LedgerConsumer, &code_events()] {
-            for _ in 0..most {
-                if !self.store.step(consumer).unwrap() {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Advances the index of contract data by so many steps at most.
-    fn record(&self, most: usize) {
-        for _ in 0..most {
-            if !self.store.step(&ContractData as &dyn LedgerConsumer).unwrap() {
-                return;
-            }
-        }
-    }
-
-    /// Watches what has to be, where not everything is recorded, and adds its rows of some ledgers.
-    fn fill(&self, most: usize) {
-        if scope(&self.store).unwrap() == Scope::All {
-            return;
-        }
-        let mut wanted = self.registry.watched_contracts();
-        wanted.extend(self.registry.recorded_members());
-        let facts = Facts::new(&self.store).unwrap();
-        let first = |contract: &ContractId| {
-            let creation = facts.creation(contract);
-            creation.map(|found| found.map_or(LedgerSeq(0), |creation| creation.at.ledger))
-        };
-        // One that nobody watched for a while is watched again once its rows are gone.
-        while !set_watched(&self.store, &wanted, first).unwrap() {
-            while remove_some(&self.store).unwrap() {}
-        }
-        let mut left = most;
-        while left > 0 && fill_some(&self.store).unwrap() != Filling::Done {
-            left -= 1;
-        }
-    }
-
     fn select(
         &self,
         name: &str,

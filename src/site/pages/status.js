@@ -34,9 +34,12 @@ const COMPONENTS = words({
 
 /** What the consumers of ledgers make of them. */
 const CONSUMERS = words({
+  code_events: "what events say contracts ran",
+  contract_data: "what contracts hold",
   evictions: "entries that the network archived",
   export: "Parquet files",
   interfaces: "what contracts declare",
+  membership: "who created contracts, and what they ran",
   passkey_wallets: "lookups of passkey wallets",
   programs: "rows of indexing programs",
   smart_accounts: "lookups of smart accounts",

@@ -8,7 +8,7 @@ use std::ops::{Bound, ControlFlow};
 use crate::rows::in_subscriptions;
 use orrery_contract_data::{Key, KeyTag};
 use orrery_ledger::domain::{ContractId, LedgerSeq};
-use orrery_store::{ConsumerEffects, Mark, RowCodec, Rows, StoreError, Table};
+use orrery_store::{ConsumerEffects, KeyPrefix, Mark, RowCodec, Rows, StoreError, Table};
 
 /// A subscription, in keys.
 type Of<const MARK: u8> = (Mark<MARK>, u32);
@@ -55,6 +55,28 @@ pub(super) struct StoredNotes<'r> {
     pub subscription: u32,
 }
 
+impl StoredNotes<'_> {
+    /// Returns the first contract after one, by id, that rows name from a key on.
+    fn next_contract<K: RowCodec>(
+        &self,
+        table: &Table<K, ()>,
+        (prefix, from): (&impl KeyPrefix<K>, &K),
+        after: Option<ContractId>,
+        contract_of: impl Fn(K) -> ContractId,
+    ) -> Result<Option<ContractId>, StoreError> {
+        let mut found = None;
+        table.scan(self.rows, prefix, Some(from), |key, ()| {
+            let contract = contract_of(key);
+            if Some(contract) == after {
+                return Ok(ControlFlow::Continue(()));
+            }
+            found = Some(contract);
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+}
+
 impl Noted for StoredNotes<'_> {
     fn next_with_life(
         &self,
@@ -63,15 +85,8 @@ impl Noted for StoredNotes<'_> {
     ) -> Result<Option<ContractId>, StoreError> {
         let prefix = ((Mark, self.subscription), until);
         let from = (prefix, after.map_or((FIRST_CONTRACT, FIRST_TAG), |it| (it, LAST_TAG)));
-        let mut found = None;
-        MEMBER_LIVES.scan(self.rows, &prefix, Some(&from), |(_, (contract, _)), ()| {
-            if Some(contract) == after {
-                return Ok(ControlFlow::Continue(()));
-            }
-            found = Some(contract);
-            Ok(ControlFlow::Break(()))
-        })?;
-        Ok(found)
+        let of = (&prefix, &from);
+        self.next_contract(&MEMBER_LIVES, of, after, |(_, (contract, _))| contract)
     }
 
     fn lives(
@@ -100,15 +115,7 @@ impl Noted for StoredNotes<'_> {
     ) -> Result<Option<ContractId>, StoreError> {
         let prefix = ((Mark, self.subscription), entry);
         let from = (prefix, after.unwrap_or(FIRST_CONTRACT));
-        let mut found = None;
-        SHARED.scan(self.rows, &prefix, Some(&from), |(_, contract), ()| {
-            if Some(contract) == after {
-                return Ok(ControlFlow::Continue(()));
-            }
-            found = Some(contract);
-            Ok(ControlFlow::Break(()))
-        })?;
-        Ok(found)
+        self.next_contract(&SHARED, (&prefix, &from), after, |(_, contract)| contract)
     }
 }
 
@@ -169,22 +176,15 @@ pub(crate) fn forget(
     effects: &mut ConsumerEffects<'_>,
     subscription: u32,
 ) -> Result<(), StoreError> {
-    let ends = |from: Vec<u8>, to: Option<Vec<u8>>| {
-        let end = to.unwrap_or_else(|| vec![from[0] + 1]);
-        (from, end)
-    };
-    let next = subscription.checked_add(1);
-    let of_lives: Of<b'v'> = (Mark, subscription);
-    let of_shared: Of<b'z'> = (Mark, subscription);
-    let of_looked: Of<b'y'> = (Mark, subscription);
-    for (from, to) in [
-        ends(of_lives.encode(), next.map(|next| (of_lives.0, next).encode())),
-        ends(of_shared.encode(), next.map(|next| (of_shared.0, next).encode())),
-        ends(of_looked.encode(), next.map(|next| (of_looked.0, next).encode())),
-    ] {
-        effects.delete_range(LOOKED.family, &from, &to)?;
-    }
-    Ok(())
+    let all = [keys::<b'v'>(subscription), keys::<b'z'>(subscription), keys::<b'y'>(subscription)];
+    all.iter().try_for_each(|(from, to)| effects.delete_range(LOOKED.family, from, to))
+}
+
+/// Returns the first key of a subscription (included), and the last one (excluded).
+fn keys<const MARK: u8>(subscription: u32) -> (Vec<u8>, Vec<u8>) {
+    let of = |subscription| -> Of<MARK> { (Mark, subscription) };
+    let next = subscription.checked_add(1).map(|next| of(next).encode());
+    (of(subscription).encode(), next.unwrap_or_else(|| vec![MARK + 1]))
 }
 
 /// Removes the times to live that a subscription has noted and that ended before a ledger.
@@ -204,16 +204,19 @@ pub(super) struct NotesInMemory {
     pub shared: BTreeSet<(KeyTag, ContractId)>,
 }
 
+/// Returns where those begin that come after one, or all of them with the first.
+fn behind<T>(after: Option<T>, first: T) -> Bound<T> {
+    after.map_or(Bound::Included(first), Bound::Excluded)
+}
+
 impl Noted for NotesInMemory {
     fn next_with_life(
         &self,
         until: LedgerSeq,
         after: Option<ContractId>,
     ) -> Result<Option<ContractId>, StoreError> {
-        let from = match after {
-            Some(after) => Bound::Excluded((until, (after, LAST_TAG))),
-            None => Bound::Included((until, (FIRST_CONTRACT, FIRST_TAG))),
-        };
+        let after = after.map(|after| (until, (after, LAST_TAG)));
+        let from = behind(after, (until, (FIRST_CONTRACT, FIRST_TAG)));
         let next = self.lives.range((from, Bound::Unbounded)).next();
         Ok(next.filter(|(at, _)| *at == until).map(|(_, (contract, _))| *contract))
     }
@@ -224,11 +227,9 @@ impl Noted for NotesInMemory {
         (contract, after): (ContractId, Option<KeyTag>),
         most: usize,
     ) -> Result<Vec<KeyTag>, StoreError> {
-        let from = match after {
-            Some(after) => Bound::Excluded((until, (contract, after))),
-            None => Bound::Included((until, (contract, FIRST_TAG))),
-        };
-        let lives = self.lives.range((from, Bound::Included((until, (contract, LAST_TAG)))));
+        let of = |tag| (until, (contract, tag));
+        let from = behind(after.map(of), of(FIRST_TAG));
+        let lives = self.lives.range((from, Bound::Included(of(LAST_TAG))));
         Ok(lives.take(most).map(|(_, (_, tag))| *tag).collect())
     }
 
@@ -237,10 +238,7 @@ impl Noted for NotesInMemory {
         entry: KeyTag,
         after: Option<ContractId>,
     ) -> Result<Option<ContractId>, StoreError> {
-        let from = match after {
-            Some(after) => Bound::Excluded((entry, after)),
-            None => Bound::Included((entry, FIRST_CONTRACT)),
-        };
+        let from = behind(after.map(|after| (entry, after)), (entry, FIRST_CONTRACT));
         let next = self.shared.range((from, Bound::Unbounded)).next();
         Ok(next.filter(|(of, _)| *of == entry).map(|(_, contract)| *contract))
     }

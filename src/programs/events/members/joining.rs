@@ -15,6 +15,14 @@ use orrery_ledger::domain::{ContractId, Hash32, LedgerSeq, ProgramId};
 use orrery_membership::{Facts, KnownMember};
 use orrery_store::{RowBounds, RowCodec, TransactionPosition};
 
+/// From what it follows since when contracts are members.
+struct Sources<'a, 's> {
+    facts: Facts<'s>,
+    /// `None` where no contract is selected by what it runs.
+    lookup: Option<Lookup<'s>>,
+    codes: &'a [Hash32],
+}
+
 impl Runner {
     /// Returns since when those of changed members are members that were not, or since a later ledger.
     pub(super) fn joined(
@@ -25,31 +33,13 @@ impl Runner {
         changed: &BTreeMap<ContractId, StoredMember>,
     ) -> Result<Vec<KnownMember>, ProgramError> {
         let Some(project) = &manifest.events else { return Ok(Vec::new()) };
-        let facts = Facts::new(&self.store)?;
-        let codes = &project.selectors.wasm;
+        let codes = project.selectors.wasm.as_slice();
         let lookup = match codes.is_empty() {
             true => None,
             false => Some(Lookup::new(&self.store, RowBounds::none())?),
         };
-        // For each contract the first ledger with an announcement that was found.
-        let mut announced: BTreeMap<ContractId, LedgerSeq> = BTreeMap::new();
-        for ((_, contract), announcement) in &found.announcements {
-            let ledger = announcement.at.ledger;
-            let first = announced.entry(*contract).or_insert(ledger);
-            *first = ledger.min(*first);
-        }
-        let since = |contract: &ContractId, flags: Flags, announced: Option<LedgerSeq>| {
-            let mut since: Vec<LedgerSeq> = announced.into_iter().collect();
-            if flags.has(Flags::CREATED) {
-                let creation = facts.creation(contract)?;
-                since.extend(creation.map(|creation| creation.at.ledger));
-            }
-            if let Some(lookup) = lookup.as_ref().filter(|_| flags.has(Flags::MAY_RUN)) {
-                since.extend(self.first_stay(lookup, contract, codes)?);
-            }
-            // What may run a code, and is not known to have, is no member yet.
-            Ok::<_, ProgramError>(since.into_iter().min())
-        };
+        let sources = Sources { facts: Facts::new(&self.store)?, lookup, codes };
+        let announced = first_announced(found);
         let factories = project.selectors.factories.len();
         let mut joined = Vec::new();
         for (contract, member) in changed {
@@ -68,14 +58,34 @@ impl Runner {
                 true => self.announced(entry.id, contract, factories)?,
                 false => None,
             };
-            let known = since(contract, before, known)?;
-            if let Some(since) = since(contract, flags, announced)?
+            let known = self.since(&sources, contract, before, known)?;
+            if let Some(since) = self.since(&sources, contract, flags, announced)?
                 && known.is_none_or(|known| since < known)
             {
                 joined.push(KnownMember { contract: *contract, since });
             }
         }
         Ok(joined)
+    }
+
+    /// Returns the first ledger in which a contract is a member for these reasons. What may run a code, and is not
+    /// known to have, is none yet.
+    fn since(
+        &self,
+        sources: &Sources<'_, '_>,
+        contract: &ContractId,
+        flags: Flags,
+        announced: Option<LedgerSeq>,
+    ) -> Result<Option<LedgerSeq>, ProgramError> {
+        let mut since: Vec<LedgerSeq> = announced.into_iter().collect();
+        if flags.has(Flags::CREATED) {
+            let creation = sources.facts.creation(contract)?;
+            since.extend(creation.map(|creation| creation.at.ledger));
+        }
+        if let Some(lookup) = sources.lookup.as_ref().filter(|_| flags.has(Flags::MAY_RUN)) {
+            since.extend(self.first_stay(lookup, contract, sources.codes)?);
+        }
+        Ok(since.into_iter().min())
     }
 
     /// Returns the ledger in which a contract began to run one of these codes, 0 where that is not stored; `None`
@@ -109,4 +119,15 @@ impl Runner {
         }
         Ok(first)
     }
+}
+
+/// Returns for each contract the first ledger with an announcement that was found.
+fn first_announced(found: &Found) -> BTreeMap<ContractId, LedgerSeq> {
+    let mut announced: BTreeMap<ContractId, LedgerSeq> = BTreeMap::new();
+    for ((_, contract), announcement) in &found.announcements {
+        let ledger = announcement.at.ledger;
+        let first = announced.entry(*contract).or_insert(ledger);
+        *first = ledger.min(*first);
+    }
+    announced
 }

@@ -100,7 +100,7 @@ impl Runner {
         state: &mut MemberState,
         settled: &Settled,
     ) -> Result<bool, ProgramError> {
-        let (id, index) = (entry.id, self.events.members());
+        let id = entry.id;
         let is_displaced = settled.changed.iter().any(|(_, member)| member.is_out);
         let mut cell = entry.lock();
         cell.reload_if_in_doubt(&self.store)?;
@@ -111,13 +111,7 @@ impl Runner {
         if let Some(project) = manifest.events.as_mut().filter(|_| is_displaced) {
             project.must_derive_without_members();
         }
-        let staying = settled.changed.iter().filter(|(_, member)| !member.is_out);
-        let joined: Vec<KnownMember> = staying
-            .filter_map(|(contract, member)| {
-                let since = member.rank.since()?;
-                Some(KnownMember { contract: *contract, since })
-            })
-            .collect();
+        let joined = settled.joined();
         let written = cell.write(&self.store, |changes| {
             for (contract, member) in &settled.changed {
                 changes.put(&storage::member(id, contract), member.encode())?;
@@ -136,7 +130,19 @@ impl Runner {
             // What is being derived has rows of those that were displaced.
             cell.merges += 1;
         }
-        index.set(id, settled.changed.iter().map(|(contract, it)| (*contract, it.in_memory())));
+        self.settle_in_memory(entry, state, settled);
+        entry.members.newly_known.lock().add(joined);
+        entry.members.note_added();
+        if is_displaced {
+            entry.members.note_removed();
+        }
+        Ok(true)
+    }
+
+    /// Notes in memory which members stay.
+    fn settle_in_memory(&self, entry: &Entry, state: &mut MemberState, settled: &Settled) {
+        let own = settled.changed.iter().map(|(contract, it)| (*contract, it.in_memory()));
+        self.events.members().set(entry.id, own);
         for (contract, member) in &settled.changed {
             state.unrecorded.insert(*contract);
             if member.is_out {
@@ -146,11 +152,17 @@ impl Runner {
             }
         }
         entry.members.set_pending(state.pending.len());
-        entry.members.newly_known.lock().add(joined);
-        entry.members.note_added();
-        if is_displaced {
-            entry.members.note_removed();
-        }
-        Ok(true)
+    }
+}
+
+impl Settled {
+    /// Returns since when those are members that were not.
+    fn joined(&self) -> Vec<KnownMember> {
+        let staying = self.changed.iter().filter(|(_, member)| !member.is_out);
+        let joined = staying.filter_map(|(contract, member)| {
+            let since = member.rank.since()?;
+            Some(KnownMember { contract: *contract, since })
+        });
+        joined.collect()
     }
 }

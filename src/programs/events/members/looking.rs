@@ -34,15 +34,41 @@ impl Runner {
         if !pause.is_zero() {
             return Ok(Found::NothingSoFar(pause));
         }
-        let interfaces = self.events.interfaces();
-        let generation = interfaces.generation();
+        let generation = self.events.interfaces().generation();
         if looks.walk.is_none() && looks.walked == Some(generation) {
             return Ok(Found::Nothing);
         }
-        let (of, mut at) = looks.walk.take().unwrap_or((generation, None));
+        let walk = looks.walk.take().unwrap_or((generation, None));
+        let walked = self.walk_apart((program, project), looks, walk, begun + time)?;
+        looks.last = Some((Instant::now(), begun.elapsed()));
+        let rest = || Found::NothingSoFar(pause_after(looks.last, Instant::now()));
+        Ok(match walked {
+            Walked::Known => Found::More,
+            Walked::UpTo(_) => rest(),
+            Walked::All => {
+                let found = match walk.0 == generation {
+                    true => Found::Nothing,
+                    // More may have been stored since the walk began.
+                    false => rest(),
+                };
+                looks.walked = Some(walk.0);
+                found
+            }
+        })
+    }
+
+    /// Goes on with a walk over the spans of contracts that are listed, then over the transactions of others, until a
+    /// time. Remembers where it stops.
+    fn walk_apart(
+        &self,
+        (program, project): (ProgramId, &EventProject),
+        looks: &mut ApartLooks,
+        (of, mut at): (u64, Option<(ContractId, TransactionPosition)>),
+        until: Instant,
+    ) -> Result<Walked, ProgramError> {
         let beyond = looks.beyond.take();
         let lookup = Lookup::new(&self.store, RowBounds::none())?;
-        let (codes, until) = (project.selectors.wasm.as_slice(), begun + time);
+        let with = (&lookup, project.selectors.wasm.as_slice());
         for span in project.apart.spans() {
             if at.is_some_and(|(contract, passed)| {
                 (contract, passed) >= (span.contract, span.last) || contract > span.contract
@@ -50,41 +76,22 @@ impl Runner {
                 continue;
             }
             let after = at.filter(|(contract, _)| *contract == span.contract).map(|(_, at)| at);
-            match self.look_at_span(program, (&lookup, codes), &span, after, until)? {
-                Walked::Known => {
-                    looks.last = Some((Instant::now(), begun.elapsed()));
-                    return Ok(Found::More);
-                }
+            match self.look_at_span(program, with, &span, after, until)? {
                 Walked::All => at = Some((span.contract, span.last)),
+                Walked::Known => return Ok(Walked::Known),
                 Walked::UpTo(position) => {
                     looks.walk = Some((of, Some((span.contract, position))));
-                    looks.last = Some((Instant::now(), begun.elapsed()));
-                    return Ok(Found::NothingSoFar(pause_after(looks.last, Instant::now())));
+                    return Ok(Walked::UpTo(position));
                 }
             }
         }
-        if let Some((before, last)) = project.apart.beyond() {
-            let between = (beyond.unwrap_or(before), last);
-            match self.look_between_apart(program, (&lookup, codes), None, between, until)? {
-                Walked::All => {}
-                Walked::Known => {
-                    looks.last = Some((Instant::now(), begun.elapsed()));
-                    return Ok(Found::More);
-                }
-                Walked::UpTo(position) => {
-                    (looks.walk, looks.beyond) = (Some((of, at)), Some(position));
-                    looks.last = Some((Instant::now(), begun.elapsed()));
-                    return Ok(Found::NothingSoFar(pause_after(looks.last, Instant::now())));
-                }
-            }
+        let Some((before, last)) = project.apart.beyond() else { return Ok(Walked::All) };
+        let between = (beyond.unwrap_or(before), last);
+        let walked = self.look_between_apart(program, with, None, between, until)?;
+        if let Walked::UpTo(position) = walked {
+            (looks.walk, looks.beyond) = (Some((of, at)), Some(position));
         }
-        looks.walked = Some(of);
-        looks.last = Some((Instant::now(), begun.elapsed()));
-        Ok(match of == generation {
-            true => Found::Nothing,
-            // More may have been stored since the walk began.
-            false => Found::NothingSoFar(pause_after(looks.last, Instant::now())),
-        })
+        Ok(walked)
     }
 
     fn look_at_span(

@@ -65,24 +65,14 @@ impl Runner {
         if entry.members.take_late_names() {
             state.names.forget();
         }
-        let MemberState { names: looks, pending, .. } = &mut *state;
-        looks.keep_reading(|contract| pending.contains_key(contract));
-        let begun = Instant::now();
-        let pause = pause_after(looks.last, begun);
-        if !pause.is_zero() {
-            return Ok(Found::NothingSoFar(pause));
-        }
-        if pending.len() >= MOST_PENDING {
-            // One that is paused reads nothing.
-            return Ok(Found::NothingSoFar(if manifest.running { NEXT_TURN } else { LOOK_AGAIN }));
-        }
-        let generation = self.events.interfaces().generation();
-        let mut walk = match looks.begin(generation, begun) {
+        let (begun, generation) = (Instant::now(), self.events.interfaces().generation());
+        let begins = begin_names(&mut state, manifest, (begun, generation));
+        let (mut walk, most) = match begins {
             Ok(walk) => walk,
-            Err(wait) => return Ok(wait.map_or(Found::Nothing, Found::NothingSoFar)),
+            Err(found) => return Ok(found),
         };
-        let most = MOST_PENDING - pending.len();
         let (again, is_over) = self.walk_names(entry.id, &mut walk, (most, begun + time))?;
+        let looks = &mut state.names;
         if is_over {
             looks.end(walk);
         } else {
@@ -201,6 +191,28 @@ impl Runner {
         cell.manifest = Arc::new(manifest);
         Ok(())
     }
+}
+
+/// Returns the walk that is in progress or begins now, and how many contracts may be read again; what comes of the
+/// look where there is none.
+fn begin_names(
+    state: &mut MemberState,
+    manifest: &Manifest,
+    (begun, generation): (Instant, u64),
+) -> Result<(NameWalk, usize), Found> {
+    let MemberState { names: looks, pending, .. } = state;
+    looks.keep_reading(|contract| pending.contains_key(contract));
+    let pause = pause_after(looks.last, begun);
+    if !pause.is_zero() {
+        return Err(Found::NothingSoFar(pause));
+    }
+    if pending.len() >= MOST_PENDING {
+        // One that is paused reads nothing.
+        return Err(Found::NothingSoFar(if manifest.running { NEXT_TURN } else { LOOK_AGAIN }));
+    }
+    let walk = looks.begin(generation, begun);
+    let walk = walk.map_err(|wait| wait.map_or(Found::Nothing, Found::NothingSoFar))?;
+    Ok((walk, MOST_PENDING - pending.len()))
 }
 
 /// Whether the code has become known that a contract had at the end of a span. Within a span that was not joined, all

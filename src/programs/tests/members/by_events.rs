@@ -102,7 +102,7 @@ fn prune(scene: &Scene, transactions: u32) {
     while !scene.store.prune(&retention).unwrap().is_nothing() {}
 }
 
-fn rows_of(scene: &Scene, id: ProgramId) -> BTreeMap<(u32, ContractId), usize> {
+pub(super) fn rows_of(scene: &Scene, id: ProgramId) -> BTreeMap<(u32, ContractId), usize> {
     let mut found: BTreeMap<(u32, ContractId), usize> = BTreeMap::new();
     for (ledger, contract) in scene.events(id) {
         *found.entry((ledger.0, contract)).or_default() += 1;
@@ -110,7 +110,7 @@ fn rows_of(scene: &Scene, id: ProgramId) -> BTreeMap<(u32, ContractId), usize> {
     found
 }
 
-fn changes_of(scene: &Scene, id: ProgramId) -> Vec<LoggedMember> {
+pub(super) fn changes_of(scene: &Scene, id: ProgramId) -> Vec<LoggedMember> {
     let mut found = Vec::new();
     for run in scene.runs(id) {
         let members = LoggedEvents::read(&run.stored).unwrap().members;
@@ -133,7 +133,7 @@ fn stored(world: &Factories, keeps_transactions: bool) -> Scene {
     scene
 }
 
-fn project(scene: &Scene, name: &str, selectors: &Selectors) -> ProgramId {
+pub(super) fn project(scene: &Scene, name: &str, selectors: &Selectors) -> ProgramId {
     let watch = (Vec::new(), selectors.clone());
     assert!(scene.select(name, watch, (None, None), Replace::No));
     scene.run_until_settled();
