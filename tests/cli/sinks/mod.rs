@@ -133,7 +133,7 @@ fn begin(at: &Path, settings: &str) -> Service {
 
 /// Settings of the sink `main`.
 fn sink(url: &str, projects: &str) -> String {
-    format!("[sinks.main]\nurl = '{url}'\nprojects = {projects}\n")
+    format!("[sinks.main]\nurl = '{url}'\nprojects = {projects}\nsettle_seconds = 1\n")
 }
 
 fn text(value: &Value) -> String {
