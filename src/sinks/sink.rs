@@ -122,14 +122,10 @@ impl Sink {
             let mut state = self.state.lock();
             state.note_behind();
             let lag_ledgers = state.lag_ledgers(stored);
-            let lag_seconds = lag_ledgers.map(|_| state.lag_seconds());
-            self.metrics.set_sink(
-                &self.name,
-                state.is_connected,
-                lag_ledgers.unwrap_or_default(),
-                lag_seconds.unwrap_or_default(),
-            );
-            Behind { lag_ledgers, lag_seconds, reason: state.trouble() }
+            let lag_seconds = state.lag_seconds();
+            let ledgers = lag_ledgers.unwrap_or_default();
+            self.metrics.set_sink(&self.name, state.is_connected, ledgers, lag_seconds);
+            Behind { lag_ledgers, lag_seconds: Some(lag_seconds), reason: state.trouble() }
         };
         self.health.up_behind(self.component, behind);
     }

@@ -199,14 +199,13 @@ impl State {
 
     /// Returns what is said of the sink.
     pub fn report(&self, name: &str, address: String, stored: Option<(u32, u32)>) -> SinkReport {
-        let lag_ledgers = self.lag_ledgers(stored);
         SinkReport {
             name: name.to_owned(),
             address,
             connected: self.is_connected,
             reason: self.reason.clone(),
-            lag_ledgers,
-            lag_seconds: lag_ledgers.map(|_| self.lag_seconds()),
+            lag_ledgers: self.lag_ledgers(stored),
+            lag_seconds: Some(self.lag_seconds()),
             projects: self.projects.iter().map(|(name, it)| it.report(name)).collect(),
         }
     }

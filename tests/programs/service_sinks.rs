@@ -210,10 +210,12 @@ fn programs_with_code_are_copied_and_replaced() {
     ana.wait_for_rows("p_batch_done", recorded.rows("batch_done").len());
     assert_equal(&scene, &database, &ana, 1, "p");
     // An index, a grant and a view of others stay on the tables that take the place of these.
-    database.sql(
-        "create role reader; grant usage on schema p to reader; grant select on p.balance_changed to reader; create \
-         index by_ledger on p.balance_changed (_ledger); create view public.all_done as select * from p.batch_done",
-    );
+    let (reader, role) = (format!("{}_reader", database.name), database.role());
+    database.sql(&format!(
+        "create role {reader}; grant usage on schema p to {reader}; grant select on p.balance_changed to {reader}; \
+         create index by_ledger on p.balance_changed (_ledger); create view p.all_done as select * from p.batch_done; \
+         alter view p.all_done owner to {role}"
+    ));
     let mut again = recorded.deploy("p");
     again["replace"] = json!(true);
     let id = ana.post("deploy", &again)["id"].as_u64().unwrap() as u32;
@@ -226,10 +228,10 @@ fn programs_with_code_are_copied_and_replaced() {
         generation.starts_with(&format!("{id}-")).then_some(()).ok_or_else(|| format!("{found:?}"))
     });
     assert_equal(&scene, &database, &ana, id, "p");
-    let kept = database.sql(
-        "select has_table_privilege('reader', 'p.balance_changed', 'select'), to_regclass('p.by_ledger') is not null, \
-         (select count(*) from public.all_done)",
-    );
+    let kept = database.sql(&format!(
+        "select has_table_privilege('{reader}', 'p.balance_changed', 'select'), to_regclass('p.by_ledger') is not null, \
+         (select count(*) from p.all_done)"
+    ));
     assert_eq!(kept, format!("t|t|{}", recorded.rows("batch_done").len()));
     // The tables of a deleted project stay.
     assert_eq!(ana.ask("DELETE", &id.to_string(), None).0, 200);

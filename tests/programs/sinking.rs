@@ -76,8 +76,7 @@ pub fn assert_equal(scene: &Scene, database: &Database<'_>, owner: &Owner, id: u
 /// Compares every table and view in the schema of a project with what our own SQL has under its name.
 fn compare(database: &Database<'_>, owner: &Owner, project: &str) -> Result<(), String> {
     let listed = database.sql(&format!(
-        "select relname from pg_class where relnamespace = '{project}'::regnamespace and relkind in ('r', 'v') order \
-         by 1"
+        "select object_name from orrery.objects where schema_name = '{project}' and kind in ('table', 'view') order by 1"
     ));
     let names: Vec<&str> = listed.lines().collect();
     for name in &names {
