@@ -3,13 +3,13 @@
 
 use std::ops::RangeInclusive;
 
-use super::catalog::{Place, Places};
 use super::connection::{Connection, Purpose};
 use super::cursor::{Cursor, Generation, Of, Position, Writer};
 use super::error::{Result, SinkError};
+use super::keys::bounds;
 use super::names::{ROW, qualified, quoted};
+use super::places::{Place, Places};
 use super::rows::{RowsDigest, TableRows};
-use super::types::RowKey;
 
 /// Rows and bytes of a transaction that fills in rows, at most; live, a transaction has whole ledgers.
 pub const MOST_ROWS: u64 = 50_000;
@@ -307,28 +307,5 @@ impl Write<'_> {
         let sql = "SELECT pg_notify($1, $2)";
         let values = [CHANNEL, &*message.to_string()];
         self.connection.rows("telling listeners", sql, &values).await.map(drop)
-    }
-}
-
-/// Returns the condition for the keys of these ledgers.
-pub(super) fn bounds(ledgers: &RangeInclusive<u32>) -> String {
-    let key = |ledger, transaction, number| {
-        let key = RowKey { ledger, transaction, number }.bytes();
-        key.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
-    };
-    let (first, last) = (key(*ledgers.start(), 0, 0), key(*ledgers.end(), u32::MAX, u32::MAX));
-    format!("{ROW} BETWEEN '\\x{first}'::bytea AND '\\x{last}'::bytea")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bounds_have_all_keys_of_the_ledgers() {
-        assert_eq!(
-            bounds(&(1..=2)),
-            "_row BETWEEN '\\x000000010000000000000000'::bytea AND '\\x00000002ffffffffffffffff'::bytea"
-        );
     }
 }

@@ -7,25 +7,13 @@ use super::cursor::Writer;
 use super::error::{Result, SinkError};
 use super::names::{self, ROW, literal, qualified, quoted, shortened};
 use super::objects::{self, Kind, Object, Relation};
+use super::places::{Place, Places};
 use super::rows::RowsDigest;
 use super::types::{Column, Project, Table};
 use super::views;
 
 /// Greatest number of characters of a comment.
 const LONGEST_COMMENT: usize = 500;
-
-/// Where the rows of each target go.
-#[derive(Debug, Clone, Default)]
-pub struct Places(pub(super) BTreeMap<String, Place>);
-
-/// Where the rows of a table go.
-#[derive(Debug, Clone)]
-pub(super) struct Place {
-    /// Name of the table in its schema.
-    pub name: String,
-    /// Names of columns by the exact ones.
-    pub columns: BTreeMap<String, String>,
-}
 
 /// Which views are created again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

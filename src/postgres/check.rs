@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::apply::bounds;
 use super::connection::{Connection, Purpose, number, text};
 use super::cursor::Writer;
 use super::error::Result;
+use super::keys::bounds;
 use super::names::{ROW, mark, qualified, quoted};
 use super::objects::{self, Kind, Object};
 use super::rows::RowsDigest;

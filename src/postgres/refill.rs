@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::apply::{Batch, fill};
-use super::catalog::{self, Place, Places};
+use super::catalog;
 use super::connection::{Connection, Purpose, text, truth};
 use super::cursor::{Cursor, Generation, Of, Position, Writer};
 use super::error::{Result, SinkError};
 use super::names::{ROW, qualified, waiting};
 use super::objects::{self, Kind};
+use super::places::{Place, Places};
 use super::types::Project;
 
 /// A refill of some of a project's tables: those whose rows are others, or which have other columns.

@@ -1,11 +1,11 @@
 //! The queries of views: several versions of an event together, the members of a project, and what its contracts
 //! hold. They answer what the views of our own SQL do.
 
-use super::catalog::{Place, Places};
 use super::connection::Connection;
 use super::cursor::Writer;
 use super::error::{Result, SinkError};
 use super::names::{ROW, literal, qualified, quoted};
+use super::places::{Place, Places};
 use super::types::{Column, Project, Shows, View};
 
 /// Returns the query of a view.
