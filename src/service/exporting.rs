@@ -121,6 +121,8 @@ pub(super) fn live_chain(
     interfaces: &Arc<Interfaces>,
 ) -> Result<Option<Arc<LiveChain>>, ServiceError> {
     let local = config.export.destination().filter(|to| !to.contains("://"));
+    // The ids of a reader's events are not those in a writer's files.
+    let local = local.filter(|_| node.reader().is_none());
     let Some(directory) = local else { return Ok(None) };
     let (store, names) = (Arc::clone(node.store()), Some(Arc::clone(interfaces)));
     let portion = config.export.ledgers_per_file.get();

@@ -458,7 +458,7 @@ fn counts_and_files_without_needed_rows_are_not_read() {
 }
 
 /// Statements that try to reach files, settings or other databases by way of the tables of the chain.
-const HOSTILE: [&str; 44] = [
+const HOSTILE: [&str; 49] = [
     "select * from read_parquet('{events}/a.parquet')",
     "select * from read_parquet('{events}/*')",
     "select * from parquet_scan('{events}/a.parquet')",
@@ -475,6 +475,11 @@ const HOSTILE: [&str; 44] = [
     "select * from system.main.orrery_chain('events', 'id BIGINT')",
     "select orrery_chain('events', 'id BIGINT')",
     "from chain.events, lateral (select * from orrery_chain('events', 'id BIGINT'))",
+    "select * from orrery_chain_events()",
+    "select * from temp.main.orrery_chain_events()",
+    "select * from orrery_plan_events",
+    "select * from temp.main.orrery_plan_events",
+    "select * from temp.orrery_plan_events",
     "copy chain.events to '{events}/stolen.parquet'",
     "copy (select * from chain.events) to '{root}/stolen.csv'",
     "copy chain.events from '{events}/a.parquet'",

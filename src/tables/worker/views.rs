@@ -139,10 +139,9 @@ fn add(views: &mut Views, schema: &str, name: &str, shown: &Shown<'_>) {
 /// another one: views by an earlier rule are created anew.
 const RULE: u32 = 3;
 
-/// Returns the rule with that of the views of these tables, whose queries name their columns.
+/// Returns the rule with that of the views of these tables, which have their columns.
 fn rule_with(of_chain: &[ChainTable]) -> u32 {
-    let selects = of_chain.iter().map(|table| format!("{} {}", table.name, chain::select(table)));
-    let hash = Sha256::digest(selects.collect::<Vec<_>>().join("\n"));
+    let hash = Sha256::digest(chain::definitions(of_chain));
     let mixed = u32::from_be_bytes([hash[0], hash[1], hash[2], 0]);
     RULE | if of_chain.is_empty() { 0 } else { mixed }
 }

@@ -153,11 +153,12 @@ impl ChainQuery {
         self.tables.get(name)
     }
 
-    /// Finds out which rows a text needs with these values of its parameters, before it is executed on the same
-    /// connection. Where that cannot be told, it needs all.
-    pub fn plan(&self, connection: &Connection, sql: &str, parameters: &[Json]) {
-        let serialize = "SELECT json_serialize_plan(?::VARCHAR, optimize := true)";
-        let plan: duckdb::Result<String> = connection.query_row(serialize, [sql], |row| row.get(0));
+    /// Finds out which rows a text needs with these values of its parameters, before it is executed. Where that
+    /// cannot be told, it needs all.
+    pub fn plan(&self, planner: &Connection, sql: &str, parameters: &[Json]) {
+        // Optimized, it would show that the planner has no row.
+        let serialize = "SELECT json_serialize_plan(?::VARCHAR)";
+        let plan: duckdb::Result<String> = planner.query_row(serialize, [sql], |row| row.get(0));
         let Ok(plan) = plan else { return };
         let tables = self.definitions.iter().filter(|table| self.tables.contains_key(&table.name));
         let found = tables.map(|it| (it.name.clone(), Arc::new(needs(&plan, it, parameters))));

@@ -1,12 +1,12 @@
-//! Which rows of a table of the chain a query needs, read from DuckDB's own plan of it: the filters directly above
-//! where the table is read, and, of a query for the first rows in the order of ledgers, how many. What is not
-//! understood here is not used: then more rows are read, and DuckDB filters them.
+//! Which rows of a table of the chain a query needs, read from DuckDB's own plan of it: the filters above where the
+//! table is read, and, of a query for the first rows in the order of ledgers, how many. What is not understood here
+//! is not used: then more rows are read, and DuckDB filters them.
 //!
 //! A query that reads a table at several places needs what one of them needs.
 
 use serde_json::Value as Json;
 
-use super::FUNCTION;
+use super::PLANNED;
 use super::condition::{Comparison, Condition, Constant};
 use crate::chain::{ChainColumn, ChainTable, ChainType};
 use crate::names::LEDGER_OF_CHAIN;
@@ -37,18 +37,19 @@ pub struct First {
     pub newest: bool,
 }
 
-/// Returns which rows of a table a query needs that has this plan (of `json_serialize_plan`, optimized) and these
-/// values of its parameters.
+/// Returns which rows of a table a query needs that has this plan (of `json_serialize_plan`, not optimized) and
+/// these values of its parameters.
 pub fn needs(plan: &str, table: &ChainTable, parameters: &[Json]) -> Needs {
     let Some(tree) = Tree::read(plan) else { return Needs::default() };
     let plan = Plan { tree: &tree, table, parameters };
-    let reads: Vec<usize> = (ROOT..tree.len()).filter(|at| plan.reads_table(*at)).collect();
-    let filters: Vec<_> = reads.iter().map(|at| plan.filter(*at)).collect();
-    let first = match (&*reads, &*filters) {
-        ([read], [filter]) if filter.is_exact => plan.first(*read),
+    let reads = (ROOT..tree.len()).filter(|at| plan.reads_table(*at));
+    let mut paths: Vec<Path> = reads.map(|read| plan.path(read)).collect();
+    let first = match &mut *paths {
+        [path] => path.first.take(),
         _ => None,
     };
-    let conditions: Vec<_> = filters.into_iter().map(|filter| filter.condition).collect();
+    let conditions: Vec<_> =
+        paths.into_iter().map(|path| Condition::All(path.conditions)).collect();
     let is_all = conditions.is_empty() || conditions.iter().any(|it| *it == Condition::All(vec![]));
     let condition = match conditions.len() {
         1 => conditions.into_iter().next(),
@@ -56,17 +57,19 @@ pub fn needs(plan: &str, table: &ChainTable, parameters: &[Json]) -> Needs {
     };
     let is_small = |it: &Condition| it.size() <= MAX_COMPARISONS;
     let uses_all = !is_all && condition.as_ref().is_some_and(is_small);
-    Needs {
-        first: first.filter(|_| is_all && !reads.is_empty() || uses_all),
-        condition: condition.filter(|_| uses_all),
-    }
+    Needs { first: first.filter(|_| is_all || uses_all), condition: condition.filter(|_| uses_all) }
 }
 
-/// What is understood of the filters above a place where the table is read.
-struct Filter {
-    condition: Condition,
-    /// Whether that is all.
-    is_exact: bool,
+/// What is understood of the operators above a place where the table is read.
+#[derive(Default)]
+struct Path {
+    /// The place.
+    read: usize,
+    /// The projections so far, the lowest one first.
+    projections: Vec<usize>,
+    /// What the filters require.
+    conditions: Vec<Condition>,
+    first: Option<First>,
 }
 
 struct Plan<'a, 'j> {
@@ -90,14 +93,11 @@ impl<'j> Plan<'_, 'j> {
 
     /// Whether this is a place where the table is read.
     fn reads_table(&self, at: usize) -> bool {
-        let is_named = || {
-            let path = self.tree.get(at, "qname").map(|name| self.list(name, "path"));
-            let name = path.and_then(|path| self.tree.plain(*path.last()?));
-            let parameter = self.list(at, "parameters").first().copied();
-            let parameter = parameter.and_then(|parameter| self.tree.text(parameter, "value"));
-            name == Some(FUNCTION) && parameter == Some(&*self.table.name)
+        let name = || {
+            let data = self.tree.get(at, "function_data")?;
+            self.tree.text(data, "table")?.strip_prefix(PLANNED)
         };
-        self.kind(at) == "LOGICAL_GET" && is_named()
+        self.kind(at) == "LOGICAL_GET" && name() == Some(&*self.table.name)
     }
 
     /// Returns the operator that takes the rows of another one.
@@ -107,24 +107,42 @@ impl<'j> Plan<'_, 'j> {
         (self.tree.key(list) == "children" && above != list).then_some(above)
     }
 
-    fn filter(&self, read: usize) -> Filter {
-        let above = self.above(read).filter(|above| self.kind(*above) == "LOGICAL_FILTER");
-        let expressions = above.map_or(&[][..], |above| self.list(above, "expressions"));
-        let parts: Vec<_> =
-            expressions.iter().map(|it| self.condition(read, *it, MAX_DEPTH)).collect();
-        let is_exact = parts.iter().all(Option::is_some);
-        Filter { condition: Condition::All(parts.into_iter().flatten().collect()), is_exact }
+    /// Follows the rows from where they are read, as long as they go through filters and projections.
+    fn path(&self, read: usize) -> Path {
+        let mut path = Path { read, ..Path::default() };
+        let (mut at, mut is_exact) = (read, true);
+        while let Some(above) = self.above(at) {
+            at = above;
+            match self.kind(at) {
+                "LOGICAL_PROJECTION" => path.projections.push(at),
+                "LOGICAL_FILTER" if self.list(at, "projection_map").is_empty() => {
+                    let expressions = self.list(at, "expressions");
+                    let parts: Vec<_> = expressions
+                        .iter()
+                        .map(|it| self.condition(&path, *it, MAX_DEPTH))
+                        .collect();
+                    is_exact &= parts.iter().all(Option::is_some);
+                    path.conditions.extend(parts.into_iter().flatten());
+                }
+                "LOGICAL_ORDER_BY" if is_exact => {
+                    path.first = self.first(&path, at);
+                    break;
+                }
+                _ => break,
+            }
+        }
+        path
     }
 
-    /// Returns the condition that an expression is, over what is read at `read`.
-    fn condition(&self, read: usize, at: usize, depth: usize) -> Option<Condition> {
+    /// Returns the condition that an expression at the end of a path is.
+    fn condition(&self, path: &Path, at: usize, depth: usize) -> Option<Condition> {
         let depth = depth.checked_sub(1)?;
         let children = self.list(at, "children");
         let parts = || -> Option<Vec<Condition>> {
-            children.iter().map(|child| self.condition(read, *child, depth)).collect()
+            children.iter().map(|child| self.condition(path, *child, depth)).collect()
         };
         let is = |flag: bool, at: usize| {
-            let (column, kind) = self.column(read, at)?;
+            let (column, kind) = self.column(path, at)?;
             let value = Constant::Boolean(flag);
             (kind == ChainType::Boolean).then_some(Condition::Is {
                 column,
@@ -136,10 +154,10 @@ impl<'j> Plan<'_, 'j> {
             ("CONJUNCTION_AND", _) => Some(Condition::All(parts()?)),
             ("CONJUNCTION_OR", _) => Some(Condition::Any(parts()?)),
             ("OPERATOR_IS_NULL", [of]) => {
-                Some(Condition::Null { column: self.column(read, *of)?.0, is: true })
+                Some(Condition::Null { column: self.column(path, *of)?.0, is: true })
             }
             ("OPERATOR_IS_NOT_NULL", [of]) => {
-                Some(Condition::Null { column: self.column(read, *of)?.0, is: false })
+                Some(Condition::Null { column: self.column(path, *of)?.0, is: false })
             }
             ("OPERATOR_NOT", [of]) => is(false, *of),
             ("BOUND_REF", _) => is(true, at),
@@ -157,13 +175,17 @@ impl<'j> Plan<'_, 'j> {
                     Comparison::LessOrEqual,
                     Comparison::Less,
                 );
-                let lower = self.comparison(read, *of, lower_how, *lower)?;
-                Some(Condition::All(vec![lower, self.comparison(read, *of, upper_how, *upper)?]))
+                let lower = self.comparison(path, *of, lower_how, *lower)?;
+                Some(Condition::All(vec![lower, self.comparison(path, *of, upper_how, *upper)?]))
+            }
+            ("COMPARE_IN", [of, values @ ..]) => {
+                let is = |value: &usize| self.comparison(path, *of, Comparison::Equal, *value);
+                Some(Condition::Any(values.iter().map(is).collect::<Option<_>>()?))
             }
             (kind, [left, right]) => {
                 let how = comparison(kind)?;
-                self.comparison(read, *left, how, *right)
-                    .or_else(|| self.comparison(read, *right, how.exchanged(), *left))
+                self.comparison(path, *left, how, *right)
+                    .or_else(|| self.comparison(path, *right, how.exchanged(), *left))
             }
             _ => None,
         }
@@ -171,34 +193,28 @@ impl<'j> Plan<'_, 'j> {
 
     fn comparison(
         &self,
-        read: usize,
+        path: &Path,
         column: usize,
         how: Comparison,
         value: usize,
     ) -> Option<Condition> {
-        let (column, kind) = self.column(read, column)?;
+        let (column, kind) = self.column(path, column)?;
         Some(Condition::Is { column, how, value: self.constant(value, kind)? })
     }
 
-    /// Returns the place in its table of the column that an expression is.
-    fn column(&self, read: usize, at: usize) -> Option<(usize, ChainType)> {
-        if self.kind(at) != "BOUND_REF" {
+    /// Returns the place in its table of the column that an expression at the end of a path is.
+    fn column(&self, path: &Path, mut at: usize) -> Option<(usize, ChainType)> {
+        let index = |at| (self.kind(at) == "BOUND_REF").then(|| self.number(at, "index")).flatten();
+        for projection in path.projections.iter().rev() {
+            at = *self.list(*projection, "expressions").get(index(at)?)?;
+        }
+        let read = path.read;
+        if !self.list(read, "projection_ids").is_empty() {
             return None;
         }
-        let column = self.output(read, self.number(at, "index")?)?;
+        let column = *self.list(read, "column_indexes").get(index(at)?)?;
+        let column = self.number(column, "index")?;
         Some((column, self.table.columns.get(column)?.kind))
-    }
-
-    /// Returns the place in its table of a column that a place yields where the table is read.
-    fn output(&self, read: usize, index: usize) -> Option<usize> {
-        let projected = self.list(read, "projection_ids");
-        let index = match projected.is_empty() {
-            true => index,
-            false => self.tree.plain(*projected.get(index)?)?.parse().ok()?,
-        };
-        let column = *self.list(read, "column_indexes").get(index)?;
-        // The first column of the function is none of the table.
-        self.number(column, "index")?.checked_sub(1)
     }
 
     /// Returns a value to which a column of this type is compared, if it is one of that type.
@@ -212,66 +228,57 @@ impl<'j> Plan<'_, 'j> {
                 _ => None,
             };
         }
-        if self.kind(at) != "VALUE_CONSTANT" {
+        let type_of = |at, key| self.tree.get(at, key).and_then(|of| self.tree.text(of, "id"));
+        let inner = match (self.kind(at), self.list(at, "children")) {
+            ("OPERATOR_CAST", [inner]) if type_of(at, "return_type") == Some(kind.sql()) => *inner,
+            _ => at,
+        };
+        if self.kind(inner) != "VALUE_CONSTANT" {
             return None;
         }
-        let value = self.tree.get(at, "value")?;
-        if self.tree.text(value, "is_null") == Some("true") {
+        let value = self.tree.get(inner, "value")?;
+        if self.tree.text(value, "is_null") != Some("false") {
             return None;
         }
-        let of = self.tree.get(value, "type").and_then(|of| self.tree.text(of, "id"))?;
         let text = self.tree.text(value, "value")?;
-        match (kind, of) {
+        match (kind, type_of(value, "type")?) {
             (ChainType::Boolean, "BOOLEAN") => Some(Constant::Boolean(text == "true")),
-            (ChainType::Integer, "BIGINT") | (ChainType::Time, "TIMESTAMP") => {
-                text.parse().ok().map(Constant::Integer)
-            }
-            (ChainType::Text, "VARCHAR") => {
+            (ChainType::Integer, "TINYINT" | "SMALLINT" | "INTEGER" | "BIGINT")
+            | (ChainType::Time, "TIMESTAMP") => text.parse().ok().map(Constant::Integer),
+            (ChainType::Text, "VARCHAR" | "STRING_LITERAL") => {
                 serde_json::from_str(&format!("\"{text}\"")).ok().map(Constant::Text)
             }
             _ => None,
         }
     }
 
-    /// Returns how many first rows are needed of those that pass the filters above a place.
-    fn first(&self, read: usize) -> Option<First> {
-        let mut path = Vec::new();
-        let mut at = read;
-        loop {
-            at = self.above(at)?;
-            match self.kind(at) {
-                "LOGICAL_FILTER" if path.is_empty() => {}
-                "LOGICAL_PROJECTION" => path.push(at),
-                "LOGICAL_TOP_N" => break,
-                _ => return None,
-            }
-        }
-        let rows = self.number(at, "limit")?.checked_add(self.number(at, "offset")?)?;
-        let order = *self.list(at, "orders").first()?;
-        let newest = match self.kind(order) {
+    /// Returns how many first rows of those at the end of a path an operator that orders them needs.
+    fn first(&self, path: &Path, order: usize) -> Option<First> {
+        let by = *self.list(order, "orders").first()?;
+        let newest = match self.kind(by) {
             "DESCENDING" => true,
             "ASCENDING" => false,
             _ => return None,
         };
-        let mut expression = self.tree.get(order, "expression")?;
-        for projection in path.into_iter().rev() {
-            if self.kind(expression) != "BOUND_REF" {
-                return None;
-            }
-            let index = self.number(expression, "index")?;
-            expression = *self.list(projection, "expressions").get(index)?;
-        }
-        // A filter may leave out columns that nothing above it needs.
-        let filter = self.above(read).filter(|above| self.kind(*above) == "LOGICAL_FILTER");
-        let mut index =
-            self.number(expression, "index").filter(|_| self.kind(expression) == "BOUND_REF")?;
-        let kept = filter.map_or(&[][..], |filter| self.list(filter, "projection_map"));
-        if !kept.is_empty() {
-            index = self.tree.plain(*kept.get(index)?)?.parse().ok()?;
-        }
-        let column = self.output(read, index)?;
+        let (column, _) = self.column(path, self.tree.get(by, "expression")?)?;
         let is_ledger = |column: &ChainColumn| column.name == LEDGER_OF_CHAIN;
         self.table.columns.get(column).filter(|column| is_ledger(column))?;
+        let mut limit = self.above(order)?;
+        while self.kind(limit) == "LOGICAL_PROJECTION" {
+            limit = self.above(limit)?;
+        }
+        let number = |key| {
+            let value = self.tree.get(limit, key)?;
+            match self.kind(value) {
+                "UNSET" if key == "offset_val" => Some(0),
+                "CONSTANT_VALUE" => self.number(value, "constant_integer"),
+                _ => None,
+            }
+        };
+        if self.kind(limit) != "LOGICAL_LIMIT" {
+            return None;
+        }
+        let rows = number("limit_val")?.checked_add(number("offset_val")?)?;
         (rows as u64 <= MAX_FIRST).then_some(First { rows, newest })
     }
 }
@@ -286,4 +293,101 @@ fn comparison(kind: &str) -> Option<Comparison> {
         "COMPARE_GREATERTHANOREQUALTO" => Comparison::GreaterOrEqual,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use duckdb::Connection;
+    use serde_json::json;
+
+    use super::*;
+    use crate::worker::chain::{planning, select};
+
+    fn table() -> ChainTable {
+        let column = |(name, kind): (&str, ChainType)| ChainColumn { name: name.to_owned(), kind };
+        let columns = [
+            ("id", ChainType::Integer),
+            (LEDGER_OF_CHAIN, ChainType::Integer),
+            ("name", ChainType::Text),
+            ("ok", ChainType::Boolean),
+            ("topics", ChainType::Texts),
+        ];
+        ChainTable { name: "events".to_owned(), columns: columns.map(column).into() }
+    }
+
+    /// Asks DuckDB for the plan of a query of `chain.events`.
+    fn of(sql: &str) -> Needs {
+        let (connection, table) = (Connection::open_in_memory().unwrap(), table());
+        connection.execute_batch(&planning(std::slice::from_ref(&table))).unwrap();
+        let view = format!("CREATE SCHEMA chain; CREATE VIEW chain.events AS {}", select(&table));
+        connection.execute_batch(&view).unwrap();
+        let serialize = "SELECT json_serialize_plan(?::VARCHAR)";
+        let plan: String = connection.query_row(serialize, [sql], |row| row.get(0)).unwrap();
+        assert!(!plan.starts_with(r#"{"error":true"#), "{sql}: {plan}");
+        needs(&plan, &table, &[json!(7), json!("mint")])
+    }
+
+    fn is(column: usize, how: Comparison, value: Constant) -> Condition {
+        Condition::Is { column, how, value }
+    }
+
+    fn ledger(how: Comparison, value: i64) -> Condition {
+        is(1, how, Constant::Integer(value))
+    }
+
+    #[test]
+    fn filters_above_the_table_are_used() {
+        let (from, to) =
+            (ledger(Comparison::GreaterOrEqual, 3), ledger(Comparison::LessOrEqual, 4));
+        let needs = of("select name from chain.events where ledger between 3 and 4");
+        let both = Condition::All(vec![from.clone(), to]);
+        assert_eq!(needs, Needs { condition: Some(both), first: None });
+        let text = |value: &str| is(2, Comparison::Equal, Constant::Text(value.to_owned()));
+        let needs = of("select count(*) from chain.events where name in ('a\"ü', 'it''s') and ok");
+        let any = Condition::Any(vec![text("a\"ü"), text("it's")]);
+        let all = Condition::All(vec![any, is(3, Comparison::Equal, Constant::Boolean(true))]);
+        assert_eq!(needs.condition, Some(all));
+        let renamed = of(
+            "select i from (select ledger l, id i from chain.events) where 3 <= l and i + 1 > 2",
+        );
+        assert_eq!(renamed.condition, Some(Condition::All(vec![from])));
+        let given = of("select id from chain.events where ledger = ? and name = ?").condition;
+        if let Some(Condition::All(parts)) = given {
+            assert!(
+                parts.iter().all(|it| [ledger(Comparison::Equal, 7), text("mint")].contains(it))
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_above_every_place_is_not_used() {
+        for all in [
+            "select count(*) from chain.events",
+            "select count(*) from chain.events where id + 1 = 2",
+            "select * from (select ledger, count(*) from chain.events group by 1) where ledger > 3",
+            "select (select count(*) from chain.events), id from chain.events where ledger = 1",
+            "select id from chain.events where ledger + 1 > 3 order by ledger limit 1",
+            "select id from chain.events order by name limit 1",
+            "select id from chain.events order by ledger + 1 limit 1",
+            "select distinct ledger from chain.events order by ledger limit 1",
+            "select id from chain.events order by ledger limit 1000000",
+        ] {
+            assert_eq!(of(all), Needs::default(), "{all}");
+        }
+    }
+
+    #[test]
+    fn first_rows_in_the_order_of_ledgers_are_told() {
+        let first = |sql: &str| of(sql).first;
+        let newest = First { rows: 3, newest: true };
+        let sql = "select name from chain.events where ok order by ledger desc limit 1 offset 2";
+        assert_eq!(first(sql), Some(newest));
+        assert_eq!(
+            first("select * from chain.events order by ledger desc, id limit 3"),
+            Some(newest)
+        );
+        let oldest = First { rows: 2, newest: false };
+        assert_eq!(first("select id + 1 from chain.events order by 1, ledger limit 2"), None);
+        assert_eq!(first("select id, ledger l from chain.events order by l limit 2"), Some(oldest));
+    }
 }

@@ -168,7 +168,7 @@ fn check_and_run(
     };
     let parameters = parameters(&statement, query)?;
     if let Some(chain) = chain {
-        chain.plan(&reader.connection, Text::of(&query.sql).examined, &query.params);
+        chain.plan(&reader.planner, Text::of(&query.sql).examined, &query.params);
     }
     let style = Style {
         format: query.format,
@@ -207,7 +207,8 @@ fn check_and_prepare<'r>(
     }
     if let Some(passed) = &passed {
         let parameters = query.params.as_slice();
-        exactness::check(reader, text.examined, &passed.parsed, parameters)
+        let planner = if query.chain.is_some() { &reader.planner } else { &reader.connection };
+        exactness::check(reader, planner, text.examined, &passed.parsed, parameters)
             .map_err(|sentence| failure(&sentence, timed))?;
     }
     Ok((statement, passed.is_some_and(|passed| passed.describes)))
