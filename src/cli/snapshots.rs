@@ -132,7 +132,7 @@ fn line_without_echo(prompt: &str) -> io::Result<String> {
     let shown = Echo(tcgetattr(io::stdin())?);
     let mut hidden = shown.0.clone();
     hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
+    tcsetattr(io::stdin(), OptionalActions::Now, &hidden)?;
     let mut output = io::stderr();
     write!(output, "{prompt}")?;
     output.flush()?;

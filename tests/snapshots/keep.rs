@@ -6,7 +6,7 @@ use std::fs;
 use orrery_testkit::binary::run;
 use serde_json::{Value, json};
 
-use super::world::{PLACE, World};
+use super::world::{PASSPHRASE_FILE, PLACE, World};
 
 fn keys(world: &World, begin: &str) -> BTreeSet<String> {
     let keys = world.objects().into_iter().map(|(key, _)| key);
@@ -32,12 +32,16 @@ fn objects_are_listed_and_removed_a_day_later() {
     let world = World::new(8, 30);
     let first = world.backup(&["--keep", "1"]);
     assert_eq!((first["removed"].as_u64(), first["listed_objects"].as_u64()), (Some(0), Some(0)));
+    // What an upload has left that was never finished.
+    let stray = format!("objects/ab/{}", "ab".repeat(32));
+    world.put(&stray, b"half of a snapshot");
     let of_first = keys(&world, "objects/");
     world.import("d", 45);
     let second = world.backup(&["--keep", "1"]);
     assert_eq!(second["removed"], 1);
     let listed = second["listed_objects"].as_u64().unwrap();
     assert!(listed > 0 && second["removed_objects"] == 0, "{second}");
+    assert!(doomed(&world).contains_key(&stray));
     assert_eq!(doomed(&world).len() as u64, listed);
     assert!(of_first.is_subset(&keys(&world, "objects/")), "nothing is gone yet");
     assert_eq!(keys(&world, "snapshots/").len(), 1);
@@ -48,7 +52,7 @@ fn objects_are_listed_and_removed_a_day_later() {
     a_day_later(&world);
     let fourth = world.backup(&["--keep", "2"]);
     assert!(fourth["removed_objects"].as_u64() >= Some(listed), "{fourth}");
-    assert!(!of_first.is_subset(&keys(&world, "objects/")));
+    assert!(!keys(&world, "objects/").contains(&stray) && !doomed(&world).contains_key(&stray));
     world.restore("new", &[]).succeeded();
     let verified = world.run(&["backup", "--verify", PLACE, "--json"]);
     assert_eq!((verified.code, verified.stdout.lines().count()), (0, 2), "{}", verified.stderr);
@@ -58,14 +62,18 @@ fn objects_are_listed_and_removed_a_day_later() {
 #[test]
 fn a_listed_object_is_written_again() {
     let world = World::new(9, 30);
-    let first = world.backup(&[]);
+    // An object of its own, which is the same in each snapshot.
+    fs::create_dir_all(world.at().join("d/sandbox")).unwrap();
+    fs::write(world.at().join("d/sandbox/journal"), vec![7; 3 << 20]).unwrap();
+    let encrypt = ["--encrypt", "--passphrase-file", PASSPHRASE_FILE];
+    let first = world.backup(&encrypt);
     let of_first = keys(&world, "objects/");
     // As if no snapshot had needed them, a day ago.
     let listed: serde_json::Map<_, _> = of_first.iter().map(|it| (it.clone(), json!(7))).collect();
     world.put("doomed.json", json!({ "objects": listed }).to_string().as_bytes());
-    let name = format!("snapshots/{}.json", first["snapshot"].as_str().unwrap());
+    let name = format!("snapshots/{}.json.age", first["snapshot"].as_str().unwrap());
     let before = world.server.requests().len();
-    let second = world.backup(&["--keep", "5"]);
+    let second = world.backup(&[&encrypt[..], &["--keep", "5"]].concat());
     let written: BTreeSet<String> = world.server.requests()[before..]
         .iter()
         .filter(|request| request.method == "PUT" && request.target.contains("/objects/"))
@@ -77,10 +85,12 @@ fn a_listed_object_is_written_again() {
     // Those of the first snapshot, which is still there, are not removed either.
     assert!(again > 0 && doomed(&world).is_empty(), "{again}");
     assert!(world.object(&name).exists() && of_first.is_subset(&keys(&world, "objects/")));
-    let verified = world.run(&["backup", "--verify", PLACE, "--json"]);
+    let verify = ["backup", "--verify", PLACE, "--json", "--passphrase-file", PASSPHRASE_FILE];
+    let verified = world.run(&verify);
     assert_eq!((verified.code, verified.stdout.lines().count()), (0, 2), "{}", verified.stderr);
     world.put("doomed.json", b"{");
-    let refused = world.run(&["backup", "--data-dir", "d", "--to", PLACE]);
+    let backup = [&["backup", "--data-dir", "d", "--to", PLACE], &encrypt[..]].concat();
+    let refused = world.run(&backup);
     refused.refuses(1, &["doomed.json is damaged", "remove it"]);
 }
 
