@@ -111,6 +111,10 @@ struct SnapshotReport<'a> {
 
 impl Backup {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
+        if self.to.is_none() && (self.encrypt || self.dry_run) {
+            let words = "--encrypt and --dry-run are for snapshots: give their place with --to";
+            return Err(Failure::usage(words));
+        }
         let directory = self.directory.clone().unwrap_or_default();
         let address = directory.to_str().unwrap_or_default();
         let is_bucket = address.contains("://");

@@ -53,6 +53,10 @@ impl Restore {
         if let Some(from) = &self.from {
             return self.restore_snapshot(&settings, from);
         }
+        if self.snapshot.is_some() {
+            let words = "--snapshot is for snapshots: give their place with --from";
+            return Err(Failure::usage(words));
+        }
         let backup = self.backup.clone().unwrap_or_default();
         let newest = backup::find(&backup)?.pop();
         let newest = newest.ok_or_else(|| BackupError::not_found(&backup))?;
