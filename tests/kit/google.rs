@@ -44,8 +44,9 @@ impl GoogleServer {
 fn answer(bucket: &mut Bucket, request: &Request) -> Reply {
     let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
     let (_, name) = path[1..].split_once('/').unwrap_or((path, ""));
-    // No name of the tests needs to be encoded.
-    let name = name.to_owned();
+    // The client encodes the slashes.
+    let decoded = form_urlencoded::parse(name.as_bytes()).next();
+    let name = decoded.map(|(name, _)| name.into_owned()).unwrap_or_default();
     let missing = || Reply::new(404, "application/xml", "<Error><Code>NoSuchKey</Code></Error>");
     match &*request.method {
         "GET" if name.is_empty() => {
