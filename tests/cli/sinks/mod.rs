@@ -82,6 +82,16 @@ impl Demo {
         projects.iter().find(|it| it["project"] == name).cloned().unwrap_or_default()
     }
 
+    /// Asserts that the tables have what was written, as a check says that may have to wait until they are filled.
+    #[track_caller]
+    fn has_what_was_written(&self, arguments: &[&str]) -> Value {
+        wait_until("the tables can be checked", || {
+            let checked = self.sink(&[&["check"], arguments].concat());
+            assert!(!checked.stdout.contains("difference"), "{}", checked.stdout);
+            if checked.code == 0 { Ok(checked.json()) } else { Err(checked) }
+        })
+    }
+
     /// Waits until a project is as wanted.
     #[track_caller]
     fn wait_for_project(&self, name: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
