@@ -52,7 +52,12 @@ impl Sink {
 
 /// Connects to the service of the data directory, if one runs.
 fn running(settings: &Settings) -> Result<Option<Client>, Failure> {
-    Ok(Client::connect(&settings.config.data_dir)?)
+    let directory = &settings.config.data_dir;
+    // What only looks at a server needs no data directory.
+    if !directory.exists() {
+        return Ok(None);
+    }
+    Ok(Client::connect(directory)?)
 }
 
 /// Connects to the service of the data directory.
