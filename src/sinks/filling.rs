@@ -212,8 +212,11 @@ impl<'a> Filler<'a> {
         let is_to_replace = {
             let mut state = sink.state.lock();
             let known = state.project(project);
-            let reason = known.reason.take();
-            known.set(SinkProjectState::Filling, reason);
+            // What keeps filled tables from their places is looked at now and then: it stays what it is meanwhile.
+            if known.state != SinkProjectState::Blocked {
+                let reason = known.reason.take();
+                known.set(SinkProjectState::Filling, reason);
+            }
             known.is_to_replace
         };
         let url = address::server(&sink.name, &sink.settings).map_err(SinkError::Lost)?;
