@@ -17,6 +17,7 @@ mod body_parameters;
 mod bounded;
 mod budgets;
 mod call;
+mod catalogue;
 mod changed_entry;
 mod changes;
 mod client;
@@ -71,6 +72,7 @@ mod webhooks;
 mod wire;
 
 pub use areas::routes;
+pub use catalogue::ExportedTables;
 pub use deps::{Deps, Friendbot, MetricsText, RequestObserver, RequestSummary};
 pub use error::ApiError;
 pub use head::LONGEST_URI;
