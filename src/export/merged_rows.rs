@@ -131,9 +131,18 @@ impl Shape<'_> {
     pub fn visit(
         &self,
         inputs: &[Input],
+        visit: impl FnMut(&RecordBatch, RangeInclusive<u32>) -> Result<()>,
+    ) -> Result<()> {
+        self.visit_within(inputs, RANGE_BYTES, visit)
+    }
+
+    fn visit_within(
+        &self,
+        inputs: &[Input],
+        range_bytes: u64,
         mut visit: impl FnMut(&RecordBatch, RangeInclusive<u32>) -> Result<()>,
     ) -> Result<()> {
-        for ledgers in ranges(inputs) {
+        for ledgers in ranges(inputs, range_bytes) {
             let mut batches = Vec::new();
             for input in inputs {
                 self.read(input, &ledgers, &mut batches)?;
@@ -210,8 +219,8 @@ fn reader(
     Ok(reader.with_batch_size(BATCH_ROWS))
 }
 
-/// Returns ranges of ledgers, ascending, that have all rows.
-fn ranges(inputs: &[Input]) -> Vec<RangeInclusive<u32>> {
+/// Returns ranges of ledgers, ascending, that have all rows, each with about so many bytes at most.
+fn ranges(inputs: &[Input], range_bytes: u64) -> Vec<RangeInclusive<u32>> {
     let mut sizes = BTreeMap::<u32, u64>::new();
     for input in inputs {
         for (ledger, rows) in &input.runs {
@@ -222,7 +231,7 @@ fn ranges(inputs: &[Input]) -> Vec<RangeInclusive<u32>> {
     let mut size = 0;
     for (ledger, bytes) in sizes {
         match ranges.last_mut() {
-            Some(last) if size + bytes <= RANGE_BYTES => {
+            Some(last) if size + bytes <= range_bytes => {
                 *last = *last.start()..=ledger;
                 size += bytes;
             }
@@ -266,3 +275,6 @@ fn numbers(digits: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let numbers = texts.iter().map(|text| text.and_then(|text| text.parse().ok()));
     Ok(Arc::new(decimals(numbers)?))
 }
+
+#[cfg(test)]
+mod tests;
