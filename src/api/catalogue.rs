@@ -14,11 +14,10 @@ use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use orrery_auth::{Area, Right, Scope};
 use orrery_ledger::domain::ProgramId;
+use orrery_tables::CHAIN;
 
 /// Path below which the catalogue is: the base address that clients are given.
 const BASE: &str = "/iceberg";
-/// Namespace of the tables of events and transactions, which everyone with a token sees.
-const CHAIN: &str = "chain";
 
 /// Routes of this area.
 pub(super) static ROUTES: [Route; 1] = [Route {

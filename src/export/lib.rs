@@ -22,9 +22,9 @@ mod files;
 mod interrupt;
 mod lake;
 mod layout;
+mod listed;
 mod live;
 mod live_chain;
-mod listed;
 mod manifest;
 mod merge;
 mod merged_rows;
@@ -32,9 +32,9 @@ mod portions;
 mod programs;
 mod replaced;
 mod rows;
-mod tail;
 mod spool;
 mod steps;
+mod tail;
 mod views;
 #[cfg(test)]
 mod year;
@@ -51,8 +51,8 @@ pub use error::{ExportError, Result};
 use files::TableWriter;
 pub use interrupt::Interrupt;
 pub use layout::{EVENTS, PROGRAMS, TRANSACTIONS};
-pub use live_chain::LiveChain;
 pub use listed::Listed;
+pub use live_chain::LiveChain;
 pub use manifest::{
     AttestedLedgers, ChainTable, ChainTables, DataFile, ExportedProgram, ExportedTable, Manifest,
     Tables, Writer,

@@ -12,7 +12,8 @@ use parking_lot::RwLock;
 use super::lake::{OF_CHAIN, OF_PROGRAMS};
 use super::layout::{EVENTS, TRANSACTIONS};
 use super::manifest::{ExportedProgram, ExportedTable, Manifest};
-use super::views::{self, CHAIN};
+use super::views;
+use orrery_tables::CHAIN;
 
 /// Time in milliseconds after which a commit that was too early is tried again.
 const AGAIN_MS: i64 = 180_000;
