@@ -2,18 +2,17 @@
 //! ([`orrery_iceberg::catalog`]). It hands out metadata, and neither files nor keys to them.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use orrery_iceberg::catalog::{self, Lake, Request, Visible};
+use orrery_iceberg::catalog::{self, Request, Visible};
 use warp::http::StatusCode;
 use warp::http::header::IF_NONE_MATCH;
 
 use super::answer::Answer;
 use super::call::OwnerCall;
+use super::exported::ExportedTables;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use orrery_auth::{Area, Right, Scope};
-use orrery_ledger::domain::ProgramId;
 use orrery_tables::CHAIN;
 
 /// Path below which the catalogue is: the base address that clients are given.
@@ -27,15 +26,6 @@ pub(super) static ROUTES: [Route; 1] = [Route {
 
 /// Plans without programs of their own have the tables of events and transactions.
 const READ: Right = Right { area: Area::Queries, scope: Scope::Read };
-
-/// Tables that the service exports.
-#[derive(Clone)]
-pub struct ExportedTables {
-    /// The tables, as they were last written; no namespaces before the first export.
-    pub lake: Arc<dyn Lake + Send + Sync>,
-    /// Returns the namespace of a program's tables; `None` if it has none.
-    pub namespace_of: Arc<dyn Fn(ProgramId) -> Option<String> + Send + Sync>,
-}
 
 fn answer(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let Some(ExportedTables { lake, namespace_of }) = &deps.exported else {

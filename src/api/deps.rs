@@ -6,7 +6,8 @@ use futures_util::future::BoxFuture;
 use stellar_xdr::ScAddress;
 use tokio::sync::watch;
 
-use super::{ApiSettings, ExportedTables};
+use super::ApiSettings;
+use super::exported::ExportedTables;
 use orrery_auth::Tokens;
 use orrery_executables::Interfaces;
 use orrery_ledger::domain::{Funding, Network, NotFunded};

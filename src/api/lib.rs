@@ -30,6 +30,7 @@ mod deps;
 mod description;
 mod error;
 mod events;
+mod exported;
 mod friendbot;
 mod gate;
 mod head;
@@ -72,9 +73,9 @@ mod webhooks;
 mod wire;
 
 pub use areas::routes;
-pub use catalogue::ExportedTables;
 pub use deps::{Deps, Friendbot, MetricsText, RequestObserver, RequestSummary};
 pub use error::ApiError;
+pub use exported::ExportedTables;
 pub use head::LONGEST_URI;
 pub use identity::Access;
 pub use json::List as EventList;

@@ -15,20 +15,30 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use sha2::{Digest, Sha256};
 
-use super::Export;
-use super::destination::PendingFile;
+use super::destination::{LockedDestination, PendingFile};
 use super::digest::{RowDigest, RowSum};
 use super::error::{ExportError, Result};
 use super::lake::{OF_CHAIN, OF_PROGRAMS};
 use super::layout::{self, PROGRAMS};
+use super::manifest::Manifest;
 use orrery_ledger::domain::LedgerRange;
 
 /// Size in bytes of buffered rows at which a row group is written out.
 pub const ROW_GROUP_BYTES: usize = 32 << 20;
 
+/// The export that files are written for.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    pub destination: &'a LockedDestination,
+    /// Manifest before.
+    pub manifest: &'a Manifest,
+    /// Size in bytes at which a file is finished.
+    pub file_bytes: usize,
+}
+
 /// Writes the rows of one table to as many files as needed.
 pub struct TableWriter<'a> {
-    export: &'a Export,
+    target: Target<'a>,
     /// Directory of the files.
     kind: &'static str,
     schema: SchemaRef,
@@ -106,12 +116,12 @@ impl Seen {
 
 impl<'a> TableWriter<'a> {
     /// Creates a writer of files of this kind, which is one of [`layout::KINDS`], with this schema.
-    pub fn new(export: &'a Export, kind: &'static str, schema: impl Into<SchemaRef>) -> Self {
+    pub fn new(target: Target<'a>, kind: &'static str, schema: impl Into<SchemaRef>) -> Self {
         // Rows of events and transactions are never derived anew.
         let has_digests = kind == PROGRAMS;
         let (schema, open, done) = (schema.into(), None, Vec::new());
         let is_checked = false;
-        Self { export, kind, schema, has_digests, is_checked, open, done }
+        Self { target, kind, schema, has_digests, is_checked, open, done }
     }
 
     /// Returns the writer so that it records the digest of the rows of each file, and reads them back from it
@@ -140,7 +150,7 @@ impl<'a> TableWriter<'a> {
         if open.writer.in_progress_size() >= ROW_GROUP_BYTES {
             open.writer.flush()?;
         }
-        let full = open.writer.bytes_written() >= self.export.options.file_bytes;
+        let full = open.writer.bytes_written() >= self.target.file_bytes;
         self.open = Some(open);
         if full { self.end() } else { Ok(()) }
     }
@@ -168,7 +178,7 @@ impl<'a> TableWriter<'a> {
     }
 
     fn begin(&self, ledgers: LedgerRange) -> Result<Open> {
-        let file = self.export.destination.begin(self.kind)?;
+        let file = self.target.destination.begin(self.kind)?;
         let file = Hashed { file, hash: Sha256::new(), bytes: 0 };
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
@@ -193,7 +203,7 @@ impl<'a> TableWriter<'a> {
         let path = match self.known(&sha256) {
             Some(path) => path.to_owned(),
             None => {
-                let path = layout::path_of(self.kind, &sha256, self.export.destination.mark());
+                let path = layout::path_of(self.kind, &sha256, self.target.destination.mark());
                 file.commit(&path)?;
                 path
             }
@@ -235,9 +245,9 @@ impl<'a> TableWriter<'a> {
     /// Returns the path of a file of the export with this content, where an earlier opening has given it
     /// another path.
     fn known(&self, sha256: &str) -> Option<&'a str> {
-        self.export.destination.mark()?;
+        self.target.destination.mark()?;
         let begin = format!("{}/{}/", layout::DATA, self.kind);
         let is_it = |file: &&DataFile| file.sha256 == sha256 && file.path.starts_with(&begin);
-        self.export.manifest.files().find(is_it).map(|file| &*file.path)
+        self.target.manifest.files().find(is_it).map(|file| &*file.path)
     }
 }

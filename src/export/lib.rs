@@ -48,7 +48,7 @@ pub use continuous::{AddedNow, CONSUMER, Continuous, ExportScope, Progress, cons
 pub use destination::Destination;
 use destination::LockedDestination;
 pub use error::{ExportError, Result};
-use files::TableWriter;
+use files::{TableWriter, Target};
 pub use interrupt::Interrupt;
 pub use layout::{EVENTS, PROGRAMS, TRANSACTIONS};
 pub use listed::Listed;
@@ -301,6 +301,12 @@ impl Export {
         Ok(manifest)
     }
 
+    /// Returns what files are written for.
+    fn target(&self) -> Target<'_> {
+        let Self { destination, manifest, options, .. } = self;
+        Target { destination, manifest, file_bytes: options.file_bytes }
+    }
+
     /// Returns what commits are to do now. `is_last` says that nothing is added after them.
     fn due(&self, is_last: bool) -> lake::Due {
         lake::Due { change: Change::at(self.options.now_ms()), is_last }
@@ -418,7 +424,7 @@ impl<'e, C: Columns> PortionWriter<'e, C> {
         let mut rows = Rows::new();
         // The columns are the same with and without rows.
         let schema = columns::numbered(identity, &rows.take()?.schema());
-        let writer = TableWriter::new(export, table, schema);
+        let writer = TableWriter::new(export.target(), table, schema);
         Ok(Self { export, ledgers, rows, writer })
     }
 

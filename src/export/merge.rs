@@ -134,7 +134,7 @@ impl Export {
         let inputs = files.iter().map(|file| self.input(&shape, file));
         let inputs: Vec<Input> = inputs.collect::<Result<_>>()?;
         let mut before = RowDigest::new(&schema)?;
-        let mut writer = TableWriter::new(self, kind, schema).checked();
+        let mut writer = TableWriter::new(self.target(), kind, schema).checked();
         shape.visit(&inputs, |rows, ledgers| {
             self.check_interrupt()?;
             before.add(rows)?;

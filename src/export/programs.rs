@@ -263,7 +263,7 @@ impl Export {
                     let identity = table_of(now, name).map(|it| &it.identity);
                     let numbered = |it| columns::numbered(it, schema);
                     let schema = identity.map_or_else(Schema::empty, numbered);
-                    TableWriter::new(self, PROGRAMS, schema)
+                    TableWriter::new(self.target(), PROGRAMS, schema)
                 });
                 for rows in rows.chunks(MAX_ROWS) {
                     let columns =

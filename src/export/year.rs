@@ -72,7 +72,7 @@ fn export(directory: &Path, portion: u32) {
     let schema = Rows::<EventColumns>::new().take().unwrap().schema();
     let numbered = columns::numbered(&export.manifest.chain.events.identity, &schema);
     let ledgers = LedgerRange::new(portion * LEDGERS, portion * LEDGERS + LEDGERS - 1);
-    let mut writer = TableWriter::new(&export, EVENTS, numbered);
+    let mut writer = TableWriter::new(export.target(), EVENTS, numbered);
     writer.write(&rows(&schema, portion), ledgers).unwrap();
     let files = writer.finish().unwrap();
     let mut manifest = export.manifest.clone();
