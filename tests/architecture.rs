@@ -140,6 +140,7 @@ const BORDERS: &[(&str, &[&str])] = &[
             "conditions",
             "contract_data",
             "executables",
+            "iceberg",
             "interfaces",
             "ledger",
             "membership",
@@ -161,6 +162,7 @@ const BORDERS: &[(&str, &[&str])] = &[
         "export",
         &[
             "executables",
+            "iceberg",
             "interfaces",
             "ledger",
             "net",

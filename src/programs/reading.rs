@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::manifest::Manifest;
 use super::registry::ReadableProgram;
 use super::{ProgramError, Programs};
-use orrery_ledger::domain::{LedgerSeq, Owner};
+use orrery_ledger::domain::{LedgerSeq, Owner, ProgramId};
 use orrery_tables::CHAIN;
 use orrery_tables::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 
@@ -82,6 +82,12 @@ impl Programs {
         });
         tables.extend(of_chain);
         tables
+    }
+
+    /// Returns the programs whose tables an owner may read.
+    pub fn readable(&self, owner: &Owner) -> Vec<ProgramId> {
+        let readable = self.registry.readable_programs(owner).into_iter();
+        readable.filter(|it| it.own || it.named).map(|it| it.id).collect()
     }
 
     /// Subscribes an owner to another owner's public program, whose tables the owner may then read.

@@ -13,11 +13,12 @@ use tokio::time::timeout;
 
 use super::tasks::{Tasks, is_stopping, stopped};
 use super::{Node, READER_OFF, ServiceError};
+use crate::api::ExportedTables;
 use crate::config::Config;
 use crate::executables::Interfaces;
 use crate::export::{
     self, Added, AddedNow, Attestations, Continuous, Destination, ExportError, ExportScope,
-    ExporterIdentity, Interrupt, LiveChain, Progress,
+    ExporterIdentity, Interrupt, LiveChain, Progress, Spool,
 };
 use crate::net::buckets::{BucketSettings, Patience};
 use crate::net::http::Timeouts;
@@ -75,7 +76,12 @@ pub fn export_destination(
     };
     let identity =
         ExporterIdentity { id: id(config, role as u8), clock: unix_now, random: rand::random };
-    Destination::of(&settings, identity, interrupt)
+    // A command may only read the data directory.
+    let spool = match role {
+        ExportRole::Service => Spool::new(&config.data_dir),
+        ExportRole::Manual => Spool::new(std::env::temp_dir()),
+    };
+    Destination::of(&settings, identity, spool, interrupt)
 }
 
 /// Which program exports a data directory.
@@ -129,6 +135,14 @@ pub(super) fn live_chain(
     Ok(Some(Arc::new(LiveChain::open(store, names, Path::new(directory), portion)?)))
 }
 
+/// Returns the tables that the service exports, for its catalogue; `None` if it exports none.
+pub(super) fn exported_tables(node: &Node, config: &Config) -> Option<ExportedTables> {
+    config.export.destination().filter(|_| node.reader().is_none())?;
+    let (lake, listed) = (Arc::new(node.listed().clone()), node.listed().clone());
+    let namespace_of = Arc::new(move |program| listed.namespace_of(program));
+    Some(ExportedTables { lake, namespace_of })
+}
+
 /// A configured export that is ready to run.
 pub(super) struct Exporting {
     node: Arc<Node>,
@@ -162,7 +176,8 @@ pub(super) fn open(
     };
     let export = Continuous::new(store, place, scope, interrupt)
         .naming(Arc::clone(interfaces))
-        .attested_by(Attestations::Live(Arc::clone(node.attestation())));
+        .attested_by(Attestations::Live(Arc::clone(node.attestation())))
+        .listed_in(node.listed().clone());
     export.check()?;
     node.health().up_by_default(EXPORT);
     let interfaces = Arc::clone(interfaces);

@@ -17,7 +17,7 @@ use crate::attestation::Attestation;
 use crate::config::Config;
 use crate::control::{RebuildReport, RebuildRequest, StatusReport, Stored};
 use crate::domain::{LedgerSeq, Network, RawLedger};
-use crate::export;
+use crate::export::{self, Listed};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{
@@ -57,6 +57,8 @@ pub struct Node {
     consumers: Vec<Arc<dyn LedgerConsumer>>,
     /// Subscriptions of webhooks, which one of the consumers matches with events.
     webhooks: Arc<Registry>,
+    /// Tables of the service's export.
+    listed: Listed,
     retention: Retention,
     disk_space: DiskSpaceMonitor,
     health: Arc<Health>,
@@ -154,6 +156,7 @@ impl Node {
             signatures: Arc::default(),
             consumers: Vec::new(),
             webhooks: Arc::default(),
+            listed: Listed::default(),
             retention: retention(config),
             disk_space: DiskSpaceMonitor::new(&config.data_dir, config.disk),
             health: Arc::default(),
@@ -202,6 +205,11 @@ impl Node {
     /// Returns whose word counts for the stored ledgers.
     pub fn attestation(&self) -> &Arc<Attestation> {
         &self.attestation
+    }
+
+    /// Returns the tables of the service's export, as they were last written.
+    pub(super) fn listed(&self) -> &Listed {
+        &self.listed
     }
 
     /// Returns the recomputation of signatures.

@@ -358,6 +358,7 @@ async fn http_dependencies(
         rpc: rpc::start(node, config, sandbox.clone(), running.as_ref(), address).await?,
         friendbot: sandbox.clone().map(|sandbox| sandbox.friendbot(node.store())),
         example_token: example_token.clone(),
+        exported: exporting::exported_tables(node, config),
         webhooks: Arc::clone(&webhooks.management),
         contract_sizes,
         metrics: metrics_text(node),

@@ -13,6 +13,7 @@ mod export;
 mod export_histories;
 mod forged;
 mod held;
+mod lake;
 mod live;
 mod live_chain;
 mod lying;

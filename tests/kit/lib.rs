@@ -71,6 +71,8 @@ pub mod google;
 #[cfg(feature = "service")]
 pub mod lake_server;
 #[cfg(feature = "service")]
+pub mod lake_tables;
+#[cfg(feature = "service")]
 pub mod process;
 #[cfg(feature = "service")]
 pub mod pubnet;

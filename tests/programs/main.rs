@@ -2,6 +2,7 @@
 //! emit.
 
 mod agreement;
+mod catalogue;
 mod compiler;
 mod engine_check;
 mod engine_compiled;

@@ -205,6 +205,7 @@ impl Serving {
             rpc: Arc::new(rpc),
             friendbot: None,
             example_token: None,
+            exported: None,
             webhooks: Arc::new(webhooks),
             contract_sizes: watch::channel(None).1,
             metrics: Arc::new(|_| String::new()),

@@ -9,6 +9,7 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::list::PaginatedListStore;
+use object_store::multipart::MultipartStore;
 use object_store::{ObjectStore, RetryConfig, StaticCredentialProvider};
 use reqwest::Url;
 
@@ -42,6 +43,8 @@ pub struct Root {
     pub store: Arc<dyn ObjectStore>,
     /// The same client, if it can list.
     pub listing: Option<Arc<dyn PaginatedListStore>>,
+    /// The same client, if it can send objects in parts.
+    pub parts: Option<Arc<dyn MultipartStore>>,
     /// Prefix of every key in the store: empty, or ends with a slash.
     pub prefix: String,
     /// Location of the root for messages, without a trailing slash and without secrets.
@@ -302,7 +305,7 @@ impl<'a> Bucket<'a> {
         Ok(Transport::new(self.settings.client()?))
     }
 
-    fn root<S: ObjectStore + PaginatedListStore>(
+    fn root<S: ObjectStore + PaginatedListStore + MultipartStore>(
         &self,
         scheme: &str,
         built: object_store::Result<S>,
@@ -314,6 +317,7 @@ impl<'a> Bucket<'a> {
         let (prefix, place) = self.prefix_and_place(scheme);
         Ok(Root {
             listing: Some(Arc::clone(&store) as Arc<dyn PaginatedListStore>),
+            parts: Some(Arc::clone(&store) as Arc<dyn MultipartStore>),
             store,
             prefix,
             place,
@@ -338,6 +342,7 @@ fn web_server(settings: &BucketSettings, mut url: Url) -> Result<Root, AddressEr
     Ok(Root {
         store: Arc::new(store),
         listing: None,
+        parts: None,
         prefix: String::new(),
         place,
         bucket_and_region: None,

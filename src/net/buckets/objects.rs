@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
 use object_store::{
     Error as StoreError, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
@@ -55,6 +56,7 @@ pub struct Listed {
 pub struct Objects {
     store: Arc<dyn ObjectStore>,
     listing: Arc<dyn PaginatedListStore>,
+    parts: Arc<dyn MultipartStore>,
     /// Whether this is a bucket of S3 or an S3-compatible store.
     is_s3: bool,
     /// Empty, or ends with a slash.
@@ -83,11 +85,25 @@ impl Objects {
         Ok(Self {
             store: root.store,
             listing: root.listing.ok_or_else(none)?,
+            parts: root.parts.ok_or_else(none)?,
             is_s3: scheme == S3,
             prefix: root.prefix,
             place: root.place,
             patience: settings.patience,
         })
+    }
+
+    pub(super) fn store(&self) -> &dyn ObjectStore {
+        &*self.store
+    }
+
+    /// Returns the client for objects that are sent in parts.
+    pub(super) fn parts(&self) -> &dyn MultipartStore {
+        &*self.parts
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        self.patience
     }
 
     /// Returns the full name of a key, or of the bucket and prefix for an empty key, for messages.
@@ -229,7 +245,7 @@ impl Objects {
         Err(error)
     }
 
-    fn path(&self, key: &str) -> object_store::Result<Path> {
+    pub(super) fn path(&self, key: &str) -> object_store::Result<Path> {
         Ok(Path::parse(format!("{}{key}", self.prefix))?)
     }
 
@@ -247,7 +263,7 @@ impl Objects {
         })
     }
 
-    fn error(&self, key: &str, error: &StoreError) -> (Refusal, ObjectsError) {
+    pub(super) fn error(&self, key: &str, error: &StoreError) -> (Refusal, ObjectsError) {
         let (refusal, place) = (refusal(error), self.place(key));
         let error = match refusal.clone() {
             Refusal::Changed(_) => ObjectsError::Changed(place),
