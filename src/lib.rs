@@ -14,10 +14,11 @@ pub use {
     orrery_accounts as accounts, orrery_api as api, orrery_auth as auth,
     orrery_checkpoint as checkpoint, orrery_conditions as conditions,
     orrery_contract_data as contract_data, orrery_executables as executables,
-    orrery_export as export, orrery_interfaces as interfaces, orrery_membership as membership,
-    orrery_net as net, orrery_pipeline as pipeline, orrery_programs as programs, orrery_rpc as rpc,
-    orrery_sandbox as sandbox, orrery_settings as settings, orrery_site as site,
-    orrery_source as source, orrery_store as store, orrery_tables as tables,
+    orrery_export as export, orrery_iceberg as iceberg, orrery_interfaces as interfaces,
+    orrery_membership as membership, orrery_net as net, orrery_pipeline as pipeline,
+    orrery_postgres as postgres, orrery_programs as programs, orrery_rpc as rpc,
+    orrery_sandbox as sandbox, orrery_settings as settings, orrery_sinks as sinks,
+    orrery_site as site, orrery_source as source, orrery_store as store, orrery_tables as tables,
     orrery_webhooks as webhooks,
 };
 

@@ -16,8 +16,8 @@ use syn::visit_mut::{self, VisitMut};
 /// other crates under the names that the product gives them. What those use is in their manifests.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("notify", &["net", "webhooks"]),
-    ("config", &["auth", "domain", "settings", "validators"]),
-    ("control", &["domain", "stall"]),
+    ("config", &["auth", "domain", "postgres", "settings", "validators"]),
+    ("control", &["domain", "sinks", "stall"]),
     (
         "service",
         &[
@@ -44,6 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "rpc",
             "sandbox",
             "settings",
+            "sinks",
             "source",
             "steady",
             "store",
@@ -54,7 +55,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "webhooks",
         ],
     ),
-    ("backup", &["domain", "durable", "sandbox", "service", "store"]),
+    ("backup", &["auth", "domain", "durable", "net", "sandbox", "service", "steady", "store"]),
 ];
 
 /// Crates of `src`, each with the others that it uses.
@@ -121,6 +122,11 @@ const BORDERS: &[(&str, &[&str])] = &[
     ),
     // A server of PostgreSQL and rows for it, wherever they come from.
     ("postgres", &[]),
+    // Rows of projects and where they go: neither webhooks nor HTTP.
+    (
+        "sinks",
+        &["interfaces", "ledger", "postgres", "programs", "runtime", "settings", "store", "tables"],
+    ),
     // JSON-RPC over any transport, with any node.
     ("rpc", &["contract_data", "ledger", "store"]),
     // Files, whatever is stored.
@@ -134,6 +140,7 @@ const BORDERS: &[(&str, &[&str])] = &[
             "conditions",
             "contract_data",
             "executables",
+            "iceberg",
             "interfaces",
             "ledger",
             "membership",
@@ -155,6 +162,7 @@ const BORDERS: &[(&str, &[&str])] = &[
         "export",
         &[
             "executables",
+            "iceberg",
             "interfaces",
             "ledger",
             "net",
@@ -175,7 +183,7 @@ const LIBRARY_USERS: &[(&str, &[&str])] = &[
     ("hyper", &["cli", "control"]),
     ("indicatif", &["cli"]),
     ("sd_notify", &["service"]),
-    ("tokio", &["cli", "control", "notify", "service"]),
+    ("tokio", &["backup", "cli", "control", "notify", "service"]),
 ];
 
 /// Libraries, each with the only crates that may link it; `.` is the product's own.
@@ -205,6 +213,7 @@ const LINKED_BY: &[(&str, &[&str])] = &[
             "postgres",
             "runtime",
             "sandbox",
+            "sinks",
             "source",
             "webhooks",
             ".",

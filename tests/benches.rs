@@ -200,7 +200,7 @@ goals! {
         "getTransaction, of classic operations, asked again / a call that does nothing",
         "getTransaction, of classic operations, asked first / a call that does nothing",
     ]
-    pages_and_process: ["P7", "P8", "P11", "P12", "P23", "P24"] => [
+    pages_and_process: ["P7", "P8", "P11", "P12", "chain", "P23", "P24"] => [
         "P7 by-tx, recent, asked again / no-op",
         "P7 by-tx, recent, asked first / no-op",
         "P7 by-ledger limit=1, asked again / no-op",
@@ -215,6 +215,8 @@ goals! {
         "P11 rare contract over all ledgers, p99 / usual page, p50",
         "P12 serialised per core, pages of 1000",
         "P12 the same page again and again",
+        "Count of chain.events",
+        "Newest 100 of chain.events",
         "P23 kill -9 to health up, nothing in the log",
         "P23 start after a crash, 120 ledgers in the log",
         "P24 resident memory without block cache",

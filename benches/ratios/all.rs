@@ -9,6 +9,7 @@ mod backfills;
 mod baseline;
 mod calls;
 mod catch_up;
+mod chain;
 mod checks;
 mod client;
 mod conditions;
@@ -255,7 +256,7 @@ fn queries(
     directory: &Path,
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
-    const OF_ONE_STORE: [&str; 6] = ["P7", "P8", "P11", "P12", "P23", "P24"];
+    const OF_ONE_STORE: [&str; 7] = ["P7", "P8", "P11", "P12", "P23", "P24", "chain"];
     if !arguments.wants_any(&[&OF_ONE_STORE[..], &["P5", "P6", "P9", "rpc"]].concat()) {
         return Ok(());
     }
@@ -290,6 +291,9 @@ fn queries(
     }
     if arguments.wants("P12") {
         pages::serialization(&filled.store, &questions, report);
+    }
+    if arguments.wants("chain") {
+        chain::run(&filled, directory, report)?;
     }
     if arguments.wants_any(&["P23", "P24"]) {
         process::run(filled, &questions, &generator, wanted, directory, report)?;

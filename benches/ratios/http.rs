@@ -147,6 +147,7 @@ impl Server {
             rpc: Arc::new(rpc),
             friendbot: None,
             example_token: None,
+            exported: None,
             webhooks: Arc::new(webhooks),
             contract_sizes: tokio::sync::watch::channel(None).1,
             settings: ApiSettings {

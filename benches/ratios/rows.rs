@@ -29,6 +29,7 @@ pub fn tables(directory: &Path) -> Result<Tables, Box<dyn Error>> {
         directory: directory.to_owned(),
         worker: PathBuf::from(env!("CARGO_BIN_EXE_orrery")),
         queries: Queries { allow_unconfined: true, ..Queries::default() },
+        chain: None,
         tunables: Tunables::default(),
     })?)
 }

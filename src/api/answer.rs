@@ -23,13 +23,15 @@ pub(super) struct Answer {
     pub is_complete: bool,
     /// What its names lack although it is stored.
     pub lacking: Lacking,
+    /// Names and values of headers that other responses do not have.
+    pub headers: Vec<(&'static str, String)>,
 }
 
 impl Answer {
     /// Returns a JSON document with status 200.
     pub(super) fn json(body: Vec<u8>) -> Self {
-        let lacking = Lacking::default();
-        Self { status: StatusCode::OK, media_type: JSON, body, is_complete: true, lacking }
+        let (lacking, headers) = (Lacking::default(), Vec::new());
+        Self { status: StatusCode::OK, media_type: JSON, body, is_complete: true, lacking, headers }
     }
 
     /// Returns a record of numbers, texts and lists as a JSON document with status 200.
@@ -51,15 +53,16 @@ pub(super) struct Finished {
     pub body: Bytes,
     pub gzipped: bool,
     pub is_complete: bool,
+    pub headers: Vec<(&'static str, String)>,
 }
 
 impl Finished {
     /// Builds the response with the compressed body, if given, in place of the original one. The
     /// body is shrunk to its length, so it occupies no spare capacity.
     pub(super) fn new(answer: Answer, compressed: Option<Vec<u8>>) -> Self {
-        let Answer { status, media_type, body, is_complete, .. } = answer;
+        let Answer { status, media_type, body, is_complete, headers, .. } = answer;
         let gzipped = compressed.is_some();
         let body = compressed.unwrap_or(body).into_boxed_slice().into();
-        Self { status, media_type, body, gzipped, is_complete }
+        Self { status, media_type, body, gzipped, is_complete, headers }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::route::Route;
 use super::{
-    ApiSettings, accounts, changes, completeness, contracts, description, events, friendbot,
-    health, ledgers, mcp, metrics, retroshade, rpc, site, status, storage, streams, transactions,
-    webhooks,
+    ApiSettings, accounts, catalogue, changes, completeness, contracts, description, events,
+    friendbot, health, ledgers, mcp, metrics, retroshade, rpc, site, status, storage, streams,
+    transactions, webhooks,
 };
 
 /// Returns every route that a service with these settings may have. Those of friendbot exist only
@@ -14,7 +14,7 @@ pub fn routes(settings: &ApiSettings) -> impl Iterator<Item = &'static Route> {
 }
 
 /// Returns the route tables of all areas.
-pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [Route]; 20] {
+pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [Route]; 21] {
     [
         &events::ROUTES,
         &streams::ROUTES,
@@ -32,6 +32,7 @@ pub(super) fn areas(settings: &ApiSettings, has_friendbot: bool) -> [&'static [R
         &retroshade::ROUTES,
         &webhooks::ROUTES,
         &mcp::ROUTES,
+        &catalogue::ROUTES,
         &accounts::smart::ROUTES,
         &accounts::passkey::ROUTES,
         if settings.rpc.require_token { &rpc::WITH_TOKEN } else { &rpc::ROUTES },

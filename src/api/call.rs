@@ -6,6 +6,7 @@ use warp::http::HeaderMap;
 use super::allowance::Allowance;
 use super::client::Waiting;
 use super::consumer_wait::ConsumerWait;
+use super::head::Head;
 use super::params::Query;
 use super::reading::Reading;
 use super::streams::context::Opening;
@@ -40,6 +41,8 @@ pub(super) struct CurrentCall<'a> {
 
 /// A request of the owner of a token.
 pub(super) struct OwnerCall<'a> {
+    /// The head of the request, for handlers of another protocol.
+    pub head: &'a Head,
     /// Values of the template's segments in braces.
     pub path: PathValues<'a>,
     /// Parameters of the query string.

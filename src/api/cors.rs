@@ -40,7 +40,9 @@ pub(super) fn allow(
     }
     if let Some(origin) = allowed(origins, configured, request) {
         answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        let readable = HeaderValue::from_static("X-Request-Id, Retry-After, X-Result-Truncated");
+        let readable = HeaderValue::from_static(
+            "X-Request-Id, Retry-After, X-Result-Truncated, Orrery-As-Of-Ledger, Orrery-Tables-Ledger",
+        );
         answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, readable);
     }
 }

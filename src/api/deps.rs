@@ -7,6 +7,7 @@ use stellar_xdr::ScAddress;
 use tokio::sync::watch;
 
 use super::ApiSettings;
+use super::exported::ExportedTables;
 use orrery_auth::Tokens;
 use orrery_executables::Interfaces;
 use orrery_ledger::domain::{Funding, Network, NotFunded};
@@ -46,6 +47,8 @@ pub struct Deps {
     /// Token that the documents show to clients on this machine, for their examples; `None` but in a
     /// demo.
     pub example_token: Option<Arc<str>>,
+    /// Tables that the service exports; `None` when it exports none.
+    pub exported: Option<ExportedTables>,
     /// Webhooks.
     pub webhooks: Arc<Webhooks>,
     /// Latest estimate of the disk space of each contract; `None` before the first estimate.

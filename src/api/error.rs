@@ -175,6 +175,11 @@ pub enum ApiError {
     /// An operation on webhooks failed. Internal reasons are only logged, for the operator.
     #[error("{}", .0.sentence())]
     Webhook(#[from] WebhookError),
+    /// There is no catalogue, because the service exports nothing.
+    #[error(
+        "this service has no catalogue, because it exports no tables: set export.to, and start it again"
+    )]
+    NoCatalogue,
     /// The service is not ready, with the reason; also the failure of `/rest/health/ready`.
     #[error("the service is not ready: {0}")]
     NotReady(String),
@@ -230,6 +235,7 @@ impl ApiError {
             Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::InvalidValue(_) => (StatusCode::BAD_REQUEST, "bad_parameter"),
             Self::UnknownRoute { .. } | Self::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
+            Self::NoCatalogue => (StatusCode::NOT_FOUND, "no_catalogue"),
             Self::NoLedger(_) => (StatusCode::NOT_FOUND, "no_ledger"),
             Self::NoTransaction(_) => (StatusCode::NOT_FOUND, "no_transaction"),
             Self::NoMetadata(_) => (StatusCode::GONE, "metadata_removed"),

@@ -33,7 +33,7 @@ pub(super) fn record(deps: &Deps) -> Record<'_> {
     let attested = deps.attestation.report(&deps.store, &deps.health);
     let components = deps.health.components();
     let lag = deps.health.lag((deps.clock)(), ends.latest, ends.latest_close_time);
-    let all_up = components.values().all(|state| matches!(state, Component::Up { .. }));
+    let all_up = components.values().all(Component::works);
     Record {
         service: if all_up { "up" } else { "down" },
         service_latest_ledger: latest,

@@ -18,7 +18,7 @@ pub(super) type Reply = warp::http::Response<Bytes>;
 
 /// Builds the response of a successful request.
 pub(super) fn success(finished: Finished) -> Reply {
-    let Finished { status, media_type, body, gzipped, is_complete } = finished;
+    let Finished { status, media_type, body, gzipped, is_complete, headers: own } = finished;
     let mut response = Reply::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -35,6 +35,12 @@ pub(super) fn success(finished: Finished) -> Reply {
     }
     if gzipped {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    for (name, value) in own {
+        // A handler gives visible ASCII.
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
     }
     response
 }

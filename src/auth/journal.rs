@@ -5,7 +5,7 @@
 //! hand. A writer holds the file's lock, and returns only after its line has been synced to disk. A
 //! line that a crash cut short was therefore never acknowledged.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -138,6 +138,13 @@ impl Journal {
             ..entry.clone()
         };
         Ok(content.issued.iter().map(with_revocation).collect())
+    }
+
+    /// Returns the ids of all revoked tokens, each with the time in UNIX seconds.
+    pub(super) fn revocations(&self) -> Result<BTreeMap<String, u64>, AuthError> {
+        self.check_for_changes()?;
+        let content = self.content.read();
+        Ok(content.revoked.iter().map(|(jti, at)| (jti.clone(), *at)).collect())
     }
 
     fn file(&self) -> io::Result<File> {

@@ -128,6 +128,12 @@ impl KeyRing {
         Ok(())
     }
 
+    /// Returns the `kid` of a token if it has one that no key here has.
+    pub(super) fn unknown(&self, token: &str) -> Option<String> {
+        let kid = jsonwebtoken::decode_header(token).ok()?.kid?;
+        (!self.others.contains_key(&kid)).then_some(kid)
+    }
+
     /// Signs claims with the service's own key.
     pub(super) fn sign(&self, claims: &Claims) -> Result<String, AuthError> {
         jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &self.signing)

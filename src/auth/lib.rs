@@ -7,6 +7,7 @@
 //! runs.
 
 mod claims;
+mod directory_key;
 mod error;
 mod journal;
 mod keys;
@@ -14,14 +15,15 @@ mod provider;
 mod secret;
 pub mod section;
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 
 pub use claims::{Area, Claims, ISSUER, Plan, Refusal, Right, Scope, decide, has_programs};
+pub use directory_key::{DirectoryKey, is_public_key, is_signed_by};
 pub use error::{AuthError, TokenError};
 pub use journal::TokenEntry;
 use journal::{Journal, Line};
@@ -98,7 +100,8 @@ pub enum Revocation {
 /// Issues and verifies the tokens of one network.
 pub struct Tokens {
     audience: String,
-    keys: KeyRing,
+    directory: PathBuf,
+    keys: RwLock<KeyRing>,
     journal: Journal,
     /// Cache of claims by token, so that the signature of a token is verified only once.
     verified: RwLock<HashMap<Box<str>, Arc<Claims>>>,
@@ -134,7 +137,8 @@ impl Tokens {
         }
         Ok(Self {
             audience: network.id().to_string(),
-            keys,
+            directory: directory.to_owned(),
+            keys: RwLock::new(keys),
             journal: Journal::open(directory)?,
             verified: RwLock::default(),
         })
@@ -145,8 +149,24 @@ impl Tokens {
         self.issue_at(request, unix_now())
     }
 
+    /// Like [`Tokens::issue`], for a token that is signed with the key of the data directory, which is made first if
+    /// there is none: whoever has the public half accepts it, such as a reader of its snapshots.
+    pub fn issue_portable(&self, request: &IssueRequest) -> Result<Issued, AuthError> {
+        let key = DirectoryKey::open(&self.directory)?;
+        self.issue_signed(request, unix_now(), |claims| key.token(claims))
+    }
+
     /// Like [`Tokens::issue`], at the time `now` in UNIX seconds.
     pub fn issue_at(&self, request: &IssueRequest, now: u64) -> Result<Issued, AuthError> {
+        self.issue_signed(request, now, |claims| self.keys.read().sign(claims))
+    }
+
+    fn issue_signed(
+        &self,
+        request: &IssueRequest,
+        now: u64,
+        sign: impl FnOnce(&Claims) -> Result<String, AuthError>,
+    ) -> Result<Issued, AuthError> {
         check_name(&request.sub)?;
         let (plan, days) =
             if request.trial { (Plan::Builder, TRIAL_DAYS) } else { (request.plan, request.days) };
@@ -166,7 +186,7 @@ impl Tokens {
             scopes: (!request.scopes.is_empty()).then(|| request.scopes.clone()),
             nbf: None,
         };
-        let token = self.keys.sign(&claims)?;
+        let token = sign(&claims)?;
         self.journal.append(&Line::Issued(TokenEntry {
             jti: claims.jti.clone(),
             sub: claims.sub.clone(),
@@ -209,7 +229,10 @@ impl Tokens {
         let cached = self.verified.read().get(token).cloned();
         let claims = match &cached {
             Some(claims) => Arc::clone(claims),
-            None => Arc::new(self.keys.open(token)?),
+            None => {
+                self.learn_own_key(token);
+                Arc::new(self.keys.read().open(token)?)
+            }
         };
         self.check(&claims, now)?;
         if cached.is_none() {
@@ -226,7 +249,22 @@ impl Tokens {
     pub fn is_costly(&self, token: &str) -> bool {
         token.len() <= LONGEST_TOKEN
             && !self.verified.read().contains_key(token)
-            && self.keys.is_costly(token)
+            && self.keys.read().is_costly(token)
+    }
+
+    /// Adds the key of the data directory once a token names it: it may have been made since the start. Otherwise the
+    /// token is refused as one of an unknown key.
+    fn learn_own_key(&self, token: &str) {
+        let unknown = self.keys.read().unknown(token).filter(|kid| is_public_key(kid));
+        let Some(kid) = unknown else { return };
+        let own = DirectoryKey::existing(&self.directory);
+        let is_own = own.is_ok_and(|own| own.is_some_and(|own| own.public() == kid));
+        if let Some(key) = PublicKey::of_directory(&kid).filter(|_| is_own)
+            && let Err(error) = self.keys.write().add(&key)
+        {
+            // Another request has added it meanwhile, or the log says why its tokens are refused.
+            tracing::debug!("{error}");
+        }
     }
 
     fn check(&self, claims: &Claims, now: u64) -> Result<(), TokenError> {
@@ -281,6 +319,40 @@ pub fn issued(directory: &Path) -> Result<Vec<TokenEntry>, AuthError> {
     }
     journal::check(directory)?;
     Journal::open(directory)?.issued()
+}
+
+/// Returns the ids of the tokens that are revoked in a directory of secrets, each with the UNIX time in seconds.
+/// Changes and creates nothing.
+///
+/// # Errors
+/// When the list cannot be read.
+pub fn revocations(directory: &Path) -> Result<BTreeMap<String, u64>, AuthError> {
+    if !secret::exists(directory)? {
+        return Ok(BTreeMap::new());
+    }
+    journal::check(directory)?;
+    Journal::open(directory)?.revocations()
+}
+
+/// Revokes tokens in a directory of secrets that were revoked elsewhere. Creates the directory and the list if they are
+/// missing.
+///
+/// # Errors
+/// When the list cannot be written.
+pub fn take_over(directory: &Path, revoked: &BTreeMap<String, u64>) -> Result<(), AuthError> {
+    if revoked.is_empty() {
+        return Ok(());
+    }
+    secret::prepare_directory(directory)?;
+    journal::create(directory)?;
+    let journal = Journal::open(directory)?;
+    for (jti, at) in revoked {
+        check_name(jti)?;
+        if journal.revoked_at(jti)?.is_none() {
+            journal.append(&Line::Revoked { jti: jti.clone(), at: *at })?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns one message for each damage in a directory of secrets. Changes and creates nothing.

@@ -1,5 +1,5 @@
-//! The directory of secrets, with the keys that sign tokens, authenticate compiled programs and
-//! seal webhook secrets. Handles files and their modes; does not depend on tokens.
+//! The directory of secrets, with the keys that sign tokens and snapshots, authenticate compiled programs
+//! and seal webhook secrets. Handles files and their modes; does not depend on tokens.
 //!
 //! A key's file holds 64 hexadecimal digits, a space and 8 more digits: the first 4 bytes of the
 //! key's SHA-256, so that a damaged key is not taken for another key. A key written by hand may
@@ -21,6 +21,7 @@ pub(super) const SECRET_BYTES: usize = 32;
 const SECRET_FILE: &str = "token-signing-key";
 const CODE_KEY_FILE: &str = "compiled-code-key";
 const WEBHOOK_KEY_FILE: &str = "webhook-secrets-key";
+const DIRECTORY_KEY_FILE: &str = "directory-key";
 
 /// Creates `directory` if necessary, and restricts access to its owner.
 pub(super) fn prepare_directory(directory: &Path) -> Result<(), AuthError> {
@@ -69,6 +70,34 @@ pub(super) fn webhook_key(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthEr
         )),
         other => other,
     })
+}
+
+/// Reads the key of the data directory, and creates it first if there is none.
+pub(super) fn directory_key(directory: &Path) -> Result<[u8; SECRET_BYTES], AuthError> {
+    load_or_create_named(directory, DIRECTORY_KEY_FILE).map_err(damaged_directory_key)
+}
+
+/// Reads the key of the data directory; `None` when there is none.
+pub(super) fn existing_directory_key(
+    directory: &Path,
+) -> Result<Option<[u8; SECRET_BYTES]>, AuthError> {
+    let path = directory.join(DIRECTORY_KEY_FILE);
+    match path.try_exists() {
+        Ok(false) => Ok(None),
+        Ok(true) => load(&path).map(Some).map_err(damaged_directory_key),
+        Err(error) => Err(AuthError::io("cannot look for", &path, error)),
+    }
+}
+
+fn damaged_directory_key(error: AuthError) -> AuthError {
+    match error {
+        AuthError::DamagedSecret(path) => AuthError::Other(format!(
+            "{} does not hold a key of 64 hexadecimal digits: restore it from a backup, or remove it, after \
+             which snapshots go to another place",
+            path.display()
+        )),
+        other => other,
+    }
 }
 
 fn load_or_create_named(directory: &Path, name: &str) -> Result<[u8; SECRET_BYTES], AuthError> {

@@ -7,13 +7,10 @@ use std::path::{Path, PathBuf};
 use super::copy::{self, Content, Lock};
 use super::manifest::{File, Manifest};
 use super::names::{Treatment, treatment};
-use super::{BackupError, OTHER_FILES, Progress, UNFINISHED, check, failed, list, new_name};
+use super::{BackupError, LOCK, OTHER_FILES, Progress, UNFINISHED, check, failed, list, new_name};
 use crate::domain::LedgerSet;
 use crate::service::ORDER_FILE;
 use crate::store::{DirectoryContents, RAW_DIRECTORY};
-
-/// Name of the file that is locked while a backup is made.
-const LOCK: &str = "orrery-backup.lock";
 
 /// A backup that was just made.
 #[derive(Debug, Clone)]
@@ -89,7 +86,7 @@ pub fn make(
 }
 
 /// Refuses a directory of backups inside the data directory.
-fn refuse_inside(data_dir: &Path, into: &Path) -> Result<(), BackupError> {
+pub(super) fn refuse_inside(data_dir: &Path, into: &Path) -> Result<(), BackupError> {
     // `into` may not exist yet; its nearest existing ancestor tells where it will be.
     let absolute = std::path::absolute(into).map_err(failed(into))?;
     let there = absolute.ancestors().find_map(|path| path.canonicalize().ok());

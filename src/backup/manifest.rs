@@ -150,10 +150,15 @@ impl Manifest {
             )));
         }
         let manifest = sealed.manifest;
-        let is_whole = manifest.sealed().is_ok_and(|same| same == text)
-            && manifest.files.iter().all(|file| stays_below(&file.path))
-            && manifest.ranges.iter().all(Range::is_sound);
+        let is_whole = manifest.sealed().is_ok_and(|same| same == text) && manifest.is_sound();
         is_whole.then_some(manifest).ok_or_else(damaged)
+    }
+
+    /// Whether the paths stay below the directory, and the ranges are ranges.
+    pub(super) fn is_sound(&self) -> bool {
+        self.format <= FORMAT
+            && self.files.iter().all(|file| stays_below(&file.path))
+            && self.ranges.iter().all(Range::is_sound)
     }
 
     fn sealed(&self) -> Result<Vec<u8>, serde_json::Error> {

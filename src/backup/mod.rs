@@ -21,6 +21,7 @@ mod make;
 mod manifest;
 mod names;
 mod restore;
+pub mod snapshot;
 
 use std::fs;
 use std::io;
@@ -36,12 +37,14 @@ pub use manifest::{File, Manifest, Range};
 pub use restore::{Restored, restore};
 
 use crate::sandbox::source::DIRECTORY as SANDBOX;
-use crate::service::{ORDER_FILE, SECRETS};
+use crate::service::{ORDER_FILE, PROMOTED_FILE, READER_FILE, SECRETS};
 use crate::store::StoreError;
 
 /// Files and directories of a data directory, beside the store, that cannot be derived from others.
 /// `tables/` and `compiled/` are derived, and a stellar-core fetches the content of `core/` again.
-const OTHER_FILES: [&str; 3] = [SECRETS, SANDBOX, ORDER_FILE];
+const OTHER_FILES: [&str; 5] = [SECRETS, SANDBOX, ORDER_FILE, READER_FILE, PROMOTED_FILE];
+/// Name of the file that is locked while a backup is made.
+const LOCK: &str = "orrery-backup.lock";
 /// Suffix of the name of an unfinished backup.
 const UNFINISHED: &str = ".unfinished";
 /// Format of the names of backups. Their alphabetical order is that of time.
@@ -140,12 +143,35 @@ fn is_name(name: &str) -> bool {
 /// Returns a name that no backup in the directory has.
 fn new_name(directory: &Path) -> Result<String, BackupError> {
     loop {
-        let name = UtcDateTime::now().format(NAME);
-        let name = name.map_err(|error| failed(directory)(io::Error::other(error)))?;
+        let name = present_name()?;
         if !directory.join(&name).exists() {
             return Ok(name);
         }
         // A backup was begun in this millisecond.
         std::thread::yield_now();
     }
+}
+
+/// Returns a name after that of the newest snapshot. A clock that was set back does not make an older one.
+fn new_name_after(newest: Option<&str>) -> Result<String, BackupError> {
+    let begun = std::time::Instant::now();
+    loop {
+        let name = present_name()?;
+        if newest.is_none_or(|newest| newest < &*name) {
+            return Ok(name);
+        }
+        if begun.elapsed() > std::time::Duration::from_secs(1) {
+            return Err(BackupError::Other(format!(
+                "the newest snapshot is of {}, which is in the future: set the clock of this machine, or \
+                 remove that snapshot",
+                newest.unwrap_or_default()
+            )));
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn present_name() -> Result<String, BackupError> {
+    let name = UtcDateTime::now().format(NAME);
+    name.map_err(|error| BackupError::Other(format!("the time of day cannot be written: {error}")))
 }

@@ -2,12 +2,13 @@
 //! backup that somebody else could write puts no other file into a data directory.
 
 use crate::sandbox::source::{DIRECTORY as SANDBOX, FILES as SANDBOX_FILES};
-use crate::service::{ORDER_FILE, SECRETS};
+use crate::service::{ORDER_FILE, PROMOTED_FILE, READER_FILE, SECRETS};
 use crate::store::{ACKNOWLEDGED_FILE, RAW_DIRECTORY};
 
 /// The keys and tokens. The key of compiled code is not among them: whoever can write a backup could
 /// otherwise add compiled code and its proof. A restored directory gets a new one.
-const SECRET_FILES: [&str; 3] = ["token-signing-key", "tokens.jsonl", "webhook-secrets-key"];
+const SECRET_FILES: [&str; 4] =
+    ["token-signing-key", "tokens.jsonl", "webhook-secrets-key", "directory-key"];
 
 /// What is done with a file that a manifest names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub(super) enum Treatment {
 /// Returns how a file is treated. `path` is relative to the data directory.
 pub(super) fn treatment(path: &str) -> Treatment {
     let belongs = match path.split_once('/') {
-        None => [ACKNOWLEDGED_FILE, ORDER_FILE].contains(&path),
+        None => [ACKNOWLEDGED_FILE, ORDER_FILE, READER_FILE, PROMOTED_FILE].contains(&path),
         Some((RAW_DIRECTORY, name)) => is_of_database(name),
         Some((SANDBOX, name)) => SANDBOX_FILES.contains(&name),
         Some((SECRETS, name)) if !SECRET_FILES.contains(&name) => {
@@ -57,6 +58,8 @@ mod tests {
         for path in [
             "acknowledged",
             "backfill.json",
+            "reader.json",
+            "promoted.json",
             "raw/CURRENT",
             "raw/MANIFEST-000005",
             "raw/OPTIONS-000007",
@@ -66,6 +69,7 @@ mod tests {
             "secrets/tokens.jsonl",
             "secrets/token-signing-key",
             "secrets/webhook-secrets-key",
+            "secrets/directory-key",
         ] {
             assert_eq!(treatment(path), Treatment::Kept, "{path}");
         }

@@ -16,7 +16,7 @@ use crate::store::{ACKNOWLEDGED_FILE, RAW_DIRECTORY};
 /// not at the expected path until it has been compared with the manifest.
 const UNFINISHED: &str = ".restoring";
 const UNFINISHED_DATA: &str = "unfinished";
-const UNFINISHED_RAW: &str = "raw.unfinished";
+pub(super) const UNFINISHED_RAW: &str = "raw.unfinished";
 /// A file of the backups of earlier versions.
 const CODE_KEY: &str = "secrets/compiled-code-key";
 
@@ -50,6 +50,30 @@ pub fn restore(
     refuse_nonempty(data_dir)?;
     let manifest = Manifest::read(backup)?;
     let (kept, left_out) = sorted(backup, &manifest)?;
+    let mut fill = |draft: &Path| fill(draft, backup, &manifest, &kept, progress);
+    into_place(data_dir, Leftovers::Removed, &mut fill, complete)?;
+    Ok(Restored { backup: backup.to_owned(), left_out, manifest })
+}
+
+/// What becomes of the files of a restoration that was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leftovers {
+    /// They are removed.
+    Removed,
+    /// They stay for the next attempt.
+    Kept,
+}
+
+/// Makes a data directory: `fill` gets a draft of it, and `complete` the filled draft, which then gets its name.
+/// Everything is on disk when this returns.
+pub(super) fn into_place(
+    data_dir: &Path,
+    leftovers: Leftovers,
+    fill: &mut dyn FnMut(&Path) -> Result<(), BackupError>,
+    complete: &dyn Fn(&Path) -> Result<(), BackupError>,
+) -> Result<(), BackupError> {
+    let data_dir = &std::path::absolute(data_dir).map_err(failed(data_dir))?;
+    refuse_nonempty(data_dir)?;
     let parent = copy::parent(data_dir).to_owned();
     copy::make_directory(&parent)?;
     let drafts = sibling(data_dir, UNFINISHED);
@@ -58,9 +82,11 @@ pub fn restore(
     let Some(_lock) = Lock::take(&lock)? else {
         return Err(BackupError::InUse(data_dir.to_owned()));
     };
-    // Left by a restore that was killed.
-    copy::remove(&drafts)?;
-    let filled = fill(&draft, backup, &manifest, &kept, progress).and_then(|()| complete(&draft));
+    if leftovers == Leftovers::Removed {
+        // Left by a restore that was killed.
+        copy::remove(&drafts)?;
+    }
+    let filled = fill(&draft).and_then(|()| complete(&draft));
     let restored = filled.and_then(|()| {
         forget_acknowledged(&draft)?;
         copy::sync_directories(&draft)?;
@@ -78,14 +104,15 @@ pub fn restore(
     });
     if let Err(error) = restored {
         // The original error matters more; otherwise the next restore removes the remainder.
-        let _ = copy::remove(&drafts);
+        if leftovers == Leftovers::Removed {
+            let _ = copy::remove(&drafts);
+        }
         let _ = fs::remove_file(&lock);
         return Err(error);
     }
     copy::remove(&drafts)?;
     fs::remove_file(&lock).map_err(failed(&lock))?;
-    copy::sync_directory(&parent)?;
-    Ok(Restored { backup: backup.to_owned(), left_out, manifest })
+    copy::sync_directory(&parent)
 }
 
 /// Returns the files to restore, and the paths of those that are left out. The key of compiled code
@@ -132,7 +159,7 @@ fn fill(
 
 /// Removes the record of acknowledged writes. What was acknowledged after the backup is unknown, and so are
 /// the ids that were given out: the store takes the missing record for that.
-fn forget_acknowledged(draft: &Path) -> Result<(), BackupError> {
+pub(super) fn forget_acknowledged(draft: &Path) -> Result<(), BackupError> {
     let acknowledged = draft.join(ACKNOWLEDGED_FILE);
     match fs::remove_file(&acknowledged) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&acknowledged)(error)),

@@ -2,18 +2,19 @@
 //! backups.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::ProgressBar;
+use orrery::backup::snapshot::{self, MARKER, Options, Uploaded, Verified};
 use orrery::backup::{self, BackupError, Made, Manifest};
-use orrery::control::{CHECKPOINT, STATUS};
+use orrery::config::Settings;
 use orrery::domain::Digest;
-use orrery::priority::Priority;
+use orrery::service;
 use serde::Serialize;
 
-use super::open::{self, Opened};
+use super::checkpointed::Checkpointed;
+use super::snapshots::{self, ReadFlags};
 use super::{Common, Failure, output};
 
 /// Back up all data of a data directory that cannot be derived again, or check existing backups
@@ -23,30 +24,49 @@ use super::{Common, Failure, output};
 /// after the time. Files that the newest backup there already holds with the same content are hard-linked and
 /// take no space; they are read on both sides to be sure. An unfinished backup has no manifest and is removed
 /// by the next backup. A backup holds keys and tokens, and only its owner can read it.
+///
+/// With --to, snapshots go to a bucket, or as the same objects to a directory: only content that is not there yet is
+/// uploaded, and an interrupted upload goes on. They have no keys and tokens, unless they are encrypted.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery backup --data-dir d /mnt/backups
   orrery backup --data-dir d /mnt/backups --keep 7
   orrery backup --verify /mnt/backups
-  orrery restore /mnt/backups --data-dir restored")]
+  orrery restore /mnt/backups --data-dir restored
+  orrery backup --data-dir d --to s3://bucket/prefix --keep 7
+  orrery backup --data-dir d --to gs://bucket/prefix --encrypt --passphrase-file /etc/orrery/passphrase
+  orrery backup --verify s3://bucket/prefix --sample 100
+  orrery restore --from s3://bucket/prefix --data-dir restored")]
 pub struct Backup {
-    /// Directory of backups; with --verify also a single backup
-    #[arg(value_name = "BACKUPS")]
-    directory: PathBuf,
-    /// Number of newest backups to keep, including this one; older ones are removed. Without it all are kept
+    /// Directory of backups; with --verify also a single backup, or the place of snapshots
+    #[arg(value_name = "BACKUPS", required_unless_present = "to")]
+    directory: Option<PathBuf>,
+    /// Place of snapshots instead: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or a directory. It is for
+    /// this data directory alone
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["directory", "verify"])]
+    to: Option<String>,
+    /// Number of newest backups to keep, including this one; older ones are removed. Without it all are kept. Objects
+    /// that no snapshot needs any more are removed a day later, by the next command with --keep
     #[arg(long, value_name = "NUMBER")]
     keep: Option<NonZeroUsize>,
+    /// Say what would be uploaded, and upload nothing
+    #[arg(long, requires = "to")]
+    dry_run: bool,
+    /// Encrypt everything with a passphrase, in the format of age, and include keys and tokens
+    #[arg(long, requires = "to")]
+    encrypt: bool,
     /// Make no backup, but read the existing ones and compare them with their manifests
     #[arg(long, conflicts_with = "keep")]
     verify: bool,
+    /// With --verify of snapshots: read only this many of their objects, chosen at random
+    #[arg(long, value_name = "NUMBER", requires = "verify")]
+    sample: Option<NonZeroUsize>,
+    #[command(flatten)]
+    read: ReadFlags,
     /// Print JSON, also on a terminal
     #[arg(long)]
     json: bool,
 }
-
-/// Interval of the status requests that keep the control connection open while files are copied.
-/// The service closes a connection that is idle for ten minutes, and removes its checkpoint.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// JSON report of a new backup.
 #[derive(Serialize)]
@@ -63,59 +83,123 @@ struct Report<'a> {
     ranges: &'a [backup::Range],
 }
 
+/// JSON report of a new snapshot.
+#[derive(Serialize)]
+struct SnapshotReport<'a> {
+    snapshot: &'a str,
+    /// Location of its description.
+    object: &'a str,
+    dry_run: bool,
+    /// Public key of the data directory, which has signed it; empty if a dry run finds none.
+    key: &'a str,
+    encrypted: bool,
+    files: usize,
+    bytes: u64,
+    new_objects: u64,
+    new_bytes: u64,
+    requests: u64,
+    /// Time to create the checkpoint, in milliseconds.
+    checkpoint_ms: u64,
+    /// Number of earlier snapshots that were removed.
+    removed: usize,
+    /// Numbers of objects that no snapshot needs: that are removed a day later, and that were removed.
+    listed_objects: u64,
+    removed_objects: u64,
+    digest: Digest,
+    ranges: &'a [backup::Range],
+}
+
 impl Backup {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
+        if self.to.is_none() && (self.encrypt || self.dry_run) {
+            let words = "--encrypt and --dry-run are for snapshots: give their place with --to";
+            return Err(Failure::usage(words));
+        }
+        let directory = self.directory.clone().unwrap_or_default();
+        let address = directory.to_str().unwrap_or_default();
+        let is_bucket = address.contains("://");
         if self.verify {
-            return self.check();
+            return match is_bucket || directory.join(MARKER).exists() {
+                true => self.check_snapshots(common, address),
+                false => self.check(&directory),
+            };
         }
         let settings = common.settings_to_copy()?;
+        if let Some(to) = &self.to {
+            return self.make_snapshot(&settings, to);
+        }
+        if is_bucket {
+            return Err(Failure::usage(format!("give a bucket with --to: --to {address}")));
+        }
         let data_dir = &settings.config.data_dir;
         let bar = bytes_read();
         let keep = self.keep.map(NonZeroUsize::get);
-        let ended = |error: &dyn ToString| BackupError::Other(error.to_string());
-        let mut checkpoint_ms = 0;
-        let made = match open::open_existing(&settings)? {
-            Opened::Local(ledgers) => {
-                let store = ledgers.store();
-                // Removes the checkpoint when it is dropped, after the copy.
-                let mut held = None;
-                let checkpoint = || {
-                    let begun = Instant::now();
-                    let attested = ledgers.attestation().ledgers(store);
-                    let directory = held.insert(store.checkpoint()?).directory().to_owned();
-                    checkpoint_ms = begun.elapsed().as_millis() as u64;
-                    Ok((directory, attested))
-                };
-                let mut progress = |bytes| {
-                    bar.inc(bytes);
-                    Ok(())
-                };
-                backup::make(data_dir, &self.directory, keep, checkpoint, &mut progress)?
-            }
-            Opened::Running(client) => {
-                // The copy gives way to the service, which stores new ledgers meanwhile.
-                Priority::Prompt.apply_to_current_thread();
-                let client = std::cell::RefCell::new(client);
-                let checkpoint = || {
-                    let report =
-                        client.borrow_mut().ask(CHECKPOINT, &()).map_err(|error| ended(&error))?;
-                    checkpoint_ms = report.milliseconds;
-                    Ok((data_dir.join(report.directory), report.attested))
-                };
-                let mut last_keep_alive = Instant::now();
-                let mut progress = |bytes| {
-                    bar.inc(bytes);
-                    if last_keep_alive.elapsed() > KEEP_ALIVE_INTERVAL {
-                        last_keep_alive = Instant::now();
-                        client.borrow_mut().ask(STATUS, &()).map_err(|error| ended(&error))?;
-                    }
-                    Ok(())
-                };
-                backup::make(data_dir, &self.directory, keep, checkpoint, &mut progress)?
-            }
-        };
+        let mut source = Checkpointed::open(&settings)?;
+        let (made, checkpoint_ms) = source.copied(&bar, &mut |checkpoint, progress| {
+            backup::make(data_dir, &directory, keep, checkpoint, progress)
+        })?;
         bar.finish_and_clear();
         self.report(&made, checkpoint_ms)
+    }
+
+    /// Makes a snapshot in a bucket, or as objects in a directory.
+    fn make_snapshot(&self, settings: &Settings, to: &str) -> Result<(), Failure> {
+        let config = &settings.config;
+        let bar = bytes_read();
+        let mut source = Checkpointed::open(settings)?;
+        let options = Options {
+            data_dir: &config.data_dir,
+            network: source.network()?,
+            encrypt: self.encrypt,
+            keep: self.keep.map(NonZeroUsize::get),
+            dry_run: self.dry_run,
+            id: service::snapshot_writer_id(config),
+        };
+        let mut place = Some(snapshots::place(to, config)?);
+        let mut ask = |is_new: bool| self.read.passphrase.read(is_new);
+        let (made, checkpoint_ms) = source.copied(&bar, &mut |checkpoint, progress| {
+            let place = place.take().ok_or_else(|| BackupError::not_found(to.as_ref()))?;
+            snapshot::make(&options, place, &mut ask, checkpoint, progress)
+        })?;
+        bar.finish_and_clear();
+        self.report_snapshot(&made, checkpoint_ms)
+    }
+
+    /// Prints what was uploaded.
+    fn report_snapshot(&self, made: &Uploaded, checkpoint_ms: u64) -> Result<(), Failure> {
+        let manifest = &made.description.manifest;
+        if self.json || !output::is_terminal() {
+            return output::print_json(&SnapshotReport {
+                snapshot: &manifest.taken,
+                object: &made.place,
+                dry_run: self.dry_run,
+                key: &made.writer,
+                encrypted: self.encrypt,
+                files: manifest.files.len(),
+                bytes: manifest.bytes(),
+                new_objects: made.new_objects,
+                new_bytes: made.new_bytes,
+                requests: made.requests,
+                checkpoint_ms,
+                removed: made.removed.len(),
+                listed_objects: made.swept.listed,
+                removed_objects: made.swept.removed,
+                digest: manifest.digest,
+                ranges: &manifest.ranges,
+            });
+        }
+        let new = format!(
+            "{} objects ({}) {} in {} requests",
+            output::count(made.new_objects),
+            output::bytes(made.new_bytes),
+            if self.dry_run { "would be uploaded" } else { "were uploaded" },
+            output::count(made.requests),
+        );
+        let signed = match made.writer.is_empty() {
+            true => String::new(),
+            false => format!("signed by {}\n", made.writer),
+        };
+        output::print(&format!("{}, {new}\n{signed}", line(made.place.as_ref(), manifest)))
     }
 
     /// Prints what was copied.
@@ -150,10 +234,10 @@ impl Backup {
     }
 
     /// Checks every backup, and continues after a damaged one.
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self, directory: &Path) -> Result<(), Failure> {
         let bar = bytes_read();
         let (mut good, mut bad) = (Vec::new(), 0);
-        for path in backup::find(&self.directory)? {
+        for path in backup::find(directory)? {
             let mut progress = |bytes| {
                 bar.inc(bytes);
                 Ok(())
@@ -184,13 +268,57 @@ impl Backup {
             let lines = good.iter().map(|checked| line(&checked.directory, &checked.manifest));
             output::print(&lines.map(|line| format!("{line}: intact\n")).collect::<String>())?;
         }
-        match bad {
-            0 => Ok(()),
-            1 => Err(Failure::failed("1 backup is damaged or incomplete and cannot be restored")),
-            bad => Err(Failure::failed(format!(
-                "{bad} backups are damaged or incomplete and cannot be restored"
-            ))),
+        damaged(bad)
+    }
+
+    /// Checks every snapshot of a place, and continues after a damaged one.
+    fn check_snapshots(&self, common: &Common, address: &str) -> Result<(), Failure> {
+        let settings = common.settings(Vec::new())?;
+        let bar = bytes_read();
+        let snapshots = self.read.open(address, &settings.config)?;
+        let mut progress = |bytes| {
+            bar.inc(bytes);
+            Ok(())
+        };
+        let sample = self.sample.map(NonZeroUsize::get);
+        let verified = snapshots.verify(sample, &mut progress)?;
+        bar.finish_and_clear();
+        let mut bad = 0;
+        for Verified { name, found } in &verified {
+            let manifest = match found {
+                Ok(snapshot) => &snapshot.description.manifest,
+                Err(error) => {
+                    output::note(error);
+                    bad += 1;
+                    continue;
+                }
+            };
+            if self.json || !output::is_terminal() {
+                output::print_json(&serde_json::json!({
+                    "snapshot": name, "version": manifest.version, "network": manifest.network,
+                    "files": manifest.files.len(), "bytes": manifest.bytes(),
+                    "digest": manifest.digest, "ranges": manifest.ranges,
+                    "key": snapshots.writer(),
+                }))?;
+            } else {
+                output::print(&format!("{}: intact\n", line(name.as_ref(), manifest)))?;
+            }
         }
+        if verified.is_empty() {
+            return Err(BackupError::Other(format!("there is no snapshot in {address}")).into());
+        }
+        damaged(bad)
+    }
+}
+
+/// Fails if any backup is damaged.
+fn damaged(bad: usize) -> Result<(), Failure> {
+    match bad {
+        0 => Ok(()),
+        1 => Err(Failure::failed("1 backup is damaged or incomplete and cannot be restored")),
+        bad => Err(Failure::failed(format!(
+            "{bad} backups are damaged or incomplete and cannot be restored"
+        ))),
     }
 }
 

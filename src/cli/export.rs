@@ -25,15 +25,16 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Write events, transactions and tables of programs as Parquet files
 ///
-/// Other engines can read the files directly. Ledgers that were exported already are skipped, so an
-/// interrupted export can be started again without missing or repeated rows. The file manifest.json lists
-/// all valid files, and views.sql, for DuckDB, has a view of every table over its files. A service that runs on the data directory keeps storing ledgers: those stored when the
+/// Other engines read the tables as Iceberg's, or the files directly. Ledgers that were exported already are
+/// skipped, so an interrupted export can be started again without missing or repeated rows. The file
+/// manifest.json lists all valid files, and views.sql, for DuckDB, has a view of every table over its files. A service that runs on the data directory keeps storing ledgers: those stored when the
 /// export began are exported. With `export.to` in the settings the service exports continuously by itself.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery export --data-dir d --to-dir lake
   duckdb -c '.read lake/views.sql' -c 'from chain.events limit 3'
   orrery export --data-dir d --into s3://bucket/prefix
+  orrery export --data-dir d --to-dir /mnt/lake --rebase
   orrery export --data-dir d --from 63092982 --to 63092993 --to-dir lake --json")]
 pub struct Export {
     /// Destination of the export, which is new, empty or holds an earlier export: a directory, or s3://BUCKET/PREFIX,
@@ -58,6 +59,10 @@ pub struct Export {
     /// Leave out the tables of programs
     #[arg(long)]
     no_programs: bool,
+    /// The destination is an export that was moved or copied from elsewhere: let its tables and views name their
+    /// files where they are now. Snapshots from before are gone
+    #[arg(long)]
+    rebase: bool,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -173,7 +178,11 @@ impl Export {
             ));
         };
         let (first, last) = (first.first, last.last);
-        let export = export::Export::open(&target.destination, store, Interrupt::default())?;
+        let open = match self.rebase {
+            true => export::Export::rebase,
+            false => export::Export::open,
+        };
+        let export = open(&target.destination, store, Interrupt::default())?;
         let names = Interfaces::new(Arc::clone(store), None);
         let mut export = export.naming(names).attested_by(attested);
         let mut interrupted = Ok(());

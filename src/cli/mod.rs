@@ -3,9 +3,11 @@
 
 mod backfill;
 mod backup;
+mod checkpointed;
 mod compile;
 mod completions;
 mod config;
+mod confirm;
 mod demo;
 mod dev;
 mod doctor;
@@ -27,6 +29,7 @@ pub mod output;
 mod program_list;
 mod program_name;
 mod programs;
+mod promote;
 mod prove;
 mod query;
 mod rebuild;
@@ -35,6 +38,8 @@ mod replacement;
 mod restore;
 mod selectors;
 mod serve;
+mod sink;
+mod snapshots;
 mod spec_file;
 mod sql_tables;
 mod sql_worker;
@@ -112,7 +117,13 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Service",
         &["demo", "serve", "status", "doctor", "token", "config", "completions", "xdr", "version"],
     ),
-    ("Data", &["import", "backfill", "export", "backup", "restore", "verify", "prove", "rebuild"]),
+    (
+        "Data",
+        &[
+            "import", "backfill", "export", "sink", "backup", "restore", "promote", "verify",
+            "prove", "rebuild",
+        ],
+    ),
     (
         "Programs",
         &[
@@ -217,8 +228,10 @@ enum Verb {
     Import(import::Import),
     Backfill(backfill::Backfill),
     Export(export::Export),
+    Sink(sink::Sink),
     Backup(backup::Backup),
     Restore(restore::Restore),
+    Promote(promote::Promote),
     Token(token::Token),
     Rebuild(rebuild::Rebuild),
     Status(status::Status),
@@ -258,8 +271,10 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Verb::Import(verb) => verb.run(&common),
         Verb::Backfill(verb) => verb.run(&common, &remote),
         Verb::Export(verb) => verb.run(&common),
+        Verb::Sink(verb) => verb.run(&common),
         Verb::Backup(verb) => verb.run(&common),
         Verb::Restore(verb) => verb.run(&common),
+        Verb::Promote(verb) => verb.run(&common),
         Verb::Token(verb) => verb.run(&common),
         Verb::Rebuild(verb) => verb.run(&common),
         Verb::Status(verb) => verb.run(&common, &remote),

@@ -1,6 +1,5 @@
 //! Verbs for indexing programs, each of which calls routes of a running service.
 
-use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::confirm::confirm_deletion;
 use super::output::Json;
 use super::program_list::List;
 use super::program_name::ProgramName;
@@ -434,23 +434,4 @@ fn show(answer: Body, output: &Json, columns: &[&str]) -> Result<(), Failure> {
 
 fn text(number: Option<u32>) -> Option<String> {
     number.map(|number| number.to_string())
-}
-
-/// Asks on a terminal whether to delete something, which cannot be undone. Where nobody can be asked,
-/// nothing is deleted.
-fn confirm_deletion(what: &str) -> Result<(), Failure> {
-    let (input, mut output) = (io::stdin(), io::stderr());
-    if !input.is_terminal() || !output.is_terminal() {
-        return Err(Failure::usage(format!(
-            "nobody can be asked here whether to delete {what}: give --yes to delete without a question"
-        )));
-    }
-    let asked = write!(output, "Delete {what}? [y/N] ").and_then(|()| output.flush());
-    let mut answer = String::new();
-    let read = asked.and_then(|()| input.lock().read_line(&mut answer));
-    read.map_err(|error| Failure::failed(format!("cannot ask on this terminal: {error}")))?;
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(Failure::failed("nothing was deleted")),
-    }
 }

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use orrery::account;
 use orrery::backup::{self, BackupError};
-use orrery::config::Config;
+use orrery::config::{Config, Settings};
 use orrery::control::BackfillOrder;
 use orrery::service::{self, OrderFile};
 
 use super::backup::{bytes_read, line};
+use super::snapshots::{self, ReadFlags};
 use super::{Common, Failure, output};
 
 /// Create a data directory from a backup
@@ -21,22 +22,44 @@ use super::{Common, Failure, output};
 /// them are shown as attested by the backup alone. The directory appears under its name only when it is
 /// complete and on disk; if this command is interrupted before, it does not exist. Derived data, such as the
 /// tables of indexing programs, is rebuilt when the service starts.
+///
+/// A snapshot (--from) is restored in the same way; if that is interrupted, the same command goes on with what is
+/// there. A data directory from a snapshot is a reader, until `orrery promote`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   orrery restore /mnt/backups --data-dir restored
   orrery restore /mnt/backups/2026-11-24T10-45-00.123Z --data-dir restored
-  orrery verify --data-dir restored")]
+  orrery verify --data-dir restored
+  orrery restore --from s3://bucket/prefix --data-dir restored
+  orrery restore --from s3://bucket/prefix --trusted 5bd1… --data-dir restored")]
 pub struct Restore {
     /// A backup, or a directory of backups, whose newest is restored
-    #[arg(value_name = "BACKUP")]
-    backup: PathBuf,
+    #[arg(value_name = "BACKUP", required_unless_present = "from")]
+    backup: Option<PathBuf>,
+    /// Restore a snapshot instead, from s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or a directory, to
+    /// which `orrery backup --to` has written it
+    #[arg(long, value_name = "PLACE", conflicts_with = "backup")]
+    from: Option<String>,
+    /// Name of the snapshot, which is its time; without it the newest
+    #[arg(long, value_name = "NAME", requires = "from")]
+    snapshot: Option<String>,
+    #[command(flatten)]
+    read: ReadFlags,
 }
 
 impl Restore {
     pub fn run(self, common: &Common) -> Result<(), Failure> {
         let settings = common.settings(Vec::new())?;
-        let newest = backup::find(&self.backup)?.pop();
-        let newest = newest.ok_or_else(|| BackupError::not_found(&self.backup))?;
+        if let Some(from) = &self.from {
+            return self.restore_snapshot(&settings, from);
+        }
+        if self.snapshot.is_some() {
+            let words = "--snapshot is for snapshots: give their place with --from";
+            return Err(Failure::usage(words));
+        }
+        let backup = self.backup.clone().unwrap_or_default();
+        let newest = backup::find(&backup)?.pop();
+        let newest = newest.ok_or_else(|| BackupError::not_found(&backup))?;
         let bar = bytes_read();
         let mut progress = |bytes| {
             bar.inc(bytes);
@@ -69,6 +92,28 @@ impl Restore {
             output::note(words);
         }
         output::print(&format!("{}: restored\n", line(&restored.backup, &restored.manifest)))
+    }
+
+    fn restore_snapshot(&self, settings: &Settings, from: &str) -> Result<(), Failure> {
+        let config = &settings.config;
+        let snapshots = self.read.open(from, config)?;
+        let snapshot = snapshots.find(self.snapshot.as_deref())?;
+        let bar = bytes_read();
+        let mut progress = |bytes| {
+            bar.inc(bytes);
+            Ok(())
+        };
+        snapshots::restore(&snapshots, &snapshot, config, &mut progress)?;
+        bar.finish_and_clear();
+        for words in self.read.words(&snapshots, &snapshot) {
+            output::note(words);
+        }
+        if let Some(words) = order(&config.data_dir) {
+            output::note(words);
+        }
+        let name = PathBuf::from(format!("{}, {}", snapshots.place(), snapshot.name));
+        let line = line(&name, &snapshot.description.manifest);
+        output::print(&format!("{line}: restored\n"))
     }
 }
 

@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
-use orrery::config::Settings;
+use orrery::config::{Config, Settings};
+use orrery::domain::Network;
 use orrery::service::{self, Following, Node, sources};
 use orrery::settings::{SourceAddress, SourceKind};
-use orrery::store::StoreError;
+use orrery::store::{RAW_DIRECTORY, StoreError};
 use rustix::io::Errno;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -17,6 +18,7 @@ use toml::Value;
 
 use super::live_line::LiveLine;
 use super::open::NewDirectory;
+use super::snapshots::{self, ReadFlags};
 use super::{Common, Failure, FlagValue, NetworkFlags, begin_log, flag, listen_address, open};
 
 /// Run the service: follow the configured source, and serve stored ledgers over HTTP
@@ -27,6 +29,7 @@ use super::{Common, Failure, FlagValue, NetworkFlags, begin_log, flag, listen_ad
   orrery serve --data-dir d --network testnet
   orrery serve --data-dir d --network mainnet --source s3://bucket/prefix --start 62000000
   orrery serve --data-dir d --listen 0.0.0.0:8484 --no-source
+  orrery serve --data-dir d --from-snapshot s3://bucket/prefix --source rpc:https://writer.example.org/rpc
   orrery serve --config /etc/orrery/orrery.toml")]
 pub struct Serve {
     #[command(flatten)]
@@ -41,6 +44,12 @@ pub struct Serve {
     /// First ledger of an empty data directory: tip, genesis, oldest, or a ledger
     #[arg(long)]
     start: Option<String>,
+    /// Restore the newest snapshot into an empty data directory first, from the place to which `orrery backup --to`
+    /// has written it. A directory that holds something is used as it is
+    #[arg(long, value_name = "PLACE")]
+    from_snapshot: Option<String>,
+    #[command(flatten)]
+    read: ReadFlags,
     /// Serve what is stored and follow no source, whatever is configured
     #[arg(long)]
     no_source: bool,
@@ -71,6 +80,9 @@ impl Serve {
         let config = &settings.config;
         begin_log(&settings, false)?;
         service::check_files(config)?;
+        if let Some(from) = &self.from_snapshot {
+            restore_if_empty(from, &self.read, config)?;
+        }
         // Dropped after the store, which has to be closed before its directory is removed.
         let mut new = NewDirectory::at(&config.data_dir);
         if new.was_missing() {
@@ -108,6 +120,30 @@ impl Serve {
         }
         Ok(flags)
     }
+}
+
+/// Restores the newest snapshot at an address into the data directory, unless that holds a store already.
+fn restore_if_empty(from: &str, read: &ReadFlags, config: &Config) -> Result<(), Failure> {
+    if config.data_dir.join(RAW_DIRECTORY).exists() {
+        return Ok(());
+    }
+    let snapshots = read.open(from, config)?;
+    let snapshot = snapshots.find(None)?;
+    let manifest = &snapshot.description.manifest;
+    if let Some(range) = manifest.ranges.last() {
+        let network = Network::from_passphrase(manifest.network_passphrase.clone());
+        let reach = sources::check_reach(config, &network, range.summed.ledgers.last);
+        runtime()?.block_on(reach)?;
+    }
+    tracing::info!(
+        from = %snapshots.place(), snapshot = %snapshot.name, bytes = manifest.bytes(),
+        "restoring a snapshot"
+    );
+    snapshots::restore(&snapshots, &snapshot, config, &mut |_| Ok(()))?;
+    for words in read.words(&snapshots, &snapshot) {
+        tracing::warn!("{words}");
+    }
+    Ok(())
 }
 
 /// Reads the value of a `--source`.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use orrery::interfaces::names::{EVENTS, PROGRESS, STORAGE};
-use orrery::tables::{folded, in_query, may_be_schema, view, written};
+use orrery::tables::{CHAIN, folded, in_query, may_be_schema, view, written};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,7 @@ const MOST_TABLES: u32 = 100_000;
 /// A table that the service lists.
 #[derive(Debug, Clone)]
 pub struct Listed {
-    /// Name in the list, `program_ID_TARGET`.
+    /// Name in the list, `program_ID_TARGET`; of a table of the chain itself as queries write it.
     pub name: String,
     /// Project; empty for a program that is to replace another.
     pub project: String,
@@ -117,6 +117,11 @@ fn view_of(project: &str, target: &str) -> (String, String) {
 }
 
 fn of_listed(listed: Listed, columns: &Columns) -> SqlTable {
+    if let Some(target) = listed.name.strip_prefix(CHAIN).and_then(|name| name.strip_prefix('.')) {
+        let (target, called) = (target.to_owned(), listed.name.clone());
+        let columns = columns_in(columns, CHAIN, &target).unwrap_or_default();
+        return SqlTable { listed, target, called, columns };
+    }
     let target = target(&listed.name).to_owned();
     let (schema, name) = view_of(&listed.project, &target);
     let of_view = columns_in(columns, &schema, &name).filter(|_| !listed.project.is_empty());
@@ -238,11 +243,13 @@ mod tests {
             ("retroshade", "program_3_said", &["_ledger", "c"]),
             ("My-p", "said", &["a", "_ledger"]),
             ("My-p", "events", &["name"]),
+            ("chain", "events", &["id"]),
         ]);
         for (name, project, called, first) in [
             ("program_1_said", "My-p", "\"My-p\".said", Some("a")),
             ("program_2_said", "", "program_2_said", Some("b")),
             ("program_3_said", "main", "main_said", Some("c")),
+            ("chain.events", "chain", "chain.events", Some("id")),
             // Not in SQL yet.
             ("program_1_told", "My-p", "\"My-p\".told", None),
         ] {

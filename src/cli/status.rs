@@ -72,6 +72,9 @@ fn table(report: &StatusReport, now: u64) -> String {
             (false, _) => "does not run".to_owned(),
         },
     );
+    if let Some(words) = &report.reader {
+        row("reader", words.clone());
+    }
     if let Some(reason) = &report.down {
         row("down", reason.clone());
     }

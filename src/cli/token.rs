@@ -64,6 +64,9 @@ struct Issue {
     /// Limit it to the scope read, deploy, webhooks or admin; may be repeated
     #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',')]
     scopes: Vec<Scope>,
+    /// Sign it with the key of the data directory: readers that are made of its snapshots accept it, too
+    #[arg(long)]
+    portable: bool,
     /// A trial: plan builder for 14 days
     #[arg(long, conflicts_with_all = ["plan", "days"])]
     trial: bool,
@@ -97,7 +100,11 @@ impl Issue {
         }
         let plan = self.plan.unwrap_or(config.auth.default_plan);
         let Issue { sub, days, scopes, trial, .. } = self;
-        let issued = tokens.issue(&IssueRequest { sub, plan, days, scopes, trial })?;
+        let request = IssueRequest { sub, plan, days, scopes, trial };
+        let issued = match self.portable {
+            true => tokens.issue_portable(&request)?,
+            false => tokens.issue(&request)?,
+        };
         output::print(&format!("{}\n", issued.token))
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, check_together, did_you_mean};
+use super::{Config, ConfigError, check_together, did_you_mean, sinks};
 use crate::domain::without_seeds;
 use crate::settings::section::{Describe, Description};
 
@@ -127,7 +127,7 @@ impl fmt::Display for Settings {
         let mut current = "";
         for (key, Effective { value, origin, description }) in plain.into_iter().chain(in_sections)
         {
-            let (section, name) = key.split_once('.').unwrap_or(("", key));
+            let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
             if section != current {
                 writeln!(f, "\n[{section}]")?;
                 current = section;
@@ -157,6 +157,7 @@ impl Merge {
 
     /// Sets one value after validating it alone, so that an error names this key and this origin.
     fn set(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
+        self.add_sink_of(key, &origin)?;
         let Some(description) = self.values.get(key).map(|setting| setting.description) else {
             let suggestion = did_you_mean(self.nearest(key).as_deref());
             return Err(ConfigError::of(
@@ -164,7 +165,8 @@ impl Merge {
                 format_args!("there is no setting {key}{suggestion}"),
             ));
         };
-        let mut alone = default_values();
+        let mut alone =
+            sinks::defaults_beside(key).map_or_else(default_values, |it| values_of(&it));
         alone.insert(key.to_owned(), value.clone());
         let Ok(alone) = assemble(alone) else {
             return Err(wrong_value(key, description, value.to_string(), origin));
@@ -175,6 +177,24 @@ impl Merge {
             return Err(ConfigError::of(&origin, what));
         }
         self.values.insert(key.to_owned(), Effective { value, origin, description });
+        Ok(())
+    }
+
+    /// Adds the section of the sink to which a key belongs, with defaults, if there is none yet.
+    fn add_sink_of(&mut self, key: &str, origin: &Origin) -> Result<(), ConfigError> {
+        if self.values.contains_key(key) {
+            return Ok(());
+        }
+        let Some(defaults) = sinks::defaults_beside(key) else {
+            let wrong = sinks::wrong_name(key);
+            return wrong.map_or(Ok(()), |sentence| Err(ConfigError::of(origin, sentence)));
+        };
+        for (key, value) in values_of(&defaults) {
+            if let Some(description) = Config::describe(Some(&key)) {
+                let origin = Origin::Default;
+                self.values.entry(key).or_insert(Effective { value, origin, description });
+            }
+        }
         Ok(())
     }
 
@@ -207,6 +227,11 @@ impl Merge {
         all: Vec<(OsString, OsString)>,
     ) -> Result<Vec<String>, ConfigError> {
         let mut unknown = Vec::new();
+        // A sink is one that has an address, in a file or here.
+        let names = all.iter().filter_map(|(name, _)| name.to_str());
+        for key in names.filter_map(sinks::address_of_variable).collect::<Vec<_>>() {
+            self.add_sink_of(&key, &Origin::Environment(variable_of_key(&key)))?;
+        }
         for (name, value) in all {
             let Some(name) = name.to_str().filter(|name| is_setting(name)) else { continue };
             let origin = Origin::Environment(name.to_owned());
@@ -392,19 +417,23 @@ fn flatten(prefix: &str, table: Table, into: &mut BTreeMap<String, Value>) {
 fn assemble(values: BTreeMap<String, Value>) -> Result<Config, toml::de::Error> {
     let mut table = Table::new();
     for (key, value) in values {
-        match key.split_once('.') {
-            None => {
-                table.insert(key, value);
-            }
-            Some((section, key)) => {
-                let section = table.entry(section).or_insert_with(|| Table::new().into());
-                if let Value::Table(section) = section {
-                    section.insert(key.to_owned(), value);
-                }
-            }
-        }
+        put(&mut table, &key, value);
     }
+    // Sinks are sections within one, which there may be none of.
+    table.entry("sinks").or_insert_with(|| Table::new().into());
     table.try_into()
+}
+
+/// Puts a value into the sections that its key names.
+fn put(table: &mut Table, key: &str, value: Value) {
+    let Some((section, key)) = key.split_once('.') else {
+        table.insert(key.to_owned(), value);
+        return;
+    };
+    let section = table.entry(section).or_insert_with(|| Table::new().into());
+    if let Value::Table(section) = section {
+        put(section, key, value);
+    }
 }
 
 fn collect_lines(

@@ -6,6 +6,7 @@
 //! recorded. `schema/config.reference.toml` documents every key.
 
 mod load;
+mod sinks;
 mod trust;
 
 use std::fmt::Display;
@@ -16,8 +17,8 @@ pub use load::{Layers, Origin, Settings};
 use crate::auth::section::Auth;
 use crate::domain::Network;
 use crate::settings::{
-    Core, Disk, Export, Http, Index, Indexers, Limits, Log, NetworkName, Programs, Queries,
-    Retention, Rpc, Site, Source, Status, Trust, Webhooks, section,
+    Backup, Core, Disk, Export, Http, Index, Indexers, Limits, Log, NetworkName, Programs, Queries,
+    Retention, Rpc, Sinks, Site, Source, Status, Trust, Webhooks, section,
 };
 
 section! {
@@ -42,6 +43,10 @@ section! {
         pub disk: Disk = Disk::default();
         /// Continuous export of a running service.
         pub export: Export = Export::default();
+        /// The bucket of snapshots.
+        pub backup: Backup = Backup::default();
+        /// Databases to which rows are copied, by their names.
+        pub sinks: Sinks = Sinks::default();
         /// Sources of ledgers of a running service.
         pub source: Source = Source::default();
         /// What is checked of ledgers, and the validators that attest them.
@@ -122,6 +127,8 @@ fn check_together(config: &Config) -> Result<(), ConfigError> {
         config.trust_error(),
         config.rpc.validation_error(),
         config.export.validation_error(&config.retention),
+        config.backup.validation_error(),
+        config.sinks_error(),
         config.limits.validation_error(config.queries.answer_mib),
         config.programs.validation_error(),
         config.webhooks.validation_error(),

@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 pub use client::Client;
 pub use server::{Listener, Verbs};
 pub use verb::{
-    BACKFILL, Body, CHECKPOINT, Ledgers, RAW_LEDGER, REBUILD, RawXdr, STATE_BACKFILL, STATUS,
-    STORE, STORE_LAST, Verb,
+    BACKFILL, Body, CHECKPOINT, Ledgers, RAW_LEDGER, REBUILD, RawXdr, SINK_CHECK, SINK_REMOVE,
+    SINK_REPLACE, SINK_TEST, SINKS, STATE_BACKFILL, STATUS, STORE, STORE_LAST, Verb,
 };
 
 use crate::domain::{ContractId, CoveredLedgers, LedgerRange, LedgerSeq, LedgerSet};
@@ -372,6 +372,9 @@ pub struct StatusReport {
     pub transactions: u64,
     /// State of every consumer of the feed.
     pub consumers: Vec<ConsumerReport>,
+    /// Of what the data directory is a reader, in one sentence; `None` when it is a writer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reader: Option<String>,
     /// First component that is down, and the reason; `None` when all work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<String>,

@@ -10,6 +10,10 @@ use super::{
     StateReport, StateRequest, StatusReport, Stored,
 };
 use crate::domain::{LAST_FRAGMENT, LONGEST_LEDGER};
+use crate::sinks::{
+    SinkCheckedTable, SinkProjectReport, SinkProjectRequest, SinkRemoval, SinkReport, SinkRequest,
+    SinkTestReport,
+};
 
 /// An operation, which is asked for with a `Q` at the path `/control/NAME` and answered with an `A`.
 pub struct Verb<Q, A> {
@@ -42,6 +46,17 @@ pub const STORE: Verb<Ledgers, Result<Stored, NotStored>> = Verb::new("ledgers")
 /// Says that no more ledgers follow on this connection, and answers when those that waited are stored,
 /// or cannot be.
 pub const STORE_LAST: Verb<(), Result<Stored, NotStored>> = Verb::new("last-ledgers");
+/// The sinks of the service, with their projects, sorted by name.
+pub const SINKS: Verb<(), Vec<SinkReport>> = Verb::new("sinks");
+/// What a sink's server is, and what is missing there. Changes nothing.
+pub const SINK_TEST: Verb<SinkRequest, SinkTestReport> = Verb::new("sink-test");
+/// Compares the tables of a project in a sink with the project's log. Takes as long as they are large.
+pub const SINK_CHECK: Verb<SinkProjectRequest, Vec<SinkCheckedTable>> = Verb::new("sink-check");
+/// Fills the tables of a project in a sink again, and drops what others made and cannot be kept. Answers when that is
+/// ordered: the progress is in [`SINKS`].
+pub const SINK_REPLACE: Verb<SinkProjectRequest, SinkProjectReport> = Verb::new("sink-replace");
+/// Removes a project from the database of a sink that does not have it any more.
+pub const SINK_REMOVE: Verb<SinkRemoval, ()> = Verb::new("sink-remove");
 
 /// Maximum number of ledgers that are sent at once.
 pub(super) const MAX_LEDGERS: usize = 256;

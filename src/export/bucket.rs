@@ -4,19 +4,25 @@
 //! that writers never overwrite each other's objects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::error::{ExportError, Result};
 use super::interrupt::Interrupt;
+use super::lake;
 use super::layout::{self, DATA, KINDS, PROGRAMS, TABLES};
-use super::manifest::{self, FORMAT, Manifest, Writer};
+use super::manifest::{self, DataFile, FORMAT, Manifest, Writer};
+use super::spool::{self, Spool};
 use super::views;
-use orrery_net::buckets::{BucketSettings, ObjectVersion, Objects, ObjectsError};
+use orrery_iceberg::layout as metadata;
+use orrery_net::buckets::{BucketSettings, ObjectVersion, Objects, ObjectsError, PART};
 
 /// Time in seconds after a write of the manifest for which its writer keeps the claim to the
 /// bucket.
@@ -43,6 +49,7 @@ pub struct Bucket {
     runtime: Option<Runtime>,
     interrupt: Interrupt,
     identity: ExporterIdentity,
+    spool: Spool,
 }
 
 impl Drop for Bucket {
@@ -58,17 +65,35 @@ impl Bucket {
     pub fn open(
         settings: &BucketSettings,
         identity: ExporterIdentity,
+        spool: Spool,
         interrupt: Interrupt,
     ) -> Result<Self> {
         let objects = Objects::open(settings)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| {
             ExportError::Io(format!("requests to a bucket cannot be made: {error}"))
         })?;
-        Ok(Self { objects, runtime: Some(runtime), interrupt, identity })
+        Ok(Self { objects, runtime: Some(runtime), interrupt, identity, spool })
     }
 
     pub fn place(&self) -> String {
         self.objects.place("")
+    }
+
+    /// Returns the content of a small object; `None` if it is not there.
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        let found = self.request(self.objects.get(path))?;
+        Ok(found.map(|(content, _)| content.to_vec()))
+    }
+
+    /// Writes an object that is new, or is there with this content.
+    fn write_new(&self, path: &str, content: Bytes) -> Result<()> {
+        match self.request(self.objects.replace(path, content.clone(), None)) {
+            Err(ExportError::Objects(ObjectsError::Changed(_))) => match self.read(path)? {
+                Some(found) if found == content => Ok(()),
+                _ => Err(ExportError::TakenOver(self.place())),
+            },
+            written => written.map(drop),
+        }
     }
 
     /// Waits for a response; fails with [`ExportError::Interrupted`] as soon as the interrupt is
@@ -129,9 +154,13 @@ pub struct LockedBucket {
 
 impl LockedBucket {
     /// Acquires the bucket for an export of this network. The bucket must be empty or hold an
-    /// earlier export. If the previous exporter did not release it, objects that the manifest does
-    /// not name are removed.
-    pub fn acquire(bucket: &Arc<Bucket>, passphrase: &str) -> Result<(Self, Manifest)> {
+    /// earlier export; with `rebase`, one that was elsewhere before. Returns whether the previous exporter did
+    /// not release it.
+    pub fn acquire(
+        bucket: &Arc<Bucket>,
+        passphrase: &str,
+        rebase: bool,
+    ) -> Result<(Self, Manifest, bool)> {
         let place = bucket.place();
         let found = bucket.peek()?;
         let now = (bucket.identity.clock)();
@@ -140,6 +169,9 @@ impl LockedBucket {
             Some((manifest, version)) => (manifest, Some(version)),
         };
         manifest.check_network(passphrase, &place)?;
+        if !rebase {
+            lake::check_root(&manifest, &place)?;
+        }
         let before = manifest.writer.take();
         if before.as_ref().is_some_and(|it| it.id != bucket.identity.id && it.until > now) {
             return Err(ExportError::InUse(place));
@@ -150,18 +182,18 @@ impl LockedBucket {
         let (version, claimed_until) = replace(bucket, &mut manifest, version.as_ref())?;
         let mark = format!("{:08x}", (bucket.identity.random)());
         let bucket = Arc::clone(bucket);
-        let mut held = Self { bucket, version, mark, claimed_until, views };
-        if before.is_some() {
-            // Views of a killed export may name objects that are removed next.
-            held.write_views(&mut manifest)?;
-            held.remove_strays(&manifest)?;
-        }
-        Ok((held, manifest))
+        let held = Self { bucket, version, mark, claimed_until, views };
+        Ok((held, manifest, before.is_some()))
+    }
+
+    /// Returns the address of the bucket and the prefix in it.
+    pub fn root(&self) -> String {
+        self.bucket.place()
     }
 
     /// Removes objects that the manifest does not name. None of them can become part of the export
     /// any more: the manifest was replaced, so an earlier exporter can no longer replace it.
-    fn remove_strays(&self, manifest: &Manifest) -> Result<()> {
+    pub fn remove_strays(&self, manifest: &Manifest) -> Result<()> {
         let named: BTreeSet<&str> = manifest.paths().collect();
         let by_content = |parts: &[&str]| match parts {
             [kind, name] => KINDS.contains(kind) && layout::is_by_content(name),
@@ -175,7 +207,14 @@ impl LockedBucket {
         // Earlier files of programs are two directories deeper: program and table.
         let of_program =
             |parts: &[&str]| matches!(parts, [_, _, name] if layout::is_older(name, false));
-        self.remove_unnamed(PROGRAMS, &named, of_program)
+        self.remove_unnamed(PROGRAMS, &named, of_program)?;
+        let uuids: BTreeSet<&str> = manifest.identified().map(|(uuid, _)| uuid).collect();
+        let of_table = |parts: &[&str]| match parts {
+            [uuid, "metadata", metadata::POINTER] => !uuids.contains(uuid),
+            [_, "metadata", name] => metadata::is_ours(name),
+            _ => false,
+        };
+        self.remove_unnamed(metadata::DIRECTORY, &named, of_table)
     }
 
     /// Removes the objects below a directory that are not `named` and of which the parts of the path are
@@ -208,8 +247,44 @@ impl LockedBucket {
     }
 
     /// Begins an object.
-    pub fn begin(&self) -> Object {
-        Object { bucket: Arc::clone(&self.bucket), bytes: Vec::new() }
+    pub fn begin(&self) -> Result<Object> {
+        let file = self.bucket.spool.file()?;
+        Ok(Object { bucket: Arc::clone(&self.bucket), file })
+    }
+
+    /// Copies an object to a file, which nothing else has, and returns that.
+    pub fn open(&self, named: &DataFile) -> Result<File> {
+        let mut file = self.bucket.spool.file()?;
+        let bucket = &self.bucket;
+        bucket.request(bucket.objects.download(&named.path, named.bytes, &mut file))?;
+        Ok(file)
+    }
+
+    /// Returns the content of a small object; `None` if it is not there.
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        self.bucket.read(path)
+    }
+
+    /// Writes a small object that is new, or is there with this content.
+    pub fn write_new(&self, path: &str, content: &[u8]) -> Result<()> {
+        self.bucket.write_new(path, Bytes::copy_from_slice(content))
+    }
+
+    /// Replaces a small object that names another one.
+    pub fn point(&mut self, manifest: &mut Manifest, path: &str, content: &[u8]) -> Result<()> {
+        self.keep_claim(manifest)?;
+        let content = Bytes::copy_from_slice(content);
+        self.bucket.request(self.bucket.objects.put(path, content))
+    }
+
+    /// Renews the claim to the bucket if it ends soon: an exporter that was presumed dead must not replace
+    /// what another one has written.
+    fn keep_claim(&mut self, manifest: &mut Manifest) -> Result<()> {
+        let now = (self.bucket.identity.clock)();
+        if now.saturating_add(CLAIM_SECONDS / 2) > self.claimed_until {
+            self.write_manifest(manifest)?;
+        }
+        Ok(())
     }
 
     /// Replaces the manifest.
@@ -225,11 +300,7 @@ impl LockedBucket {
             if self.views.get(&path) == Some(&text) {
                 continue;
             }
-            // An exporter that was presumed dead must not replace the views of another one.
-            if (self.bucket.identity.clock)().saturating_add(CLAIM_SECONDS / 2) > self.claimed_until
-            {
-                self.write_manifest(manifest)?;
-            }
+            self.keep_claim(manifest)?;
             let body = text.clone().into_bytes().into();
             self.bucket.request(self.bucket.objects.put(&path, body))?;
             self.views.insert(path, text);
@@ -247,22 +318,33 @@ impl LockedBucket {
     }
 }
 
-/// An object that has not been written to the bucket yet; its content is in memory.
+/// An object that has not been written to the bucket yet; its content is in a file, which nothing else has.
 pub struct Object {
     bucket: Arc<Bucket>,
-    bytes: Vec<u8>,
+    file: File,
 }
 
 impl Object {
     /// Writes the object to the bucket.
     pub fn commit(self, path: &str) -> Result<()> {
-        self.bucket.request(self.bucket.objects.put(path, self.bytes.into()))
+        let bytes = self.file.metadata().map_err(spool::unusable)?.len();
+        if bytes > PART {
+            return self.bucket.request(self.bucket.objects.upload(path, &self.file));
+        }
+        let mut content = vec![0; bytes as usize];
+        self.file.read_exact_at(&mut content, 0).map_err(spool::unusable)?;
+        self.bucket.write_new(path, content.into())
+    }
+
+    /// Opens what was written so far for reading.
+    pub fn written(&self) -> Result<File> {
+        self.file.try_clone().map_err(spool::unusable)
     }
 }
 
 impl Write for Object {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.bytes.write(bytes)
+        self.file.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -12,10 +12,13 @@ use super::error::Result;
 use super::manifest::ExportedProgram;
 use super::portions::{RangeEnds, due};
 use super::{
-    Added, AddedRows, Attestations, Destination, Export, ExportError, Interrupt, Manifest, programs,
+    Added, AddedRows, Attestations, Destination, Export, ExportError, Interrupt, Listed, Manifest,
+    Options, programs,
 };
 use orrery_executables::{self as executables, Interfaces};
+use orrery_iceberg::layout as metadata;
 use orrery_ledger::domain::{EventId, LedgerRange, LedgerSeq, LedgerSet};
+use orrery_runtime::steady::Milliseconds;
 use orrery_store::{ConsumerSpec, Needs, StartPosition, Store, StoreError};
 
 /// Name of the export as a consumer of the feed, for which retention waits.
@@ -72,9 +75,8 @@ pub struct Continuous {
     store: Arc<Store>,
     destination: Destination,
     scope: ExportScope,
-    interrupt: Interrupt,
-    names: Option<Arc<Interfaces>>,
-    attested: Attestations,
+    options: Options,
+    listed: Listed,
     /// Ledgers in the manifest; `None` until it was read.
     exported: Option<LedgerSet>,
     /// Programs in the manifest, without their files.
@@ -85,6 +87,8 @@ pub struct Continuous {
     rows_waiting_since: Option<Instant>,
     /// Whether a manifest has been seen.
     manifest_seen: bool,
+    /// Whether the metadata of tables in the manifest is not written.
+    lacks_tables: bool,
     ends: RangeEnds,
     last_examination: Option<Examination>,
 }
@@ -105,19 +109,24 @@ impl Continuous {
         scope: ExportScope,
         interrupt: Interrupt,
     ) -> Self {
+        let listed = Listed::default();
         Self {
             store,
             destination,
             scope,
-            interrupt,
-            names: None,
-            attested: Attestations::Unknown,
+            options: Options {
+                beside_retention: true,
+                listed: Some(listed.clone()),
+                ..Options::new(interrupt)
+            },
+            listed,
             exported: None,
             programs: Vec::new(),
             rows: 0,
             failed_programs: 0,
             rows_waiting_since: None,
             manifest_seen: false,
+            lacks_tables: false,
             ends: RangeEnds::default(),
             last_examination: None,
         }
@@ -125,14 +134,31 @@ impl Continuous {
 
     /// Names events by these interfaces, and exports the tables of projects of events too.
     #[must_use]
-    pub fn naming(self, names: Arc<Interfaces>) -> Self {
-        Self { names: Some(names), ..self }
+    pub fn naming(mut self, names: Arc<Interfaces>) -> Self {
+        self.options.names = Some(names);
+        self
     }
 
     /// Records in the manifest which of the exported ledgers are attested.
     #[must_use]
-    pub fn attested_by(self, attested: Attestations) -> Self {
-        Self { attested, ..self }
+    pub fn attested_by(mut self, attested: Attestations) -> Self {
+        self.options.attested = attested;
+        self
+    }
+
+    /// Takes the UNIX time in milliseconds from this clock.
+    #[must_use]
+    pub fn timed_by(mut self, clock: Milliseconds) -> Self {
+        self.options.clock = clock;
+        self
+    }
+
+    /// Tells a catalogue in `listed` which tables there are.
+    #[must_use]
+    pub fn listed_in(mut self, listed: Listed) -> Self {
+        self.options.listed = Some(listed.clone());
+        self.listed = listed;
+        self
     }
 
     /// Checks that the destination, if it is a local directory, holds nothing but an export of this
@@ -146,7 +172,10 @@ impl Continuous {
             return Ok(());
         }
         match self.destination.peek() {
-            Ok(Some(manifest)) => self.check_network(&manifest),
+            Ok(Some(manifest)) => {
+                self.check_network(&manifest)?;
+                self.destination.check_root(&manifest)
+            }
             Err(error) if error.is_wrong_place() => Err(error),
             Ok(None) | Err(_) => Ok(()),
         }
@@ -172,6 +201,10 @@ impl Continuous {
         if self.exported.is_none() {
             let manifest = self.destination.peek()?;
             self.record_manifest(manifest.as_ref())?;
+            self.lacks_tables = match manifest {
+                Some(manifest) => self.list(manifest)?,
+                None => false,
+            };
         }
         let examination = Examination {
             place: self.store.last_place(),
@@ -187,7 +220,8 @@ impl Continuous {
         }
         let wanted = self.due_ledgers(now)?;
         let rows_are_due = self.rows_are_due(now)?;
-        if wanted.is_empty() && !rows_are_due {
+        let tables_are_due = self.lacks_tables || self.listed.is_behind(self.options.now_ms());
+        if wanted.is_empty() && !rows_are_due && !tables_are_due {
             self.report_to_store();
             self.last_examination = Some(examination);
             return Ok(AddedNow::default());
@@ -196,6 +230,7 @@ impl Continuous {
             Some(added) => {
                 // Rows that could not be exported are not retried at once.
                 self.rows_waiting_since = None;
+                self.lacks_tables = false;
                 self.last_examination = Some(examination);
                 Ok(added)
             }
@@ -210,7 +245,7 @@ impl Continuous {
     /// Returns whether rows of programs have waited for [`ROWS_MAX_WAIT`].
     fn rows_are_due(&mut self, now: Instant) -> Result<bool, StoreError> {
         if !self.scope.programs
-            || !programs::is_behind(&self.programs, &self.store, self.names.is_some())?
+            || !programs::is_behind(&self.programs, &self.store, self.options.names.is_some())?
         {
             self.rows_waiting_since = None;
             return Ok(false);
@@ -227,17 +262,13 @@ impl Continuous {
         portion: &mut dyn FnMut(Progress),
     ) -> Result<Option<AddedNow>> {
         let store = Arc::clone(&self.store);
-        let (destination, manifest) =
-            self.destination.acquire(store.network().passphrase(), self.manifest_seen)?;
-        let interrupt = self.interrupt.clone();
-        let names = self.names.clone();
-        let attested = self.attested.clone();
-        let beside_retention = true;
+        let passphrase = store.network().passphrase();
+        let options = self.options.clone();
         let mut export =
-            Export { destination, manifest, interrupt, beside_retention, names, attested };
+            Export::open_with(&self.destination, passphrase, self.manifest_seen, options)?;
         // Another exporter may have exported some of the ledgers meanwhile.
         self.record_manifest(Some(export.manifest()))?;
-        let interrupt = self.interrupt.clone();
+        let interrupt = self.options.interrupt.clone();
         let added = export.add(&store, wanted, self.scope.portion, |manifest, _| {
             self.exported = Some(manifest.ledgers.clone());
             self.report_to_store();
@@ -249,13 +280,29 @@ impl Continuous {
             added => added?,
         };
         let mut rows = AddedRows::default();
-        if self.scope.programs && !self.interrupt.is_raised() {
+        if self.scope.programs && !self.options.interrupt.is_raised() {
             rows = export.add_programs(&store)?;
             self.failed_programs = rows.failed;
             self.record_programs(export.manifest());
         }
-        export.finish()?;
+        let manifest = export.finish()?;
+        self.listed.set(&self.destination.root()?, &manifest);
         Ok(Some(AddedNow { ledgers, programs: rows }))
+    }
+
+    /// Tells the catalogue which tables the manifest has, if their metadata is written as it says. Returns
+    /// whether that is still to be done: after a kill, or when an earlier version has exported.
+    fn list(&self, manifest: Manifest) -> Result<bool> {
+        let root = self.destination.root()?;
+        for (uuid, state) in manifest.identified() {
+            let pointer = self.destination.read(&metadata::pointer(uuid))?;
+            let expected = state.metadata_path().map(metadata::pointed);
+            if expected.is_none() || pointer.as_deref() != expected.as_deref().map(str::as_bytes) {
+                return Ok(true);
+            }
+        }
+        self.listed.set(&root, &manifest);
+        Ok(manifest.identified().next().is_none())
     }
 
     /// Records the content of the manifest; `None` when there is no export yet.
@@ -305,7 +352,8 @@ impl Continuous {
         }
         settled.insert_all(&lost);
         // The events of ledgers that the index has not processed would have no names.
-        let index = self.names.as_ref().and_then(|_| self.store.consumer(executables::CONSUMER));
+        let index =
+            self.options.names.as_ref().and_then(|_| self.store.consumer(executables::CONSUMER));
         let unnamed = index.map(|index| self.store.ledgers_after(index.place)).unwrap_or_default();
         let mut wanted = LedgerSet::default();
         for ledgers in due(&status.ranges, &settled, self.scope.portion, &self.ends, now) {

@@ -1,5 +1,6 @@
 //! The destination of an export: a directory or a bucket, and their common interface.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,8 +9,9 @@ use super::bucket::{Bucket, ExporterIdentity, LockedBucket, Object};
 use super::directory::{self, Draft, LockedDirectory};
 use super::error::{ExportError, Result};
 use super::interrupt::Interrupt;
-use super::layout;
-use super::manifest::Manifest;
+use super::lake;
+use super::manifest::{DataFile, Manifest};
+use super::spool::Spool;
 use orrery_net::buckets::BucketSettings;
 
 /// The destination of an export. Clones refer to the same destination.
@@ -30,13 +32,14 @@ impl Destination {
 
     /// Creates the destination that `settings` describe: a directory, or a bucket at an `s3://`
     /// address. Sends no request yet. Requests to a bucket are cancelled when `interrupt` is
-    /// raised.
+    /// raised; files for it are made in the directory `spool` first.
     ///
     /// # Errors
     /// When the address is neither, or the settings of a bucket are invalid.
     pub fn of(
         settings: &BucketSettings,
         identity: ExporterIdentity,
+        spool: Spool,
         interrupt: Interrupt,
     ) -> Result<Self> {
         let wrong = |place: &str, reason: &str| {
@@ -51,9 +54,9 @@ impl Destination {
                 "an endpoint and a region belong to s3:// addresses: remove them",
             ),
             None => Ok(Self::directory(&settings.address)),
-            Some((scheme, _)) if scheme.eq_ignore_ascii_case("s3") => {
-                Ok(Self(Kind::Bucket(Arc::new(Bucket::open(settings, identity, interrupt)?))))
-            }
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("s3") => Ok(Self(Kind::Bucket(
+                Arc::new(Bucket::open(settings, identity, spool, interrupt)?),
+            ))),
             Some(_) => wrong(
                 "that address",
                 "give a directory or s3://bucket/prefix (for other S3-compatible stores, also give their endpoint)",
@@ -78,25 +81,65 @@ impl Destination {
     }
 
     /// Acquires exclusive write access to the destination. With `must_exist`, fails when there is no
-    /// manifest: a disk that is not mounted looks like a new directory.
+    /// manifest: a disk that is not mounted looks like a new directory. With `rebase`, the destination may
+    /// have another address than before.
     pub(super) fn acquire(
         &self,
         passphrase: &str,
         must_exist: bool,
+        rebase: bool,
     ) -> Result<(LockedDestination, Manifest)> {
         if must_exist && matches!(self.peek(), Ok(None) | Err(ExportError::NotAnExport(_))) {
             return Err(ExportError::Vanished(self.to_string()));
         }
-        Ok(match &self.0 {
+        let (mut held, mut manifest, may_lack) = match &self.0 {
             Kind::Directory(path) => {
-                let (held, manifest) = LockedDirectory::acquire(path, passphrase)?;
-                (LockedDestination::Directory(held), manifest)
+                let (held, manifest, is_new) = LockedDirectory::acquire(path, passphrase, rebase)?;
+                (LockedDestination::Directory(held), manifest, !is_new)
             }
             Kind::Bucket(bucket) => {
-                let (held, manifest) = LockedBucket::acquire(bucket, passphrase)?;
-                (LockedDestination::Bucket(held), manifest)
+                let (held, manifest, was_killed) =
+                    LockedBucket::acquire(bucket, passphrase, rebase)?;
+                (LockedDestination::Bucket(held), manifest, was_killed)
             }
-        })
+        };
+        if may_lack {
+            held.restore(&mut manifest)?;
+        }
+        Ok((held, manifest))
+    }
+
+    /// Fails if the tables of the export at this destination name another place than it has now.
+    ///
+    /// # Errors
+    /// When they do, or the place of a directory cannot be found out.
+    pub(super) fn check_root(&self, manifest: &Manifest) -> Result<()> {
+        match &self.0 {
+            Kind::Directory(path) => lake::check_root(manifest, &directory::root(path)?),
+            Kind::Bucket(bucket) => lake::check_root(manifest, &bucket.place()),
+        }
+    }
+
+    /// Returns the address of the destination, as the metadata of tables has it.
+    ///
+    /// # Errors
+    /// When the place of a directory cannot be found out.
+    pub(super) fn root(&self) -> Result<String> {
+        match &self.0 {
+            Kind::Directory(path) => directory::root(path),
+            Kind::Bucket(bucket) => Ok(bucket.place()),
+        }
+    }
+
+    /// Returns the content of a small file; `None` if it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        match &self.0 {
+            Kind::Directory(directory) => directory::read(&directory.join(path)),
+            Kind::Bucket(bucket) => bucket.read(path),
+        }
     }
 }
 
@@ -122,12 +165,11 @@ pub enum PendingFile {
 }
 
 impl LockedDestination {
-    /// Returns the size in bytes at which a file is finished. It is lower for a bucket, because
-    /// there a file is held in memory.
-    pub fn most_bytes(&self) -> usize {
+    /// Returns the address of the destination, as the metadata of tables has it.
+    pub fn root(&self) -> String {
         match self {
-            Self::Directory(_) => layout::MAX_BYTES,
-            Self::Bucket(_) => layout::MAX_BYTES_IN_MEMORY,
+            Self::Directory(directory) => directory.root().to_owned(),
+            Self::Bucket(bucket) => bucket.root(),
         }
     }
 
@@ -144,8 +186,41 @@ impl LockedDestination {
     pub fn begin(&self, kind: &str) -> Result<PendingFile> {
         Ok(match self {
             Self::Directory(directory) => PendingFile::Draft(directory.begin(kind)?),
-            Self::Bucket(bucket) => PendingFile::Object(bucket.begin()),
+            Self::Bucket(bucket) => PendingFile::Object(bucket.begin()?),
         })
+    }
+
+    /// Opens a file of the export for reading.
+    pub fn open(&self, file: &DataFile) -> Result<File> {
+        match self {
+            Self::Directory(directory) => directory.open(file),
+            Self::Bucket(bucket) => bucket.open(file),
+        }
+    }
+
+    /// Returns the content of a small file; `None` if it is not there.
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        match self {
+            Self::Directory(directory) => directory.read(path),
+            Self::Bucket(bucket) => bucket.read(path),
+        }
+    }
+
+    /// Writes a small file that is new. If it is there, it has the same content, because its name says what
+    /// it contains.
+    pub fn write_new(&self, path: &str, content: &[u8]) -> Result<()> {
+        match self {
+            Self::Directory(directory) => directory.write_small(path, content),
+            Self::Bucket(bucket) => bucket.write_new(path, content),
+        }
+    }
+
+    /// Replaces a small file that names another one.
+    pub fn point(&mut self, manifest: &mut Manifest, path: &str, content: &[u8]) -> Result<()> {
+        match self {
+            Self::Directory(directory) => directory.write_small(path, content),
+            Self::Bucket(bucket) => bucket.point(manifest, path, content),
+        }
     }
 
     /// Removes a file that the manifest no longer names.
@@ -153,6 +228,14 @@ impl LockedDestination {
         match self {
             Self::Directory(directory) => directory.remove(path),
             Self::Bucket(bucket) => bucket.remove(path),
+        }
+    }
+
+    /// Removes the files of the export that the manifest does not name.
+    pub fn remove_strays(&self, manifest: &Manifest) -> Result<()> {
+        match self {
+            Self::Directory(directory) => directory.remove_strays(manifest),
+            Self::Bucket(bucket) => bucket.remove_strays(manifest),
         }
     }
 
@@ -183,6 +266,14 @@ impl LockedDestination {
 }
 
 impl PendingFile {
+    /// Opens what was written so far for reading.
+    pub fn written(&self) -> Result<File> {
+        match self {
+            Self::Draft(draft) => draft.written(),
+            Self::Object(object) => object.written(),
+        }
+    }
+
     /// Completes the file at this path. It is durable when this returns.
     pub fn commit(self, path: &str) -> Result<()> {
         match self {

@@ -8,9 +8,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::error::{ExportError, Result, at};
+use super::lake;
 use super::layout::{self, DATA, KINDS, PROGRAMS, TABLES};
-use super::manifest::{self, Manifest};
+use super::manifest::{self, DataFile, Manifest};
 use super::views;
+use orrery_iceberg::layout as metadata;
 use orrery_runtime::durable::{create_draft, open_lock};
 
 const LOCK: &str = "export.lock";
@@ -20,6 +22,8 @@ const DRAFT_SUFFIX: &str = ".new";
 /// A directory to which this exporter alone writes.
 pub struct LockedDirectory {
     directory: PathBuf,
+    /// Its absolute path.
+    root: String,
     /// Held open for its lock; never read.
     _lock: File,
     /// Number of drafts that were begun.
@@ -38,17 +42,43 @@ pub fn peek(directory: &Path) -> Result<Option<Manifest>> {
 
 fn read_manifest(directory: &Path) -> Result<Option<Manifest>> {
     let path = directory.join(manifest::NAME);
-    match fs::read(&path) {
-        Ok(text) => Manifest::parse(&text, &path.display().to_string()).map(Some),
+    let text = read(&path)?;
+    text.map(|text| Manifest::parse(&text, &path.display().to_string())).transpose()
+}
+
+/// Returns the content of a file; `None` if it is not there.
+pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(content) => Ok(Some(content)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(at(&path)(error)),
+        Err(error) => Err(at(path)(error)),
     }
 }
 
+/// Returns the absolute path of a directory, which is the same whatever links lead to it; of one that is not
+/// there yet, the path as it is given.
+pub fn root(directory: &Path) -> Result<String> {
+    let root = match fs::canonicalize(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(directory),
+        found => found,
+    };
+    let root = root.map_err(at(directory))?.into_os_string().into_string();
+    root.map_err(|root| {
+        ExportError::Place(format!(
+            "{} is not a valid export destination: its path is not UTF-8, as tables need it",
+            Path::new(&root).display()
+        ))
+    })
+}
+
 impl LockedDirectory {
-    /// Acquires a directory for an export of this network, and removes export files that the
-    /// manifest does not name. The directory must be new or empty, or hold an earlier export.
-    pub fn acquire(directory: &Path, passphrase: &str) -> Result<(Self, Manifest)> {
+    /// Acquires a directory for an export of this network. The directory must be new or empty, or hold an
+    /// earlier export; with `rebase`, one that was elsewhere before. Returns whether it is new.
+    pub fn acquire(
+        directory: &Path,
+        passphrase: &str,
+        rebase: bool,
+    ) -> Result<(Self, Manifest, bool)> {
         let place = directory.display().to_string();
         fs::create_dir_all(directory).map_err(at(directory))?;
         peek(directory)?;
@@ -59,35 +89,44 @@ impl LockedDirectory {
             TryLockError::Error(source) => at(&lock_path)(source),
         })?;
         let drafts = Cell::new(0);
-        let held = Self { directory: directory.to_owned(), _lock: lock, drafts };
+        let root = root(directory)?;
+        let held = Self { directory: directory.to_owned(), root, _lock: lock, drafts };
         // Read under the lock, because another exporter may have created the manifest meanwhile.
-        let manifest = match read_manifest(directory)? {
+        let found = read_manifest(directory)?;
+        let is_new = found.is_none();
+        let manifest = match found {
             Some(manifest) => {
                 manifest.check_network(passphrase, &place)?;
-                held.create_directories()?;
-                // Views of a killed export may name files that are removed next.
-                held.write_views(&manifest)?;
-                held.remove_strays(&manifest)?;
+                if !rebase {
+                    lake::check_root(&manifest, &held.root)?;
+                }
                 manifest
             }
             None => {
                 let mut manifest = Manifest::new(passphrase);
                 held.write_manifest(&mut manifest)?;
-                held.create_directories()?;
                 manifest
             }
         };
+        held.create_directories()?;
         File::open(directory).and_then(|opened| opened.sync_all()).map_err(at(directory))?;
-        Ok((held, manifest))
+        Ok((held, manifest, is_new))
+    }
+
+    /// Returns the absolute path of the directory.
+    pub fn root(&self) -> &str {
+        &self.root
     }
 
     fn create_directories(&self) -> Result<()> {
         let create = |kind| create_all(&self.directory, &self.directory.join(DATA).join(kind));
-        KINDS.into_iter().try_for_each(create)
+        KINDS.into_iter().try_for_each(create)?;
+        create_all(&self.directory, &self.directory.join(metadata::DIRECTORY))
     }
 
-    /// Removes files that the manifest does not name, and directories of earlier versions that are empty.
-    fn remove_strays(&self, manifest: &Manifest) -> Result<()> {
+    /// Removes files that the manifest does not name, directories of earlier versions that are empty, and those
+    /// of tables that are not there any more.
+    pub fn remove_strays(&self, manifest: &Manifest) -> Result<()> {
         let named: BTreeSet<&str> = manifest.paths().collect();
         let remove = |below: &str, is_ours: fn(&str) -> bool| {
             let is_named = |name: &str| named.contains(&*format!("{below}/{name}"));
@@ -112,7 +151,41 @@ impl LockedDirectory {
             }
             remove_if_empty(&programs.join(&program))?;
         }
-        remove_if_empty(&programs)
+        remove_if_empty(&programs)?;
+        let uuids: BTreeSet<&str> = manifest.identified().map(|(uuid, _)| uuid).collect();
+        let metadata = self.directory.join(metadata::DIRECTORY);
+        for uuid in directories(&metadata)? {
+            let is_known = uuids.contains(&*uuid);
+            let below = metadata::directory(&uuid);
+            let is_ours = |name: &str| metadata::is_ours(name) || name == metadata::POINTER;
+            let is_named = |name: &str| {
+                is_known && name == metadata::POINTER || named.contains(&*format!("{below}/{name}"))
+            };
+            remove_strays(&self.directory.join(&below), is_ours, is_named)?;
+            remove_if_empty(&self.directory.join(&below))?;
+            remove_if_empty(&metadata.join(&uuid))?;
+        }
+        Ok(())
+    }
+
+    /// Opens a file of the export for reading.
+    pub fn open(&self, named: &DataFile) -> Result<File> {
+        let path = self.directory.join(&named.path);
+        File::open(&path).map_err(at(&path))
+    }
+
+    /// Returns the content of a small file; `None` if it is not there.
+    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        read(&self.directory.join(path))
+    }
+
+    /// Creates or replaces a small file at once.
+    pub fn write_small(&self, path: &str, content: &[u8]) -> Result<()> {
+        let path = self.directory.join(path);
+        if let Some(parent) = path.parent() {
+            create_all(&self.directory, parent)?;
+        }
+        write_whole(&path, content)
     }
 
     /// Begins a file of this kind.
@@ -126,16 +199,11 @@ impl LockedDirectory {
 
     /// Makes the views those of the files that the manifest names.
     pub fn write_views(&self, manifest: &Manifest) -> Result<()> {
-        let root = std::path::absolute(&self.directory).map_err(at(&self.directory))?;
-        for (path, text) in views::texts(manifest, &root.to_string_lossy()) {
-            let path = self.directory.join(path);
-            if fs::read(&path).is_ok_and(|before| before == text.as_bytes()) {
-                continue;
+        for (path, text) in views::texts(manifest, &self.root) {
+            let before = fs::read(self.directory.join(&path));
+            if !before.is_ok_and(|before| before == text.as_bytes()) {
+                self.write_small(&path, text.as_bytes())?;
             }
-            if let Some(parent) = path.parent() {
-                create_all(&self.directory, parent)?;
-            }
-            write_whole(&path, text.as_bytes())?;
         }
         Ok(())
     }
@@ -182,6 +250,11 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// Opens what was written so far for reading.
+    pub fn written(&self) -> Result<File> {
+        File::open(&self.path).map_err(at(&self.path))
+    }
+
     /// Syncs the file and renames it to this path below the directory of the export.
     pub fn commit(self, path: &str) -> Result<()> {
         self.file.sync_all().map_err(at(&self.path))?;

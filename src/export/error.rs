@@ -72,6 +72,9 @@ pub enum ExportError {
     /// A Parquet file cannot be written.
     #[error("a Parquet file cannot be written: {0}")]
     Parquet(#[from] ParquetError),
+    /// Files of a table cannot be merged.
+    #[error("files of a table cannot be merged: {0}")]
+    Unmerged(String),
     /// Rows of a program cannot be converted to Arrow columns.
     #[error("rows of program {0} cannot be converted to columns: {1}")]
     Rows(ProgramId, TablesError),
@@ -92,7 +95,7 @@ impl ExportError {
             Self::NotAnExport(_) | Self::Place(_) => "its destination holds something else",
             Self::OtherNetwork(_) => "its destination holds another network",
             Self::Vanished(_) | Self::Manifest(_) => "its manifest cannot be used",
-            Self::Columns(_) | Self::Parquet(_) | Self::Rows(..) => {
+            Self::Columns(_) | Self::Parquet(_) | Self::Rows(..) | Self::Unmerged(_) => {
                 "one of its files cannot be written"
             }
             Self::Missing(_) | Self::Pruned(_) | Self::Lost(_) => {
@@ -109,7 +112,11 @@ impl ExportError {
         match self {
             // An I/O error while a file is written is reported as this variant.
             Self::Parquet(ParquetError::External(_)) => false,
-            Self::Rows(..) | Self::Parquet(_) | Self::Store(StoreError::Corrupt { .. }) => true,
+            Self::Rows(..)
+            | Self::Columns(_)
+            | Self::Parquet(_)
+            | Self::Unmerged(_)
+            | Self::Store(StoreError::Corrupt { .. }) => true,
             _ => false,
         }
     }

@@ -4,28 +4,47 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::array::AsArray;
+use arrow::compute::{max, min};
+use arrow::datatypes::{Int64Type, SchemaRef, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
+use orrery_iceberg::{Bounds, DataFile};
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use sha2::{Digest, Sha256};
 
 use super::destination::{LockedDestination, PendingFile};
-use super::error::Result;
-use super::layout;
-use super::manifest::DataFile;
+use super::digest::{RowDigest, RowSum};
+use super::error::{ExportError, Result};
+use super::lake::{OF_CHAIN, OF_PROGRAMS};
+use super::layout::{self, PROGRAMS};
+use super::manifest::Manifest;
 use orrery_ledger::domain::LedgerRange;
 
 /// Size in bytes of buffered rows at which a row group is written out.
 pub const ROW_GROUP_BYTES: usize = 32 << 20;
 
-/// Writes the rows of one table and one portion to as many files as needed.
+/// The export that files are written for.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    pub destination: &'a LockedDestination,
+    /// Manifest before.
+    pub manifest: &'a Manifest,
+    /// Size in bytes at which a file is finished.
+    pub file_bytes: usize,
+}
+
+/// Writes the rows of one table to as many files as needed.
 pub struct TableWriter<'a> {
-    destination: &'a LockedDestination,
+    target: Target<'a>,
     /// Directory of the files.
     kind: &'static str,
     schema: SchemaRef,
+    has_digests: bool,
+    /// Whether files are read back before they count.
+    is_checked: bool,
     open: Option<Open>,
     done: Vec<DataFile>,
 }
@@ -33,7 +52,19 @@ pub struct TableWriter<'a> {
 struct Open {
     ledgers: LedgerRange,
     rows: u64,
+    seen: Seen,
+    digest: Option<RowDigest>,
     writer: ArrowWriter<Hashed>,
+}
+
+/// What is recorded of the rows in a file.
+struct Seen {
+    /// Names of the columns with the ledger and its close time.
+    times: [&'static str; 2],
+    bounds: Option<Bounds>,
+    /// Ledger of the last row.
+    last: i64,
+    is_sorted: bool,
 }
 
 /// A file being written, with the hash and the number of the bytes written so far.
@@ -56,14 +87,47 @@ impl Write for Hashed {
     }
 }
 
+impl Seen {
+    fn new(times: [&'static str; 2]) -> Self {
+        Self { times, bounds: None, last: i64::MIN, is_sorted: true }
+    }
+
+    /// Adds rows. Without the two columns, nothing is known of a file.
+    fn add(&mut self, batch: &RecordBatch) {
+        let [ledger, time] = self.times.map(|name| batch.column_by_name(name));
+        let ledgers = ledger.and_then(|column| column.as_primitive_opt::<Int64Type>());
+        let times = time.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
+        let (Some(ledgers), Some(times)) = (ledgers, times) else {
+            self.is_sorted = false;
+            return;
+        };
+        for ledger in ledgers.values() {
+            self.is_sorted &= *ledger >= self.last;
+            self.last = *ledger;
+        }
+        let number = |ledger: Option<i64>| ledger.and_then(|it| u32::try_from(it).ok());
+        let bounds = (number(min(ledgers)), number(max(ledgers)), min(times), max(times));
+        if let (Some(first), Some(last), Some(earliest), Some(latest)) = bounds {
+            let own = Bounds { ledgers: (first, last), times: (earliest, latest) };
+            self.bounds = Some(self.bounds.map_or(own, |before| before.and(own)));
+        }
+    }
+}
+
 impl<'a> TableWriter<'a> {
     /// Creates a writer of files of this kind, which is one of [`layout::KINDS`], with this schema.
-    pub fn new(
-        destination: &'a LockedDestination,
-        kind: &'static str,
-        schema: impl Into<SchemaRef>,
-    ) -> Self {
-        Self { destination, kind, schema: schema.into(), open: None, done: Vec::new() }
+    pub fn new(target: Target<'a>, kind: &'static str, schema: impl Into<SchemaRef>) -> Self {
+        // Rows of events and transactions are never derived anew.
+        let has_digests = kind == PROGRAMS;
+        let (schema, open, done) = (schema.into(), None, Vec::new());
+        let is_checked = false;
+        Self { target, kind, schema, has_digests, is_checked, open, done }
+    }
+
+    /// Returns the writer so that it records the digest of the rows of each file, and reads them back from it
+    /// before it counts.
+    pub fn checked(self) -> Self {
+        Self { has_digests: true, is_checked: true, ..self }
     }
 
     /// Writes rows that belong to `ledgers`.
@@ -77,13 +141,16 @@ impl<'a> TableWriter<'a> {
         };
         open.ledgers.first = open.ledgers.first.min(ledgers.first);
         open.ledgers.last = open.ledgers.last.max(ledgers.last);
+        open.seen.add(batch);
+        if let Some(digest) = &mut open.digest {
+            digest.add(batch)?;
+        }
         open.writer.write(batch)?;
         open.rows += batch.num_rows() as u64;
-        let most = self.destination.most_bytes();
-        if open.writer.in_progress_size() >= ROW_GROUP_BYTES.min(most / 2) {
+        if open.writer.in_progress_size() >= ROW_GROUP_BYTES {
             open.writer.flush()?;
         }
-        let full = open.writer.bytes_written() >= most;
+        let full = open.writer.bytes_written() >= self.target.file_bytes;
         self.open = Some(open);
         if full { self.end() } else { Ok(()) }
     }
@@ -111,23 +178,36 @@ impl<'a> TableWriter<'a> {
     }
 
     fn begin(&self, ledgers: LedgerRange) -> Result<Open> {
-        let file = self.destination.begin(self.kind)?;
+        let file = self.target.destination.begin(self.kind)?;
         let file = Hashed { file, hash: Sha256::new(), bytes: 0 };
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             // Names list elements and map entries as the Parquet format prescribes.
             .set_coerce_types(true)
             .build();
+        let digest = self.has_digests.then(|| RowDigest::new(&self.schema)).transpose()?;
         let writer = ArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties))?;
-        Ok(Open { ledgers, rows: 0, writer })
+        let seen = Seen::new(if self.kind == PROGRAMS { OF_PROGRAMS } else { OF_CHAIN });
+        Ok(Open { ledgers, rows: 0, seen, digest, writer })
     }
 
     fn end(&mut self) -> Result<()> {
-        let Some(Open { ledgers, rows, writer }) = self.open.take() else { return Ok(()) };
+        let Some(Open { ledgers, rows, seen, digest, writer }) = self.open.take() else {
+            return Ok(());
+        };
         let Hashed { file, hash, bytes } = writer.into_inner()?;
+        if let Some(digest) = digest.as_ref().filter(|_| self.is_checked) {
+            self.check(&file, rows, digest.sum())?;
+        }
         let sha256 = hex::encode(hash.finalize());
-        let path = layout::path_of(self.kind, &sha256, self.destination.mark());
-        file.commit(&path)?;
+        let path = match self.known(&sha256) {
+            Some(path) => path.to_owned(),
+            None => {
+                let path = layout::path_of(self.kind, &sha256, self.target.destination.mark());
+                file.commit(&path)?;
+                path
+            }
+        };
         self.done.push(DataFile {
             path,
             first_ledger: ledgers.first.0,
@@ -136,7 +216,38 @@ impl<'a> TableWriter<'a> {
             bytes,
             sha256,
             columns: Some(self.schema.fields().len() as u32),
+            bounds: seen.bounds,
+            sorted: seen.is_sorted && seen.bounds.is_some(),
+            digest: digest.map(|digest| digest.sum().text()),
+            place: None,
         });
         Ok(())
+    }
+
+    /// Fails unless a file has rows with this digest.
+    fn check(&self, file: &PendingFile, rows: u64, sum: RowSum) -> Result<()> {
+        let mut found = RowDigest::new(&self.schema)?;
+        let mut count = 0;
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file.written()?)?;
+        for batch in reader.build()? {
+            let batch = batch?;
+            found.add(&batch)?;
+            count += batch.num_rows() as u64;
+        }
+        match count == rows && found.sum() == sum {
+            true => Ok(()),
+            false => {
+                Err(ExportError::Unmerged("rows are not read as they were written".to_owned()))
+            }
+        }
+    }
+
+    /// Returns the path of a file of the export with this content, where an earlier opening has given it
+    /// another path.
+    fn known(&self, sha256: &str) -> Option<&'a str> {
+        self.target.destination.mark()?;
+        let begin = format!("{}/{}/", layout::DATA, self.kind);
+        let is_it = |file: &&DataFile| file.sha256 == sha256 && file.path.starts_with(&begin);
+        self.target.manifest.files().find(is_it).map(|file| &*file.path)
     }
 }

@@ -15,11 +15,9 @@ pub const TABLES: [&str; 2] = [EVENTS, TRANSACTIONS];
 /// Directories below [`DATA`].
 pub const KINDS: [&str; 3] = [EVENTS, TRANSACTIONS, PROGRAMS];
 
-/// Size in bytes at which a file in a directory is finished and the next one begins.
+/// Size in bytes at which a file is finished and the next one begins, and above which none is merged with
+/// others.
 pub const MAX_BYTES: usize = 128 << 20;
-/// Size in bytes at which a file that is held in memory until it is complete (in a bucket) is
-/// finished.
-pub const MAX_BYTES_IN_MEMORY: usize = 32 << 20;
 
 const SUFFIX: &str = ".parquet";
 /// Number of hexadecimal digits of a SHA-256.

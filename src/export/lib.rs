@@ -4,48 +4,68 @@
 //!
 //! Ledgers are exported in portions whose bounds depend on their sequence numbers alone. The files
 //! of a portion are written first ([`files`]); then one replacement of the manifest makes the
-//! portion part of the export; then the [`views`] follow the manifest. An export that was killed continues with the first portion that is
-//! missing from the manifest, and removes files that the manifest does not name. The destination is
-//! a [`directory`] or a [`bucket`]; both exclude a second export. [`continuous`] exports complete
-//! portions while ledgers are being stored; [`portions`] decides which portions are complete.
+//! portion part of the export; then metadata of tables ([`lake`], [`steps`]) and the [`views`] follow the
+//! manifest, and small files are merged ([`merge`]). An export that was killed continues with the first portion
+//! that is missing from the manifest, writes what it has not written any more, and removes files that the
+//! manifest does not name. The destination is a [`directory`] or a [`bucket`]; both exclude a second export.
+//! [`continuous`] exports complete portions while ledgers are being stored; [`portions`] decides which portions
+//! are complete. [`listed`] tells a catalogue which tables there are.
 
 mod bucket;
 mod columns;
 mod continuous;
 mod destination;
+mod digest;
 mod directory;
 mod error;
 mod files;
 mod interrupt;
+mod lake;
 mod layout;
+mod listed;
+mod live;
+mod live_chain;
 mod manifest;
+mod merge;
+mod merged_rows;
 mod portions;
 mod programs;
+mod replaced;
 mod rows;
+mod spool;
+mod steps;
+mod tail;
 mod views;
+#[cfg(test)]
+mod year;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub use bucket::ExporterIdentity;
-pub use columns::{ExportedField, TableIdentity};
 pub use continuous::{AddedNow, CONSUMER, Continuous, ExportScope, Progress, consumer};
 pub use destination::Destination;
 use destination::LockedDestination;
 pub use error::{ExportError, Result};
-use files::TableWriter;
+use files::{TableWriter, Target};
 pub use interrupt::Interrupt;
 pub use layout::{EVENTS, PROGRAMS, TRANSACTIONS};
+pub use listed::Listed;
+pub use live_chain::LiveChain;
 pub use manifest::{
-    AttestedLedgers, ChainTables, DataFile, ExportedProgram, ExportedTable, Manifest, Tables,
-    Writer,
+    AttestedLedgers, ChainTable, ChainTables, DataFile, ExportedProgram, ExportedTable, Manifest,
+    Tables, Writer,
 };
 use orrery_executables::Interfaces;
+use orrery_iceberg::{Change, Columns as TableColumns, Commit};
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet, Page};
 use orrery_pipeline::attestation::Attestation;
+use orrery_runtime::steady::{Milliseconds, unix_now_ms};
 use orrery_store::{Bounds, EventQuery, Needs, Store, TransactionQuery};
 pub use programs::AddedRows;
 use rows::{Columns, EventColumns, Rows, TransactionColumns};
+pub use spool::Spool;
 
 /// Ledgers and rows that one run of an export has added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,6 +82,14 @@ pub struct Added {
 pub struct Export {
     destination: LockedDestination,
     manifest: Manifest,
+    options: Options,
+    /// UUIDs of tables whose files cannot be merged.
+    unmerged: BTreeSet<String>,
+}
+
+/// What an export does beside adding rows, and how. The default is an export by hand.
+#[derive(Clone)]
+pub(crate) struct Options {
     interrupt: Interrupt,
     /// Whether retention may remove ledgers while they are being read; it then records them as lost
     /// to [`CONSUMER`].
@@ -70,6 +98,31 @@ pub struct Export {
     names: Option<Arc<Interfaces>>,
     /// What the manifest says to be attested.
     attested: Attestations,
+    /// The current UNIX time.
+    clock: Milliseconds,
+    /// Where a catalogue looks for the tables.
+    listed: Option<Listed>,
+    /// Size in bytes at which a file is finished, and above which none is merged.
+    file_bytes: usize,
+}
+
+impl Options {
+    fn new(interrupt: Interrupt) -> Self {
+        Self {
+            interrupt,
+            beside_retention: false,
+            names: None,
+            attested: Attestations::Unknown,
+            clock: Arc::new(unix_now_ms),
+            listed: None,
+            file_bytes: layout::MAX_BYTES,
+        }
+    }
+
+    /// Returns the current UNIX time in milliseconds.
+    fn now_ms(&self) -> i64 {
+        i64::try_from((self.clock)()).unwrap_or(i64::MAX)
+    }
 }
 
 /// How an export learns which ledgers are attested.
@@ -99,30 +152,82 @@ impl Export {
     /// it ends early when `interrupt` is raised.
     ///
     /// # Errors
-    /// When the destination holds other files, an export of another network, or an export that is
+    /// When the destination holds other files, an export of another network or place, or an export that is
     /// being written to.
     pub fn open(destination: &Destination, store: &Store, interrupt: Interrupt) -> Result<Self> {
-        let (destination, manifest) = destination.acquire(store.network().passphrase(), false)?;
-        Ok(Self {
-            destination,
-            manifest,
-            interrupt,
-            beside_retention: false,
-            names: None,
-            attested: Attestations::Unknown,
-        })
+        let passphrase = store.network().passphrase();
+        Self::open_with(destination, passphrase, false, Options::new(interrupt))
+    }
+
+    /// As [`Self::open`], for an export whose files were moved or copied to this destination. Its tables have
+    /// the new place when this returns.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and when the new place cannot be written.
+    pub fn rebase(destination: &Destination, store: &Store, interrupt: Interrupt) -> Result<Self> {
+        let (passphrase, options) = (store.network().passphrase(), Options::new(interrupt));
+        let (locked, manifest) = destination.acquire(passphrase, true, true)?;
+        let mut export = Self::of(locked, manifest, options)?;
+        let change = Change { rebase: true, ..Change::at(export.options.now_ms()) };
+        let manifest = export.manifest.clone();
+        export.put_with(manifest, Vec::new(), lake::Due { change, is_last: true })?;
+        export.destination.write_views(&mut export.manifest)?;
+        Ok(export)
+    }
+
+    fn open_with(
+        destination: &Destination,
+        passphrase: &str,
+        must_exist: bool,
+        options: Options,
+    ) -> Result<Self> {
+        let (destination, manifest) = destination.acquire(passphrase, must_exist, false)?;
+        Self::of(destination, manifest, options)
+    }
+
+    /// The tables of events and transactions have the columns that rows have now.
+    fn of(
+        destination: LockedDestination,
+        mut manifest: Manifest,
+        options: Options,
+    ) -> Result<Self> {
+        let passphrase = manifest.network_passphrase.clone();
+        let chain = &mut manifest.chain;
+        for (name, identity, schema) in [
+            (EVENTS, &mut chain.events.identity, Rows::<EventColumns>::new().take()?.schema()),
+            (
+                TRANSACTIONS,
+                &mut chain.transactions.identity,
+                Rows::<TransactionColumns>::new().take()?.schema(),
+            ),
+        ] {
+            if identity.uuid.is_empty() {
+                *identity = columns::of_table(&[&passphrase, name]);
+            }
+            identity.set(&columns::columns_of(&schema, |_| None));
+        }
+        Ok(Self { destination, manifest, options, unmerged: BTreeSet::new() })
     }
 
     /// Names events by these interfaces, and exports the tables of projects of events too.
     #[must_use]
-    pub fn naming(self, names: Arc<Interfaces>) -> Self {
-        Self { names: Some(names), ..self }
+    pub fn naming(mut self, names: Arc<Interfaces>) -> Self {
+        self.options.names = Some(names);
+        self
     }
 
     /// Records in the manifest which of the exported ledgers are attested.
     #[must_use]
-    pub fn attested_by(self, attested: Attestations) -> Self {
-        Self { attested, ..self }
+    pub fn attested_by(mut self, attested: Attestations) -> Self {
+        self.options.attested = attested;
+        self
+    }
+
+    /// Takes the UNIX time in milliseconds from this clock.
+    #[must_use]
+    pub fn timed_by(mut self, clock: Milliseconds) -> Self {
+        self.options.clock = clock;
+        self
     }
 
     /// Returns the manifest, which describes the content of the export.
@@ -165,6 +270,7 @@ impl Export {
                 added.ledgers += ledgers.len();
                 added.events += events;
                 added.transactions += transactions;
+                self.merge()?;
                 if report(&self.manifest, ledgers.last).is_break() {
                     return Ok(added);
                 }
@@ -173,17 +279,77 @@ impl Export {
         Ok(added)
     }
 
-    /// Closes the export, so that other exporters may write, and makes the views those of its files. One
-    /// that is dropped instead counts as killed.
+    /// Closes the export, so that other exporters may write, and makes tables and views those of its files.
+    /// One that is dropped instead counts as killed.
     ///
     /// # Errors
-    /// When the views cannot be written, or the manifest in a bucket cannot be updated. What was added
-    /// stays.
-    pub fn finish(self) -> Result<Manifest> {
+    /// When the tables or views cannot be written, or the manifest in a bucket cannot be updated. What was
+    /// added stays.
+    pub fn finish(mut self) -> Result<Manifest> {
+        let due = self.due(true);
+        if self.is_behind(due) {
+            self.put_with(self.manifest.clone(), Vec::new(), due)?;
+        }
+        match self.merge() {
+            // They are merged another time.
+            Ok(()) | Err(ExportError::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
         let Self { mut destination, mut manifest, .. } = self;
         destination.write_views(&mut manifest)?;
         destination.release(&mut manifest)?;
         Ok(manifest)
+    }
+
+    /// Returns what files are written for.
+    fn target(&self) -> Target<'_> {
+        let Self { destination, manifest, options, .. } = self;
+        Target { destination, manifest, file_bytes: options.file_bytes }
+    }
+
+    /// Returns what commits are to do now. `is_last` says that nothing is added after them.
+    fn due(&self, is_last: bool) -> lake::Due {
+        lake::Due { change: Change::at(self.options.now_ms()), is_last }
+    }
+
+    fn is_behind(&mut self, due: lake::Due) -> bool {
+        let root = self.destination.root();
+        let place = lake::Place { root: &root, mark: self.destination.mark() };
+        lake::is_behind(&mut self.manifest, place, due)
+    }
+
+    /// Makes this the manifest, and commits those tables that are due. `retired` are paths of files that it
+    /// does not name any more, and that were never part of a snapshot.
+    fn put(&mut self, manifest: Manifest, retired: Vec<String>) -> Result<()> {
+        self.put_with(manifest, retired, self.due(false))
+    }
+
+    fn put_with(
+        &mut self,
+        mut manifest: Manifest,
+        retired: Vec<String>,
+        due: lake::Due,
+    ) -> Result<()> {
+        let root = self.destination.root();
+        let place = lake::Place { root: &root, mark: self.destination.mark() };
+        let commits = lake::commits(&mut manifest, place, due)?;
+        self.write(manifest, commits, retired)
+    }
+
+    /// Writes a manifest with these commits of its tables.
+    fn write(
+        &mut self,
+        mut manifest: Manifest,
+        commits: Vec<Commit>,
+        retired: Vec<String>,
+    ) -> Result<()> {
+        let has_commits = !commits.is_empty();
+        self.destination.write(&mut manifest, commits, retired)?;
+        self.manifest = manifest;
+        if let Some(listed) = self.options.listed.as_ref().filter(|_| has_commits) {
+            listed.set(&self.destination.root(), &self.manifest);
+        }
+        Ok(())
     }
 
     fn add_portion(&mut self, store: &Store, ledgers: LedgerRange) -> Result<(u64, u64)> {
@@ -194,26 +360,24 @@ impl Export {
             return Err(ExportError::Lost(*removed));
         }
         // What is lost to the export must not be in it, even if it is not removed yet.
-        if self.beside_retention
+        if self.options.beside_retention
             && let Some(lost) = store.lost_among(CONSUMER, ledgers).ranges().first()
         {
             return Err(ExportError::Lost(*lost));
         }
         let rows = |files: &[DataFile]| files.iter().map(|file| file.rows).sum();
-        let counts = (rows(&events.0), rows(&transactions.0));
+        let counts = (rows(&events), rows(&transactions));
         let mut manifest = self.manifest.clone();
-        manifest.chain = ChainTables { events: events.1, transactions: transactions.1 };
-        manifest.add(ledgers, events.0, transactions.0);
-        manifest.attest(&self.attested.ledgers(store));
-        self.destination.write_manifest(&mut manifest)?;
-        self.manifest = manifest;
+        manifest.add(ledgers, events, transactions);
+        manifest.attest(&self.options.attested.ledgers(store));
+        self.put(manifest, Vec::new())?;
         Ok(counts)
     }
 
-    fn write_events(&self, store: &Store, ledgers: LedgerRange) -> Result<Written> {
-        let names = self.names.as_ref().map(|names| names.loading_reader()).transpose()?;
+    fn write_events(&self, store: &Store, ledgers: LedgerRange) -> Result<Vec<DataFile>> {
+        let names = self.options.names.as_ref().map(|names| names.loading_reader()).transpose()?;
         let network = store.network().id();
-        let identity = &self.manifest.chain.events;
+        let identity = &self.manifest.chain.events.identity;
         let mut portion = PortionWriter::new(self, EVENTS, identity, ledgers)?;
         let walked =
             store.events_within(&EventQuery::of_ledgers(ledgers), Bounds::NONE, |event| {
@@ -226,8 +390,8 @@ impl Export {
         portion.finish(walked.broken_off)
     }
 
-    fn write_transactions(&self, store: &Store, ledgers: LedgerRange) -> Result<Written> {
-        let identity = &self.manifest.chain.transactions;
+    fn write_transactions(&self, store: &Store, ledgers: LedgerRange) -> Result<Vec<DataFile>> {
+        let identity = &self.manifest.chain.transactions.identity;
         let mut portion = PortionWriter::new(self, TRANSACTIONS, identity, ledgers)?;
         let (ledgers, contracts, page) = (Some(ledgers), Vec::new(), Page::all());
         let query = TransactionQuery { ledgers, contracts, page };
@@ -238,41 +402,30 @@ impl Export {
     }
 
     fn check_interrupt(&self) -> Result<()> {
-        if self.interrupt.is_raised() { Err(ExportError::Interrupted) } else { Ok(()) }
+        if self.options.interrupt.is_raised() { Err(ExportError::Interrupted) } else { Ok(()) }
     }
 }
-
-/// Files of a portion, and the columns of their table.
-type Written = (Vec<DataFile>, TableIdentity);
 
 /// Writes the rows of a portion to a table.
 struct PortionWriter<'e, C> {
     export: &'e Export,
     ledgers: LedgerRange,
-    identity: TableIdentity,
     rows: Rows<C>,
     writer: TableWriter<'e>,
 }
 
 impl<'e, C: Columns> PortionWriter<'e, C> {
-    /// `identity` is that of the table before.
     fn new(
         export: &'e Export,
         table: &'static str,
-        identity: &TableIdentity,
+        identity: &TableColumns,
         ledgers: LedgerRange,
     ) -> Result<Self> {
         let mut rows = Rows::new();
         // The columns are the same with and without rows.
-        let schema = rows.take()?.schema();
-        let mut identity = identity.clone();
-        if identity.uuid.is_empty() {
-            identity = TableIdentity::new(&[&export.manifest.network_passphrase, table]);
-        }
-        identity.set(&schema, |_| None);
-        let schema = identity.numbered(&schema);
-        let writer = TableWriter::new(&export.destination, table, schema);
-        Ok(Self { export, ledgers, identity, rows, writer })
+        let schema = columns::numbered(identity, &rows.take()?.schema());
+        let writer = TableWriter::new(export.target(), table, schema);
+        Ok(Self { export, ledgers, rows, writer })
     }
 
     /// Appends a row with `append`, as [`Rows::push`] does.
@@ -291,9 +444,9 @@ impl<'e, C: Columns> PortionWriter<'e, C> {
     }
 
     /// Returns the files with all rows, unless a row could not be written.
-    fn finish(mut self, failed: Option<ExportError>) -> Result<Written> {
+    fn finish(mut self, failed: Option<ExportError>) -> Result<Vec<DataFile>> {
         failed.map_or(Ok(()), Err)?;
         self.write()?;
-        Ok((self.writer.finish()?, self.identity))
+        self.writer.finish()
     }
 }

@@ -3,22 +3,24 @@
 use std::fmt::Display;
 use std::path::{Component, Path};
 
+pub use orrery_iceberg::DataFile;
+use orrery_iceberg::{Columns, TableState};
 use serde::{Deserialize, Serialize};
 
-use super::columns::TableIdentity;
 use super::error::{ExportError, Result};
 use orrery_ledger::domain::{LedgerRange, LedgerSeq, LedgerSet};
 
 pub(super) const NAME: &str = "manifest.json";
-/// Version 2 has files by content, and ids of columns; in version 1, the paths of files are those of
-/// tables. An export of version 1 is continued: its files stay until they are written anew.
-pub(super) const FORMAT: u32 = 2;
+/// Version 3 has what Iceberg's metadata is made from; version 2 has files by content, and ids of columns; in
+/// version 1, the paths of files are those of tables. An earlier export is continued: its files stay until
+/// they are written anew.
+pub(super) const FORMAT: u32 = 3;
 const OLDEST_FORMAT: u32 = 1;
 
 /// Content of `manifest.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Version of the manifest format: 2; 1 in exports that an earlier version has written.
+    /// Version of the manifest format: 3; less in exports that an earlier version has written.
     pub format: u32,
     /// Passphrase of the network whose ledgers are exported.
     pub network_passphrase: String,
@@ -35,7 +37,7 @@ pub struct Manifest {
     pub attested: Vec<AttestedLedgers>,
     /// Files of events and transactions.
     pub tables: Tables,
-    /// Columns of the tables of events and transactions.
+    /// Columns and commits of the tables of events and transactions.
     #[serde(default)]
     pub chain: ChainTables,
     /// Exported programs, ascending by number.
@@ -88,13 +90,24 @@ pub struct ExportedProgram {
     pub tables: Vec<ExportedTable>,
 }
 
-/// Columns of the tables of events and transactions.
+/// The tables of events and transactions, without their files.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ChainTables {
-    /// Those of events.
-    pub events: TableIdentity,
-    /// Those of transactions.
-    pub transactions: TableIdentity,
+    /// That of events.
+    pub events: ChainTable,
+    /// That of transactions.
+    pub transactions: ChainTable,
+}
+
+/// A table of events or transactions, without its files.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ChainTable {
+    /// UUID of the table, and the ids of its columns.
+    #[serde(flatten)]
+    pub identity: Columns,
+    /// What its commits have done.
+    #[serde(default)]
+    pub state: TableState,
 }
 
 impl ExportedProgram {
@@ -118,7 +131,10 @@ pub struct ExportedTable {
     pub next_file: u32,
     /// UUID of the table, and the ids of its columns.
     #[serde(flatten)]
-    pub identity: TableIdentity,
+    pub identity: Columns,
+    /// What its commits have done.
+    #[serde(default)]
+    pub state: TableState,
     /// Files in the order in which they were added. Their first and last ledgers are those of the
     /// rows.
     pub files: Vec<DataFile>,
@@ -140,29 +156,6 @@ pub struct Tables {
     pub events: Vec<DataFile>,
     /// Files of transactions.
     pub transactions: Vec<DataFile>,
-}
-
-/// One Parquet file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DataFile {
-    /// Path below the destination of the export.
-    pub path: String,
-    /// First ledger of the portion; for a program's table, the first ledger that has rows in the
-    /// file.
-    pub first_ledger: u32,
-    /// Last ledger of the portion; for a program's table, the last ledger that has rows in the
-    /// file.
-    pub last_ledger: u32,
-    /// Number of rows.
-    pub rows: u64,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// SHA-256 of the file in hexadecimal.
-    pub sha256: String,
-    /// Number of its columns; `None` if an earlier version has written it. Files of a table with as many
-    /// columns have the same ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub columns: Option<u32>,
 }
 
 impl Manifest {
@@ -200,7 +193,7 @@ impl Manifest {
     /// Serialises the manifest as the text of `manifest.json`, in the newest format.
     pub(super) fn text(&mut self, place: &str) -> Result<Vec<u8>> {
         self.format = FORMAT;
-        let mut text = serde_json::to_vec_pretty(self).map_err(|error| unusable(place, error))?;
+        let mut text = serde_json::to_vec(self).map_err(|error| unusable(place, error))?;
         text.push(b'\n');
         Ok(text)
     }
@@ -235,9 +228,31 @@ impl Manifest {
         self.attested = all.ranges().iter().map(of).collect();
     }
 
-    /// Returns the paths of all files that are part of the export.
-    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
-        self.files().map(|file| &*file.path)
+    /// Returns the paths of all files that must stay: those that are part of the export, those of its tables'
+    /// snapshots that have not expired, and their metadata.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let files = self.files().map(|file| &*file.path);
+        files.chain(self.states().flat_map(TableState::paths))
+    }
+
+    /// Returns the columns and states of all tables.
+    fn identities(&self) -> impl Iterator<Item = (&Columns, &TableState)> {
+        let ChainTables { events, transactions } = &self.chain;
+        let of_chain = [events, transactions].into_iter().map(|it| (&it.identity, &it.state));
+        let of_programs = self.programs.iter().flat_map(|program| &program.tables);
+        of_chain.chain(of_programs.map(|it| (&it.identity, &it.state)))
+    }
+
+    /// Returns the UUIDs and states of all tables. One that an earlier version has written, and that was not
+    /// exported since, has none.
+    pub fn identified(&self) -> impl Iterator<Item = (&str, &TableState)> {
+        let all = self.identities().map(|(columns, state)| (&*columns.uuid, state));
+        all.filter(|(uuid, _)| !uuid.is_empty())
+    }
+
+    /// Returns the states of all tables.
+    pub(super) fn states(&self) -> impl Iterator<Item = &TableState> {
+        self.identities().map(|(_, state)| state)
     }
 
     /// Returns all files that are part of the export.
@@ -319,6 +334,10 @@ mod tests {
                 bytes: 1,
                 sha256: String::new(),
                 columns: None,
+                bounds: None,
+                sorted: false,
+                digest: None,
+                place: None,
             });
             let parsed = Manifest::parse(&manifest.text("m").unwrap(), "m");
             assert_eq!(parsed.is_ok(), fits, "{parsed:?}");

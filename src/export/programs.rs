@@ -11,12 +11,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
+use orrery_iceberg::{Column, Columns, TableState};
 
-use super::columns::TableIdentity;
+use super::columns;
 use super::error::Result;
 use super::files::{ROW_GROUP_BYTES, TableWriter};
 use super::manifest::{ExportedProgram, ExportedTable};
+use super::replaced::replace;
 use super::{Export, ExportError, PROGRAMS};
 use orrery_ledger::domain::LedgerRange;
 use orrery_programs::events::EventInterfaces;
@@ -105,9 +107,14 @@ struct Current {
 impl Current {
     /// Returns the table as the manifest has it, if this was its entry before.
     fn entry(&self, mut now: ExportedTable) -> ExportedTable {
-        now.identity.set(&self.schema, |name| self.table.exact_of(name));
+        now.identity.set(&self.typed());
         now.columns = self.columns();
         now
+    }
+
+    /// Returns its columns.
+    fn typed(&self) -> Vec<Column> {
+        columns::columns_of(&self.schema, |name| self.table.exact_of(name))
     }
 
     /// Returns the names and types of its columns as the manifest has them.
@@ -121,8 +128,8 @@ impl Current {
     fn identified(&self, before: &ExportedTable, texts: &[&str]) -> ExportedTable {
         let is_earlier = before.identity.uuid.is_empty();
         let identity = is_earlier.then(|| {
-            let exact_of = |name| self.table.exact_of(name);
-            TableIdentity::new(texts).of_earlier(&before.columns, &self.schema, exact_of)
+            let text = DataType::Utf8.to_string();
+            columns::of_table(texts).of_earlier(&before.columns, &self.typed(), &text)
         });
         let identity = identity.flatten().unwrap_or_else(|| before.identity.clone());
         ExportedTable { next_file: 0, identity, ..before.clone() }
@@ -146,8 +153,9 @@ impl Export {
     /// # Errors
     /// When something cannot be read or written. Rows that were added before stay.
     pub fn add_programs(&mut self, store: &Store) -> Result<AddedRows> {
-        let programs = programs_of(store, self.names.is_some())?;
-        let interfaces = self.names.as_ref().map(|names| EventInterfaces::new(Arc::clone(names)));
+        let programs = programs_of(store, self.options.names.is_some())?;
+        let interfaces =
+            self.options.names.as_ref().map(|names| EventInterfaces::new(Arc::clone(names)));
         let mut added = AddedRows::default();
         for program in &programs {
             match self.add_program(store, interfaces.as_ref(), program) {
@@ -165,8 +173,7 @@ impl Export {
             for program in &mut manifest.programs {
                 program.deleted |= is_gone(program, &programs);
             }
-            self.destination.write_manifest(&mut manifest)?;
-            self.manifest = manifest;
+            self.put(manifest, Vec::new())?;
         }
         Ok(added)
     }
@@ -205,7 +212,7 @@ impl Export {
         if appends && now.runs == program.last {
             // Tables without rows, or what they are called, may have changed.
             if stored != Some(&now) && program.is_unchanged(store)? {
-                self.put_program(now)?;
+                self.put_program(now, Vec::new())?;
             }
             return Ok(0);
         }
@@ -215,35 +222,21 @@ impl Export {
         let rows = loop {
             let more = self.write_part(store, interfaces, program, &tables, &mut now)?;
             if !program.is_unchanged(store)? {
-                // The next export removes the files.
+                self.discard(&now)?;
                 let before = self.manifest.programs.iter().find(|it| it.id == id.0);
                 break before.map_or(0, ExportedProgram::rows);
             }
             // When the files replace others, the manifest is updated only once, after the last
             // part.
             if appends || !more {
-                self.put_program(now.clone())?;
+                let replaced = replaced.as_ref().map(|before| replace(before, &mut now));
+                now = self.put_program(now, replaced.unwrap_or_default())?;
             }
             if !more {
-                replaced.map_or(Ok(()), |it| self.remove_unnamed(&it))?;
                 break now.rows();
             }
         };
         Ok(rows.saturating_sub(rows_before))
-    }
-
-    /// Removes those of these files that the manifest names no more.
-    fn remove_unnamed(&mut self, before: &ExportedProgram) -> Result<()> {
-        let named: BTreeSet<&str> = self.manifest.paths().collect();
-        let files = before.tables.iter().flat_map(|table| &table.files);
-        let unnamed: Vec<String> =
-            files.map(|it| it.path.clone()).filter(|path| !named.contains(&**path)).collect();
-        if unnamed.is_empty() {
-            return Ok(());
-        }
-        // A view must not name a file that is not there.
-        self.destination.write_views(&mut self.manifest)?;
-        unnamed.iter().try_for_each(|path| self.destination.remove(path))
     }
 
     /// Writes rows of the next runs to files, as many as fit into a file, and records the files in
@@ -268,8 +261,9 @@ impl Export {
                 let Current { name, schema, table } = &tables[at];
                 let writer = writers.entry(at).or_insert_with(|| {
                     let identity = table_of(now, name).map(|it| &it.identity);
-                    let schema = identity.map_or_else(Schema::empty, |it| it.numbered(schema));
-                    TableWriter::new(&self.destination, PROGRAMS, schema)
+                    let numbered = |it| columns::numbered(it, schema);
+                    let schema = identity.map_or_else(Schema::empty, numbered);
+                    TableWriter::new(self.target(), PROGRAMS, schema)
                 });
                 for rows in rows.chunks(MAX_ROWS) {
                     let columns =
@@ -282,7 +276,7 @@ impl Export {
             if in_memory >= ROW_GROUP_BYTES {
                 writers.values_mut().try_for_each(TableWriter::write_out)?;
             }
-            if bytes >= self.destination.most_bytes() {
+            if bytes >= self.options.file_bytes {
                 break;
             }
         }
@@ -295,17 +289,31 @@ impl Export {
         Ok(more)
     }
 
-    /// Replaces the entry of a program in the manifest.
-    fn put_program(&mut self, program: ExportedProgram) -> Result<()> {
+    /// Removes those files of an entry that did not become part of the export.
+    fn discard(&self, program: &ExportedProgram) -> Result<()> {
+        let named: BTreeSet<&str> = self.manifest.paths().collect();
+        let files = program.tables.iter().flat_map(|table| &table.files);
+        let paths = files.map(|file| &*file.path).filter(|path| !named.contains(path));
+        paths.into_iter().try_for_each(|path| self.destination.remove(path))
+    }
+
+    /// Replaces the entry of a program in the manifest, and returns it with what commits have changed in it.
+    /// `retired` are paths that it does not name any more.
+    fn put_program(
+        &mut self,
+        program: ExportedProgram,
+        retired: Vec<String>,
+    ) -> Result<ExportedProgram> {
         let mut manifest = self.manifest.clone();
+        let id = program.id;
         let programs = &mut manifest.programs;
-        match programs.binary_search_by_key(&program.id, |it| it.id) {
-            Ok(at) => programs[at] = program,
-            Err(at) => programs.insert(at, program),
+        match programs.binary_search_by_key(&id, |it| it.id) {
+            Ok(at) => programs[at] = program.clone(),
+            Err(at) => programs.insert(at, program.clone()),
         }
-        self.destination.write_manifest(&mut manifest)?;
-        self.manifest = manifest;
-        Ok(())
+        self.put(manifest, retired)?;
+        let written = self.manifest.programs.iter().find(|it| it.id == id).cloned();
+        Ok(written.unwrap_or(program))
     }
 }
 
@@ -361,9 +369,10 @@ fn begun(
         .iter()
         .map(|table| {
             let mut identity = table.identity.clone();
-            identity.set(&Schema::empty(), |_| None);
-            let (name, columns, files) = (table.name.clone(), Vec::new(), Vec::new());
-            ExportedTable { name, columns, next_file: 0, identity, files }
+            identity.set(&[]);
+            let (name, state) = (table.name.clone(), table.state.clone());
+            let (columns, files) = (Vec::new(), Vec::new());
+            ExportedTable { name, columns, next_file: 0, identity, state, files }
         })
         .collect();
     for current in tables {
@@ -372,7 +381,8 @@ fn begun(
                 name: current.name.clone(),
                 columns: Vec::new(),
                 next_file: 0,
-                identity: TableIdentity::default(),
+                identity: Columns::default(),
+                state: TableState::default(),
                 files: Vec::new(),
             });
             entries.len() - 1
@@ -380,7 +390,7 @@ fn begun(
         let mut entry = entries[at].clone();
         if entry.identity.uuid.is_empty() {
             let texts = texts_of(network, program, &entry.name);
-            entry.identity = TableIdentity::new(&texts.each_ref().map(String::as_str));
+            entry.identity = columns::of_table(&texts.each_ref().map(String::as_str));
         }
         entries[at] = current.entry(entry);
     }

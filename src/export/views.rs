@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use orrery_tables::{folded, in_shown_order, may_be_schema};
+use orrery_iceberg::KnownColumn;
+use orrery_tables::{CHAIN, folded, in_shown_order, may_be_schema};
 
-use super::columns::{ExportedField, quoted};
+use super::columns::quoted;
 use super::layout::{EVENTS, TRANSACTIONS};
 use super::manifest::{DataFile, ExportedProgram, ExportedTable, Manifest};
 
@@ -17,8 +18,6 @@ use super::manifest::{DataFile, ExportedProgram, ExportedTable, Manifest};
 pub const NAME: &str = "views.sql";
 /// Directory of the schemas.
 pub const SCHEMAS: &str = "tables";
-/// Schema of the tables of events and transactions. No project's views have it.
-pub const CHAIN: &str = "chain";
 
 const COMMENT: &str =
     "-- The files that have the rows of these tables, as of the last export. Written by Orrery.\n";
@@ -44,11 +43,11 @@ pub fn texts(manifest: &Manifest, root: &str) -> BTreeMap<String, String> {
 
 /// Returns the programs that have views, by the name of their schema. Of several with one project name,
 /// it is the one that has the name now; if all were deleted, the newest.
-fn shown(programs: &[ExportedProgram]) -> BTreeMap<String, &ExportedProgram> {
+pub fn shown(programs: &[ExportedProgram]) -> BTreeMap<String, &ExportedProgram> {
     let mut shown = BTreeMap::<String, &ExportedProgram>::new();
     for program in programs {
         let project = folded(&program.project);
-        let schema = match may_be_schema(&project) && project != CHAIN {
+        let schema = match may_be_schema(&project) {
             true => project,
             false => format!("program_{}", program.id),
         };
@@ -65,8 +64,8 @@ fn of_chain(manifest: &Manifest, root: &str) -> String {
     let mut views = begin(CHAIN);
     let (tables, identities) = (&manifest.tables, &manifest.chain);
     for (name, identity, files) in [
-        (EVENTS, &identities.events, &tables.events),
-        (TRANSACTIONS, &identities.transactions, &tables.transactions),
+        (EVENTS, &identities.events.identity, &tables.events),
+        (TRANSACTIONS, &identities.transactions.identity, &tables.transactions),
     ] {
         let columns: Vec<_> = identity.current().collect();
         add_view(&mut views, CHAIN, name, select(&columns, files, root));
@@ -82,8 +81,7 @@ fn of_program(schema: &str, program: &ExportedProgram, root: &str) -> String {
     for table in &program.tables {
         let columns = columns_of(program, table);
         let select = select(&columns, &table.files, root);
-        let first = versions_of(table).map(|_| first_version(program, table));
-        add_view(&mut views, schema, first.as_deref().unwrap_or(&table.name), select);
+        add_view(&mut views, schema, &name_of(program, table), select);
     }
     for table in &program.tables {
         let Some(all) = versions_of(table) else { continue };
@@ -94,6 +92,15 @@ fn of_program(schema: &str, program: &ExportedProgram, root: &str) -> String {
         add_view(&mut views, schema, &table.name, together(schema, program, &tables));
     }
     views
+}
+
+/// Returns the name of a table: that of the first of several versions is another one, because a view with the
+/// rows of all has its name.
+pub fn name_of(program: &ExportedProgram, table: &ExportedTable) -> String {
+    match program.versions.iter().any(|all| all.first() == Some(&table.name)) {
+        true => first_version(program, table),
+        false => table.name.clone(),
+    }
 }
 
 /// Returns the name of the first of several versions of a table.
@@ -124,7 +131,7 @@ fn together(schema: &str, program: &ExportedProgram, tables: &[&ExportedTable]) 
 
 /// Returns the columns of a table in the order in which SQL shows them, and then those with digits; none
 /// if an earlier version has written the table and it was not exported since.
-fn columns_of<'a>(program: &ExportedProgram, table: &'a ExportedTable) -> Vec<&'a ExportedField> {
+fn columns_of<'a>(program: &ExportedProgram, table: &'a ExportedTable) -> Vec<&'a KnownColumn> {
     let field = |(name, _): &(String, String)| table.identity.current().find(|it| it.name == *name);
     let columns = table.columns.iter().filter_map(field);
     let (digits, columns): (Vec<_>, Vec<_>) = columns.partition(|it| it.exact_of.is_some());
@@ -145,7 +152,7 @@ fn add_view(views: &mut String, schema: &str, name: &str, select: Option<String>
 }
 
 /// Returns the query for the rows in these files; `None` if neither columns nor files are known.
-fn select(columns: &[&ExportedField], files: &[DataFile], root: &str) -> Option<String> {
+fn select(columns: &[&KnownColumn], files: &[DataFile], root: &str) -> Option<String> {
     let earlier: Vec<_> = files.iter().filter(|file| file.columns.is_none()).collect();
     let mut alike = BTreeMap::<u32, Vec<&DataFile>>::new();
     for file in files {
@@ -157,7 +164,7 @@ fn select(columns: &[&ExportedField], files: &[DataFile], root: &str) -> Option<
     if !columns.is_empty() {
         // Gives the view its columns, in their order, whatever files there are.
         let null =
-            |field: &&ExportedField| format!("null::{} as {}", field.sql_type, quoted(&field.name));
+            |field: &&KnownColumn| format!("null::{} as {}", field.sql_type, quoted(&field.name));
         let nulls = columns.iter().map(null).collect::<Vec<_>>().join(", ");
         parts.push(format!("select {nulls} where false"));
     }
@@ -173,7 +180,7 @@ fn select(columns: &[&ExportedField], files: &[DataFile], root: &str) -> Option<
 }
 
 /// Returns what is selected from files of earlier versions, in which integers of 128 bits are texts.
-fn values_of_earlier(columns: &[&ExportedField]) -> String {
+fn values_of_earlier(columns: &[&KnownColumn]) -> String {
     let texts = columns.iter().filter_map(|field| Some((*field, field.earlier_name.as_deref()?)));
     let (mut numbers, mut digits) = (Vec::new(), String::new());
     for (field, earlier) in texts {
@@ -197,20 +204,33 @@ fn list(files: &[&DataFile], root: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::TableIdentity;
+    use orrery_iceberg::{Columns, TableState};
 
     fn file(path: &str, columns: Option<u32>) -> DataFile {
         let path = path.to_owned();
         let (first_ledger, last_ledger, rows, bytes) = (2, 9, 1, 1);
         let sha256 = String::new();
-        DataFile { path, first_ledger, last_ledger, rows, bytes, sha256, columns }
+        let (bounds, sorted, digest, place) = (None, false, None, None);
+        DataFile {
+            path,
+            first_ledger,
+            last_ledger,
+            rows,
+            bytes,
+            sha256,
+            columns,
+            bounds,
+            sorted,
+            digest,
+            place,
+        }
     }
 
-    fn field(id: u32, name: &str, sql_type: &str) -> ExportedField {
-        ExportedField {
+    fn field(id: u32, name: &str, sql_type: &str) -> KnownColumn {
+        KnownColumn {
             id,
             name: name.to_owned(),
-            kind: String::new(),
+            text: String::new(),
             sql_type: sql_type.to_owned(),
             exact_of: None,
             earlier_name: None,
@@ -218,10 +238,11 @@ mod tests {
         }
     }
 
-    fn table(name: &str, fields: Vec<ExportedField>, files: Vec<DataFile>) -> ExportedTable {
-        let columns = fields.iter().map(|it| (it.name.clone(), it.kind.clone())).collect();
-        let identity = TableIdentity { fields, ..TableIdentity::default() };
-        ExportedTable { name: name.to_owned(), columns, next_file: 0, identity, files }
+    fn table(name: &str, fields: Vec<KnownColumn>, files: Vec<DataFile>) -> ExportedTable {
+        let columns = fields.iter().map(|it| (it.name.clone(), it.text.clone())).collect();
+        let identity = Columns { fields, ..Columns::default() };
+        let (name, state) = (name.to_owned(), TableState::default());
+        ExportedTable { name, columns, next_file: 0, identity, state, files }
     }
 
     fn program(
@@ -247,12 +268,12 @@ mod tests {
 
     #[test]
     fn a_view_names_all_files_and_has_numbers_of_earlier_ones() {
-        let digits = ExportedField {
+        let digits = KnownColumn {
             exact_of: Some("n".to_owned()),
             earlier_name: Some("n".to_owned()),
             ..field(2, "n_exact", "VARCHAR")
         };
-        let gone = ExportedField { dropped: true, ..field(3, "gone", "VARCHAR") };
+        let gone = KnownColumn { dropped: true, ..field(3, "gone", "VARCHAR") };
         let mut sold = table(
             "sold",
             vec![

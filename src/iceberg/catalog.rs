@@ -106,7 +106,11 @@ pub fn error(status: u16, kind: &str, message: &str) -> Response {
 }
 
 /// Answers a request of a client that may see these namespaces.
-pub fn answer(lake: &impl Lake, visible: Visible<'_>, request: &Request<'_>) -> Response {
+pub fn answer(
+    lake: &(impl Lake + ?Sized),
+    visible: Visible<'_>,
+    request: &Request<'_>,
+) -> Response {
     let answered = Catalog { lake, visible, request }.answer();
     let mut response = answered.unwrap_or_else(|error| error);
     if request.method == "HEAD" {
@@ -118,13 +122,13 @@ pub fn answer(lake: &impl Lake, visible: Visible<'_>, request: &Request<'_>) -> 
 /// An answer, or one that is an error.
 type Answered = Result<Response, Response>;
 
-struct Catalog<'a, L> {
+struct Catalog<'a, L: ?Sized> {
     lake: &'a L,
     visible: Visible<'a>,
     request: &'a Request<'a>,
 }
 
-impl<L: Lake> Catalog<'_, L> {
+impl<L: Lake + ?Sized> Catalog<'_, L> {
     fn answer(&self) -> Answered {
         let segments = segments(self.request.path)?;
         let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();

@@ -27,6 +27,10 @@ pub struct DataFile {
     /// Whether its rows are in the order of their ledgers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sorted: bool,
+    /// Sum of the digests of its rows in hexadecimal, which does not depend on their order; `None` if it was
+    /// not recorded. Iceberg does not have it: the export compares rows with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
     /// Its place in the table; `None` until a commit has added it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
@@ -89,6 +93,7 @@ pub(crate) fn sample(number: u32, bytes: u64) -> DataFile {
         columns: Some(3),
         bounds: Some(Bounds { ledgers: (number, number), times: (time, time) }),
         sorted: true,
+        digest: None,
         place: None,
     }
 }

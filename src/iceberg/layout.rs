@@ -60,7 +60,7 @@ pub(crate) fn stem(kind: Kind, uuid: &str, commit: u64, content: &[u8]) -> Strin
 }
 
 /// Returns the content of the pointer to metadata with this path.
-pub(crate) fn pointed(path: &str) -> String {
+pub fn pointed(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or_default();
     name.strip_suffix(METADATA_END).unwrap_or(name).to_owned()
 }

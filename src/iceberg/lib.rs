@@ -22,11 +22,12 @@ pub mod order;
 mod pace;
 mod schema;
 mod snapshot;
+mod sql;
 mod state;
 mod types;
 
 pub use file::{Bounds, DataFile, Place, merges};
-pub use metadata::Table;
+pub use metadata::{Table, current_metadata};
 pub use pace::{LEAST_MS, is_due};
 pub use schema::{Column, Columns, Field, KnownColumn, Schema};
 pub use snapshot::{

@@ -4,6 +4,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::file::DataFile;
 use crate::manifest_file::Bounded;
 use crate::schema::{Columns, Schema};
 use crate::state::{Snapshot, TableState};
@@ -112,6 +113,22 @@ struct Summary {
 struct LogEntry {
     snapshot_id: u64,
     timestamp_ms: i64,
+}
+
+/// Returns the text of the table's current metadata, whose path is [`TableState::metadata_path`], given the
+/// files that the table has; `None` before the first commit.
+pub fn current_metadata(
+    state: &TableState,
+    table: &Table<'_>,
+    files: &[DataFile],
+) -> Option<String> {
+    state.metadata_path().map(|_| text(state, table, maps_names(state, files)))
+}
+
+/// Returns whether one of the files has no ids of columns.
+pub(crate) fn maps_names(state: &TableState, files: &[DataFile]) -> bool {
+    let has_no_ids = |file: &DataFile| file.columns.is_none();
+    files.iter().any(has_no_ids) || state.removed.iter().any(|removed| has_no_ids(&removed.file))
 }
 
 /// Returns the metadata of the newest commit. With `maps_names`, there are files without ids of columns.

@@ -1,6 +1,6 @@
 //! How often a table gets a snapshot. As none expires before a day, a table that gets portions every second
 //! would have metadata without bounds: portions wait for the next snapshot then. They are part of the export
-//! meanwhile.
+//! meanwhile. A table that gets a snapshot may get a second one at once, which merges its files.
 
 use crate::metadata::SNAPSHOT_BYTES;
 use crate::snapshot::{SNAPSHOT_MS, expired};
@@ -13,23 +13,27 @@ const LEAST_BYTES: u64 = 100_000;
 /// Least time in milliseconds between two snapshots while an export goes on.
 pub const LEAST_MS: i64 = 60_000;
 
-/// Returns whether a table may get a snapshot at the time `now_ms`, in milliseconds since the UNIX epoch.
-/// `is_last` says that the export has nothing to add after it: then it need not wait, as long as this has not
-/// happened often within a day.
+/// Snapshots that a table may get when it is due.
+const AT_ONCE: u64 = 2;
+
+/// Returns whether a table may get a snapshot at the time `now_ms`, in milliseconds since the UNIX epoch, and
+/// another one that merges its files. `is_last` says that the export has nothing to add after it: then it need
+/// not wait, as long as this has not happened often within a day.
 pub fn is_due(state: &TableState, root: &str, now_ms: i64, is_last: bool) -> bool {
     let schemas = state.schemas.iter().map(|schema| schema.json().to_string().len() as u64);
     // Beside each schema there may be a mapping of names, which is about as large.
     let left = METADATA_BYTES.saturating_sub(2 * schemas.sum::<u64>()).max(LEAST_BYTES);
-    let most = (left / (SNAPSHOT_BYTES + root.len() as u64)).max(8);
+    let most = (left / (SNAPSHOT_BYTES + root.len() as u64)).max(16);
     let kept = (state.snapshots.len() - expired(&state.snapshots, now_ms)) as u64;
     if is_last && kept < most / 4 {
         return true;
     }
-    let interval =
-        i64::try_from((most - most / 4 - 1).max(1)).map_or(LEAST_MS, |it| SNAPSHOT_MS / it);
+    // What is left beside the quarter and those of one time is spread over the day.
+    let times = (most - most / 4 - AT_ONCE).max(AT_ONCE) / AT_ONCE;
+    let interval = i64::try_from(times).map_or(LEAST_MS, |times| SNAPSHOT_MS / times);
     let interval = interval.saturating_add(1).max(LEAST_MS);
     let is_old = |since: i64| now_ms.saturating_sub(since) >= interval;
-    kept < most && state.newest().is_none_or(|newest| is_old(newest.timestamp_ms))
+    kept + AT_ONCE <= most && state.newest().is_none_or(|newest| is_old(newest.timestamp_ms))
 }
 
 #[cfg(test)]
@@ -59,11 +63,14 @@ mod tests {
             if is_due(&state, root, now, is_last) {
                 state.snapshots.drain(..expired(&state.snapshots, now));
                 all += 1;
-                state.snapshots.push(snapshot(all, now));
+                for number in 0..AT_ONCE {
+                    let place = all as u64 * AT_ONCE + number;
+                    state.snapshots.push(snapshot(place, now + number as i64));
+                }
                 most = most.max(state.snapshots.len());
             }
         }
-        (most, all as usize)
+        (most, all)
     }
 
     #[test]
@@ -74,7 +81,7 @@ mod tests {
             let (most, all) = most(root, is_last, 7_000);
             let bytes = most as u64 * (SNAPSHOT_BYTES + root.len() as u64);
             assert!(bytes <= METADATA_BYTES, "{most}");
-            assert!(all > 2000, "none waits for long: {all}");
+            assert!(all > 1000, "none waits for long: {all}");
         }
     }
 

@@ -66,6 +66,16 @@ pub struct KnownColumn {
 }
 
 impl KnownColumn {
+    /// Returns the column as a table with it has it. A type that no version has written is text.
+    pub fn column(&self) -> Column {
+        Column {
+            name: self.name.clone(),
+            kind: Type::of_sql(&self.sql_type).unwrap_or(Type::String),
+            text: self.text.clone(),
+            exact_of: self.exact_of.clone(),
+        }
+    }
+
     fn is(&self, column: &Column) -> bool {
         self.name == column.name && self.exact_of == column.exact_of && self.text == column.text
     }

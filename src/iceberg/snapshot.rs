@@ -115,8 +115,9 @@ pub fn commit(
         add_snapshot(state, files, operation, added, deleted);
     }
     forget_metadata(state, change.now_ms);
-    let mut commit = render(state, table, files);
+    // The metadata is a function of what is remembered.
     forget(state);
+    let mut commit = render(state, table, files);
     let after: HashSet<&str> = state.paths().collect();
     commit.unneeded = before.into_iter().filter(|path| !after.contains(&**path)).collect();
     commit.unneeded.sort_unstable();
@@ -269,10 +270,7 @@ fn render(state: &mut TableState, table: &Table<'_>, files: &[DataFile]) -> Comm
         newest.list.clone_from(&file.path);
         written.push(file);
     }
-    let has_no_ids = |file: &DataFile| file.columns.is_none();
-    let maps_names = files.iter().any(has_no_ids)
-        || state.removed.iter().any(|removed| has_no_ids(&removed.file));
-    let text = metadata::text(state, table, maps_names).into_bytes();
+    let text = metadata::text(state, table, metadata::maps_names(state, files)).into_bytes();
     let file = write(Kind::Metadata, text, state.metadata_path().unwrap_or_default());
     state.metadata.retain(|it| it.commit < commit);
     let (timestamp_ms, path) = (state.timestamp_ms, file.path.clone());

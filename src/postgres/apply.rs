@@ -38,6 +38,8 @@ pub struct Batch {
     pub to: Position,
     /// Up to this ledger everything that was processed is there, with these rows.
     pub ledger: u32,
+    /// First ledger from which on it is known what contracts hold; `None` if that is as it was.
+    pub held_from: Option<u32>,
     /// The rows by table.
     pub tables: Vec<TableRows>,
     /// When rows are filled in beside: rows that are the same in the tables of before, and are copied there.
@@ -57,7 +59,7 @@ impl Batch {
     /// Returns no rows behind a position.
     pub fn new(generation: Generation, from: Position) -> Self {
         let (tables, equal) = (Vec::new(), Vec::new());
-        Self { generation, from, to: from, ledger: from.ledger, tables, equal }
+        Self { generation, from, to: from, ledger: from.ledger, held_from: None, tables, equal }
     }
 
     /// Number of rows that are sent.
@@ -179,6 +181,7 @@ impl Write<'_> {
         let now = Cursor {
             position: self.batch.to,
             ledger: self.batch.ledger.max(cursor.ledger),
+            held_from: self.batch.held_from.unwrap_or(cursor.held_from),
             rows: cursor.rows + rows,
             state: if self.of == Of::Live { "live".to_owned() } else { cursor.state.clone() },
             ..cursor

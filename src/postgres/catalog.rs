@@ -45,6 +45,48 @@ pub(super) async fn prepare(connection: &Connection, project: &Project) -> Resul
     connection.end(done).await
 }
 
+/// Returns the targets of those tables of a project whose columns have other types now than when they were created: they
+/// have to be filled again ([`Refill`](crate::Refill)), because a column cannot become one of another type in place.
+///
+/// # Errors
+/// When the server cannot be asked.
+pub async fn changed_tables(
+    connection: &Connection,
+    writer: &Writer,
+    project: &Project,
+) -> Result<BTreeSet<String>> {
+    connection.begin(Purpose::Rows).await?;
+    let done = changed_tables_in(connection, writer, project).await;
+    connection.end(done).await
+}
+
+async fn changed_tables_in(
+    connection: &Connection,
+    writer: &Writer,
+    project: &Project,
+) -> Result<BTreeSet<String>> {
+    let mut changed = BTreeSet::new();
+    if !objects::are_installed(connection).await? {
+        return Ok(changed);
+    }
+    let schema = &project.schema;
+    for object in objects::objects(connection, writer, schema, &project.name).await? {
+        let table = project.table(&object.target);
+        let Some(table) = table.filter(|_| object.is_own && object.kind == Kind::Table) else {
+            continue;
+        };
+        let kinds = objects::kinds(connection, schema, &object.name).await?;
+        let is_other = |column: &Column| {
+            let created = kinds.get(&column.name.replace('\0', "\\x00"));
+            created.is_some_and(|kind| *kind != column.kind.to_string())
+        };
+        if table.columns.iter().any(is_other) {
+            changed.insert(object.target);
+        }
+    }
+    Ok(changed)
+}
+
 /// Does what [`ensure`] does within a transaction, but for the tables of these targets.
 pub(super) async fn ensure_in(
     connection: &Connection,
@@ -369,11 +411,12 @@ async fn describe(
         let parts = [column.declared.as_str(), column.doc.as_str()];
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let comment = cut(&parts.join(": "));
-        let sql = "INSERT INTO orrery.columns (schema_name, table_name, column_name, exact_name, declared_type, \
-                   comment) VALUES ($1, $2, $3, $4, $5, $6)";
+        let sql = "INSERT INTO orrery.columns (schema_name, table_name, column_name, exact_name, kind, declared_type, \
+                   comment) VALUES ($1, $2, $3, $4, $5, $6, $7)";
         let exact = column.name.replace('\0', "\\x00");
         let declared = column.declared.replace('\0', "\\x00");
-        let values = [schema, table, name, &*exact, &*declared, &*comment];
+        let kind = column.kind.to_string();
+        let values = [schema, table, name, &*exact, &*kind, &*declared, &*comment];
         connection.rows("recording a column", sql, &values).await?;
         if !comment.is_empty() {
             let column = format!("{}.{}", qualified(schema, table), quoted(name));

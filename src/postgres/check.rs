@@ -100,23 +100,52 @@ pub async fn ledger_digests(
     target: &str,
     ledgers: &RangeInclusive<u32>,
 ) -> Result<BTreeMap<u32, RowsDigest>> {
+    by_ledgers(connection, writer, (project, schema), target, (0, &bounds(ledgers))).await
+}
+
+/// Returns number and digest of all rows of a table, by ledgers whose numbers are equal but for so many last bits: their
+/// other bits are the key. Empty when there is no such table.
+///
+/// # Errors
+/// When the server cannot be asked.
+pub async fn grouped_digests(
+    connection: &Connection,
+    writer: &Writer,
+    names: (&str, &str),
+    target: &str,
+    shift: u32,
+) -> Result<BTreeMap<u32, RowsDigest>> {
+    by_ledgers(connection, writer, names, target, (shift, "true")).await
+}
+
+async fn by_ledgers(
+    connection: &Connection,
+    writer: &Writer,
+    (project, schema): (&str, &str),
+    target: &str,
+    (shift, condition): (u32, &str),
+) -> Result<BTreeMap<u32, RowsDigest>> {
     connection.begin(Purpose::Rows).await?;
     let done = async {
         let ours = objects::objects(connection, writer, schema, project).await?;
-        let is_wanted =
-            |it: &&objects::Object| it.is_own && it.kind == Kind::Table && it.target == target;
+        let there = objects::relations(connection, schema).await?;
+        let is_wanted = |it: &&objects::Object| {
+            it.is_own
+                && it.kind == Kind::Table
+                && it.target == target
+                && there.contains_key(&it.name)
+        };
         let Some(table) = ours.iter().find(is_wanted) else { return Ok(BTreeMap::new()) };
         let known = objects::columns(connection, schema, &table.name).await?;
         let hash = hash(connection, schema, &table.name, &known).await?;
         let ledger = format!(
-            "get_byte({ROW}, 0) * 16777216::bigint + get_byte({ROW}, 1) * 65536 + get_byte({ROW}, 2) * 256 + \
-             get_byte({ROW}, 3)"
+            "(get_byte({ROW}, 0) * 16777216::bigint + get_byte({ROW}, 1) * 65536 + get_byte({ROW}, 2) * 256 + \
+             get_byte({ROW}, 3)) >> {shift}"
         );
         let sql = format!(
-            "SELECT ledger::text AS ledger, {SUMS} FROM (SELECT {ledger} AS ledger, {hash} AS hash FROM {} WHERE {}) \
-             AS h GROUP BY ledger",
+            "SELECT ledger::text AS ledger, {SUMS} FROM (SELECT {ledger} AS ledger, {hash} AS hash FROM {} WHERE \
+             {condition}) AS h GROUP BY ledger",
             qualified(schema, &table.name),
-            bounds(ledgers)
         );
         let rows = connection.rows_long("computing digests of ledgers", &sql, &[]).await?;
         rows.iter().map(|row| Ok((number(row, "ledger")?, sums(row)?))).collect()

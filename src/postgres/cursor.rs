@@ -77,6 +77,8 @@ pub struct Cursor {
     pub position: Position,
     /// Up to this ledger everything that was processed is there.
     pub ledger: u32,
+    /// First ledger from which on it is known what contracts hold: there is no gap between it and [`Cursor::ledger`].
+    pub held_from: u32,
     /// Number of rows in all tables.
     pub rows: u64,
     /// `live`, or why nothing is added: `deleted`, `left`, `paused`.
@@ -109,7 +111,7 @@ fn columns() -> String {
     format!(
         "project, writer, writer_name, generation, position::text AS position, position_ledger::text AS \
          position_ledger, position_transaction::text AS position_transaction, ledger::text AS ledger, \
-         rows::text AS rows, state, schema_name, (updated_at > now() - interval '{SILENCE_MINUTES} minutes')::text \
+         held_from::text AS held_from, rows::text AS rows, state, schema_name, (updated_at > now() - interval '{SILENCE_MINUTES} minutes')::text \
          AS is_recent"
     )
 }
@@ -128,6 +130,7 @@ fn read(row: &Row) -> Result<Cursor> {
         generation: text(row, "generation")?.parse().map_err(|()| SinkError::odd("generation"))?,
         position,
         ledger: number(row, "ledger")?,
+        held_from: number(row, "held_from")?,
         rows: number(row, "rows")?,
         state: own("state")?,
         schema: own("schema_name")?,
@@ -274,14 +277,14 @@ impl Writer {
         let table = of.table();
         let sql = format!(
             "INSERT INTO {table} AS c (network, sink, project, writer, writer_name, program, generation, position, \
-             position_ledger, position_transaction, ledger, rows, state, schema_name, updated_at) \
+             position_ledger, position_transaction, ledger, held_from, rows, state, schema_name, updated_at) \
              VALUES ($1, $2, $3, $4, $5, $6::bigint, $7, $8::bigint, $9::bigint, $10::bigint, $11::bigint, \
-             $12::bigint, $13, $14, now()) ON CONFLICT (network, sink, project) DO UPDATE SET \
+             $12::bigint, $13::bigint, $14, $15, now()) ON CONFLICT (network, sink, project) DO UPDATE SET \
              writer = excluded.writer, writer_name = excluded.writer_name, program = excluded.program, \
              generation = excluded.generation, position = excluded.position, \
              position_ledger = excluded.position_ledger, \
              position_transaction = excluded.position_transaction, ledger = excluded.ledger, \
-             rows = excluded.rows, state = excluded.state, schema_name = excluded.schema_name, \
+             held_from = excluded.held_from, rows = excluded.rows, state = excluded.state, schema_name = excluded.schema_name, \
              updated_at = excluded.updated_at"
         );
         let Position { number, ledger, transaction } = cursor.position;
@@ -292,6 +295,7 @@ impl Writer {
             ledger.to_string(),
             transaction.to_string(),
             cursor.ledger.to_string(),
+            cursor.held_from.to_string(),
             cursor.rows.to_string(),
         ];
         let mut values =

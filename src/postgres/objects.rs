@@ -13,16 +13,17 @@ const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS orrery.cursor (network text, sink text, project text, writer text NOT NULL,
   writer_name text NOT NULL, program bigint NOT NULL, generation text NOT NULL, position bigint NOT NULL,
   position_ledger bigint NOT NULL, position_transaction bigint NOT NULL, ledger bigint NOT NULL,
-  rows bigint NOT NULL, state text NOT NULL, schema_name text NOT NULL, updated_at timestamptz NOT NULL,
+  held_from bigint NOT NULL, rows bigint NOT NULL, state text NOT NULL, schema_name text NOT NULL, updated_at timestamptz NOT NULL,
   PRIMARY KEY (network, sink, project));
 CREATE TABLE IF NOT EXISTS orrery.refill (LIKE orrery.cursor INCLUDING ALL);
 CREATE TABLE IF NOT EXISTS orrery.objects (schema_name text, object_name text, network text NOT NULL,
   sink text NOT NULL, project text NOT NULL, kind text NOT NULL, target text NOT NULL,
   rows numeric NOT NULL DEFAULT 0, digest_1 numeric NOT NULL DEFAULT 0, digest_2 numeric NOT NULL DEFAULT 0,
   nuls numeric NOT NULL DEFAULT 0,
-  definition text NOT NULL DEFAULT '', comment text NOT NULL DEFAULT '', PRIMARY KEY (schema_name, object_name));
+  first_row bytea, definition text NOT NULL DEFAULT '', comment text NOT NULL DEFAULT '',
+  PRIMARY KEY (schema_name, object_name));
 CREATE TABLE IF NOT EXISTS orrery.columns (schema_name text, table_name text, column_name text,
-  exact_name text NOT NULL, declared_type text NOT NULL, comment text NOT NULL DEFAULT '',
+  exact_name text NOT NULL, kind text NOT NULL, declared_type text NOT NULL, comment text NOT NULL DEFAULT '',
   PRIMARY KEY (schema_name, table_name, column_name),
   FOREIGN KEY (schema_name, table_name) REFERENCES orrery.objects ON UPDATE CASCADE ON DELETE CASCADE);
 COMMENT ON TABLE orrery.cursor IS 'Orrery: how far the rows of each project are. Up to the ledger everything \
@@ -32,14 +33,19 @@ COMMENT ON TABLE orrery.objects IS 'Orrery: its tables and views.';
 COMMENT ON TABLE orrery.columns IS 'Orrery: exact names of columns, which can be longer than PostgreSQL keeps.';
 ";
 
-/// Creates the tables of the schema `orrery`, if they are not there.
-pub(super) async fn install(connection: &Connection) -> Result<()> {
+/// Whether the tables of the schema `orrery` are there.
+pub(super) async fn are_installed(connection: &Connection) -> Result<bool> {
     let sql = "SELECT count(*)::text AS number FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON \
                n.oid = c.relnamespace WHERE n.nspname = 'orrery' AND c.relname IN ('cursor', 'refill', \
                'objects', 'columns')";
     let rows = connection.rows("looking for the tables of the sink", sql, &[]).await?;
     let there: u32 = rows.first().map_or(Ok(0), |row| number(row, "number"))?;
-    if there == 4 {
+    Ok(there == 4)
+}
+
+/// Creates the tables of the schema `orrery`, if they are not there.
+pub(super) async fn install(connection: &Connection) -> Result<()> {
+    if are_installed(connection).await? {
         return Ok(());
     }
     connection.run("creating the tables of the schema orrery", TABLES).await
@@ -164,6 +170,20 @@ pub(super) async fn columns(
     let rows = connection.rows("reading names of columns", sql, &[schema, table]).await?;
     rows.iter()
         .map(|row| Ok((text(row, "exact_name")?.to_owned(), text(row, "column_name")?.to_owned())))
+        .collect()
+}
+
+/// Returns the types that the columns of one of our tables had when they were created, by their exact names.
+pub(super) async fn kinds(
+    connection: &Connection,
+    schema: &str,
+    table: &str,
+) -> Result<BTreeMap<String, String>> {
+    let sql =
+        "SELECT exact_name, kind FROM orrery.columns WHERE schema_name = $1 AND table_name = $2";
+    let rows = connection.rows("reading types of columns", sql, &[schema, table]).await?;
+    rows.iter()
+        .map(|row| Ok((text(row, "exact_name")?.to_owned(), text(row, "kind")?.to_owned())))
         .collect()
 }
 

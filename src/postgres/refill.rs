@@ -111,6 +111,7 @@ impl<'a> Refill<'a> {
             generation: self.generation,
             position: Position::default(),
             ledger: 0,
+            held_from: 0,
             rows: 0,
             state: "filling".to_owned(),
             schema: project.schema.clone(),

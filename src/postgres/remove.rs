@@ -1,4 +1,4 @@
-//! Removing what the sink made for a project: `orrery sink remove --drop`.
+//! Removing what the sink made for a project, or forgetting it: `orrery sink remove`.
 
 use super::connection::{Connection, Purpose, text};
 use super::cursor::Writer;
@@ -16,6 +16,35 @@ pub async fn remove(connection: &Connection, writer: &Writer, project: &str) -> 
     connection.begin(Purpose::Tables).await?;
     let done = remove_in(connection, writer, project).await;
     connection.end(done).await
+}
+
+/// Forgets a project: its tables and views stay as they are, and are the users' from then on. What was begun to be filled
+/// beside is dropped.
+///
+/// # Errors
+/// When the server cannot be asked. Then nothing is forgotten.
+pub async fn release(connection: &Connection, writer: &Writer, project: &str) -> Result<()> {
+    connection.begin(Purpose::Tables).await?;
+    let done = release_in(connection, writer, project).await;
+    connection.end(done).await
+}
+
+async fn release_in(connection: &Connection, writer: &Writer, project: &str) -> Result<()> {
+    let key = [&*writer.network, &*writer.sink, project];
+    let sql = "SELECT schema_name, object_name, kind FROM orrery.objects WHERE network = $1 AND sink = $2 AND project = $3";
+    for row in connection.rows("looking for what is forgotten", sql, &key).await? {
+        let (schema, name) = (text(&row, "schema_name")?, text(&row, "object_name")?);
+        if text(&row, "kind")? == "filling" {
+            let sql = format!("DROP TABLE IF EXISTS {}", qualified(schema, name));
+            connection.run("dropping a table that was begun", &sql).await?;
+        }
+        objects::forget(connection, schema, name).await?;
+    }
+    for table in ["orrery.cursor", "orrery.refill"] {
+        let sql = format!("DELETE FROM {table} WHERE network = $1 AND sink = $2 AND project = $3");
+        connection.rows("forgetting a project", &sql, &key).await?;
+    }
+    Ok(())
 }
 
 async fn remove_in(connection: &Connection, writer: &Writer, project: &str) -> Result<()> {

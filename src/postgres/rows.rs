@@ -106,10 +106,22 @@ impl TableRows {
     /// # Errors
     /// When a value does not fit into its column. Then the row is not added.
     pub fn push(&mut self, key: RowKey, values: &[Value]) -> Result<(), Misfit> {
+        self.push_tied(key, &[], values)
+    }
+
+    /// As [`TableRows::push`], for a row whose key has these bytes behind its numbers: they tell it from others that
+    /// have the same ones.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn push_tied(&mut self, key: RowKey, tie: &[u8], values: &[Value]) -> Result<(), Misfit> {
         let begin = self.data.len();
         let fields = i16::try_from(self.columns.len() + 1).unwrap_or(i16::MAX);
         self.data.extend_from_slice(&fields.to_be_bytes());
-        put(&mut self.data, |data| data.extend_from_slice(&key.bytes()));
+        put(&mut self.data, |data| {
+            data.extend_from_slice(&key.bytes());
+            data.extend_from_slice(tie);
+        });
         let mut nuls = 0;
         let mut fields = Vec::with_capacity(self.columns.len());
         for (number, (column, kind)) in self.columns.iter().enumerate() {
@@ -128,6 +140,7 @@ impl TableRows {
             fields.push((*value != Value::Null).then_some(at..self.data.len()));
         }
         let mut hash = Sha256::new_with_prefix(key.bytes());
+        hash.update(tie);
         for (mark, at) in &self.marks {
             if let Some(field) = &fields[*at] {
                 hash.update(mark);

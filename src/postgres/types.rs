@@ -146,8 +146,13 @@ pub enum Shows {
     },
     /// The contracts that are members, from the table of this target with their changes.
     Members(String),
-    /// What the contracts hold, from the table of this target with its changes.
-    Storage(String),
+    /// What the contracts hold.
+    Storage {
+        /// Target of the table with the changes.
+        changes: String,
+        /// Target of the table with the changes of members, if contracts can leave: what they held before is left out.
+        members: Option<String>,
+    },
 }
 
 /// The tables and views of a project.

@@ -162,17 +162,17 @@ impl ServerUrl {
         Ok(url)
     }
 
-    /// Reads an address from a place that others can read, such as the arguments of a process.
+    /// Reads an address that has no password, as in settings and arguments, which lists and logs may show.
     ///
     /// # Errors
     /// As [`ServerUrl::parse`], and when it has a password.
-    pub fn from_argument(text: &str) -> Result<Self, UrlError> {
+    pub fn without_password(text: &str) -> Result<Self, UrlError> {
         let url = Self::parse(text)?;
         match url.password {
             None => Ok(url),
             Some(_) => Err(error(
-                "every user of this machine can read the arguments of a process: take the password out of \
-                 the address, and give it by `password_file` or by ORRERY_SINKS_NAME_PASSWORD",
+                "take the password out of the address, which lists and other users may see, and give it by \
+                 `password_file` or by ORRERY_SINKS_NAME_PASSWORD",
             )),
         }
     }
@@ -416,10 +416,10 @@ mod tests {
     #[test]
     fn passwords_are_in_no_argument_and_in_no_text() {
         let text = "postgres://u:hunter2@h/d";
-        let refused = ServerUrl::from_argument(text).unwrap_err().to_string();
+        let refused = ServerUrl::without_password(text).unwrap_err().to_string();
         assert!(refused.contains("password_file") && !refused.contains("hunter2"), "{refused}");
-        assert!(ServerUrl::from_argument("postgres://u@h/d").is_ok());
-        assert!(ServerUrl::from_argument("postgres://u:@h/d").is_ok());
+        assert!(ServerUrl::without_password("postgres://u@h/d").is_ok());
+        assert!(ServerUrl::without_password("postgres://u:@h/d").is_ok());
         let url = parsed(text).with_password(Password::new("hunter2\r\n"));
         assert_eq!(url.password.as_ref().map(Password::reveal), Some("hunter2"));
         let shown = format!("{url} {url:?} {:?}", url.password);

@@ -28,17 +28,40 @@ pub(super) fn query(
             Ok(selects.collect::<Result<Vec<_>>>()?.join(" UNION ALL "))
         }
         Shows::Members(target) => Ok(members(&qualified(&project.schema, &place(target)?.name))),
-        Shows::Storage(target) => {
-            // The newest ledger that was processed, whether it has changes or not.
-            let newest = format!(
-                "(SELECT ledger FROM orrery.cursor WHERE network ={} AND sink ={} AND project ={})",
-                literal(&writer.network),
-                literal(&writer.sink),
-                literal(&project.name)
-            );
-            Ok(storage(&qualified(&project.schema, &place(target)?.name), &newest))
+        Shows::Storage { changes, members } => {
+            // The newest ledger that was processed, whether it has changes or not, and the first without a gap before.
+            let cursor = |column: &str| {
+                format!(
+                    "(SELECT {column} FROM orrery.cursor WHERE network ={} AND sink ={} AND project ={})",
+                    literal(&writer.network),
+                    literal(&writer.sink),
+                    literal(&project.name)
+                )
+            };
+            let table = |target: &str| -> Result<String> {
+                Ok(qualified(&project.schema, &place(target)?.name))
+            };
+            let members = members.as_deref().map(table).transpose()?;
+            let known = recorded(&table(changes)?, members.as_deref(), &cursor("held_from"));
+            Ok(storage(&known, &cursor("ledger")))
         }
     }
+}
+
+/// Returns a query for the changes that count for what contracts hold: those of the ledgers from `first` on, and after
+/// a contract left those that were recorded since. What leaves a code for another one that is selected, or is selected
+/// otherwise, stays a member.
+fn recorded(changes: &str, members: Option<&str>, first: &str) -> String {
+    let Some(members) = members else {
+        return format!("(SELECT * FROM {changes} WHERE _ledger >= {first})");
+    };
+    format!(
+        "(SELECT s.* FROM {changes} AS s LEFT JOIN (SELECT l.contract_id AS who, max(l._ledger) AS gone_at FROM \
+         {members} AS l WHERE l.change = 'left' AND NOT EXISTS (SELECT 1 FROM {members} AS j WHERE j.contract_id = \
+         l.contract_id AND (j.wasm_hash IS NULL OR (j.change = 'joined' AND j._ledger = l._ledger AND \
+         j.\"transaction\" = l.\"transaction\"))) GROUP BY l.contract_id) AS l ON l.who = s.contract_id WHERE \
+         s._ledger >= {first} AND (l.gone_at IS NULL OR s._ledger > l.gone_at))"
+    )
 }
 
 /// Returns the query for the rows of one version, in the columns of a view.
@@ -80,13 +103,13 @@ fn members(table: &str) -> String {
 
 /// Returns the query for what contracts hold, as the view `storage` of our own SQL has it: of each key the newest
 /// change, as of the ledger `newest`, with the origin of the newest one that is more than an extension.
-fn storage(table: &str, newest: &str) -> String {
+fn storage(changes: &str, newest: &str) -> String {
     format!(
         "SELECT c.key_name, c.key_args, c.key, c.value, c.durability, c.live_until, (c.change = 'evicted' OR \
          c.live_until < {newest}) AS archived, c.key_hash, c.contract_id, u.\"transaction\", u._ledger, \
-         u._ledger_closed_at, u._service_event_id FROM (SELECT DISTINCT ON (key_hash) * FROM {table} ORDER BY \
+         u._ledger_closed_at, u._service_event_id FROM (SELECT DISTINCT ON (key_hash) * FROM {changes} AS c ORDER BY \
          key_hash, {ROW} DESC) AS c JOIN (SELECT DISTINCT ON (key_hash) key_hash, \"transaction\", _ledger, \
-         _ledger_closed_at, _service_event_id FROM {table} ORDER BY key_hash, change IN ('extended', 'evicted'), \
+         _ledger_closed_at, _service_event_id FROM {changes} AS c ORDER BY key_hash, change IN ('extended', 'evicted'), \
          {ROW} DESC) AS u ON u.key_hash = c.key_hash WHERE c.value IS NOT NULL AND c.change <> 'removed' AND \
          (c.durability = 'persistent' OR (c.change <> 'evicted' AND coalesce(c.live_until >= {newest}, c._ledger = \
          {newest})))"

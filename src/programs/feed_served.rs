@@ -6,8 +6,10 @@ use super::events::EventProject;
 use super::feed_file::OwnerFile;
 use super::feeder::{Feeder, Reached};
 use super::manifest::Manifest;
-use orrery_ledger::domain::{Owner, ProgramId};
+use super::row_log;
+use orrery_ledger::domain::{LedgerSeq, Owner, ProgramId};
 use orrery_runtime::supervision::OnPanic;
+use orrery_store::StoreError;
 use orrery_tables::query::QueryError;
 
 /// Time that a query waits for a file that is being filled.
@@ -55,6 +57,31 @@ impl Feeder {
         }
         self.wake();
         Err(filled())
+    }
+
+    /// Returns the ledger up to which an owner's tables have all rows of the programs that it reads, as far as these
+    /// have processed the stored ledgers; `None` when it reads none, or nothing is known.
+    pub(super) fn reached(&self, owner: &Owner) -> Result<Option<LedgerSeq>, StoreError> {
+        let Some(served) = self.file(owner).served.lock().clone() else { return Ok(None) };
+        let store = &self.runner.store;
+        let readable = self.registry.readable_programs(owner);
+        let mut reached: Option<LedgerSeq> = None;
+        for program in readable.iter().filter(|it| it.fits && it.named) {
+            let Some(entry) = self.registry.get(program.id) else { continue };
+            let progress = entry.lock().progress;
+            let copied = served.get(&program.id).map_or(0, |served| served.log);
+            let missing = match copied < progress.log {
+                true => row_log::transaction_of(store, program.id, copied + 1)?.map(|it| it.ledger),
+                false => store.fed_after(progress.place, 1).first().map(|next| next.ledger),
+            };
+            let up_to = match missing {
+                Some(missing) => missing.previous(),
+                None => store.status().latest(),
+            };
+            let Some(up_to) = up_to else { return Ok(None) };
+            reached = Some(reached.map_or(up_to, |reached| reached.min(up_to)));
+        }
+        Ok(reached)
     }
 
     fn is_current(&self, owner: &Owner, known: &OwnerFile) -> bool {

@@ -17,6 +17,7 @@ use super::feed_batches::{Batches, Until, transactions};
 use super::feed_file::{DeclaredManifest, File, OwnerFile};
 use super::feed_queue::{End, FeedQueue, FeedSummary, Next, RETRY_DELAY};
 use super::registry::{Entry, Registry};
+use super::row_listeners::RowListeners;
 use super::row_log::RowsToFeed;
 use super::runner::Runner;
 use orrery_ledger::domain::{Owner, ProgramId, excerpt};
@@ -47,6 +48,8 @@ pub(super) struct Feeder {
     /// Programs whose rows could not be written to an owner's tables.
     failures: Mutex<BTreeMap<(Owner, ProgramId), FeedFailure>>,
     queue: FeedQueue,
+    /// Those who copy rows elsewhere.
+    pub(super) listeners: RowListeners,
     /// Serialises the reports, so that the last report is the newest.
     reporting: Mutex<()>,
     /// Number of rows that were written since freed memory was given back.
@@ -75,6 +78,7 @@ impl Feeder {
             files: Mutex::default(),
             failures: Mutex::default(),
             queue: FeedQueue::default(),
+            listeners: RowListeners::default(),
             reporting: Mutex::default(),
             rows_in_memory: AtomicUsize::new(0),
         }
@@ -93,11 +97,13 @@ impl Feeder {
     /// Schedules turns after a program was added, changed or removed, or a subscription changed.
     pub(super) fn wake(&self) {
         self.queue.wake();
+        self.listeners.notify();
     }
 
     /// Schedules turns for all owners who read a program that has new rows.
     pub(super) fn notify_new_rows(&self, entry: &Entry) {
         self.queue.enqueue(&self.registry.readers_of(entry));
+        self.listeners.notify();
     }
 
     /// As [`Self::notify_new_rows`], for a program that goes on to get many: not more often than each

@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use super::ProgramError;
 use orrery_ledger::domain::{ContractId, excerpt};
+use orrery_tables::CHAIN;
 
 /// Maximum number of contracts per program; each is looked up in every ledger.
 const MAX_CONTRACTS: usize = 200;
@@ -23,6 +24,8 @@ pub fn check_project(name: &str) -> Result<(), ProgramError> {
     } else if !name.bytes().any(|byte| byte.is_ascii_alphabetic()) {
         // Digits alone are the id of a program.
         format!("is '{shown}': give a name with a letter")
+    } else if name.eq_ignore_ascii_case(CHAIN) {
+        format!("is '{shown}', the schema of the tables of the chain: give another name")
     } else if is_like_a_table(name) {
         format!("is '{shown}', a name reserved for tables of programs: give another name")
     } else {
@@ -99,6 +102,8 @@ mod tests {
             "Program_12_a",
             "7",
             "1-2",
+            "chain",
+            "Chain",
         ] {
             assert!(check_project(name).is_err(), "{name}");
         }

@@ -6,7 +6,8 @@ use std::time::Instant;
 use super::manifest::Manifest;
 use super::registry::ReadableProgram;
 use super::{ProgramError, Programs};
-use orrery_ledger::domain::Owner;
+use orrery_ledger::domain::{LedgerSeq, Owner, ProgramId};
+use orrery_tables::CHAIN;
 use orrery_tables::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 
 /// A table that an owner may read.
@@ -14,12 +15,27 @@ use orrery_tables::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 pub struct ReadTable {
     /// Name of the table.
     pub name: String,
-    /// Project of the table's program; empty while the program is to replace another.
+    /// Project of the table's program; empty while the program is to replace another. Of a table of the chain, its
+    /// schema.
     pub project: String,
     /// Whether the program is the owner's own; otherwise the owner has subscribed to it.
     pub own: bool,
     /// Why the table cannot be read, or only in part; `None` when it can.
     pub problem: Option<&'static str>,
+}
+
+/// The answer to a query, with how far what it read reaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// Body of the response.
+    pub bytes: Vec<u8>,
+    /// Media type of the body.
+    pub media_type: &'static str,
+    /// The newest ledger that the answer has: that of the tables of the chain if it reads them, else that of the
+    /// projects' tables. `None` when there is none.
+    pub as_of: Option<LedgerSeq>,
+    /// The ledger up to which all projects' tables have their rows; `None` without projects.
+    pub tables_ledger: Option<LedgerSeq>,
 }
 
 const NO_ROOM: &str = "its rows do not fit into the space that your own rows leave: end a \
@@ -28,7 +44,7 @@ const ROWS_MISSING: &str = "some of its rows cannot be written: the program's st
 
 impl Programs {
     /// Returns the tables that an owner may read: those of its own programs, then those of programs
-    /// that it has subscribed to. Of a program that is in the owner's file, these are the tables that
+    /// that it has subscribed to, then those of the chain, while it is exported to a directory. Of a program that is in the owner's file, these are the tables that
     /// queries find there, which follow those of the program.
     pub fn tables(&self, owner: &Owner) -> Vec<ReadTable> {
         let mut tables = Vec::new();
@@ -57,7 +73,21 @@ impl Programs {
                 problem: unreadable,
             }));
         }
+        // Those of the chain come last: all owners have the same.
+        let of_chain = self.feeder.tables().chain_tables().iter().map(|table| ReadTable {
+            name: table.in_query(),
+            project: CHAIN.to_owned(),
+            own: false,
+            problem: None,
+        });
+        tables.extend(of_chain);
         tables
+    }
+
+    /// Returns the programs whose tables an owner may read.
+    pub fn readable(&self, owner: &Owner) -> Vec<ProgramId> {
+        let readable = self.registry.readable_programs(owner).into_iter();
+        readable.filter(|it| it.own || it.named).map(|it| it.id).collect()
     }
 
     /// Subscribes an owner to another owner's public program, whose tables the owner may then read.
@@ -96,13 +126,22 @@ impl Programs {
         owner: &Owner,
         request: QueryRequest,
         interrupted: Interrupted<'_>,
-    ) -> Result<QueryAnswer, ProgramError> {
-        let ready = || self.feeder.ensure_current(owner);
+    ) -> Result<Answered, ProgramError> {
+        let mut reached = Ok(None);
+        let ready = || {
+            self.feeder.ensure_current(owner)?;
+            // Rows of later ledgers may come before the query is executed; these are there.
+            reached = self.feeder.reached(owner);
+            Ok::<(), QueryError>(())
+        };
         let answer = self.feeder.tables().query_when(owner, request, ready, interrupted);
-        Ok(answer.map_err(|error| match error {
-            QueryError::Refused(message) => QueryError::Refused(self.with_hint(owner, message)),
-            error => error,
-        })?)
+        let QueryAnswer { bytes, media_type, chain_ledger } =
+            answer.map_err(|error| match error {
+                QueryError::Refused(message) => QueryError::Refused(self.with_hint(owner, message)),
+                error => error,
+            })?;
+        let tables_ledger = reached?;
+        Ok(Answered { bytes, media_type, as_of: chain_ledger.or(tables_ledger), tables_ledger })
     }
 
     /// Returns the message of a refused query. If it names a table of another owner's public

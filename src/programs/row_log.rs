@@ -181,7 +181,7 @@ impl Batch<LoggedRun> {
 }
 
 /// Returns the rows of a run of a program with code.
-fn rows_of(
+pub(super) fn rows_of(
     program: ProgramId,
     LoggedRun { position, stored, .. }: &LoggedRun,
 ) -> Result<Vec<Row>, ProgramError> {
@@ -196,7 +196,45 @@ fn rows_of(
     Ok((0..).zip(run.emits).map(row).collect())
 }
 
+/// A program's next runs, and its state when they had been read.
+pub(super) struct ReadRuns {
+    /// The runs.
+    pub runs: Batch<LoggedRun>,
+    /// A manifest with every table and column that they need.
+    pub manifest: Arc<Manifest>,
+    /// How far the program was. It may have more runs than those that were read.
+    pub progress: Progress,
+}
+
 impl Runner {
+    /// Returns a program's next runs, up to the number `last` of the log, for whoever copies their rows; `None` while
+    /// they are derived anew.
+    pub(super) fn read_runs(
+        &self,
+        entry: &Entry,
+        after: u64,
+        last: u64,
+    ) -> Result<Option<ReadRuns>, ProgramError> {
+        loop {
+            let derivation = |manifest: &Manifest| manifest.events.as_ref().map(|it| it.derivation);
+            let before = derivation(&entry.snapshot().manifest);
+            let runs = runs_after(&self.store, entry.id, after, last)?;
+            // Read after the rows and under the lock, when their write is over.
+            let (manifest, progress) = {
+                let cell = entry.lock();
+                (Arc::clone(&cell.manifest), cell.progress)
+            };
+            // Some are those of the next tables already, and belong into none of these.
+            if manifest.events.as_ref().is_some_and(|project| project.is_deriving) {
+                return Ok(None);
+            }
+            // Rows that were derived anew meanwhile do not belong to these tables.
+            if derivation(&manifest) == before {
+                return Ok(Some(ReadRuns { runs, manifest, progress }));
+            }
+        }
+    }
+
     /// Returns the rows of a program's next runs, and a manifest with every table and column that
     /// they need; `None` while they are derived anew.
     pub(super) fn rows_to_feed(
@@ -204,36 +242,24 @@ impl Runner {
         entry: &Entry,
         after: u64,
     ) -> Result<Option<RowsToFeed>, ProgramError> {
-        loop {
-            let derivation = |manifest: &Manifest| manifest.events.as_ref().map(|it| it.derivation);
-            let before = derivation(&entry.snapshot().manifest);
-            let runs = runs_after(&self.store, entry.id, after, u64::MAX)?;
-            // Read after the rows and under the lock, when their write is over.
-            let manifest = Arc::clone(&entry.lock().manifest);
-            // Some are those of the next tables already, and belong into none of these.
-            if manifest.events.as_ref().is_some_and(|project| project.is_deriving) {
-                return Ok(None);
+        let read = self.read_runs(entry, after, u64::MAX)?;
+        let Some(ReadRuns { runs, manifest, .. }) = read else { return Ok(None) };
+        let Batch { items, mut up_to, mut more, .. } = runs;
+        let rows = match &manifest.events {
+            Some(project) => {
+                let of = OfProject::of(&manifest);
+                let (frames, packed) = events::frames(&of, project, &self.events, &items)?;
+                if let Some(last) = items.get(..packed).and_then(<[_]>::last) {
+                    (up_to, more) = (last.number, more || packed < items.len());
+                }
+                NewRows::Frames(frames)
             }
-            // Rows that were derived anew meanwhile do not belong to these tables.
-            if derivation(&manifest) == before {
-                let Batch { items, mut up_to, mut more, .. } = runs;
-                let rows = match &manifest.events {
-                    Some(project) => {
-                        let of = OfProject::of(&manifest);
-                        let (frames, packed) = events::frames(&of, project, &self.events, &items)?;
-                        if let Some(last) = items.get(..packed).and_then(<[_]>::last) {
-                            (up_to, more) = (last.number, more || packed < items.len());
-                        }
-                        NewRows::Frames(frames)
-                    }
-                    None => {
-                        let rows = items.iter().map(|run| rows_of(entry.id, run));
-                        let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
-                        rows.into_iter().flatten().collect::<Vec<_>>().into()
-                    }
-                };
-                return Ok(Some(RowsToFeed { rows, up_to, more, manifest }));
+            None => {
+                let rows = items.iter().map(|run| rows_of(entry.id, run));
+                let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
+                rows.into_iter().flatten().collect::<Vec<_>>().into()
             }
-        }
+        };
+        Ok(Some(RowsToFeed { rows, up_to, more, manifest }))
     }
 }

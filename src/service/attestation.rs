@@ -110,7 +110,7 @@ pub(super) fn report_health(
         ("from_backup", marks.from_backup.ledgers()),
     ]);
     let components = health.components();
-    let works = |component: &Component| matches!(component, Component::Up { .. });
+    let works = Component::works;
     metrics.set_components(components.iter().map(|(name, it)| (*name, works(it))));
     metrics.set_latest_closed_at(store.ends().latest_close_time.unwrap_or(0));
 }

@@ -6,11 +6,12 @@ use std::time::Instant;
 use super::{Backfills, Node, StateBackfills};
 use crate::control::{
     BACKFILL, BackfillReport, BackfillRequest, CHECKPOINT, CheckpointReport, NotStored, RAW_LEDGER,
-    REBUILD, RawXdr, STATE_BACKFILL, STATUS, STORE, STORE_LAST, StateReport, StateRequest, Stored,
-    Verbs,
+    REBUILD, RawXdr, SINK_CHECK, SINK_REMOVE, SINK_REPLACE, SINK_TEST, SINKS, STATE_BACKFILL,
+    STATUS, STORE, STORE_LAST, StateReport, StateRequest, Stored, Verbs,
 };
 use crate::domain::{LedgerSeq, Origin, RawLedger, sequence_of};
 use crate::pipeline::{Gate, PipelineError};
+use crate::sinks::Sinks;
 use crate::store::{Checkpoint, Durability};
 
 /// Name of the source of ledgers that a client sends, in messages of the service.
@@ -30,11 +31,12 @@ pub(super) fn verbs(
     node: &Arc<Node>,
     backfills: &Arc<Backfills>,
     states: &Arc<StateBackfills>,
+    sinks: &Arc<Sinks>,
 ) -> Verbs<Kept> {
     let of = || Arc::clone(node);
     let (status, rebuild, raw, checkpoint, storing, last) = (of(), of(), of(), of(), of(), of());
     let (backfills, states) = (Arc::clone(backfills), Arc::clone(states));
-    Verbs::default()
+    of_sinks(Verbs::default(), sinks)
         .on(STATUS, move |_, ()| status.report().map_err(|error| error.to_string()))
         .on(REBUILD, move |_, request| rebuild.rebuild(&request).map_err(|it| it.to_string()))
         .on(BACKFILL, move |_, request| backfill(&backfills, request))
@@ -48,6 +50,18 @@ pub(super) fn verbs(
             Ok(kept.import(&storing).store(ledgers.0, false))
         })
         .on(STORE_LAST, move |kept: &mut Kept, ()| Ok(kept.import(&last).store(Vec::new(), true)))
+}
+
+/// Adds what is asked of sinks.
+fn of_sinks(verbs: Verbs<Kept>, sinks: &Arc<Sinks>) -> Verbs<Kept> {
+    let of = || Arc::clone(sinks);
+    let (all, test, check, replace, remove) = (of(), of(), of(), of(), of());
+    verbs
+        .on(SINKS, move |_, ()| Ok(all.reports()))
+        .on(SINK_TEST, move |_, request| test.test(&request))
+        .on(SINK_CHECK, move |_, request| check.check(&request))
+        .on(SINK_REPLACE, move |_, request| replace.replace(&request))
+        .on(SINK_REMOVE, move |_, request| remove.remove(&request))
 }
 
 fn backfill(backfills: &Backfills, request: BackfillRequest) -> Result<BackfillReport, String> {

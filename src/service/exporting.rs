@@ -2,6 +2,7 @@
 //! priority and retries what failed. Only retention waits for it, within its bound. Also opens the
 //! destination of an export, and names the exporter.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,12 +12,13 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::tasks::{Tasks, is_stopping, stopped};
-use super::{Node, ServiceError};
+use super::{Node, READER_OFF, ServiceError};
+use crate::api::ExportedTables;
 use crate::config::Config;
 use crate::executables::Interfaces;
 use crate::export::{
     self, Added, AddedNow, Attestations, Continuous, Destination, ExportError, ExportScope,
-    ExporterIdentity, Interrupt, Progress,
+    ExporterIdentity, Interrupt, LiveChain, Progress, Spool,
 };
 use crate::net::buckets::{BucketSettings, Patience};
 use crate::net::http::Timeouts;
@@ -72,8 +74,14 @@ pub fn export_destination(
         timeouts: Timeouts { idle: UPLOAD_TIMEOUT, ..Timeouts::default() },
         ..BucketSettings::configured(to, region, endpoint, key)
     };
-    let identity = ExporterIdentity { id: id(config, role), clock: unix_now, random: rand::random };
-    Destination::of(&settings, identity, interrupt)
+    let identity =
+        ExporterIdentity { id: id(config, role as u8), clock: unix_now, random: rand::random };
+    // A command may only read the data directory.
+    let spool = match role {
+        ExportRole::Service => Spool::new(&config.data_dir),
+        ExportRole::Manual => Spool::new(std::env::temp_dir()),
+    };
+    Destination::of(&settings, identity, spool, interrupt)
 }
 
 /// Which program exports a data directory.
@@ -85,18 +93,54 @@ pub enum ExportRole {
     Manual,
 }
 
+/// Number that stands for the writer of snapshots, beside those of the roles of an export.
+const SNAPSHOTS: u8 = 2;
+
+/// Returns an identifier that distinguishes writers of snapshots to the same place by machine and data
+/// directory. It is a hash that reveals neither.
+pub fn snapshot_writer_id(config: &Config) -> String {
+    id(config, SNAPSHOTS)
+}
+
 /// Returns an identifier that distinguishes exporters to the same bucket by machine, data directory
 /// and role. It is a hash that reveals none of them.
-fn id(config: &Config, role: ExportRole) -> String {
+fn id(config: &Config, role: u8) -> String {
     let directory = std::fs::canonicalize(&config.data_dir).unwrap_or(config.data_dir.clone());
     let mut hash = Sha256::new();
     // If neither file can be read, the directory alone identifies the exporter.
     MACHINE.iter().for_each(|file| hash.update(std::fs::read(file).unwrap_or_default()));
     hash.update(directory.as_os_str().as_encoded_bytes());
-    hash.update([role as u8]);
+    hash.update([role]);
     let mut id = hex::encode(hash.finalize());
     id.truncate(ID_DIGITS);
     id
+}
+
+/// Returns the tables of events and transactions that SQL reads, if an export to a directory of this machine is
+/// configured.
+///
+/// # Errors
+/// When its path cannot be used.
+pub(super) fn live_chain(
+    node: &Node,
+    config: &Config,
+    interfaces: &Arc<Interfaces>,
+) -> Result<Option<Arc<LiveChain>>, ServiceError> {
+    let local = config.export.destination().filter(|to| !to.contains("://"));
+    // The ids of a reader's events are not those in a writer's files.
+    let local = local.filter(|_| node.reader().is_none());
+    let Some(directory) = local else { return Ok(None) };
+    let (store, names) = (Arc::clone(node.store()), Some(Arc::clone(interfaces)));
+    let portion = config.export.ledgers_per_file.get();
+    Ok(Some(Arc::new(LiveChain::open(store, names, Path::new(directory), portion)?)))
+}
+
+/// Returns the tables that the service exports, for its catalogue; `None` if it exports none.
+pub(super) fn exported_tables(node: &Node, config: &Config) -> Option<ExportedTables> {
+    config.export.destination().filter(|_| node.reader().is_none())?;
+    let (lake, listed) = (Arc::new(node.listed().clone()), node.listed().clone());
+    let namespace_of = Arc::new(move |program| listed.namespace_of(program));
+    Some(ExportedTables { lake, namespace_of })
 }
 
 /// A configured export that is ready to run.
@@ -119,6 +163,10 @@ pub(super) fn open(
     stop: watch::Receiver<bool>,
 ) -> Result<Option<Exporting>, ServiceError> {
     let Some(to) = config.export.destination() else { return Ok(None) };
+    if node.reader().is_some() {
+        node.health().up_with(EXPORT, READER_OFF);
+        return Ok(None);
+    }
     let interrupt = Interrupt::by(stop.clone());
     let place = export_destination(to, config, ExportRole::Service, interrupt.clone())?;
     let store = Arc::clone(node.store());
@@ -128,7 +176,8 @@ pub(super) fn open(
     };
     let export = Continuous::new(store, place, scope, interrupt)
         .naming(Arc::clone(interfaces))
-        .attested_by(Attestations::Live(Arc::clone(node.attestation())));
+        .attested_by(Attestations::Live(Arc::clone(node.attestation())))
+        .listed_in(node.listed().clone());
     export.check()?;
     node.health().up_by_default(EXPORT);
     let interfaces = Arc::clone(interfaces);
@@ -248,12 +297,13 @@ mod tests {
         let config = Config::default();
         let other = Config { data_dir: "elsewhere".into(), ..Config::default() };
         let ids = [
-            id(&config, ExportRole::Service),
-            id(&config, ExportRole::Manual),
-            id(&other, ExportRole::Service),
+            id(&config, ExportRole::Service as u8),
+            id(&config, ExportRole::Manual as u8),
+            id(&other, ExportRole::Service as u8),
         ];
         assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "{ids:?}");
-        assert_eq!(ids[0], id(&config, ExportRole::Service));
+        assert_eq!(ids[0], id(&config, ExportRole::Service as u8));
+        assert!(!ids.contains(&snapshot_writer_id(&config)), "{ids:?}");
         assert_eq!(ids[0].len(), ID_DIGITS);
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::TcpListener;
 
-use super::ServiceError;
+use super::{Reader, ServiceError};
 use crate::auth::section::{Auth, PublicKeyFile};
 use crate::auth::{PublicKey, Tokens};
 use crate::control::Listener;
@@ -82,7 +82,9 @@ pub fn open_tokens(
     network: &Network,
     auth: &Auth,
 ) -> Result<Tokens, ServiceError> {
-    let keys = auth.public_keys.iter().map(read_key).collect::<Result<Vec<_>, _>>()?;
+    let mut keys = auth.public_keys.iter().map(read_key).collect::<Result<Vec<_>, _>>()?;
+    let writers = Reader::writers(data_dir)?;
+    keys.extend(writers.iter().filter_map(|writer| PublicKey::of_directory(writer)));
     Ok(Tokens::open_with_keys(&secrets(data_dir), network, &keys)?)
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::disk_space::{DiskFull, DiskSpaceMonitor, NotStoredReason};
 use super::kept_records::{index_options, retention};
+use super::reader::Reader;
 use super::signatures::{SIGNATURES, SignatureRebuild};
 use super::supervisor::report_upgrade;
 use super::{ServiceError, attestation, consumers, recorded_storage};
@@ -16,7 +17,7 @@ use crate::attestation::Attestation;
 use crate::config::Config;
 use crate::control::{RebuildReport, RebuildRequest, StatusReport, Stored};
 use crate::domain::{LedgerSeq, Network, RawLedger};
-use crate::export;
+use crate::export::{self, Listed};
 use crate::observe::health::Health;
 use crate::observe::metrics::Metrics;
 use crate::pipeline::{
@@ -56,10 +57,14 @@ pub struct Node {
     consumers: Vec<Arc<dyn LedgerConsumer>>,
     /// Subscriptions of webhooks, which one of the consumers matches with events.
     webhooks: Arc<Registry>,
+    /// Tables of the service's export.
+    listed: Listed,
     retention: Retention,
     disk_space: DiskSpaceMonitor,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
+    /// From where the data directory was restored, while it is a reader.
+    reader: Option<Reader>,
     /// Address of the HTTP interface, once it is open.
     listening: OnceLock<SocketAddr>,
 }
@@ -131,7 +136,8 @@ impl Node {
     /// Creates the pipelines into an open store, without consumers.
     ///
     /// # Errors
-    /// When the metrics cannot be created, or no validators can be trusted as the settings say.
+    /// When the metrics cannot be created, no validators can be trusted as the settings say, or it is not
+    /// known whether the data directory is a reader.
     pub fn over(store: Arc<Store>, config: &Config) -> Result<Self, ServiceError> {
         let metrics = Arc::new(Metrics::new()?);
         if let Some(latest) = store.status().latest() {
@@ -141,6 +147,7 @@ impl Node {
         let options = index_options(config);
         let without_raw = IndexOptions { raw_ledgers: false, ..options.clone() };
         let trust = attestation::trust_of(config, &store)?;
+        let reader = Reader::of(store.directory())?;
         let node = Self {
             pipeline: Pipeline::new(Arc::clone(&store), options, Arc::clone(&steps)),
             pipeline_without_raw: Pipeline::new(store, without_raw, steps),
@@ -149,10 +156,12 @@ impl Node {
             signatures: Arc::default(),
             consumers: Vec::new(),
             webhooks: Arc::default(),
+            listed: Listed::default(),
             retention: retention(config),
             disk_space: DiskSpaceMonitor::new(&config.data_dir, config.disk),
             health: Arc::default(),
             metrics,
+            reader,
             listening: OnceLock::new(),
         };
         Ok(node.with_trust(trust))
@@ -198,6 +207,11 @@ impl Node {
         &self.attestation
     }
 
+    /// Returns the tables of the service's export, as they were last written.
+    pub(super) fn listed(&self) -> &Listed {
+        &self.listed
+    }
+
     /// Returns the recomputation of signatures.
     pub(super) fn signatures(&self) -> &Arc<SignatureRebuild> {
         &self.signatures
@@ -221,6 +235,12 @@ impl Node {
     /// Reports the consumers of the feed in metrics and health.
     pub fn report_consumers(&self) {
         consumers::report(self.store(), &self.metrics, &self.health);
+    }
+
+    /// Returns from where the data directory was restored, while it is a reader: what reaches others is its
+    /// writer's. Does not change while the process runs.
+    pub fn reader(&self) -> Option<&Reader> {
+        self.reader.as_ref()
     }
 
     /// Returns the health of the process's components.
@@ -372,6 +392,7 @@ impl Node {
             events: status.totals.events,
             transactions: status.totals.transactions,
             consumers: self.store().consumers().into_iter().map(consumers::describe).collect(),
+            reader: self.reader().map(Reader::words),
             down,
         })
     }
@@ -442,7 +463,8 @@ impl Node {
 /// reports of an upgrade to the supervisor.
 pub(super) fn extensions(config: &Config, consumers: &[Arc<dyn LedgerConsumer>]) -> Extensions {
     let mut extensions = Extensions::for_consumers(consumers).with_kind(storage::KIND);
-    extensions.consumers.extend(config.export.destination().map(|_| export::consumer()));
+    let exports = config.export.destination().filter(|_| !Reader::is_named_in(&config.data_dir));
+    extensions.consumers.extend(exports.map(|_| export::consumer()));
     extensions.upgrade_observer = Some(Box::new(report_upgrade));
     extensions
 }

@@ -22,8 +22,8 @@ use super::upkeep::{self, CONTRACT_SIZES, RETENTION};
 use super::webhooks::RunningWebhooks;
 use super::{
     Backfills, Node, OpenSources, RunningSandbox, ServiceError, StateBackfills, attestation,
-    exporting, interfaces, kept_records, ledger_entries, rpc, running_programs, status_messages,
-    supervisor, webhooks,
+    exporting, interfaces, kept_records, ledger_entries, rpc, running_programs, sinking,
+    status_messages, supervisor, webhooks,
 };
 use crate::api::{self, AddressNames, ApiSettings, Deps, MetricsText, RequestObserver, Tunables};
 use crate::auth::Tokens;
@@ -32,14 +32,16 @@ use crate::control::Listener;
 use crate::notify::Target;
 use crate::priority::Priority;
 use crate::programs::Programs;
+use crate::sinks::Sinks;
 use crate::steady::unix_now;
-use crate::store::ContractSizes;
+use crate::store::{ContractSizes, LedgerConsumer};
 
 /// Name under which programs report to health.
 const PROGRAMS: &str = "programs";
 /// Names of tasks that report to health only failures.
 const CONTROL: &str = "control";
 const BACKFILL: &str = "backfill";
+const READER: &str = "reader";
 const STATUS_MESSAGES: &str = "status_messages";
 const SUPERVISOR: &str = "supervisor";
 const LAG_HISTORY: &str = "lag_history";
@@ -90,7 +92,8 @@ impl Service {
                 let upstream = ledger_entries::upstream(&node, &config, &core, runtime, stop)?;
                 let interfaces = interfaces::start(&node, upstream.clone())?;
                 let names = Arc::clone(&interfaces.interfaces);
-                let programs = running_programs::start(&node, &config, names, upstream)?;
+                let chain = exporting::live_chain(&node, &config, &names)?;
+                let programs = running_programs::start(&node, &config, names, chain, upstream)?;
                 Ok::<_, ServiceError>((programs, interfaces))
             };
             spawn_blocking(start).await.map_err(ServiceError::start)??
@@ -127,6 +130,10 @@ impl Service {
             let now = Arc::new(move || webhooks.now().kept);
             upkeep::prune_program_records(Arc::clone(&programs), now, own.clone())
         });
+        if self.node.reader().is_some() {
+            // What waited in the snapshot stays as it is until somebody delivers it.
+            return;
+        }
         let (management, own) = (Arc::clone(&self.webhooks.management), tasks.stop());
         tasks.spawn(WEBHOOK_RECORDS, move || {
             upkeep::sweep_webhooks(Arc::clone(&management), own.clone())
@@ -140,8 +147,9 @@ impl Service {
             tracing::error!("the reader of interfaces did not stop cleanly");
         }
         // Deliveries whose outcome is not recorded by then are repeated after the next start.
-        let mut delivering = webhooks.delivering;
-        if spawn_blocking(move || delivering.stop()).await.is_err() {
+        if let Some(mut delivering) = webhooks.delivering
+            && spawn_blocking(move || delivering.stop()).await.is_err()
+        {
             tracing::error!("webhooks did not stop cleanly");
         }
         // All ledgers in flight are stored by now; programs run on those they have not seen after
@@ -188,7 +196,12 @@ pub async fn run_opened(
 ) -> Result<(), ServiceError> {
     let node = Arc::clone(&service.node);
     let ListeningSockets { http, address, control } = sockets;
-    let targets = status_messages::targets(&config.status)?;
+    let mut targets = status_messages::targets(&config.status)?;
+    if let Some(reader) = node.reader() {
+        tracing::info!("this data directory is {}", reader.words());
+        node.health().up_with(READER, reader.words());
+        targets.clear();
+    }
     let mut tasks = Tasks::new(node.health(), &stop);
     let exporting = {
         let (node, config, stop) = (Arc::clone(&node), config.clone(), tasks.stop());
@@ -196,8 +209,10 @@ pub async fn run_opened(
         let open = move || exporting::open(&node, &config, &interfaces, stop);
         spawn_blocking(open).await.map_err(ServiceError::start)??
     };
-    let mut consumers = ConsumerThreads::start(node.store(), node.consumers(), node.health())?;
-    spawn_control(&mut tasks, &node, control, open_sources);
+    let mut consumers =
+        ConsumerThreads::start(node.store(), &running_consumers(&node), node.health())?;
+    let sinks = start_sinks(&service, config, &tasks).await?;
+    spawn_control(&mut tasks, &node, control, open_sources, &sinks);
     service.spawn_upkeep(&mut tasks);
     let (estimates, contract_sizes) = watch::channel(None);
     spawn_estimates(&mut tasks, &node, estimates)?;
@@ -236,11 +251,37 @@ pub async fn run_opened(
     });
     let served = api::serve(deps, http, stopped(stop)).await;
     tasks.end().await;
+    if spawn_blocking(move || sinks.join()).await.is_err() {
+        tracing::error!("the sinks did not stop cleanly");
+    }
     if spawn_blocking(move || consumers.stop()).await.is_err() {
         tracing::error!("the consumers did not stop cleanly");
     }
     service.stop().await;
     Ok(served?)
+}
+
+/// Starts the sinks of the settings.
+async fn start_sinks(
+    service: &Service,
+    config: &Config,
+    tasks: &Tasks,
+) -> Result<Arc<Sinks>, ServiceError> {
+    let (node, programs) = (Arc::clone(&service.node), Arc::clone(&service.programs));
+    let (config, stop, runtime) = (config.clone(), tasks.stop(), Handle::current());
+    let start = move || sinking::start(&node, &config, &programs, stop, runtime);
+    spawn_blocking(start).await.map_err(ServiceError::start)?
+}
+
+/// Returns the consumers that process ledgers: a reader's webhooks stay at the last ledger whose deliveries the
+/// snapshot knew, until they are promoted.
+fn running_consumers(node: &Node) -> Vec<Arc<dyn LedgerConsumer>> {
+    let mut running = node.consumers().to_vec();
+    if node.reader().is_some() {
+        node.store().set_active(crate::webhooks::CONSUMER, false);
+        running.retain(|consumer| consumer.spec().name != crate::webhooks::CONSUMER);
+    }
+    running
 }
 
 /// Starts the tasks behind the control socket, and backfills, which it orders.
@@ -249,10 +290,11 @@ fn spawn_control(
     node: &Arc<Node>,
     listener: Listener,
     open_sources: OpenSources,
+    sinks: &Arc<Sinks>,
 ) {
     let backfills = Arc::new(Backfills::new(Arc::clone(node), open_sources));
     let states = StateBackfills::new(Arc::clone(node), Handle::current(), tasks.stop());
-    let verbs = Arc::new(verbs(node, &backfills, &Arc::new(states)));
+    let verbs = Arc::new(verbs(node, &backfills, &Arc::new(states), sinks));
     let (listener, stop) = (Arc::new(listener), tasks.stop());
     tasks.spawn(CONTROL, move || Arc::clone(&listener).serve(Arc::clone(&verbs), stop.clone()));
     let stop = tasks.stop();
@@ -316,6 +358,7 @@ async fn http_dependencies(
         rpc: rpc::start(node, config, sandbox.clone(), running.as_ref(), address).await?,
         friendbot: sandbox.clone().map(|sandbox| sandbox.friendbot(node.store())),
         example_token: example_token.clone(),
+        exported: exporting::exported_tables(node, config),
         webhooks: Arc::clone(&webhooks.management),
         contract_sizes,
         metrics: metrics_text(node),

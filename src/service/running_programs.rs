@@ -9,6 +9,7 @@ use super::{Node, ServiceError};
 use crate::auth;
 use crate::config::Config;
 use crate::executables::Interfaces;
+use crate::export::LiveChain;
 use crate::observe::health::Health;
 use crate::programs::state::Upstream;
 use crate::programs::{ProgramDeps, ProgramError, Programs};
@@ -24,12 +25,13 @@ const TABLES: &str = "tables";
 /// processes must be of the same version (proc_pid_exe(5)).
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Opens the programs of a data directory and begins to run them. Ledger entries are requested from
-/// `upstream`.
+/// Opens the programs of a data directory and begins to run them. Queries read the tables of the `chain`, and ledger
+/// entries are requested from `upstream`.
 pub(super) fn start(
     node: &Arc<Node>,
     config: &Config,
     interfaces: Arc<Interfaces>,
+    chain: Option<Arc<LiveChain>>,
     upstream: Option<Arc<dyn Upstream + Send + Sync>>,
 ) -> Result<Arc<Programs>, ServiceError> {
     let store = Arc::clone(node.store());
@@ -38,6 +40,7 @@ pub(super) fn start(
         directory: store.directory().join(TABLES),
         worker: own.clone(),
         queries: config.queries.clone(),
+        chain: chain.map(|chain| chain as _),
         tunables: Tunables::default(),
     });
     let tables = tables.map_err(ProgramError::from)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::{Node, ServiceError, secrets};
+use super::{Node, READER_OFF, ServiceError, secrets};
 use crate::auth;
 use crate::config::Config;
 use crate::steady::elapsed_ms;
@@ -24,11 +24,11 @@ const WEBHOOKS: &str = "webhooks";
 pub(super) struct RunningWebhooks {
     /// Operations on behalf of the subscriptions' owners.
     pub management: Arc<Webhooks>,
-    /// The delivery threads.
-    pub delivering: DeliveryThreads,
+    /// The delivery threads; `None` in a reader, whose writer delivers.
+    pub delivering: Option<DeliveryThreads>,
 }
 
-/// Loads subscriptions and starts the delivery threads.
+/// Loads subscriptions and starts the delivery threads, unless the data directory is a reader.
 pub(super) fn start(node: &Node, config: &Config) -> Result<RunningWebhooks, ServiceError> {
     let (store, registry) = (node.store(), node.webhooks());
     let sealer = Sealer::new(&auth::webhook_key(&secrets(store.directory()))?)?;
@@ -44,6 +44,10 @@ pub(super) fn start(node: &Node, config: &Config) -> Result<RunningWebhooks, Ser
         sender: Sender::new(policy, system_lookup(), Timeouts::default()),
         clock: Arc::new(unix_now_ms),
     });
+    if node.reader().is_some() {
+        node.health().up_with(WEBHOOKS, READER_OFF);
+        return Ok(RunningWebhooks { management: Arc::new(management), delivering: None });
+    }
     let runtime = delivery::runtime()?;
     let delivering = management.deliver(|post| DeliveryDeps {
         store: Arc::clone(store),
@@ -56,5 +60,5 @@ pub(super) fn start(node: &Node, config: &Config) -> Result<RunningWebhooks, Ser
         rng: Box::new(StdRng::from_os_rng()),
     })?;
     node.health().up_by_default(WEBHOOKS);
-    Ok(RunningWebhooks { management: Arc::new(management), delivering })
+    Ok(RunningWebhooks { management: Arc::new(management), delivering: Some(delivering) })
 }

@@ -3,6 +3,7 @@
 //! Parts of the product take the sections that they need as they are; files, environment and flags are
 //! read elsewhere.
 
+mod backup;
 mod data;
 mod export;
 mod http;
@@ -10,6 +11,7 @@ mod process;
 mod programs;
 mod rpc;
 pub mod section;
+mod sinks;
 mod source_kinds;
 mod sources;
 mod trust;
@@ -17,12 +19,14 @@ mod units;
 mod values;
 mod webhooks;
 
+pub use backup::Backup;
 pub use data::{Disk, Index, Retention};
 pub use export::Export;
 pub use http::{Http, Indexers, Limits, Site};
 pub use process::{Core, Log, Status};
 pub use programs::{Programs, Queries};
 pub use rpc::Rpc;
+pub use sinks::{Sink, Sinks};
 pub use source_kinds::{Source, SourceAddress, SourceKind, SourceSpec, is_directory};
 pub use sources::{SourceError, SourcePlan};
 pub use trust::{Trust, TrustError, TrustedValidators};

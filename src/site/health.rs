@@ -80,6 +80,7 @@ fn add_components(record: &Record<'_>, out: &mut String) {
     for (name, component) in &record.components {
         let (status, text) = match component {
             Component::Up { detail } => ("up", detail.as_deref().unwrap_or_default()),
+            Component::Behind(behind) => ("up", behind.reason.as_deref().unwrap_or_default()),
             Component::Down { reason } => ("down", reason.as_str()),
         };
         let (name, text) = (escaped(name), escaped(text));

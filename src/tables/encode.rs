@@ -159,7 +159,7 @@ where
 
 /// Returns the number as a signed 128-bit integer; `None` when it is larger or the value is not a
 /// number.
-pub(crate) fn integer(value: &ScVal) -> Option<i128> {
+pub fn integer(value: &ScVal) -> Option<i128> {
     Some(match value {
         ScVal::U32(number) => i128::from(*number),
         ScVal::I32(number) => i128::from(*number),

@@ -47,7 +47,10 @@ pub(crate) fn exact_names<'a>(
 }
 
 /// Returns these integers of 128 bits as decimals of 38 digits; null stands for those that have more.
-pub(crate) fn decimals(
+///
+/// # Errors
+/// None are known; a decimal array can fail in principle.
+pub fn decimals(
     integers: impl Iterator<Item = Option<i128>>,
 ) -> Result<Decimal128Array, ArrowError> {
     let fits = |number: &i128| number.unsigned_abs() <= LARGEST_DECIMAL;

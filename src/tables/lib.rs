@@ -10,6 +10,7 @@
 
 mod answer;
 mod apply;
+pub mod chain;
 mod changes;
 mod encode;
 mod error;
@@ -48,16 +49,19 @@ use orrery_ledger::domain::{Owner, ProgramId};
 use orrery_runtime::budget::Usage;
 
 pub use self::changes::{Change, NewRows};
+pub use self::encode::integer;
 pub use self::error::TablesError;
 pub use self::frame::Frame;
 pub use self::names::{
-    INJECTED, first_version, folded, in_query, in_shown_order, may_be_schema, snake_cases, view,
-    written,
+    CHAIN, INJECTED, first_version, folded, in_query, in_shown_order, may_be_schema, snake_cases,
+    view, written,
 };
 use self::owners::Owners;
 use self::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
 pub use self::row::{Row, change_id, event_id};
 pub use self::settings::{Protections, TablesSettings, Tunables};
+pub use self::types::{ColumnType, Field};
+pub use self::values::{is_column, is_named, is_null, plain, tagged};
 use self::wire::{Definition, Reply, Request};
 pub use self::worker_process::Timeouts;
 pub use orrery_runtime::confinement::Confinement;
@@ -179,6 +183,11 @@ impl Tables {
         interrupted: Interrupted<'_>,
     ) -> Result<QueryAnswer, QueryError> {
         query_client::run_query(&self.owners.tables(owner), request, ready, interrupted)
+    }
+
+    /// Returns the tables of the chain itself, which all owners read.
+    pub fn chain_tables(&self) -> &[chain::ChainTable] {
+        self.owners.chain_tables()
     }
 
     /// Returns a digest of everything in the owner's file that queries can see: the same for the

@@ -7,6 +7,10 @@ use orrery_ledger::domain::ProgramId;
 
 /// Schema of all tables, in which unqualified names are resolved.
 pub const SCHEMA: &str = "retroshade";
+/// Schema of the tables of the chain itself, which all owners read.
+pub const CHAIN: &str = "chain";
+/// Column of these tables with the ledger of a row.
+pub const LEDGER_OF_CHAIN: &str = "ledger";
 /// Maximum length of a target in characters.
 pub const LONGEST_TARGET: usize = 63;
 
@@ -89,8 +93,9 @@ pub fn view(project: &str, target: &str) -> String {
 
 /// Names of schemas and databases of DuckDB or the service, or that could be confused with one. A
 /// project with such a name gets no schema of its own.
-const RESERVED_SCHEMAS: [&str; 9] = [
+const RESERVED_SCHEMAS: [&str; 10] = [
     SCHEMA,
+    CHAIN,
     "orrery",
     "main",
     "pg_catalog",

@@ -13,10 +13,11 @@ use orrery_runtime::budget::{Budget, Holder, Limits, Share};
 use parking_lot::Mutex;
 
 use super::Confinement;
+use super::chain::ChainTable;
 use super::error::TablesError;
 use super::files::{self, Directory};
 use super::settings::TablesSettings;
-use super::wire::{Definition, Failure, Filling, Opening, Reply};
+use super::wire::{ChainOpening, Definition, Failure, Filling, Opening, Reply};
 use super::worker_process::{Start, StartError, Worker};
 use super::worker_slot::{Found, WorkerSlot};
 
@@ -119,6 +120,11 @@ impl Owners {
         tables
     }
 
+    /// Returns the tables of the chain.
+    pub fn chain_tables(&self) -> &[ChainTable] {
+        self.settings.chain.as_ref().map_or(&[], |chain| chain.tables())
+    }
+
     /// Determines how this kernel can confine workers, without opening an owner's file.
     pub fn probe_confinement(&self) -> Result<Confinement, TablesError> {
         let start = start_parameters(&self.settings, &self.settings.directory);
@@ -205,7 +211,12 @@ fn reap_workers(owners: &Weak<Owners>, permits: &Budget) {
 }
 
 fn start_parameters<'a>(settings: &'a TablesSettings, directory: &'a Path) -> Start<'a> {
-    let TablesSettings { queries, tunables, .. } = settings;
+    let TablesSettings { queries, tunables, chain, .. } = settings;
+    let directories = chain.as_ref().map(|chain| chain.directories()).unwrap_or_default();
+    let chain = chain.as_ref().map(|chain| ChainOpening {
+        directories: directories.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+        tables: chain.tables().to_vec(),
+    });
     let opening = Opening {
         file: files::DATABASE.to_owned(),
         memory: queries.memory_mib.bytes(),
@@ -215,11 +226,13 @@ fn start_parameters<'a>(settings: &'a TablesSettings, directory: &'a Path) -> St
         process_wall: tunables.protections.process,
         gate: tunables.protections.gate,
         lock: tunables.protections.lock,
+        chain,
     };
     Start {
         program: &settings.worker,
         directory,
         opening,
+        directories,
         longest_answer: queries.answer_mib.bytes() as usize,
         timeouts: tunables.timeouts,
     }
@@ -254,6 +267,26 @@ impl OwnerTables {
                     change.install(Arc::clone(&started));
                     return Ok(started);
                 }
+            }
+        }
+    }
+
+    /// Returns a worker as [`Self::running_worker`] does, which reads the directories that `reads` accepts. One that
+    /// was started before they existed is stopped when it has no work.
+    pub fn worker_that(&self, reads: impl Fn(&Worker) -> bool) -> Result<Arc<Worker>, TablesError> {
+        let deadline = Instant::now() + self.settings.queries.wait_ms.duration();
+        loop {
+            let worker = self.running_worker()?;
+            if reads(&worker) {
+                return Ok(worker);
+            }
+            drop(worker);
+            if Instant::now() >= deadline {
+                let message = "The files of chain.* have only just got their directory".to_owned();
+                return Err(TablesError::Unavailable(message));
+            }
+            if !self.stop_if_unused() {
+                thread::sleep(CONTENDED_CHECK_INTERVAL);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use orrery_ledger::domain::LedgerSeq;
 use serde::{Deserialize, Serialize};
 
 /// A query.
@@ -74,6 +75,8 @@ pub struct QueryAnswer {
     pub bytes: Vec<u8>,
     /// Media type of the body.
     pub media_type: &'static str,
+    /// Newest ledger whose rows the tables of the chain had; `None` when the query does not read them.
+    pub chain_ledger: Option<LedgerSeq>,
 }
 
 /// Why a query has no answer.

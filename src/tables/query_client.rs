@@ -1,13 +1,15 @@
 //! The parent's side of a query: sends it to the owner's worker, waits for the answer, cancels it
 //! when the client no longer waits, and kills the worker when the query does not end in time.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::chain::{ChainSnapshot, ChainTable};
 use super::error::TablesError;
 use super::owners::OwnerTables;
 use super::query::{Interrupted, QueryAnswer, QueryError, QueryRequest};
-use super::wire::{Failure, QuerySpec, Reply, Request};
-use super::worker_process::{NoReply, PendingReply};
+use super::wire::{Failure, QuerySpec, Reply};
+use super::worker_process::{NoReply, PendingReply, Worker};
 
 /// Time that a query has to end after its deadline or its cancellation, before its process is
 /// killed.
@@ -26,8 +28,7 @@ pub(super) fn run_query(
     interrupted: Interrupted<'_>,
 ) -> Result<QueryAnswer, QueryError> {
     let limits = &tables.settings.queries;
-    let (longest, rows) = (limits.text_kib.bytes(), limits.rows.get() as usize);
-    let time = limits.query_ms.duration();
+    let longest = limits.text_kib.bytes();
     if request.query.len() as u64 > longest {
         return Err(QueryError::Refused(format!(
             "The query is {} bytes long; it may have {longest}",
@@ -38,38 +39,14 @@ pub(super) fn run_query(
         return Err(QueryError::Busy(limits.at_a_time.get() as usize));
     };
     ready()?;
-    // The details are logged and not returned: they may reveal paths, and the client cannot use
-    // them.
-    let unavailable = |error: TablesError| {
-        tracing::warn!(owner = %tables.owner, %error, "a query cannot be answered");
-        QueryError::Unavailable(match error {
-            TablesError::AllWorkersBusy(_) => format!("{error}, and none became free in time"),
-            _ => "The tables cannot be read right now".to_owned(),
-        })
-    };
-    let worker = tables.running_worker().map_err(unavailable)?;
-    if let Some(lack) = tables.confinement_of(&worker).missing()
-        && !limits.allow_unconfined
-    {
-        return Err(QueryError::Unconfined(lack));
-    }
-    if tables.is_incomplete() {
-        return Err(QueryError::Unavailable("The tables are being rebuilt".to_owned()));
-    }
-    let format = request.format;
-    let query = QuerySpec {
-        sql: request.query,
-        params: request.params,
-        rows: request.max_rows.unwrap_or(rows).min(rows),
-        bytes: limits.answer_mib.bytes() as usize,
-        milliseconds: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
-        numbers: request.numbers,
-        format,
-    };
+    let chain = chain_snapshot(tables, &request.query, interrupted)?;
+    let worker = worker_for(tables, chain.as_ref())?;
+    let (time, format) = (limits.query_ms.duration(), request.format);
+    let query = spec(tables, request);
     let timed_out = || QueryError::TimedOut(time);
-    let pending = match worker.send_request(&Request::Query(query), &[], time) {
+    let pending = match worker.send_query(query, chain.as_ref(), time) {
         Ok(pending) => pending,
-        Err(_) => return Err(unavailable(tables.lost(&worker))),
+        Err(_) => return Err(unavailable(tables, &tables.lost(&worker))),
     };
     let mut was_interrupted = false;
     let reply = match wait(&pending, time + GRACE, interrupted) {
@@ -84,7 +61,11 @@ pub(super) fn run_query(
         Ok((Reply::Answered, _)) | Ok((Reply::Failed(Failure::TimedOut), _)) if was_interrupted => {
             Err(QueryError::Interrupted)
         }
-        Ok((Reply::Answered, bytes)) => Ok(QueryAnswer { bytes, media_type: format.media_type() }),
+        Ok((Reply::Answered, bytes)) => Ok(QueryAnswer {
+            bytes,
+            media_type: format.media_type(),
+            chain_ledger: chain.and_then(|snapshot| snapshot.newest),
+        }),
         Ok((Reply::Failed(Failure::Refused(message)), _)) => {
             Err(QueryError::Refused(shortened(message)))
         }
@@ -92,12 +73,72 @@ pub(super) fn run_query(
             Err(QueryError::TooLarge(shortened(message)))
         }
         Ok((Reply::Failed(Failure::TimedOut), _)) => Err(timed_out()),
-        Ok((reply, _)) => Err(unavailable(tables.failed(&worker, reply))),
+        Ok((reply, _)) => Err(unavailable(tables, &tables.failed(&worker, reply))),
         Err(NoReply::TimedOut) => {
             worker.kill();
             Err(if was_interrupted { QueryError::Interrupted } else { timed_out() })
         }
-        Err(NoReply::WorkerEnded) => Err(unavailable(tables.lost(&worker))),
+        Err(NoReply::WorkerEnded) => Err(unavailable(tables, &tables.lost(&worker))),
+    }
+}
+
+/// The details are logged and not returned: they may reveal paths, and the client cannot use them.
+fn unavailable(tables: &OwnerTables, error: &TablesError) -> QueryError {
+    tracing::warn!(owner = %tables.owner, %error, "a query cannot be answered");
+    QueryError::Unavailable(match error {
+        TablesError::AllWorkersBusy(_) => format!("{error}, and none became free in time"),
+        _ => "The tables cannot be read right now".to_owned(),
+    })
+}
+
+/// Returns the worker that answers a query over these tables of the chain, if it may.
+fn worker_for(
+    tables: &OwnerTables,
+    chain: Option<&ChainSnapshot>,
+) -> Result<Arc<Worker>, QueryError> {
+    let worker = match chain {
+        Some(snapshot) => tables.worker_that(|worker| worker.reads(snapshot)),
+        None => tables.running_worker(),
+    };
+    let worker = worker.map_err(|error| unavailable(tables, &error))?;
+    if let Some(lack) = tables.confinement_of(&worker).missing()
+        && !tables.settings.queries.allow_unconfined
+    {
+        return Err(QueryError::Unconfined(lack));
+    }
+    if tables.is_incomplete() {
+        return Err(QueryError::Unavailable("The tables are being rebuilt".to_owned()));
+    }
+    Ok(worker)
+}
+
+/// Returns a query with the limits of the settings.
+fn spec(tables: &OwnerTables, request: QueryRequest) -> QuerySpec {
+    let limits = &tables.settings.queries;
+    let (rows, time) = (limits.rows.get() as usize, limits.query_ms.duration());
+    QuerySpec {
+        sql: request.query,
+        params: request.params,
+        rows: request.max_rows.unwrap_or(rows).min(rows),
+        bytes: limits.answer_mib.bytes() as usize,
+        milliseconds: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+        numbers: request.numbers,
+        format: request.format,
+        chain: None,
+    }
+}
+
+/// Returns what a query finds in the tables of the chain; `None` when it reads none.
+fn chain_snapshot(
+    tables: &OwnerTables,
+    sql: &str,
+    interrupted: Interrupted<'_>,
+) -> Result<Option<ChainSnapshot>, QueryError> {
+    let chain = tables.settings.chain.as_ref();
+    let is_read = |table: &ChainTable| table.may_be_in(sql);
+    match chain.filter(|chain| chain.tables().iter().any(is_read)) {
+        Some(chain) => chain.snapshot(&is_read, interrupted).map(Some),
+        None => Ok(None),
     }
 }
 

@@ -1,10 +1,12 @@
 //! Where tables are kept, and the limits and protections of the processes that keep them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use orrery_settings::Queries;
 
+use super::chain::Chain;
 use super::worker_process::Timeouts;
 
 /// Where tables are kept, and how workers run.
@@ -16,6 +18,8 @@ pub struct TablesSettings {
     pub worker: PathBuf,
     /// Limits of queries.
     pub queries: Queries,
+    /// Tables of the chain itself; `None` when queries find none.
+    pub chain: Option<Arc<dyn Chain>>,
     /// What no setting changes.
     pub tunables: Tunables,
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use orrery_runtime::frames::{Frame, read, write};
 
+use super::chain::ChainTable;
 use super::names;
 use super::query::{Format, Numbers};
 use super::schema::ProgramSchema;
@@ -63,6 +64,13 @@ pub enum Request {
     },
     /// Rolls the change back.
     Abort,
+    /// Adds a part of a table of the chain; the body of rows is an Arrow IPC stream. Gets no reply.
+    Chain(ChainPart),
+    /// Removes parts of tables of the chain, which later queries do not read. Gets no reply.
+    ForgetChain {
+        /// Numbers of the parts.
+        parts: Vec<u64>,
+    },
     /// Runs a query.
     Query(QuerySpec),
     /// Cancels a query, as if its time were up. Gets no reply of its own.
@@ -95,6 +103,52 @@ pub struct Opening {
     pub gate: bool,
     /// Whether DuckDB's configuration is locked and a query must be one read-only statement.
     pub lock: bool,
+    /// The tables of the chain, if queries find them.
+    pub chain: Option<ChainOpening>,
+}
+
+/// The tables of the chain, as a worker knows them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ChainOpening {
+    /// Absolute paths of the directories with their files, which the worker may read.
+    pub directories: Vec<String>,
+    /// The tables.
+    pub tables: Vec<ChainTable>,
+}
+
+/// A part of a table of the chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainPart {
+    /// Its number.
+    pub number: u64,
+    /// What it is.
+    pub part: PartOfTable,
+}
+
+/// What a part of a table of the chain is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartOfTable {
+    /// A list of files.
+    Files(Vec<FileOfTable>),
+    /// Rows in memory.
+    Rows {
+        /// First and last ledger outside of which no row is.
+        ledgers: (u32, u32),
+    },
+}
+
+/// A file of a table of the chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileOfTable {
+    /// Its directory, by its place in [`ChainOpening::directories`].
+    pub directory: usize,
+    /// Its name.
+    pub name: String,
+    /// Number of its rows.
+    pub rows: u64,
+    /// First and last ledger outside of which no row is.
+    pub ledgers: (u32, u32),
 }
 
 /// A program's tables and views.
@@ -153,6 +207,26 @@ pub struct QuerySpec {
     pub numbers: Numbers,
     /// Format of the answer.
     pub format: Format,
+    /// What the tables of the chain consist of that it may read; `None` when it reads none.
+    pub chain: Option<SentParts>,
+}
+
+/// Parts of the tables of the chain that a query reads.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SentParts {
+    /// The tables.
+    pub tables: Vec<PartsOfTable>,
+}
+
+/// Parts of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartsOfTable {
+    /// Name of the table.
+    pub table: String,
+    /// Number of its list of files.
+    pub files: u64,
+    /// Numbers of its rows in memory, in the order of ledgers.
+    pub rows: Vec<u64>,
 }
 
 /// A reply of the worker.

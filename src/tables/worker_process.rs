@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -17,7 +17,8 @@ use orrery_runtime::budget::Share;
 use orrery_runtime::confinement::Confinement;
 use parking_lot::Mutex;
 
-use super::wire::{self, Definition, Failure, Filling, Frame, Opening, Reply, Request};
+use super::chain::{ChainSnapshot, Sent};
+use super::wire::{self, Definition, Failure, Filling, Frame, Opening, QuerySpec, Reply, Request};
 use super::worker_log::spawn_stderr_logger;
 
 /// Subcommand that runs the program as a worker.
@@ -64,6 +65,8 @@ pub struct Start<'a> {
     pub directory: &'a Path,
     /// Settings sent to the worker.
     pub opening: Opening,
+    /// Directories with files of the tables of the chain, as the settings name them.
+    pub directories: Vec<PathBuf>,
     /// Maximum length of an answer in bytes.
     pub longest_answer: usize,
     /// Timeouts of requests.
@@ -82,6 +85,8 @@ pub struct Worker {
     pub confinement: Confinement,
     /// Contents of the file when it was opened.
     pub contents: Contents,
+    /// What the worker has of the tables of the chain. Locked while a query that reads them is sent.
+    chain: Mutex<Sent>,
 }
 
 /// Contents of a file when it was opened.
@@ -217,6 +222,7 @@ impl Worker {
             permit: None,
             confinement: Confinement { files: false, calls: false },
             contents: Contents::default(),
+            chain: Mutex::new(Sent::new(start.directories)),
         };
         let replies = worker.requests.lock().try_clone();
         let replies = replies.map_err(|error| unavailable("has no socket", error))?;
@@ -297,6 +303,27 @@ impl Worker {
         self.send(0, request, &[], self.timeouts.send)
     }
 
+    /// Sends a query, and before it what the worker does not have yet of the tables of the chain.
+    ///
+    /// # Errors
+    /// When the worker is gone, or does not read what is sent in time.
+    pub fn send_query(
+        &self,
+        query: QuerySpec,
+        chain: Option<&ChainSnapshot>,
+        timeout: Duration,
+    ) -> Result<PendingReply<'_>, NoReply> {
+        let Some(snapshot) = chain else {
+            return self.send_request(&Request::Query(query), &[], timeout);
+        };
+        // No other query has a part forgotten before this one is sent.
+        let mut sent = self.chain.lock();
+        let send = |part: &Request, body: &[u8]| self.send(0, part, body, self.timeouts.send);
+        let parts = sent.send(snapshot, send).inspect_err(|_| self.kill())?;
+        let query = QuerySpec { chain: Some(parts), ..query };
+        self.send_request(&Request::Query(query), &[], timeout)
+    }
+
     /// Writes a request. If that fails, the worker is killed, because part of a frame may have been
     /// sent.
     fn send(
@@ -326,6 +353,11 @@ impl Worker {
     /// Whether the worker still answers: its reply stream has not ended and it was not killed.
     pub fn is_alive(&self) -> bool {
         !self.waiting.lock().closed
+    }
+
+    /// Whether the worker may read all files of these tables of the chain.
+    pub fn reads(&self, snapshot: &ChainSnapshot) -> bool {
+        self.chain.lock().reads(snapshot)
     }
 
     /// Process id.

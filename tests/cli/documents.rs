@@ -7,16 +7,18 @@
 //! `ORRERY_TEST_PYTHON` names; it needs pandas, polars, pyarrow and duckdb.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::wasm::compiler;
-use orrery_testkit::binary::{Ran, Service, orrery_in, token};
+use crate::wasm::{Compiler, compiler};
+use orrery_testkit::binary::{Ran, Service, orrery_in, run, token};
 use orrery_testkit::client::HTTP;
 use orrery_testkit::data::ledgers;
+use orrery_testkit::postgres::{self, Server};
 use orrery_testkit::signal::Signal;
 use orrery_testkit::wait::wait_until;
 
@@ -32,6 +34,10 @@ const RECORDED: &str = "recorded";
 const PYTHON: &str = "python";
 /// The block is a program for such a Python.
 const PROGRAM: &str = "program for python";
+/// The block needs a PostgreSQL, which the test starts. One of them starts the demo; those above it are run before.
+const POSTGRES: &str = "postgres";
+/// How a document runs statements as a superuser.
+const AS_SUPERUSER: &str = "sudo -u postgres psql";
 /// Blocks that need what no test has: the internet, hours for a build, systemd as the first
 /// process, root, Stellar's command line, another toolchain, packages of npm, DuckDB's command line.
 const NOT_RUN: [&str; 8] =
@@ -39,6 +45,8 @@ const NOT_RUN: [&str; 8] =
 
 /// Addresses in documents. The first is replaced by that of the demo, the others by free ones.
 const ADDRESSES: [&str; 3] = ["127.0.0.1:8484", "127.0.0.1:9100", "127.0.0.1:9000"];
+/// The address of a PostgreSQL server in documents.
+const POSTGRES_ADDRESS: &str = "127.0.0.1:5432";
 
 struct Block {
     /// The word after `sh`.
@@ -86,98 +94,180 @@ fn blocks(document: &str) -> Vec<Block> {
     blocks
 }
 
+/// What is run of a document.
+struct Script {
+    /// Before the demo starts.
+    before: String,
+    /// Beside it.
+    beside: String,
+    /// Arguments with which the document starts the demo, beside those of every document.
+    demo: Vec<String>,
+    /// The server that it needs.
+    postgres: Option<Server>,
+    /// Whether nothing was left out.
+    is_whole: bool,
+}
+
+/// What the machine has.
+struct Tools {
+    compiler: Option<Compiler>,
+    python: Option<OsString>,
+}
+
+impl Script {
+    fn of(document: &str, blocks: Vec<Block>, tools: &Tools, at: &Path) -> Self {
+        let needs_postgres = blocks.iter().any(|block| block.word == POSTGRES);
+        let has_postgres = needs_postgres && !postgres::is_missing();
+        let mut script = Self {
+            before: String::new(),
+            beside: String::new(),
+            demo: Vec::new(),
+            postgres: has_postgres.then(|| Server::start(&[])),
+            is_whole: true,
+        };
+        let mut is_started = false;
+        for Block { word, text } in blocks {
+            match word.as_str() {
+                "" => script.beside.push_str(&text),
+                COMPILER if tools.compiler.is_some() => script.beside.push_str(&text),
+                PYTHON if tools.python.is_some() => script.beside.push_str(&text),
+                PROGRAM if tools.python.is_some() => {
+                    script.beside.push_str(&format!("python3 - <<'PROGRAM'\n{text}PROGRAM\n"));
+                }
+                PYTHON | PROGRAM => {
+                    println!("{document}: skipped a block: ORRERY_TEST_PYTHON names no Python");
+                    script.skip(document, &text);
+                }
+                COMPILER => script.skip(document, &text),
+                POSTGRES if !has_postgres => script.skip(document, &text),
+                POSTGRES => match text.strip_prefix("orrery demo --data-dir my-network") {
+                    Some(more) => {
+                        is_started = true;
+                        script.demo.extend(more.split_whitespace().map(str::to_owned));
+                    }
+                    None if is_started => script.beside.push_str(&text),
+                    None => script.before.push_str(&text),
+                },
+                INSTALLED => {
+                    assert_eq!(text, "cp /usr/share/doc/orrery/examples/trades.wasm .\n");
+                }
+                STARTED => assert!(
+                    text.starts_with("orrery demo ") && text.contains("--data-dir my-network"),
+                    "{text}"
+                ),
+                RECORDED => match ledgers() {
+                    Some(ledgers) => {
+                        std::os::unix::fs::symlink(ledgers.join("pubnet"), at.join("lake"))
+                            .unwrap();
+                        script.beside.push_str(&text);
+                    }
+                    None => script.is_whole = false,
+                },
+                word if NOT_RUN.contains(&word) => check_spelling(document, &text),
+                other => panic!("{document}: nothing is known of blocks marked 'sh {other}'"),
+            }
+        }
+        script
+    }
+
+    /// Leaves a block out.
+    fn skip(&mut self, document: &str, text: &str) {
+        self.is_whole = false;
+        check_spelling(document, text);
+    }
+
+    /// Runs lines in one shell.
+    fn run(&self, document: &str, lines: &str, tools: &Tools, at: &Path, base: &str) -> Ran {
+        let programs = Path::new(env!("CARGO_BIN_EXE_orrery")).parent().unwrap();
+        let mut path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+        if tools.python.is_some() {
+            path = format!("{}:{path}", at.join("python").display());
+        }
+        let lines = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nset -eux\n{lines}");
+        let mut shell = Command::new("bash");
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("ORRERY_") {
+                shell.env_remove(name);
+            }
+        }
+        shell.args(["-c", &self.with_addresses(&lines)]).current_dir(at);
+        shell.stdin(Stdio::null()).env("PATH", path).env("ORRERY_BASE", base);
+        if let Some(compiler) = &tools.compiler {
+            compiler.apply(&mut shell);
+        }
+        if let Some(server) = &self.postgres {
+            shell.env("PGHOST", &server.directory).env("PGPORT", server.port.to_string());
+            shell.env("PGUSER", "root").env("PGDATABASE", "postgres");
+        }
+        let ran: Ran = shell.output().unwrap().into();
+        assert_eq!(ran.code, 0, "{document}\n{}\n{}", ran.stdout, ran.stderr);
+        ran
+    }
+
+    /// Puts the server that was started into the place of the one in the document.
+    fn with_addresses(&self, lines: &str) -> String {
+        let Some(server) = &self.postgres else { return lines.to_owned() };
+        let own = format!("127.0.0.1:{}", server.port);
+        lines.replace(POSTGRES_ADDRESS, &own).replace(AS_SUPERUSER, "psql")
+    }
+}
+
 /// Runs a document and returns its output; `None` if there was nothing to run or a part was left
 /// out.
 fn try_out(document: &str) -> Option<Ran> {
+    try_out_when(document, |_, _| ())
+}
+
+/// As [`try_out`], once something is so of the PostgreSQL server, if the document needs one.
+fn try_out_when(document: &str, wait: impl FnOnce(&Server, &Path)) -> Option<Ran> {
     let blocks = blocks(document);
     let compiler = match blocks.iter().any(|block| block.word == COMPILER) {
         true => compiler(),
         false => None,
     };
-    let python = std::env::var_os("ORRERY_TEST_PYTHON");
-    let mut is_whole = true;
+    let tools = Tools { compiler, python: std::env::var_os("ORRERY_TEST_PYTHON") };
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    let mut script = String::new();
-    for Block { word, text } in blocks {
-        match word.as_str() {
-            "" => script.push_str(&text),
-            COMPILER if compiler.is_some() => script.push_str(&text),
-            PYTHON if python.is_some() => script.push_str(&text),
-            PROGRAM if python.is_some() => {
-                script.push_str(&format!("python3 - <<'PROGRAM'\n{text}PROGRAM\n"));
-            }
-            PYTHON | PROGRAM => {
-                println!("{document}: skipped a block: ORRERY_TEST_PYTHON names no Python");
-                is_whole = false;
-                check_spelling(document, &text);
-            }
-            COMPILER => {
-                is_whole = false;
-                check_spelling(document, &text);
-            }
-            INSTALLED => assert_eq!(text, "cp /usr/share/doc/orrery/examples/trades.wasm .\n"),
-            STARTED => assert!(
-                text.starts_with("orrery demo ") && text.contains("--data-dir my-network"),
-                "{text}"
-            ),
-            RECORDED => {
-                let Some(ledgers) = ledgers() else {
-                    is_whole = false;
-                    continue;
-                };
-                std::os::unix::fs::symlink(ledgers.join("pubnet"), at.join("lake")).unwrap();
-                script.push_str(&text);
-            }
-            word if NOT_RUN.contains(&word) => check_spelling(document, &text),
-            other => panic!("{document}: nothing is known of blocks marked 'sh {other}'"),
-        }
-    }
-    if script.is_empty() {
+    let script = Script::of(document, blocks, &tools, at);
+    if script.beside.is_empty() {
         return None;
     }
-    let (demo, _) = Service::demo(at, &["--close-time", "200"]);
+    if let Some(python) = &tools.python {
+        add_python(Path::new(python), at);
+    }
+    script.run(document, &script.before, &tools, at, "");
+    let mut arguments = vec!["--close-time", "200"];
+    arguments.extend(script.demo.iter().map(String::as_str));
+    let (demo, _) = Service::demo(at, &arguments);
     std::os::unix::fs::symlink("d", at.join("my-network")).unwrap();
     let module = root().join("src/sandbox/network/market/market_program.wasm");
     std::fs::copy(module, at.join("trades.wasm")).unwrap();
     wait_for_demo_data(&demo, at);
+    if let Some(server) = &script.postgres {
+        wait(server, at);
+    }
 
     let free =
         || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut lines = script.beside.clone();
     for (number, address) in ADDRESSES.iter().enumerate() {
         let own = if number == 0 { demo.address.clone() } else { free() };
-        script = script.replace(address, &own);
+        lines = lines.replace(address, &own);
     }
-    let programs = Path::new(env!("CARGO_BIN_EXE_orrery")).parent().unwrap();
-    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let path = python.map_or(path.clone(), |python| with_python(&path, Path::new(&python), at));
-    let script = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nset -eux\n{script}");
-    let mut shell = Command::new("bash");
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("ORRERY_") {
-            shell.env_remove(name);
-        }
-    }
-    shell.args(["-c", &script]).current_dir(at).stdin(Stdio::null()).env("PATH", path);
-    shell.env("ORRERY_BASE", format!("http://{}/rest", demo.address));
-    if let Some(compiler) = compiler {
-        compiler.apply(&mut shell);
-    }
-    let ran: Ran = shell.output().unwrap().into();
-    assert_eq!(ran.code, 0, "{document}\n{}\n{}", ran.stdout, ran.stderr);
+    let base = format!("http://{}/rest", demo.address);
+    let ran = script.run(document, &lines, &tools, at, &base);
     assert_eq!(demo.end_with(Signal::INT), Some(0));
-    is_whole.then_some(ran)
+    script.is_whole.then_some(ran)
 }
 
-/// Returns a search path that finds this Python as `python3`.
-fn with_python(path: &str, python: &Path, at: &Path) -> String {
+/// Makes this Python what is found as `python3` in the directory `python`.
+fn add_python(python: &Path, at: &Path) {
     let own = at.join("python");
     std::fs::create_dir(&own).unwrap();
     let launcher = own.join("python3");
     // A link would hide where the libraries are.
     std::fs::write(&launcher, format!("#!/bin/sh\nexec {} \"$@\"\n", python.display())).unwrap();
     std::fs::set_permissions(&launcher, std::fs::Permissions::from_mode(0o755)).unwrap();
-    format!("{}:{path}", own.display())
 }
 
 /// Waits until the demo has data of all kinds, as it does after some seconds: a trade, accounts,
@@ -270,6 +360,7 @@ documents! {
     programs: "docs/programs.md",
     promises: "docs/promises.md",
     rpc: "docs/rpc.md",
+    scale: "docs/scale.md",
     site: "docs/site.md",
     sources: "docs/sources.md",
     state: "docs/state.md",
@@ -334,6 +425,30 @@ fn the_pools_of_the_demo_are_watched_as_documented() {
     }
 }
 
+/// Has a test of its own, too.
+const IN_POSTGRES: &str = "docs/postgres.md";
+
+#[test]
+fn the_rows_of_the_demo_are_in_postgresql_as_documented() {
+    let rows = |server: &Server, table: &str| {
+        let counted = server.psql("chain", &format!("select count(*) from {table}"));
+        String::from_utf8(counted.stdout).unwrap().trim().parse::<u64>().unwrap_or(0)
+    };
+    let ran = try_out_when(IN_POSTGRES, |server, at| {
+        for table in ["market.trade", "demo.transfer", "pools.swap"] {
+            wait_until("the rows are there", || rows(server, table) > 2);
+        }
+        // While more becomes known of contracts, rows are arranged anew.
+        wait_until("nothing is filled in again", || {
+            let checked = run(at, &["sink", "check", "main", "--data-dir", "my-network"]);
+            if checked.code == 0 { Ok(()) } else { Err(checked) }
+        });
+    });
+    let Some(ran) = ran else { return };
+    assert!(ran.stdout.contains("as it should: somebody has removed rows"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("choose-one"), "{}", ran.stdout);
+}
+
 /// Documents without commands to run: the list of documents, and those for people who change the code.
 const OTHERS: [&str; 5] =
     ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/README.md"];
@@ -343,7 +458,7 @@ fn every_document_is_tested_and_its_links_exist() {
     let names = std::fs::read_dir(root().join("docs")).unwrap().map(|it| it.unwrap().path());
     let documents: BTreeSet<PathBuf> =
         names.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
-    let tried = TRIED.iter().chain([&TUTORIAL, &WATCHING]);
+    let tried = TRIED.iter().chain([&TUTORIAL, &WATCHING, &IN_POSTGRES]);
     let tried: BTreeSet<_> = tried.map(|path| root().join(path)).collect();
     let index = root().join("docs/README.md");
     let missing: Vec<_> = documents.difference(&tried).filter(|it| **it != index).collect();

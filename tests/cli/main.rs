@@ -21,6 +21,7 @@ mod pasted;
 mod programs;
 mod prove;
 mod released;
+mod sinks;
 mod state_backfill;
 mod stellar_cli;
 mod storage;
@@ -94,6 +95,12 @@ fn the_help_of_every_verb_has_an_example() {
         &["backup"],
         &["doctor"],
         &["restore"],
+        &["sink", "list"],
+        &["sink", "status"],
+        &["sink", "test"],
+        &["sink", "check"],
+        &["sink", "replace"],
+        &["sink", "remove"],
         &["version"],
     ] {
         let ran = run(directory.path(), &[verb, &["--help"]].concat());

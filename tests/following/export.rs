@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use orrery::domain::{LedgerRange, LedgerSet, Network};
-use orrery::export::{Destination, Export, ExportError, ExporterIdentity, Interrupt};
+use orrery::export::{Destination, Export, ExportError, ExporterIdentity, Interrupt, Spool};
 use orrery::net::buckets::BucketSettings;
 use orrery::programs::storage;
 use orrery::store::Store;
@@ -357,7 +357,8 @@ fn two_exports_into_a_bucket_exclude_each_other() {
     let settings = BucketSettings { region: None, ..server.anonymous("some/lake") };
     let place = |clock: fn() -> u64| {
         let who = ExporterIdentity { id: "somebody".to_owned(), clock, random: || 7 };
-        Destination::of(&settings, who, Interrupt::default()).unwrap()
+        let spool = Spool::new(scene.at());
+        Destination::of(&settings, who, spool, Interrupt::default()).unwrap()
     };
     let first: LedgerSet = orrery::domain::LedgerRange::new(2, 9).into();
     let export = ["export", "--data-dir", "d", "--config", "orrery.toml", "--into"];

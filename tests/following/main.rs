@@ -3,6 +3,7 @@
 //! afterwards.
 
 mod backfill;
+mod chain_sql;
 mod contradicted;
 mod contradiction_histories;
 mod disk;
@@ -12,7 +13,9 @@ mod export;
 mod export_histories;
 mod forged;
 mod held;
+mod lake;
 mod live;
+mod live_chain;
 mod lying;
 mod marked;
 mod resources;

@@ -67,6 +67,7 @@ impl Bench {
             process_wall: false,
             gate: true,
             lock: true,
+            chain: None,
         };
         let opened = Database::open(&opening);
         let (Database { writer, mut readers }, _) = opened.unwrap_or_else(|e| panic!("{e:?}"));
@@ -117,9 +118,10 @@ impl Bench {
             milliseconds: TIMEOUT.as_millis() as u64,
             numbers: Numbers::Exact,
             format: Format::Rows,
+            chain: None,
         };
         let sql = &query.sql;
-        let answered = answer(&self.reader, &self.examiner, &self.timer, 1, &query);
+        let answered = answer(&self.reader, &self.examiner, &self.timer, 1, &query, None);
         let message = match &answered {
             Ok(rows) => std::str::from_utf8(rows).unwrap(),
             Err(Failure::Refused(sentence) | Failure::TooLarge(sentence)) => sentence,

@@ -9,9 +9,11 @@ use std::mem::discriminant;
 
 use orrery::confinement::Confinement;
 use orrery::domain::ProgramId;
+use orrery::tables::chain::ChainTable;
 use orrery::tables::query::{Format, Numbers};
 use orrery::tables::wire::{
-    self, Definition, Failure, Filling, Opening, QuerySpec, Reply, Request,
+    self, ChainOpening, ChainPart, Definition, Failure, FileOfTable, Filling, Opening, PartOfTable,
+    PartsOfTable, QuerySpec, Reply, Request, SentParts,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,6 +36,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
         process_wall: true,
         gate: true,
         lock: true,
+        chain: Some(ChainOpening {
+            directories: vec!["/export/data/events".to_owned()],
+            tables: vec![ChainTable { name: "events".to_owned(), columns: Vec::new() }],
+        }),
     };
     let definition = Definition {
         program: ProgramId(7),
@@ -51,6 +57,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         milliseconds: 10_000,
         numbers: Numbers::Exact,
         format: Format::Columns,
+        chain: Some(SentParts {
+            tables: vec![PartsOfTable { table: "events".to_owned(), files: 1, rows: vec![2] }],
+        }),
     };
     let watermarks = BTreeMap::from([(ProgramId(7), 3), (ProgramId(8), u64::MAX)]);
     let requests = [
@@ -65,6 +74,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Request::Drop { program: ProgramId(8) },
         Request::Commit { commit: 9, watermarks: watermarks.clone() },
         Request::Abort,
+        Request::Chain(ChainPart {
+            number: 1,
+            part: PartOfTable::Files(vec![FileOfTable {
+                directory: 0,
+                name: "a.parquet".to_owned(),
+                rows: u64::MAX,
+                ledgers: (2, u32::MAX),
+            }]),
+        }),
+        Request::Chain(ChainPart { number: 2, part: PartOfTable::Rows { ledgers: (3, 3) } }),
+        Request::ForgetChain { parts: vec![1, u64::MAX] },
         Request::Query(query),
         Request::Digest,
         Request::Stop,

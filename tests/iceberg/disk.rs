@@ -66,6 +66,7 @@ pub fn file(number: u64, ledgers: (u32, u32), bytes: u64) -> DataFile {
         columns: Some(4),
         bounds: Some(Bounds { ledgers, times: (time(ledgers.0), time(ledgers.1)) }),
         sorted: true,
+        digest: None,
         place: None,
     }
 }

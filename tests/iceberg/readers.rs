@@ -135,6 +135,7 @@ impl World {
             columns: (!is_earlier).then_some(self.now.len() as u32),
             bounds: Some(Bounds { ledgers: (first, last), times: (time(first), time(last)) }),
             sorted: true,
+            digest: None,
             place: None,
         }
     }

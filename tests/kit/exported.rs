@@ -8,6 +8,7 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type, TimestampMicrosecondType};
 use arrow::record_batch::RecordBatch;
 use orrery::export::{DataFile, Manifest};
+use orrery::iceberg::layout;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -112,13 +113,16 @@ pub fn rows_of_program(directory: &Path, program: u32, table: &str) -> Vec<Value
     rows
 }
 
-/// Asserts that the directories of files hold exactly those that the manifest names, and that none of a
-/// program's directories of an earlier version is empty. Waits until the views name them, too.
+/// Asserts that the directories of files hold exactly those that the manifest names, with the metadata of its
+/// tables, and that none of a program's directories of an earlier version is empty. Waits until the views name
+/// the files, too.
 pub fn assert_no_strays(directory: &Path) {
     let manifest = manifest(directory).unwrap();
-    let named: BTreeSet<String> = manifest.files().map(|file| file.path.clone()).collect();
+    let mut named: BTreeSet<String> = manifest.paths().map(str::to_owned).collect();
+    let written = manifest.identified().filter(|(_, state)| state.commit > 0);
+    named.extend(written.map(|(uuid, _)| layout::pointer(uuid)));
     let mut found = BTreeSet::new();
-    let below = ["data", "events", "transactions", "programs"];
+    let below = ["data", "events", "iceberg", "transactions", "programs"];
     let mut below: Vec<String> = below.map(str::to_owned).into();
     while let Some(path) = below.pop() {
         let Ok(entries) = fs::read_dir(directory.join(&path)) else { continue };
@@ -194,11 +198,7 @@ fn rows(directory: &Path, files: &[DataFile], columns: &[&str]) -> Vec<Value> {
         assert_eq!(bytes.len() as u64, file.bytes, "{}", file.path);
         assert_eq!(hex::encode(Sha256::digest(&bytes)), file.sha256, "{}", file.path);
         let before = all.len();
-        let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap());
-        for batch in reader.unwrap().build().unwrap() {
-            let batch = batch.unwrap();
-            all.extend((0..batch.num_rows()).map(|row| one(&batch, row, columns)));
-        }
+        all.extend(rows_of_file(&path, columns));
         assert_eq!((all.len() - before) as u64, file.rows, "{}", file.path);
         let inside = |row: &Value| {
             let ledger = row[ledger].as_u64().unwrap();
@@ -207,6 +207,17 @@ fn rows(directory: &Path, files: &[DataFile], columns: &[&str]) -> Vec<Value> {
         assert!(all[before..].iter().all(inside), "{}", file.path);
     }
     all
+}
+
+/// Rows of a file with these columns.
+pub fn rows_of_file(path: &Path, columns: &[&str]) -> Vec<Value> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap());
+    let mut rows = Vec::new();
+    for batch in reader.unwrap().build().unwrap() {
+        let batch = batch.unwrap();
+        rows.extend((0..batch.num_rows()).map(|row| one(&batch, row, columns)));
+    }
+    rows
 }
 
 fn one(batch: &RecordBatch, row: usize, columns: &[&str]) -> Value {

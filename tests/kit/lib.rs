@@ -67,7 +67,11 @@ pub mod exported;
 #[cfg(feature = "service")]
 pub mod following;
 #[cfg(feature = "service")]
+pub mod google;
+#[cfg(feature = "service")]
 pub mod lake_server;
+#[cfg(feature = "service")]
+pub mod lake_tables;
 #[cfg(feature = "service")]
 pub mod process;
 #[cfg(feature = "service")]

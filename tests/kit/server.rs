@@ -101,6 +101,7 @@ fn idle_deps(store: &TempStore) -> Deps {
         directory: store.directory.path().join("tables"),
         worker: executable(),
         queries: Queries { allow_unconfined: true, ..Queries::default() },
+        chain: None,
         tunables: orrery_tables::Tunables::default(),
     });
     let programs = Programs::start(ProgramDeps {
@@ -139,6 +140,7 @@ fn idle_deps(store: &TempStore) -> Deps {
         rpc: Arc::new(Rpc::new(Arc::clone(&store.store), rpc::Settings::default(), Arc::new(now))),
         friendbot: None,
         example_token: None,
+        exported: None,
         webhooks: Arc::new(webhooks),
         contract_sizes: tokio::sync::watch::channel(None).1,
         metrics: Arc::new(|_| String::new()),

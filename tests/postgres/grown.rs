@@ -167,7 +167,7 @@ async fn views_of_members_and_storage_answer() {
         with_tables(vec![table("member_changes", &members), table("storage_changes", &storage)]);
     for (name, shows) in [
         ("members", Shows::Members("member_changes".to_owned())),
-        ("storage", Shows::Storage("storage_changes".to_owned())),
+        ("storage", Shows::Storage { changes: "storage_changes".to_owned(), members: None }),
     ] {
         project.views.push(View { name: name.to_owned(), shows, comment: String::new() });
     }

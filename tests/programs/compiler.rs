@@ -152,6 +152,7 @@ impl Waiting {
             directory: root.join("tables"),
             worker: env!("CARGO_BIN_EXE_orrery").into(),
             queries: Queries { allow_unconfined: true, ..Queries::default() },
+            chain: None,
             tunables: Tunables::default(),
         });
         let tables = tables.unwrap();

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
-use orrery::export::{ChainTables, Manifest, TableIdentity};
+use orrery::export::{ChainTables, DataFile, Manifest};
+use orrery::iceberg::{Columns, Operation, TableState};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::properties::WriterProperties;
@@ -23,6 +24,7 @@ use crate::network_growth::silent;
 use crate::service::{Owner, Recorded, Scene, assert_rows};
 use orrery_testkit::binary::{Service, orrery};
 use orrery_testkit::exported::{self, assert_no_strays, rows_of_program, views};
+use orrery_testkit::lake_tables::LakeTable;
 use orrery_testkit::provider::Reply;
 use orrery_testkit::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
 use orrery_testkit::size;
@@ -129,7 +131,7 @@ fn kind(of: &Path, table: &str, column: &str) -> String {
 /// What becomes of a table's files.
 #[derive(Clone, Copy)]
 enum Files {
-    /// One is added.
+    /// One is added, and small ones are merged.
     Added,
     /// One has the rows of all.
     Replaced,
@@ -143,8 +145,8 @@ fn assert_ids(of: &Path) {
     let tables = manifest.programs.iter().flat_map(|program| &program.tables);
     let tables = tables.map(|table| (&table.identity, &table.files));
     let tables = tables.chain([
-        (&chain.events, &manifest.tables.events),
-        (&chain.transactions, &manifest.tables.transactions),
+        (&chain.events.identity, &manifest.tables.events),
+        (&chain.transactions.identity, &manifest.tables.transactions),
     ]);
     let mut uuids = BTreeSet::new();
     for (identity, files) in tables {
@@ -165,6 +167,12 @@ fn assert_ids(of: &Path) {
             }
         }
     }
+}
+
+/// Removes what an earlier version did not record of a file.
+fn forget(file: &mut DataFile) {
+    (file.columns, file.bounds, file.sorted) = (None, None, false);
+    (file.digest, file.place) = (None, None);
 }
 
 /// Makes the files of an export's programs those of an earlier version: below the names of programs and
@@ -212,10 +220,10 @@ fn make_earlier(of: &Path) {
                 file.path = format!("{directory}/{number:010}.parquet");
                 file.bytes = bytes.len() as u64;
                 file.sha256 = hex::encode(Sha256::digest(&bytes));
-                file.columns = None;
                 fs::write(of.join(&file.path), bytes).unwrap();
+                forget(file);
             }
-            table.identity = TableIdentity::default();
+            (table.identity, table.state) = (Columns::default(), TableState::default());
         }
     }
     for (table, files) in [
@@ -229,14 +237,20 @@ fn make_earlier(of: &Path) {
                 file.first_ledger, file.last_ledger
             );
             fs::rename(of.join(&file.path), of.join(&path)).unwrap();
-            (file.path, file.columns) = (path, None);
+            file.path = path;
+            forget(file);
         }
     }
     let mut earlier = serde_json::to_value(&manifest).unwrap();
     earlier["format"] = json!(1);
     earlier.as_object_mut().unwrap().remove("chain");
+    for program in earlier["programs"].as_array_mut().into_iter().flatten() {
+        for table in program["tables"].as_array_mut().unwrap() {
+            table.as_object_mut().unwrap().remove("state").unwrap();
+        }
+    }
     fs::write(of.join("manifest.json"), earlier.to_string()).unwrap();
-    ["data", "tables"].iter().for_each(|it| fs::remove_dir_all(of.join(it)).unwrap());
+    ["data", "iceberg", "tables"].iter().for_each(|it| fs::remove_dir_all(of.join(it)).unwrap());
     fs::remove_file(of.join("views.sql")).unwrap();
 }
 
@@ -277,23 +291,34 @@ fn exports_of_earlier_versions_are_continued() {
     let cast =
         "select * replace (try_cast(\"v\" as decimal(38, 0)) as \"v\"), \"v\" as \"v_exact\" from";
     assert!(views.contains(cast), "{views}");
-    // New rows get files of their own; those of before stay, and their texts are the digits.
+    // The tables are Iceberg's now, of the same files.
+    let table = |of: &Path| {
+        let manifest = manifest(of);
+        LakeTable::read(of, &manifest.programs[0].tables[0].identity.uuid).unwrap()
+    };
+    let newest = table(of).snapshots().pop().unwrap();
+    assert_eq!(newest.rows, 2);
+    assert!(newest.files.iter().all(|path| earlier.contains(path)));
+    let properties = &table(of).metadata["properties"];
+    assert!(properties["schema.name-mapping.default"].is_string(), "{properties}");
+    // New rows get files of their own; the texts of those of before are the digits.
     let before = ids();
     let digits = before.fields.iter().find(|field| field.name == "v_exact").unwrap();
     assert_eq!((digits.earlier_name.as_deref(), digits.id), (Some("v"), 6));
     assert!(before.current().all(|field| field.name == "v" || field.id <= 9));
     emit(fields([("v", ScVal::from(6i128)), ("x", ScVal::from(i128::MAX))]));
-    let now: Vec<_> = manifest(of).files().map(|file| file.path.clone()).collect();
-    assert!(earlier.iter().all(|path| now.contains(path)));
-    assert!(now.len() > earlier.len());
+    // Small ones were merged; whoever reads the snapshot of before finds them for a day.
+    assert!(earlier.iter().all(|path| of.join(path).exists()));
+    let operation = |at: &LakeTable| at.snapshots().pop().unwrap().operation;
+    assert_eq!(operation(&table(of)), "replace");
     assert_no_strays(of);
     assert_ids(of);
     assert_eq!(ids().fields[..before.fields.len()], before.fields);
-    // Once they are written anew, nothing of before is left.
+    // Once they are written anew, nothing of before is left in the table.
     emit(fields([("w", ScVal::from(i128::MIN))]));
-    let table = manifest(of).programs[0].tables[0].clone();
-    assert!(table.files.iter().all(|file| file.path.starts_with("data/")));
-    assert!(!of.join("programs").exists());
+    assert_eq!(operation(&table(of)), "overwrite");
+    let files = manifest(of).programs[0].tables[0].files.clone();
+    assert!(files.iter().all(|file| file.path.starts_with("data/")));
     assert_no_strays(of);
     assert_ids(of);
 }
@@ -375,9 +400,24 @@ fn exported_files_follow_growing_tables() {
             assert_ids(&lake.directory);
             assert_eq!(kind(&lake.directory, "t", "v"), kind_of_v);
             let now = paths(lake);
+            let state = manifest(&lake.directory).programs[0].tables[0].state.clone();
+            let operations: Vec<_> = state.snapshots.iter().map(|it| it.operation).collect();
+            let newest = state.newest().unwrap();
+            assert!(now.len() <= 2, "{}: {now:?}", lake.into);
             match file {
-                Files::Added => assert_eq!(now[..now.len() - 1], before[..], "{}", lake.into),
-                Files::Replaced => assert!(now.len() == 1 && !before.contains(&now[0])),
+                Files::Added if before.len() < 2 => {
+                    assert_eq!(now[..now.len() - 1], before[..], "{}", lake.into);
+                    assert_eq!(newest.operation, Operation::Append);
+                }
+                Files::Added => {
+                    assert!(operations.ends_with(&[Operation::Append, Operation::Replace]))
+                }
+                Files::Replaced => {
+                    assert!(now.len() == 1 && !before.contains(&now[0]));
+                    // All rows change at once.
+                    assert_eq!(newest.operation, Operation::Overwrite);
+                    assert_eq!((newest.total.rows, newest.total.files), (rows as u64, 1));
+                }
             }
             *before = now;
         }
@@ -442,6 +482,27 @@ fn exported_files_follow_growing_tables() {
             ("mixed", json!("{\"vec\":[{\"u32\":1},{\"string\":\"b\"}]}")),
         ];
         expected.into_iter().for_each(|(name, value)| assert_eq!(row[name], value, "{name}"));
+        assert_same(&owner, &lake.directory, 1, "t");
+        assert_no_strays(&lake.directory);
+    }
+
+    // When rows are written anew, a table whose rows have not changed keeps its files and its snapshot.
+    let table = |lake: &Lake, name: &str| {
+        let tables = manifest(&lake.directory).programs[0].tables.clone();
+        tables.into_iter().find(|it| it.name == name).unwrap()
+    };
+    let before = lakes.each_ref().map(|lake| table(lake, "all"));
+    for (rows, z) in [(10, ScVal::Void), (11, ScVal::U32(1))] {
+        chain.call(contract, "emit", vec![symbol("t"), fields([("z", z)])]);
+        chain.import_into(&scene);
+        owner.wait_for_rows("raw_t", rows);
+        lakes.iter().for_each(|lake| drop(export(&scene, lake, &[])));
+    }
+    for (lake, before) in lakes.iter().zip(before) {
+        let operation = table(lake, "t").state.newest().unwrap().operation;
+        assert_eq!(operation, Operation::Overwrite, "{}", lake.into);
+        let after = table(lake, "all");
+        assert_eq!((after.files, after.state.newest()), (before.files, before.state.newest()));
         assert_same(&owner, &lake.directory, 1, "t");
         assert_no_strays(&lake.directory);
     }

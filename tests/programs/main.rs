@@ -2,6 +2,7 @@
 //! emit.
 
 mod agreement;
+mod catalogue;
 mod compiler;
 mod engine_check;
 mod engine_compiled;
@@ -38,9 +39,12 @@ mod service_ready;
 mod service_relayout;
 mod service_replacing;
 mod service_shapes;
+mod service_sink_histories;
+mod service_sinks;
 mod service_storage;
 mod service_tenants;
 mod service_upstream;
+mod sinking;
 mod state;
 mod state_damage;
 mod state_made;

@@ -84,6 +84,8 @@ fn answered(server: &Server, token: Option<&str>) -> (BTreeSet<String>, BTreeSet
                 template if template.starts_with("/api/") => 200,
                 // The network of the path is none.
                 template if template.starts_with("/{network}/") => 404,
+                // This service exports nothing.
+                template if template.starts_with("/iceberg/") => 404,
                 _ => 400,
             };
             assert_eq!(answer.status, expected, "{name}: {answer:?}");

@@ -6,6 +6,7 @@ mod support;
 mod attacks;
 mod broken_workers;
 mod capability;
+mod chain;
 mod conditions;
 mod confinement;
 mod corpus_attacks;

@@ -39,6 +39,7 @@ impl World {
             worker: WORKER.clone(),
             // Most tests do not depend on Landlock, so they also run on kernels without it.
             queries: Queries { allow_unconfined: true, ..Queries::default() },
+            chain: None,
             tunables: Tunables::default(),
         };
         change(&mut settings);

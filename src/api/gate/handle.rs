@@ -171,6 +171,7 @@ fn answer_owner(
     let request = ready.request;
     reserve_response(resources, request, shares)?;
     let call = OwnerCall {
+        head: request.head,
         path: request.path,
         query: ready.query,
         body: ready.body,

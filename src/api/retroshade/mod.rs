@@ -30,6 +30,11 @@ const MAX_EXECUTIONS: usize = 200;
 const DEFAULT_STATS: usize = 100;
 const MAX_STATS: usize = 1000;
 
+/// Header of the answer to a query: the newest ledger in it.
+const AS_OF_LEDGER: &str = "orrery-as-of-ledger";
+/// Header of the answer to a query: the ledger up to which the tables of projects have their rows.
+const TABLES_LEDGER: &str = "orrery-tables-ledger";
+
 const READ: Right = Right { area: Area::Programs, scope: Scope::Read };
 const DEPLOY: Right = Right { area: Area::Programs, scope: Scope::Deploy };
 
@@ -127,7 +132,10 @@ fn delete(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
 fn query(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
     let request = body::query(call.body)?;
     let found = deps.programs.query(call.owner, request, &|| call.waiting.is_abandoned())?;
-    Ok(Answer { media_type: found.media_type, ..Answer::json(found.bytes) })
+    let ledgers = [(AS_OF_LEDGER, found.as_of), (TABLES_LEDGER, found.tables_ledger)];
+    let headers = ledgers.into_iter().filter_map(|(name, it)| Some((name, it?.to_string())));
+    let headers = headers.collect();
+    Ok(Answer { media_type: found.media_type, headers, ..Answer::json(found.bytes) })
 }
 
 fn tables(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {

@@ -134,6 +134,7 @@ fn no_programs(store: &Arc<Store>, directory: &Path) -> Programs {
         directory: directory.join("tables"),
         worker: executable(),
         queries: Queries { allow_unconfined: true, ..Queries::default() },
+        chain: None,
         tunables: tables::Tunables::default(),
     });
     let programs = Programs::start(ProgramDeps {
@@ -204,6 +205,7 @@ impl Serving {
             rpc: Arc::new(rpc),
             friendbot: None,
             example_token: None,
+            exported: None,
             webhooks: Arc::new(webhooks),
             contract_sizes: watch::channel(None).1,
             metrics: Arc::new(|_| String::new()),

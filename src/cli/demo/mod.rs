@@ -65,6 +65,8 @@ pub struct Demo {
 /// Maximum time to wait for the first events, and then for the first rows of each table. All of it
 /// usually takes a fraction of that.
 const FIRST_LEDGERS_TIMEOUT: Duration = Duration::from_secs(60);
+/// Directory of the export in the data directory.
+const EXPORT: &str = "export";
 /// Number of events that must have been stored before the demo reports that it is ready.
 const MIN_EVENTS: u64 = 10;
 
@@ -96,6 +98,7 @@ impl Demo {
             settings.config.http.public_read = true;
         }
         widen_limits(&mut settings);
+        export_beside(&mut settings);
         let patience = Patience::begin();
         let network = settings.config.network();
         let network = network.unwrap_or_else(|| Network::from_name_or_passphrase("local"));
@@ -158,6 +161,24 @@ fn widen_limits(settings: &mut Settings) {
     }
     if connections {
         limits.connections_per_address = WIDE;
+    }
+}
+
+/// Exports to the data directory, unless another destination is configured: SQL has the events and transactions of
+/// the network while they are exported to a directory.
+fn export_beside(settings: &mut Settings) {
+    const PORTION: NonZeroU32 = NonZeroU32::new(60).unwrap();
+    if settings.origin("export.to") != Origin::Default {
+        return;
+    }
+    let directory = settings.config.data_dir.join(EXPORT);
+    settings.config.export.to = directory.to_string_lossy().into_owned();
+    if settings.origin("export.ledgers_per_file") == Origin::Default {
+        settings.config.export.ledgers_per_file = PORTION;
+    }
+    if settings.origin("export.programs") == Origin::Default {
+        // SQL has their rows anyway.
+        settings.config.export.programs = false;
     }
 }
 

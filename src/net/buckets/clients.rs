@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::AmazonS3Builder;
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::list::PaginatedListStore;
+use object_store::multipart::MultipartStore;
 use object_store::{ObjectStore, RetryConfig, StaticCredentialProvider};
 use reqwest::Url;
 
@@ -42,6 +43,8 @@ pub struct Root {
     pub store: Arc<dyn ObjectStore>,
     /// The same client, if it can list.
     pub listing: Option<Arc<dyn PaginatedListStore>>,
+    /// The same client, if it can send objects in parts.
+    pub parts: Option<Arc<dyn MultipartStore>>,
     /// Prefix of every key in the store: empty, or ends with a slash.
     pub prefix: String,
     /// Location of the root for messages, without a trailing slash and without secrets.
@@ -135,35 +138,22 @@ impl<'a> Bucket<'a> {
         Ok(Self { settings, name, prefix })
     }
 
-    /// Returns a client for reading the bucket in S3, or in an S3-compatible store at its own
-    /// endpoint.
+    /// Returns a client for the bucket in S3, or in an S3-compatible store at its own endpoint. Objects are
+    /// deleted one by one, because not every S3-compatible store supports bulk deletion.
     pub fn s3(self, environment: impl Fn(&str) -> Option<String>) -> Result<Root, AddressError> {
         let key = self.settings.key_of_s3(&environment);
         let when_refused = when_refused_s3(key.is_some());
         let region = self.region(&environment)?;
         let builder = self.s3_builder(&region, key, &environment)?;
-        let mut root = self.root("s3", builder.build(), when_refused)?;
+        let built = builder.with_disable_bulk_delete(true).build();
+        let mut root = self.root("s3", built, when_refused)?;
         root.bucket_and_region = Some((self.name.to_owned(), region));
         Ok(root)
     }
 
-    /// Returns an `object_store` client for writing to the same bucket. Objects are deleted one by
-    /// one, because not every S3-compatible store supports bulk deletion.
-    pub fn writable_s3(
-        self,
-        environment: impl Fn(&str) -> Option<String>,
-    ) -> Result<AmazonS3, AddressError> {
-        let key = self.settings.key_of_s3(&environment);
-        let region = self.region(&environment)?;
-        let builder = self.s3_builder(&region, key, &environment)?;
-        // The error may hold a part of the credentials, so it is dropped.
-        let wrong = |_| self.settings.wrong(UNREADABLE_CREDENTIALS);
-        builder.with_disable_bulk_delete(true).build().map_err(wrong)
-    }
-
     /// Returns the prefix of all keys, which is empty or ends with a slash, and the location for
     /// messages, without a trailing slash.
-    pub fn prefix_and_place(&self, scheme: &str) -> (String, String) {
+    fn prefix_and_place(&self, scheme: &str) -> (String, String) {
         let place = format!("{scheme}://{}/{}", self.name, self.prefix);
         (self.prefix.clone(), place.trim_end_matches('/').to_owned())
     }
@@ -215,7 +205,7 @@ impl<'a> Bucket<'a> {
         })
     }
 
-    /// Returns a client for reading the bucket at Google.
+    /// Returns a client for the bucket at Google.
     pub fn google(
         self,
         environment: impl Fn(&str) -> Option<String>,
@@ -245,7 +235,7 @@ impl<'a> Bucket<'a> {
         self.root("gs", builder.build(), when_refused)
     }
 
-    /// Returns a client for reading the container of an Azure storage account.
+    /// Returns a client for the container of an Azure storage account.
     pub fn azure(self, environment: impl Fn(&str) -> Option<String>) -> Result<Root, AddressError> {
         let settings = self.settings;
         let account = ["AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME"];
@@ -315,7 +305,7 @@ impl<'a> Bucket<'a> {
         Ok(Transport::new(self.settings.client()?))
     }
 
-    fn root<S: ObjectStore + PaginatedListStore>(
+    fn root<S: ObjectStore + PaginatedListStore + MultipartStore>(
         &self,
         scheme: &str,
         built: object_store::Result<S>,
@@ -327,6 +317,7 @@ impl<'a> Bucket<'a> {
         let (prefix, place) = self.prefix_and_place(scheme);
         Ok(Root {
             listing: Some(Arc::clone(&store) as Arc<dyn PaginatedListStore>),
+            parts: Some(Arc::clone(&store) as Arc<dyn MultipartStore>),
             store,
             prefix,
             place,
@@ -351,6 +342,7 @@ fn web_server(settings: &BucketSettings, mut url: Url) -> Result<Root, AddressEr
     Ok(Root {
         store: Arc::new(store),
         listing: None,
+        parts: None,
         prefix: String::new(),
         place,
         bucket_and_region: None,

@@ -9,6 +9,7 @@ use super::interfaces::{EventInterfaces, OfProject};
 use super::known::KnownInterface;
 use super::logged::{LoggedEvent, LoggedEvents, in_this_form};
 use super::members::LoggedMember;
+use super::row_place::RowPlace;
 use crate::ProgramError;
 use crate::rows::LoggedRun;
 use orrery_interfaces::Scalar;
@@ -29,35 +30,58 @@ pub fn table_rows(
     of: &OfProject<'_>,
     project: &EventProject,
     interfaces: &EventInterfaces,
-    (position, stored): (TransactionPosition, &[u8]),
+    stored: (TransactionPosition, &[u8]),
 ) -> Result<Vec<Row>, ProgramError> {
+    let mut rows = Vec::new();
+    each_row(of, project, interfaces, stored, &mut |_, row| {
+        rows.push(row);
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+/// Visits the rows of [`table_rows`] with their places in the chain.
+///
+/// # Errors
+/// As [`table_rows`], and those of `visit`.
+pub fn each_row(
+    of: &OfProject<'_>,
+    project: &EventProject,
+    interfaces: &EventInterfaces,
+    (position, stored): (TransactionPosition, &[u8]),
+    visit: &mut dyn FnMut(RowPlace, Row) -> Result<(), ProgramError>,
+) -> Result<(), ProgramError> {
     let (layout, ledger) = (project.layout(), project.ledger_of(position));
     let stored = in_this_form(stored)?;
     let events = LoggedEvents::read(&stored)?;
     let (transaction, closed_at) = (events.transaction, events.closed_at);
     // Rows do not depend on where in its ledger the transaction is.
     let at = TransactionPosition { ledger, application_order: 0 };
-    let mut rows = Vec::new();
     for event in events.events() {
         let event = event?;
         let made = interfaces.with_declaration(of, &event, at, |event| layout.rows(event))?;
         let event_id = event_id(of.program, &transaction, event.index);
-        let both = [made.row, made.event];
-        rows.extend(both.map(|emit| Row { emit, transaction, event_id, ledger, closed_at }));
+        let place = RowPlace::in_transaction(ledger, position.application_order, event.index);
+        for emit in [made.row, made.event] {
+            visit(place, Row { emit, transaction, event_id, ledger, closed_at })?;
+        }
     }
     let mut data = DataRows::default();
-    for change in events.changes.rows() {
+    for (number, change) in (0..).zip(events.changes.rows()) {
         let change = change?;
         let event_id = change_id(of.program, ledger, &transaction, &change.key_hash);
         let row = data.row(interfaces, of, order_of(position), &change)?;
-        rows.push(Row { emit: row.emit(), transaction, event_id, ledger, closed_at });
+        let place = RowPlace::of_change(ledger, position, number, &change.key_hash);
+        visit(place, Row { emit: row.emit(), transaction, event_id, ledger, closed_at })?;
     }
     for member in events.members.iter() {
         let LoggedMember { change, ledger, transaction, closed_at } = member?;
-        let event_id = change_id(of.program, ledger, &transaction, &change.key());
-        rows.push(Row { emit: change.emit(), transaction, event_id, ledger, closed_at });
+        let key = change.key();
+        let event_id = change_id(of.program, ledger, &transaction, &key);
+        let place = RowPlace::of_member(ledger, transaction, change.number, key);
+        visit(place, Row { emit: change.emit(), transaction, event_id, ledger, closed_at })?;
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// Returns the rows of [`table_rows`] for transactions of the row log, as they are sent to the tables, and

@@ -240,6 +240,7 @@ impl Scene {
             directory: path.join("tables"),
             worker: self.worker.clone().unwrap_or_else(|| path.join("none")),
             queries: Queries { allow_unconfined: self.worker.is_some(), ..Queries::default() },
+            chain: None,
             tunables: Tunables::default(),
         });
         let feeder = Arc::new(Feeder::new(&runner, Arc::clone(&registry), tables.unwrap()));

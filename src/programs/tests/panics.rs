@@ -34,6 +34,7 @@ fn threads_that_panic_go_on_where_they_were() {
         directory: scene.directory.path().join("tables of the threads"),
         worker: scene.directory.path().join("none"),
         queries: Queries::default(),
+        chain: None,
         tunables: Tunables::default(),
     });
     let feeder = Arc::new(Feeder::new(runner, Arc::clone(registry), tables.unwrap()));

@@ -8,6 +8,7 @@
 mod system_calls;
 
 use std::io::Error as IoError;
+use std::path::PathBuf;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
@@ -96,7 +97,7 @@ pub fn available() -> Result<Confinement, ConfinementError> {
 }
 
 /// Resources that a confined process keeps.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Profile {
     /// Maximum address space, in bytes.
     memory: u64,
@@ -108,6 +109,8 @@ pub struct Profile {
     file_bytes: u64,
     /// Whether the process keeps the current directory and the system calls for files.
     directory: bool,
+    /// Directories with files that the process may read.
+    readable: Vec<PathBuf>,
 }
 
 impl Profile {
@@ -121,7 +124,14 @@ impl Profile {
             descriptors: DATABASE_FILES,
             file_bytes,
             directory: true,
+            readable: Vec::new(),
         }
+    }
+
+    /// Lets the process read the files in these directories, besides. Links in them lead nowhere else.
+    #[must_use]
+    pub fn reading(self, directories: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self { readable: directories.into_iter().collect(), ..self }
     }
 
     /// Returns the profile of a compiler process, which keeps only the open descriptors.
@@ -132,6 +142,7 @@ impl Profile {
             descriptors: COMPILER_FILES,
             file_bytes: 0,
             directory: false,
+            readable: Vec::new(),
         }
     }
 
@@ -187,6 +198,10 @@ impl Profile {
                 | AccessFs::RemoveFile
                 | AccessFs::Truncate;
             ruleset = ruleset.add_rule(PathBeneath::new(PathFd::new(".")?, own))?;
+        }
+        for directory in &self.readable {
+            let rule = PathBeneath::new(PathFd::new(directory)?, AccessFs::ReadFile);
+            ruleset = ruleset.add_rule(rule)?;
         }
         Ok(ruleset.restrict_self()?.ruleset != RulesetStatus::NotEnforced)
     }

@@ -2,6 +2,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsFd;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
@@ -82,6 +83,31 @@ fn a_worker_can_read_its_directory_and_a_compiler_cannot() {
         is_refused(fs::metadata("Cargo.toml"));
         is_refused(fs::read_dir("."));
     });
+}
+
+#[test]
+fn a_worker_reads_the_files_of_further_directories_and_changes_nothing_there() {
+    let root = tempfile::tempdir().unwrap();
+    let (given, other) = (root.path().join("given"), root.path().join("other"));
+    for directory in [&given, &other] {
+        fs::create_dir(directory).unwrap();
+        fs::write(directory.join("file"), "content").unwrap();
+    }
+    symlink(other.join("file"), given.join("link")).unwrap();
+    let profile = Profile::sql_worker(MIB, MIB).reading([given.clone()]);
+    sandboxed(profile, move || {
+        assert_eq!(fs::read(given.join("file")).unwrap(), b"content");
+        is_refused(File::options().write(true).open(given.join("file")));
+        is_refused(File::create(given.join("new")));
+        is_refused(fs::remove_file(given.join("file")));
+        is_refused(fs::rename(given.join("file"), given.join("renamed")));
+        is_refused(fs::read_dir(&given));
+        is_refused(File::open(given.join("link")));
+        is_refused(File::open(given.join("../other/file")));
+        is_refused(File::open(other.join("file")));
+        is_refused(fs::read_dir(given.join("..")));
+    });
+    drop(root);
 }
 
 /// Environment variable that tells the child process of the test below which limit to exceed.

@@ -22,11 +22,35 @@ pub enum Component {
         #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },
+    /// The component works, and takes what is stored elsewhere, where not all of it is yet.
+    #[serde(rename = "up")]
+    Behind(Behind),
     /// The component does not work.
     Down {
         /// One sentence for the operator.
         reason: String,
     },
+}
+
+/// How far a component is that takes what is stored elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Behind {
+    /// Stored ledgers that are not there yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag_ledgers: Option<u32>,
+    /// Seconds for which something waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag_seconds: Option<u64>,
+    /// Why, in one sentence, which everybody may read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Component {
+    /// Whether the component works.
+    pub fn works(&self) -> bool {
+        !matches!(self, Self::Down { .. })
+    }
 }
 
 /// What the service says of itself as a whole, as `/rest/health` answers it. Fields after the third are
@@ -123,6 +147,11 @@ impl Health {
         self.components.write().insert(name, Component::Up { detail: Some(detail.into()) });
     }
 
+    /// Reports a component as working, with how far it is.
+    pub fn up_behind(&self, name: &'static str, behind: Behind) {
+        self.components.write().insert(name, Component::Behind(behind));
+    }
+
     /// Reports a component as not working, with the reason.
     pub fn down(&self, name: &'static str, reason: impl Into<String>) {
         self.components.write().insert(name, Component::Down { reason: reason.into() });
@@ -201,7 +230,7 @@ impl Health {
     pub fn first_down(&self) -> Option<(&'static str, String)> {
         self.components().into_iter().find_map(|(name, state)| match state {
             Component::Down { reason } => Some((name, reason)),
-            Component::Up { .. } => None,
+            Component::Up { .. } | Component::Behind(_) => None,
         })
     }
 

@@ -233,6 +233,24 @@ impl Metrics {
         self.export_failures.inc();
     }
 
+    /// Reports how a sink is: whether it has a connection to its database, how many ledgers it lacks rows of, and for
+    /// how many seconds.
+    pub fn set_sink(&self, sink: &str, connected: bool, lag_ledgers: u32, lag_seconds: u64) {
+        self.sink_connected.with_label_values(&[sink]).set(i64::from(connected));
+        self.sink_lag_ledgers.with_label_values(&[sink]).set(i64::from(lag_ledgers));
+        self.sink_lag_seconds.with_label_values(&[sink]).set(number(lag_seconds));
+    }
+
+    /// Reports rows that were sent to the database of a sink.
+    pub fn sink_wrote(&self, sink: &str, rows: u64) {
+        self.sink_rows.with_label_values(&[sink]).inc_by(rows);
+    }
+
+    /// Reports that a sink lost its connection, or stopped adding the rows of a project.
+    pub fn sink_failed(&self, sink: &str) {
+        self.sink_failures.with_label_values(&[sink]).inc();
+    }
+
     /// Renders all metrics in the text format of Prometheus.
     pub fn render(&self) -> Result<String, MetricsError> {
         self.set_process();

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use super::SourcesError;
 use super::stored::StoreSource;
-use super::{Context, SourcesError};
-use crate::domain::LedgerSource;
+use crate::domain::{LedgerSeq, LedgerSource, Network};
 use crate::net::buckets::{BucketSettings, S3Credentials};
 use crate::settings::{Source, is_directory};
 use crate::source::lake::{GivenLayout, Lake, LakeSettings, LakeSource};
@@ -17,14 +17,15 @@ const PUBLIC_REGION: &str = "us-east-2";
 pub(super) async fn open(
     address: &str,
     is_public: bool,
-    context: &Context<'_>,
+    source: &Source,
+    network: &Network,
+    near: Option<LedgerSeq>,
 ) -> Result<Box<dyn LedgerSource>, SourcesError> {
-    let (network, near) = (context.store.network(), context.need.first);
     let directory = Path::new(address);
     if StoreSource::exists_in(directory) {
         return Ok(Box::new(StoreSource::open(directory, network)?));
     }
-    let settings = settings(&context.config.source, address, is_public);
+    let settings = settings(source, address, is_public);
     if is_directory(address) {
         Lake::open_as(settings.files()?, network, &settings.layout, near).await?;
     }

@@ -4,6 +4,7 @@
 
 mod core;
 mod lake;
+mod reach;
 mod rpc;
 mod sandbox;
 mod stored;
@@ -23,6 +24,7 @@ use crate::settings::{SourceAddress, SourceKind, SourceSpec};
 use crate::source::follow::Candidate;
 use crate::store::Store;
 
+pub use reach::check_reach;
 pub(super) use rpc::rpc_settings;
 
 /// Why a source cannot be used.
@@ -61,7 +63,9 @@ async fn open(spec: &SourceSpec, context: &Context<'_>) -> Result<Opened, Source
     Ok(match spec {
         SourceSpec::Sandbox => sandbox::open(context)?.into(),
         SourceSpec::Lake { address, is_public } => {
-            lake::open(address, *is_public, context).await?.into()
+            let Context { config, store, need } = context;
+            let (source, network) = (&config.source, store.network());
+            lake::open(address, *is_public, source, network, need.first).await?.into()
         }
         SourceSpec::Rpc { url, headers } => rpc::open(url.reveal(), headers)?.into(),
         SourceSpec::Core => core::open(context).await?,

@@ -9,6 +9,7 @@ import { InSight } from "../in_sight.js";
 import { problem } from "../problem.js";
 import { deployForm, subscribeForm, watchForm } from "../program/forms.js";
 import { change, listed, queryLink, stateOf, titleOf } from "../program/parts.js";
+import { CHAIN } from "../sql/names.js";
 import { table, tag } from "../table.js";
 
 /** How often the lists are read again, in milliseconds. */
@@ -65,7 +66,8 @@ function others(view) {
   const [list, said] = [make("div"), outcome()];
   const part = view.part("Tables of others", async (body) => {
     const tables = await ask("rest/retroshade/tables", { signal: view.signal });
-    const projects = [...Map.groupBy(tables.filter((entry) => !entry.own), (entry) => entry.project_name_plain)];
+    const projects = [...Map.groupBy(tables.filter(({ own, project_name_plain: project }) => !own && project !== CHAIN),
+      (entry) => entry.project_name_plain)];
     const rows = () => projects.map(([project, entries]) => subscription(project, entries, said, part.reload));
     renew(list, projects.length === 0
       ? make("p", "", "You read no tables of other owners. Below, you subscribe to a public project.")

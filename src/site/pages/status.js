@@ -25,6 +25,7 @@ const COMPONENTS = words({
   programs: "runs indexing programs",
   queries: "answers SQL",
   retention: "removes what is older than the settings want",
+  sink: "copies rows into PostgreSQL",
   source: "delivers new ledgers",
   tables: "keeps the SQL tables in step with the stored rows",
   webhooks: "sends events to endpoints",
@@ -49,7 +50,7 @@ const CONSUMERS = words({
 const age = (seconds) => seconds < 60 ? `${seconds} s` : duration(seconds);
 
 function figures(record) {
-  const ledger = (value) => value === undefined || value === null ? "–" : ledgerLink(value);
+  const ledger = (value) => (value ?? null) === null ? "–" : ledgerLink(value);
   const by = record.attested_by === "core" ? "the stellar-core that is followed" : record.attested_by ?? "nobody";
   return facts([
     ["Newest ledger stored", ledger(record.service_latest_ledger)],
@@ -63,11 +64,11 @@ function figures(record) {
 }
 
 /** Returns a component as an item of the list. What attestation tells while it is up is a warning. */
-function component([name, { status, detail = "", reason = "It gives no reason." }]) {
-  const isUp = status === "up";
-  const kind = !isUp ? "problem" : name === "attestation" && detail !== "" ? "warning" : "note";
+function component([name, { status, detail = "", lag_ledgers: lag, reason = detail }]) {
+  const kind = status !== "up" ? "problem" : name === "attestation" && detail ? "warning" : "note";
   return make("li", status, make("b", "", bounded(name, 60)), " ", make("i", "", status), " ",
-    make("span", "", COMPONENTS[name] ?? ""), " ", make("div", kind, bounded(isUp ? detail : reason)));
+    make("span", "", COMPONENTS[name.split(".")[0]] ?? ""), " ",
+    make("div", kind, lag ? `${count(lag, "ledger")} behind. ` : "", bounded(reason)));
 }
 
 function health(view, body) {
@@ -75,8 +76,7 @@ function health(view, body) {
     const kind = !isAnswering ? "unknown" : record.service === "up" ? "up" : "down";
     const text = isAnswering ? sentence(record) : "The service does not answer. What follows is from before.";
     const { network_passphrase: passphrase } = record;
-    const isUp = ([, { status }]) => status === "up";
-    const all = Object.entries(record.components).sort((one, other) => isUp(one) - isUp(other));
+    const all = Object.entries(record.components).sort(([, one], [, other]) => one.status.localeCompare(other.status));
     renew(body,
       make("p", `state status-state ${kind}`, make("strong", "", kind), " ", make("span", "", text)),
       record.warning === undefined ? null : make("p", "warning", record.warning),

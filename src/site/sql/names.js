@@ -16,8 +16,11 @@ export const quoted = (name) => /^[a-z_][a-z0-9_]*$/i.test(name) && !RESERVED.ha
 /** Writes the name of a table with its schema. */
 export const nameOf = ({ schema, table }) => `${quoted(schema)}.${quoted(table)}`;
 
+/** Schema of the tables of the chain itself, which every reader has. */
+export const CHAIN = "chain";
+
 /** Projects whose tables have no schema of their own. */
-const WITHOUT_SCHEMA = /^(retroshade|orrery|main|information_schema|system|temp|memory|tables|pg_.*)$/i;
+const WITHOUT_SCHEMA = /^(retroshade|chain|orrery|main|information_schema|system|temp|memory|tables|pg_.*)$/i;
 
 const textOf = (text) => `'${text.replaceAll("'", "''")}'`;
 

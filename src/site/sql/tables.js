@@ -4,7 +4,7 @@ import { link } from "../address.js";
 import { ask } from "../api.js";
 import { button, folded, having, make, paragraph } from "../dom.js";
 import { count } from "../format.js";
-import { nameOf, quoted } from "./names.js";
+import { CHAIN, nameOf, quoted } from "./names.js";
 
 /** Number of tables up to which all projects are open at first. */
 const OPEN = 24;
@@ -29,7 +29,7 @@ export async function readTables(signal) {
     return [`${schema}.${table}`.toLowerCase(), { schema, table, columns, project: schema }];
   }));
   const others = entries.flatMap(({ table_name: name, project_name_plain: project, own, problem }) => {
-    const target = name.replace(/^program_\d+_/, "");
+    const target = name.replace(/^(program_\d+_|chain\.)/, "");
     const inProject = known.get(`${project}.${target}`.toLowerCase());
     const entry = inProject ?? known.get(`retroshade.${name}`)
       ?? { schema: project || "retroshade", table: project ? target : name, columns: [] };
@@ -66,7 +66,8 @@ export function tree(tables, acts) {
   if (tables.length === 0) return nothing();
   return [...Map.groupBy(tables, ({ project }) => project)].map(([project, list]) => {
     const isForeign = list.some(({ own }) => own === false);
-    const told = `${count(list.length, "table")}${isForeign ? ", subscribed" : ""}`;
+    const of = project === CHAIN ? ", of all contracts" : isForeign ? ", subscribed" : "";
+    const told = `${count(list.length, "table")}${of}`;
     const made = make("details", "", make("summary", "", make("b", "", project), " ", make("small", "note", told)),
       make("ul", "sql-tree", list.map((table) => item(table, acts))));
     made.open = tables.length <= OPEN;

@@ -1,9 +1,10 @@
-// The fields of a subscription. Those that do not fit its choices are hidden, and say nothing.
+// The fields of a subscription. Those that the choices in it do not take are hidden, and say nothing.
 
 import { check, contractsArea, wordsOf } from "../actions.js";
 import { ask } from "../api.js";
 import { choice, field, having, input, make, prose, put } from "../dom.js";
 import { words } from "../format.js";
+import { CHAIN } from "../sql/names.js";
 import { painting } from "../sql/paint.js";
 
 /** What a subscription may be told of, in few words. */
@@ -66,7 +67,7 @@ function whose() {
   const offer = async () => {
     // Without the right to read them, it has to be typed.
     const tables = await ask("rest/retroshade/tables").catch(() => []);
-    const all = new Set(tables.map(({ project_name_plain: name }) => name).filter(Boolean));
+    const all = new Set(tables.map(({ project_name_plain: name }) => name).filter((name) => name && name !== CHAIN));
     put(names, [...all].map((value) => having(make("option"), { value })));
   };
   project.addEventListener("focusin", offer, { once: true });
@@ -174,7 +175,7 @@ export class Fields {
   }
 }
 
-/** Returns the request that these fields make: they have the names of its members. */
+/** Returns what a form with these fields says in a request: they have the names of the members. */
 export function said(whole) {
   const given = new FormData(whole);
   const body = {};

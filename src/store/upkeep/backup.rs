@@ -63,7 +63,9 @@ impl Store {
         DirBuilder::new().recursive(true).mode(PRIVATE).create(&directory).map_err(io)?;
         // From here on the directory is removed on every path.
         let checkpoint = Checkpoint { directory };
-        // Read first, so that it is never ahead of what the checkpoint contains.
+        // Otherwise whoever restores it does not know what consumers have passed without writing anything.
+        self.write_cursors()?;
+        // Read before the checkpoint, so that it is never ahead of what that contains.
         let last_write = self.database.read_acknowledged(&self.directory)?;
         self.database.checkpoint(&checkpoint.directory.join(RAW_DIRECTORY))?;
         if let Some(last_write) = last_write {

@@ -14,7 +14,7 @@ pub(super) const NAME: &str = "name";
 pub(super) const PARAMS: &str = "params";
 
 /// Columns of the view with one row per event: the name in its table, and the name in the view.
-pub(crate) const EVENTS_VIEW: [(&str, &str); 6] = [
+pub const EVENTS_VIEW: [(&str, &str); 6] = [
     (EVENT_ID, EVENT_ID),
     (LEDGER, "ledger"),
     (CLOSED_AT, "ledger_closed_at"),

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use orrery_interfaces::Origin;
 use orrery_interfaces::names::{DECLARED, EVENT, EVENT_ID, EVENT_INDEX, REST};
+use orrery_ledger::domain::Hash32;
 
 use super::columns::{Columns, MOST_COLUMNS};
 use super::kind::Kind;
@@ -35,6 +37,8 @@ pub(super) struct Table {
     pub columns: Columns,
     /// Place of the first event, if there is one.
     first: Place,
+    /// The first of its declarations: the interface and the number in it.
+    declared: Option<(Hash32, Origin, u32)>,
 }
 
 /// Where the events of a shape are.
@@ -66,8 +70,8 @@ impl Shapes {
         for (key, shape) in shapes.iter().filter(|shape| !is_declared(shape)) {
             drawing.place_inferred(key, shape);
         }
-        for (_, shape) in self.not_occurred() {
-            drawing.place_form(shape);
+        for (key, shape) in self.not_occurred() {
+            drawing.place_form(key, shape);
         }
         drawing.finish()
     }
@@ -77,6 +81,17 @@ impl Layout {
     /// The tables in the form in which they are stored and sent to SQL workers.
     pub fn schema(&self) -> &ProgramSchema {
         &self.schema
+    }
+
+    /// Whether the table of this target is inferred from events without a declaration.
+    pub fn is_inferred(&self, target: &str) -> bool {
+        self.tables.iter().any(|table| table.is_inferred && table.target == target)
+    }
+
+    /// Returns the first declaration of the events in the table of this target: the interface, where it comes from, and
+    /// the number of the declaration in it; `None` of a table that is inferred.
+    pub fn declaration_of(&self, target: &str) -> Option<(Hash32, Origin, u32)> {
+        self.tables.iter().find(|table| table.target == target)?.declared
     }
 
     /// Whether events of some shapes have no table, because there are too many tables.
@@ -130,12 +145,12 @@ impl Drawing {
     }
 
     fn place_declared(&mut self, key: &ShapeKey, shape: &Shape) {
-        let at = self.place_form(shape);
+        let at = self.place_form(key, shape);
         self.placed.insert(key.clone(), at);
     }
 
     /// Returns the position of the table for a form of a declared event, unless there are too many.
-    fn place_form(&mut self, shape: &Shape) -> Option<usize> {
+    fn place_form(&mut self, key: &ShapeKey, shape: &Shape) -> Option<usize> {
         let versions = self.versions.entry(shape.name.clone()).or_default();
         let joins = |at: &usize| self.tables[*at].columns.join(&shape.columns);
         if let Some(at) = versions.iter().copied().find(joins) {
@@ -149,13 +164,13 @@ impl Drawing {
             versions.push(self.tables.len());
         }
         let target = self.names.take_declared(&self.besides.name_of(&shape.name));
-        Some(self.add(shape, target, false))
+        Some(self.add(key, shape, target))
     }
 
     fn place_inferred(&mut self, key: &ShapeKey, shape: &Shape) {
         let at = self.has_room().then(|| {
             let target = self.names.take_inferred(&self.besides.name_of(&shape.name));
-            self.add(shape, target, true)
+            self.add(key, shape, target)
         });
         self.placed.insert(key.clone(), at);
     }
@@ -164,9 +179,16 @@ impl Drawing {
         self.tables.len() < self.limits.tables
     }
 
-    fn add(&mut self, shape: &Shape, target: String, is_inferred: bool) -> usize {
+    fn add(&mut self, key: &ShapeKey, shape: &Shape, target: String) -> usize {
         let columns = Columns::new(&shape.columns, self.limits.columns.min(MOST_COLUMNS));
-        self.tables.push(Table { target, is_inferred, columns, first: shape.first });
+        let declared = match key {
+            ShapeKey::Declared { interface, origin, number } => {
+                Some((*interface, *origin, *number))
+            }
+            ShapeKey::Inferred { .. } => None,
+        };
+        let (is_inferred, first) = (declared.is_none(), shape.first);
+        self.tables.push(Table { target, is_inferred, columns, first, declared });
         self.tables.len() - 1
     }
 

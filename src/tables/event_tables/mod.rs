@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use stellar_xdr::ScVal;
 
 pub use self::declarations::Declarations;
-pub(crate) use self::fixed_tables::EVENTS_VIEW;
+pub use self::fixed_tables::EVENTS_VIEW;
 pub use self::kind::Kind;
 pub use self::layout::Layout;
 pub use self::member_changes::{MemberChange, MemberChangeKind};

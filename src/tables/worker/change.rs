@@ -16,6 +16,7 @@ use parking_lot::RwLock;
 use super::conversion::conversion;
 use super::database::{OWN_SCHEMA, refused, storage_failure};
 use super::views::{self, Views, all_names};
+use crate::chain::ChainTable;
 use crate::names::{self, quoted};
 use crate::schema::{ProgramSchema, TableSchema};
 use crate::wire::{Definition, Failure, Filling};
@@ -30,6 +31,8 @@ pub struct Changer<'a> {
     programs: Arc<BTreeMap<ProgramId, Definition>>,
     /// Tables that are being filled anew as of the last commit.
     fillings: Arc<BTreeMap<ProgramId, Filling>>,
+    /// Tables of the chain, which are views, too.
+    chain: Vec<ChainTable>,
     /// Names of the tables and views of those programs, shared with the query threads.
     names: Names,
     /// Views as of the last commit.
@@ -64,15 +67,16 @@ impl<'a> Changer<'a> {
         programs: Vec<Definition>,
         fillings: Vec<Filling>,
         names: Names,
+        chain: Vec<ChainTable>,
     ) -> Self {
         let programs = programs.into_iter().map(|it| (it.program, it));
         let programs = Arc::new(programs.collect());
         let fillings = fillings.into_iter().map(|it| (it.program, it));
         let fillings = Arc::new(fillings.collect());
-        *names.write() = Arc::new(all_names(&programs));
-        let views = Views::new();
+        *names.write() = Arc::new(all_names(&programs, &chain));
+        let (views, change, rows_in_memory) = (Views::new(), None, 0);
         let mut changer =
-            Self { connection, programs, fillings, names, views, change: None, rows_in_memory: 0 };
+            Self { connection, programs, fillings, chain, names, views, change, rows_in_memory };
         if let Err(failure) = changer.update_views() {
             // The parent logs standard error, if it still reads it. The next change creates the views,
             // or reports what is wrong.
@@ -84,8 +88,8 @@ impl<'a> Changer<'a> {
 
     /// Brings the views of a file that another version of the program has written up to date.
     fn update_views(&mut self) -> Result<(), Failure> {
-        let desired = views::desired(&self.programs);
-        self.views = views::existing(self.connection, &desired)?;
+        let desired = views::desired(&self.programs, &self.chain);
+        self.views = views::existing(self.connection, &desired, &self.chain)?;
         if self.views == desired && !desired.is_empty() {
             return Ok(());
         }
@@ -94,7 +98,7 @@ impl<'a> Changer<'a> {
         let updated = self
             .rename_tables(&mut views)
             .and_then(|()| views::update(self.connection, &mut views, &desired))
-            .and_then(|()| views::note_rule(self.connection));
+            .and_then(|()| views::note_rule(self.connection, &self.chain));
         match updated.and_then(|()| run(self.connection, "COMMIT")) {
             Ok(()) => {
                 self.views = views;
@@ -300,10 +304,10 @@ impl<'a> Changer<'a> {
         commit: u64,
         watermarks: &BTreeMap<ProgramId, u64>,
     ) -> Result<(), Failure> {
-        let connection = self.connection;
+        let (connection, chain) = (self.connection, self.chain.clone());
         self.step(|change| {
             if change.views_change {
-                let desired = views::desired(&change.programs);
+                let desired = views::desired(&change.programs, &chain);
                 views::update(connection, &mut change.views, &desired)?;
             }
             let update = format!("UPDATE {OWN_SCHEMA}.watermarks SET number = ? WHERE program = ?");
@@ -320,7 +324,7 @@ impl<'a> Changer<'a> {
         match change.failed {
             None => {
                 if change.views_change {
-                    *self.names.write() = Arc::new(all_names(&change.programs));
+                    *self.names.write() = Arc::new(all_names(&change.programs, &self.chain));
                 }
                 self.views = change.views;
                 self.programs = change.programs;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use duckdb::Connection;
 use orrery_ledger::domain::ProgramId;
 
+use super::chain;
 use super::clock;
 use super::timer::Stop;
 use crate::ffi::{Database as Instance, DuckDbError, StatementInspector};
@@ -31,6 +32,8 @@ pub struct Database {
 pub struct Reader {
     /// Connection that executes the query.
     pub connection: Connection,
+    /// Connection to the same database that plans queries of the tables of the chain, and has no row of them.
+    pub planner: Connection,
     /// Connection to the same database that counts, parses and binds a statement before it is
     /// executed, to report its type.
     pub inspector: StatementInspector,
@@ -42,7 +45,8 @@ pub struct Reader {
 impl Reader {
     /// Returns a function that interrupts the query in every stage except parsing.
     pub fn stop(&self) -> Stop {
-        let connections = [self.connection.interrupt_handle(), self.parser.interrupt_handle()];
+        let connections = [&self.connection, &self.planner, &self.parser];
+        let connections = connections.map(Connection::interrupt_handle);
         let inspector = self.inspector.interrupt();
         Box::new(move || {
             connections.iter().for_each(|connection| connection.interrupt());
@@ -76,23 +80,31 @@ impl Database {
         };
         let instance = instance.map_err(|error| opening_failed(error.to_string()))?;
         let writer = instance.connect().map_err(storage_failure)?;
+        chain::register(&writer).map_err(storage_failure)?;
+        let chain_tables = opening.chain.as_ref().map_or(&[][..], |chain| &chain.tables);
+        let of_the_chain = chain::definitions(chain_tables);
+        writer.execute_batch(&of_the_chain).map_err(storage_failure)?;
         prepare(&writer)?;
         let contents = Contents::read(&writer)?;
         let parsers = Instance::open(":memory:", &settings).map_err(unavailable)?;
         let mut readers = Vec::with_capacity(opening.queries);
         for _ in 0..opening.queries {
             let connection = instance.connect().map_err(storage_failure)?;
+            let planner = instance.connect().map_err(storage_failure)?;
             let inspector = instance.inspector().map_err(unavailable)?;
             let parser = parsers.connect().map_err(storage_failure)?;
-            readers.push(Reader { connection, inspector, parser });
+            readers.push(Reader { connection, planner, inspector, parser });
         }
         let here = format!("USE {}", names::SCHEMA);
         writer.execute_batch(&here).map_err(storage_failure)?;
-        let macros = clock::definitions();
+        let (macros, planning) = (clock::definitions(), chain::planning(chain_tables));
         for reader in &readers {
-            for statements in [&here, &macros] {
+            for statements in [&here, &macros, &of_the_chain] {
                 reader.connection.execute_batch(statements).map_err(storage_failure)?;
                 reader.inspector.run(statements).map_err(unavailable)?;
+            }
+            for statements in [&here, &macros, &planning] {
+                reader.planner.execute_batch(statements).map_err(storage_failure)?;
             }
         }
         if opening.lock {

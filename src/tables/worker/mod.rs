@@ -4,6 +4,8 @@
 
 // Public for a fuzz target, which answers queries in its own process.
 mod ast;
+#[doc(hidden)]
+pub mod chain;
 mod change;
 mod clock;
 mod conversion;
@@ -28,6 +30,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -38,6 +41,7 @@ use orrery_runtime::priority::{Priority, name_process};
 use parking_lot::Mutex;
 use rustix::process::{Signal, getpid, kill_process};
 
+use self::chain::{ChainQuery, Held};
 use self::change::{Changer, Names};
 use self::database::{Contents, Database, Reader};
 use self::query::Examiner;
@@ -109,7 +113,9 @@ pub fn run() -> Result<(), WorkerError> {
 /// Confines the process, and verifies that the parent directory is really inaccessible: a kernel
 /// that supports only some of the rules might still allow other directories.
 fn enter(opening: &Opening) -> Result<Confinement, ConfinementError> {
-    let profile = Profile::sql_worker(opening.memory, opening.file_bytes);
+    let directories = opening.chain.iter().flat_map(|chain| &chain.directories);
+    let profile = Profile::sql_worker(opening.memory, opening.file_bytes)
+        .reading(directories.map(PathBuf::from));
     let confinement = profile.enter()?;
     let others = File::open("..").is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     Ok(Confinement { files: confinement.files && others, ..confinement })
@@ -172,6 +178,8 @@ fn serve(
         }
     };
     let timer = Arc::new(Timer::default());
+    let held = Held::new(opening.chain.clone());
+    let tables = held.tables().to_vec();
     let (change_sender, change_receiver) = channel();
     let (query_sender, query_receiver) = channel();
     let query_receiver = Arc::new(Mutex::new(query_receiver));
@@ -183,7 +191,7 @@ fn serve(
         let replies = replies.clone();
         let run = move || {
             or_kill_self(|| {
-                let changer = Changer::new(&writer, programs, fillings, names);
+                let changer = Changer::new(&writer, programs, fillings, names, tables);
                 // Queries come from now on, and find the names of all tables.
                 replies.send(id, &opened, &[]);
                 change(changer, &writer, &change_receiver, &replies);
@@ -194,7 +202,7 @@ fn serve(
     for reader in readers {
         let (examiner, timer, replies) =
             (Arc::clone(&examiner), Arc::clone(&timer), replies.clone());
-        let query_receiver: Arc<Mutex<Receiver<(u32, QuerySpec)>>> = Arc::clone(&query_receiver);
+        let query_receiver: Arc<Mutex<Receiver<Asked>>> = Arc::clone(&query_receiver);
         let ask = move || {
             or_kill_self(|| answer(&reader, &examiner, &timer, &query_receiver, &replies));
         };
@@ -202,7 +210,7 @@ fn serve(
     }
     let times = Arc::clone(&timer);
     thread::Builder::new().spawn(move || or_kill_self(|| times.run()))?;
-    if !dispatch_requests(&mut requests, &change_sender, &query_sender, &timer) {
+    if !dispatch_requests(&mut requests, &change_sender, &query_sender, &timer, &held) {
         kill_self();
     }
     drop((change_sender, query_sender));
@@ -213,20 +221,34 @@ fn serve(
     Ok(())
 }
 
+/// A query with its request number, and what it finds in the tables of the chain if it may read them.
+type Asked = (u32, QuerySpec, Option<Arc<ChainQuery>>);
+
 /// Dispatches requests to the threads that handle them. Returns true after `Stop`, and false when
 /// the parent is gone or the handling threads have ended.
 fn dispatch_requests(
     requests: &mut File,
     change_sender: &Sender<Frame<Request>>,
-    query_sender: &Sender<(u32, QuerySpec)>,
+    query_sender: &Sender<Asked>,
     timer: &Timer,
+    held: &Held,
 ) -> bool {
     while let Ok(Some(frame)) = wire::read::<Request>(requests, MAX_FRAME_BYTES) {
         let sent = match frame.head {
             Request::Stop => return true,
             Request::Query(query) => {
                 timer.register(frame.id);
-                query_sender.send((frame.id, query)).is_ok()
+                // A query names parts that were sent before it.
+                let found = query.chain.as_ref().map(|parts| held.query(parts).map(Arc::new));
+                match found {
+                    Some(None) => false,
+                    found => query_sender.send((frame.id, query, found.flatten())).is_ok(),
+                }
+            }
+            Request::Chain(part) => held.add(part, &frame.body).is_ok(),
+            Request::ForgetChain { parts } => {
+                held.forget(&parts);
+                true
             }
             Request::Cancel { query } => {
                 timer.cancel(query);
@@ -246,13 +268,13 @@ fn answer(
     reader: &Reader,
     examiner: &Examiner,
     timer: &Timer,
-    queries: &Mutex<Receiver<(u32, QuerySpec)>>,
+    queries: &Mutex<Receiver<Asked>>,
     replies: &Replies,
 ) {
     loop {
         let query = queries.lock().recv();
-        let Ok((id, query)) = query else { return };
-        match query::answer(reader, examiner, timer, id, &query) {
+        let Ok((id, query, chain)) = query else { return };
+        match query::answer(reader, examiner, timer, id, &query, chain.as_ref()) {
             Ok(body) => replies.send(id, &Reply::Answered, &body),
             Err(failure) => replies.send(id, &Reply::Failed(failure), &[]),
         }
@@ -311,6 +333,8 @@ fn apply(
         Request::Open(_)
         | Request::Try(_)
         | Request::Query(_)
+        | Request::Chain(_)
+        | Request::ForgetChain { .. }
         | Request::Cancel { .. }
         | Request::Stop => {
             return Some(Reply::Failed(Failure::Unavailable("not now".to_owned())));

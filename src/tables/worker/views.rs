@@ -2,14 +2,18 @@
 //! `deposit` in a separate schema `deposits`, which tells project `a` with target `b_c` from
 //! project `a_b` with target `c`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use duckdb::Connection;
 use orrery_ledger::domain::ProgramId;
+use sha2::{Digest, Sha256};
 
+use super::chain;
 use super::database::{OWN_SCHEMA, storage_failure};
 use super::held;
 use super::selects::{self, Shown};
+use crate::chain::ChainTable;
 use crate::names::{self, quoted};
 use crate::wire::{Definition, Failure};
 
@@ -67,9 +71,12 @@ pub type Views = BTreeMap<(String, String), View>;
 
 /// Returns the names of all tables and views in lower case: unqualified in the schema of the
 /// tables, `schema.name` in all others.
-pub fn all_names(programs: &BTreeMap<ProgramId, Definition>) -> BTreeSet<String> {
+pub fn all_names(
+    programs: &BTreeMap<ProgramId, Definition>,
+    of_chain: &[ChainTable],
+) -> BTreeSet<String> {
     let own = |schema: &str| schema == names::SCHEMA;
-    let views = desired(programs)
+    let views = desired(programs, of_chain)
         .into_keys()
         .map(|(schema, name)| if own(&schema) { name } else { format!("{schema}.{name}") });
     views.chain(tables(programs).map(|table| names::folded(&table))).collect()
@@ -85,12 +92,15 @@ fn tables(programs: &BTreeMap<ProgramId, Definition>) -> impl Iterator<Item = St
 /// Returns the views that should exist. When two have the same name, the owner's own programs
 /// precede those of other owners, and older programs precede newer ones, so that another owner's
 /// public program cannot take over a name that the owner queries. Tables precede all views. A
-/// program without a project name has none.
-pub fn desired(programs: &BTreeMap<ProgramId, Definition>) -> Views {
+/// program without a project name has none. Those of the tables of the chain are in a schema that no project has.
+pub fn desired(programs: &BTreeMap<ProgramId, Definition>, of_chain: &[ChainTable]) -> Views {
     let tables: BTreeSet<String> = tables(programs).map(|table| names::folded(&table)).collect();
     let own = programs.values().filter(|definition| definition.own);
     let others = programs.values().filter(|definition| !definition.own);
     let mut views = Views::new();
+    for table in of_chain {
+        add(&mut views, names::CHAIN, &table.name, &of_the_chain(table));
+    }
     for definition in programs.values() {
         for (name, shown) in selects::of_stored(definition) {
             add(&mut views, names::SCHEMA, &name, &shown);
@@ -129,10 +139,26 @@ fn add(views: &mut Views, schema: &str, name: &str, shown: &Shown<'_>) {
 /// another one: views by an earlier rule are created anew.
 const RULE: u32 = 3;
 
+/// Returns the rule with that of the views of these tables, which have their columns.
+fn rule_with(of_chain: &[ChainTable]) -> u32 {
+    let hash = Sha256::digest(chain::definitions(of_chain));
+    let mixed = u32::from_be_bytes([hash[0], hash[1], hash[2], 0]);
+    RULE | if of_chain.is_empty() { 0 } else { mixed }
+}
+
+fn of_the_chain(table: &ChainTable) -> Shown<'_> {
+    let (target, tables) = (Cow::Borrowed(&*table.name), Vec::new());
+    Shown { target, tables, select: chain::select(table), parameter: None }
+}
+
 /// Returns the views that exist in the file. The tables and query of each are taken from `desired`: a
 /// view is always created in the same transaction as the definition that it follows from. Those that
 /// were created by another rule have no query.
-pub fn existing(connection: &Connection, desired: &Views) -> Result<Views, Failure> {
+pub fn existing(
+    connection: &Connection,
+    desired: &Views,
+    of_chain: &[ChainTable],
+) -> Result<Views, Failure> {
     let rule = format!("SELECT max(rule) FROM {OWN_SCHEMA}.views");
     let rule: Option<u32> =
         connection.query_row(&rule, [], |row| row.get(0)).map_err(storage_failure)?;
@@ -147,7 +173,7 @@ pub fn existing(connection: &Connection, desired: &Views) -> Result<Views, Failu
     let view = |(schema, name, is_function): (String, String, bool)| {
         let parameter = is_function.then_some(held::PARAMETER);
         let view = View { schema, name, tables: Vec::new(), select: String::new(), parameter };
-        let known = desired.get(&view.key()).filter(|_| rule == Some(RULE));
+        let known = desired.get(&view.key()).filter(|_| rule == Some(rule_with(of_chain)));
         let known = known.map(|view| (view.tables.clone(), view.select.clone()));
         let (tables, select) = known.unwrap_or_default();
         (view.key(), View { tables, select, ..view })
@@ -184,6 +210,9 @@ pub fn update(connection: &Connection, views: &mut Views, desired: &Views) -> Re
             run(connection, &format!("DROP SCHEMA {}", quoted(&schema)))?;
         }
     }
+    if !kept.contains(names::CHAIN) {
+        run(connection, &format!("DROP SCHEMA IF EXISTS {}", quoted(names::CHAIN)))?;
+    }
     for (key, view) in desired {
         if views.contains_key(key) {
             continue;
@@ -196,9 +225,9 @@ pub fn update(connection: &Connection, views: &mut Views, desired: &Views) -> Re
 }
 
 /// Notes that all views of the file were created by the present rule.
-pub fn note_rule(connection: &Connection) -> Result<(), Failure> {
-    let own = OWN_SCHEMA;
-    run(connection, &format!("DELETE FROM {own}.views; INSERT INTO {own}.views VALUES ({RULE})"))
+pub fn note_rule(connection: &Connection, of_chain: &[ChainTable]) -> Result<(), Failure> {
+    let (own, rule) = (OWN_SCHEMA, rule_with(of_chain));
+    run(connection, &format!("DELETE FROM {own}.views; INSERT INTO {own}.views VALUES ({rule})"))
 }
 
 /// Returns the schemas that were created for projects.

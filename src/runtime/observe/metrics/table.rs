@@ -106,6 +106,11 @@ metrics! {
     consumer_lost: IntGaugeVec, "orrery_consumer_lost_ledgers", ["consumer"], "Ledgers that a consumer did not receive in full; for programs, the sum over all";
     export_ledgers: IntGauge, "orrery_export_ledgers", "Ledgers in the export";
     export_failures: IntCounter, "orrery_export_failures_total", "Export attempts that failed and are retried";
+    sink_connected: IntGaugeVec, "orrery_sink_connected", ["sink"], "1 for a sink with a connection to its database, 0 for one without";
+    sink_lag_ledgers: IntGaugeVec, "orrery_sink_lag_ledgers", ["sink"], "Stored ledgers whose rows are not all in the database of a sink yet";
+    sink_lag_seconds: IntGaugeVec, "orrery_sink_lag_seconds", ["sink"], "Seconds for which rows wait that are not in the database of a sink, 0 when none do";
+    sink_rows: IntCounterVec, "orrery_sink_rows_total", ["sink"], "Rows sent to the database of a sink since the start";
+    sink_failures: IntCounterVec, "orrery_sink_failures_total", ["sink"], "Times that a sink lost its connection, or stopped adding the rows of a project";
     store_bytes: IntGauge, "orrery_store_bytes", "Size of the store on the disk";
     cache_bytes: IntGauge, "orrery_store_cache_bytes", "Memory used by the store's caches";
     http_requests: IntCounterVec, "orrery_http_requests_total", ["route", "status"], "Answered requests, by route and status";

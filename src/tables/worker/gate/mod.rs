@@ -225,6 +225,14 @@ fn place(text: Text<'_>, at: usize) -> String {
 
 /// The refusal of a table that is none of the owner's, with the one whose name is the most similar.
 fn not_yours(table: &str, own: &BTreeSet<String>) -> Failure {
+    if table.strip_prefix(names::CHAIN).is_some_and(|rest| rest.starts_with('.'))
+        && !own.iter().any(|own| own.starts_with(&table[..names::CHAIN.len() + 1]))
+    {
+        return refused(&format!(
+            "Table '{table}' is not there: SQL has chain.events and chain.transactions while the service exports to \
+             a directory of its machine (export.to)"
+        ));
+    }
     let likeness = |own: &&String| strsim::normalized_damerau_levenshtein(own, table);
     let tables = own.iter().filter(|own| !own.ends_with('('));
     let nearest = tables.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));

@@ -8,20 +8,21 @@ use crate::worker::database::Reader;
 use crate::worker::rounding;
 use crate::worker::tree::{ROOT, Tree};
 
-/// Checks a text that can be executed, with its syntax tree and the values of its parameters.
+/// Checks a text that can be executed, with its syntax tree and the values of its parameters. The connection plans it.
 ///
 /// # Errors
 /// The sentence for the user when the query would round integers, or cannot be examined.
 pub fn check(
     reader: &Reader,
+    planner: &Connection,
     examined: &str,
     parsed: &str,
     parameters: &[Json],
 ) -> Result<(), String> {
-    let plan = plan(&reader.connection, examined)?;
+    let plan = plan(planner, examined)?;
     let Some(reason) = reason(&plan) else {
         rounding::check(&plan, parsed)?;
-        return check_arguments(reader, examined, parsed);
+        return check_arguments(reader, planner, examined, parsed);
     };
     if lacks_values(parsed, parameters.len()) {
         // The query cannot be executed, and that says how many values it needs.
@@ -32,17 +33,22 @@ pub fn check(
         return Err(format!("The query cannot be planned: {reason}"));
     };
     let parsed = ast::parsed(&reader.parser, &typed).map_err(|error| error.to_string())?;
-    let plan = self::plan(&reader.connection, &typed)?;
+    let plan = self::plan(planner, &typed)?;
     match self::reason(&plan) {
         None => rounding::check(&plan, &parsed)?,
         Some(reason) => return Err(format!("The query cannot be planned: {reason}")),
     }
-    check_arguments(reader, &typed, &parsed)
+    check_arguments(reader, planner, &typed, &parsed)
 }
 
 /// Checks the arguments of table functions in a text. The plan shows only what constants among them have
 /// become.
-fn check_arguments(reader: &Reader, sql: &str, parsed: &str) -> Result<(), String> {
+fn check_arguments(
+    reader: &Reader,
+    planner: &Connection,
+    sql: &str,
+    parsed: &str,
+) -> Result<(), String> {
     let Some(tree) = Tree::read(parsed) else { return Ok(()) };
     let number = |at, key| tree.text(at, key).and_then(|text| text.parse::<usize>().ok());
     let call = |at| {
@@ -52,17 +58,17 @@ fn check_arguments(reader: &Reader, sql: &str, parsed: &str) -> Result<(), Strin
     let mut calls = (ROOT..tree.len())
         .filter(|at| tree.text(*at, "type") == Some("TABLE_FUNCTION"))
         .filter_map(call);
-    calls.try_for_each(|call| check_call(reader, call))
+    calls.try_for_each(|call| check_call(reader, planner, call))
 }
 
 /// Checks the arguments of a call, behind which a name with those of columns may stand: `f(1) x(v)`.
-fn check_call(reader: &Reader, call: &str) -> Result<(), String> {
+fn check_call(reader: &Reader, planner: &Connection, call: &str) -> Result<(), String> {
     let mut rest = call.split_once('(').map_or("", |(_, rest)| rest);
     for _ in 0..2 {
         let Some((arguments, _)) = rest.rsplit_once(')') else { break };
         let select = format!("SELECT {arguments}");
         let parsed = ast::parsed(&reader.parser, &select).map_err(|error| error.to_string())?;
-        let plan = plan(&reader.connection, &select)?;
+        let plan = plan(planner, &select)?;
         // Those that depend on tables have no plan alone, and are in that of the query.
         if reason(&plan).is_none() {
             return rounding::check(&plan, &parsed);

@@ -14,12 +14,13 @@ use duckdb::types::{ToSqlOutput, Value};
 use duckdb::{Connection, Statement, ToSql, params_from_iter};
 use parking_lot::Mutex;
 
+use super::chain::{self, ChainQuery};
 use super::change::Names;
 use super::database::{Reader, is_damage};
 use super::gate::Gate;
 use super::query_text::{Text, costs_too_much};
 use super::rounding;
-use super::timer::{Timed, Timer};
+use super::timer::{Stop, Timed, Timer};
 use crate::answer::{Answer, AnswerError, Style, described};
 use crate::ffi::{Kind, StatementInspector};
 use crate::wire::{Failure, Opening, QuerySpec};
@@ -72,21 +73,34 @@ impl Examiner {
     }
 }
 
-/// Answers the query with request number `id`.
+/// Answers the query with request number `id`. `chain` is what it finds in the tables of the chain, if it may
+/// read them.
 pub fn answer(
     reader: &Reader,
     examiner: &Examiner,
     timer: &Timer,
     id: u32,
     query: &QuerySpec,
+    chain: Option<&Arc<ChainQuery>>,
 ) -> Result<Vec<u8>, Failure> {
     let deadline = Instant::now() + Duration::from_millis(query.milliseconds);
-    let timed = timer.start(id, reader.stop(), deadline);
+    let timed = timer.start(id, stop(reader, chain), deadline);
+    let _entered = chain::enter(chain);
+    let chain = chain.map(|chain| &**chain);
     if !examiner.lock {
-        return without_panic(|| check_and_run(reader, examiner, query, &timed));
+        return without_panic(|| check_and_run(reader, examiner, query, chain, &timed));
     }
     in_read_only_transaction(&reader.connection, timed, |timed| {
-        check_and_run(reader, examiner, query, timed)
+        check_and_run(reader, examiner, query, chain, timed)
+    })
+}
+
+/// Returns a function that stops a query.
+fn stop(reader: &Reader, chain: Option<&Arc<ChainQuery>>) -> Stop {
+    let (stop, chain) = (reader.stop(), chain.cloned());
+    Box::new(move || {
+        chain.iter().for_each(|chain| chain.stop());
+        stop();
     })
 }
 
@@ -129,6 +143,7 @@ fn check_and_run(
     reader: &Reader,
     examiner: &Examiner,
     query: &QuerySpec,
+    chain: Option<&ChainQuery>,
     timed: &Timed<'_>,
 ) -> Result<Vec<u8>, Failure> {
     if query.sql.contains('\0') {
@@ -152,6 +167,9 @@ fn check_and_run(
         }
     };
     let parameters = parameters(&statement, query)?;
+    if let Some(chain) = chain {
+        chain.plan(&reader.planner, Text::of(&query.sql).examined, &query.params);
+    }
     let style = Style {
         format: query.format,
         numbers: query.numbers,
@@ -189,7 +207,8 @@ fn check_and_prepare<'r>(
     }
     if let Some(passed) = &passed {
         let parameters = query.params.as_slice();
-        exactness::check(reader, text.examined, &passed.parsed, parameters)
+        let planner = if query.chain.is_some() { &reader.planner } else { &reader.connection };
+        exactness::check(reader, planner, text.examined, &passed.parsed, parameters)
             .map_err(|sentence| failure(&sentence, timed))?;
     }
     Ok((statement, passed.is_some_and(|passed| passed.describes)))

@@ -12,6 +12,9 @@ const ICU: [&str; 3] = ["in the icu extension", "extension 'icu", "extension \"i
 /// Names under which transactions and ledgers are looked for.
 const NOT_IN_SQL: [&str; 6] = ["transactions", "transaction", "txs", "tx", "ledgers", "ledger"];
 
+/// Table of the chain with transactions, if the service has it.
+const TRANSACTIONS: &str = "chain.transactions";
+
 /// Returns what to tell the user about a statement that DuckDB does not prepare. `own` are the owner's
 /// tables and views.
 pub fn of(message: &str, own: &BTreeSet<String>) -> String {
@@ -38,9 +41,13 @@ fn of_table(message: &str, table: &str, own: &BTreeSet<String>) -> String {
     if between(message, "Did you mean \"", "\"").is_some_and(is_own) {
         return message.to_owned();
     }
-    let elsewhere = match NOT_IN_SQL.contains(&folded(table).as_str()) {
-        true => ". Transactions are under /rest/txs and in exports, ledgers under /rest/ledgers",
-        false => "",
+    let elsewhere = match (NOT_IN_SQL.contains(&folded(table).as_str()), own.contains(TRANSACTIONS))
+    {
+        (true, true) => ". Transactions are in chain.transactions, ledgers under /rest/ledgers",
+        (true, false) => {
+            ". Transactions are under /rest/txs and in exports, ledgers under /rest/ledgers"
+        }
+        (false, _) => "",
     };
     // The line with the name, and where it stands there.
     let place = message.find("\n\nLINE ").map_or("", |at| &message[at..]);

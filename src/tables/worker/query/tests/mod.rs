@@ -56,6 +56,7 @@ impl Range {
             process_wall: false,
             gate,
             lock: true,
+            chain: None,
         };
         let (database, _) = Database::open(&opening).unwrap();
         let Database { writer, mut readers } = database;
@@ -77,7 +78,7 @@ impl Range {
     fn ask(&self, sql: &str) -> Result<String, Failure> {
         let sql =
             sql.replace("{outside}", self.directory.path().join("outside.csv").to_str().unwrap());
-        let answer = answer(&self.reader, &self.examiner, &self.timer, 1, &query_spec(sql));
+        let answer = answer(&self.reader, &self.examiner, &self.timer, 1, &query_spec(sql), None);
         answer.map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
@@ -106,6 +107,7 @@ fn query_spec(sql: String) -> QuerySpec {
         milliseconds: 10_000,
         numbers: Numbers::Exact,
         format: Format::Rows,
+        chain: None,
     }
 }
 
@@ -123,7 +125,7 @@ fn a_query_with_a_slow_parse_does_not_delay_others() {
         let text = long(words);
         let read = |_| {
             let begun = Instant::now();
-            let refused = answer(&other, &examiner, &timer, 1, &text);
+            let refused = answer(&other, &examiner, &timer, 1, &text, None);
             assert!(matches!(refused, Err(Failure::Refused(_))), "{refused:?}");
             begun.elapsed()
         };
@@ -141,7 +143,7 @@ fn a_query_with_a_slow_parse_does_not_delay_others() {
         let busy = scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 texts.fetch_add(1, Ordering::Relaxed);
-                answer(&other, examiner, timer, 1, &text).unwrap_err();
+                answer(&other, examiner, timer, 1, &text, None).unwrap_err();
             }
         });
         let is_held_up = |number: u32| {
@@ -159,7 +161,7 @@ fn a_query_with_a_slow_parse_does_not_delay_others() {
             }
             let begun = Instant::now();
             let answer =
-                answer(&reader, examiner, timer, 2, &query_spec(format!("SELECT {number}")));
+                answer(&reader, examiner, timer, 2, &query_spec(format!("SELECT {number}")), None);
             assert!(answer.is_ok(), "{answer:?}");
             begun.elapsed() > takes / 2
         };

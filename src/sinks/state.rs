@@ -1,0 +1,212 @@
+//! What is known of a sink and its projects, which its threads share with who asks.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use orrery_postgres::{Cursor, WrittenTable};
+
+use super::report::{SinkProjectReport, SinkProjectState, SinkReport, SinkTableReport};
+
+/// Time before what was refused is tried again: somebody may have changed what was in the way.
+pub(crate) const RETRY: Duration = Duration::from_secs(10);
+/// Time before what failed for a reason that passes is tried again.
+pub(crate) const SOON: Duration = Duration::from_secs(1);
+
+/// A sink.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// Whether there is a connection.
+    pub is_connected: bool,
+    /// Why there is none.
+    pub reason: Option<String>,
+    /// Since when rows wait; `None` when none do.
+    pub behind_since: Option<Instant>,
+    /// Projects by name.
+    pub projects: BTreeMap<String, ProjectState>,
+}
+
+/// A project of a sink.
+#[derive(Debug)]
+pub(crate) struct ProjectState {
+    /// Schema of its tables; empty if it can have none.
+    pub schema: String,
+    /// How its rows are.
+    pub state: SinkProjectState,
+    /// Why.
+    pub reason: Option<String>,
+    /// The server's cursor, as it was known last.
+    pub cursor: Option<Cursor>,
+    /// Whether the cursor is to be read from the server before it counts.
+    pub is_unread: bool,
+    /// Number of the last entry of its log.
+    pub last: u64,
+    /// Entries whose rows are filled in beside.
+    pub filled: Option<u64>,
+    /// What keeps filled tables from their places.
+    pub blocked_by: Vec<String>,
+    /// Its tables.
+    pub tables: Vec<WrittenTable>,
+    /// Whether somebody has ordered to fill its tables again.
+    pub is_to_replace: bool,
+    /// Before this, nothing is tried.
+    pub retry_at: Option<Instant>,
+    /// Number of those who look at its tables and want them to stay as they are.
+    pub holds: usize,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            is_connected: false,
+            reason: None,
+            behind_since: Some(Instant::now()),
+            projects: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for ProjectState {
+    fn default() -> Self {
+        Self {
+            schema: String::new(),
+            state: SinkProjectState::Waiting,
+            reason: None,
+            cursor: None,
+            is_unread: true,
+            last: 0,
+            filled: None,
+            blocked_by: Vec::new(),
+            tables: Vec::new(),
+            is_to_replace: false,
+            retry_at: None,
+            holds: 0,
+        }
+    }
+}
+
+impl ProjectState {
+    /// Whether its tables are to be filled: nobody adds live rows meanwhile.
+    pub fn is_filled(&self) -> bool {
+        use SinkProjectState::{Behind, Blocked, Filling};
+        matches!(self.state, Behind | Blocked | Filling)
+    }
+
+    /// Whether rows are added, or will be.
+    pub fn is_wanted(&self) -> bool {
+        use SinkProjectState::{CatchingUp, Live, Stopped};
+        self.is_filled() || matches!(self.state, CatchingUp | Live | Stopped)
+    }
+
+    /// Whether something may be tried now.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.holds == 0 && self.retry_at.is_none_or(|at| at <= now)
+    }
+
+    /// Sets how its rows are, and why.
+    pub fn set(&mut self, state: SinkProjectState, reason: Option<String>) {
+        (self.state, self.reason, self.retry_at) = (state, reason, None);
+        if !self.is_filled() {
+            (self.filled, self.blocked_by) = (None, Vec::new());
+        }
+    }
+
+    /// Sets that nothing is added until somebody changes something, and when it is tried again.
+    pub fn stop(&mut self, state: SinkProjectState, reason: String) {
+        self.set(state, Some(reason));
+        self.retry_at = Some(Instant::now() + RETRY);
+    }
+
+    /// Returns a sentence about rows that somebody removed.
+    pub fn loss(&self) -> Option<String> {
+        self.tables.iter().find_map(|table| table.problem(&self.schema))
+    }
+
+    /// Returns what is said of the project.
+    pub fn report(&self, project: &str) -> SinkProjectReport {
+        let cursor = self.cursor.as_ref();
+        let table = |table: &WrittenTable| SinkTableReport {
+            name: table.name.clone(),
+            rows: table.rows,
+            nuls: table.nuls,
+        };
+        SinkProjectReport {
+            project: project.to_owned(),
+            schema: self.schema.clone(),
+            state: self.state,
+            reason: self.reason.clone().or_else(|| self.loss()),
+            ledger: cursor.map(|it| it.ledger),
+            entries: cursor.map_or(0, |it| it.position.number),
+            of: self.last,
+            generation: cursor.map(|it| it.generation.to_string()),
+            filled: self.filled,
+            blocked_by: self.blocked_by.clone(),
+            tables: self.tables.iter().map(table).collect(),
+        }
+    }
+}
+
+impl State {
+    /// Returns the state of a project, which is new if it was not known.
+    pub fn project(&mut self, name: &str) -> &mut ProjectState {
+        self.projects.entry(name.to_owned()).or_default()
+    }
+
+    /// Ledgers between the newest stored one and the oldest one up to which a project that gets rows has everything, at
+    /// most all stored ones; `None` without such a project. `stored` has the oldest and the newest.
+    pub fn lag_ledgers(&self, stored: Option<(u32, u32)>) -> Option<u32> {
+        let (first, newest) = stored?;
+        let none = first.saturating_sub(1);
+        let wanted = self.projects.values().filter(|project| project.is_wanted());
+        let up_to = wanted.map(|it| it.cursor.as_ref().map_or(none, |it| it.ledger.max(none)));
+        Some(newest.saturating_sub(up_to.min()?))
+    }
+
+    /// Seconds since rows wait; 0 when none do.
+    pub fn lag_seconds(&self) -> u64 {
+        self.behind_since.map_or(0, |since| since.elapsed().as_secs())
+    }
+
+    /// Why rows wait for somebody, in one sentence that everybody may read: it names no server and no project.
+    pub fn trouble(&self) -> Option<String> {
+        use SinkProjectState::{Blocked, Refused, Stopped};
+        if self.reason.is_some() {
+            return Some(
+                "there is no connection to the database: `orrery sink status` says why".to_owned(),
+            );
+        }
+        let is_trouble = |it: &&ProjectState| {
+            matches!(it.state, Blocked | Refused | Stopped) || it.loss().is_some()
+        };
+        let projects = self.projects.values().filter(is_trouble).count();
+        (projects > 0).then(|| {
+            let projects =
+                if projects == 1 { "1 project".to_owned() } else { format!("{projects} projects") };
+            format!("rows of {projects} wait for somebody: `orrery sink status` says for what")
+        })
+    }
+
+    /// Notes whether rows wait.
+    pub fn note_behind(&mut self) {
+        use SinkProjectState::Live;
+        let is_behind = |it: &ProjectState| it.is_wanted() && it.state != Live;
+        match !self.is_connected || self.projects.values().any(is_behind) {
+            true => {
+                self.behind_since.get_or_insert_with(Instant::now);
+            }
+            false => self.behind_since = None,
+        }
+    }
+
+    /// Returns what is said of the sink.
+    pub fn report(&self, name: &str, address: String, stored: Option<(u32, u32)>) -> SinkReport {
+        SinkReport {
+            name: name.to_owned(),
+            address,
+            connected: self.is_connected,
+            reason: self.reason.clone(),
+            lag_ledgers: self.lag_ledgers(stored),
+            lag_seconds: Some(self.lag_seconds()),
+            projects: self.projects.iter().map(|(name, it)| it.report(name)).collect(),
+        }
+    }
+}
