@@ -42,7 +42,7 @@ const LEDGER_INTERVAL: Duration = Duration::from_millis(250);
 static CHAIN: LazyLock<Chain> = LazyLock::new(|| Chain::made(37, LAST));
 
 /// Consumers of the feed with a thread of their own; each reports under its name.
-const CONSUMERS: usize = 8;
+const CONSUMERS: usize = 9;
 
 /// Tasks and threads by name, with the component of health that is down while they do not run.
 const PARTS: [(&str, &str); 15] = [
