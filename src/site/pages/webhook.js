@@ -114,8 +114,8 @@ class Page {
     const newest = await read("");
     this.figuresAt = performance.now();
     this.rate = arrivedOf(newest);
-    // While an endpoint fails, the newest ones may wait for those that are tried again, which know the cause. There are
-    // none when it is disabled.
+    // While an endpoint fails, the newest ones may wait for those that are tried again, which know the cause;
+    // a disabled one has none.
     const tried = hook.failing_since === null ? [] : await read("&status=retrying").catch((error) => {
       if (error instanceof Refused) return [];
       throw error;

@@ -1,4 +1,4 @@
-// What selects contracts of a project of events beside those that it names, and what its status says of them.
+// Selectors of a project of events, and what its status says of their contracts.
 
 import { contractsArea, ofField, wordsOf } from "../actions.js";
 import { addressLink, ledgerLink } from "../address.js";
@@ -59,7 +59,7 @@ export function selectorsOf(whole) {
   return Object.fromEntries([["factories", all], ...lists].filter(([, list]) => list.length > 0));
 }
 
-/** Creates a list of what a project selects beside the contracts that it names; null if that is nothing. */
+/** Lists what a project selects beside the contracts that it names; null if that is nothing. */
 export function selected({ factories: of = [], created_by: creators = [], wasm = [], all = [] } = {}) {
   const items = [
     ...of.map(({ contract, event, param }) => ["those that the factory ", addressLink(contract, 8), " names in ",
@@ -74,7 +74,7 @@ export function selected({ factories: of = [], created_by: creators = [], wasm =
 const ranged = ({ first_ledger: first, last_ledger: last }) =>
   (first ?? null) === null ? null : [", in the ledgers ", ledgerLink(first), " to ", ledgerLink(last)];
 
-/** Members of the status that count contracts of which something is not known, with the name of a fact and a sentence. */
+/** Counts of contracts of which something is not known: member of the status, fact, sentence. */
 const UNREAD = [
   ["code_unread", "Code not known", "with stored events it is not known what they ran"],
   ["creations_unread", "Creator not known", "that stored ledgers created it is not known by whom: "
@@ -82,7 +82,7 @@ const UNREAD = [
   ["names_unread", "Names of events not known", "it is not known yet what their events are called"],
 ];
 
-/** Returns facts of the status of a project: how many contracts it has, and of how many that is not known. */
+/** Returns facts: how many contracts a project has, and of how many that is not known. */
 export const memberFacts = (program) => [
   ["Members", program.members === undefined ? null : number(program.members)],
   ...UNREAD.map(([name, fact]) => [fact, program[name] && make("span", program[name].contracts > 0 ? "warn" : "",

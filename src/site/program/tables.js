@@ -17,7 +17,7 @@ const OF_EVENTS = ["_event_id", "_event_index", "_declared", "_event", "_rest"];
 
 const quoted = (names) => names.map((name) => `\`${name}\``).join(", ");
 
-/** Reads the tables of a program as SQL has them: those of its project, with its views, in the order of `names`. */
+/** Reads the tables and views of a program's project as SQL has them, in the order of `names`. */
 async function described({ id, project_name: project, tables: names }, signal) {
   const isOwn = project === "" ? ({ table }) => names.includes(table)
     : (it) => it.project.toLowerCase() === project.toLowerCase();

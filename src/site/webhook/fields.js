@@ -1,4 +1,4 @@
-// The fields of a subscription. Those that the choices in it do not take are hidden, and say nothing.
+// The fields of a subscription. Those that do not fit its choices are hidden, and say nothing.
 
 import { check, contractsArea, wordsOf } from "../actions.js";
 import { ask } from "../api.js";
@@ -175,7 +175,7 @@ export class Fields {
   }
 }
 
-/** Returns what a form with these fields says in a request: they have the names of the members. */
+/** Returns the request that these fields make: they have the names of its members. */
 export function said(whole) {
   const given = new FormData(whole);
   const body = {};
