@@ -1,7 +1,7 @@
 // Actions that change something: what a form gives for them, and telling their outcome.
 
 import { Refused, Stale, Unreachable } from "./api.js";
-import { having, input, make, put } from "./dom.js";
+import { having, input, make, note, put } from "./dom.js";
 import { problem } from "./problem.js";
 
 /** Returns the words of a text that has commas, spaces or line ends between them. */
@@ -26,7 +26,7 @@ export const outcome = () => having(make("div", ""), { role: "status" });
  * why it was refused. Returns whether it was done.
  */
 export async function attempt(place, doing, work) {
-  put(place, make("p", "note", doing));
+  put(place, note(doing));
   try {
     const told = await work();
     put(place, typeof told === "string" ? make("p", "good", told) : told);

@@ -2,7 +2,7 @@
 
 import { addressLink } from "./address.js";
 import { ask } from "./api.js";
-import { make, put } from "./dom.js";
+import { make, note, put } from "./dom.js";
 import { number } from "./format.js";
 import { table } from "./table.js";
 import { errorOf, light, operationOf, transactionRows } from "./transactions.js";
@@ -53,7 +53,7 @@ function summary(transactions, isAll, contract) {
   const some = number(transactions.length);
   const keyOf = (...names) => ({ decoded }) => JSON.stringify(names.map((name) => decoded?.[name]));
   return [
-    make("p", "note", transactions.length === 1 ? "One stored transaction"
+    note(transactions.length === 1 ? "One stored transaction"
       : isAll ? `All ${some} stored transactions` : `The newest ${some} transactions`,
     failed.length === 0 ? ", without a failure:" : `, of which ${number(failed.length)} failed:`),
     make("div", "contract-counts",

@@ -1,7 +1,7 @@
 // Ledger entries that a transaction changed.
 
 import { addressLink } from "./address.js";
-import { make } from "./dom.js";
+import { make, note } from "./dom.js";
 import { words } from "./format.js";
 import { pieces } from "./pieces.js";
 import { table } from "./table.js";
@@ -38,11 +38,11 @@ function row(change) {
 
 /** Creates the table of these changes. Those of times to live come last. */
 export function changesTable({ changes, truncated }) {
-  if (changes.length === 0) return make("p", "note", "It changed no entry.");
+  if (changes.length === 0) return note("It changed no entry.");
   const ordered = changes.toSorted((one, other) => (one.entry === "ttl") - (other.entry === "ttl"));
   const heads = ["Change", "Entry", "Contract", "Key", "Before", "After"];
   return make("div", "changes",
     pieces(ordered, AT_ONCE, (some) => table(heads, some.map(row), "Changed entries")),
-    make("p", "note", "After the update of an account, a trust line or a time to live, only what differs is shown.",
+    note("After the update of an account, a trust line or a time to live, only what differs is shown.",
       truncated ? " There are more changes, too many or too large for the answer." : ""));
 }

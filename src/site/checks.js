@@ -3,7 +3,7 @@
 import { link, pathOf, to } from "./address.js";
 import { command } from "./copy.js";
 import { DATA_DIR } from "./data_dir.js";
-import { field, having, input, make, paragraph, prose } from "./dom.js";
+import { field, having, input, make, note, paragraph, prose } from "./dom.js";
 
 /** Networks whose validators are built in. */
 const KNOWN = ["mainnet", "testnet", "futurenet"];
@@ -87,8 +87,8 @@ export function checks(record, contract = "") {
       + "range of attested ledgers, down to the signatures of the validators. Any machine that reaches this service "
       + "can write it, while the service is up to date with its network and still has the raw ledgers."),
     ...form, prove,
-    make("p", "note", "To check it, neither this service nor a network is needed.", isKnown ? [] : trust), check,
-    make("p", "note", "Or with a second program, which shares no code with Orrery.", isKnown ? trust : []),
+    note("To check it, neither this service nor a network is needed.", isKnown ? [] : trust), check,
+    note("Or with a second program, which shares no code with Orrery.", isKnown ? trust : []),
     checkElsewhere,
   ];
 }

@@ -3,7 +3,7 @@
 import { ledgerLink, link } from "./address.js";
 import { command } from "./copy.js";
 import { DATA_DIR_FLAG } from "./data_dir.js";
-import { draw, make, paragraph, prose } from "./dom.js";
+import { draw, make, note, paragraph, prose } from "./dom.js";
 import { count, number } from "./format.js";
 import { table } from "./table.js";
 
@@ -34,7 +34,7 @@ function fill(gap, isPublic) {
   const [size, { first_ledger: first, last_ledger: last }] = [sizeOf(gap), gap];
   const days = size > LONG && isPublic ? `, about ${count(Math.round(size / DAY), "day")} of the network` : "";
   return [
-    make("p", "note", `${count(size, "ledger")}${days}:`),
+    note(`${count(size, "ledger")}${days}:`),
     command(`orrery backfill${DATA_DIR_FLAG} --from ${first} --to ${last}`, `the command that fills ${first} to ${last}`),
   ];
 }
@@ -47,11 +47,11 @@ function mend(gaps, isPublic) {
     make("p", "warning", `Missing: ${count(missing, "ledger")} in ${count(gaps.length, "gap")}.`),
     paragraph("note", `A command fills one gap. Run it on the service's machine${DATA_DIR_FLAG === ""
       ? ", with its `--data-dir` or `--config`" : ", in the directory in which the service was started"}.`),
-    shown.some((gap) => sizeOf(gap) > LONG) ? make("p", "note", `More than ${number(LONG)} ledgers take `,
+    shown.some((gap) => sizeOf(gap) > LONG) ? note(`More than ${number(LONG)} ledgers take `,
       link("docs/operate", "hours or days, and much disk"),
       prose(". For the newest part alone, give a later ledger to `--from`.")) : null,
     ...shown.flatMap((gap) => fill(gap, isPublic)),
-    gaps.length > shown.length ? make("p", "note", "Older gaps are filled likewise.") : null,
+    gaps.length > shown.length ? note("Older gaps are filled likewise.") : null,
   ];
 }
 
@@ -66,14 +66,14 @@ function row(range) {
 
 /** Creates the panel, from `rest/completeness`. */
 export function coverage({ ranges, gaps, network }) {
-  if (ranges.length === 0) return [make("p", "note", "No ledger is stored yet.")];
+  if (ranges.length === 0) return [note("No ledger is stored yet.")];
   const all = [...ranges, ...gaps].sort((one, other) => other.first_ledger - one.first_ledger);
   const shown = all.slice(0, MAX_ROWS);
   const heads = ["Ledgers", ["Count", "number"], "State", ["Events", "number"]];
   return [
     ...mend(gaps, ["mainnet", "testnet"].includes(network)), bar(ranges, gaps),
     table(heads, shown.map(row), "Stored and missing ledgers"),
-    all.length > MAX_ROWS ? make("p", "note", `The newest ${MAX_ROWS} of ${number(all.length)} ranges and gaps. All: `,
+    all.length > MAX_ROWS ? note(`The newest ${MAX_ROWS} of ${number(all.length)} ranges and gaps. All: `,
       link("rest/completeness", "rest/completeness"), ".") : null,
   ];
 }

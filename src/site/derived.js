@@ -4,7 +4,7 @@ import { attempt, outcome } from "./actions.js";
 import { link, sqlLink } from "./address.js";
 import { ask, pause } from "./api.js";
 import { command } from "./copy.js";
-import { field, folded, form, input, joined, make, put, renew, submit } from "./dom.js";
+import { field, folded, form, input, joined, make, note, put, renew, submit } from "./dom.js";
 import { declarations } from "./filter.js";
 import { forgetProjects } from "./labels.js";
 import { tableOf } from "./sql/names.js";
@@ -102,7 +102,7 @@ function making(view, contract, name, { reload, tell }) {
   });
   return make("div", "",
     form("row", watch, field("Name of the project", text), submit("Make tables of its events")), told,
-    make("p", "note", "Each event that it declares becomes a table for ", link("sql", "SQL"),
+    note("Each event that it declares becomes a table for ", link("sql", "SQL"),
       ", from the first stored ledger on and as new ones come. On the command line:"),
     watchCommand(contract, name));
 }
@@ -123,7 +123,7 @@ export async function tables(view, contract, { info, name, ...shown }, body) {
   // The form goes as a whole; a link that has the focus keeps it.
   const draw = body.querySelector("table") ? renew : put;
   return draw(body, table(heads, rows, "Programs that have this contract"),
-    make("p", "note", "A table is opened with a query for the rows of this contract."));
+    note("A table is opened with a query for the rows of this contract."));
 }
 
 /** Fills the part of webhooks. */
@@ -141,5 +141,5 @@ export async function webhooks(view, contract, body) {
   ]);
   const heads = ["Webhook", ["Endpoint", "wide"], ["Told of", "wide"], "Contracts", "State"];
   return put(body, table(heads, rows, "Webhooks that are sent its events"),
-    own.length > MOST ? make("p", "note", `These are ${MOST} of ${own.length}; `, link("webhooks", "all")) : null);
+    own.length > MOST ? note(`These are ${MOST} of ${own.length}; `, link("webhooks", "all")) : null);
 }

@@ -1,7 +1,7 @@
 // Panels of the disk: the store by its parts, and by contract.
 
 import { addressLink } from "./address.js";
-import { draw, make } from "./dom.js";
+import { draw, note } from "./dom.js";
 import { bytes, duration, number } from "./format.js";
 import { facts, table } from "./table.js";
 
@@ -32,14 +32,14 @@ export function disk({ store, ...record }) {
       ["Running for", duration(record.uptime_seconds)],
     ], "figures"),
     table(["Part of the store", "Share", ["Size", "number"]], parts, "Disk by part of the store"),
-    make("p", "note", "Without the SQL tables of programs. What was stored last is still in the write-ahead log."),
+    note("Without the SQL tables of programs. What was stored last is still in the write-ahead log."),
   ];
 }
 
 /** Creates the panel of the contracts that take the most space, from `rest/status`. */
 export function contracts(sizes) {
   if (!sizes?.largest.length) {
-    return [make("p", "note", "Nothing is known yet: the first estimate comes some seconds after the start.")];
+    return [note("Nothing is known yet: the first estimate comes some seconds after the start.")];
   }
   const row = ({ contract_id: contract, share, bytes: size }) => [addressLink(contract), meter(share),
     [`${(100 * share).toFixed(1)} %`, "number"], [sizes.bytes > 0 ? bytes(size) : "–", "number"]];
@@ -52,6 +52,6 @@ export function contracts(sizes) {
   ];
   return [
     table(["Contract", "Part", ["Share", "number"], ["Size", "number"]], sizes.largest.map(row), "Disk by contract"),
-    make("p", "note", told.join(" ")),
+    note(told.join(" ")),
   ];
 }

@@ -99,6 +99,9 @@ export const prose = (text) => text.split("`").map((part, index) => index % 2 ==
 /** Creates a paragraph of such text. */
 export const paragraph = (kind, text) => make("p", kind, prose(text));
 
+/** Creates a paragraph that explains something. */
+export const note = (...content) => make("p", "note", ...content);
+
 /** Focuses the heading of a part of the page, or else that of the page, which no key of its own reaches. */
 function focusHeading(part) {
   const heading = part?.isConnected ? part.querySelector("h2") : at("main").querySelector("h1");

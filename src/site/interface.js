@@ -1,7 +1,7 @@
 // The interface of a contract, as its code declares it (SEP-48).
 
 import { addressLink, pathOf } from "./address.js";
-import { folded, joined, make, paragraph } from "./dom.js";
+import { folded, joined, make, note, paragraph } from "./dom.js";
 import { count } from "./format.js";
 import { facts } from "./table.js";
 
@@ -63,12 +63,12 @@ function group(entries, thing, show) {
 /** Creates the interface: functions, events and types, each kind closed at first; or says why it is not known. */
 export function interfaceOf({ functions, events, types, interface_unknown_because: reason, truncated }) {
   if (reason !== null) {
-    return make("p", "note", `Its interface is not known: ${reason.replace(/[.!?]$/, "")}. `
+    return note(`Its interface is not known: ${reason.replace(/[.!?]$/, "")}. `
       + "It is looked up where that is possible; this page asks again for two minutes.");
   }
   return make("div", "contract-groups",
     group(functions, "function", functionEntry), group(events, "event", eventEntry), group(types, "type", typeEntry),
     functions.length + events.length + types.length > 0 ? null
-      : make("p", "note", "Its code declares no functions, events or types."),
-    truncated ? make("p", "note", "It is longer than what is shown here.") : null);
+      : note("Its code declares no functions, events or types."),
+    truncated ? note("It is longer than what is shown here.") : null);
 }

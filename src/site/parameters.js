@@ -1,6 +1,6 @@
 // All values of an event: its parameters, topics and data.
 
-import { make } from "./dom.js";
+import { make, note } from "./dom.js";
 import { parameter } from "./event.js";
 import { isObject, named, typed } from "./value.js";
 
@@ -21,5 +21,5 @@ export function parametersOf(event) {
   if (params === null) return topicsOf(event);
   const declared = named(Object.entries(params), (value, name) => parameter(event, name, value));
   return rest === undefined ? declared : make("div", "", declared,
-    make("p", "note", "What the declaration does not name:"), named(Object.entries(rest)));
+    note("What the declaration does not name:"), named(Object.entries(rest)));
 }

@@ -3,7 +3,7 @@
 
 import { encoded, ledgerLink, link, transactionLink } from "./address.js";
 import { Refused, ask } from "./api.js";
-import { button, form, having, joined, make, put, submit } from "./dom.js";
+import { button, form, having, joined, make, note, put, submit } from "./dom.js";
 import { clear, ledgerField, textField, written } from "./filter.js";
 import { clock, number, words } from "./format.js";
 import { pieces } from "./pieces.js";
@@ -80,7 +80,7 @@ export function changesOf(changes, label, contractOf) {
   // Three of its columns are wide.
   made.classList.add("many");
   return make("div", "", made,
-    changes.some(isOfInstance) ? make("p", "note", "After the update of an instance, only what differs is shown.") : null);
+    changes.some(isOfInstance) ? note("After the update of an instance, only what differs is shown.") : null);
 }
 
 /** Creates a button that adds more to a place by calling `more`, and below it tells an error of that. */
@@ -94,15 +94,15 @@ const focusMore = (place) => place.lastElementChild.querySelector(":scope > butt
 
 /** Fills a place with the history at a path, and adds older changes at the press of a button. */
 async function history(view, path, body) {
-  put(body, make("p", "note", "Reading its history …"));
+  put(body, note("Reading its history …"));
   const all = [];
   const more = async (cursor) => {
     const isFirst = cursor === null;
     const answer = await ask(`${path}${isFirst ? "" : `&cursor=${encoded(cursor)}`}`, { signal: view.signal });
     all.push(...answer.changes);
     const since = answer.known_since;
-    put(body, all.length === 0 ? make("p", "note", "No change of it is stored.") : changesOf(all, "History"),
-      since === null ? null : make("p", "note", "From ledger ", ledgerLink(since), " on, no change is missing."),
+    put(body, all.length === 0 ? note("No change of it is stored.") : changesOf(all, "History"),
+      since === null ? null : note("From ledger ", ledgerLink(since), " on, no change is missing."),
       answer.cursor === null ? null : moreButton(view, "Show older changes", () => more(answer.cursor)));
     if (!isFirst) focusMore(body);
   };
@@ -166,14 +166,14 @@ function extent(contract, answer, { entries, name }) {
   const at = [" at the end of ledger ", ledgerLink(ledger)];
   const isEmpty = entries.length === 0 && (instance === null || (name && instance.storage.length === 0));
   if (isEmpty && cursor === null) {
-    if (complete) return make("p", "note", `It holds nothing${under}`, ...at, ".");
-    return make("p", "note", `What it holds${under}`, ...at, " is not known: the stored ledgers do not tell.",
+    if (complete) return note(`It holds nothing${under}`, ...at, ".");
+    return note(`What it holds${under}`, ...at, " is not known: the stored ledgers do not tell.",
       elsewhere === undefined ? null : [" It is known in the ledgers ", link(`contract/${contract}?at=${elsewhere[0]}`, String(elsewhere[0])),
         " to ", link(`contract/${contract}?at=${elsewhere[1]}`, String(elsewhere[1])), "."]);
   }
   const said = !complete ? ["This may not be all that it holds", under, ...at, ": entries of which the stored ledgers do not tell are left out."]
     : [cursor === null ? "This is all that it holds" : "What it holds", under, ...at, "."];
-  return make("p", "note", ...said, since === null || since === ledger ? null
+  return note(...said, since === null || since === ledger ? null
     : [" The same is known of all ledgers from ", ledgerLink(since), " on."]);
 }
 
@@ -185,8 +185,8 @@ function list(view, contract, answer, { entries, name, isOrdered }) {
   const isPending = entries.some((entry) => entry.names_pending);
   return [
     extent(contract, answer, { entries, name }),
-    isPending ? make("p", "note", "The types that the contract declares are being read: look it up again in some seconds.") : null,
-    isOrdered ? null : make("p", "note", "It has too many entries for an order by time: of each name, these are in no order."),
+    isPending ? note("The types that the contract declares are being read: look it up again in some seconds.") : null,
+    isOrdered ? null : note("It has too many entries for an order by time: of each name, these are in no order."),
     instanceOf(view, contract, answer, name),
     groups.map(([group, some]) => make("div", "", make("h3", "", group || "Without a name"),
       pieces(some, AT_ONCE, (shown) => entriesTable(view, shown, group || "Entries without a name", path)))),
@@ -203,7 +203,7 @@ export function storage(view, contract, body) {
     return ask(`rest/contracts/${contract}/storage?${new URLSearchParams(wanted)}`, { signal: view.signal });
   };
   const show = (isFirst) => view.fill(place, async () => {
-    put(place, make("p", "note", "Reading what it holds …"));
+    put(place, note("Reading what it holds …"));
     const name = view.query.get("name");
     let order = { order_by: "updated" };
     const answer = await read(null, order).catch((error) => {
@@ -238,6 +238,6 @@ export function storage(view, contract, body) {
         return send(written(element));
       })));
   put(body, element, place, aloud,
-    make("p", "note", "Balances of accounts (G…) in assets to which they have trust lines are no data of a contract, and not among these."));
+    note("Balances of accounts (G…) in assets to which they have trust lines are no data of a contract, and not among these."));
   return show(true);
 }

@@ -2,7 +2,7 @@
 
 import { Refused, Unreachable, ask, session } from "./api.js";
 import { DATA_DIR_FLAG } from "./data_dir.js";
-import { field, form, having, input, make, paragraph, prose, submit } from "./dom.js";
+import { field, form, having, input, make, note, paragraph, prose, submit } from "./dom.js";
 import { time } from "./format.js";
 
 /** Key in `sessionStorage`, which lasts as long as this tab. */
@@ -85,7 +85,7 @@ export function describe() {
   const { sub, scopes, exp } = claims();
   const owner = typeof sub === "string" ? ` of ${sub}` : "";
   const may = scopes === undefined ? "everything" : [scopes].flat().join(", ");
-  return make("p", "note", `A token${owner} is in use; it permits ${may}`,
+  return note(`A token${owner} is in use; it permits ${may}`,
     exp === undefined ? "" : ["; valid until ", time(exp * 1000)], ".");
 }
 

@@ -2,7 +2,7 @@
 
 import { Refused, ask } from "./api.js";
 import { link, sqlLink } from "./address.js";
-import { having, make, put } from "./dom.js";
+import { having, make, note, put } from "./dom.js";
 import { count } from "./format.js";
 import { table } from "./table.js";
 import { plain } from "./value.js";
@@ -22,7 +22,7 @@ function rowsOf({ table_name: name, project_name_plain: project }, rows, query) 
   // The names of a program's tables begin with its number.
   const [, id, own] = /^program_(\d+)_(.*)$/.exec(name) ?? [];
   return make("div", "", make("h3", "", project ? `${project} · ${own ?? name}` : name),
-    make("p", "note", count(rows.length, "row"),
+    note(count(rows.length, "row"),
       rows.length > MOST_ROWS ? `, the first ${MOST_ROWS} of which are shown` : "",
       id === undefined ? "" : [" of ", link(`programs/${id}`, `program ${id}`)],
       " · ", sqlLink(query, "Open this query")),

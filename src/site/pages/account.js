@@ -4,7 +4,7 @@
 import { Refused, ask, mayRead } from "../api.js";
 import { link, pathOf } from "../address.js";
 import { copyable } from "../copy.js";
-import { button, form, make, put, submit } from "../dom.js";
+import { button, form, make, note, put, submit } from "../dom.js";
 import { listing } from "../event.js";
 import { clear, ledgerField, textField, written } from "../filter.js";
 import { nameOf } from "../labels.js";
@@ -38,7 +38,7 @@ async function contractParts({ signal }, address, body) {
   }
   const parts = (await Promise.all(kinds.map((kind) => described(address, kind, signal)))).flat();
   const other = link(`contract/${address}`, "Its page as a contract");
-  if (parts.length > 0) put(body, make("p", "note", ORIGIN), parts, make("p", "", other, "."));
+  if (parts.length > 0) put(body, note(ORIGIN), parts, make("p", "", other, "."));
   else {
     put(body, make("p", "", "By its events, this contract is neither a smart account nor a passkey wallet. ",
       other, " has what it runs and emits."));
@@ -51,7 +51,7 @@ async function accountParts({ signal }, address, body) {
   if (smart.items.length + passkey.items.length === 0) {
     put(body, make("p", "", "By the stored events, it is a signer of no smart account and of no passkey wallet."));
   } else {
-    put(body, make("p", "note", ORIGIN), make("h3", "", "Smart accounts"), smart.element,
+    put(body, note(ORIGIN), make("h3", "", "Smart accounts"), smart.element,
       make("h3", "", "Passkey wallets"), passkey.element);
   }
 }

@@ -6,7 +6,7 @@ import { callers } from "../callers.js";
 import { copyable } from "../copy.js";
 import { exporter } from "../csv.js";
 import { tables, watchCommand, webhooks } from "../derived.js";
-import { having, make, put } from "../dom.js";
+import { having, make, note, put } from "../dom.js";
 import { listing } from "../event.js";
 import { conditions, declarations, filterForm } from "../filter.js";
 import { words } from "../format.js";
@@ -112,7 +112,7 @@ async function events(view, known, body, beside) {
     if (!filter.contains(document.activeElement)) put(filter, filterForm(options));
     return shown === path() ? undefined : show();
   };
-  put(body, filter, place, make("p", "note", "Events of other contracts that name this one: ",
+  put(body, filter, place, note("Events of other contracts that name this one: ",
     link(`account/${contract}`, "its page as an account"), "."));
   await Promise.race([known.first, pause(PATIENCE)]);
   known.addEventListener("change", refresh);

@@ -2,7 +2,7 @@
 
 import { ask, mayRead } from "../api.js";
 import { ledgerLink, link } from "../address.js";
-import { having, make, put, renew } from "../dom.js";
+import { having, make, note, put, renew } from "../dom.js";
 import { eventRows } from "../event.js";
 import { clock, number } from "../format.js";
 import { onHealth } from "../health.js";
@@ -19,7 +19,7 @@ async function ledgers(view, body) {
     [ledgerLink(ledger), clock(at), [number(transactions), "number"], [number(events), "number"]];
   const heads = ["Ledger", "Closed", ["Transactions", "number"], ["Events", "number"]];
   renew(body, newest.length > 0 ? having(table(heads, newest.map(row), "Newest ledgers", false), { "data-moves": "" })
-    : make("p", "note", "No ledger is stored yet. The first one is shown here when it is."));
+    : note("No ledger is stored yet. The first one is shown here when it is."));
 }
 
 async function events(view, body, beside, see) {
@@ -38,13 +38,13 @@ function welcome() {
     make("p", "", "Orrery follows a Stellar network, and stores every event of its contracts and every transaction "
       + "that calls one. The search field above finds them by their numbers, hashes and addresses, and accounts by the "
       + "id of a passkey's credential."),
-    make("p", "note", "Ledgers, ", link("status", "the state"), " and ",
+    note("Ledgers, ", link("status", "the state"), " and ",
       link("trust", "what is stored and who attests it"),
       " are public. Events, transactions and tables need a token.")), { "aria-label": "Welcome" });
 }
 
 /** Says to who may read events what this is, and where to go from here. */
-const start = () => make("p", "note", "Every event of this network's contracts, and every transaction that calls one. ",
+const start = () => note("Every event of this network's contracts, and every transaction that calls one. ",
   link("programs", "Programs"), " make tables of them for ", link("sql", "SQL"), "; ",
   link("webhooks", "webhooks"), " send them on.");
 
@@ -63,5 +63,5 @@ export function open(view) {
     newest = Math.max(newest ?? 0, latest);
   };
   onHealth(({ service_latest_ledger: latest = 0 }) => see(latest), view.signal);
-  view.add(make("p", "note", link("trust", "All stored ranges, what is missing, and who attests them"), "."));
+  view.add(note(link("trust", "All stored ranges, what is missing, and who attests them"), "."));
 }

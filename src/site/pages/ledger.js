@@ -4,7 +4,7 @@ import { Refused, ask, mayRead } from "../api.js";
 import { ledgerLink, link } from "../address.js";
 import { copyable } from "../copy.js";
 import { DATA_DIR_FLAG } from "../data_dir.js";
-import { having, make, put, renew } from "../dom.js";
+import { having, make, note, put, renew } from "../dom.js";
 import { eventRows } from "../event.js";
 import { number, time, words } from "../format.js";
 import { sentence } from "../problem.js";
@@ -75,7 +75,7 @@ function missing(body, error) {
   const ofService = (text) => text.replace(/^orrery backfill(?! --data-dir)/, `orrery backfill${DATA_DIR_FLAG}`);
   const parts = sentence(error).split("`").map((part, index) =>
     index % 2 === 1 ? copyable(ofService(part), "the command that adds it", make("code", "", ofService(part))) : part);
-  renew(body, make("p", "", parts), make("p", "note", "This page shows it as soon as it is stored."));
+  renew(body, make("p", "", parts), note("This page shows it as soon as it is stored."));
 }
 
 /** Reads the ledger and shows it. Returns it; null if it is not stored. */

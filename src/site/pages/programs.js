@@ -3,7 +3,7 @@
 import { attempt, outcome } from "../actions.js";
 import { NoToken, ask, session } from "../api.js";
 import { link } from "../address.js";
-import { button, having, make, put, renew } from "../dom.js";
+import { button, having, make, note, put, renew } from "../dom.js";
 import { bytes, number } from "../format.js";
 import { InSight } from "../in_sight.js";
 import { problem } from "../problem.js";
@@ -41,7 +41,7 @@ function own(view) {
     ? [make("p", "", "You have no programs yet. Below, a program is deployed, or contracts are watched.")]
     : [table(HEADS, list.map((program) => row(program, states.of(program.id))), "Your programs"),
       ...list.map((program) => trouble(program, states.of(program.id))),
-      make("p", "note", "Runs, errors and the average are those of the newest 500 runs; behind is in ledgers.")]);
+      note("Runs, errors and the average are those of the newest 500 runs; behind is in ledgers.")]);
   return view.part("Yours", async (body) => {
     const list = await ask("rest/retroshade/list", { signal: view.signal });
     draw(body, list);

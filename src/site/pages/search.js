@@ -2,7 +2,7 @@
 
 import { NoToken, Stale, ask, askLeft, mayRead } from "../api.js";
 import { encoded, link, pathOf, transactionLink } from "../address.js";
-import { make } from "../dom.js";
+import { make, note } from "../dom.js";
 import { count } from "../format.js";
 import { sentence } from "../problem.js";
 import { credentialOf, hashOf, searchFor } from "../search.js";
@@ -89,8 +89,8 @@ async function lookIn(place) {
 function list(finds) {
   return make("section", "", make("p", "", count(finds.length, "find"), ":"),
     make("ul", "", finds.slice(0, MOST).map(({ shown }) => make("li", "", shown))),
-    finds.some(({ isAccount }) => isAccount) ? make("p", "note", ORIGIN) : null,
-    finds.length > MOST ? make("p", "note", `The first ${MOST} are shown; more of the name finds fewer.`) : null);
+    finds.some(({ isAccount }) => isAccount) ? note(ORIGIN) : null,
+    finds.length > MOST ? note(`The first ${MOST} are shown; more of the name finds fewer.`) : null);
 }
 
 /** Says that nothing was found in these places. */

@@ -4,7 +4,7 @@ import { ask, shared } from "../api.js";
 import { ledgerLink, link } from "../address.js";
 import { copyable } from "../copy.js";
 import { coverage } from "../coverage.js";
-import { make, paragraph, put, renew } from "../dom.js";
+import { make, note, paragraph, put, renew } from "../dom.js";
 import { contracts, disk } from "../disk.js";
 import { bounded, count, duration, number, short, time, words } from "../format.js";
 import { onHealth, sentence } from "../health.js";
@@ -94,7 +94,7 @@ const UNITS = [["seconds", 1, 60], ["minutes", 60, 60], ["hours", 3600, 24], ["d
 
 function lag(body, { history: { at, lag_seconds: ages, lag_ledgers: behind } }) {
   if (ages.every((value) => value === null)) {
-    return put(body, make("p", "note", "No source is followed, so nothing can be behind."));
+    return put(body, note("No source is followed, so nothing can be behind."));
   }
   const [unit, seconds] = UNITS.find(([, size, next]) => Math.max(...ages) < 3 * size * next);
   plot(body, {
@@ -104,11 +104,11 @@ function lag(body, { history: { at, lag_seconds: ages, lag_ledgers: behind } }) 
     say: ([when, , index]) => [time(when), `: the newest stored ledger was ${age(ages[index])} old`,
       behind[index] === null ? "" : `, ${count(behind[index], "ledger")} behind the network`],
   });
-  return body.prepend(make("p", "note", `In ${unit}`));
+  return body.prepend(note(`In ${unit}`));
 }
 
 function density(body, { ledgers }) {
-  if (ledgers.length === 0) return put(body, make("p", "note", "No ledger is stored yet."));
+  if (ledgers.length === 0) return put(body, note("No ledger is stored yet."));
   return plot(body, {
     points: ledgers.map((it) => [it.ledger, it.events, it]), kind: "bars",
     label: `Events of the newest ${count(ledgers.length, "stored ledger")}`,
@@ -129,7 +129,7 @@ function consumers(list) {
   return [
     table(["Reads ledgers for", "State", ["To do", "number"], ["Lost", "number"]], list.map(row),
       "Consumers of ledgers"),
-    make("p", "note", "Lost are ledgers that it could not read in full, because retention removed them first."),
+    note("Lost are ledgers that it could not read in full, because retention removed them first."),
   ];
 }
 

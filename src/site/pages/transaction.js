@@ -4,7 +4,7 @@ import { ask, askLeft } from "../api.js";
 import { addressLink, ledgerLink, link } from "../address.js";
 import { changesTable } from "../changes.js";
 import { copyable } from "../copy.js";
-import { folded, make, put, renew } from "../dom.js";
+import { folded, make, note, put, renew } from "../dom.js";
 import { nameOf } from "../event.js";
 import { lumens, short, time } from "../format.js";
 import { beginning } from "../health.js";
@@ -61,19 +61,19 @@ function call(transaction, body) {
   return put(body,
     make("p", "", make("b", "mono", decoded.function), " of ", addressLink(decoded.contract, 8)),
     make("h3", "", "Arguments"),
-    given.length === 0 ? make("p", "note", "It has none.") : named(given, (value) => value),
-    Array.isArray(args) && given.length > 0 ? make("p", "note", "The names of the arguments are not known, because "
+    given.length === 0 ? note("It has none.") : named(given, (value) => value),
+    Array.isArray(args) && given.length > 0 ? note("The names of the arguments are not known, because "
       + "the interface of the contract is not: its page says why.") : null,
     make("h3", "", successful ? "Returned" : "Error"), make("p", "", successful ? result : failureOf(transaction)));
 }
 
 function eventsOf(list) {
   if (list.length === 0) {
-    return make("p", "note", "It has no stored events. A failed transaction has none, and retention removes old ones.");
+    return note("It has no stored events. A failed transaction has none, and retention removes old ones.");
   }
   return pieces(list, AT_ONCE, (some) => make("div", "event-cards", some.map((event) =>
     make("article", "event", make("h3", "", nameOf(event)),
-      event.contract_id === "" ? null : make("p", "note", "of ", addressLink(event.contract_id)),
+      event.contract_id === "" ? null : note("of ", addressLink(event.contract_id)),
       parametersOf(event)))));
 }
 
@@ -88,7 +88,7 @@ function parts(view, transaction) {
   view.part("Changes of what contracts hold", async (body) => {
     const { changesOf } = await import("../storage.js");
     const { changes } = await ask(`rest/txs/${transaction.tx}/storage?decoded=true`, { signal });
-    put(body, changes.length === 0 ? make("p", "note", "It changed nothing that contracts hold.")
+    put(body, changes.length === 0 ? note("It changed nothing that contracts hold.")
       : make("div", "changes", pieces(changes, CHANGES_AT_ONCE, (some) =>
         changesOf(some, "Changes of what contracts hold", ({ contract_id: contract }) => addressLink(contract, 4)))));
   });
@@ -114,7 +114,7 @@ async function missing(view, hash, body) {
   } else {
     renew(body, make("p", "", "This transaction is not stored: no stored ledger has it, it calls no contract, or "
       + "retention has removed it. ", link("trust", "Which ledgers are stored")),
-    make("p", "note", "It is looked for again every few seconds."));
+    note("It is looked for again every few seconds."));
   }
   return left.length > 0;
 }

@@ -4,7 +4,7 @@ import { ask, shared } from "../api.js";
 import { ledgerLink, link } from "../address.js";
 import { checks } from "../checks.js";
 import { copyable } from "../copy.js";
-import { make, paragraph, put, renew } from "../dom.js";
+import { make, note, paragraph, put, renew } from "../dom.js";
 import { bounded, count, number, short, words } from "../format.js";
 import { onHealth } from "../health.js";
 import { facts, table } from "../table.js";
@@ -17,7 +17,7 @@ const MAX_SIGNERS = 100;
 
 /** Tells where those are that are not shown, if there are any. */
 const further = (of, what) => of > 0
-  ? make("p", "note", `${count(of, what)}: `, link("rest/completeness", "rest/completeness"), ".") : null;
+  ? note(`${count(of, what)}: `, link("rest/completeness", "rest/completeness"), ".") : null;
 
 function attestedBy({ attested_by: by, attested_ledger: attested, signed }) {
   if (by === "core") return "by the stellar-core that this service runs, which takes part in consensus itself";
@@ -41,7 +41,7 @@ function newest(range) {
 }
 
 function signers({ signed, first_ledger: first, last_ledger: last }) {
-  if (signed.length === 0) return [make("p", "note", "No trusted validator has signed a ledger of this range.")];
+  if (signed.length === 0) return [note("No trusted validator has signed a ledger of this range.")];
   const organisations = [...Map.groupBy(signed, ({ organisation }) => bounded(organisation, 80))];
   const rows = organisations.flatMap(([organisation, validators]) => validators.map(({ validator, ledger }) => [
     organisation, copyable(validator, `the key of this validator of ${organisation}`, short(validator, 8)),
@@ -50,7 +50,7 @@ function signers({ signed, first_ledger: first, last_ledger: last }) {
   return [
     table(["Organisation", "Validator", ["Signed ledger", "number"], ["Ledgers ago", "number"]],
       rows.slice(0, MAX_SIGNERS), `Validators that have signed ledgers from ${first} to ${last}`),
-    make("p", "note", "The newest ledger that each has signed. A signature attests the ledger before the signed one, "
+    note("The newest ledger that each has signed. A signature attests the ledger before the signed one, "
       + "and all before that. An organisation counts once, with its newest signature."),
     further(rows.length - MAX_SIGNERS, "further validator"),
   ];
@@ -131,7 +131,7 @@ function proven({ bound, settings }) {
     table(["Data", "Bound by the header", "Stored here"], rows, "What the header of a ledger binds"),
     make("p", "", "What is not proven:"),
     make("ul", "trust-list", not.map((text) => make("li", "", text))),
-    make("p", "note", link("docs/trust", "Whom you have to trust"),
+    note(link("docs/trust", "Whom you have to trust"),
       " has the whole reasoning, the settings, and the format of certificates."),
   ];
 }
@@ -150,7 +150,7 @@ export function open(view) {
   const part = (title, create) =>
     view.part(title, async (body) => renew(body, create(await completeness())), { every: EVERY });
   const ofNewest = (create) => ({ ranges: all }) =>
-    all.length > 0 ? create(all.at(-1)) : [make("p", "note", "No ledger is stored yet.")];
+    all.length > 0 ? create(all.at(-1)) : [note("No ledger is stored yet.")];
   part("Attestation", ofNewest(newest));
   part("Who has signed", ofNewest(signers));
   part("What is proven", proven);

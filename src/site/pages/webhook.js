@@ -4,7 +4,7 @@ import { attempt, outcome } from "../actions.js";
 import { Refused, ask, pause } from "../api.js";
 import { encoded, ledgerRanges, link } from "../address.js";
 import { copyable } from "../copy.js";
-import { button, having, make, put, renew } from "../dom.js";
+import { button, having, make, note, put, renew } from "../dom.js";
 import { number, time } from "../format.js";
 import { facts, tag } from "../table.js";
 import { Delivery } from "../webhook/delivery.js";
@@ -33,8 +33,8 @@ function state(hook, rate) {
     make("p", "", isChat(hook) ? [make("span", "mono", hook.webhook_endpoint), ` (${hook.format}; the rest is secret)`]
       : copyable(hook.webhook_endpoint, "the endpoint", make("span", "mono", hook.webhook_endpoint))),
     make("p", "", tag(stateOf(hook, rate)), " ", whyOf(hook)),
-    !hook.enabled ? make("p", "note", "Nothing is sent until it is enabled, and then only newer events.")
-      : hook.failing_since ? make("p", "note", "After five days without a success it is disabled.") : null,
+    !hook.enabled ? note("Nothing is sent until it is enabled, and then only newer events.")
+      : hook.failing_since ? note("After five days without a success it is disabled.") : null,
     ...unmetOf(hook),
     facts([
       [hook.project ? "Contracts" : "Contract", subjectOf(hook)],

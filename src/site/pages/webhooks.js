@@ -2,7 +2,7 @@
 
 import { ask, session } from "../api.js";
 import { link } from "../address.js";
-import { make, put, renew } from "../dom.js";
+import { make, note, put, renew } from "../dom.js";
 import { clock, count, number, short } from "../format.js";
 import { InSight } from "../in_sight.js";
 import { table, tag } from "../table.js";
@@ -45,10 +45,10 @@ export function open(view) {
   const { signal } = view;
   const rates = new InSight((id) => ask(`rest/webhooks/${id}/deliveries?limit=${RATED}`, { signal }).then(arrivedOf));
   const draw = (body, list) => renew(body, ...list.length === 0
-    ? [make("p", "note", "You have no webhooks yet: the form below subscribes an endpoint to events.")]
+    ? [note("You have no webhooks yet: the form below subscribes an endpoint to events.")]
     : [make("p", "", overview(list)),
       table(HEADS, list.map((hook) => row(hook, rates.of(hook.id))), "Your webhooks"),
-      make("p", "note", `Arrived: which share of the newest ${RATED} deliveries, of those that have ended.`)]);
+      note(`Arrived: which share of the newest ${RATED} deliveries, of those that have ended.`)]);
   const part = view.part("Your subscriptions", async (body) => {
     const list = (await ask("rest/webhooks/list", { signal })).sort((one, other) => other.id - one.id);
     draw(body, list);
@@ -57,7 +57,7 @@ export function open(view) {
   }, { every: EVERY });
   if (session.token === "") return;
   view.part("Subscribe an endpoint", (body) => put(body,
-    make("p", "note", "What happens in new ledgers is sent as a POST, at least once: to a service signed, to ",
+    note("What happens in new ledgers is sent as a POST, at least once: to a service signed, to ",
       "a chat as a message. Older ledgers can be replayed."),
     subscriptionForm(view.query, part.reload)));
 }

@@ -3,7 +3,7 @@
 import { attempt, ledgerInput, outcome } from "../actions.js";
 import { ask } from "../api.js";
 import { ledgerLink, ledgerRanges } from "../address.js";
-import { button, field, form, having, make, put, renew, submit } from "../dom.js";
+import { button, field, form, having, make, note, put, renew, submit } from "../dom.js";
 import { number, words } from "../format.js";
 import { facts } from "../table.js";
 import { change } from "./parts.js";
@@ -38,7 +38,7 @@ function draw(place, { state, ledgers, ledgers_done: done, message, ...told }) {
 /** Adds the part of the page. `reload` reads the state of the program; what is returned shows each newer one. */
 export function backfill(view, id, reload) {
   const path = `${id}/backfill`;
-  const place = make("div", "", make("p", "note", "No backfill was asked for yet."));
+  const place = make("div", "", note("No backfill was asked for yet."));
   const said = outcome();
   const [from, to] = [ledgerInput({ required: "" }), ledgerInput({ placeholder: "the newest one" })];
   let shown;
@@ -58,7 +58,7 @@ export function backfill(view, id, reload) {
     return "The backfill has begun. It goes on when this page is left, and after a restart of the service.";
   });
   view.part("Backfill", (body) => {
-    put(body, make("p", "note", "Runs it on stored ledgers that it has not processed yet, or again where runs failed."),
+    put(body, note("Runs it on stored ledgers that it has not processed yet, or again where runs failed."),
       form("row", begin, field("From ledger", from), field("To ledger", to), submit("Run it on these ledgers"), cancel),
       said, place);
   });

@@ -2,7 +2,7 @@
 
 import { attempt, check, contractsArea, ledgerInput, mark, mistake, outcome, wordsOf } from "../actions.js";
 import { link } from "../address.js";
-import { field, form, having, input, make, paragraph, submit } from "../dom.js";
+import { field, form, having, input, make, note, paragraph, submit } from "../dom.js";
 import { count } from "../format.js";
 import { change, fileOf, listed, queryLink } from "./parts.js";
 import { selectorFields, selectorsOf } from "./selectors.js";
@@ -20,7 +20,7 @@ function common(replaced, contractsLabel) {
       field(contractsLabel, contractsArea({ name: "contracts" })),
       make("div", "row", check("public", "Every owner may read its tables (public)", false),
         check("replace", "Replace the version that has this name", replaced !== "")),
-      make("p", "note", "When it replaces: without contracts, and what selects some, it has those of the deployed version, "
+      note("When it replaces: without contracts, and what selects some, it has those of the deployed version, "
         + "and is as public; both run until the new one has caught up, and then it takes the name."),
     ],
   };
@@ -75,7 +75,7 @@ export function deployForm(replaced, done) {
   const trying = form("row", tryOut, field("Newest transactions", last),
     field("Or these transactions", hashes, "grow"), submit("Try", "quiet"));
   return make("div", "", whole, make("h3", "", "Try it before"), trying,
-    make("p", "note", "A trial runs the module on stored transactions of these contracts, and stores nothing."), tried);
+    note("A trial runs the module on stored transactions of these contracts, and stores nothing."), tried);
 }
 
 /** Returns an interface of a file as the service takes it: a module in base64, or the parsed JSON. */
@@ -106,7 +106,7 @@ export function watchForm(replaced, done) {
         storage: new FormData(whole).has("storage") ? true : undefined, spec: await interfaceOf(file), from: first,
       });
       await done();
-      return [made(answer, "watched"), make("p", "note", "Its page shows the progress over the stored ledgers.")];
+      return [made(answer, "watched"), note("Its page shows the progress over the stored ledgers.")];
     } catch (error) {
       mark(whole, told, error);
       throw error;
@@ -132,5 +132,5 @@ export function subscribeForm(done) {
     return make("p", "good", `You read the tables of ${name}: `, ...links, ".");
   });
   return form("", subscribe, make("div", "row", field("Name of the project", project, "grow"), submit("Subscribe")),
-    make("p", "note", "Its owner must have made it public. Its rows count towards your storage limit."), told);
+    note("Its owner must have made it public. Its rows count towards your storage limit."), told);
 }

@@ -2,7 +2,7 @@
 
 import { addressLink, ledgerLink } from "../address.js";
 import { ask } from "../api.js";
-import { having, make, renew } from "../dom.js";
+import { having, make, note, renew } from "../dom.js";
 import { count, short } from "../format.js";
 import { tableOf } from "../sql/names.js";
 import { table } from "../table.js";
@@ -31,9 +31,9 @@ async function draw(body, project, signal) {
   const query = `select *, count(*) over () as rows from ${tableOf("members", project).shown}
     order by since_ledger desc nulls last, contract_id, selector limit ${MOST}`;
   const newest = await ask("rest/retroshade/query", { body: { query }, signal });
-  if (newest.length === 0) return renew(body, make("p", "note", "Nothing that it selects is stored yet."));
+  if (newest.length === 0) return renew(body, note("Nothing that it selects is stored yet."));
   return renew(body, table(HEADS, newest.map(row), "Members"),
-    make("p", "note", `${count(newest[0].rows, "row")}, the newest first; for a code, one for each stay. In SQL: `,
+    note(`${count(newest[0].rows, "row")}, the newest first; for a code, one for each stay. In SQL: `,
       queryLink(project, "members"), ", ", queryLink(project, "member_changes"), "."));
 }
 

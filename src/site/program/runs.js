@@ -2,7 +2,7 @@
 
 import { ask } from "../api.js";
 import { ledgerLink, transactionLink } from "../address.js";
-import { input, make, put, renew } from "../dom.js";
+import { input, make, note, put, renew } from "../dom.js";
 import { clock, count, number } from "../format.js";
 import { LiveRows } from "../live_rows.js";
 
@@ -84,7 +84,7 @@ export function runs(view, { id, kind }) {
     all = [...found, ...all].sort(byAge).slice(0, MOST);
     const isDrawn = body.contains(rows.element);
     if (!isDrawn) {
-      put(body, make("p", "note", `A run ${kind === "events" ? "reads the events of" : "executes the program on"} one `,
+      put(body, note(`A run ${kind === "events" ? "reads the events of" : "executes the program on"} one `,
         "transaction; the newest 500 are kept. Fidelity: whether return value, events and changes are those that the ",
         "network recorded."), told, rows.element);
     }

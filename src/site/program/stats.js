@@ -3,7 +3,7 @@
 import { ledgerInput } from "../actions.js";
 import { ask } from "../api.js";
 import { ledgerLink } from "../address.js";
-import { choice, field, form, having, make, put, submit } from "../dom.js";
+import { choice, field, form, having, make, note, put, submit } from "../dom.js";
 import { clock, count, number } from "../format.js";
 import { LiveRows } from "../live_rows.js";
 import { plot } from "../plot.js";
@@ -27,7 +27,7 @@ function draw(place, records) {
   const shown = [["rows_written", "Rows per ledger"], ["error_count", "Errors per ledger"]]
     .filter(([name], index) => index === 0 || sum(records, name) > 0)
     .map(([name, title]) => ({ name, title, frame: make("div", "") }));
-  put(place, make("p", "note", `${count(ledgers.size, "ledger")} with runs: ${say(records)}.`),
+  put(place, note(`${count(ledgers.size, "ledger")} with runs: ${say(records)}.`),
     shown.flatMap(({ title, frame }) => [make("h3", "", title), frame]));
   for (const { name, title, frame } of shown) {
     plot(frame, {
@@ -76,7 +76,7 @@ export function stats(view, { id }) {
       if (JSON.stringify(records) === shown) return;
       shown = JSON.stringify(records);
       if (records.length > 0) draw(place, records);
-      else put(place, make("p", "note", "No ledger in this range has runs. Totals are kept for 30 days."));
+      else put(place, note("No ledger in this range has runs. Totals are kept for 30 days."));
       rows.replace(records);
     });
   }, { every: EVERY });

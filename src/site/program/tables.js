@@ -3,7 +3,7 @@
 import { attempt, contractsArea, outcome, wordsOf } from "../actions.js";
 import { addressLink } from "../address.js";
 import { ask } from "../api.js";
-import { button, field, form, make, paragraph, put, renew, submit } from "../dom.js";
+import { button, field, form, make, note, paragraph, put, renew, submit } from "../dom.js";
 import { number } from "../format.js";
 import { nameOf } from "../sql/names.js";
 import { readTables } from "../sql/tables.js";
@@ -47,7 +47,7 @@ function columnsCell(columns) {
 
 async function drawTables(body, program, signal) {
   const { kind, project_name: project, tables: names } = program;
-  if (names.length === 0) return put(body, make("p", "note", "It has no tables yet: they come with the first rows."));
+  if (names.length === 0) return put(body, note("It has no tables yet: they come with the first rows."));
   const own = await described(program, signal);
   const counts = await counted(own, signal);
   const rows = own.map((it, index) => [queryLink(project, it.table),
@@ -85,13 +85,13 @@ export function contracts(view, { id, kind }, reload) {
   view.part("Contracts", (body) => {
     put(body, list, others,
       form("", append, field("Further contracts", further), make("div", "row", submit("Append", "quiet"))),
-      make("p", "note", kind === "events" ? "Their events become rows from the first stored ledger on."
+      note(kind === "events" ? "Their events become rows from the first stored ledger on."
         : "It runs on their transactions in new ledgers; a backfill runs it on those that are stored."), said);
   });
   const item = (contract) => make("li", "", addressLink(contract, 8));
   return (program) => {
     const more = selected(program.selectors);
     renew(list, program.contracts.map(item));
-    renew(others, more && make("p", "note", program.contracts.length > 0 ? "And further ones:" : "It has these:"), more);
+    renew(others, more && note(program.contracts.length > 0 ? "And further ones:" : "It has these:"), more);
   };
 }

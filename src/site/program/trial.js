@@ -1,7 +1,7 @@
 // The result of a trial: the runs, and the rows that they emitted.
 
 import { addressLink, ledgerLink, ledgerRanges, transactionLink } from "../address.js";
-import { make } from "../dom.js";
+import { make, note } from "../dom.js";
 import { count, number } from "../format.js";
 import { table } from "../table.js";
 import { plain } from "../value.js";
@@ -26,7 +26,7 @@ function emitted(target, columns, runs) {
     [ledgerLink(ledger), addressLink(contract, 4), ...names.map((name) => [plain(values[name] ?? null), "mono"])];
   return [
     make("h3", "", `${target}: ${count(found.length, "row")}`),
-    make("p", "note", `Columns: ${columns.map(({ name, type }) => `${name} ${type}`).join(", ") || "none"}.`,
+    note(`Columns: ${columns.map(({ name, type }) => `${name} ${type}`).join(", ") || "none"}.`,
       found.length > MOST ? ` The first ${MOST} rows are shown.` : ""),
     found.length === 0 ? null
       : table(["_ledger", "contract_id", ...names], found.slice(0, MOST).map(cells), `Rows of ${target}`),
@@ -35,7 +35,7 @@ function emitted(target, columns, runs) {
 
 /** Creates the elements of a trial's answer. */
 export function trial({ tables, transactions, missing_ledgers: missing }) {
-  if (transactions.length === 0) return make("p", "note", "No stored transaction calls these contracts.");
+  if (transactions.length === 0) return note("No stored transaction calls these contracts.");
   return [
     table(HEADS, transactions.map(run), "Runs of the trial"),
     missing.length === 0 ? null

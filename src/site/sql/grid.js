@@ -2,7 +2,7 @@
 
 import { link, pathOf } from "../address.js";
 import { copyButton } from "../copy.js";
-import { button, having, make, put } from "../dom.js";
+import { button, having, make, note, put } from "../dom.js";
 import { bounded, number, short } from "../format.js";
 import { Rows } from "../rows.js";
 import { sorted, textOf } from "./read.js";
@@ -51,10 +51,10 @@ function detail(place, { name }, value, row) {
   const text = textOf(value, 2);
   const rest = text.length - BELOW;
   put(place,
-    make("p", "note", make("bdi", "mono", bounded(name, 200)), `, row ${number(row + 1)} `,
+    note(make("bdi", "mono", bounded(name, 200)), `, row ${number(row + 1)} `,
       copyButton(() => text, "the value")),
     make("pre", "", text.slice(0, BELOW)),
-    rest > 0 ? make("p", "note", `… and ${number(rest)} further letters, which Copy has.`) : null);
+    rest > 0 ? note(`… and ${number(rest)} further letters, which Copy has.`) : null);
 }
 
 /** Creates the head of a column: a button that sorts. */
@@ -99,6 +99,6 @@ export function grid(columns, label) {
   rows.scroller.addEventListener("focusin", reveal);
   rows.load();
   const rest = columns.length - shown.length;
-  const told = rest > 0 ? make("p", "note", `${number(rest)} further columns are not shown: files have them.`) : null;
+  const told = rest > 0 ? note(`${number(rest)} further columns are not shown: files have them.`) : null;
   return make("div", "", rows.element, told, place);
 }

@@ -1,6 +1,6 @@
 // A plot of a result, if a column has times or ledgers.
 
-import { choice, field, make } from "../dom.js";
+import { choice, field, make, note } from "../dom.js";
 import { bounded, time } from "../format.js";
 import { plot } from "../plot.js";
 
@@ -53,5 +53,5 @@ function draw(place, over, series) {
     label: `${name} over ${base}`,
     say: ([x, , row]) => [over.overTime ? time(x) : `${base} ${x}`, `: ${name} ${series.values[row]}`],
   });
-  if (step > 1) place.append(make("p", "note", `One of ${step} rows is drawn.`));
+  if (step > 1) place.append(note(`One of ${step} rows is drawn.`));
 }

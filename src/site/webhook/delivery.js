@@ -4,7 +4,7 @@ import { attempt, outcome } from "../actions.js";
 import { Refused, ask } from "../api.js";
 import { encoded, eventLink, ledgerLink } from "../address.js";
 import { copyButton, copyable } from "../copy.js";
-import { button, having, make, put, renew } from "../dom.js";
+import { button, having, make, note, put, renew } from "../dom.js";
 import { count, duration, number, time } from "../format.js";
 import { facts, tag } from "../table.js";
 import { STATUSES, adviceOf, answerOf, isGood } from "./parts.js";
@@ -44,7 +44,7 @@ function attempts({ attempts: all, status }) {
 
 /** Creates the place of what was sent, or is going to be. */
 function sent(text, isSent) {
-  if (text === null) return isSent ? [make("p", "note", "What was sent is no longer kept.")] : [];
+  if (text === null) return isSent ? [note("What was sent is no longer kept.")] : [];
   let pretty = text;
   try {
     pretty = JSON.stringify(JSON.parse(text), null, 2);
@@ -52,7 +52,7 @@ function sent(text, isSent) {
     // It is shown as it is.
   }
   return [make("h3", "", isSent ? "What was sent" : "What will be sent"),
-    make("p", "note", `${number(new Blob([text]).size)} bytes, shown with line breaks. Copies are the exact text. `,
+    note(`${number(new Blob([text]).size)} bytes, shown with line breaks. Copies are the exact text. `,
       copyButton(() => text, "the body")), body(pretty, "region", "Body")];
 }
 
@@ -80,7 +80,7 @@ export class Delivery {
     this.seen = "";
     put(this.heading, `Delivery ${id}`);
     for (const place of [this.status, this.body, this.told]) put(place);
-    put(this.state, make("p", "note", "Reading it …"));
+    put(this.state, note("Reading it …"));
     await this.update();
   }
 

@@ -1,7 +1,7 @@
 // How a receiver checks deliveries, and the secret for it, which is shown once.
 
 import { copyButton } from "../copy.js";
-import { having, make, paragraph, prose } from "../dom.js";
+import { having, make, note, paragraph, prose } from "../dom.js";
 
 const RECEIVER = `import { createHmac, timingSafeEqual } from "node:crypto";
 
@@ -23,7 +23,7 @@ const HEADERS = [
 export const verification = () => make("details", "webhooks-verify",
   make("summary", "", "How a receiver checks deliveries"),
   make("ul", "", HEADERS.map((text) => make("li", "", prose(text)))),
-  make("p", "note", "Answer with a status from 200 to 299 within 15 seconds. Otherwise it is sent again after ",
+  note("Answer with a status from 200 to 299 within 15 seconds. Otherwise it is sent again after ",
     "5 s, 30 s, 2 min, 10 min, 1 h, 3 h, 6 h, 12 h, 24 h and 24 h. In Node:"),
   having(make("pre", "", RECEIVER), { tabindex: 0, role: "region", "aria-label": "Example in Node" }),
   copyButton(() => RECEIVER, "the example"),

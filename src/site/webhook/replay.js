@@ -3,7 +3,7 @@
 import { attempt, ledgerInput, mistake, outcome } from "../actions.js";
 import { Refused, askPatiently } from "../api.js";
 import { ledgerRanges } from "../address.js";
-import { button, field, form, make, put, submit } from "../dom.js";
+import { button, field, form, make, note, put, submit } from "../dom.js";
 import { count, number } from "../format.js";
 
 /** Number of requests for one ledger. */
@@ -58,13 +58,13 @@ export function replayForm(view, id, done) {
   let reached = "";
   const progress = (text) => {
     reached = text;
-    put(said, make("p", "note", text));
+    put(said, note(text));
   };
   /** Does something, and tells how far it came if it does not come to its end. */
   const told = async (doing, work) => {
     reached = "";
     const isDone = await attempt(said, doing, work);
-    if (!isDone && reached !== "") said.append(make("p", "note", reached));
+    if (!isDone && reached !== "") said.append(note(reached));
     done();
   };
   const send = () => told("Sending …", () => {
@@ -73,9 +73,9 @@ export function replayForm(view, id, done) {
   });
   const again = () => told("Looking for dead deliveries …", () => revive(id, view.signal, progress));
   return make("div", "",
-    make("p", "note", "Sends all matching events of these ledgers, also those that have arrived: receivers know them ",
+    note("Sends all matching events of these ledgers, also those that have arrived: receivers know them ",
       "by their id. The ledgers may be older than the subscription."),
     form("row", send, field("From ledger", from), field("To ledger", to), submit("Send the events")),
-    make("p", "note", "Deliveries are dead when their attempts are used up."),
+    note("Deliveries are dead when their attempts are used up."),
     make("div", "row", button("Send all dead ones again", "quiet", again)), said);
 }

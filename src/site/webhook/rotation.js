@@ -2,7 +2,7 @@
 
 import { attempt, outcome } from "../actions.js";
 import { ask } from "../api.js";
-import { button, having, input, make, paragraph, put } from "../dom.js";
+import { button, having, input, make, note, paragraph, put } from "../dom.js";
 import { time } from "../format.js";
 import { secretOf } from "./receiving.js";
 
@@ -37,6 +37,6 @@ export function rotation(id) {
     (isAsked ? keep : begin).focus();
   };
   return make("div", "",
-    make("p", "note", "The secret is not shown again. If it is lost, or others have seen it, a new one takes its place."),
+    note("The secret is not shown again. If it is lost, or others have seen it, a new one takes its place."),
     make("div", "row", begin), question, told, result);
 }
