@@ -162,7 +162,9 @@ impl LiveChain {
             let files = if at == 0 { &files.events } else { &files.transactions };
             tables.push(ChainContent { table: table.name.clone(), files: Arc::clone(files), rows });
         }
-        Ok(Some(ChainSnapshot { newest: status.latest(), tables }))
+        // Ledgers may have been stored and exported between both looks.
+        let exported = files.ledgers.ranges().last().map(|range| range.last);
+        Ok(Some(ChainSnapshot { newest: status.latest().max(exported), tables }))
     }
 
     fn tail(

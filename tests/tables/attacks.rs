@@ -409,7 +409,7 @@ fn no_query_exceeds_its_time_and_memory_limits() {
 
 /// Returns the peak resident memory of a process in bytes (proc(5), `VmHWM`); 0 when there is no
 /// such process.
-fn resident(process: u32) -> u64 {
+pub fn resident(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());

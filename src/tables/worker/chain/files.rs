@@ -14,6 +14,7 @@ use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, Length};
 use rustix::fs::OFlags;
 
+use super::reports::Reports;
 use crate::wire::FileOfTable;
 
 /// Maximum number of files that are kept open.
@@ -28,10 +29,14 @@ pub struct DataFiles {
     directories: Vec<String>,
     /// Files that are open, the one used last at the end.
     open: Mutex<Vec<(FileOfTable, Arc<DataFile>)>>,
+    /// What was told to the operator.
+    pub reports: Reports,
 }
 
 /// An open file.
 pub struct DataFile {
+    /// Its name.
+    pub name: String,
     /// Its content.
     pub bytes: FileBytes,
     /// What its footer says.
@@ -48,7 +53,7 @@ pub struct FileBytes {
 impl DataFiles {
     /// Creates an access to the files in these directories.
     pub fn new(directories: Vec<String>) -> Self {
-        Self { directories, open: Mutex::default() }
+        Self { directories, open: Mutex::default(), reports: Reports::default() }
     }
 
     /// Opens a file.
@@ -76,30 +81,55 @@ impl DataFiles {
     }
 
     fn read(&self, file: &FileOfTable) -> Result<DataFile, String> {
-        let failed = |reason: &str| {
-            format!("A data file of the tables of the chain {reason}: tell the operator")
-        };
         let is_plain = !file.name.contains('/') && !file.name.starts_with('.');
         let directory = self.directories.get(file.directory).filter(|_| is_plain);
-        let directory = directory.ok_or_else(|| failed("is in no directory of theirs"))?;
-        // A link would lead to a file that is not one of theirs. The kernel refuses such a file, too.
-        let flags = OFlags::NOFOLLOW.bits().cast_signed();
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(Path::new(directory).join(&file.name));
-        let opened =
-            opened.map_err(|error| failed(&format!("cannot be opened ({})", error.kind())))?;
-        let length = opened.metadata().map_err(|error| failed(&error.kind().to_string()))?.len();
-        let bytes = FileBytes { file: Arc::new(opened), length };
-        let footer = ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new())
-            .map_err(|_| failed("cannot be read"))?;
-        let rows = footer.metadata().file_metadata().num_rows();
-        if u64::try_from(rows) != Ok(file.rows) {
-            return Err(failed("has other rows than the export says"));
-        }
-        Ok(DataFile { bytes, footer })
+        let found = match directory {
+            Some(directory) => opened(Path::new(directory), file),
+            None => Err(Unreadable {
+                reason: "is in no directory of theirs".to_owned(),
+                cause: "the export says otherwise".to_owned(),
+            }),
+        };
+        found.map_err(|Unreadable { reason, cause }| {
+            self.reports.tell(&file.name, &format!("{reason}: {cause}"));
+            format!("A data file of the tables of the chain {reason}: tell the operator")
+        })
     }
+}
+
+/// Why a file cannot be read.
+struct Unreadable {
+    /// In words for the user.
+    reason: String,
+    /// What the operator is told besides.
+    cause: String,
+}
+
+/// Opens a file in its directory.
+fn opened(directory: &Path, file: &FileOfTable) -> Result<DataFile, Unreadable> {
+    let failed = |reason: &str, error: io::Error| Unreadable {
+        reason: format!("{reason} ({})", error.kind()),
+        cause: error.to_string(),
+    };
+    // A link would lead to a file that is not one of theirs. The kernel refuses such a file, too.
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(directory.join(&file.name));
+    let opened = opened.map_err(|error| failed("cannot be opened", error))?;
+    let length = opened.metadata().map_err(|error| failed("cannot be opened", error))?.len();
+    let bytes = FileBytes { file: Arc::new(opened), length };
+    let footer = ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new());
+    let footer = footer.map_err(|error| Unreadable {
+        reason: "cannot be read".to_owned(),
+        cause: error.to_string(),
+    })?;
+    let rows = footer.metadata().file_metadata().num_rows();
+    if u64::try_from(rows) != Ok(file.rows) {
+        return Err(Unreadable {
+            reason: "has other rows than the export says".to_owned(),
+            cause: format!("{rows} instead of {}", file.rows),
+        });
+    }
+    Ok(DataFile { name: file.name.clone(), bytes, footer })
 }
 
 impl Length for FileBytes {

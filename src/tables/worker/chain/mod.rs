@@ -10,9 +10,11 @@ mod files;
 mod held;
 mod plan;
 mod reading;
+mod reports;
 mod rows;
 mod scan;
 mod scans;
+mod times;
 
 pub use self::held::{ChainQuery, Held};
 pub use self::scan::{enter, register};

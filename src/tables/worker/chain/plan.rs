@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 
 use super::PLANNED;
 use super::condition::{Comparison, Condition, Constant};
+use super::times::microseconds;
 use crate::chain::{ChainColumn, ChainTable, ChainType};
 use crate::names::LEDGER_OF_CHAIN;
 use crate::worker::tree::{ROOT, Tree};
@@ -229,10 +230,14 @@ impl<'j> Plan<'_, 'j> {
             };
         }
         let type_of = |at, key| self.tree.get(at, key).and_then(|of| self.tree.text(of, "id"));
-        let inner = match (self.kind(at), self.list(at, "children")) {
-            ("OPERATOR_CAST", [inner]) if type_of(at, "return_type") == Some(kind.sql()) => *inner,
-            _ => at,
+        let cast = |at, to| match (self.kind(at), self.list(at, "children")) {
+            ("OPERATOR_CAST", [of]) if type_of(at, "return_type") == Some(to) => Some(*of),
+            _ => None,
         };
+        let inner = cast(at, kind.sql()).unwrap_or(at);
+        let is_cast = inner != at;
+        // A date is the time of its beginning.
+        let inner = cast(inner, "DATE").filter(|_| is_cast).unwrap_or(inner);
         if self.kind(inner) != "VALUE_CONSTANT" {
             return None;
         }
@@ -245,6 +250,9 @@ impl<'j> Plan<'_, 'j> {
             (ChainType::Boolean, "BOOLEAN") => Some(Constant::Boolean(text == "true")),
             (ChainType::Integer, "TINYINT" | "SMALLINT" | "INTEGER" | "BIGINT")
             | (ChainType::Time, "TIMESTAMP") => text.parse().ok().map(Constant::Integer),
+            (ChainType::Time, "VARCHAR" | "STRING_LITERAL") if is_cast => {
+                microseconds(text).map(Constant::Integer)
+            }
             (ChainType::Text, "VARCHAR" | "STRING_LITERAL") => {
                 serde_json::from_str(&format!("\"{text}\"")).ok().map(Constant::Text)
             }
@@ -311,6 +319,7 @@ mod tests {
             ("name", ChainType::Text),
             ("ok", ChainType::Boolean),
             ("topics", ChainType::Texts),
+            ("ledger_closed_at", ChainType::Time),
         ];
         ChainTable { name: "events".to_owned(), columns: columns.map(column).into() }
     }
@@ -356,6 +365,25 @@ mod tests {
             assert!(
                 parts.iter().all(|it| [ledger(Comparison::Equal, 7), text("mint")].contains(it))
             );
+        }
+    }
+
+    #[test]
+    fn times_in_texts_are_used() {
+        let midnight = is(5, Comparison::Greater, Constant::Integer(1_767_225_600_000_000));
+        for time in [
+            "timestamp '2026-01-01 00:00:00'",
+            "'2026-01-01'",
+            "date '2026-01-01'",
+            "'2026-01-01T00:00'::timestamp",
+        ] {
+            let needs = of(&format!("select id from chain.events where ledger_closed_at > {time}"));
+            assert_eq!(needs.condition, Some(Condition::All(vec![midnight.clone()])), "{time}");
+        }
+        // Those that depend on the time zone or the day are not constants.
+        for time in ["timestamptz '2026-01-01 00:00:00+02'", "'today'", "now()::timestamp"] {
+            let needs = of(&format!("select id from chain.events where ledger_closed_at > {time}"));
+            assert_eq!(needs, Needs::default(), "{time}");
         }
     }
 

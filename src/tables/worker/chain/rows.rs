@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Int8Array};
@@ -18,6 +19,12 @@ use super::scans::Share;
 use crate::chain::{ChainColumn, MAX_BATCH_ROWS};
 use crate::names::LEDGER_OF_CHAIN;
 use crate::wire::FileOfTable;
+
+/// What the user is told of a file that is not what it should be.
+const DAMAGED: &str = "A data file of the tables of the chain is damaged: tell the operator";
+/// What the user is told when something else is wrong.
+const BROKEN: &str =
+    "The tables of the chain cannot be read, because of an error of the service: tell the operator";
 
 /// The rows of a table.
 pub struct Rows {
@@ -90,9 +97,9 @@ impl Rows {
             |at: &usize| columns.get(*at).is_some_and(|column| column.name == LEDGER_OF_CHAIN);
         let first = needs.first.zip(wanted.read.iter().position(is_ledger));
         let first = first.map(|(first, column)| Ledgers { first, column, seen: BinaryHeap::new() });
-        let share = match wanted.read.is_empty() {
-            true => None,
-            false => Some(query.scans.begin(wanted.read.len())?),
+        let share = match wanted.width() {
+            0 => None,
+            width => Some(query.scans.begin(width)?),
         };
         Ok(Self {
             query: Arc::clone(query),
@@ -111,49 +118,59 @@ impl Rows {
     /// # Errors
     /// The sentence for the user when rows cannot be read.
     pub fn next(&mut self) -> Result<Option<RecordBatch>, String> {
-        let damaged = |_: ArrowError| {
-            "A data file of the tables of the chain is damaged: tell the operator".to_owned()
-        };
         loop {
             if self.query.is_stopped() {
                 return Err("The query was stopped".to_owned());
             }
-            let (values, rows) = match &mut self.current {
-                None => match self.sources.pop_front() {
-                    None => {
-                        self.share = None;
-                        return Ok(None);
-                    }
-                    Some(source) => {
-                        self.current = self.open(source)?;
-                        continue;
-                    }
-                },
-                Some(Current::Count(0)) => {
-                    self.current = None;
-                    continue;
-                }
-                Some(Current::Count(left)) => {
-                    let rows = (*left).min(MAX_BATCH_ROWS as u64);
-                    *left -= rows;
-                    (Vec::new(), rows as usize)
-                }
-                Some(Current::Reading(reading)) => {
-                    match reading.next(&self.wanted).map_err(damaged)? {
-                        None => {
-                            self.current = None;
-                            continue;
-                        }
-                        Some((_, 0)) => continue,
-                        Some(found) => found,
-                    }
-                }
-            };
-            if let Some(ledgers) = &mut self.first {
-                ledgers.see(&values);
+            if self.current.is_none() {
+                let Some(source) = self.sources.pop_front() else {
+                    self.share = None;
+                    return Ok(None);
+                };
+                self.current = self.open(source)?;
+                continue;
             }
-            return self.batch(values, rows).map(Some).map_err(damaged);
+            match self.values()? {
+                None => self.current = None,
+                Some((_, 0)) => {}
+                Some((values, rows)) => {
+                    if let Some(ledgers) = &mut self.first {
+                        ledgers.see(&values);
+                    }
+                    return self.batch(values, rows).map(Some).map_err(|error| {
+                        self.query.files.reports.tell("columns", &error.to_string());
+                        BROKEN.to_owned()
+                    });
+                }
+            }
         }
+    }
+
+    /// Returns the next rows of the place that is read, of which there may be none; `None` after its last.
+    fn values(&mut self) -> Result<Option<(Vec<ArrayRef>, usize)>, String> {
+        let reading = match &mut self.current {
+            None | Some(Current::Count(0)) => return Ok(None),
+            Some(Current::Count(left)) => {
+                let rows = (*left).min(MAX_BATCH_ROWS as u64);
+                *left -= rows;
+                return Ok(Some((Vec::new(), rows as usize)));
+            }
+            Some(Current::Reading(reading)) => reading,
+        };
+        let (first, wanted) = (&self.first, &self.wanted);
+        let is_needed =
+            |span: &dyn Fn(usize) -> Option<Span>| is_needed(first, &wanted.columns, span);
+        // The reader of a damaged file may panic.
+        let found = catch_unwind(AssertUnwindSafe(|| reading.next(wanted, &is_needed)));
+        let cause = match found {
+            Ok(Ok(found)) => return Ok(found),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "its reader panics".to_owned(),
+        };
+        self.query.files.reports.tell(reading.place(), &cause);
+        let sentence = if reading.is_of_file() { DAMAGED } else { BROKEN };
+        self.current = None;
+        Err(sentence.to_owned())
     }
 
     /// Begins to read what is at a place, if rows there are needed.
@@ -161,10 +178,9 @@ impl Rows {
         let columns = &self.wanted.columns;
         let span = span_of_ledgers(columns, source.ledgers());
         let condition = self.wanted.condition.as_ref();
-        let is_needed = |span: &dyn Fn(usize) -> Option<Span>| {
-            self.first.as_ref().is_none_or(|ledgers| ledgers.may_take(columns, span))
-        };
-        if !condition.is_none_or(|condition| condition.may_hold(&span)) || !is_needed(&span) {
+        if !condition.is_none_or(|condition| condition.may_hold(&span))
+            || !is_needed(&self.first, columns, &span)
+        {
             return Ok(None);
         }
         if self.wanted.read.is_empty() && condition.is_none() {
@@ -173,17 +189,11 @@ impl Rows {
                 Source::Held(rows) => rows.rows(),
             })));
         }
-        let reading = match source {
+        let newest_first = self.first.as_ref().is_some_and(|ledgers| ledgers.first.newest);
+        Ok(Some(Current::Reading(match source {
             Source::Held(rows) => Reading::Held(rows, 0),
-            Source::File(file) => {
-                let file = self.query.files.open(&file)?;
-                Reading::of_file(&file, &self.wanted, is_needed).map_err(|_| {
-                    "A data file of the tables of the chain cannot be read: tell the operator"
-                        .to_owned()
-                })?
-            }
-        };
-        Ok(Some(Current::Reading(reading)))
+            Source::File(file) => Reading::of_file(self.query.files.open(&file)?, newest_first),
+        })))
     }
 
     /// Returns rows with the columns that are asked for.
@@ -225,6 +235,15 @@ impl Ledgers {
             _ => true,
         }
     }
+}
+
+/// Whether rows are needed of which this is known.
+fn is_needed(
+    first: &Option<Ledgers>,
+    columns: &[ChainColumn],
+    span: &dyn Fn(usize) -> Option<Span>,
+) -> bool {
+    first.as_ref().is_none_or(|ledgers| ledgers.may_take(columns, span))
 }
 
 /// Returns the schema of the columns of the function that are asked for.
