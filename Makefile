@@ -13,9 +13,15 @@ PACKAGES := build-essential libclang-dev ca-certificates curl
 # A server of PostgreSQL and a pooler, which the tests of sinks start by themselves. Debian starts both packages, too: who
 # only builds does not get them.
 TEST_PACKAGES := postgresql pgbouncer
+# A Python with the engines that read exports. Tests ask it if it is there, or the one that ORRERY_TEST_PYTHON names.
+ENGINES := $(CARGO_TARGET_DIR)/engines
+ORRERY_TEST_PYTHON ?= $(wildcard $(ENGINES)/bin/python)
+ifneq ($(ORRERY_TEST_PYTHON),)
+export ORRERY_TEST_PYTHON
+endif
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build-deps build deb dist demo test test-full fuzz fuzz-coverage lint bench
+.PHONY: help deps build-deps engines build deb dist demo test test-full fuzz fuzz-coverage lint bench
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 15
@@ -42,6 +48,11 @@ build-deps: ## Install what building alone needs of them
 		echo "installing Rust"; \
 		curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile default --no-modify-path; \
 	}
+
+engines: ## Install the engines that read exports in tests: pyiceberg, polars, DuckDB, ClickHouse (Python packages, 1.3 GB)
+	@python3 -c 'import ensurepip, venv' || { echo "install Python first: apt-get install python3-venv" >&2; exit 1; }
+	@test -x $(ENGINES)/bin/pip || python3 -m venv $(ENGINES)
+	@$(ENGINES)/bin/pip install --quiet --disable-pip-version-check --requirement tests/kit/engines.txt
 
 build: build-deps ## Build the binary
 	cargo build --locked

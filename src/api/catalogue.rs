@@ -1,15 +1,13 @@
 //! `/iceberg/v1/…`: the catalogue of the tables that the service exports, as the REST catalogue of Iceberg
 //! ([`orrery_iceberg::catalog`]). It hands out metadata, and neither files nor keys to them.
 
-use std::collections::BTreeSet;
-
 use orrery_iceberg::catalog::{self, Request, Visible};
 use warp::http::StatusCode;
 use warp::http::header::IF_NONE_MATCH;
 
 use super::answer::Answer;
 use super::call::OwnerCall;
-use super::exported::ExportedTables;
+use super::exported::ExportedNow;
 use super::route::{Route, Work};
 use super::{ApiError, Deps};
 use orrery_auth::{Area, Right, Scope};
@@ -28,18 +26,16 @@ pub(super) static ROUTES: [Route; 1] = [Route {
 const READ: Right = Right { area: Area::Queries, scope: Scope::Read };
 
 fn answer(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
-    let Some(ExportedTables { lake, namespace_of }) = &deps.exported else {
+    let Some(exported) = &deps.exported else {
         return Err(ApiError::NoCatalogue);
     };
-    if lake.namespaces().is_empty() {
+    let Some(exported) = exported(&deps.programs.readable(call.owner)) else {
         return Err(ApiError::NotReady(
             "no table is exported yet: ask again when `/rest/health` says that ledgers are"
                 .to_owned(),
         ));
-    }
-    let programs = deps.programs.readable(call.owner);
-    let mut visible: BTreeSet<String> =
-        programs.into_iter().filter_map(|program| namespace_of(program)).collect();
+    };
+    let ExportedNow { lake, namespaces: mut visible } = exported;
     visible.insert(CHAIN.to_owned());
     let tags = call.head.headers.get(IF_NONE_MATCH);
     let request = Request {
@@ -48,7 +44,7 @@ fn answer(deps: &Deps, call: &OwnerCall<'_>) -> Result<Answer, ApiError> {
         query: Some(&call.head.query),
         if_none_match: tags.and_then(|tags| tags.to_str().ok()),
     };
-    of_catalogue(catalog::answer(&**lake, Visible::Only(&visible), &request))
+    of_catalogue(catalog::answer(&*lake, Visible::Only(&visible), &request))
 }
 
 fn of_catalogue(response: catalog::Response) -> Result<Answer, ApiError> {

@@ -1,15 +1,19 @@
 //! Tables that the service exports, as its catalogue lists them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use orrery_iceberg::catalog::Lake;
 use orrery_ledger::domain::ProgramId;
 
-/// Tables that the service exports.
-#[derive(Clone)]
-pub struct ExportedTables {
-    /// The tables, as they were last written; no namespaces before the first export.
-    pub lake: Arc<dyn Lake + Send + Sync>,
-    /// Returns the namespace of a program's tables; `None` if it has none.
-    pub namespace_of: Arc<dyn Fn(ProgramId) -> Option<String> + Send + Sync>,
+/// Returns the tables that the service exports as they are now, given the programs whose tables the client may
+/// read; `None` before the first export.
+pub type ExportedTables = Arc<dyn Fn(&[ProgramId]) -> Option<ExportedNow> + Send + Sync>;
+
+/// Tables that the service exports, as they were at one moment.
+pub struct ExportedNow {
+    /// The tables.
+    pub lake: Box<dyn Lake>,
+    /// The namespaces with the tables of the programs that were asked for.
+    pub namespaces: BTreeSet<String>,
 }

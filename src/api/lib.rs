@@ -75,7 +75,7 @@ mod wire;
 pub use areas::routes;
 pub use deps::{Deps, Friendbot, MetricsText, RequestObserver, RequestSummary};
 pub use error::ApiError;
-pub use exported::ExportedTables;
+pub use exported::{ExportedNow, ExportedTables};
 pub use head::LONGEST_URI;
 pub use identity::Access;
 pub use json::List as EventList;

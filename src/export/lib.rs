@@ -51,7 +51,7 @@ pub use error::{ExportError, Result};
 use files::{TableWriter, Target};
 pub use interrupt::Interrupt;
 pub use layout::{EVENTS, PROGRAMS, TRANSACTIONS};
-pub use listed::Listed;
+pub use listed::{Listed, ListedNow};
 pub use live_chain::LiveChain;
 pub use manifest::{
     AttestedLedgers, ChainTable, ChainTables, DataFile, ExportedProgram, ExportedTable, Manifest,

@@ -1,7 +1,7 @@
 //! The tables that a catalogue lists: those of the manifest, as their metadata was last written. Another
 //! exporter may have written newer metadata since; what is listed is read until an hour later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use orrery_iceberg::catalog::Lake;
@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 
 use super::lake::{OF_CHAIN, OF_PROGRAMS};
 use super::layout::{EVENTS, TRANSACTIONS};
-use super::manifest::{ExportedProgram, ExportedTable, Manifest};
+use super::manifest::{ExportedTable, Manifest};
 use super::views;
 use orrery_tables::CHAIN;
 
@@ -22,10 +22,15 @@ const AGAIN_MS: i64 = 180_000;
 #[derive(Clone, Default)]
 pub struct Listed(Arc<RwLock<Option<Arc<Contents>>>>);
 
+/// The tables as they were at one moment, which one request sees.
+pub struct ListedNow(Arc<Contents>);
+
 struct Contents {
     /// Address of the destination.
     root: String,
     manifest: Manifest,
+    /// Places in the manifest of the programs whose tables are listed, by the name under which they are.
+    shown: BTreeMap<String, usize>,
     /// UNIX time in milliseconds at which a table has something to do that follows from none of its rows;
     /// `None` if there is none.
     due_ms: Option<i64>,
@@ -42,31 +47,30 @@ struct Entry<'m> {
 impl Listed {
     /// Shows the tables of a manifest, whose metadata is written.
     pub(super) fn set(&self, root: &str, manifest: &Manifest) {
-        let due_ms = due_ms(manifest);
-        let contents = Contents { root: root.to_owned(), manifest: manifest.clone(), due_ms };
-        *self.0.write() = Some(Arc::new(contents));
+        *self.0.write() = Some(Arc::new(Contents::new(root, manifest)));
     }
 
     /// Returns whether tables have something to do although they have no new rows: snapshots have expired, or
     /// a commit would have been too early before.
     pub(super) fn is_behind(&self, now_ms: i64) -> bool {
-        self.contents().and_then(|it| it.due_ms).is_some_and(|due_ms| due_ms <= now_ms)
+        let due_ms = self.0.read().as_ref().and_then(|contents| contents.due_ms);
+        due_ms.is_some_and(|due_ms| due_ms <= now_ms)
     }
 
-    /// Returns whether there is an export yet.
-    pub fn is_there(&self) -> bool {
-        self.0.read().is_some()
+    /// Returns the tables as they are now; `None` before the first export.
+    pub fn now(&self) -> Option<ListedNow> {
+        self.0.read().clone().map(ListedNow)
     }
+}
 
-    /// Returns the name under which the tables of a program are listed; `None` if they are not.
-    pub fn namespace_of(&self, program: ProgramId) -> Option<String> {
-        let contents = self.contents()?;
-        let shown = contents.shown().into_iter();
-        shown.filter(|(_, it)| it.id == program.0).map(|(name, _)| name).next()
-    }
-
-    fn contents(&self) -> Option<Arc<Contents>> {
-        self.0.read().clone()
+impl ListedNow {
+    /// Returns the names under which the tables of these programs are listed.
+    pub fn namespaces_of(&self, programs: &[ProgramId]) -> BTreeSet<String> {
+        let contents = &self.0;
+        let wanted: BTreeSet<u32> = programs.iter().map(|program| program.0).collect();
+        let is_wanted = |at: usize| wanted.contains(&contents.manifest.programs[at].id);
+        let names = contents.shown.iter().filter(|(_, at)| is_wanted(**at));
+        names.map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -84,11 +88,18 @@ fn due_ms(manifest: &Manifest) -> Option<i64> {
 }
 
 impl Contents {
-    /// Returns the programs whose tables are listed, by the name under which they are.
-    fn shown(&self) -> BTreeMap<String, &ExportedProgram> {
-        let mut shown = views::shown(&self.manifest.programs);
-        shown.retain(|_, program| !program.deleted);
-        shown
+    fn new(root: &str, manifest: &Manifest) -> Self {
+        let mut shown = BTreeMap::new();
+        for (name, program) in views::shown(&manifest.programs) {
+            let at = manifest.programs.binary_search_by_key(&program.id, |it| it.id);
+            if let Ok(at) = at
+                && !program.deleted
+            {
+                shown.insert(name, at);
+            }
+        }
+        let due_ms = due_ms(manifest);
+        Self { root: root.to_owned(), manifest: manifest.clone(), shown, due_ms }
     }
 
     /// Returns the tables of events and transactions, by their names.
@@ -111,7 +122,7 @@ impl Contents {
         if namespace == CHAIN {
             return Some(self.of_chain());
         }
-        let program = *self.shown().get(namespace)?;
+        let program = self.manifest.programs.get(*self.shown.get(namespace)?)?;
         let listed = program.tables.iter().filter(|table| !table.columns.is_empty());
         Some(listed.map(|table| (views::name_of(program, table), Entry::of(table))).collect())
     }
@@ -136,31 +147,27 @@ impl<'m> Entry<'m> {
     }
 }
 
-impl Lake for Listed {
+impl Lake for ListedNow {
     fn namespaces(&self) -> Vec<String> {
-        let Some(contents) = self.contents() else { return Vec::new() };
-        let mut names: Vec<String> = contents.shown().into_keys().collect();
-        names.push(CHAIN.to_owned());
-        names
+        self.0.shown.keys().cloned().chain([CHAIN.to_owned()]).collect()
     }
 
     fn tables(&self, namespace: &str) -> Option<Vec<String>> {
-        let contents = self.contents()?;
-        let tables = contents.tables(namespace)?.into_iter();
+        let tables = self.0.tables(namespace)?.into_iter();
         Some(tables.filter(|(_, it)| it.state.commit > 0).map(|(name, _)| name).collect())
     }
 
     fn location(&self, namespace: &str, table: &str) -> Option<String> {
-        let contents = self.contents()?;
-        let path = contents.tables(namespace)?.get(table)?.state.metadata_path()?.to_owned();
-        Some(format!("{}/{path}", contents.root))
+        let path = self.0.tables(namespace)?.get(table)?.state.metadata_path()?.to_owned();
+        Some(format!("{}/{path}", self.0.root))
     }
 
     fn metadata(&self, location: &str) -> Result<String, String> {
-        let gone = || format!("the metadata at {location} is not the table's any more: ask again");
-        let contents = self.contents().ok_or_else(gone)?;
+        let contents = &self.0;
         let path = location.strip_prefix(&*contents.root).and_then(|it| it.strip_prefix('/'));
-        let path = path.ok_or_else(gone)?;
-        contents.metadata(path).ok_or_else(gone)
+        let text = path.and_then(|path| contents.metadata(path));
+        text.ok_or_else(|| {
+            format!("the metadata at {location} is not the table's any more: ask again")
+        })
     }
 }

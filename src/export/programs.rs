@@ -208,7 +208,7 @@ impl Export {
             None => false,
         };
         let files = before.as_ref().filter(|_| appends);
-        let mut now = ExportedProgram { arrangement, ..with_files(begun, files) };
+        let now = ExportedProgram { arrangement, ..with_files(begun, files) };
         if appends && now.runs == program.last {
             // Tables without rows, or what they are called, may have changed.
             if stored != Some(&now) && program.is_unchanged(store)? {
@@ -219,24 +219,38 @@ impl Export {
         let rows_before =
             before.as_ref().filter(|it| is_same(it, program)).map_or(0, ExportedProgram::rows);
         let replaced = before.filter(|_| !appends);
-        let rows = loop {
-            let more = self.write_part(store, interfaces, program, &tables, &mut now)?;
+        let rows = self.add_runs(store, interfaces, program, &tables, now, replaced.as_ref())?;
+        Ok(rows.saturating_sub(rows_before))
+    }
+
+    /// Adds the runs that follow the entry `now`, and returns the rows that the program has then. Its files take the
+    /// place of those of the entry `replaced`, if there is one.
+    fn add_runs(
+        &mut self,
+        store: &Store,
+        interfaces: Option<&EventInterfaces>,
+        program: &LoggedProgram,
+        tables: &[Current],
+        mut now: ExportedProgram,
+        replaced: Option<&ExportedProgram>,
+    ) -> Result<u64> {
+        loop {
+            let more = self.write_part(store, interfaces, program, tables, &mut now)?;
             if !program.is_unchanged(store)? {
                 self.discard(&now)?;
-                let before = self.manifest.programs.iter().find(|it| it.id == id.0);
-                break before.map_or(0, ExportedProgram::rows);
+                let before = self.manifest.programs.iter().find(|it| it.id == now.id);
+                return Ok(before.map_or(0, ExportedProgram::rows));
             }
             // When the files replace others, the manifest is updated only once, after the last
-            // part.
-            if appends || !more {
-                let replaced = replaced.as_ref().map(|before| replace(before, &mut now));
-                now = self.put_program(now, replaced.unwrap_or_default())?;
+            // part. Otherwise each part counts at once: a kill does not lose it.
+            if replaced.is_none() || !more {
+                let retired = replaced.map(|before| replace(before, &mut now));
+                now = self.put_program(now, retired.unwrap_or_default())?;
             }
             if !more {
-                break now.rows();
+                return Ok(now.rows());
             }
-        };
-        Ok(rows.saturating_sub(rows_before))
+        }
     }
 
     /// Writes rows of the next runs to files, as many as fit into a file, and records the files in
@@ -362,6 +376,28 @@ fn begun(
     network: &str,
 ) -> ExportedProgram {
     let manifest = &program.manifest;
+    ExportedProgram {
+        id: manifest.id.0,
+        owner: manifest.owner.0.clone(),
+        project: manifest.project_name.clone(),
+        deployed_at: manifest.deployed_at,
+        deleted: false,
+        runs: 0,
+        last_run: None,
+        of_events: manifest.events.is_some(),
+        arrangement: 0,
+        versions: manifest.schema.versions().to_vec(),
+        tables: begun_tables(before, program, tables, network),
+    }
+}
+
+/// Returns the entries of the tables of [`begun`].
+fn begun_tables(
+    before: Option<&ExportedProgram>,
+    program: &LoggedProgram,
+    tables: &[Current],
+    network: &str,
+) -> Vec<ExportedTable> {
     // The columns of a table keep their ids, also when its rows are written anew, and when the program
     // has it no more.
     let before = before.filter(|it| is_same(it, program)).map_or(&[][..], |it| &it.tables);
@@ -394,19 +430,7 @@ fn begun(
         }
         entries[at] = current.entry(entry);
     }
-    ExportedProgram {
-        id: manifest.id.0,
-        owner: manifest.owner.0.clone(),
-        project: manifest.project_name.clone(),
-        deployed_at: manifest.deployed_at,
-        deleted: false,
-        runs: 0,
-        last_run: None,
-        of_events: manifest.events.is_some(),
-        arrangement: 0,
-        versions: manifest.schema.versions().to_vec(),
-        tables: entries,
-    }
+    entries
 }
 
 /// Returns the entry with the files of another one, which has its tables, and continues after these.

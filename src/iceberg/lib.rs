@@ -36,4 +36,4 @@ pub use snapshot::{
 pub use state::{
     Amount, FORMAT, ManifestFile, MetadataFile, Operation, RemovedFile, Snapshot, TableState,
 };
-pub use types::{SqlType, Type, columns};
+pub use types::Type;

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::avro::{Container, Encoder};
 use crate::file::{Bounds, DataFile, Place};
-use crate::metadata::SORTED;
 use crate::schema::Schema;
 
 /// A file as a manifest of a commit lists it.
@@ -23,6 +22,9 @@ pub(crate) struct Bounded {
     pub ledger: Option<u32>,
     pub closed_at: Option<u32>,
 }
+
+/// Id of the order of rows by ledger.
+pub(crate) const SORTED: i64 = 1;
 
 /// Statuses of an entry.
 const EXISTING: i64 = 0;

@@ -5,13 +5,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::file::DataFile;
-use crate::manifest_file::Bounded;
+use crate::manifest_file::{Bounded, SORTED};
 use crate::schema::{Columns, Schema};
 use crate::state::{Snapshot, TableState};
 use crate::types::Type;
 
-/// Id of the order of rows by ledger.
-pub(crate) const SORTED: i64 = 1;
 /// Id that the specification gives to no order.
 const UNSORTED: i64 = 0;
 /// Greatest id of a partition field, of which there are none (table specification, *Partition Specs*).

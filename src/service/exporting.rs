@@ -13,8 +13,9 @@ use tokio::time::timeout;
 
 use super::tasks::{Tasks, is_stopping, stopped};
 use super::{Node, READER_OFF, ServiceError};
-use crate::api::ExportedTables;
+use crate::api::{ExportedNow, ExportedTables};
 use crate::config::Config;
+use crate::domain::ProgramId;
 use crate::executables::Interfaces;
 use crate::export::{
     self, Added, AddedNow, Attestations, Continuous, Destination, ExportError, ExportScope,
@@ -138,9 +139,12 @@ pub(super) fn live_chain(
 /// Returns the tables that the service exports, for its catalogue; `None` if it exports none.
 pub(super) fn exported_tables(node: &Node, config: &Config) -> Option<ExportedTables> {
     config.export.destination().filter(|_| node.reader().is_none())?;
-    let (lake, listed) = (Arc::new(node.listed().clone()), node.listed().clone());
-    let namespace_of = Arc::new(move |program| listed.namespace_of(program));
-    Some(ExportedTables { lake, namespace_of })
+    let listed = node.listed().clone();
+    Some(Arc::new(move |programs: &[ProgramId]| {
+        let lake = listed.now()?;
+        let namespaces = lake.namespaces_of(programs);
+        Some(ExportedNow { lake: Box::new(lake), namespaces })
+    }))
 }
 
 /// A configured export that is ready to run.

@@ -5,35 +5,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use orrery::domain::{LedgerRange, LedgerSet};
 use orrery::export::{Destination, Export, ExportError, Interrupt};
 use orrery::iceberg::SNAPSHOT_MS;
 use orrery::net::buckets::{Objects, PART, Patience};
+use orrery::net::http::Timeouts;
 use orrery::programs::storage;
 use orrery_store::{Durability, Store};
 use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use orrery_testkit::binary::{Service, configure};
+use orrery_testkit::engines::{AskedTable, Engines};
 use orrery_testkit::exported::{self, OF_EVENTS, OF_TRANSACTIONS};
 use orrery_testkit::lake_files::{Chain, LakeFiles};
 use orrery_testkit::lake_tables::{LakeSnapshot, LakeTable};
 use orrery_testkit::provider::{Reply, Request};
 use orrery_testkit::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
-use orrery_testkit::sandbox::local;
+use orrery_testkit::sandbox::{ledgers, local, sandbox};
 use orrery_testkit::size;
-use orrery_testkit::witness::{FIRST, LEDGERS, add};
+use orrery_testkit::wait::wait_until;
+use orrery_testkit::witness::{FIRST, prepared};
 
 /// Ledgers per portion.
 const PORTION: u32 = 5;
-/// Names of the two tables with the columns of their rows that are compared.
-const TABLES: [(&str, &[&str]); 2] = [("events", &OF_EVENTS), ("transactions", &OF_TRANSACTIONS)];
+/// Names of the two tables, with the columns of their rows that are compared, and one that is added up.
+const TABLES: [(&str, &[&str], &str); 2] =
+    [("events", &OF_EVENTS, "ledger"), ("transactions", &OF_TRANSACTIONS, "event_count")];
 
 /// A service that follows a lake and exports.
 struct Scene {
@@ -42,6 +46,8 @@ struct Scene {
     lake: LakeFiles,
     /// Where its export is on this machine.
     export: PathBuf,
+    /// Where it is to engines.
+    place: Value,
 }
 
 /// Rows of the newest snapshot of a table, as texts.
@@ -58,7 +64,8 @@ impl Scene {
         );
         configure(directory.path(), &text);
         let export = export.unwrap_or_else(|| directory.path().join("x"));
-        Self { directory, chain, lake, export }
+        let place = json!({ "ways": ["directory"], "root": export });
+        Self { directory, chain, lake, export, place }
     }
 
     fn start(&self) -> Service {
@@ -69,26 +76,36 @@ impl Scene {
         ledgers.for_each(|ledger| self.lake.add(&self.chain, ledger));
     }
 
-    /// What a reader finds now in each of the two tables, all snapshots of which are complete.
-    fn read(&self) -> [Rows; 2] {
+    /// What a reader finds now in each of the two tables, all snapshots of which are complete. Engines find the
+    /// same.
+    fn read(&self, engines: Option<&mut Engines>) -> [Rows; 2] {
         let Some(manifest) = exported::manifest(&self.export) else { return Default::default() };
         let tables = LakeTable::of_chain(&self.export, &manifest);
         let mut rows: [Rows; 2] = Default::default();
-        for ((table, (_, columns)), rows) in tables.into_iter().zip(TABLES).zip(&mut rows) {
-            let newest = table.and_then(|table| table.snapshots().pop());
-            for path in newest.into_iter().flat_map(|snapshot| snapshot.files) {
-                for row in exported::rows_of_file(&self.export.join(path), columns) {
-                    assert!(rows.insert(row.to_string()), "a row is there twice: {row}");
-                }
+        let (mut asked, mut answers) = (Vec::new(), Vec::new());
+        for ((table, (name, columns, sum)), rows) in tables.into_iter().zip(TABLES).zip(&mut rows) {
+            let Some(table) = table else { continue };
+            let newest = table.snapshots().pop();
+            let files = newest.into_iter().flat_map(|snapshot| snapshot.files);
+            let read = |path: String| exported::rows_of_file(&self.export.join(path), columns);
+            let found: Vec<Value> = files.flat_map(read).collect();
+            for row in &found {
+                assert!(rows.insert(row.to_string()), "a row is there twice: {row}");
             }
+            let table = AskedTable::of(&table, ["chain", name], columns, sum);
+            answers.push(table.answer(&found));
+            asked.push(table);
+        }
+        if let Some(engines) = engines {
+            engines.assert_read(self.place.clone(), &asked, &answers);
         }
         rows
     }
 
     /// The rows of each portion, as the REST interface has them.
     fn served(&self, service: &Service) -> [BTreeMap<u32, Rows>; 2] {
-        [("events", "id"), ("txs", "tx")].map(|(route, cursor)| {
-            let columns = if route == "txs" { TABLES[1].1 } else { TABLES[0].1 };
+        [("events", "id", TABLES[0]), ("txs", "tx", TABLES[1])].map(|(route, cursor, table)| {
+            let columns = table.1;
             let path = format!("/rest/{route}/by-ledger?limit=1000");
             let mut portions = BTreeMap::<u32, Rows>::new();
             for row in service.rows(&path, cursor) {
@@ -115,6 +132,7 @@ fn assert_whole(found: &Rows, served: &BTreeMap<u32, Rows>) {
 fn through_kills(scene: &Scene, kills: u32) {
     scene.close(2..=12);
     let mut rng = ChaCha8Rng::seed_from_u64(8);
+    let mut engines = Engines::start();
     let mut found = Vec::new();
     for kill in 0..kills {
         let service = scene.start();
@@ -122,7 +140,7 @@ fn through_kills(scene: &Scene, kills: u32) {
         // The process is killed at a random moment; there is no condition to wait for.
         std::thread::sleep(Duration::from_millis(rng.random_range(0..900)));
         drop(service);
-        found.push(scene.read());
+        found.push(scene.read(engines.as_mut()));
     }
     let last = 12 + kills;
     let service = scene.start();
@@ -132,26 +150,27 @@ fn through_kills(scene: &Scene, kills: u32) {
         detail.is_some_and(|it| it.contains(&format!("the newest {complete};")))
     });
     let served = scene.served(&service);
-    orrery_testkit::wait::wait_until("the tables have all portions", || {
-        let found = scene.read();
-        found[0].iter().map(|row| ledger_of(row)).max() == Some(complete)
-    });
-    found.push(scene.read());
-    for tables in &found {
-        tables.iter().zip(&served).for_each(|(rows, served)| assert_whole(rows, served));
-    }
-    let sizes: Vec<_> = found.iter().map(|tables| tables[0].len()).collect();
-    assert!(sizes.is_sorted(), "a reader never finds less than before: {sizes:?}");
     let all = |tables: &BTreeMap<u32, Rows>| -> usize {
         tables.range(..=complete / PORTION).map(|(_, rows)| rows.len()).sum()
     };
-    let newest = found.last().unwrap();
-    assert_eq!((newest[0].len(), newest[1].len()), (all(&served[0]), all(&served[1])));
+    let sizes = |tables: &[Rows; 2]| tables.each_ref().map(Rows::len);
+    let expected = served.each_ref().map(all);
+    wait_until("the tables have all portions", || sizes(&scene.read(None)) == expected);
+    found.push(scene.read(engines.as_mut()));
+    engines.iter().for_each(Engines::say);
+    for tables in &found {
+        tables.iter().zip(&served).for_each(|(rows, served)| assert_whole(rows, served));
+    }
+    for table in 0..2 {
+        let sizes: Vec<_> = found.iter().map(|tables| tables[table].len()).collect();
+        assert!(sizes.is_sorted(), "a reader never finds less than before: {sizes:?}");
+    }
     exported::assert_no_strays(&scene.export);
     service.stop();
 }
 
-/// Small: 5 kills; full: 200.
+/// `ORRERY_TEST_PYTHON` names a Python with engines, each of which reads the tables after each kill. Small: 5 kills;
+/// full: 200.
 #[test]
 fn tables_have_whole_portions_whenever_the_service_is_killed() {
     let kills = size::choose(5, 200) as u32;
@@ -170,7 +189,11 @@ fn tables_in_a_bucket_have_whole_portions_whenever_the_service_is_killed() {
         server.endpoint()
     );
     let directory = server.directory("some/lake");
-    let scene = Scene::new(22, 12 + kills, &settings, Some(directory));
+    let mut scene = Scene::new(22, 12 + kills, &settings, Some(directory));
+    scene.place = json!({ "ways": ["bucket"], "s3": {
+        "s3.endpoint": server.endpoint().trim_end_matches('/'), "s3.region": "us-east-1",
+        "s3.access-key-id": KEY_ID, "s3.secret-access-key": SECRET,
+    } });
     through_kills(&scene, kills);
     // New objects are written on condition that they are not there.
     let is_new = |request: &&Request| {
@@ -190,7 +213,10 @@ fn tables_in_a_bucket_have_whole_portions_whenever_the_service_is_killed() {
     assert!(written.iter().all(has_condition));
 }
 
-/// A store with some ledgers, and a clock that stands still.
+/// Ledgers of a sandbox, the first of which is [`FIRST`].
+static LEDGERS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| ledgers(sandbox(11, 1..=2), 80));
+
+/// A store with these ledgers, and a clock that stands still.
 struct Made {
     directory: TempDir,
     store: Store,
@@ -202,7 +228,9 @@ impl Made {
         let directory = orrery_testkit::scratch::scratch();
         let store = directory.path().join("d");
         let store = Store::open_with(&store, Some(&local()), storage::extensions()).unwrap();
-        add(&store, FIRST..=FIRST + LEDGERS - 1, Durability::Synced);
+        for ledger in &*LEDGERS {
+            store.commit(prepared(ledger), Durability::Synced).unwrap();
+        }
         Self { directory, store, now_ms: Arc::new(AtomicU64::new(1_800_000_000_000)) }
     }
 
@@ -254,13 +282,14 @@ fn a_snapshot_is_the_same_after_a_hundred_commits() {
     let seventh = made.events().snapshots().swap_remove(6);
     let before = made.rows(&seventh);
     assert!(before.len() > 10);
-    for ledger in FIRST + 8..FIRST + LEDGERS {
+    for ledger in FIRST + 8..FIRST + LEDGERS.len() as u32 {
         made.pass(600_000);
         made.export(ledger, ledger);
     }
     let snapshots = made.events().snapshots();
-    assert!(snapshots.len() > 100, "{}", snapshots.len());
-    let found = snapshots.iter().find(|it| it.id == seventh.id).unwrap();
+    let at = snapshots.iter().position(|it| it.id == seventh.id).unwrap();
+    assert!(snapshots.len() > at + 100, "{}", snapshots.len());
+    let found = &snapshots[at];
     assert_eq!((found, made.rows(found)), (&seventh, before));
     // All operations but appends leave the rows as they were.
     for pair in snapshots.windows(2) {
@@ -341,6 +370,8 @@ fn a_moved_export_is_rebased() {
 fn large_objects_are_sent_in_parts() {
     let server = S3Server::start(Rights::Closed);
     let mut settings = server.signed("large", SECRET);
+    // The server takes its time to put the parts together.
+    settings.timeouts = Timeouts::default();
     settings.patience = Patience::LONG;
     let objects = Objects::open(&settings).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -11,6 +11,7 @@ mod durable;
 mod embedded;
 mod export;
 mod export_histories;
+mod export_refused;
 mod forged;
 mod held;
 mod lake;

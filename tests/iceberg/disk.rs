@@ -1,6 +1,8 @@
 //! A destination in memory, and what a reader finds in it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use orrery_iceberg::order::{Step, Writer};
 use orrery_iceberg::{Bounds, Change, Column, Columns, DataFile, Table, TableState, Type, layout};
@@ -75,6 +77,8 @@ pub fn file(number: u64, ledgers: (u32, u32), bytes: u64) -> DataFile {
 #[derive(Clone, Default)]
 pub struct Disk {
     pub files: BTreeMap<String, Vec<u8>>,
+    /// Avro files that were read before, by their addresses: no file gets another content.
+    contents: RefCell<BTreeMap<String, Rc<avro::Contents>>>,
     /// What the next step [`Step::Manifest`] writes.
     pub manifest: Vec<u8>,
 }
@@ -126,6 +130,14 @@ impl Disk {
         self.files.get(path).unwrap_or_else(|| panic!("{path} is not there"))
     }
 
+    /// The content of an Avro file, which is there.
+    fn avro(&self, address: &str) -> Rc<avro::Contents> {
+        let bytes = self.at(address);
+        let mut contents = self.contents.borrow_mut();
+        let read = || Rc::new(avro::read(bytes));
+        Rc::clone(contents.entry(address.to_owned()).or_insert_with(read))
+    }
+
     /// The current metadata, if there is any.
     pub fn metadata(&self) -> Option<Value> {
         let pointer = self.files.get(&layout::pointer(UUID))?;
@@ -145,13 +157,13 @@ impl Disk {
 
     fn snapshot(&self, snapshot: &Value) -> Found {
         let id = snapshot["snapshot-id"].as_u64().unwrap();
-        let list = avro::read(self.at(snapshot["manifest-list"].as_str().unwrap()));
+        let list = self.avro(snapshot["manifest-list"].as_str().unwrap());
         assert_eq!(list.metadata["snapshot-id"], id.to_string());
         let (mut files, mut rows) = (BTreeSet::new(), 0);
         for manifest in &list.rows {
-            let bytes = self.at(manifest["manifest_path"].as_str().unwrap());
-            assert_eq!(manifest["manifest_length"], bytes.len());
-            rows += self.manifest(manifest, &avro::read(bytes), id, &mut files);
+            let address = manifest["manifest_path"].as_str().unwrap();
+            assert_eq!(manifest["manifest_length"], self.at(address).len());
+            rows += self.manifest(manifest, &self.avro(address), id, &mut files);
         }
         let summary = &snapshot["summary"];
         assert_eq!(summary["total-records"], rows.to_string());

@@ -9,9 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use orrery_iceberg::catalog::Lake;
 use orrery_iceberg::order::{self, Step, Writer};
-use orrery_iceberg::{
-    Bounds, Change, Column, Columns, DataFile, SqlType, Table, TableState, Type, commit,
-};
+use orrery_iceberg::{Bounds, Change, Column, Columns, DataFile, Table, TableState, Type, commit};
 use serde_json::{Value, json};
 
 use crate::served::serve;
@@ -42,23 +40,27 @@ fn run(python: &Path, args: &[&str]) -> Value {
     serde_json::from_str(text.lines().last().unwrap()).unwrap()
 }
 
-/// Columns of the table in SQL.
-fn sql_columns() -> Vec<(String, SqlType)> {
-    let of_struct = vec![("a".to_owned(), SqlType::Int128), ("b".to_owned(), SqlType::UInt64)];
-    [
-        ("ledger", SqlType::Int64),
-        ("closed_at", SqlType::Time),
-        ("amount", SqlType::Int128),
-        ("big", SqlType::Digits),
-        ("nonce", SqlType::UInt64),
-        ("ok", SqlType::Boolean),
-        ("raw", SqlType::Bytes),
-        ("tags", SqlType::List(Box::new(SqlType::Text))),
-        ("by_name", SqlType::Map(Box::new(SqlType::Text), Box::new(SqlType::Int128))),
-        ("pair", SqlType::Struct(of_struct)),
+/// Columns of the table: one of each type, and one with the digits of another.
+fn all_columns() -> Vec<Column> {
+    let number = Type::Decimal(38);
+    let parts = vec![("a".to_owned(), Type::String), ("b".to_owned(), number.clone())];
+    let mut columns: Vec<_> = [
+        ("ledger", Type::Long),
+        ("closed_at", Type::Timestamptz),
+        ("amount", number.clone()),
+        ("big", Type::String),
+        ("nonce", number),
+        ("ok", Type::Boolean),
+        ("raw", Type::Binary),
+        ("tags", Type::list(Type::String)),
+        ("by_name", Type::map(Type::String, Type::String)),
+        ("pair", Type::Struct(parts)),
     ]
-    .map(|(name, kind)| (name.to_owned(), kind))
-    .to_vec()
+    .map(|(name, kind)| Column::new(name, kind))
+    .to_vec();
+    let exact_of = Some("amount".to_owned());
+    columns.push(Column { exact_of, ..Column::new("amount_exact", Type::String) });
+    columns
 }
 
 /// A table in a directory.
@@ -92,7 +94,7 @@ impl Writer for Directory<'_> {
 impl World {
     /// The first files are an earlier version's, in which the amount is a text, and columns have no ids.
     fn new(python: PathBuf) -> Self {
-        let now = orrery_iceberg::columns(&sql_columns(), str::to_lowercase);
+        let now = all_columns();
         let earlier = |column: &&Column| column.exact_of.is_none();
         let earlier: Vec<_> = now
             .iter()

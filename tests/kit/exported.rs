@@ -114,30 +114,44 @@ pub fn rows_of_program(directory: &Path, program: u32, table: &str) -> Vec<Value
 }
 
 /// Asserts that the directories of files hold exactly those that the manifest names, with the metadata of its
-/// tables, and that none of a program's directories of an earlier version is empty. Waits until the views name
-/// the files, too.
+/// tables, that none of a program's directories of an earlier version is empty, and that the views name the files,
+/// too. Waits for a service that is still writing.
 pub fn assert_no_strays(directory: &Path) {
-    let manifest = manifest(directory).unwrap();
-    let mut named: BTreeSet<String> = manifest.paths().map(str::to_owned).collect();
-    let written = manifest.identified().filter(|(_, state)| state.commit > 0);
-    named.extend(written.map(|(uuid, _)| layout::pointer(uuid)));
+    wait_until("what is named is there, and nothing else", || {
+        let manifest = manifest(directory).unwrap();
+        let mut named: BTreeSet<String> = manifest.paths().map(str::to_owned).collect();
+        let written = manifest.identified().filter(|(_, state)| state.commit > 0);
+        named.extend(written.map(|(uuid, _)| layout::pointer(uuid)));
+        let found = all_files(directory)?;
+        let strays: Vec<_> = found.difference(&named).collect();
+        let missing: Vec<_> = named.difference(&found).collect();
+        if !strays.is_empty() || !missing.is_empty() {
+            return Err(format!("{strays:?} are not named, {missing:?} are missing"));
+        }
+        views_name(directory, &manifest)
+    });
+}
+
+/// The files in the directories of an export.
+fn all_files(directory: &Path) -> Result<BTreeSet<String>, String> {
     let mut found = BTreeSet::new();
     let below = ["data", "events", "iceberg", "transactions", "programs"];
     let mut below: Vec<String> = below.map(str::to_owned).into();
     while let Some(path) = below.pop() {
         let Ok(entries) = fs::read_dir(directory.join(&path)) else { continue };
-        let entries: Vec<_> = entries.map(Result::unwrap).collect();
-        assert!(!(path.starts_with("programs/") && entries.is_empty()), "{path} is empty");
+        let entries: Vec<_> = entries.filter_map(Result::ok).collect();
+        if path.starts_with("programs/") && entries.is_empty() {
+            return Err(format!("{path} is empty"));
+        }
         for entry in entries {
             let name = format!("{path}/{}", entry.file_name().into_string().unwrap());
-            match entry.file_type().unwrap().is_dir() {
+            match entry.path().is_dir() {
                 true => below.push(name),
                 false => drop(found.insert(name)),
             }
         }
     }
-    assert_eq!(found, named);
-    wait_until("the views name the files", || views_name(directory, &manifest));
+    Ok(found)
 }
 
 /// Whether the views name each file of events, transactions and programs that are not deleted once, and

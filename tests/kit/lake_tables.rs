@@ -18,8 +18,9 @@ pub struct LakeTable {
     directory: PathBuf,
     /// Address of the export in the metadata.
     pub root: String,
+    /// Path of the metadata below the export.
+    path: String,
     pub metadata: Value,
-    pub metadata_bytes: usize,
 }
 
 /// A snapshot, read down to the data files.
@@ -41,7 +42,12 @@ impl LakeTable {
         let metadata: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(metadata["table-uuid"], uuid);
         let root = metadata["location"].as_str().unwrap().to_owned();
-        Some(Self { directory: directory.to_owned(), root, metadata, metadata_bytes: text.len() })
+        Some(Self { directory: directory.to_owned(), root, path, metadata })
+    }
+
+    /// Address of the metadata, as an engine is given it.
+    pub fn address(&self) -> String {
+        format!("{}/{}", self.root, self.path)
     }
 
     /// The tables of events and of transactions, as far as they have metadata.

@@ -63,6 +63,8 @@ pub mod client;
 #[cfg(feature = "service")]
 pub mod engine_world;
 #[cfg(feature = "service")]
+pub mod engines;
+#[cfg(feature = "service")]
 pub mod exported;
 #[cfg(feature = "service")]
 pub mod following;

@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 
 use super::chain::Chain;
 use super::lake_server::{file, key, manifest};
-use super::provider::{Provider, Reply, Request};
+use super::provider::{Delivery, Provider, Reply, Request};
 
 pub const BUCKET: &str = "ledgers";
 /// Id of the only access key that the server accepts.
@@ -199,15 +199,32 @@ fn pass_on(client: &Client, behind: SocketAddr, request: &Request) -> Reply {
         forwarded = forwarded.body(request.body.clone());
     }
     let response = forwarded.send().unwrap();
-    let mut reply = Reply::status(response.status().as_u16());
-    for name in ["x-amz-bucket-region", "etag", "last-modified"] {
-        if let Some(value) = response.headers().get(name) {
-            reply = reply.header(name, value.to_str().unwrap());
+    let mut reply = Reply { headers: Vec::new(), ..Reply::status(response.status().as_u16()) };
+    let headers = response.headers().clone();
+    let header = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
+    for name in PASSED_ON {
+        if let Some(value) = header(name) {
+            reply = reply.header(name, value);
         }
     }
     reply.body = response.bytes().unwrap().to_vec();
-    reply
+    // The answer to such a request has the length of an object, and no body.
+    let length = header("content-length").filter(|_| request.method == "HEAD");
+    match length.map(|length| length.parse().unwrap()) {
+        Some(length) => reply.delivered(Delivery::Announced(length)),
+        None => reply,
+    }
 }
+
+/// Headers of an answer that are passed on.
+const PASSED_ON: [&str; 6] = [
+    "accept-ranges",
+    "content-range",
+    "content-type",
+    "etag",
+    "last-modified",
+    "x-amz-bucket-region",
+];
 
 impl S3Server {
     /// Writes the manifest of a lake below `prefix`.

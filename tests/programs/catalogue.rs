@@ -1,12 +1,10 @@
 //! The catalogue of exported tables, as clients of Iceberg see it: what each owner finds, and that engines read
 //! from it what the interfaces of the service answer.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use orrery::iceberg::layout;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use stellar_xdr::ScVal;
 
 use crate::network::{Chain, built};
@@ -14,6 +12,7 @@ use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
 use orrery_testkit::binary::Service;
 use orrery_testkit::client::HTTP;
+use orrery_testkit::engines::{AskedTable, Engines};
 use orrery_testkit::exported;
 use orrery_testkit::values::{fields, symbol};
 
@@ -121,6 +120,45 @@ impl World {
     }
 }
 
+const TABLE: &str = "/v1/namespaces/raw/tables/t";
+
+impl World {
+    /// Without a token, and with one of nobody, there is nothing.
+    fn assert_refuses_strangers(&self) {
+        for path in ["/v1/config", "/v1/namespaces", "/v1/namespaces/chain/tables/events", "/x"] {
+            for method in ["GET", "HEAD"] {
+                assert_eq!(ask(&self.service, method, path, None, None).status, 401, "{path}");
+            }
+            let refused = ask(&self.service, "GET", path, None, None);
+            assert_eq!(error(&refused).1, "NotAuthorizedException", "{path}");
+            let wrong = ask(&self.service, "GET", path, Some("not.a.token"), None);
+            assert_eq!((wrong.status, error(&wrong).1), (401, "NotAuthorizedException"), "{path}");
+        }
+    }
+
+    fn namespaces(&self, owner: &Owner) -> Value {
+        get(&self.service, owner, "/v1/namespaces").1["namespaces"].clone()
+    }
+
+    /// The metadata is that of the file, which is named by the pointer of the table.
+    fn assert_serves_metadata(&self, owner: &Owner) {
+        let ask = |method, tag| ask(&self.service, method, TABLE, Some(owner.token()), tag);
+        let Answer { status, body, tag } = ask("GET", None);
+        assert_eq!(status, 200, "{body}");
+        let location = body["metadata-location"].as_str().unwrap();
+        let text = std::fs::read(location).unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), body["metadata"]);
+        let uuid = body["metadata"]["table-uuid"].as_str().unwrap();
+        let pointer = std::fs::read_to_string(self.lake().join(layout::pointer(uuid))).unwrap();
+        assert!(location.ends_with(&format!("{pointer}.metadata.json")));
+        assert_eq!(body["config"], json!({}), "it hands out no keys");
+        let same = ask("GET", tag.as_deref());
+        assert_eq!((same.status, same.body), (304, Value::Null));
+        let head = ask("HEAD", None);
+        assert_eq!((head.status, head.body), (204, Value::Null));
+    }
+}
+
 #[test]
 fn owners_find_the_chain_and_what_they_may_read() {
     let mut world = World::new();
@@ -128,24 +166,17 @@ fn owners_find_the_chain_and_what_they_may_read() {
     let (status, kind, _) = error(&refused);
     assert_eq!((status, kind), (401, "NotAuthorizedException"));
     world.emit(&[fields([("v", ScVal::from(5i128))])]);
+    world.assert_refuses_strangers();
     let (ana, bob) = (world.ana(), world.scene.owner(&world.service, "bob"));
     let service = &world.service;
-    for path in ["/v1/config", "/v1/namespaces", "/v1/namespaces/chain/tables/events", "/x"] {
-        let refused = ask(service, "GET", path, None, None);
-        assert_eq!(error(&refused).0, 401, "{path}");
-        let wrong = ask(service, "GET", path, Some("not.a.token"), None);
-        assert_eq!(error(&wrong).1, "NotAuthorizedException", "{path}");
-    }
-    let namespaces = |owner: &Owner| get(service, owner, "/v1/namespaces").1["namespaces"].clone();
-    assert_eq!(namespaces(&ana), json!([["chain"], ["raw"]]));
-    assert_eq!(namespaces(&bob), json!([["chain"]]));
-    let table = "/v1/namespaces/raw/tables/t";
-    let hidden = ask(service, "GET", table, Some(bob.token()), None);
+    assert_eq!(world.namespaces(&ana), json!([["chain"], ["raw"]]));
+    assert_eq!(world.namespaces(&bob), json!([["chain"]]));
+    let hidden = ask(service, "GET", TABLE, Some(bob.token()), None);
     assert_eq!(error(&hidden).1, "NoSuchTableException");
     bob.post("subscribe", &json!({ "project": "raw" }));
-    assert_eq!(namespaces(&bob), json!([["chain"], ["raw"]]));
+    assert_eq!(world.namespaces(&bob), json!([["chain"], ["raw"]]));
     bob.post("unsubscribe", &json!({ "project": "raw" }));
-    assert_eq!(namespaces(&bob), json!([["chain"]]));
+    assert_eq!(world.namespaces(&bob), json!([["chain"]]));
     assert_eq!(
         get(service, &ana, "/v1/namespaces?parent=chain&unknown=1").1["namespaces"],
         json!([])
@@ -153,22 +184,7 @@ fn owners_find_the_chain_and_what_they_may_read() {
     let tables = get(service, &ana, "/v1/namespaces/chain/tables?pageToken=&pageSize=1").1;
     assert_eq!(tables["identifiers"], json!([{ "namespace": ["chain"], "name": "events" }]));
     assert!(tables["next-page-token"].is_string());
-
-    // The metadata is that of the file, which is named by the pointer of the table.
-    let Answer { status, body, tag } = ask(service, "GET", table, Some(ana.token()), None);
-    assert_eq!(status, 200, "{body}");
-    let location = body["metadata-location"].as_str().unwrap();
-    let text = std::fs::read(location).unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), body["metadata"]);
-    let uuid = body["metadata"]["table-uuid"].as_str().unwrap();
-    let pointer = std::fs::read_to_string(world.lake().join(layout::pointer(uuid))).unwrap();
-    assert!(location.ends_with(&format!("{pointer}.metadata.json")));
-    assert_eq!(body["config"], json!({}), "it hands out no keys");
-    let tag = tag.unwrap();
-    let same = ask(service, "GET", table, Some(ana.token()), Some(&tag));
-    assert_eq!((same.status, same.body), (304, Value::Null));
-    let head = ask(service, "HEAD", table, Some(ana.token()), None);
-    assert_eq!((head.status, head.body), (204, Value::Null));
+    world.assert_serves_metadata(&ana);
     let missing = ask(service, "GET", "/v1/views", Some(ana.token()), None);
     assert_eq!(error(&missing).1, "NotFoundException");
     let written = ask(service, "POST", "/v1/namespaces", Some(ana.token()), None);
@@ -176,7 +192,7 @@ fn owners_find_the_chain_and_what_they_may_read() {
 
     // A project that is deleted is nobody's.
     ana.ask("DELETE", "1", None);
-    assert_eq!(namespaces(&ana), json!([["chain"]]));
+    assert_eq!(world.namespaces(&ana), json!([["chain"]]));
     world.service.stop();
 }
 
@@ -192,32 +208,49 @@ fn without_an_export_there_is_no_catalogue() {
     service.stop();
 }
 
-/// The number of rows and the SHA-256 of their sorted lines, as the reader has them.
-fn digest(rows: &[Value], columns: &[&str]) -> Value {
-    let text = |value: &Value| match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let line = |row: &Value| columns.iter().map(|it| text(&row[*it])).collect::<Vec<_>>().join("|");
-    let mut lines: Vec<_> = rows.iter().map(line).collect();
-    lines.sort();
-    json!([lines.len(), hex::encode(Sha256::digest(lines.join("\n")))])
-}
+const OF_EVENTS: [&str; 5] = ["id", "ledger", "tx", "topic1", "data"];
+const OF_TRANSACTIONS: [&str; 5] =
+    ["tx", "ledger", "application_order", "event_count", "envelope_xdr"];
+const OF_PROJECT: [&str; 4] = ["_service_event_id", "v", "v_exact", "n"];
 
-fn python() -> Option<PathBuf> {
-    let python = PathBuf::from(std::env::var_os("ORRERY_TEST_PYTHON")?);
-    let ran = Command::new(&python).args(["-c", "import pyarrow"]).output();
-    ran.is_ok_and(|ran| ran.status.success()).then_some(python)
+impl World {
+    /// The rows of the three tables, as far as their ledgers are exported, as the interfaces of the service answer
+    /// them.
+    fn served(&self, owner: &Owner) -> [Vec<Value>; 3] {
+        let ledgers = exported::manifest(&self.lake()).unwrap().ledgers;
+        let served = |route: &str, cursor: &str, columns: &[&str]| -> Vec<Value> {
+            let rows = self.service.rows(&format!("/rest/{route}/by-ledger?limit=1000"), cursor);
+            let is_in =
+                |row: &&Value| ledgers.contains((row["ledger"].as_u64().unwrap() as u32).into());
+            rows.iter().filter(is_in).map(|row| exported::comparable(row, columns)).collect()
+        };
+        let sql = "select _service_event_id, v::varchar v_exact, n::varchar n, \
+                   case when abs(v::double) < 1e38 then v::varchar end v from raw_t";
+        let events = served("events", "id", &OF_EVENTS);
+        [events, served("txs", "tx", &OF_TRANSACTIONS), owner.query(sql)]
+    }
+
+    /// The three tables, as the catalogue knows them.
+    fn asked(&self, owner: &Owner) -> [AskedTable; 3] {
+        let asked = |name: [&'static str; 2], columns, sum| {
+            let [namespace, table] = name;
+            let path = format!("/v1/namespaces/{namespace}/tables/{table}");
+            let (_, found) = get(&self.service, owner, &path);
+            let metadata = found["metadata-location"].as_str().unwrap().to_owned();
+            AskedTable { name, metadata, columns, sum }
+        };
+        [
+            asked(["chain", "events"], &OF_EVENTS, "ledger"),
+            asked(["chain", "transactions"], &OF_TRANSACTIONS, "event_count"),
+            asked(["raw", "t"], &OF_PROJECT, "v"),
+        ]
+    }
 }
 
 /// `ORRERY_TEST_PYTHON` names a Python with the engines; the test asks those that are there.
 #[test]
 fn engines_read_what_the_service_answers() {
-    let Some(python) = python() else {
-        println!("skipped: ORRERY_TEST_PYTHON names no Python with pyarrow");
-        return;
-    };
+    let Some(mut engines) = Engines::start() else { return };
     let mut world = World::new();
     for round in 0..4i128 {
         let rows: Vec<_> = (0..3)
@@ -227,58 +260,18 @@ fn engines_read_what_the_service_answers() {
     }
     world.emit(&[fields([("v", ScVal::from(i128::MIN))])]);
     let ana = world.ana();
-    let service = &world.service;
-    let ledgers = exported::manifest(&world.lake()).unwrap().ledgers;
-    let served = |route: &str, cursor: &str, columns: &[&str]| -> Vec<Value> {
-        let rows = service.rows(&format!("/rest/{route}/by-ledger?limit=1000"), cursor);
-        let has = |row: &&Value| ledgers.contains((row["ledger"].as_u64().unwrap() as u32).into());
-        rows.iter().filter(has).map(|row| exported::comparable(row, columns)).collect()
-    };
-    let of_events = ["id", "ledger", "tx", "topic1", "data"];
-    let events = served("events", "id", &of_events);
-    let of_transactions = ["tx", "ledger", "application_order", "event_count", "envelope_xdr"];
-    let transactions = served("txs", "tx", &of_transactions);
-    assert!(transactions.len() > 10);
-    let of_project = ["_service_event_id", "v", "v_exact", "n"];
-    let sql = "select _service_event_id, v::varchar v_exact, n::varchar n, \
-               case when abs(v::double) < 1e38 then v::varchar end v from raw_t";
-    let rows = ana.query(sql);
-    let tables = ["chain/tables/events", "chain/tables/transactions", "raw/tables/t"];
-    let locations = tables.map(|table| {
-        let (_, found) = get(service, &ana, &format!("/v1/namespaces/{table}"));
-        found["metadata-location"].clone()
-    });
-    let expected = json!([
-        digest(&events, &of_events),
-        digest(&transactions, &of_transactions),
-        digest(&rows, &of_project),
-    ]);
+    let served = world.served(&ana);
+    assert!(served.iter().all(|rows| rows.len() > 10));
+    let tables = world.asked(&ana);
+    let expected: Vec<_> =
+        tables.iter().zip(&served).map(|(table, rows)| table.answer(rows)).collect();
     let at = json!({
+        "ways": ["directory", "views", "catalogue"],
         "root": std::fs::canonicalize(world.lake()).unwrap(),
-        "address": format!("{}/iceberg", service.base),
+        "address": format!("{}/iceberg", world.service.base),
         "token": ana.token(),
-        "tables": [
-            { "name": ["chain", "events"], "metadata": locations[0], "columns": of_events },
-            { "name": ["chain", "transactions"], "metadata": locations[1],
-              "columns": of_transactions },
-            { "name": ["raw", "t"], "metadata": locations[2], "columns": of_project },
-        ],
     });
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/catalogue_reader.py");
-    let ran = Command::new(&python).arg(script).arg(at.to_string()).output().unwrap();
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let text = String::from_utf8(ran.stdout).unwrap();
-    let found: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-    let mut wrong = Vec::new();
-    for (engine, answer) in found.as_object().unwrap() {
-        match answer.as_str() {
-            Some(reason) if reason.starts_with("absent") => {
-                println!("skipped: {engine} is {reason}")
-            }
-            _ if *answer != expected => wrong.push((engine, answer)),
-            _ => println!("{engine} reads the tables"),
-        }
-    }
-    assert!(wrong.is_empty(), "{expected}\n{wrong:#?}");
+    engines.assert_read(at, &tables, &expected);
+    engines.say();
     world.service.stop();
 }

@@ -2,29 +2,25 @@
 //! grew, and whatever was deleted or killed meanwhile.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::record_batch::RecordBatch;
-use orrery::export::{ChainTables, DataFile, Manifest};
-use orrery::iceberg::{Columns, Operation, TableState};
-use parquet::arrow::ArrowWriter;
+use orrery::domain::ContractId;
+use orrery::export::{ExportedTable, Manifest};
+use orrery::iceberg::Operation;
+use orrery::sandbox::network::Request;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::file::properties::WriterProperties;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use stellar_xdr::ScVal;
 
 use crate::network::{Chain, built, call};
 use crate::network_growth::silent;
 use crate::service::{Owner, Recorded, Scene, assert_rows};
 use orrery_testkit::binary::{Service, orrery};
-use orrery_testkit::exported::{self, assert_no_strays, rows_of_program, views};
-use orrery_testkit::lake_tables::LakeTable;
+use orrery_testkit::exported::{self, assert_no_strays, rows_of_program};
 use orrery_testkit::provider::Reply;
 use orrery_testkit::s3::{BUCKET, KEY_ID, Rights, S3Server, SECRET};
 use orrery_testkit::size;
@@ -65,7 +61,7 @@ pub(crate) fn export(scene: &Scene, lake: &Lake, arguments: &[&str]) -> Value {
     serde_json::from_slice(&exported.stdout).unwrap()
 }
 
-fn manifest(of: &Path) -> Manifest {
+pub(crate) fn manifest(of: &Path) -> Manifest {
     exported::manifest(of).unwrap()
 }
 
@@ -116,7 +112,7 @@ pub(crate) fn both(
 }
 
 /// Asserts that the export of a table holds what SQL returns.
-fn assert_same(owner: &Owner, of: &Path, program: u32, table: &str) {
+pub(crate) fn assert_same(owner: &Owner, of: &Path, program: u32, table: &str) {
     let (exported, sql) = both(owner, of, program, table);
     assert_eq!(exported, sql, "{program} {table}");
 }
@@ -139,7 +135,7 @@ enum Files {
 
 /// Asserts that the columns of all files written by this version have the ids that the manifest gives
 /// them, and that none has two.
-fn assert_ids(of: &Path) {
+pub(crate) fn assert_ids(of: &Path) {
     let manifest = manifest(of);
     let chain = &manifest.chain;
     let tables = manifest.programs.iter().flat_map(|program| &program.tables);
@@ -167,160 +163,6 @@ fn assert_ids(of: &Path) {
             }
         }
     }
-}
-
-/// Removes what an earlier version did not record of a file.
-fn forget(file: &mut DataFile) {
-    (file.columns, file.bounds, file.sorted) = (None, None, false);
-    (file.digest, file.place) = (None, None);
-}
-
-/// Makes the files of an export's programs those of an earlier version: below the names of programs and
-/// tables, with 128-bit integers as texts, and no ids.
-fn make_earlier(of: &Path) {
-    let mut manifest = manifest(of);
-    manifest.chain = ChainTables::default();
-    for program in &mut manifest.programs {
-        for table in &mut program.tables {
-            let exact: Vec<_> =
-                table.identity.current().filter(|it| it.exact_of.is_some()).collect();
-            let digits_of =
-                |name: &str| exact.iter().find(|it| it.exact_of.as_deref() == Some(name));
-            let is_digits = |name: &str| exact.iter().any(|it| it.name == name);
-            table.columns.retain(|(name, _)| !is_digits(name));
-            for (name, kind) in &mut table.columns {
-                if digits_of(name).is_some() {
-                    *kind = "Utf8".to_owned();
-                }
-            }
-            let directory = format!("programs/{}-{}/{}", program.id, program.project, table.name);
-            fs::create_dir_all(of.join(&directory)).unwrap();
-            for (number, file) in table.files.iter_mut().enumerate() {
-                let path = of.join(&file.path);
-                let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap());
-                let batches = reader.unwrap().build().unwrap().map(|batch| {
-                    let batch = batch.unwrap();
-                    let schema = batch.schema();
-                    let names = schema.fields().iter().map(|field| field.name());
-                    let columns = names.filter(|name| !is_digits(name)).map(|name| {
-                        let own = digits_of(name).map_or(name, |digits| &digits.name);
-                        (name, Arc::clone(batch.column_by_name(own).unwrap()), true)
-                    });
-                    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
-                });
-                let batches: Vec<_> = batches.collect();
-                let mut bytes = Vec::new();
-                let properties = WriterProperties::builder().set_coerce_types(true).build();
-                let mut writer =
-                    ArrowWriter::try_new(&mut bytes, batches[0].schema(), Some(properties))
-                        .unwrap();
-                batches.iter().for_each(|batch| writer.write(batch).unwrap());
-                writer.close().unwrap();
-                fs::remove_file(&path).unwrap();
-                file.path = format!("{directory}/{number:010}.parquet");
-                file.bytes = bytes.len() as u64;
-                file.sha256 = hex::encode(Sha256::digest(&bytes));
-                fs::write(of.join(&file.path), bytes).unwrap();
-                forget(file);
-            }
-            (table.identity, table.state) = (Columns::default(), TableState::default());
-        }
-    }
-    for (table, files) in [
-        ("events", &mut manifest.tables.events),
-        ("transactions", &mut manifest.tables.transactions),
-    ] {
-        fs::create_dir(of.join(table)).unwrap();
-        for (number, file) in files.iter_mut().enumerate() {
-            let path = format!(
-                "{table}/{:010}-{:010}-{number}.parquet",
-                file.first_ledger, file.last_ledger
-            );
-            fs::rename(of.join(&file.path), of.join(&path)).unwrap();
-            file.path = path;
-            forget(file);
-        }
-    }
-    let mut earlier = serde_json::to_value(&manifest).unwrap();
-    earlier["format"] = json!(1);
-    earlier.as_object_mut().unwrap().remove("chain");
-    for program in earlier["programs"].as_array_mut().into_iter().flatten() {
-        for table in program["tables"].as_array_mut().unwrap() {
-            table.as_object_mut().unwrap().remove("state").unwrap();
-        }
-    }
-    fs::write(of.join("manifest.json"), earlier.to_string()).unwrap();
-    ["data", "iceberg", "tables"].iter().for_each(|it| fs::remove_dir_all(of.join(it)).unwrap());
-    fs::remove_file(of.join("views.sql")).unwrap();
-}
-
-#[test]
-fn exports_of_earlier_versions_are_continued() {
-    let mut chain = Chain::new();
-    let contract = chain.create_of(&silent(), Vec::new());
-    let scene = Scene::new();
-    let service = Service::start(scene.path());
-    let owner = scene.owner(&service, "ana");
-    let contracts = [contract.to_string()];
-    let deploy = json!({ "code": built("raw"), "project_name": "raw", "contracts": contracts });
-    owner.post("deploy", &deploy);
-    let lake = Lake::directory(scene.path().join("lake"));
-    let of = lake.directory.as_path();
-    let mut rows = 0;
-    let mut emit = |row: ScVal| {
-        chain.call(contract, "emit", vec![symbol("t"), row]);
-        chain.import_into(&scene);
-        rows += 1;
-        owner.wait_for_rows("raw_t", rows);
-        assert_eq!(export(&scene, &lake, &[])["new_rows"], 1);
-        assert_same(&owner, of, 1, "t");
-    };
-    emit(fields([("v", ScVal::from(i128::MIN)), ("w", ScVal::U32(1))]));
-    emit(fields([("v", ScVal::from(5i128)), ("deep", list([ScVal::from(7i128)]))]));
-    make_earlier(of);
-    // What a killed export of such a version has left.
-    let stray = of.join("programs/1-raw/t/0000000009.parquet");
-    fs::write(&stray, "").unwrap();
-    let earlier: Vec<_> = manifest(of).files().map(|file| file.path.clone()).collect();
-    let (ids, again) = (|| manifest(of).programs[0].tables[0].identity.clone(), json!(0));
-    assert_eq!(export(&scene, &lake, &[])["new_rows"], again);
-    assert_same(&owner, of, 1, "t");
-    assert_no_strays(of);
-    assert!(!stray.exists());
-    let views = &views(of)["tables/raw/views.sql"];
-    let cast =
-        "select * replace (try_cast(\"v\" as decimal(38, 0)) as \"v\"), \"v\" as \"v_exact\" from";
-    assert!(views.contains(cast), "{views}");
-    // The tables are Iceberg's now, of the same files.
-    let table = |of: &Path| {
-        let manifest = manifest(of);
-        LakeTable::read(of, &manifest.programs[0].tables[0].identity.uuid).unwrap()
-    };
-    let newest = table(of).snapshots().pop().unwrap();
-    assert_eq!(newest.rows, 2);
-    assert!(newest.files.iter().all(|path| earlier.contains(path)));
-    let properties = &table(of).metadata["properties"];
-    assert!(properties["schema.name-mapping.default"].is_string(), "{properties}");
-    // New rows get files of their own; the texts of those of before are the digits.
-    let before = ids();
-    let digits = before.fields.iter().find(|field| field.name == "v_exact").unwrap();
-    assert_eq!((digits.earlier_name.as_deref(), digits.id), (Some("v"), 6));
-    assert!(before.current().all(|field| field.name == "v" || field.id <= 9));
-    emit(fields([("v", ScVal::from(6i128)), ("x", ScVal::from(i128::MAX))]));
-    // Small ones were merged; whoever reads the snapshot of before finds them for a day.
-    assert!(earlier.iter().all(|path| of.join(path).exists()));
-    let operation = |at: &LakeTable| at.snapshots().pop().unwrap().operation;
-    assert_eq!(operation(&table(of)), "replace");
-    assert_no_strays(of);
-    assert_ids(of);
-    assert_eq!(ids().fields[..before.fields.len()], before.fields);
-    // Once they are written anew, nothing of before is left in the table.
-    emit(fields([("w", ScVal::from(i128::MIN))]));
-    assert_eq!(operation(&table(of)), "overwrite");
-    let files = manifest(of).programs[0].tables[0].files.clone();
-    assert!(files.iter().all(|file| file.path.starts_with("data/")));
-    assert_no_strays(of);
-    assert_ids(of);
 }
 
 #[test]
@@ -369,143 +211,203 @@ fn program_tables_are_exported_with_every_row_once() {
     }
 }
 
-#[test]
-fn exported_files_follow_growing_tables() {
-    let mut chain = Chain::new();
-    let contract = chain.create_of(&silent(), Vec::new());
-    let scene = Scene::new();
-    let service = Service::start(scene.path());
-    let owner = scene.owner(&service, "ana");
-    let contracts = [contract.to_string()];
-    let deploy = json!({ "code": built("raw"), "project_name": "raw", "contracts": contracts });
-    owner.post("deploy", &deploy);
-    let server = S3Server::start(Rights::Closed);
-    let lakes = [Lake::directory(scene.path().join("lake")), Lake::bucket(&server)];
-    let mut rows = 0;
-    let paths = |lake: &Lake| -> Vec<String> {
-        let programs = manifest(&lake.directory).programs;
-        let files = programs.iter().flat_map(|program| &program.tables[0].files);
-        files.map(|file| file.path.clone()).collect()
-    };
-    let mut before = lakes.each_ref().map(|_| Vec::new());
-    let mut emit = |row: ScVal, file: Files, kind_of_v: &str| {
-        chain.call(contract, "emit", vec![symbol("t"), row]);
-        chain.import_into(&scene);
-        rows += 1;
-        owner.wait_for_rows("raw_t", rows);
-        for (lake, before) in lakes.iter().zip(&mut before) {
-            assert_eq!(export(&scene, lake, &[])["new_rows"], 1);
-            assert_same(&owner, &lake.directory, 1, "t");
+/// A project whose tables grow, and exports of it to a directory and to a bucket after each row.
+struct Growing {
+    _service: Service,
+    scene: Scene,
+    chain: Chain,
+    contract: ContractId,
+    owner: Owner,
+    server: S3Server,
+    lakes: [Lake; 2],
+    /// Rows of the table `t`.
+    rows: usize,
+    /// Its files in each of the two after the row before.
+    before: [Vec<String>; 2],
+}
+
+impl Growing {
+    fn new() -> Self {
+        let mut chain = Chain::new();
+        let contract = chain.create_of(&silent(), Vec::new());
+        let scene = Scene::new();
+        let service = Service::start(scene.path());
+        let owner = scene.owner(&service, "ana");
+        let contracts = [contract.to_string()];
+        let deploy = json!({ "code": built("raw"), "project_name": "raw", "contracts": contracts });
+        owner.post("deploy", &deploy);
+        let server = S3Server::start(Rights::Closed);
+        let lakes = [Lake::directory(scene.path().join("lake")), Lake::bucket(&server)];
+        let before = Default::default();
+        Self { chain, contract, scene, _service: service, owner, server, lakes, rows: 0, before }
+    }
+
+    /// Adds a row to the table `t`.
+    fn call(&mut self, row: ScVal) {
+        self.chain.call(self.contract, "emit", vec![symbol("t"), row]);
+        self.chain.import_into(&self.scene);
+        self.rows += 1;
+        self.owner.wait_for_rows("raw_t", self.rows);
+    }
+
+    /// Adds a row to the table `t`, exports it, and asserts what becomes of the table's files, and of the type of `v`.
+    fn emit(&mut self, row: ScVal, file: Files, kind_of_v: &str) {
+        self.call(row);
+        for lake in &self.lakes {
+            assert_eq!(export(&self.scene, lake, &[])["new_rows"], 1);
+            assert_same(&self.owner, &lake.directory, 1, "t");
             assert_no_strays(&lake.directory);
             assert_ids(&lake.directory);
             assert_eq!(kind(&lake.directory, "t", "v"), kind_of_v);
-            let now = paths(lake);
-            let state = manifest(&lake.directory).programs[0].tables[0].state.clone();
-            let operations: Vec<_> = state.snapshots.iter().map(|it| it.operation).collect();
-            let newest = state.newest().unwrap();
-            assert!(now.len() <= 2, "{}: {now:?}", lake.into);
-            match file {
-                Files::Added if before.len() < 2 => {
-                    assert_eq!(now[..now.len() - 1], before[..], "{}", lake.into);
-                    assert_eq!(newest.operation, Operation::Append);
-                }
-                Files::Added => {
-                    assert!(operations.ends_with(&[Operation::Append, Operation::Replace]))
-                }
-                Files::Replaced => {
-                    assert!(now.len() == 1 && !before.contains(&now[0]));
-                    // All rows change at once.
-                    assert_eq!(newest.operation, Operation::Overwrite);
-                    assert_eq!((newest.total.rows, newest.total.files), (rows as u64, 1));
-                }
-            }
-            *before = now;
         }
-    };
+        let now = self.lakes.each_ref().map(|lake| table(lake, "t"));
+        for (now, before) in now.iter().zip(&self.before) {
+            self.assert_files(now, before, file);
+        }
+        self.before = now.map(|table| table.files.into_iter().map(|file| file.path).collect());
+    }
+
+    fn assert_files(&self, now: &ExportedTable, before: &[String], file: Files) {
+        let files: Vec<_> = now.files.iter().map(|file| file.path.clone()).collect();
+        let operations: Vec<_> = now.state.snapshots.iter().map(|it| it.operation).collect();
+        let newest = now.state.newest().unwrap();
+        assert!(files.len() <= 2, "{files:?}");
+        match file {
+            Files::Added if before.len() < 2 => {
+                assert_eq!(files[..files.len() - 1], *before);
+                assert_eq!(newest.operation, Operation::Append);
+            }
+            Files::Added => {
+                assert!(operations.ends_with(&[Operation::Append, Operation::Replace]))
+            }
+            Files::Replaced => {
+                assert!(files.len() == 1 && !before.contains(&files[0]));
+                // All rows change at once.
+                assert_eq!(newest.operation, Operation::Overwrite);
+                assert_eq!((newest.total.rows, newest.total.files), (self.rows as u64, 1));
+            }
+        }
+    }
+
+    /// A failed write leaves the manifest unchanged, and no stray objects.
+    fn assert_failed_write_changes_nothing(&mut self) {
+        let before = manifest(&self.lakes[1].directory);
+        let numbers = list([ScVal::U32(1), ScVal::U32(2)]);
+        self.call(fields([("n", numbers)]));
+        self.server.set_fault(|request, honest| {
+            let is_of_program = request.target.contains("programs");
+            match request.method.as_str() {
+                "PUT" if is_of_program => Reply::status(403),
+                _ => honest(),
+            }
+        });
+        let failed = orrery()
+            .envs(self.lakes[1].settings.iter().map(|(name, value)| (name, value)))
+            .args(["export", "--into", &self.lakes[1].into, "--data-dir"])
+            .arg(self.scene.path())
+            .output();
+        assert!(!failed.unwrap().status.success());
+        assert_eq!(manifest(&self.lakes[1].directory).programs, before.programs);
+        self.server.clear_fault();
+    }
+
+    /// The other types that a column can have.
+    fn emit_all_types(&mut self) {
+        let all = fields([
+            ("bool", ScVal::Bool(true)),
+            ("bytes", bytes(&[0, 255])),
+            ("deep", list([list([ScVal::U64(1)]), list([])])),
+            ("map", map([(string("a"), ScVal::U32(1)), (string("b"), ScVal::I32(-1))])),
+            ("mixed", list([ScVal::U32(1), string("b")])),
+        ]);
+        self.chain.call(self.contract, "emit", vec![symbol("all"), all]);
+        self.chain.import_into(&self.scene);
+        self.owner.wait_for_rows("raw_all", 1);
+        for lake in &self.lakes {
+            // With the row whose write has failed.
+            assert_eq!(export(&self.scene, lake, &[])["new_rows"], 2);
+            let [row] = rows_of_program(&lake.directory, 1, "all").try_into().unwrap();
+            let expected = [
+                ("bool", json!(true)),
+                ("bytes", json!("00ff")),
+                ("deep", json!([["1"], []])),
+                ("map", json!([["a", 1], ["b", -1]])),
+                ("mixed", json!("{\"vec\":[{\"u32\":1},{\"string\":\"b\"}]}")),
+            ];
+            expected.into_iter().for_each(|(name, value)| assert_eq!(row[name], value, "{name}"));
+            assert_same(&self.owner, &lake.directory, 1, "t");
+            assert_no_strays(&lake.directory);
+        }
+    }
+
+    /// When rows are written anew, a table whose rows have not changed keeps its files and its snapshot.
+    fn assert_other_table_stays(&mut self) {
+        let before = self.lakes.each_ref().map(|lake| table(lake, "all"));
+        for z in [ScVal::Void, ScVal::U32(1)] {
+            self.call(fields([("z", z)]));
+            self.lakes.iter().for_each(|lake| drop(export(&self.scene, lake, &[])));
+        }
+        for (lake, before) in self.lakes.iter().zip(before) {
+            let operation = table(lake, "t").state.newest().unwrap().operation;
+            assert_eq!(operation, Operation::Overwrite, "{}", lake.into);
+            let after = table(lake, "all");
+            assert_eq!((after.files, after.state.newest()), (before.files, before.state.newest()));
+            assert_same(&self.owner, &lake.directory, 1, "t");
+            assert_no_strays(&lake.directory);
+        }
+    }
+}
+
+/// A table of program 1, as the manifest has it.
+fn table(lake: &Lake, name: &str) -> ExportedTable {
+    let tables = manifest(&lake.directory).programs[0].tables.clone();
+    tables.into_iter().find(|it| it.name == name).unwrap()
+}
+
+#[test]
+fn exported_files_follow_growing_tables() {
+    let mut growing = Growing::new();
     let v = |value: ScVal| fields([("v", value)]);
     let (added, replaced, decimal) = (Files::Added, Files::Replaced, "Decimal128(38, 0)");
-    emit(v(ScVal::U32(7)), added, "Int64");
+    growing.emit(v(ScVal::U32(7)), added, "Int64");
     // A wider integer or a new column leaves existing files unchanged.
-    emit(v(ScVal::I64(i64::MIN)), added, "Int64");
+    growing.emit(v(ScVal::I64(i64::MIN)), added, "Int64");
     let both = fields([("v", ScVal::U32(1)), ("w", ScVal::U64(u64::MAX))]);
-    emit(both, added, "Int64");
+    growing.emit(both, added, "Int64");
     // A value that does not fit into 64 bits changes the column to decimals, so all earlier files are
     // replaced.
-    emit(v(ScVal::from(i128::MIN)), replaced, decimal);
-    emit(v(ScVal::U32(2)), added, decimal);
+    growing.emit(v(ScVal::from(i128::MIN)), replaced, decimal);
+    growing.emit(v(ScVal::U32(2)), added, decimal);
     // The type of a column that had only nulls was unknown, so its first value replaces all files.
-    emit(fields([("n", ScVal::Void)]), added, decimal);
+    growing.emit(fields([("n", ScVal::Void)]), added, decimal);
     let numbers = list([ScVal::U32(1), ScVal::U32(2)]);
-    emit(fields([("n", numbers.clone())]), replaced, decimal);
+    growing.emit(fields([("n", numbers)]), replaced, decimal);
     // A column of decimals that gets digits: those of earlier rows are missing in the files.
-    emit(fields([("w", ScVal::from(i128::MAX))]), replaced, decimal);
-    // A failed write leaves the manifest unchanged, and no stray objects.
-    let before = manifest(&lakes[1].directory);
-    chain.call(contract, "emit", vec![symbol("t"), fields([("n", numbers)])]);
-    chain.import_into(&scene);
-    owner.wait_for_rows("raw_t", 9);
-    server.set_fault(|request, honest| {
-        let is_of_program = request.target.contains("programs");
-        match request.method.as_str() {
-            "PUT" if is_of_program => Reply::status(403),
-            _ => honest(),
-        }
-    });
-    let failed = orrery()
-        .envs(lakes[1].settings.iter().map(|(name, value)| (name, value)))
-        .args(["export", "--into", &lakes[1].into, "--data-dir"])
-        .arg(scene.path())
-        .output();
-    assert!(!failed.unwrap().status.success());
-    assert_eq!(manifest(&lakes[1].directory).programs, before.programs);
-    server.clear_fault();
+    growing.emit(fields([("w", ScVal::from(i128::MAX))]), replaced, decimal);
+    growing.assert_failed_write_changes_nothing();
+    growing.emit_all_types();
+    growing.assert_other_table_stays();
+}
 
-    // The other types that a column can have.
-    let all = fields([
-        ("bool", ScVal::Bool(true)),
-        ("bytes", bytes(&[0, 255])),
-        ("deep", list([list([ScVal::U64(1)]), list([])])),
-        ("map", map([(string("a"), ScVal::U32(1)), (string("b"), ScVal::I32(-1))])),
-        ("mixed", list([ScVal::U32(1), string("b")])),
-    ]);
-    chain.call(contract, "emit", vec![symbol("all"), all]);
-    chain.import_into(&scene);
-    owner.wait_for_rows("raw_all", 1);
-    for lake in &lakes {
-        assert_eq!(export(&scene, lake, &[])["new_rows"], 2);
-        let [row] = rows_of_program(&lake.directory, 1, "all").try_into().unwrap();
-        let expected = [
-            ("bool", json!(true)),
-            ("bytes", json!("00ff")),
-            ("deep", json!([["1"], []])),
-            ("map", json!([["a", 1], ["b", -1]])),
-            ("mixed", json!("{\"vec\":[{\"u32\":1},{\"string\":\"b\"}]}")),
-        ];
-        expected.into_iter().for_each(|(name, value)| assert_eq!(row[name], value, "{name}"));
-        assert_same(&owner, &lake.directory, 1, "t");
-        assert_no_strays(&lake.directory);
+/// Calls that emit rows, to one table after each second kill and to another one after the others.
+fn some_calls(
+    rng: &mut ChaCha8Rng,
+    contract: ContractId,
+    kill: u64,
+    emitted: &mut u64,
+) -> Vec<Request> {
+    let mut calls = Vec::new();
+    for _ in 0..rng.random_range(1..6) {
+        // Occasionally, a value needs a wider type than the column has in the export.
+        let row = match rng.random_bool(0.1) {
+            true => fields([("v", ScVal::from(i128::MAX))]),
+            false => fields([("v", ScVal::U64(*emitted)), ("kill", ScVal::U64(kill))]),
+        };
+        let target = symbol(["t", "u"][kill as usize % 2]);
+        calls.push(call(contract, "emit", vec![target, row]));
+        *emitted += 1;
     }
-
-    // When rows are written anew, a table whose rows have not changed keeps its files and its snapshot.
-    let table = |lake: &Lake, name: &str| {
-        let tables = manifest(&lake.directory).programs[0].tables.clone();
-        tables.into_iter().find(|it| it.name == name).unwrap()
-    };
-    let before = lakes.each_ref().map(|lake| table(lake, "all"));
-    for (rows, z) in [(10, ScVal::Void), (11, ScVal::U32(1))] {
-        chain.call(contract, "emit", vec![symbol("t"), fields([("z", z)])]);
-        chain.import_into(&scene);
-        owner.wait_for_rows("raw_t", rows);
-        lakes.iter().for_each(|lake| drop(export(&scene, lake, &[])));
-    }
-    for (lake, before) in lakes.iter().zip(before) {
-        let operation = table(lake, "t").state.newest().unwrap().operation;
-        assert_eq!(operation, Operation::Overwrite, "{}", lake.into);
-        let after = table(lake, "all");
-        assert_eq!((after.files, after.state.newest()), (before.files, before.state.newest()));
-        assert_same(&owner, &lake.directory, 1, "t");
-        assert_no_strays(&lake.directory);
-    }
+    calls
 }
 
 /// Small: 5 kills; full: 50.
@@ -526,17 +428,7 @@ fn rows_are_exported_once_through_kills() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let mut emitted = 0;
     for kill in 0..kills {
-        let mut calls = Vec::new();
-        for _ in 0..rng.random_range(1..6) {
-            // Occasionally, a value needs a wider type than the column has in the export.
-            let row = match rng.random_bool(0.1) {
-                true => fields([("v", ScVal::from(i128::MAX))]),
-                false => fields([("v", ScVal::U64(emitted)), ("kill", ScVal::U64(kill))]),
-            };
-            let target = symbol(["t", "u"][kill as usize % 2]);
-            calls.push(call(contract, "emit", vec![target, row]));
-            emitted += 1;
-        }
+        let calls = some_calls(&mut rng, contract, kill, &mut emitted);
         chain.close(&calls);
         chain.import_into(&scene);
         // The process is killed at a random moment; there is no condition to wait for.

@@ -17,6 +17,7 @@ mod engine_rollback;
 mod engine_values;
 mod engine_vault;
 mod exported;
+mod exported_earlier;
 mod kills;
 mod network;
 mod network_calls;
