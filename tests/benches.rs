@@ -82,6 +82,12 @@ goals! {
         "P33 size with / without the index of keys, public ledgers",
     ]
     full_network: ["full-network"] => ["Full network, ledger due to ledger stored, p99",]
+    snapshots: ["snapshots"] => [
+        "Ingestion while snapshots are made / without",
+        "Restoring a snapshot / a plain download of its objects, 125 MB/s",
+        "Restoring a snapshot / a plain download of its objects, no limit",
+        "Start from a snapshot to health up, beyond a plain download",
+    ]
     lookups: ["lookups"] => [
         "Lookup in the smart-account index, asked again / a request that does nothing",
         "Lookup in the smart-account index, asked first / a request that does nothing",

@@ -7,6 +7,7 @@ mod attacked;
 mod backfills;
 #[path = "../baseline/mod.rs"]
 mod baseline;
+mod bucket;
 mod calls;
 mod catch_up;
 mod chain;
@@ -42,6 +43,7 @@ mod running;
 mod runs;
 mod sink;
 mod size;
+mod snapshots;
 mod sql;
 mod stores;
 mod streams;
@@ -172,6 +174,9 @@ pub fn measure(
     }
     if arguments.wants("large-accounts") {
         large_accounts::run(&public, directory, report)?;
+    }
+    if arguments.wants("snapshots") {
+        snapshots::run(&public, directory, report)?;
     }
     programs(arguments, data, &public, directory, report)?;
     pushes(arguments, &public, directory, report)?;

@@ -133,15 +133,20 @@ impl Service {
         network: &Network,
     ) -> Result<Self, Box<dyn Error>> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let process = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["serve", "--no-source", "--network", network.name(), "--log-level", "warn"])
             .arg("--data-dir")
             .arg(directory)
             .args(["--listen", &address.to_string()])
             .env("ORRERY_LIMITS_REQUESTS_PER_SECOND", "0")
-            .stdout(Stdio::null())
-            .spawn()?;
-        let mut service = Self { process, address };
+            .stdout(Stdio::null());
+        Self::started(&mut command, address)
+    }
+
+    /// Runs a command that serves at an address, and waits until it reports that it is up.
+    pub fn started(command: &mut Command, address: SocketAddr) -> Result<Self, Box<dyn Error>> {
+        let mut service = Self { process: command.spawn()?, address };
         service.wait_until_up()?;
         Ok(service)
     }

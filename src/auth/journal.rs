@@ -107,12 +107,20 @@ impl Journal {
 
     /// Appends a line, and returns when it is on disk and every reader has noticed it.
     pub(super) fn append(&self, line: &Line) -> Result<(), AuthError> {
-        let mut text = serde_json::to_vec(line)
-            .map_err(|error| self.failed("cannot write", io::Error::from(error)))?;
-        let check = checksum(&text);
-        text.push(CHECKSUM_SEPARATOR);
-        text.extend_from_slice(check.as_bytes());
-        text.push(b'\n');
+        self.append_all(std::slice::from_ref(line))
+    }
+
+    /// As [`Self::append`], for many lines, which are written together.
+    pub(super) fn append_all(&self, lines: &[Line]) -> Result<(), AuthError> {
+        let mut text = Vec::new();
+        for line in lines {
+            let json = serde_json::to_vec(line)
+                .map_err(|error| self.failed("cannot write", io::Error::from(error)))?;
+            text.extend_from_slice(&json);
+            text.push(CHECKSUM_SEPARATOR);
+            text.extend_from_slice(checksum(&json).as_bytes());
+            text.push(b'\n');
+        }
         self.append_bytes(&text).map_err(|error| self.failed("cannot write", error))?;
         thread::sleep(2 * CHECK_VALID_FOR);
         self.check_for_changes()
@@ -211,19 +219,24 @@ pub(super) fn create(directory: &Path) -> Result<(), AuthError> {
     created.map_err(|error| AuthError::io("cannot create", &path, error))
 }
 
+/// Whether the file exists.
+pub(super) fn exists(directory: &Path) -> Result<bool, AuthError> {
+    let list = directory.join(JOURNAL_FILE);
+    list.try_exists().map_err(|error| AuthError::io("cannot look for", &list, error))
+}
+
 /// Fails when the file does not exist: without it, revoked tokens would be accepted again.
 pub(super) fn check(directory: &Path) -> Result<(), AuthError> {
     let list = directory.join(JOURNAL_FILE);
-    match list.try_exists() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(AuthError::Other(format!(
+    match exists(directory)? {
+        true => Ok(()),
+        false => Err(AuthError::Other(format!(
             "{} is missing beside the signing key, so it is not known which tokens are revoked: \
              restore it from a backup; or, if none was ever revoked, create it empty; or remove {} \
              too, which voids every token",
             list.display(),
             secret::path(directory).display()
         ))),
-        Err(error) => Err(AuthError::io("cannot look for", &list, error)),
     }
 }
 

@@ -327,10 +327,12 @@ pub fn issued(directory: &Path) -> Result<Vec<TokenEntry>, AuthError> {
 /// # Errors
 /// When the list cannot be read.
 pub fn revocations(directory: &Path) -> Result<BTreeMap<String, u64>, AuthError> {
-    if !secret::exists(directory)? {
+    if secret::exists(directory)? {
+        journal::check(directory)?;
+    } else if !journal::exists(directory)? {
         return Ok(BTreeMap::new());
     }
-    journal::check(directory)?;
+    // A reader that has issued no token has the list that it has taken over, and no key.
     Journal::open(directory)?.revocations()
 }
 
@@ -346,13 +348,13 @@ pub fn take_over(directory: &Path, revoked: &BTreeMap<String, u64>) -> Result<()
     secret::prepare_directory(directory)?;
     journal::create(directory)?;
     let journal = Journal::open(directory)?;
-    for (jti, at) in revoked {
+    let known = journal.revocations()?;
+    let mut lines = Vec::new();
+    for (jti, at) in revoked.iter().filter(|(jti, _)| !known.contains_key(*jti)) {
         check_name(jti)?;
-        if journal.revoked_at(jti)?.is_none() {
-            journal.append(&Line::Revoked { jti: jti.clone(), at: *at })?;
-        }
+        lines.push(Line::Revoked { jti: jti.clone(), at: *at });
     }
-    Ok(())
+    if lines.is_empty() { Ok(()) } else { journal.append_all(&lines) }
 }
 
 /// Returns one message for each damage in a directory of secrets. Changes and creates nothing.

@@ -435,3 +435,30 @@ fn every_altered_character_is_detected() {
         assert!(bench.tokens.verify_at(&altered, NOW).is_err(), "{index}");
     }
 }
+
+/// A reader takes over what its writer has revoked, however much that is, and hands it on before it has a key.
+#[test]
+fn revocations_are_taken_over_together() {
+    let bench = Bench::new();
+    let portable: BTreeMap<String, u64> =
+        (0..20_000).map(|number| (format!("token-{number}"), NOW - number)).collect();
+    let other = tempfile::tempdir().unwrap();
+    let directory = other.path().join("secrets");
+    assert!(revocations(&directory).unwrap().is_empty());
+    take_over(&directory, &BTreeMap::new()).unwrap();
+    assert!(!directory.exists(), "nothing is made for nothing");
+    take_over(&directory, &portable).unwrap();
+    take_over(&directory, &portable).unwrap();
+    assert_eq!(revocations(&directory).unwrap(), portable);
+    let lines = std::fs::read_to_string(directory.join("tokens.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), portable.len(), "each once");
+    assert!(!secret::exists(&directory).unwrap());
+    let tokens = Tokens::open(&directory, &testnet()).unwrap();
+    assert_eq!(tokens.revoke("token-7").unwrap(), Revocation::AlreadyRevoked);
+    let hostile = BTreeMap::from([("\n".to_owned(), 1)]);
+    assert!(take_over(&directory, &hostile).is_err());
+    // A key without a list is an error, and not a list without entries.
+    std::fs::remove_file(directory.join("tokens.jsonl")).unwrap();
+    assert!(revocations(&directory).is_err());
+    assert!(revocations(bench.directory.path()).unwrap().is_empty());
+}

@@ -109,14 +109,15 @@ impl Manifest {
             && self.digest == sum(&contents.ranges)
     }
 
-    /// Returns the size of all files in bytes.
+    /// Returns the size of all files in bytes. Whoever has written the manifest may have written any sizes.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.size).sum()
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
     }
 
     /// Returns the number of ledgers in all ranges.
     pub fn ledgers(&self) -> u64 {
-        self.ranges.iter().map(|range| range.summed.ledgers.len()).sum()
+        let lengths = self.ranges.iter().map(|range| range.summed.ledgers.len());
+        lengths.fold(0, u64::saturating_add)
     }
 
     /// Writes the manifest into a backup, whose other files must be on disk already.

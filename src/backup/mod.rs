@@ -63,6 +63,19 @@ pub enum BackupError {
     /// Another backup is being made, or another restore is running.
     #[error("{} is in use by another orrery backup or restore: wait until it has ended", .0.display())]
     InUse(PathBuf),
+    /// Another command writes to the place of snapshots, or was killed on another machine a short while ago.
+    #[error(
+        "{place} is in use by another orrery backup, {until}: wait until it has ended, or remove \
+         {claim} if it is gone for good"
+    )]
+    Claimed {
+        /// The place.
+        place: String,
+        /// Until when, in words.
+        until: String,
+        /// The object that says so.
+        claim: String,
+    },
     /// Anything else.
     #[error("{0}")]
     Other(String),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::check;
@@ -82,9 +83,10 @@ pub(super) fn into_place(
     let Some(_lock) = Lock::take(&lock)? else {
         return Err(BackupError::InUse(data_dir.to_owned()));
     };
-    if leftovers == Leftovers::Removed {
+    match leftovers {
         // Left by a restore that was killed.
-        copy::remove(&drafts)?;
+        Leftovers::Removed => copy::remove(&drafts)?,
+        Leftovers::Kept => refuse_foreign(&drafts)?,
     }
     let filled = fill(&draft).and_then(|()| complete(&draft));
     let restored = filled.and_then(|()| {
@@ -113,6 +115,22 @@ pub(super) fn into_place(
     copy::remove(&drafts)?;
     fs::remove_file(&lock).map_err(failed(&lock))?;
     copy::sync_directory(&parent)
+}
+
+/// Refuses what another account has prepared where a restoration goes on: a link in it would lead elsewhere.
+fn refuse_foreign(drafts: &Path) -> Result<(), BackupError> {
+    let found = match fs::symlink_metadata(drafts) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(failed(drafts))?,
+    };
+    if found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    Err(BackupError::Other(format!(
+        "{} is not a directory of this account, in which a restoration could go on: remove it, or restore into \
+         another directory",
+        drafts.display()
+    )))
 }
 
 /// Returns the files to restore, and the paths of those that are left out. The key of compiled code

@@ -108,7 +108,7 @@ impl From<BackupError> for Failure {
     fn from(error: BackupError) -> Self {
         match error {
             BackupError::Store(error) => error.into(),
-            BackupError::InUse(_) => Self::in_use(error.to_string()),
+            BackupError::InUse(_) | BackupError::Claimed { .. } => Self::in_use(error.to_string()),
             error => Self::failed(error.to_string()),
         }
     }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use orrery::config::{Config, Settings};
@@ -20,6 +21,9 @@ use super::live_line::LiveLine;
 use super::open::NewDirectory;
 use super::snapshots::{self, ReadFlags};
 use super::{Common, Failure, FlagValue, NetworkFlags, begin_log, flag, listen_address, open};
+
+/// Interval between two reports of a restoration.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// Run the service: follow the configured source, and serve stored ledgers over HTTP
 ///
@@ -45,7 +49,7 @@ pub struct Serve {
     #[arg(long)]
     start: Option<String>,
     /// Restore the newest snapshot into an empty data directory first, from the place to which `orrery backup --to`
-    /// has written it. A directory that holds something is used as it is
+    /// has written it. A data directory that is there is used as it is, and the place is not looked at
     #[arg(long, value_name = "PLACE")]
     from_snapshot: Option<String>,
     #[command(flatten)]
@@ -127,6 +131,8 @@ fn restore_if_empty(from: &str, read: &ReadFlags, config: &Config) -> Result<(),
     if config.data_dir.join(RAW_DIRECTORY).exists() {
         return Ok(());
     }
+    // Before a long restoration, after which the start would fail.
+    service::check_free(config.http.listen)?;
     let snapshots = read.open(from, config)?;
     let snapshot = snapshots.find(None)?;
     let manifest = &snapshot.description.manifest;
@@ -139,7 +145,19 @@ fn restore_if_empty(from: &str, read: &ReadFlags, config: &Config) -> Result<(),
         from = %snapshots.place(), snapshot = %snapshot.name, bytes = manifest.bytes(),
         "restoring a snapshot"
     );
-    snapshots::restore(&snapshots, &snapshot, config, &mut |_| Ok(()))?;
+    let (mut done, total, mut reported) = (0, manifest.bytes(), Instant::now());
+    let mut progress = |bytes| {
+        done += bytes;
+        if reported.elapsed() > REPORT_EVERY {
+            reported = Instant::now();
+            tracing::info!(done, total, "restoring a snapshot");
+            service::report_restoration(done, total);
+        }
+        Ok(())
+    };
+    snapshots::restore(&snapshots, &snapshot, config, &mut progress)?;
+    // What comes before the service is ready has its time from here on.
+    service::report_restoration(total, total);
     for words in read.words(&snapshots, &snapshot) {
         tracing::warn!("{words}");
     }

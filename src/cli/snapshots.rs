@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use orrery::auth::is_public_key;
-use orrery::backup::snapshot::{Passphrase, Place, Snapshot, Snapshots};
+use orrery::backup::snapshot::{Expected, Passphrase, Place, Snapshot, Snapshots};
 use orrery::backup::{BackupError, Progress};
 use orrery::config::Config;
 use orrery::net::buckets::{BucketSettings, Patience};
@@ -72,6 +72,11 @@ pub fn place(address: &str, config: &Config) -> Result<Place, Failure> {
 }
 
 impl PassphraseFlag {
+    /// Whether a file with the passphrase is named.
+    fn is_given(&self) -> bool {
+        self.passphrase_file.is_some()
+    }
+
     /// Reads the passphrase from the file, or from the terminal; one that begins to encrypt is asked for twice.
     pub fn read(&self, is_new: bool) -> Result<Passphrase, BackupError> {
         let text = match &self.passphrase_file {
@@ -146,14 +151,13 @@ impl ReadFlags {
     /// Opens the snapshots at an address, and checks whose and of which network they are.
     pub fn open(&self, address: &str, config: &Config) -> Result<Snapshots, Failure> {
         let mut ask = |is_new: bool| self.passphrase.read(is_new);
-        let snapshots = Snapshots::open(place(address, config)?, &mut ask)?;
-        if let Some(trusted) = &self.trusted {
-            snapshots.check_writer(trusted)?;
-        }
-        if let Some(network) = config.network() {
-            snapshots.check_network(&network)?;
-        }
-        Ok(snapshots)
+        let network = config.network();
+        let expected = Expected {
+            writer: self.trusted.as_deref(),
+            network: network.as_ref(),
+            encrypted: self.passphrase.is_given(),
+        };
+        Ok(Snapshots::open(place(address, config)?, &expected, &mut ask)?)
     }
 
     /// Says what follows from how the snapshot was read.
@@ -174,8 +178,9 @@ impl ReadFlags {
         }
         if self.trusted.is_none() {
             words.push(format!(
-                "the checksums of the snapshot detect accidents, and not whoever can write there: --trusted {} \
-                 checks its signature, if that is the key that its writer has printed",
+                "the checksums of the snapshot detect accidents, and not whoever can write there, who may have \
+                 changed it, and given it a key whose tokens are accepted here: --trusted {} checks its \
+                 signature, if that is the key that its writer has printed",
                 snapshots.writer()
             ));
         }

@@ -50,3 +50,4 @@ pub use promotion::{Promoted, promote};
 pub use reader::{PROMOTED_FILE, READER_FILE, READER_OFF, Reader};
 pub use run::{Service, check_files, run, run_opened};
 pub use state_backfill::StateBackfills;
+pub use supervisor::report_restoration;

@@ -16,16 +16,25 @@ use crate::store::{Store, UpgradeStep};
 /// Interval between two status lines when the supervisor has no watchdog.
 const STATUS_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Time within which an upgrade must report progress before the supervisor gives up the start, in
+/// Time within which an upgrade or a restoration must report progress before the supervisor gives up the start, in
 /// microseconds.
-const UPGRADE_TIMEOUT_MICROS: u32 = 300_000_000;
+const START_TIMEOUT_MICROS: u32 = 300_000_000;
 
 /// Reports the progress of a store upgrade, and extends the supervisor's start timeout, so that it
 /// does not apply while the upgrade makes progress.
 pub(super) fn report_upgrade(UpgradeStep { what, ledger, last }: UpgradeStep<'_>) {
-    let status = format!("upgrading the store: {what}, ledger {ledger} of {last}");
+    report_start(&format!("upgrading the store: {what}, ledger {ledger} of {last}"));
+}
+
+/// Reports the progress of a restoration before the start, in bytes, and extends the supervisor's start
+/// timeout, so that it does not apply while the restoration makes progress.
+pub fn report_restoration(done: u64, total: u64) {
+    report_start(&format!("restoring a snapshot: {} of {} MiB", done >> 20, total >> 20));
+}
+
+fn report_start(status: &str) {
     let states =
-        [NotifyState::ExtendTimeoutUsec(UPGRADE_TIMEOUT_MICROS), NotifyState::Status(&status)];
+        [NotifyState::ExtendTimeoutUsec(START_TIMEOUT_MICROS), NotifyState::Status(status)];
     if let Err(error) = sd_notify::notify(&states) {
         tracing::warn!("the supervisor cannot be notified: {error}");
     }

@@ -7,7 +7,7 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::world::{PLACE, World};
+use super::world::{PASSPHRASE_FILE, PLACE, World, content};
 
 /// Objects that a restoration does not read.
 const UNREAD: [&str; 2] = ["claim.json", "doomed.json"];
@@ -39,6 +39,8 @@ fn one_wrong_byte_is_refused_by_name() {
             }
         };
         world.put(key, &bytes);
+        // An earlier attempt has fetched what this one is to fetch.
+        let _ = fs::remove_dir_all(world.at().join("new.restoring"));
         let restored = world.restore("new", &[]);
         assert_eq!(restored.code, 1, "{what}: {}", restored.stdout);
         assert!(!world.at().join("new").exists(), "{what}");
@@ -61,6 +63,30 @@ fn one_wrong_byte_is_refused_by_name() {
     assert!(!world.at().join("new.restoring").exists());
 }
 
+/// An object is not written again while it is there: whoever removes a damaged one gets it back.
+#[test]
+fn a_damaged_object_is_written_again_once_it_is_removed() {
+    let world = World::new(25, 40);
+    world.backup(&[]);
+    let objects = world.objects().into_iter().filter(|(key, _)| key.starts_with("objects/"));
+    for (key, whole) in objects.collect::<Vec<_>>() {
+        let mut bytes = whole.clone();
+        bytes[whole.len() / 2] ^= 1;
+        world.put(&key, &bytes);
+    }
+    let verified = world.run(&["backup", "--verify", PLACE]);
+    assert_eq!(verified.code, 1, "{}", verified.stdout);
+    let note = verified.stderr.lines().find(|line| line.contains("cannot be restored")).unwrap();
+    assert!(
+        note.contains("remove that object, and the next backup writes the object again"),
+        "{note}"
+    );
+    fs::remove_dir_all(world.object("objects")).unwrap();
+    world.backup(&[]);
+    world.restore("new", &[]).succeeded();
+    assert_eq!(content(world.at(), "new"), content(world.at(), "d"));
+}
+
 /// Whoever can write to the bucket can make other snapshots, but not sign them.
 #[test]
 fn a_snapshot_of_another_writer_is_refused_where_one_is_trusted() {
@@ -75,6 +101,9 @@ fn a_snapshot_of_another_writer_is_refused_where_one_is_trusted() {
     // The older snapshot is not signed by the key of the place any more.
     let name = ["--snapshot", made["snapshot"].as_str().unwrap()];
     world.restore("new", &name).refuses(1, &[&old, "differs from what was written"]);
+    // Who gives a passphrase gets nothing that anybody could have put there.
+    let passphrase = ["--passphrase-file", PASSPHRASE_FILE];
+    world.restore("new", &passphrase).refuses(1, &["are not encrypted, and a passphrase is given"]);
     let words = world.restore("new", &[]);
     words.succeeded();
     assert!(words.stderr.contains("detect accidents"), "{}", words.stderr);

@@ -16,8 +16,13 @@ const ENCRYPT: [&str; 3] = ["--encrypt", "--passphrase-file", PASSPHRASE_FILE];
 fn an_encrypted_snapshot_has_everything_and_shows_nothing() {
     let world = World::new(14, 40);
     let alice = token(&world.at().join("d"), "alice");
+    let dry = world.backup(&[&ENCRYPT[..], &["--dry-run"]].concat());
+    assert!(world.objects().is_empty());
     let made = world.backup(&ENCRYPT);
     assert_eq!(made["encrypted"], true);
+    for number in ["new_objects", "requests"] {
+        assert_eq!(dry[number], made[number], "{number}");
+    }
     let key = fs::read_to_string(world.at().join("d/secrets/token-signing-key")).unwrap();
     for (name, bytes) in world.objects() {
         for word in ["token-signing-key", "CURRENT", "sst", &key[..64], &alice] {

@@ -126,7 +126,8 @@ fn other_writers_and_networks_are_refused() {
     // While another command writes, this one waits.
     let claim = json!({ "id": "somebody-else", "until": 99_999_999_999u64 });
     world.put("claim.json", claim.to_string().as_bytes());
-    to("d", &[]).refuses(75, &["is in use by another orrery backup"]);
+    let words = ["in use by another orrery backup, until 5138-11-16", "or remove", "claim.json"];
+    to("d", &[]).refuses(75, &words);
     let claim = json!({ "id": "somebody-else", "until": 1_000u64 });
     world.put("claim.json", claim.to_string().as_bytes());
     to("d", &[]).succeeded();

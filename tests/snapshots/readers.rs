@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::net::UnixDatagram;
 
 use orrery::control::{Client, Ledgers, STORE};
 use orrery_testkit::binary::{Service, run, token};
@@ -161,6 +162,28 @@ fn webhooks_deliver_after_the_promotion() {
     }
 }
 
+/// The JSON-RPC of a service whose newest ledger was closed just now, as that of a network that goes on: the ledgers here
+/// are old, and a service that stores no new ones says that it is not healthy.
+fn in_present(service: &Service) -> Provider {
+    let url = format!("{}/rpc", service.base);
+    let ask = move |body: &[u8]| -> Value {
+        let request = HTTP.post(&url).header("content-type", "application/json");
+        request.body(body.to_vec()).send().unwrap().json().unwrap()
+    };
+    Provider::start(move |request| {
+        let asked: Value = serde_json::from_slice(&request.body).unwrap();
+        if asked["method"] != "getHealth" {
+            return Reply::json(&ask(&request.body));
+        }
+        let latest = json!({ "jsonrpc": "2.0", "id": asked["id"], "method": "getLatestLedger" });
+        let mut answer = ask(latest.to_string().as_bytes());
+        answer["result"] = json!({
+            "status": "healthy", "oldestLedger": 2, "latestLedger": answer["result"]["sequence"],
+        });
+        Reply::json(&answer)
+    })
+}
+
 /// A service with an empty directory restores the newest snapshot and follows its writer; started again, it does not look at
 /// the bucket.
 #[test]
@@ -169,11 +192,20 @@ fn a_second_machine_follows_its_writer() {
     let made = world.backup(&[]);
     let writer = world.serve("d", &["--no-source"], &[]);
     store(&world, "d", 31..=40);
-    let source = format!("rpc:{}/rpc", writer.base);
+    let front = in_present(&writer);
+    let source = format!("rpc:{}", front.url("/"));
     let key = made["key"].as_str().unwrap();
     let from = ["--from-snapshot", PLACE, "--source", &source, "--trusted", key];
-    let reader = world.serve("r", &from, &[]);
+    let supervisor = UnixDatagram::bind(world.at().join("notify")).unwrap();
+    let socket = world.at().join("notify");
+    let reader = world.serve("r", &from, &[("NOTIFY_SOCKET", socket.to_str().unwrap())]);
     reader.wait_until_stored(40);
+    // The supervisor's limit for a start does not end a restoration that goes on.
+    let mut message = [0; 4096];
+    let length = supervisor.recv(&mut message).unwrap();
+    let first = String::from_utf8_lossy(&message[..length]);
+    assert!(first.contains("EXTEND_TIMEOUT_USEC=300000000"), "{first}");
+    assert!(first.contains("STATUS=restoring a snapshot: "), "{first}");
     let asked = world.server.requests().len();
     store(&world, "d", 41..=45);
     reader.wait_until_stored(45);

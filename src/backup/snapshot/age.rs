@@ -30,6 +30,8 @@ const TAG: usize = 16;
 const CHUNK: usize = 64 << 10;
 /// Cost of the key derivation, as the logarithm of its number of rounds: that of `age` itself, 256 MiB.
 const COST: u8 = 18;
+/// Cost for a key that protects nothing. It has as many digits, so that the header is as long.
+const CHEAP: u8 = 10;
 /// Largest cost that is accepted, 1 GiB: whoever can write the file could ask for any amount of memory.
 const MOST_COST: u8 = 20;
 /// Maximum length of a header in bytes: the only one that is written has 150.
@@ -100,6 +102,17 @@ impl Sealing {
         rand::rng().fill_bytes(&mut file_key);
         let failed = |_| BackupError::Other("the key cannot be encrypted".to_owned());
         Self::with(passphrase, salt, file_key, COST).map_err(failed)
+    }
+
+    /// Returns a key under no passphrase, to compute lengths and names that have the form of others.
+    ///
+    /// # Errors
+    /// When the key cannot be encrypted.
+    pub fn of_nobody() -> Result<Self, BackupError> {
+        let mut file_key = [0; SHORT];
+        rand::rng().fill_bytes(&mut file_key);
+        let failed = |_| BackupError::Other("the key cannot be encrypted".to_owned());
+        Self::with(&Passphrase(String::new()), [0; SHORT], file_key, CHEAP).map_err(failed)
     }
 
     fn with(

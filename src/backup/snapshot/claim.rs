@@ -1,10 +1,11 @@
 //! Keeps two commands from writing to one place at a time: in a bucket an object that names the present writer and
 //! until when, replaced only by whoever has read it; in a directory a lock.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use time::UtcDateTime;
+use time::macros::format_description;
 use tokio::time::timeout;
 
 use super::place::Place;
@@ -45,7 +46,7 @@ impl Claim {
     /// wait until its claim has ended.
     ///
     /// # Errors
-    /// [`BackupError::InUse`] while another one writes there.
+    /// [`BackupError::Claimed`] or [`BackupError::InUse`] while another one writes there.
     pub async fn take(place: &Place, id: &str) -> Result<Self, BackupError> {
         if let Some(root) = place.directory() {
             copy::make_directory(root)?;
@@ -58,19 +59,23 @@ impl Claim {
                 _lock: Some(lock),
             });
         }
-        let in_use = || BackupError::InUse(PathBuf::from(place.name("")));
         let found = place.versioned(CLAIM).await?;
         let mut before = None;
         if let Some((text, version)) = found {
             // What cannot be read claims nothing.
             let claimed: Option<Claimed> = serde_json::from_slice(&text).ok();
-            if claimed.is_some_and(|it| it.id != id && it.until > unix_now()) {
-                return Err(in_use());
+            let other = claimed.filter(|it| it.id != id && it.until > unix_now());
+            if let Some(other) = other {
+                return Err(claimed_until(place, other.until));
             }
             before = version;
         }
         let mut claim = Self { id: id.to_owned(), version: before, until: 0, _lock: None };
-        if claim.write(place).await? { Ok(claim) } else { Err(in_use()) }
+        if claim.write(place).await? {
+            Ok(claim)
+        } else {
+            Err(claimed_until(place, unix_now().saturating_add(CLAIM_SECONDS)))
+        }
     }
 
     /// Renews the claim if that is due.
@@ -112,5 +117,18 @@ impl Claim {
             // If that fails, it ends by itself.
             let _ = timeout(RELEASE_TIMEOUT, self.put(place, 0)).await;
         }
+    }
+}
+
+/// Returns the error for a place to which another command writes.
+fn claimed_until(place: &Place, until: u64) -> BackupError {
+    let format =
+        format_description!("until [year]-[month]-[day] [hour]:[minute] UTC at the latest");
+    let time = i64::try_from(until).ok().and_then(|at| UtcDateTime::from_unix_timestamp(at).ok());
+    let until = time.and_then(|time| time.format(format).ok());
+    BackupError::Claimed {
+        place: place.name(""),
+        until: until.unwrap_or_else(|| "without an end".to_owned()),
+        claim: place.name(CLAIM),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::PART_BYTES;
 use super::age::Sealing;
 use super::marker::Marker;
 use crate::auth::{DirectoryKey, is_signed_by};
@@ -49,6 +50,17 @@ pub struct Piece {
     pub sha256: String,
 }
 
+impl Piece {
+    /// Whether an object can have it.
+    fn is_sound(&self) -> bool {
+        let end = self.at.checked_add(self.size);
+        self.size > 0
+            && end.is_some_and(|end| end <= PART_BYTES as u64)
+            && is_hash(&self.sha256)
+            && is_object(&self.object)
+    }
+}
+
 /// Layout of the object.
 #[derive(Serialize, Deserialize)]
 struct Signed {
@@ -58,21 +70,18 @@ struct Signed {
 }
 
 impl Description {
-    /// Whether pieces make up the files, and their objects are ones that this program writes.
+    /// Whether pieces make up the files, of which each is there once, and their objects are ones that this program
+    /// writes.
     fn is_sound(&self) -> bool {
         let files = self.manifest.files.iter().zip(&self.pieces);
         self.manifest.is_sound()
             && self.manifest.files.len() == self.pieces.len()
+            && self.manifest.files.is_sorted_by(|a, b| a.path < b.path)
             && files.clone().all(|(file, pieces)| {
-                let sizes = pieces.iter().try_fold(0u64, |sum, piece| {
-                    piece.at.checked_add(piece.size)?;
-                    sum.checked_add(piece.size)
-                });
+                let sizes = pieces.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.size));
                 sizes == Some(file.size)
             })
-            && files
-                .flat_map(|(_, pieces)| pieces)
-                .all(|piece| piece.size > 0 && is_hash(&piece.sha256) && is_object(&piece.object))
+            && files.flat_map(|(_, pieces)| pieces).all(Piece::is_sound)
     }
 
     /// Returns the objects that the snapshot needs.

@@ -45,7 +45,8 @@ impl Doomed {
         })
     }
 
-    async fn write(&self, place: &Place) -> Result<(), BackupError> {
+    /// Writes the list.
+    pub async fn write(&self, place: &Place) -> Result<(), BackupError> {
         let text = serde_json::to_vec_pretty(self);
         let mut text = text.map_err(|error| BackupError::Other(error.to_string()))?;
         text.push(b'\n');
@@ -68,39 +69,39 @@ impl Doomed {
         if self.objects.len() == before { Ok(()) } else { self.write(place).await }
     }
 
-    /// Lists those of the objects that are not `needed`, and removes those that were listed a day ago.
-    pub async fn sweep(
-        mut self,
+    /// Lists those of the objects that are not `needed`. Returns how many are new on the list, which is written, and
+    /// those that were listed a day ago.
+    pub async fn list(
+        &mut self,
         place: &Place,
         objects: impl Iterator<Item = String>,
         needed: &BTreeSet<String>,
-    ) -> Result<Swept, BackupError> {
+    ) -> Result<(u64, Vec<String>), BackupError> {
         let now = unix_now();
-        let mut swept = Swept::default();
+        let mut listed = 0;
         let before = self.clone();
         let existing: BTreeSet<String> = objects.filter(|object| is_object(object)).collect();
         self.objects.retain(|object, _| existing.contains(object) && !needed.contains(object));
         for object in existing {
             if !needed.contains(&object) && !self.contains(&object) {
                 self.objects.insert(object, now);
-                swept.listed += 1;
+                listed += 1;
             }
         }
         let is_due = |listed: u64| listed.saturating_add(LISTED_SECONDS) <= now;
-        let due: Vec<String> =
-            self.objects.iter().filter(|(_, at)| is_due(**at)).map(|(o, _)| o.clone()).collect();
-        if self != before {
+        let due = self.objects.iter().filter(|(_, at)| is_due(**at)).map(|(o, _)| o.clone());
+        let due = due.collect();
+        if *self != before {
             // On the list before anything is removed.
             self.write(place).await?;
         }
-        for object in &due {
-            place.remove(object).await?;
-            self.objects.remove(object);
-            swept.removed += 1;
-        }
-        if !due.is_empty() {
-            self.write(place).await?;
-        }
-        Ok(swept)
+        Ok((listed, due))
+    }
+
+    /// Removes an object of the list, which is not written.
+    pub async fn remove(&mut self, place: &Place, object: &str) -> Result<(), BackupError> {
+        place.remove(object).await?;
+        self.objects.remove(object);
+        Ok(())
     }
 }

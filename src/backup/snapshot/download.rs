@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,14 +18,21 @@ use crate::auth::take_over;
 use crate::backup::names::{Treatment, treatment};
 use crate::backup::restore::{Leftovers, UNFINISHED_RAW, forget_acknowledged, into_place};
 use crate::backup::{BackupError, check, copy, failed};
-use crate::domain::Network;
-use crate::service::{Reader, secrets};
+use crate::service::{DiskSpace, Reader, secrets};
 use crate::store::RAW_DIRECTORY;
 
 /// Maximum number of objects that are fetched at a time.
 const MOST_AT_ONCE: usize = 8;
+/// Unit of a file's blocks in bytes.
+const BLOCK: u64 = 512;
+/// What is wrong with an object, after its name.
+const MISSING: &str = "is missing";
+const DIFFERS: &str = "differs from what was written";
 /// Mode of restored files: access for the owner only.
 const PRIVATE_FILE: u32 = 0o600;
+
+/// Gets the key of an object and its bytes.
+type EachObject<'a> = &'a mut dyn FnMut(&str, Option<Bytes>) -> Result<(), BackupError>;
 
 /// A piece of a file, and where it goes.
 #[derive(Debug, Clone)]
@@ -85,6 +92,7 @@ impl Snapshots {
             }
         }
         self.check_objects(snapshot)?;
+        check_space(snapshot, draft)?;
         prepare(snapshot, draft)?;
         self.fetch(snapshot, draft, progress)?;
         for file in &manifest.files {
@@ -105,7 +113,7 @@ impl Snapshots {
         for slice in slices(snapshot) {
             let object = &slice.piece.object;
             match objects.get(object) {
-                None => return Err(self.damaged(&slice, "is missing")),
+                None => return Err(self.damaged(&slice, MISSING)),
                 Some(bytes) if *bytes > LONGEST_OBJECT => {
                     return Err(self.damaged(&slice, "is longer than what was written"));
                 }
@@ -131,12 +139,34 @@ impl Snapshots {
             }
         }
         let mut open = OpenFiles::default();
-        let (mut waiting, mut fetching) = (wanted.keys().copied(), JoinSet::new());
+        let objects = wanted.keys().map(|object| (*object).to_owned());
+        self.each_object(objects, &mut |object, bytes| {
+            let slices = wanted.get(object).map(Vec::as_slice).unwrap_or_default();
+            let Some(first) = slices.first() else { return Ok(()) };
+            let bytes = bytes.ok_or_else(|| self.damaged(first, MISSING))?;
+            let content = self.opened(bytes).ok_or_else(|| self.damaged(first, DIFFERS))?;
+            for slice in slices {
+                let bytes = self.checked(slice, &content)?;
+                open.write(draft, slice, bytes)?;
+                progress(slice.piece.size)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `each` with the bytes of each object, several of which are fetched at a time, and `None` for one that is
+    /// missing.
+    fn each_object(
+        &self,
+        mut objects: impl Iterator<Item = String>,
+        each: EachObject<'_>,
+    ) -> Result<(), BackupError> {
+        let mut fetching = JoinSet::new();
         loop {
             while fetching.len() < MOST_AT_ONCE
-                && let Some(object) = waiting.next()
+                && let Some(object) = objects.next()
             {
-                let (place, object) = (Arc::clone(&self.place), object.to_owned());
+                let place = Arc::clone(&self.place);
                 let task = async move { (place.get(&object).await, object) };
                 fetching.spawn_on(task, self.runtime.handle());
             }
@@ -144,35 +174,30 @@ impl Snapshots {
             let (bytes, object) = fetched.map_err(|error| {
                 BackupError::Other(format!("a download was not finished: {error}"))
             })?;
-            let slices = wanted.get(&*object).map(Vec::as_slice).unwrap_or_default();
-            let Some(first) = slices.first() else { continue };
-            let bytes = bytes?.ok_or_else(|| self.damaged(first, "is missing"))?;
-            let content = self
-                .opened(bytes)
-                .ok_or_else(|| self.damaged(first, "differs from what was written"))?;
-            for slice in slices {
-                let bytes = self.checked(slice, &content)?;
-                open.write(draft, slice, bytes)?;
-                progress(slice.piece.size)?;
-            }
+            each(&object, bytes?)?;
         }
     }
 
     /// Returns the bytes of a piece in the content of its object, if they are those of the description.
     fn checked<'c>(&self, slice: &Slice<'_>, content: &'c Bytes) -> Result<&'c [u8], BackupError> {
-        let differs = || self.damaged(slice, "differs from what was written");
+        let differs = || self.damaged(slice, DIFFERS);
         let Piece { at, size, sha256, .. } = slice.piece;
         let from = usize::try_from(*at).map_err(|_| differs())?;
         let length = usize::try_from(*size).map_err(|_| differs())?;
         let bytes = content.get(from..).and_then(|rest| rest.get(..length)).ok_or_else(differs)?;
-        // An object in one piece has nothing beside it.
         let is_same = hex::encode(Sha256::digest(bytes)) == *sha256;
         if is_same { Ok(bytes) } else { Err(differs()) }
     }
 
     fn damaged(&self, slice: &Slice<'_>, what: &str) -> BackupError {
+        // The next backup does not read what is there.
+        let mend = match what {
+            MISSING => "the next backup",
+            _ => "remove that object, and the next backup",
+        };
         BackupError::Other(format!(
-            "{} cannot be restored: {} {what}; use another snapshot",
+            "{} cannot be restored: {} {what}; use another snapshot ({mend} writes the object again, if the data \
+             directory still has its content)",
             slice.file,
             self.place.name(&slice.piece.object)
         ))
@@ -195,32 +220,21 @@ impl Snapshots {
         }
         let mut names: Vec<&str> = by_object.keys().copied().collect();
         names.sort_unstable();
-        for object in choose(names) {
-            let Some(slices) = by_object.get(&*object) else { continue };
-            let fetched = self.runtime.block_on(self.place.get(&object))?;
+        self.each_object(choose(names).into_iter(), &mut |object, fetched| {
+            let reason = if fetched.is_some() { DIFFERS } else { MISSING };
             let content = fetched.and_then(|bytes| self.opened(bytes));
-            for (index, slice) in slices {
+            for (index, slice) in by_object.get(object).map(Vec::as_slice).unwrap_or_default() {
                 let checked = match &content {
                     Some(content) => self.checked(slice, content).map(<[u8]>::len),
-                    None => {
-                        Err(self.damaged(slice, "is missing, or differs from what was written"))
-                    }
+                    None => Err(self.damaged(slice, reason)),
                 };
                 match checked {
                     Ok(bytes) => progress(bytes as u64)?,
                     Err(error) => damaged(*index, error),
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Refuses snapshots of another network than the one that is wanted.
-    ///
-    /// # Errors
-    /// When that is so.
-    pub fn check_network(&self, network: &Network) -> Result<(), BackupError> {
-        self.marker.check_network(network, &self.place)
+            Ok(())
+        })
     }
 }
 
@@ -244,6 +258,33 @@ fn place_of(draft: &Path, file: &str) -> PathBuf {
         Ok(below) => draft.join(UNFINISHED_RAW).join(below),
         Err(_) => draft.join(file),
     }
+}
+
+/// Refuses a snapshot for which the disk has too little space, before anything is fetched: whoever can write to the
+/// place decides how long the files are.
+fn check_space(snapshot: &Snapshot, draft: &Path) -> Result<(), BackupError> {
+    copy::make_directory(draft)?;
+    let manifest = &snapshot.description.manifest;
+    let mut there = 0u64;
+    for file in copy::files_below(draft)? {
+        let path = draft.join(file);
+        let metadata = fs::metadata(&path).map_err(failed(&path))?;
+        there = there.saturating_add(metadata.blocks().saturating_mul(BLOCK));
+    }
+    let needed = manifest.bytes().saturating_sub(there);
+    let DiskSpace { free, total } = DiskSpace::of(draft).map_err(failed(draft))?;
+    // Some file systems do not say.
+    if needed <= free || total == 0 {
+        return Ok(());
+    }
+    Err(BackupError::Other(format!(
+        "snapshot {} needs {} MiB more, and the disk of {} has {} MiB left: make space there, or restore to another \
+         disk",
+        snapshot.name,
+        needed.div_ceil(1 << 20),
+        draft.display(),
+        free >> 20
+    )))
 }
 
 /// Makes a draft that may have files of an earlier attempt: those of the snapshot get their length, and others are
@@ -286,7 +327,7 @@ fn is_there(draft: &Path, slice: &Slice<'_>) -> Result<bool, BackupError> {
     }
     let file = File::open(&path).map_err(failed(&path))?;
     // A file that was only just made takes no space, and has nothing.
-    if std::os::unix::fs::MetadataExt::blocks(&file.metadata().map_err(failed(&path))?) == 0 {
+    if file.metadata().map_err(failed(&path))?.blocks() == 0 {
         return Ok(false);
     }
     let mut bytes = vec![0; length];

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::age::Sealing;
 use super::claim::{CLAIM, Claim};
 use super::description::{Description, key_of};
 use super::doomed::{Doomed, Swept};
@@ -96,9 +97,10 @@ pub fn make(
             Some(snapshots.runtime.block_on(taken)?)
         }
     };
-    let begun = match is_new && !options.dry_run {
-        true => snapshots.create(ask),
-        false => Ok(()),
+    let begun = match (is_new, options.dry_run) {
+        (false, _) => Ok(()),
+        (true, false) => snapshots.create(ask),
+        (true, true) => snapshots.pretend(),
     };
     let mut uploader = Uploader::new(&snapshots, claim);
     let made = begun
@@ -106,7 +108,9 @@ pub fn make(
     if let Some(claim) = uploader.claim.take() {
         snapshots.runtime.block_on(claim.release(&snapshots.place));
     }
-    made
+    let more = if options.dry_run { snapshots.saved_requests(is_new, &uploader) } else { 0 };
+    let requests = snapshots.place.requests() + more;
+    made.map(|made| Uploaded { requests, ..made })
 }
 
 fn work(
@@ -119,10 +123,11 @@ fn work(
 ) -> Result<Uploaded, BackupError> {
     let snapshots = uploader.snapshots;
     uploader.doomed = snapshots.runtime.block_on(Doomed::of(&snapshots.place))?;
-    uploader.find(newest_readable(snapshots)?.as_ref())?;
+    let newest = snapshots.names()?.pop();
+    let name = new_name_after(newest.as_deref())?;
+    uploader.find(newest_readable(snapshots, newest.as_deref())?.as_ref())?;
     let (contents, attested) = upload(uploader, source, options.encrypt, checkpoint, progress)?;
     let (files, pieces) = uploader.finish(progress)?;
-    let name = new_name_after(snapshots.names()?.last().map(String::as_str))?;
     let manifest = Manifest::new(&name, &contents, &attested, files);
     let revoked = match options.encrypt {
         true => BTreeMap::new(),
@@ -137,21 +142,20 @@ fn work(
         uploader.renew()?;
         snapshots.write(&description, key)?;
         if let Some(keep) = options.keep {
-            (removed, swept) = sweep(uploader, keep)?;
+            (removed, swept) = sweep(uploader, keep).map_err(|error| {
+                BackupError::Other(format!(
+                    "the snapshot {name} was made, but older ones were not removed: {error}"
+                ))
+            })?;
         }
     }
-    let requests = snapshots.place.requests();
     Ok(Uploaded {
         place: snapshots.place.name(&key_of(&name, &snapshots.marker)),
         description,
         writer: key.map(DirectoryKey::public).unwrap_or_default(),
         new_objects: uploader.written.len() as u64,
         new_bytes: uploader.new_bytes,
-        requests: match options.dry_run {
-            // The objects, the description, and the claim before and after them.
-            true => requests + uploader.written.len() as u64 + 3,
-            false => requests,
-        },
+        requests: 0,
         removed,
         swept,
     })
@@ -247,6 +251,27 @@ impl Snapshots {
         }
     }
 
+    /// Encrypts with a key that nothing else has, so that a dry run of a new place knows the lengths.
+    fn pretend(&mut self) -> Result<(), BackupError> {
+        if self.marker.encrypted {
+            self.sealing = Some(Arc::new(Sealing::of_nobody()?));
+        }
+        Ok(())
+    }
+
+    /// Returns the number of requests that a dry run has not sent, without those for `--keep`.
+    fn saved_requests(&self, is_new: bool, uploader: &Uploader<'_>) -> u64 {
+        // A claim is looked for, made and released; a key is looked for and made.
+        let claim = if self.place.directory().is_some() { 0 } else { 3 };
+        let new = match (is_new, self.marker.encrypted) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => 3,
+        };
+        let description = 1;
+        uploader.written.len() as u64 + description + claim + new
+    }
+
     /// Refuses snapshots of another data directory, and to mix encrypted ones with others.
     fn check_own(&self, writer: &str, encrypt: bool) -> Result<(), BackupError> {
         let place = self.place();
@@ -284,17 +309,17 @@ impl Snapshots {
 
 /// Returns the newest snapshot's description, so that its small files are not sent again; `None` without a snapshot,
 /// or if that is damaged.
-fn newest_readable(snapshots: &Snapshots) -> Result<Option<Description>, BackupError> {
-    let names = snapshots.names()?;
-    let newest = names.last().map(|name| snapshots.read(name));
-    match newest {
-        Some(Ok(newest)) => Ok(Some(newest.description)),
-        Some(Err(error)) => {
-            tracing::warn!("{error}");
-            Ok(None)
-        }
-        None => Ok(None),
+fn newest_readable(
+    snapshots: &Snapshots,
+    newest: Option<&str>,
+) -> Result<Option<Description>, BackupError> {
+    let Some(newest) = newest else { return Ok(None) };
+    let found = snapshots.undamaged(newest)?;
+    if found.is_none() {
+        let key = key_of(newest, &snapshots.marker);
+        tracing::warn!("{} differs from what was written", snapshots.place.name(&key));
     }
+    Ok(found.map(|found| found.description))
 }
 
 /// Uploads everything that belongs to a snapshot. Returns what the checkpoint has, and what is attested of it.
@@ -355,10 +380,13 @@ fn sweep(uploader: &mut Uploader<'_>, keep: usize) -> Result<(Vec<String>, Swept
     let kept = old.split_off(old.len().saturating_sub(keep.max(1)));
     let mut needed = BTreeSet::new();
     for name in &kept {
-        // Of one that cannot be read it is not known what it needs.
-        let snapshot = snapshots
-            .read(name)
-            .map_err(|error| BackupError::Other(format!("nothing is removed, because {error}")))?;
+        let snapshot = snapshots.undamaged(name)?.ok_or_else(|| {
+            // It is not known what it needs.
+            BackupError::Other(format!(
+                "{} differs from what was written; remove it, and the next backup with --keep goes on",
+                snapshots.place.name(&key_of(name, &snapshots.marker))
+            ))
+        })?;
         needed.extend(snapshot.description.objects().into_iter().map(str::to_owned));
     }
     let (runtime, place) = (&snapshots.runtime, &snapshots.place);
@@ -368,7 +396,15 @@ fn sweep(uploader: &mut Uploader<'_>, keep: usize) -> Result<(Vec<String>, Swept
     }
     uploader.renew()?;
     // As it is now: this snapshot has taken off the list what it wrote again.
-    let doomed = runtime.block_on(Doomed::of(place))?;
-    let swept = runtime.block_on(doomed.sweep(place, uploader.objects(), &needed))?;
-    Ok((old, swept))
+    let mut doomed = runtime.block_on(Doomed::of(place))?;
+    let (listed, due) = runtime.block_on(doomed.list(place, uploader.objects(), &needed))?;
+    for object in &due {
+        // Whoever takes the place over may write it again.
+        uploader.renew()?;
+        runtime.block_on(doomed.remove(place, object))?;
+    }
+    if !due.is_empty() {
+        runtime.block_on(doomed.write(place))?;
+    }
+    Ok((old, Swept { listed, removed: due.len() as u64 }))
 }

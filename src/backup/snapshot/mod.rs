@@ -38,6 +38,7 @@ pub use place::Place;
 pub use verify::Verified;
 
 use super::{BackupError, Progress};
+use crate::domain::Network;
 use age::Sealing;
 use marker::Marker;
 
@@ -59,6 +60,17 @@ pub struct Snapshots {
     sealing: Option<Arc<Sealing>>,
 }
 
+/// What the snapshots of a place must be.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Expected<'a> {
+    /// The public key that has signed them, in hexadecimal.
+    pub writer: Option<&'a str>,
+    /// Their network.
+    pub network: Option<&'a Network>,
+    /// Whether they must be encrypted.
+    pub encrypted: bool,
+}
+
 /// A snapshot of a place.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
@@ -77,8 +89,12 @@ impl Snapshots {
     /// Opens a place that has snapshots. `ask` is called when they are encrypted.
     ///
     /// # Errors
-    /// When there are none, or they cannot be read.
-    pub fn open(place: Place, ask: AskPassphrase<'_>) -> Result<Self, BackupError> {
+    /// When there are none, they are not what is expected, or they cannot be read.
+    pub fn open(
+        place: Place,
+        expected: &Expected<'_>,
+        ask: AskPassphrase<'_>,
+    ) -> Result<Self, BackupError> {
         let runtime = runtime()?;
         let Some(marker) = runtime.block_on(Marker::of(&place))? else {
             return Err(BackupError::Other(format!(
@@ -88,6 +104,8 @@ impl Snapshots {
         };
         let place = Arc::new(place);
         let mut opened = Self { runtime, place, marker, sealing: None };
+        // Before anybody types a passphrase, and a key is derived from it.
+        opened.check(expected)?;
         opened.unlock(ask)?;
         Ok(opened)
     }
@@ -118,25 +136,28 @@ impl Snapshots {
         &self.marker.writer
     }
 
-    /// Returns the passphrase of the network.
-    pub fn network_passphrase(&self) -> &str {
-        &self.marker.network_passphrase
-    }
-
-    /// Refuses snapshots that another key has signed.
-    ///
-    /// # Errors
-    /// When that is so.
-    pub fn check_writer(&self, trusted: &str) -> Result<(), BackupError> {
-        if self.marker.writer == trusted {
-            return Ok(());
+    /// Refuses snapshots that are not what is expected.
+    fn check(&self, expected: &Expected<'_>) -> Result<(), BackupError> {
+        let Marker { writer, encrypted, .. } = &self.marker;
+        if let Some(trusted) = expected.writer.filter(|trusted| trusted != writer) {
+            return Err(BackupError::Other(format!(
+                "the snapshots in {} are signed by {writer}, not by {trusted}: use the place of that writer, or \
+                 give the key that it prints when it makes a snapshot",
+                self.place(),
+            )));
         }
-        Err(BackupError::Other(format!(
-            "the snapshots in {} are signed by {}, not by {trusted}: use the place of that writer, or give \
-             the key that it prints when it makes a snapshot",
-            self.place(),
-            self.marker.writer
-        )))
+        if let Some(network) = expected.network {
+            self.marker.check_network(network, &self.place)?;
+        }
+        if expected.encrypted && !encrypted {
+            // Otherwise whoever can write there could put others in place of those that only the passphrase makes.
+            return Err(BackupError::Other(format!(
+                "the snapshots in {} are not encrypted, and a passphrase is given: use the place of the encrypted \
+                 ones, or leave the passphrase out if these are the right ones",
+                self.place()
+            )));
+        }
+        Ok(())
     }
 
     /// Returns the names of all snapshots, oldest first.
@@ -144,7 +165,7 @@ impl Snapshots {
     /// # Errors
     /// When they cannot be listed.
     pub fn names(&self) -> Result<Vec<String>, BackupError> {
-        let listed = self.runtime.block_on(self.place.list(description::SNAPSHOTS, usize::MAX))?;
+        let listed = self.runtime.block_on(self.place.all(description::SNAPSHOTS))?;
         let names = listed.iter().filter_map(|it| description::name_of(&it.key, &self.marker));
         let mut names: Vec<String> = names.map(str::to_owned).collect();
         names.sort();
@@ -177,20 +198,22 @@ impl Snapshots {
 
     /// Reads a snapshot.
     fn read(&self, name: &str) -> Result<Snapshot, BackupError> {
-        let key = description::key_of(name, &self.marker);
-        let damaged = || {
+        self.undamaged(name)?.ok_or_else(|| {
             BackupError::Other(format!(
                 "{} differs from what was written: use another snapshot",
-                self.place.name(&key)
+                self.place.name(&description::key_of(name, &self.marker))
             ))
-        };
-        let text = self.runtime.block_on(self.place.get(&key))?.ok_or_else(damaged)?;
-        let text = self.opened(text).ok_or_else(damaged)?;
-        let description = Description::read(&text, &self.marker).ok_or_else(damaged)?;
-        if description.manifest.taken != name {
-            return Err(damaged());
-        }
-        Ok(Snapshot { name: name.to_owned(), description })
+        })
+    }
+
+    /// Reads a snapshot; `None` when its description was changed or removed.
+    fn undamaged(&self, name: &str) -> Result<Option<Snapshot>, BackupError> {
+        let key = description::key_of(name, &self.marker);
+        let text = self.runtime.block_on(self.place.get(&key))?;
+        let text = text.and_then(|text| self.opened(text));
+        let description = text.and_then(|text| Description::read(&text, &self.marker));
+        let description = description.filter(|it| it.manifest.taken == name);
+        Ok(description.map(|description| Snapshot { name: name.to_owned(), description }))
     }
 
     /// Returns the content of an object; `None` when it was changed.
@@ -203,7 +226,10 @@ impl Snapshots {
 
     /// Returns the lengths of all objects by their keys.
     fn objects(&self) -> Result<BTreeMap<String, u64>, BackupError> {
-        let listed = self.runtime.block_on(self.place.list(description::OBJECTS, usize::MAX))?;
+        let listed = self.runtime.block_on(self.place.all(description::OBJECTS))?;
         Ok(listed.into_iter().map(|it| (it.key, it.bytes)).collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Where snapshots are: a bucket of S3, Google or Azure, or a directory, which holds the same objects as files.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,8 +9,13 @@ use bytes::Bytes;
 
 use crate::backup::{BackupError, copy, failed};
 use crate::durable::write_atomically;
-use crate::net::buckets::{BucketSettings, Listed, ObjectVersion, Objects, ObjectsError};
+use crate::net::buckets::{
+    BucketSettings, Listed, MAX_DOWNLOADED, ObjectVersion, Objects, ObjectsError,
+};
 
+/// Maximum number of objects of one kind in a place: with content, they have 64 TiB. Whoever can write there
+/// decides how many there are, and their names are held in memory.
+const MOST_OBJECTS: usize = 4 << 20;
 /// Suffix of a file that is being written to a directory.
 const DRAFT: &str = ".new";
 
@@ -91,13 +96,7 @@ impl Place {
             Kind::Bucket(objects) => {
                 Ok(objects.get(key).await?.map(|(bytes, version)| (bytes, Some(version))))
             }
-            Kind::Directory(root) => {
-                let path = root.join(key);
-                match fs::read(&path) {
-                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                    read => Ok(Some((read.map_err(failed(&path))?.into(), None))),
-                }
-            }
+            Kind::Directory(root) => Ok(read_file(&root.join(key))?.map(|bytes| (bytes, None))),
         }
     }
 
@@ -162,6 +161,21 @@ impl Place {
         }
     }
 
+    /// Returns all objects whose keys begin with `begin`, which ends with a slash.
+    ///
+    /// # Errors
+    /// When there are more than [`MOST_OBJECTS`], which no backup writes.
+    pub async fn all(&self, begin: &str) -> Result<Vec<Listed>, BackupError> {
+        let listed = self.list(begin, MOST_OBJECTS + 1).await?;
+        if listed.len() <= MOST_OBJECTS {
+            return Ok(listed);
+        }
+        Err(BackupError::Other(format!(
+            "{} holds more than {MOST_OBJECTS} objects, which are not all a snapshot's: begin with another place",
+            self.name(begin)
+        )))
+    }
+
     /// Returns up to `most` objects whose keys begin with `begin`, which is empty or ends with a slash.
     pub async fn list(&self, begin: &str, most: usize) -> Result<Vec<Listed>, BackupError> {
         self.count();
@@ -175,6 +189,37 @@ impl Place {
             Kind::Directory(root) => list_files(root, begin, most),
         }
     }
+}
+
+/// Reads a file as an object, which has no more bytes than one that is fetched from a bucket; `None` when there is
+/// none.
+fn read_file(path: &Path) -> Result<Option<Bytes>, BackupError> {
+    // What is no file, such as a pipe, is not opened: reading it might never end.
+    match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(path)(error)),
+        Ok(found) if !found.is_file() => {
+            return Err(BackupError::Other(format!(
+                "{} is not a file, and no snapshot has anything else: remove it, or use another place",
+                path.display()
+            )));
+        }
+        Ok(_) => {}
+    }
+    let file = match fs::File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(failed(path))?,
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_DOWNLOADED + 1).read_to_end(&mut bytes).map_err(failed(path))?;
+    if bytes.len() as u64 > MAX_DOWNLOADED {
+        return Err(BackupError::Other(format!(
+            "{} has more than {} MiB, and no object of a snapshot has as many: remove it, or use another place",
+            path.display(),
+            MAX_DOWNLOADED >> 20
+        )));
+    }
+    Ok(Some(bytes.into()))
 }
 
 fn write_file(root: &Path, key: &str, bytes: &[u8]) -> Result<(), BackupError> {
