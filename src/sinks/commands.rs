@@ -61,8 +61,9 @@ impl Sink {
         Err(format!("the sink {} has no project {project}: {has}", self.name))
     }
 
-    /// Has the tables of a project filled again. What others made and cannot be kept is dropped.
-    pub fn replace(&self, project: &str) -> Result<SinkProjectReport, String> {
+    /// Has the tables of a project filled again. What others made and cannot be kept is dropped. The order is in the
+    /// database before it is answered: a service that is started again carries it out.
+    pub async fn replace(&self, project: &str) -> Result<SinkProjectReport, String> {
         self.known(project)?;
         if self.program(project).is_none() {
             return Err(format!(
@@ -70,6 +71,10 @@ impl Sink {
                  removes its tables"
             ));
         }
+        let url = address::server(&self.name, &self.settings)?;
+        let connection = url.connect().await.map_err(|error| error.to_string())?;
+        let ordered = self.writer.order_to_replace(&connection, project).await;
+        ordered.map_err(|error| error.to_string())?;
         let report = {
             let mut state = self.state.lock();
             let known = state.project(project);

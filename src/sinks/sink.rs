@@ -100,8 +100,8 @@ impl Sink {
     pub fn stop_project(&self, project: &str, state: SinkProjectState, reason: String) {
         let mut known = self.state.lock();
         let known = known.project(project);
-        if known.reason.as_ref() != Some(&reason) {
-            tracing::warn!(sink = self.name, project, "rows wait: {reason}");
+        if known.is_news(&reason) {
+            tracing::warn!(sink = self.name, project, "no rows are added: {reason}");
             self.metrics.sink_failed(&self.name);
         }
         known.stop(state, reason);

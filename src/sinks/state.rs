@@ -21,6 +21,8 @@ pub(crate) struct State {
     pub reason: Option<String>,
     /// Since when rows wait; `None` when none do.
     pub behind_since: Option<Instant>,
+    /// Whether it was looked for orders that an earlier process was given; later ones are known.
+    pub are_orders_known: bool,
     /// Projects by name.
     pub projects: BTreeMap<String, ProjectState>,
 }
@@ -34,6 +36,8 @@ pub(crate) struct ProjectState {
     pub state: SinkProjectState,
     /// Why.
     pub reason: Option<String>,
+    /// What the log has of it: the same is not written again until rows are added.
+    pub told: Option<String>,
     /// The server's cursor, as it was known last.
     pub cursor: Option<Cursor>,
     /// Whether the cursor is to be read from the server before it counts.
@@ -60,6 +64,7 @@ impl Default for State {
             is_connected: false,
             reason: None,
             behind_since: Some(Instant::now()),
+            are_orders_known: false,
             projects: BTreeMap::new(),
         }
     }
@@ -71,6 +76,7 @@ impl Default for ProjectState {
             schema: String::new(),
             state: SinkProjectState::Waiting,
             reason: None,
+            told: None,
             cursor: None,
             is_unread: true,
             last: 0,
@@ -108,12 +114,22 @@ impl ProjectState {
         if !self.is_filled() {
             (self.filled, self.blocked_by) = (None, Vec::new());
         }
+        if matches!(state, SinkProjectState::Live | SinkProjectState::CatchingUp) {
+            self.told = None;
+        }
     }
 
     /// Sets that nothing is added until somebody changes something, and when it is tried again.
     pub fn stop(&mut self, state: SinkProjectState, reason: String) {
         self.set(state, Some(reason));
         self.retry_at = Some(Instant::now() + RETRY);
+    }
+
+    /// Whether this sentence is news, which is for the log.
+    pub fn is_news(&mut self, reason: &str) -> bool {
+        let is_news = self.told.as_deref() != Some(reason);
+        self.told = Some(reason.to_owned());
+        is_news
     }
 
     /// Returns a sentence about rows that somebody removed.

@@ -61,6 +61,7 @@ fn rows_that_somebody_removes_are_told_and_filled_again() {
     demo.has_equal_rows(&database, "market.trade", &["taker", "amount", "_service_event_id"]);
     demo.has_equal_rows(&database, "demo.transfer", &["\"from\"", "amount", "\"transaction\""]);
     demo.has_what_was_written(&["main"]);
+    assert!(demo.project("market")["reason"].is_null(), "{}", demo.status());
     let there = |sql: &str| database.sql(sql) == "1";
     assert!(there("select count(*) from pg_indexes where indexname = 'by_taker'"), "theirs stays");
     assert!(there("select 1 - count(*) from pg_matviews"), "what cannot be kept was dropped");
