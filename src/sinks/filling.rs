@@ -450,7 +450,7 @@ impl<'a> Filler<'a> {
             return Ok(());
         }
         let sink = self.sink;
-        let Made { manifest, layout } = &plan.made;
+        let (id, layout) = (plan.made.manifest.id, &plan.made.layout);
         let (wanted, end) = (plan.wanted(), plan.end.number);
         let wanted: &dyn Wanted =
             match plan.compared.is_none() && wanted.tables.iter().all(|it| *it) {
@@ -460,7 +460,7 @@ impl<'a> Filler<'a> {
         let mut gathered = Gathered::new(from);
         while gathered.to.number < end {
             let after = gathered.to.number;
-            let read = sink.source.programs.runs_to_copy(manifest.id, after, end)?;
+            let read = sink.source.programs.runs_to_copy(id, after, end)?;
             let read = read.filter(|read| plan.made.has_rows_of(&read.manifest));
             let read = read.ok_or_else(|| Failed::Over(DERIVED.to_owned()))?;
             if read.runs.is_empty() {
@@ -473,7 +473,7 @@ impl<'a> Filler<'a> {
                         return Ok(());
                     }
                 }
-                gathered.add(&sink.source, (manifest, layout), run, wanted)?;
+                gathered.add(&sink.source, (&read.manifest, layout), run, wanted)?;
             }
         }
         if gathered.runs > 0 {

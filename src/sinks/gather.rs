@@ -123,7 +123,8 @@ impl Gathered {
         run.position.ledger.0 == self.to.ledger
     }
 
-    /// Adds the rows of a run that are wanted.
+    /// Adds the rows of a run that are wanted. The manifest is the one that was read with the run: an earlier one with the
+    /// same tables may not know yet which of them has its rows.
     pub fn add(
         &mut self,
         source: &Source,
@@ -133,7 +134,10 @@ impl Gathered {
     ) -> Result<(), Failed> {
         let mut misfit = None;
         let visited = source.programs.rows_of(manifest, run, &mut |place, row| {
-            let Some(table) = layout.table_of(manifest, &row.emit.target) else { return Ok(()) };
+            let Some(table) = layout.table_of(manifest, &row.emit.target) else {
+                misfit = Some(without_table(place, &row));
+                return Ok(());
+            };
             if !wanted.wants(table, place.ledger) || misfit.is_some() {
                 return Ok(());
             }
@@ -167,6 +171,14 @@ impl Gathered {
 pub(crate) fn position_of(run: &LoggedRun) -> Position {
     let TransactionPosition { ledger, application_order } = run.position;
     Position { number: run.number, ledger: ledger.0, transaction: application_order }
+}
+
+/// Says that there is no table for a row.
+pub(crate) fn without_table(place: RowPlace, row: &Row) -> String {
+    format!(
+        "a row of ledger {} is for {}, which is no table of the project",
+        place.ledger, row.emit.target
+    )
 }
 
 /// Adds a row; the inner error is a sentence, when it does not fit.
@@ -307,7 +319,7 @@ pub(crate) fn live_rows(
             if is_part || is_over {
                 return Ok(Some(LiveRows::new(gathered, made, is_part)));
             }
-            gathered.add(source, (&made.manifest, &made.layout), run, &All)?;
+            gathered.add(source, (&read.manifest, &made.layout), run, &All)?;
         }
         if !read.more {
             return Ok(Some(LiveRows { end: read.end, ..LiveRows::new(gathered, made, false) }));
@@ -332,7 +344,7 @@ pub(crate) fn rest_of_ledger(
             if !gathered.has_ledger_of(run) || gathered.is_full() {
                 return Ok((gathered.runs > 0).then_some(gathered));
             }
-            gathered.add(source, (&made.manifest, &made.layout), run, &All)?;
+            gathered.add(source, (&read.manifest, &made.layout), run, &All)?;
         }
         if !read.more {
             return Ok((gathered.runs > 0).then_some(gathered));

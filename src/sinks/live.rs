@@ -1,6 +1,7 @@
 //! Adds live rows: one transaction after another for each project, whole ledgers each, on one connection.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use orrery_ledger::domain::ProgramId;
@@ -37,6 +38,7 @@ pub(crate) async fn run(sink: &Sink) {
         let lost = tokio::select! {
             lost = serve(sink, &mut backoff) => lost,
             () = sink.stopped() => return,
+            never = report_now_and_then(sink) => match never {},
         };
         sink.disconnected(lost);
         let pause = backoff.pause();
@@ -44,6 +46,14 @@ pub(crate) async fn run(sink: &Sink) {
             () = tokio::time::sleep(pause) => {}
             () = sink.stopped() => {}
         }
+    }
+}
+
+/// Reports how the sink is while it waits for answers that may not come.
+async fn report_now_and_then(sink: &Sink) -> Infallible {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        sink.report_health();
     }
 }
 

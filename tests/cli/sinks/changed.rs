@@ -27,7 +27,7 @@ fn rows_that_somebody_removes_are_told_and_filled_again() {
         it["tables"].as_array().is_some_and(|tables| !tables.is_empty())
     });
     database.sql(
-        "truncate market.trade; update demo.transfer set amount = 1 where _row = (select min(_row) from demo.transfer); \
+        "truncate market.trade; update demo.transfer set amount = 1 where _row = (select _row from demo.transfer order by _row limit 1); \
          create index by_taker on market.trade (taker); create materialized view public.kept as select * from \
          demo.transfer",
     );

@@ -130,7 +130,8 @@ impl Server {
     /// As [`Self::start`], with its tables on a disk of this size in MiB, which goes with the server. `None` where nobody
     /// may make one, which it says.
     pub fn on_small_disk(mib: u32) -> Option<Self> {
-        let mut server = Self { disk: Some(mib), ..Self::made(free_port(), &[]) };
+        let mut server = Self::made(free_port(), &[]);
+        server.disk = Some(mib);
         if RUNS_AS.is_none() || !server.begin() {
             eprintln!("skipped: only root can make a small disk, with unshare and mount");
             return None;
@@ -251,21 +252,30 @@ impl Server {
 
     /// Stops the processes of the server, so that it takes connections and answers nothing, until they go on.
     pub fn hang(&self, hangs: bool) {
-        let signal = if hangs { Signal::STOP } else { Signal::CONT };
-        let main = self.process();
+        assert!(self.signal_all(if hangs { Signal::STOP } else { Signal::CONT }));
+    }
+
+    /// Sends a signal to all processes of the server. Returns whether it runs.
+    fn signal_all(&self, signal: Signal) -> bool {
+        let Some(main) = self.found_process() else { return false };
         // It first, because the others are its children, and it makes no more then.
-        assert!(signal::send(main, signal));
+        let is_there = signal::send(main, signal);
         let children = std::fs::read_to_string(format!("/proc/{main}/task/{main}/children"));
-        for child in children.unwrap().split_whitespace() {
+        for child in children.unwrap_or_default().split_whitespace() {
             // It may have ended meanwhile.
             let _ = signal::send(child.parse().unwrap(), signal);
         }
+        is_there
     }
 
     /// The process that takes connections.
     fn process(&self) -> u32 {
-        let pid = std::fs::read_to_string(self.directory.join("postmaster.pid")).unwrap();
-        pid.lines().next().unwrap().parse().unwrap()
+        self.found_process().expect("the server runs")
+    }
+
+    fn found_process(&self) -> Option<u32> {
+        let pid = std::fs::read_to_string(self.directory.join("postmaster.pid")).ok()?;
+        pid.lines().next()?.parse().ok()
     }
 
     /// Runs statements as a superuser, who sees everything.
@@ -287,6 +297,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // A test may have failed while it hung. It may have ended by itself.
+        let _ = self.signal_all(Signal::CONT);
         if let Some(mut keeper) = self.keeper.take() {
             drop(keeper.stdin.take());
             keeper.wait().unwrap();
