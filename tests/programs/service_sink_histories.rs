@@ -114,7 +114,7 @@ impl Life {
             "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
         let signal =
             |what: &str| self.database().sql(&format!("select count({what}(pid)) {others}"));
-        match self.rng.random_range(0..8) {
+        match what {
             0 => {
                 self.server.kill();
                 self.server.run();
