@@ -172,6 +172,13 @@ goals! {
         "Ingestion beside a costly interface / an ordinary one",
         "SIGTERM to exit beside a costly interface",
     ]
+    copying_into_a_database: ["sinks"] => [
+        "Copying rows, from our own answer until PostgreSQL has them, p99",
+        "Copying rows, filled in / binary COPY with the key",
+        "Copying rows, ingestion with a living database / without",
+        "Copying rows, ingestion with a dead database / without",
+        "Copying rows, ingestion with a hanging database / without",
+    ]
     supplied: ["supplied"] => [
         "Resident memory after 512 supplied interfaces / after as many before",
         "Resident memory after 512 supplied interfaces, beyond a new service's",

@@ -100,6 +100,17 @@ impl Postgres {
         Ok(postgres)
     }
 
+    /// Returns the address of the database, by its socket.
+    pub fn url(&self) -> String {
+        let directory = self.directory.path().display().to_string().replace('/', "%2F");
+        format!("postgres://{USER}@{directory}/postgres")
+    }
+
+    /// Returns a path at which the server can write a file.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join("data").join(name)
+    }
+
     fn psql(&self) -> Command {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.arg("-h").arg(self.directory.path()).args(["-U", USER, "-d", "postgres"]);

@@ -14,6 +14,7 @@ mod chain;
 mod checks;
 mod client;
 mod conditions;
+mod copied;
 mod declaring;
 mod dense;
 mod deposits;
@@ -230,6 +231,9 @@ fn programs(
     }
     if arguments.wants("supplied") {
         supplied::run(directory, report)?;
+    }
+    if arguments.wants("sinks") {
+        copied::run(public, directory, report)?;
     }
     Ok(())
 }

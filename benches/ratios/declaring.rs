@@ -79,7 +79,18 @@ impl Declaring {
 
     /// Writes the ledgers to a file, as a stream that `orrery import` reads.
     pub fn write(&self, recorded: &Recorded, file: &Path) -> std::io::Result<()> {
-        let mut stream = BufWriter::new(File::create(file)?);
+        let (mut stream, mut written) = (BufWriter::new(File::create(file)?), Ok(()));
+        self.each(recorded, |ledger| {
+            if written.is_ok() {
+                written = write_record(&mut stream, &ledger);
+            }
+        });
+        written?;
+        stream.into_inner().map_err(|error| error.into_error())?.sync_all()
+    }
+
+    /// Visits the XDR of the ledgers.
+    pub fn each(&self, recorded: &Recorded, mut visit: impl FnMut(Vec<u8>)) {
         let mut calls = Calls::new(recorded.network.id());
         let change = |number: usize, ledger: &mut LedgerCloseMetaV2| {
             if number == 0 {
@@ -93,14 +104,12 @@ impl Declaring {
         };
         let (shape, event) = ([TRANSACTIONS, IN_A_TRANSACTION], |number| self.event(number - 1));
         let copies = self.ledgers.div_ceil(recorded.ledgers.len() as u64);
-        let (visited, mut written) = (Cell::new(0), Ok(()));
+        let visited = Cell::new(0);
         packed::each_with(recorded, copies, shape, event, change, |ledger| {
-            if visited.replace(visited.get() + 1) < self.ledgers && written.is_ok() {
-                written = write_record(&mut stream, &ledger);
+            if visited.replace(visited.get() + 1) < self.ledgers {
+                visit(ledger);
             }
         });
-        written?;
-        stream.into_inner().map_err(|error| error.into_error())?.sync_all()
     }
 
     /// Returns the event with this number, from 0.

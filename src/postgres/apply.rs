@@ -75,9 +75,13 @@ impl Batch {
 
     /// The oldest and the newest ledger of the rows.
     fn ledgers(&self) -> Option<(u32, u32)> {
-        let ledgers = self.tables.iter().filter_map(TableRows::ledgers);
-        ledgers.reduce(|(first, last), other| (first.min(other.0), last.max(other.1)))
+        widest(self.tables.iter().filter_map(TableRows::ledgers))
     }
+}
+
+/// Returns the oldest and the newest ledger of these.
+fn widest(ledgers: impl Iterator<Item = (u32, u32)>) -> Option<(u32, u32)> {
+    ledgers.reduce(|(first, last), other| (first.min(other.0), last.max(other.1)))
 }
 
 /// Adds rows to the tables that everybody sees, and returns the cursor of now. `places` comes from
@@ -94,9 +98,29 @@ pub async fn apply(
     batch: &Batch,
     notify: Notify,
 ) -> Result<Cursor> {
+    apply_all(connection, writer, places, (project, schema), batch, &mut |_| Ok(None), notify).await
+}
+
+/// Returns the rows of a transaction that follow those behind a position, if they are too many to be in memory at once;
+/// `None` when there are no more. It may be asked for the same ones again.
+pub type More<'m> = dyn FnMut(Position) -> Result<Option<Batch>> + Send + 'm;
+
+/// As [`apply`], with more rows in the same transaction. Only the tables and the position of further batches count.
+///
+/// # Errors
+/// As there, and those of `more`.
+pub async fn apply_all(
+    connection: &Connection,
+    writer: &Writer,
+    places: &Places,
+    (project, schema): (&str, &str),
+    batch: &Batch,
+    more: &mut More<'_>,
+    notify: Notify,
+) -> Result<Cursor> {
     let write = Write { connection, writer, places, project, schema, batch, of: Of::Live };
-    match write.run(notify).await {
-        Err(Failed::Notifying) => write.run(Notify::Nobody).await.map_err(Failed::into),
+    match write.run(more, notify).await {
+        Err(Failed::Notifying) => write.run(more, Notify::Nobody).await.map_err(Failed::into),
         done => done.map_err(Failed::into),
     }
 }
@@ -110,7 +134,7 @@ pub(super) async fn fill(
     batch: &Batch,
 ) -> Result<Cursor> {
     let write = Write { connection, writer, places, project, schema, batch, of: Of::Refill };
-    write.run(Notify::Nobody).await.map_err(Failed::into)
+    write.run(&mut |_| Ok(None), Notify::Nobody).await.map_err(Failed::into)
 }
 
 /// Why a batch was not written.
@@ -135,6 +159,16 @@ impl From<Failed> for SinkError {
     }
 }
 
+/// What a transaction has written.
+#[derive(Default)]
+struct Written {
+    rows: u64,
+    /// Those that were sent.
+    sent: u64,
+    /// The oldest and the newest ledger of these.
+    ledgers: Option<(u32, u32)>,
+}
+
 struct Write<'a> {
     connection: &'a Connection,
     writer: &'a Writer,
@@ -146,16 +180,24 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
-    async fn run(&self, notify: Notify) -> std::result::Result<Cursor, Failed> {
+    async fn run(
+        &self,
+        more: &mut More<'_>,
+        notify: Notify,
+    ) -> std::result::Result<Cursor, Failed> {
         self.connection.begin(Purpose::Rows).await?;
-        let done = self.write().await;
+        let done = self.write(more).await;
         let told = match (&done, notify) {
-            (Ok(_), Notify::Listeners) => self.tell().await,
+            (Ok((_, written)), Notify::Listeners) => self.tell(written).await,
             _ => Ok(()),
         };
-        if told.is_err() && !self.connection.is_closed() {
-            let taken_back: Result<()> = self.connection.end(told).await;
-            tracing::warn!("listeners of PostgreSQL are not told of rows: {taken_back:?}");
+        let done = done.map(|(cursor, _)| cursor);
+        if let Err(why) = &told
+            && !self.connection.is_closed()
+        {
+            self.connection.tell_mute(why);
+            // What was done is taken back; the error that this returns is known.
+            let _: Result<()> = self.connection.end(told).await;
             return Err(Failed::Notifying);
         }
         match self.connection.end(done).await {
@@ -163,31 +205,49 @@ impl Write<'_> {
             Err(SinkError::Refused(text))
                 if notify == Notify::Listeners && text.contains("[54000]") =>
             {
+                self.connection.tell_mute(&SinkError::Refused(text));
                 Err(Failed::Notifying)
             }
             done => done.map_err(Failed::Other),
         }
     }
 
-    async fn write(&self) -> Result<Cursor> {
+    async fn write(&self, more: &mut More<'_>) -> Result<(Cursor, Written)> {
         let cursor = self.locked().await?;
-        let mut rows = 0;
-        for table in &self.batch.tables {
-            rows += self.copy(table).await?;
-        }
+        let mut written = Written::default();
+        self.add(self.batch, &mut written).await?;
         for equal in &self.batch.equal {
-            rows += self.copy_equal(equal).await?;
+            written.rows += self.copy_equal(equal).await?;
+        }
+        let mut position = self.batch.to;
+        while let Some(next) = more(position)? {
+            self.add(&next, &mut written).await?;
+            position = next.to;
         }
         let now = Cursor {
-            position: self.batch.to,
+            position,
             ledger: self.batch.ledger.max(cursor.ledger),
             held_from: self.batch.held_from.unwrap_or(cursor.held_from),
-            rows: cursor.rows + rows,
-            state: if self.of == Of::Live { "live".to_owned() } else { cursor.state.clone() },
+            rows: cursor.rows + written.rows,
+            state: match self.of {
+                Of::Live if !cursor.is_to_replace() => "live".to_owned(),
+                _ => cursor.state.clone(),
+            },
             ..cursor
         };
         self.writer.advance(self.connection, self.of, &now).await?;
-        Ok(now)
+        Ok((now, written))
+    }
+
+    /// Sends the rows of a batch.
+    async fn add(&self, batch: &Batch, written: &mut Written) -> Result<()> {
+        for table in &batch.tables {
+            written.rows += self.copy(table).await?;
+        }
+        written.sent += batch.rows();
+        let ledgers = [written.ledgers, batch.ledgers()].into_iter().flatten();
+        written.ledgers = widest(ledgers);
+        Ok(())
     }
 
     /// Locks the cursor, and compares it with what the batch follows.
@@ -246,7 +306,7 @@ impl Write<'_> {
                 sent.rows
             )));
         }
-        self.count(place, &sent, table.nuls()).await?;
+        self.count(place, &sent, table.nuls(), &table.a_key()).await?;
         Ok(rows)
     }
 
@@ -273,15 +333,20 @@ impl Write<'_> {
         let (into, out_of) = (qualified(self.schema, &place.name), qualified(self.schema, before));
         let sql = format!("INSERT INTO {into} ({to}) SELECT {from} FROM {out_of} WHERE {bounds}");
         self.connection.run_long("copying equal rows", &sql).await?;
-        self.count(place, &digest, 0).await?;
+        let sql =
+            format!("SELECT encode({ROW}, 'hex') AS key FROM {out_of} WHERE {bounds} LIMIT 1");
+        let rows = self.connection.rows("looking for an equal row", &sql, &[]).await?;
+        let key = rows.first().map_or(Ok(""), |row| super::connection::text(row, "key"))?;
+        self.count(place, &digest, 0, key).await?;
         Ok(digest.rows)
     }
 
-    /// Counts rows that were written, for [`check`](crate::check).
-    async fn count(&self, place: &Place, rows: &RowsDigest, nuls: u64) -> Result<()> {
+    /// Counts rows that were written, for [`check`](crate::check), and remembers one of the first, in hexadecimal digits,
+    /// for [`watch`](crate::watch()).
+    async fn count(&self, place: &Place, rows: &RowsDigest, nuls: u64, key: &str) -> Result<()> {
         let sql = "UPDATE orrery.objects SET rows = rows + $3::numeric, digest_1 = digest_1 + $4::numeric, \
-                   digest_2 = digest_2 + $5::numeric, nuls = nuls + $6::numeric WHERE schema_name = $1 AND \
-                   object_name = $2";
+                   digest_2 = digest_2 + $5::numeric, nuls = nuls + $6::numeric, first_row = coalesce(first_row, \
+                   decode(nullif($7, ''), 'hex')) WHERE schema_name = $1 AND object_name = $2";
         let numbers = [
             rows.rows.to_string(),
             rows.sums[0].to_string(),
@@ -290,18 +355,19 @@ impl Write<'_> {
         ];
         let mut values = vec![self.schema, &*place.name];
         values.extend(numbers.iter().map(String::as_str));
+        values.push(key);
         self.connection.rows("counting rows", sql, &values).await.map(drop)
     }
 
     /// Sends the message to listeners, which they get when the transaction is committed.
-    async fn tell(&self) -> Result<()> {
-        let Some((from, to)) = self.batch.ledgers() else { return Ok(()) };
+    async fn tell(&self, written: &Written) -> Result<()> {
+        let Some((from, to)) = written.ledgers else { return Ok(()) };
         let message = serde_json::json!({
             "sink": self.writer.sink,
             "project": self.project,
             "from": from,
             "to": to,
-            "rows": self.batch.rows(),
+            "rows": written.sent,
             "generation": self.batch.generation.to_string(),
         });
         let sql = "SELECT pg_notify($1, $2)";

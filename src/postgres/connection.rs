@@ -45,6 +45,8 @@ pub struct Connection {
     task: JoinHandle<()>,
     /// Whether a transaction was begun and not ended.
     is_open: AtomicBool,
+    /// Whether the log says that listeners are not told.
+    is_mute_told: AtomicBool,
 }
 
 impl Drop for Connection {
@@ -77,7 +79,14 @@ impl Connection {
                 tracing::debug!("a connection to PostgreSQL ended: {error}");
             }
         });
-        Self { client, task, is_open: AtomicBool::new(false) }
+        Self { client, task, is_open: AtomicBool::new(false), is_mute_told: AtomicBool::new(false) }
+    }
+
+    /// Tells the log that listeners are not told of rows: once for a connection.
+    pub(crate) fn tell_mute(&self, why: &SinkError) {
+        if !self.is_mute_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!("listeners of PostgreSQL are not told of rows, which go on: {why}");
+        }
     }
 
     /// Whether nothing can be done with the connection any more.

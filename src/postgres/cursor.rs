@@ -9,6 +9,9 @@ use super::error::{Result, SinkError};
 /// Time without a sign of life after which another writer's rows may be taken over.
 pub const SILENCE_MINUTES: u32 = 10;
 
+/// State of a project whose tables somebody has ordered to fill again, until that was done.
+pub(crate) const REPLACING: &str = "replacing";
+
 /// Who writes: the same for all projects of a sink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Writer {
@@ -81,12 +84,20 @@ pub struct Cursor {
     pub held_from: u32,
     /// Number of rows in all tables.
     pub rows: u64,
-    /// `live`, or why nothing is added: `deleted`, `left`, `paused`.
+    /// `live`, or why nothing is added: `deleted`, `left`, `paused`; `replacing` while an order to fill the tables again
+    /// waits or is carried out.
     pub state: String,
     /// Schema of the tables.
     pub schema: String,
     /// Whether the writer was there in the last [`SILENCE_MINUTES`].
     pub is_recent: bool,
+}
+
+impl Cursor {
+    /// Whether somebody has ordered to fill the tables again, and it was not done yet.
+    pub fn is_to_replace(&self) -> bool {
+        self.state == REPLACING
+    }
 }
 
 /// Table with a cursor.
@@ -261,10 +272,26 @@ impl Writer {
         project: &str,
         state: &str,
     ) -> Result<()> {
-        let sql = "UPDATE orrery.cursor SET state = $5, updated_at = now() WHERE network = $1 AND sink = $2 AND \
-                   writer = $3 AND project = $4";
+        // An order stands until it is carried out, or the project is gone.
+        let sql = format!(
+            "UPDATE orrery.cursor SET state = $5, updated_at = now() WHERE network = $1 AND sink = $2 AND writer = $3 AND \
+             project = $4 AND (state <> '{REPLACING}' OR $5 NOT IN ('live', 'paused'))"
+        );
         let key = [&*self.network, &*self.sink, &*self.id, project, state];
-        connection.rows("writing the state of a project", sql, &key).await.map(drop)
+        connection.rows("writing the state of a project", &sql, &key).await.map(drop)
+    }
+
+    /// Notes in the database that the tables of a project are to be filled again, so that a restart does not forget it.
+    /// Putting tables in their places with [`OnBlocked::Drop`](crate::OnBlocked::Drop) is what was ordered. Nothing is noted
+    /// where no rows of this writer are seen yet: they are filled in anyway.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    pub async fn order_to_replace(&self, connection: &Connection, project: &str) -> Result<()> {
+        if !is_installed(connection).await? {
+            return Ok(());
+        }
+        self.set_state(connection, project, REPLACING).await
     }
 
     /// Writes where the rows of a project are now, in the transaction that wrote them.

@@ -9,7 +9,8 @@
 //! 1. [`ServerUrl::connect`]; after a failure again, with the pauses of [`Backoff`].
 //! 2. [`Writer::cursor`]. Without one, or with one of another writer, of another generation, or at a position that the
 //!    log does not have: a [`Refill`] of the tables whose rows are others, then [`Refill::swap`].
-//! 3. [`ensure`] the tables, whenever they may have grown, and [`apply`] one [`Batch`] after another.
+//! 3. [`ensure`] the tables, whenever they may have grown, and [`apply`] one [`Batch`] after another; [`apply_all`] where a
+//!    ledger has too many rows for one.
 //! 4. After [`SinkError::Lost`] from 1, after [`SinkError::Moved`] from 2; [`SinkError::Busy`] is tried again after a
 //!    pause; with the others, a sentence waits for somebody.
 
@@ -43,7 +44,7 @@ mod url;
 mod views;
 mod watch;
 
-pub use apply::{Batch, EqualRows, MOST_BYTES, MOST_ROWS, Notify, apply};
+pub use apply::{Batch, EqualRows, MOST_BYTES, MOST_ROWS, More, Notify, apply, apply_all};
 pub use catalog::{changed_tables, ensure};
 pub use check::{CheckedTable, check, grouped_digests, ledger_digests};
 pub use connect::Backoff;

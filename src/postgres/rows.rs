@@ -79,6 +79,8 @@ pub struct TableRows {
     digest: RowsDigest,
     nuls: u64,
     ledgers: Option<(u32, u32)>,
+    /// Key of the first row that was added.
+    first_key: Vec<u8>,
 }
 
 impl TableRows {
@@ -97,6 +99,7 @@ impl TableRows {
             digest: RowsDigest::default(),
             nuls: 0,
             ledgers: None,
+            first_key: Vec::new(),
         }
     }
 
@@ -147,6 +150,9 @@ impl TableRows {
                 hash.update(&self.data[field.clone()]);
             }
         }
+        if self.digest.rows == 0 {
+            self.first_key = [&key.bytes(), tie].concat();
+        }
         self.digest.add_row(&hash.finalize());
         self.nuls += nuls;
         let (first, last) = self.ledgers.unwrap_or((key.ledger, key.ledger));
@@ -177,6 +183,11 @@ impl TableRows {
     /// The oldest and the newest ledger of the rows.
     pub fn ledgers(&self) -> Option<(u32, u32)> {
         self.ledgers
+    }
+
+    /// Key of one of the rows, in hexadecimal digits; empty without rows.
+    pub(super) fn a_key(&self) -> String {
+        self.first_key.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// The names of the columns that the rows have, without the key.

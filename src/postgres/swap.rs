@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::carried::{self, Carried};
 use super::catalog::{Replace, ensure_in};
 use super::connection::{Connection, Purpose, text};
-use super::cursor::{Cursor, Generation, Of, Writer};
+use super::cursor::{Cursor, Generation, Of, REPLACING, Writer};
 use super::dependents::dependents;
 use super::error::{Result, SinkError};
 use super::names::{qualified, quoted, shortened, waiting};
@@ -123,7 +123,7 @@ impl Refill<'_> {
     }
 
     async fn swap_in(&self, connection: &Connection, on_blocked: OnBlocked) -> Result<Cursor> {
-        let cursor = self.filled(connection).await?;
+        let (live, cursor) = self.filled(connection).await?;
         let schema = &*self.project.schema;
         let (old_tables, views) = self.lock(connection, on_blocked).await?;
         // Views are told by the text of their queries, which has the names of now.
@@ -148,7 +148,11 @@ impl Refill<'_> {
             moved.drop(connection, schema, on_blocked).await?;
         }
         self.name_keys(connection).await?;
-        let (state, rows) = ("live".to_owned(), self.rows(connection).await?);
+        // An order that came meanwhile is for later.
+        let is_own = |live: &Cursor| live.writer == self.writer.id;
+        let is_ordered = live.filter(is_own).is_some_and(|live| live.is_to_replace());
+        let state = if is_ordered && on_blocked == OnBlocked::Wait { REPLACING } else { "live" };
+        let (state, rows) = (state.to_owned(), self.rows(connection).await?);
         let now = Cursor { state, rows, ..cursor };
         self.writer.advance(connection, Of::Live, &now).await?;
         self.forget(connection).await?;
@@ -198,8 +202,9 @@ impl Refill<'_> {
         }
     }
 
-    /// Locks both cursors, and returns that of the filled tables.
-    async fn filled(&self, connection: &Connection) -> Result<Cursor> {
+    /// Locks both cursors, and returns them: that of the tables that everybody sees, if there is one, and that of the
+    /// filled ones.
+    async fn filled(&self, connection: &Connection) -> Result<(Option<Cursor>, Cursor)> {
         let project = &*self.project.name;
         let live = self.writer.locked(connection, project, Of::Live).await?;
         let live = live.map(|cursor| self.writer.recognised(cursor)).transpose()?;
@@ -211,7 +216,7 @@ impl Refill<'_> {
             ))
         })?;
         self.check_staying(connection, live.as_ref(), &filled).await?;
-        Ok(filled)
+        Ok((live, filled))
     }
 
     /// Refuses to put filled tables beside those that stay, if these follow from another log, or from another part of it.

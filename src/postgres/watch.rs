@@ -1,7 +1,7 @@
 //! Looks at the tables of a project without reading their rows: how much was written, and whether rows are gone that were
 //! there, as after `TRUNCATE`.
 
-use super::connection::{Connection, Purpose, text, truth};
+use super::connection::{Connection, Purpose, truth};
 use super::cursor::Writer;
 use super::error::Result;
 use super::names::{ROW, qualified};
@@ -19,7 +19,7 @@ pub struct WrittenTable {
     pub rows: u64,
     /// Characters U+0000 in texts that were written as `\x00`, but for rows that were copied in the database.
     pub nuls: u64,
-    /// Whether its first rows are gone.
+    /// Whether rows are gone: one of those that were written first.
     pub has_lost_rows: bool,
 }
 
@@ -35,8 +35,9 @@ impl WrittenTable {
     }
 }
 
-/// Returns the tables of a project that everybody sees, sorted by name. The first row of each is remembered in the
-/// database: rows may come before it, and it never goes by itself. Cheap, because tables have a key.
+/// Returns the tables of a project that everybody sees, sorted by name. One of the first rows of each is remembered in the
+/// database, by the transaction that wrote it: it never goes by itself, and no row that comes later hides that it is gone.
+/// Cheap, because tables have a key.
 ///
 /// # Errors
 /// When the server cannot be asked, or a table is missing.
@@ -62,7 +63,7 @@ async fn watch_in(
             continue;
         }
         let has_lost_rows =
-            object.digest.rows > 0 && first_is_gone(connection, schema, &object.name).await?;
+            object.digest.rows > 0 && one_is_gone(connection, schema, &object.name).await?;
         let (name, target) = (object.name, object.target);
         let (rows, nuls) = (object.digest.rows, object.nuls);
         written.push(WrittenTable { name, target, rows, nuls, has_lost_rows });
@@ -70,23 +71,13 @@ async fn watch_in(
     Ok(written)
 }
 
-/// Compares the first row of a table with the one that is remembered, and remembers an earlier one.
-async fn first_is_gone(connection: &Connection, schema: &str, table: &str) -> Result<bool> {
+/// Whether the row of a table that is remembered is gone.
+async fn one_is_gone(connection: &Connection, schema: &str, table: &str) -> Result<bool> {
     let full = qualified(schema, table);
     let sql = format!(
-        "SELECT encode(f.now, 'hex') AS now, coalesce(f.now > o.first_row, f.now IS NULL) AS is_gone, \
-         coalesce(f.now < o.first_row, o.first_row IS NULL) AS is_earlier FROM orrery.objects AS o LEFT JOIN (SELECT \
-         {ROW} AS now FROM {full} ORDER BY {ROW} LIMIT 1) AS f ON true WHERE o.schema_name = $1 AND o.object_name = $2"
+        "SELECT NOT EXISTS (SELECT 1 FROM {full} AS t WHERE t.{ROW} = o.first_row) AS is_gone FROM orrery.objects AS o \
+         WHERE o.schema_name = $1 AND o.object_name = $2"
     );
-    let rows = connection.rows("looking at the first row", &sql, &[schema, table]).await?;
-    let Some(row) = rows.first() else { return Ok(false) };
-    if truth(row, "is_gone")? {
-        return Ok(true);
-    }
-    if truth(row, "is_earlier")? {
-        let sql = "UPDATE orrery.objects SET first_row = decode($3, 'hex') WHERE schema_name = $1 AND object_name = $2";
-        let values = [schema, table, text(row, "now")?];
-        connection.rows("remembering the first row", sql, &values).await?;
-    }
-    Ok(false)
+    let rows = connection.rows("looking for a row", &sql, &[schema, table]).await?;
+    rows.first().map_or(Ok(false), |row| truth(row, "is_gone"))
 }

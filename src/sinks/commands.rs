@@ -61,8 +61,9 @@ impl Sink {
         Err(format!("the sink {} has no project {project}: {has}", self.name))
     }
 
-    /// Has the tables of a project filled again. What others made and cannot be kept is dropped.
-    pub fn replace(&self, project: &str) -> Result<SinkProjectReport, String> {
+    /// Has the tables of a project filled again. What others made and cannot be kept is dropped. The order is in the
+    /// database before it is answered: a service that is started again carries it out.
+    pub async fn replace(&self, project: &str) -> Result<SinkProjectReport, String> {
         self.known(project)?;
         if self.program(project).is_none() {
             return Err(format!(
@@ -70,6 +71,10 @@ impl Sink {
                  removes its tables"
             ));
         }
+        let url = address::server(&self.name, &self.settings)?;
+        let connection = url.connect().await.map_err(|error| error.to_string())?;
+        let ordered = self.writer.order_to_replace(&connection, project).await;
+        ordered.map_err(|error| error.to_string())?;
         let report = {
             let mut state = self.state.lock();
             let known = state.project(project);
@@ -90,19 +95,21 @@ impl Sink {
     /// Compares the tables of a project with its log: numbers and digests of rows. No rows are added meanwhile.
     pub async fn check(&self, project: &str) -> Result<Vec<SinkCheckedTable>, String> {
         self.known(project)?;
-        let program = self.program(project);
-        let program = program.ok_or_else(|| format!("there is no project {project} any more"))?;
         let schema = names::schema(&self.settings.schema, project)?;
         let url = address::server(&self.name, &self.settings)?;
         let connection = url.connect().await.map_err(|error| error.to_string())?;
-        let made = Made::new(&self.source, &program.manifest, &schema);
-        let made = made.map_err(|error| error.to_string())?;
-        let (cursor, tables) = {
+        let (cursor, made, tables) = {
             let _hold = Hold::new(self, project).await;
             let cursor = self.writer.cursor(&connection, project).await;
             let cursor = cursor.map_err(|error| error.to_string())?;
+            // Its tables of now have the rows of all entries up to the cursor.
+            let program = self.program(project);
+            let program =
+                program.ok_or_else(|| format!("there is no project {project} any more"))?;
+            let made = Made::new(&self.source, &program.manifest, &schema);
+            let made = made.map_err(|error| error.to_string())?;
             let tables = check(&connection, &self.writer, &made.layout.project).await;
-            (cursor, tables.map_err(|error| error.to_string())?)
+            (cursor, made, tables.map_err(|error| error.to_string())?)
         };
         let cursor = cursor.ok_or_else(|| format!("the tables of {project} are not filled yet"))?;
         let own = self.own_digests(&made, &cursor).await?;

@@ -9,7 +9,7 @@ use orrery_postgres::{
 };
 use orrery_programs::ProgramError;
 
-use super::gather::{Failed, Made, Source, Wanted, push};
+use super::gather::{Failed, Made, Source, Wanted, push, without_table};
 
 /// Number of digests that are kept at most; of more ledgers, several share one.
 const MOST_DIGESTS: usize = 100_000;
@@ -109,8 +109,9 @@ fn each_digest(
         after = last.number;
         for run in &read.runs {
             let mut misfit = None;
-            source.programs.rows_of(&made.manifest, run, &mut |place, row| {
-                let Some(table) = layout.table_of(&made.manifest, &row.emit.target) else {
+            source.programs.rows_of(&read.manifest, run, &mut |place, row| {
+                let Some(table) = layout.table_of(&read.manifest, &row.emit.target) else {
+                    misfit = Some(without_table(place, &row));
                     return Ok(());
                 };
                 let fresh = || TableRows::new(&layout.project.tables[table]);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use orrery_postgres::{
     Backoff, Batch, Connection, Cursor, Generation, OnBlocked, Position, Refill, SinkError,
-    changed_tables, names,
+    changed_tables, names, watch,
 };
 use orrery_programs::CopiedProgram;
 use orrery_runtime::priority::Priority;
@@ -181,8 +181,12 @@ impl<'a> Filler<'a> {
         match error {
             SinkError::Blocked(blocked) => {
                 let reason = SinkError::Blocked(blocked.clone()).to_string();
-                if known.blocked_by != blocked {
-                    tracing::warn!(sink = sink.name, project, "{reason}");
+                if known.is_news(&reason) {
+                    tracing::warn!(
+                        sink = sink.name,
+                        project,
+                        "putting filled tables into their places {reason}"
+                    );
                 }
                 known.stop(SinkProjectState::Blocked, reason);
                 known.blocked_by = blocked;
@@ -235,6 +239,9 @@ impl<'a> Filler<'a> {
         self.send(&connection, &refill, &plan, cursor)?;
         let on_blocked = if is_to_replace { OnBlocked::Drop } else { OnBlocked::Wait };
         let cursor = self.block(refill.swap(&connection, on_blocked))?;
+        // What was said of the tables of before does not hold any more. The thread that adds live rows looks again.
+        let tables = self.block(watch(&connection, &sink.writer, project)).unwrap_or_default();
+        sink.state.lock().project(&project.name).tables = tables;
         Ok((cursor, is_to_replace))
     }
 
@@ -322,7 +329,7 @@ impl<'a> Filler<'a> {
         }
         let sink = self.sink;
         let own = own_digests(&sink.source, made, end.number, &|| sink.is_stopping());
-        let own = own.map_err(sink_error)?;
+        let own = own.map_err(SinkError::from)?;
         let compared = own.compare(connection, &sink.writer, made, retyped);
         let compared = Arc::new(self.block(compared)?);
         self.compared.insert(project.clone(), (generation, Arc::clone(&compared)));
@@ -389,7 +396,7 @@ impl<'a> Filler<'a> {
                 .map_err(|error| SinkError::Lost(format!("a thread cannot start: {error}")))?;
             let mut position = cursor.position;
             while let Some(gathered) = self.runtime.block_on(from.recv()) {
-                let gathered: Gathered = gathered.map_err(sink_error)?;
+                let gathered: Gathered = gathered.map_err(SinkError::from)?;
                 position = self.send_one(connection, refill, plan, position, gathered)?;
             }
             // Entries without rows of these tables, and the end of an empty log.
@@ -443,7 +450,7 @@ impl<'a> Filler<'a> {
             return Ok(());
         }
         let sink = self.sink;
-        let Made { manifest, layout } = &plan.made;
+        let (id, layout) = (plan.made.manifest.id, &plan.made.layout);
         let (wanted, end) = (plan.wanted(), plan.end.number);
         let wanted: &dyn Wanted =
             match plan.compared.is_none() && wanted.tables.iter().all(|it| *it) {
@@ -453,34 +460,25 @@ impl<'a> Filler<'a> {
         let mut gathered = Gathered::new(from);
         while gathered.to.number < end {
             let after = gathered.to.number;
-            let read = sink.source.programs.runs_to_copy(manifest.id, after, end)?;
+            let read = sink.source.programs.runs_to_copy(id, after, end)?;
             let read = read.filter(|read| plan.made.has_rows_of(&read.manifest));
             let read = read.ok_or_else(|| Failed::Over(DERIVED.to_owned()))?;
             if read.runs.is_empty() {
                 break;
             }
             for run in &read.runs {
-                if gathered.is_over_before(run, false) {
+                if gathered.is_enough() {
                     let next = Gathered::new(gathered.to);
                     if !pass(std::mem::replace(&mut gathered, next)) {
                         return Ok(());
                     }
                 }
-                gathered.add(&sink.source, (manifest, layout), run, wanted)?;
+                gathered.add(&sink.source, (&read.manifest, layout), run, wanted)?;
             }
         }
         if gathered.runs > 0 {
             pass(gathered);
         }
         Ok(())
-    }
-}
-
-/// What is done about rows that could not be gathered.
-fn sink_error(failed: Failed) -> SinkError {
-    match failed {
-        Failed::Read(error) => SinkError::Busy(error.to_string()),
-        Failed::Misfit(sentence) => SinkError::Refused(sentence),
-        Failed::Over(sentence) => SinkError::Moved(sentence),
     }
 }

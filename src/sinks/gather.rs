@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use orrery_ledger::domain::{LedgerSeq, ProgramId};
-use orrery_postgres::{Batch, EqualRows, Generation, Position, RowKey, TableRows};
+use orrery_postgres::{Batch, EqualRows, Generation, Position, RowKey, SinkError, TableRows};
 use orrery_programs::manifest::Manifest;
 use orrery_programs::{EndOfLog, LoggedRun, ProgramError, Programs, RowPlace, Within};
 use orrery_store::{Store, TransactionPosition};
@@ -16,8 +16,8 @@ use super::layout::Layout;
 const ENOUGH_ROWS: u64 = orrery_postgres::MOST_ROWS;
 /// Bytes after which a transaction has enough.
 const ENOUGH_BYTES: usize = 6 << 20;
-/// Bytes after which it ends even within a ledger.
-const MOST_BYTES: usize = 16 << 20;
+/// Bytes after which rows are sent, even within a ledger: then more of the same transaction follow.
+const MOST_BYTES: usize = 8 << 20;
 
 /// Stands for what is after all transactions of a ledger.
 const AFTER: u32 = u32::MAX;
@@ -38,6 +38,17 @@ pub(crate) enum Failed {
 impl From<ProgramError> for Failed {
     fn from(error: ProgramError) -> Self {
         Self::Read(error)
+    }
+}
+
+/// What is done about it.
+impl From<Failed> for SinkError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Read(error) => Self::Busy(error.to_string()),
+            Failed::Misfit(sentence) => Self::Refused(sentence),
+            Failed::Over(sentence) => Self::Moved(sentence),
+        }
     }
 }
 
@@ -97,14 +108,23 @@ impl Gathered {
         Self { to, ..Self::new(from) }
     }
 
-    /// Whether the transaction has enough, so that this run is for the next one.
-    pub fn is_over_before(&self, run: &LoggedRun, whole_ledgers: bool) -> bool {
-        let is_enough = self.rows >= ENOUGH_ROWS || self.bytes >= ENOUGH_BYTES;
-        let is_boundary = !whole_ledgers || run.position.ledger.0 != self.to.ledger;
-        self.runs > 0 && ((is_enough && is_boundary) || self.bytes >= MOST_BYTES)
+    /// Whether a transaction has enough, so that the next run is for another one.
+    pub fn is_enough(&self) -> bool {
+        self.runs > 0 && (self.rows >= ENOUGH_ROWS || self.bytes >= ENOUGH_BYTES)
     }
 
-    /// Adds the rows of a run that are wanted.
+    /// Whether there are as many rows as may be in memory at once.
+    fn is_full(&self) -> bool {
+        self.runs > 0 && self.bytes >= MOST_BYTES
+    }
+
+    /// Whether a run is of the ledger of the last one.
+    fn has_ledger_of(&self, run: &LoggedRun) -> bool {
+        run.position.ledger.0 == self.to.ledger
+    }
+
+    /// Adds the rows of a run that are wanted. The manifest is the one that was read with the run: an earlier one with the
+    /// same tables may not know yet which of them has its rows.
     pub fn add(
         &mut self,
         source: &Source,
@@ -114,7 +134,10 @@ impl Gathered {
     ) -> Result<(), Failed> {
         let mut misfit = None;
         let visited = source.programs.rows_of(manifest, run, &mut |place, row| {
-            let Some(table) = layout.table_of(manifest, &row.emit.target) else { return Ok(()) };
+            let Some(table) = layout.table_of(manifest, &row.emit.target) else {
+                misfit = Some(without_table(place, &row));
+                return Ok(());
+            };
             if !wanted.wants(table, place.ledger) || misfit.is_some() {
                 return Ok(());
             }
@@ -148,6 +171,14 @@ impl Gathered {
 pub(crate) fn position_of(run: &LoggedRun) -> Position {
     let TransactionPosition { ledger, application_order } = run.position;
     Position { number: run.number, ledger: ledger.0, transaction: application_order }
+}
+
+/// Says that there is no table for a row.
+pub(crate) fn without_table(place: RowPlace, row: &Row) -> String {
+    format!(
+        "a row of ledger {} is for {}, which is no table of the project",
+        place.ledger, row.emit.target
+    )
 }
 
 /// Adds a row; the inner error is a sentence, when it does not fit.
@@ -210,6 +241,22 @@ impl Made {
         Ok(Self { manifest: Arc::clone(manifest), layout })
     }
 
+    /// The tables of a manifest: the known ones, if they are.
+    ///
+    /// # Errors
+    /// When the store fails.
+    fn known_or_new(
+        source: &Source,
+        known: Option<&Self>,
+        manifest: &Arc<Manifest>,
+        schema: &str,
+    ) -> Result<Self, ProgramError> {
+        match known.filter(|known| known.is_of(manifest)) {
+            Some(known) => Ok(known.clone()),
+            None => Self::new(source, manifest, schema),
+        }
+    }
+
     /// Whether rows by another manifest are in these tables.
     pub fn is_of(&self, manifest: &Arc<Manifest>) -> bool {
         is_same(&self.manifest, manifest)
@@ -228,8 +275,16 @@ pub(crate) struct LiveRows {
     pub gathered: Gathered,
     /// The tables that they are for.
     pub made: Made,
+    /// Whether the last ledger has more rows, which are too many to be in memory with these: [`rest_of_ledger`].
+    pub is_part: bool,
     /// What is known behind them, if they are all that there are.
     pub end: Option<EndOfLog>,
+}
+
+impl LiveRows {
+    fn new(gathered: Gathered, made: &Made, is_part: bool) -> Self {
+        Self { gathered, made: made.clone(), is_part, end: None }
+    }
 }
 
 /// Returns the rows of whole ledgers after a position; `None` while they are derived anew. `known` has the tables that
@@ -245,26 +300,54 @@ pub(crate) fn live_rows(
     loop {
         let read = source.programs.runs_to_copy(id, gathered.to.number, u64::MAX)?;
         let Some(read) = read else { return Ok(None) };
-        // Rows of other tables, or of another arrangement, are for the next transaction.
-        let made = match &mut made {
-            Some(made) if made.is_of(&read.manifest) => made,
-            Some(made) => return Ok(Some(LiveRows { gathered, made: made.clone(), end: None })),
-            none => {
-                let known = known.filter(|known| known.is_of(&read.manifest)).cloned();
-                none.insert(match known {
-                    Some(known) => known,
-                    None => Made::new(source, &read.manifest, schema)?,
-                })
+        let made = match made.take() {
+            None => made.insert(Made::known_or_new(source, known, &read.manifest, schema)?),
+            Some(before) if before.is_of(&read.manifest) => made.insert(before),
+            // The rest of the ledger needs tables of now: so all of it has them.
+            Some(_) if read.runs.first().is_some_and(|run| gathered.has_ledger_of(run)) => {
+                gathered = Gathered::new(from);
+                continue;
             }
+            // Rows of other tables, or of another arrangement, are for the next transaction.
+            Some(before) => return Ok(Some(LiveRows::new(gathered, &before, false))),
         };
         for run in &read.runs {
-            if Some(run.position.ledger) == read.unfinished || gathered.is_over_before(run, true) {
-                return Ok(Some(LiveRows { gathered, made: made.clone(), end: None }));
+            let is_within = gathered.has_ledger_of(run);
+            let is_part = is_within && gathered.is_full();
+            let is_over = Some(run.position.ledger) == read.unfinished
+                || (!is_within && gathered.is_enough());
+            if is_part || is_over {
+                return Ok(Some(LiveRows::new(gathered, made, is_part)));
             }
-            gathered.add(source, (&made.manifest, &made.layout), run, &All)?;
+            gathered.add(source, (&read.manifest, &made.layout), run, &All)?;
         }
         if !read.more {
-            return Ok(Some(LiveRows { gathered, made: made.clone(), end: read.end }));
+            return Ok(Some(LiveRows { end: read.end, ..LiveRows::new(gathered, made, false) }));
+        }
+    }
+}
+
+/// Returns the next rows of the ledger of a position, as many as may be in memory at once; `None` when it has no more.
+pub(crate) fn rest_of_ledger(
+    source: &Source,
+    made: &Made,
+    from: Position,
+) -> Result<Option<Gathered>, Failed> {
+    let mut gathered = Gathered::new(from);
+    loop {
+        let id = made.manifest.id;
+        let read = source.programs.runs_to_copy(id, gathered.to.number, u64::MAX)?;
+        let read = read.filter(|read| made.is_of(&read.manifest));
+        let read =
+            read.ok_or_else(|| Failed::Over("its tables have grown meanwhile".to_owned()))?;
+        for run in &read.runs {
+            if !gathered.has_ledger_of(run) || gathered.is_full() {
+                return Ok((gathered.runs > 0).then_some(gathered));
+            }
+            gathered.add(source, (&read.manifest, &made.layout), run, &All)?;
+        }
+        if !read.more {
+            return Ok((gathered.runs > 0).then_some(gathered));
         }
     }
 }

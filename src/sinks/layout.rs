@@ -146,7 +146,10 @@ fn columns(manifest: &Manifest, table: &TableSchema) -> (Vec<Column>, Vec<Cell>)
         ((*name).to_owned(), kind_of_injected(&cell), cell)
     });
     let own = table.shown_columns().iter().map(|field| {
-        let is_inferred = is_inferred && !FIXED.contains(&&*field.name);
+        let is_inferred = match project {
+            Some(_) => is_inferred && !FIXED.contains(&&*field.name),
+            None => table.is_inferred(&field.name),
+        };
         let kind = values::kind(&field.kind, is_inferred);
         (field.name.clone(), kind.clone(), Cell::Field(field.clone(), kind))
     });

@@ -187,12 +187,14 @@ impl Sinks {
         self.block(sink, sink.check(&request.project))
     }
 
-    /// Has the tables of a project filled again, whatever others made on them. Does not wait for it.
+    /// Has the tables of a project filled again, whatever others made on them. Does not wait for it: a service that is
+    /// stopped before it is done goes on when it is started again.
     ///
     /// # Errors
-    /// A sentence, when there is no such sink or project.
+    /// A sentence, when there is no such sink or project, or the order cannot be noted in the database.
     pub fn replace(&self, request: &SinkProjectRequest) -> Result<SinkProjectReport, String> {
-        self.find(&request.sink)?.replace(&request.project)
+        let sink = self.find(&request.sink)?;
+        self.block(sink, sink.replace(&request.project))
     }
 
     /// Removes a project from a sink's database. Blocks.

@@ -1,12 +1,13 @@
 //! Adds live rows: one transaction after another for each project, whole ledgers each, on one connection.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use orrery_ledger::domain::ProgramId;
 use orrery_postgres::{
-    Backoff, Batch, Connection, Cursor, Notify, Places, SinkError, apply, changed_tables, cursors,
-    ensure, names,
+    Backoff, Batch, Connection, Cursor, Notify, Places, Position, SinkError, apply_all,
+    changed_tables, cursors, ensure, names,
 };
 use orrery_programs::{CopiedProgram, EndOfLog};
 
@@ -37,6 +38,7 @@ pub(crate) async fn run(sink: &Sink) {
         let lost = tokio::select! {
             lost = serve(sink, &mut backoff) => lost,
             () = sink.stopped() => return,
+            never = report_now_and_then(sink) => match never {},
         };
         sink.disconnected(lost);
         let pause = backoff.pause();
@@ -44,6 +46,14 @@ pub(crate) async fn run(sink: &Sink) {
             () = tokio::time::sleep(pause) => {}
             () = sink.stopped() => {}
         }
+    }
+}
+
+/// Reports how the sink is while it waits for answers that may not come.
+async fn report_now_and_then(sink: &Sink) -> Infallible {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        sink.report_health();
     }
 }
 
@@ -94,12 +104,15 @@ impl Session<'_> {
         let found = cursors(&self.connection, &sink.writer.network, &sink.writer.sink).await?;
         let mut state = sink.state.lock();
         (state.is_connected, state.reason) = (true, None);
+        let are_orders_known = std::mem::replace(&mut state.are_orders_known, true);
         for project in state.projects.values_mut() {
             (project.is_unread, project.cursor, project.retry_at) = (true, None, None);
         }
         for cursor in found {
             let name = cursor.project.clone();
             let project = state.project(&name);
+            let is_own = cursor.writer == sink.writer.id;
+            project.is_to_replace |= !are_orders_known && is_own && cursor.is_to_replace();
             project.cursor = Some(cursor);
         }
         Ok(())
@@ -315,7 +328,7 @@ impl Session<'_> {
     ) -> Result<bool, SinkError> {
         let sink = self.sink;
         let (id, project) = (program.manifest.id, &program.manifest.project_name);
-        let LiveRows { gathered, end, .. } = rows;
+        let LiveRows { gathered, is_part, end, .. } = rows;
         let has_rows = gathered.runs > 0;
         let batch = self.batch(id, &cursor, gathered, end);
         if !has_rows {
@@ -329,13 +342,27 @@ impl Session<'_> {
         let notify = if sink.settings.notify { Notify::Listeners } else { Notify::Nobody };
         let names = (&**project, &*made.layout.project.schema);
         let begun = Instant::now();
-        let now = apply(&self.connection, &sink.writer, places, names, &batch, notify).await?;
+        let mut sent = vec![counts(&batch)];
+        let mut more = |from: Position| {
+            // The rows of a ledger that has too many for the memory follow part by part, in the same transaction.
+            let next =
+                if is_part { gather::rest_of_ledger(&sink.source, made, from)? } else { None };
+            let next = next.map(|it| it.into_batch(batch.generation, from, batch.ledger));
+            if from == batch.to {
+                sent.truncate(1);
+            }
+            sent.extend(next.as_ref().map(counts));
+            Ok(next)
+        };
+        let (connection, writer) = (&self.connection, &sink.writer);
+        let now = apply_all(connection, writer, places, names, &batch, &mut more, notify).await?;
         if !has_rows {
             let rest = (begun.elapsed() * REST).max(LOOK / 2);
             self.rests_until.insert(id, Instant::now() + rest);
         }
-        sink.metrics.sink_wrote(&sink.name, batch.rows());
-        count(sink, project, &batch);
+        for tables in &sent {
+            count(sink, project, tables);
+        }
         self.written(program, now, end.is_some()).await?;
         Ok(has_rows)
     }
@@ -404,14 +431,23 @@ fn has_all(known: &ProjectState, program: &CopiedProgram) -> bool {
 /// Why a project's tables are filled again after its rows were derived anew.
 const DERIVED: &str = "derived again";
 
+/// The numbers of rows of a table, and of characters U+0000 in them.
+type Count = (String, u64, u64);
+
+fn counts(batch: &Batch) -> Vec<Count> {
+    let tables = batch.tables.iter();
+    tables.map(|it| (it.target().to_owned(), it.digest().rows, it.nuls())).collect()
+}
+
 /// Adds what was written to the counts of a project's tables.
-fn count(sink: &Sink, project: &str, batch: &Batch) {
+fn count(sink: &Sink, project: &str, tables: &[Count]) {
+    sink.metrics.sink_wrote(&sink.name, tables.iter().map(|(_, rows, _)| rows).sum());
     let mut state = sink.state.lock();
     let known = state.project(project);
-    for rows in &batch.tables {
-        if let Some(table) = known.tables.iter_mut().find(|it| it.target == rows.target()) {
-            table.rows += rows.digest().rows;
-            table.nuls += rows.nuls();
+    for (target, rows, nuls) in tables {
+        if let Some(table) = known.tables.iter_mut().find(|it| it.target == *target) {
+            table.rows += rows;
+            table.nuls += nuls;
         }
     }
 }

@@ -100,8 +100,8 @@ impl Sink {
     pub fn stop_project(&self, project: &str, state: SinkProjectState, reason: String) {
         let mut known = self.state.lock();
         let known = known.project(project);
-        if known.reason.as_ref() != Some(&reason) {
-            tracing::warn!(sink = self.name, project, "rows wait: {reason}");
+        if known.is_news(&reason) {
+            tracing::warn!(sink = self.name, project, "no rows are added: {reason}");
             self.metrics.sink_failed(&self.name);
         }
         known.stop(state, reason);
@@ -117,10 +117,10 @@ impl Sink {
     /// Reports the state to health and metrics. The component is up whatever the database does: nothing that the
     /// service answers depends on it.
     pub fn report_health(&self) {
-        let stored = self.stored();
+        let (stored, programs) = (self.stored(), self.programs());
         let behind = {
             let mut state = self.state.lock();
-            state.note_behind();
+            state.note_behind(lasts(&programs));
             let lag_ledgers = state.lag_ledgers(stored);
             let lag_seconds = state.lag_seconds();
             let ledgers = lag_ledgers.unwrap_or_default();
@@ -133,9 +133,14 @@ impl Sink {
     /// Returns what is said of the sink.
     pub fn report(&self) -> SinkReport {
         let address = super::address::shown(&self.settings);
-        let stored = self.stored();
+        let (stored, programs) = (self.stored(), self.programs());
         let mut state = self.state.lock();
-        state.note_behind();
+        state.note_behind(lasts(&programs));
         state.report(&self.name, address, stored)
     }
+}
+
+/// The last entries of the logs of programs, by project.
+fn lasts(programs: &[CopiedProgram]) -> impl Iterator<Item = (&str, u64)> {
+    programs.iter().map(|program| (&*program.manifest.project_name, program.last))
 }

@@ -21,6 +21,8 @@ pub(crate) struct State {
     pub reason: Option<String>,
     /// Since when rows wait; `None` when none do.
     pub behind_since: Option<Instant>,
+    /// Whether it was looked for orders that an earlier process was given; later ones are known.
+    pub are_orders_known: bool,
     /// Projects by name.
     pub projects: BTreeMap<String, ProjectState>,
 }
@@ -34,12 +36,16 @@ pub(crate) struct ProjectState {
     pub state: SinkProjectState,
     /// Why.
     pub reason: Option<String>,
+    /// What the log has of it: the same is not written again until rows are added.
+    pub told: Option<String>,
     /// The server's cursor, as it was known last.
     pub cursor: Option<Cursor>,
     /// Whether the cursor is to be read from the server before it counts.
     pub is_unread: bool,
     /// Number of the last entry of its log.
     pub last: u64,
+    /// The last entry of which it was seen that its rows wait, and since when.
+    awaits: Option<(u64, Instant)>,
     /// Entries whose rows are filled in beside.
     pub filled: Option<u64>,
     /// What keeps filled tables from their places.
@@ -60,6 +66,7 @@ impl Default for State {
             is_connected: false,
             reason: None,
             behind_since: Some(Instant::now()),
+            are_orders_known: false,
             projects: BTreeMap::new(),
         }
     }
@@ -71,9 +78,11 @@ impl Default for ProjectState {
             schema: String::new(),
             state: SinkProjectState::Waiting,
             reason: None,
+            told: None,
             cursor: None,
             is_unread: true,
             last: 0,
+            awaits: None,
             filled: None,
             blocked_by: Vec::new(),
             tables: Vec::new(),
@@ -108,12 +117,33 @@ impl ProjectState {
         if !self.is_filled() {
             (self.filled, self.blocked_by) = (None, Vec::new());
         }
+        if matches!(state, SinkProjectState::Live | SinkProjectState::CatchingUp) {
+            self.told = None;
+        }
     }
 
     /// Sets that nothing is added until somebody changes something, and when it is tried again.
     pub fn stop(&mut self, state: SinkProjectState, reason: String) {
         self.set(state, Some(reason));
         self.retry_at = Some(Instant::now() + RETRY);
+    }
+
+    /// Notes whether entries wait whose rows are not there.
+    fn note_awaited(&mut self) {
+        let there = self.cursor.as_ref().map_or(0, |it| it.position.number);
+        if self.awaits.is_some_and(|(number, _)| number <= there) {
+            self.awaits = None;
+        }
+        if self.last > there {
+            self.awaits.get_or_insert_with(|| (self.last, Instant::now()));
+        }
+    }
+
+    /// Whether this sentence is news, which is for the log.
+    pub fn is_news(&mut self, reason: &str) -> bool {
+        let is_news = self.told.as_deref() != Some(reason);
+        self.told = Some(reason.to_owned());
+        is_news
     }
 
     /// Returns a sentence about rows that somebody removed.
@@ -163,7 +193,10 @@ impl State {
 
     /// Seconds since rows wait; 0 when none do.
     pub fn lag_seconds(&self) -> u64 {
-        self.behind_since.map_or(0, |since| since.elapsed().as_secs())
+        let wanted = self.projects.values().filter(|project| project.is_wanted());
+        let awaited = wanted.filter_map(|project| Some(project.awaits?.1));
+        let since = awaited.chain(self.behind_since).min();
+        since.map_or(0, |since| since.elapsed().as_secs())
     }
 
     /// Why rows wait for somebody, in one sentence that everybody may read: it names no server and no project.
@@ -185,9 +218,15 @@ impl State {
         })
     }
 
-    /// Notes whether rows wait.
-    pub fn note_behind(&mut self) {
+    /// Notes whether rows wait. `last` has the number of the last entry of each project's log.
+    pub fn note_behind<'p>(&mut self, last: impl Iterator<Item = (&'p str, u64)>) {
         use SinkProjectState::Live;
+        for (project, last) in last {
+            if let Some(known) = self.projects.get_mut(project) {
+                known.last = last;
+                known.note_awaited();
+            }
+        }
         let is_behind = |it: &ProjectState| it.is_wanted() && it.state != Live;
         match !self.is_connected || self.projects.values().any(is_behind) {
             true => {
@@ -208,5 +247,27 @@ impl State {
             lag_seconds: Some(self.lag_seconds()),
             projects: self.projects.iter().map(|(name, it)| it.report(name)).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_wait_are_noticed_until_they_are_there() {
+        let mut state = State { is_connected: true, ..State::default() };
+        state.project("p").state = SinkProjectState::Live;
+        state.note_behind([("p", 0), ("other", 7)].into_iter());
+        assert_eq!((state.behind_since, state.projects.len()), (None, 1));
+        assert_eq!((state.project("p").awaits, state.lag_seconds()), (None, 0));
+        state.note_behind([("p", 3)].into_iter());
+        let since = Instant::now().checked_sub(Duration::from_secs(5)).unwrap();
+        state.project("p").awaits = Some((3, since));
+        // Whatever comes behind them.
+        state.note_behind([("p", 9)].into_iter());
+        assert_eq!((state.project("p").awaits, state.lag_seconds()), (Some((3, since)), 5));
+        state.project("p").state = SinkProjectState::Deleted;
+        assert_eq!(state.lag_seconds(), 0);
     }
 }

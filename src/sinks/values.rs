@@ -103,8 +103,14 @@ pub(crate) fn value(own: &OwnType, kind: &ColumnType, value: &ScVal) -> Option<V
     })
 }
 
+fn is_integer(own: &OwnType) -> bool {
+    use OwnType::{Digits, Int32, Int64, Int128, UInt32, UInt64, UInt128};
+    matches!(own, UInt32 | Int32 | UInt64 | Int64 | UInt128 | Int128 | Digits)
+}
+
 /// Writes a value of our own type as JSON: integers of 64 bits and more as texts, bytes in hexadecimal digits, maps whose
-/// keys are not texts as arrays of pairs, structs with all their fields.
+/// keys are not texts as arrays of pairs, structs with all their fields. An integer is written by its own width, so that
+/// it stays what it is when later values widen the column.
 fn json(own: &OwnType, value: &ScVal, to: &mut String) -> Option<()> {
     if is_null(value) {
         to.push_str("null");
@@ -116,7 +122,10 @@ fn json(own: &OwnType, value: &ScVal, to: &mut String) -> Option<()> {
         (OwnType::Boolean, ScVal::Bool(truth)) => {
             to.push_str(if *truth { "true" } else { "false" })
         }
-        (OwnType::UInt32 | OwnType::Int32, value) => to.push_str(&integer(value)?.to_string()),
+        (own, value @ (ScVal::U32(_) | ScVal::I32(_))) if is_integer(own) => {
+            to.push_str(&integer(value)?.to_string());
+        }
+        (OwnType::UInt32 | OwnType::Int32, _) => return None,
         (OwnType::Bytes, ScVal::Bytes(bytes)) => quoted(&hex::encode(bytes.as_slice()), to),
         (OwnType::List(of), ScVal::Vec(Some(items))) => {
             separated("[]", items.iter(), to, |item, to| json(of, item, to))?;
@@ -229,6 +238,11 @@ mod tests {
                 r#"{"a":"-1","none":null,"list":[true,null]}"#,
             ),
             (OwnType::list(texts), list(vec![map(&[])]), "[{}]"),
+            (
+                OwnType::list(OwnType::list(OwnType::Int128)),
+                list(vec![list(vec![ScVal::U32(5), ScVal::I64(-5)])]),
+                r#"[[5,"-5"]]"#,
+            ),
             (OwnType::Unknown, ScVal::Void, ""),
         ] {
             let kind = kind(&own, false);
@@ -251,6 +265,9 @@ mod tests {
         let number = value(&OwnType::UInt32, &ColumnType::Int256, &ScVal::U32(5));
         assert_eq!(number, Some(Value::Integer(5)));
         assert_eq!(value(&OwnType::UInt32, &ColumnType::UInt32, &symbol("a")), None);
+        let texts = OwnType::list(OwnType::list(OwnType::UInt32));
+        let misfit = list(vec![list(vec![symbol("a")])]);
+        assert_eq!(value(&texts, &ColumnType::Json, &misfit), None);
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Script {
         check_spelling(document, text);
     }
 
-    /// Runs lines in one shell.
+    /// Runs lines in one shell. `base` is where the demo answers; empty before it does.
     fn run(&self, document: &str, lines: &str, tools: &Tools, at: &Path, base: &str) -> Ran {
         let programs = Path::new(env!("CARGO_BIN_EXE_orrery")).parent().unwrap();
         let mut path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
@@ -191,7 +191,10 @@ impl Script {
             }
         }
         shell.args(["-c", &self.with_addresses(&lines)]).current_dir(at);
-        shell.stdin(Stdio::null()).env("PATH", path).env("ORRERY_BASE", base);
+        shell.stdin(Stdio::null()).env("PATH", path);
+        if !base.is_empty() {
+            shell.env("ORRERY_BASE", base);
+        }
         if let Some(compiler) = &tools.compiler {
             compiler.apply(&mut shell);
         }

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use orrery_postgres::{
-    Batch, Connection, Cursor, Generation, OnBlocked, Position, Refill, ServerUrl, SinkError,
-    Writer, check,
+    Batch, Connection, Cursor, Generation, OnBlocked, Position, Refill, RowKey, ServerUrl,
+    SinkError, TableRows, Writer, check, watch,
 };
-use orrery_testkit::postgres::{Server, is_missing};
+use orrery_testkit::postgres::{Break, Proxy, Server, is_missing};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::proxy::{Break, Proxy};
-use crate::world::{Database, GENERATION, add, filled, position, project, transfers, writer};
+use crate::world::{
+    Database, GENERATION, add, add_in_parts, filled, position, project, transfers, writer,
+};
 
 /// Adds rows up to a position as a feeder does, whatever happens to connections. Returns how often one was lost.
 async fn feed(url: &ServerUrl, up_to: u64, mut disturb: impl FnMut(u64)) -> u32 {
@@ -36,7 +37,7 @@ async fn feed(url: &ServerUrl, up_to: u64, mut disturb: impl FnMut(u64)) -> u32 
             }
             disturb(from.number);
             let to = (from.number + 3).min(up_to);
-            add(connection, &project, &transfers(&project, from.number, to)).await
+            add_in_parts(connection, &project, from.number, to).await
         }
         .await;
         match done {
@@ -72,10 +73,10 @@ async fn connections_that_break_lose_and_double_nothing() {
     }
     let database = Database::new();
     filled(&database.connect().await, &project(), &[]).await;
-    let proxy = Proxy::new(database.server.port).await;
+    let proxy = Proxy::new(database.server.port);
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     let mut broken = 0;
-    let lost = feed(&database.at(proxy.address.port()), 120, |_| {
+    let lost = feed(&database.at(proxy.port), 120, |_| {
         let kinds = [Break::Nowhere, Break::BeforeCommit, Break::AfterCommit, Break::InCopy];
         let next = kinds[rng.random_range(0..kinds.len())];
         broken += u32::from(next != Break::Nowhere);
@@ -160,11 +161,26 @@ async fn rows_that_somebody_removed_are_told() {
     let database = Database::new();
     let (connection, project) = (database.connect().await, project());
     filled(&connection, &project, &[transfers(&project, 0, 5)]).await;
+    let lost = async || {
+        let tables = watch(&connection, &writer(), &project).await.unwrap();
+        tables[0].problem("xlm")
+    };
+    assert_eq!(lost().await, None);
     database.sql("TRUNCATE xlm.transfer");
     add(&connection, &project, &transfers(&project, 5, 6)).await.unwrap();
+    let told = lost().await.unwrap();
+    assert!(told.starts_with("rows of xlm.transfer were removed"), "{told}");
     let checked = check(&connection, &writer(), &project).await.unwrap();
     let said = checked[0].difference().unwrap();
     assert!(said.starts_with("xlm.transfer has 1 rows, and 6 were written"), "{said}");
+    // Nor does a row before all others hide it.
+    let mut before = transfers(&project, 6, 7);
+    let mut rows = TableRows::new(project.table("transfer").unwrap());
+    let key = RowKey { ledger: 0, transaction: 1, number: 0 };
+    rows.push(key, &[]).unwrap();
+    before.tables = vec![rows];
+    add(&connection, &project, &before).await.unwrap();
+    assert_eq!(lost().await, Some(told));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -199,8 +215,8 @@ async fn connections_that_break_while_tables_are_replaced_leave_all_or_nothing()
     database.sql(
         "CREATE INDEX theirs ON xlm.transfer (\"from\"); GRANT SELECT ON xlm.transfer TO PUBLIC",
     );
-    let proxy = Proxy::new(database.server.port).await;
-    let url = database.at(proxy.address.port());
+    let proxy = Proxy::new(database.server.port);
+    let url = database.at(proxy.port);
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let mut lost = 0;
     for round in 2..6 {

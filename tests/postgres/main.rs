@@ -5,7 +5,6 @@ mod broken;
 mod bulk;
 mod grown;
 mod names;
-mod proxy;
 mod refused;
 mod swapped;
 mod values;

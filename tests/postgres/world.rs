@@ -4,7 +4,8 @@ use std::ops::Deref;
 
 use orrery_postgres::{
     Batch, Column, ColumnType, Connection, Cursor, Generation, Notify, Places, Position, Project,
-    Refill, RowKey, ServerUrl, SinkError, Table, TableRows, Value, Writer, apply, ensure,
+    Refill, RowKey, ServerUrl, SinkError, Table, TableRows, Value, Writer, apply, apply_all,
+    ensure,
 };
 use orrery_testkit::postgres::{self, Server, shared};
 use tokio::net::UnixStream;
@@ -149,4 +150,21 @@ pub async fn add(
     let places: Places = ensure(connection, &writer(), project).await?;
     let names = (&*project.name, &*project.schema);
     apply(connection, &writer(), &places, names, batch, Notify::Listeners).await
+}
+
+/// Adds transfers in one transaction, of which each is a part of its own.
+pub async fn add_in_parts(
+    connection: &Connection,
+    project: &Project,
+    from: u64,
+    to: u64,
+) -> Result<Cursor, SinkError> {
+    let places: Places = ensure(connection, &writer(), project).await?;
+    let names = (&*project.name, &*project.schema);
+    let first = Batch { ledger: u32::try_from(to).unwrap(), ..transfers(project, from, from + 1) };
+    let mut more = |after: Position| {
+        Ok((after.number < to).then(|| transfers(project, after.number, after.number + 1)))
+    };
+    let notify = Notify::Listeners;
+    apply_all(connection, &writer(), &places, names, &first, &mut more, notify).await
 }

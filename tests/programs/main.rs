@@ -41,6 +41,7 @@ mod service_relayout;
 mod service_replacing;
 mod service_shapes;
 mod service_sink_histories;
+mod service_sink_troubles;
 mod service_sinks;
 mod service_storage;
 mod service_tenants;

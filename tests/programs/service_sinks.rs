@@ -290,7 +290,9 @@ fn what_a_sink_does_not_have_any_more_stays_and_what_it_cannot_have_is_told() {
         return;
     }
     let all = &*UPGRADED;
-    let database = Database::new(&SCHEMAS);
+    let longest = "n".repeat(63);
+    let schemas = ["orrery", "p", &*longest, "\"select\"", "\"User\""];
+    let database = Database::new(&schemas);
     let scene = Scene::new();
     scene.import_ledgers(&all.ledgers);
     {
@@ -299,6 +301,11 @@ fn what_a_sink_does_not_have_any_more_stays_and_what_it_cannot_have_is_told() {
         let id = watch(&ana, "p", &all.contracts[..1]);
         watch(&ana, "pg_x", &all.contracts[..1]);
         watch(&ana, &"q".repeat(64), &all.contracts[..1]);
+        // The longest name that PostgreSQL keeps, and words of SQL.
+        for name in [&*longest, "select", "User"] {
+            let id = watch(&ana, name, &all.contracts[..1]);
+            assert_equal(&scene, &database, &ana, id, name);
+        }
         assert_equal(&scene, &database, &ana, id, "p");
         for refused in ["pg_x", &"q".repeat(64)] {
             let found = wait_for(&scene, refused, SinkProjectState::Refused);

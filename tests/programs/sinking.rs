@@ -80,7 +80,7 @@ fn compare(database: &Database<'_>, owner: &Owner, project: &str) -> Result<(), 
     ));
     let names: Vec<&str> = listed.lines().collect();
     for name in &names {
-        let sql = format!("select * from {project}.\"{name}\"");
+        let sql = format!("select * from \"{project}\".\"{name}\"");
         let own = match owner.try_query(&sql) {
             Ok(rows) => rows,
             Err(refused) => return Err(format!("{sql}: {refused:?}")),
@@ -108,11 +108,11 @@ pub fn rows(database: &Database<'_>, project: &str, table: &str) -> Vec<Value> {
     let columns = database.sql(&format!(
         "select string_agg(case when format_type(atttypid, null) like 'numeric%[]' then format('%1$I::text[] as %1$I', \
          attname) when atttypid = 'numeric'::regtype then format('%1$I::text as %1$I', attname) else format('%I', \
-         attname) end, ', ' order by attnum) from pg_attribute where attrelid = '{project}.\"{table}\"'::regclass and \
+         attname) end, ', ' order by attnum) from pg_attribute where attrelid = '\"{project}\".\"{table}\"'::regclass and \
          attnum > 0 and not attisdropped and attname <> '_row'"
     ));
     let json = database.sql(&format!(
-        "select coalesce(json_agg(to_jsonb(t)), '[]') from (select {columns} from {project}.\"{table}\") as t"
+        "select coalesce(json_agg(to_jsonb(t)), '[]') from (select {columns} from \"{project}\".\"{table}\") as t"
     ));
     serde_json::from_str(&json).unwrap()
 }

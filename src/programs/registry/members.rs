@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Entry, Registry, Replace, Watch};
+use crate::ProgramError;
 use crate::events::Selectors;
-use crate::{ProgramError, names};
 use orrery_ledger::domain::{ContractId, Owner, ProgramId};
 use orrery_membership::CONSUMER;
 
@@ -16,7 +16,7 @@ impl Registry {
     /// # Errors
     /// [`ProgramError`], with what the owner can do about it.
     pub(crate) fn check_watch(&self, owner: &Owner, watch: &Watch) -> Result<(), ProgramError> {
-        names::check_project(&watch.project_name)?;
+        self.check_name(owner, &watch.project_name, watch.replace)?;
         let keeps = watch.replace != Replace::No
             && watch.contracts.is_empty()
             && watch.selectors.is_empty();

@@ -264,7 +264,7 @@ impl Registry {
         now: u64,
         is_fit: impl FnOnce(&[String], &[ContractId]) -> Result<(), ProgramError>,
     ) -> Result<Manifest, ProgramError> {
-        names::check_project(&deploy.project_name)?;
+        self.check_name(owner, &deploy.project_name, deploy.replace)?;
         let plan = self.plan(owner, &deploy, false)?;
         let facts = self
             .engine
@@ -304,7 +304,7 @@ impl Registry {
     ) -> Result<Manifest, ProgramError> {
         let Watch { project_name, contracts, selectors, supplied, from, storage, public, replace } =
             watch;
-        names::check_project(&project_name)?;
+        self.check_name(owner, &project_name, replace)?;
         let keeps = replace != Replace::No && contracts.is_empty() && selectors.is_empty();
         let selectors = if keeps { self.selectors(&project_name) } else { selectors.checked()? };
         self.check_members(owner, &selectors)?;

@@ -30,6 +30,20 @@ pub enum TakeOver {
 }
 
 impl Registry {
+    /// Refuses a name that no project may have. One that had it before it was reserved keeps it, and can be replaced.
+    pub(super) fn check_name(
+        &self,
+        owner: &Owner,
+        name: &str,
+        replace: Replace,
+    ) -> Result<(), ProgramError> {
+        let old = self.named(name).filter(|_| replace != Replace::No);
+        match old.is_some_and(|old| old.snapshot().manifest.owner == *owner) {
+            true => Ok(()),
+            false => names::check_project(name),
+        }
+    }
+
     /// Checks whether an owner may replace a program, and returns what the new one would be.
     pub(super) fn plan_replacement(
         &self,

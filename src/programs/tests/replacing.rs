@@ -352,3 +352,28 @@ fn a_paused_program_waits_and_replaces_a_paused_one() {
     assert_eq!(scene.take_over(id).unwrap(), TakeOver::Done(old));
     assert!(scene.manifest(id).running);
 }
+
+#[test]
+fn a_project_that_had_its_name_before_it_was_reserved_can_be_replaced() {
+    let mut scene = Scene::new();
+    assert!(scene.deploy("ana", "chain", &version(), market()).is_err());
+    let id = scene.deploy("ana", "seen", &version(), market()).unwrap().id;
+    let before = Manifest { project_name: "Chain".to_owned(), ..scene.manifest(id) };
+    storage::change(&scene.store, |changes| {
+        storage::put_json(changes, &storage::manifest(id), &before)
+    })
+    .unwrap();
+    scene.restart();
+    scene.add_all(FIRST..=20);
+    scene.run_until_idle();
+    // Nobody else gets it so.
+    for owner in ["ben", "ana"] {
+        assert!(scene.deploy(owner, "chain", &next_version(), market()).is_err(), "{owner}");
+    }
+    let refused = scene.replace_as("ben", "chain", &next_version(), None);
+    assert!(matches!(refused, Err(ProgramError::Value { .. })), "{refused:?}");
+    let new = scene.replace_as("ana", "chain", &next_version(), None).unwrap().id;
+    scene.run_until_idle();
+    assert_eq!(scene.take_over(new).unwrap(), TakeOver::Done(id));
+    assert_eq!(scene.named("Chain"), [new]);
+}

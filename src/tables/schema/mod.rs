@@ -6,6 +6,8 @@
 //! column if that loses nothing (`types`), and fails the run otherwise. Columns and tables never
 //! narrow or disappear.
 
+use std::collections::BTreeSet;
+
 use orrery_ledger::domain::{self, Emit};
 use orrery_settings::Programs;
 use serde::{Deserialize, Serialize};
@@ -88,6 +90,9 @@ pub struct TableSchema {
     spelling: String,
     /// The program's columns, in order of creation.
     pub columns: Vec<Field>,
+    /// Names of those columns whose types values have decided, and not the specification alone.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    inferred: BTreeSet<String>,
     /// Whether the last one is for views alone: no query sees it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     hides_last: bool,
@@ -132,7 +137,7 @@ impl ProgramSchema {
             let columns = spec.fields(definition);
             schema.structs.extend(targets.into_iter().map(|spelling| {
                 let target = names::folded(&spelling);
-                TableSchema { target, spelling, columns: columns.clone(), hides_last: false }
+                TableSchema { spelling, ..TableSchema::known(&target, columns.clone()) }
             }));
         }
         Ok(schema)
@@ -265,7 +270,12 @@ impl TableSchema {
     /// Returns a table whose name and columns are known to be possible.
     pub(super) fn known(target: &str, columns: Vec<Field>) -> Self {
         let (target, spelling) = (target.to_owned(), target.to_owned());
-        Self { target, spelling, columns, hides_last: false }
+        Self { target, spelling, columns, inferred: BTreeSet::new(), hides_last: false }
+    }
+
+    /// Whether values have decided the type of a column: later ones may widen it.
+    pub fn is_inferred(&self, column: &str) -> bool {
+        self.inferred.contains(column)
     }
 
     /// Returns the same table, of which no query sees the last column.
@@ -281,8 +291,7 @@ impl TableSchema {
 
     /// Returns the same table with other columns, all of which queries see.
     pub(super) fn with_columns(&self, columns: Vec<Field>) -> Self {
-        let Self { target, spelling, .. } = self.clone();
-        Self { target, spelling, columns, hides_last: false }
+        Self { spelling: self.spelling.clone(), ..Self::known(&self.target, columns) }
     }
 
     fn new(spelling: &str, columns: Vec<Field>, limits: SchemaLimits) -> Result<Self, SchemaError> {
@@ -295,9 +304,8 @@ impl TableSchema {
                  {most} characters"
             )));
         }
-        let spelling = spelling.to_owned();
-        let target = names::folded(&spelling);
-        let mut table = Self { target, spelling, columns: Vec::new(), hides_last: false };
+        let target = names::folded(spelling);
+        let mut table = Self { spelling: spelling.to_owned(), ..Self::known(&target, Vec::new()) };
         for column in columns {
             table.check_depth(&column.name, column.kind.depth(), limits)?;
             table.add(column, limits)?;
@@ -338,10 +346,18 @@ impl TableSchema {
             // Rejects values that are nested too deeply before they are examined further.
             self.check_depth(&name, values::depth(&entry.val), limits)?;
             match self.columns.iter().position(|column| column.name == name) {
-                None => self.add(Field { kind: values::infer(&entry.val), name }, limits)?,
+                None => {
+                    let kind = values::infer(&entry.val);
+                    self.add(Field { kind, name: name.clone() }, limits)?;
+                    self.inferred.insert(name);
+                }
                 Some(at) => {
                     let kind = self.columns[at].kind.widened(&entry.val);
-                    self.columns[at].kind = kind.map_err(|misfit| self.misfit(&name, misfit))?;
+                    let kind = kind.map_err(|misfit| self.misfit(&name, misfit))?;
+                    if self.columns[at].kind != kind {
+                        self.columns[at].kind = kind;
+                        self.inferred.insert(name);
+                    }
                 }
             }
         }

@@ -193,3 +193,22 @@ fn a_failed_run_leaves_the_schema_unchanged() {
         serde_json::from_str(&serde_json::to_string(&grown).unwrap()).unwrap();
     assert_eq!(again, grown);
 }
+
+#[test]
+fn columns_whose_types_values_have_decided_are_known() {
+    let fields = [("a", ScSpecTypeDef::U32), ("b", ScSpecTypeDef::U32)];
+    let schema = from_spec(&[structure("Row", &fields)], "row").unwrap();
+    let inferred = |schema: &ProgramSchema| {
+        let table = &schema.tables()[0];
+        ["a", "b", "c"].map(|column| table.is_inferred(column))
+    };
+    assert_eq!(inferred(&schema), [false; 3]);
+    let row = |b, c| emit("row", &[("a", ScVal::U32(1)), ("b", b), ("c", c)]);
+    let grown = schema.admit(&[row(ScVal::U32(1), ScVal::U32(1))], LIMITS).unwrap().unwrap();
+    assert_eq!(inferred(&grown), [false, false, true]);
+    // One of the specification, too, once a value did not fit.
+    let grown = grown.admit(&[row(ScVal::U64(1), ScVal::U64(1))], LIMITS).unwrap().unwrap();
+    assert_eq!(inferred(&grown), [false, true, true]);
+    let stored = serde_json::to_string(&grown).unwrap();
+    assert_eq!(serde_json::from_str::<ProgramSchema>(&stored).unwrap(), grown);
+}

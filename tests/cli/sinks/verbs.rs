@@ -56,9 +56,14 @@ fn rows_are_there_and_every_verb_says_so() {
     let shown = |arguments: &[&str]| on_terminal(at, &[&["sink"], arguments, &HERE].concat(), &[]);
     let Some((list, 0)) = shown(&["list"]) else { return };
     assert!(list.starts_with("sink  address") && list.contains("\nmain  postgres://"), "{list}");
-    let (status, _) = shown(&["status", "main"]).unwrap();
-    let row = status.lines().find(|line| line.starts_with("market ")).unwrap();
-    assert!(row.contains(" live") && row.contains(" 100 %"), "{status}");
+    // Of a network that goes on, the last row may be on its way.
+    wait_until("people see that all rows are there", || {
+        let (status, _) = shown(&["status", "main"]).unwrap();
+        let mut lines = status.lines();
+        let is_there = |row: &str| row.contains(" live") && row.contains(" 100 %");
+        let row = lines.find(|line| line.starts_with("market ")).unwrap_or_default();
+        is_there(row).then_some(()).ok_or(status)
+    });
     let (checked, code) = shown(&["check", "main"]).unwrap();
     assert!(checked.contains("\ndemo.transfer ") && code == 0, "{checked}");
     let (tested, code) = shown(&["test", "main"]).unwrap();

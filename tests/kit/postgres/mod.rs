@@ -3,6 +3,7 @@
 
 mod database;
 mod pooler;
+mod proxy;
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 pub use database::{Database, Held};
 pub use pooler::Pooler;
+pub use proxy::{Break, Proxy};
 
 use super::signal::{self, Signal};
 use super::wait::wait_within;
@@ -87,10 +89,19 @@ fn program(name: &str) -> PathBuf {
     PROGRAMS.as_ref().unwrap().join(name)
 }
 
+/// Makes a file system of this size (`$1`, MiB) where the files of tables are, which only the server sees, and runs what
+/// follows as its user.
+const ON_SMALL_DISK: &str = "set -e; base=\"$2/base\"; cp -a \"$base\" \"$base.all\"; mount -t tmpfs -o size=$1m \
+                             tmpfs \"$base\"; cp -a \"$base.all/.\" \"$base/\"; rm -rf \"$base.all\"; chown \
+                             \"$3:$4\" \"$base\"; user=$3 group=$4; shift 4; exec setpriv --reuid \"$user\" --regid \
+                             \"$group\" --clear-groups -- \"$@\"";
+
 /// A server with its data.
 pub struct Server {
     pub directory: PathBuf,
     pub port: u16,
+    /// Size of the disk with its tables in MiB, if it has one of its own.
+    disk: Option<u32>,
     /// Ends the server when this process ends, however it does.
     keeper: Option<Child>,
     _scratch: Option<tempfile::TempDir>,
@@ -111,6 +122,26 @@ impl Server {
 
     /// As [`Self::start`], on this port.
     pub fn start_on(port: u16, settings: &[&str]) -> Self {
+        let mut server = Self::made(port, settings);
+        server.run();
+        server
+    }
+
+    /// As [`Self::start`], with its tables on a disk of this size in MiB, which goes with the server. `None` where nobody
+    /// may make one, which it says.
+    pub fn on_small_disk(mib: u32) -> Option<Self> {
+        let mut server = Self::made(free_port(), &[]);
+        server.disk = Some(mib);
+        if RUNS_AS.is_none() || !server.begin() {
+            eprintln!("skipped: only root can make a small disk, with unshare and mount");
+            return None;
+        }
+        server.wait();
+        Some(server)
+    }
+
+    /// Makes a cluster.
+    fn made(port: u16, settings: &[&str]) -> Self {
         let scratch = tempfile::Builder::new().prefix("orrery-postgres").tempdir().unwrap();
         std::fs::set_permissions(scratch.path(), PermissionsExt::from_mode(0o700)).unwrap();
         give(scratch.path());
@@ -135,17 +166,32 @@ impl Server {
             ),
         )
         .unwrap();
-        let mut server = Self { directory, port, keeper: None, _scratch: Some(scratch) };
-        server.run();
-        server
+        Self { directory, port, disk: None, keeper: None, _scratch: Some(scratch) }
     }
 
     /// Starts the server, after it was killed or stopped.
     pub fn run(&mut self) {
+        assert!(self.begin(), "{}", self.log());
+        self.wait();
+    }
+
+    /// A shell that runs as the server does.
+    fn shell(&self) -> Command {
+        let Some((mib, (user, group))) = self.disk.zip(*RUNS_AS) else { return command("sh") };
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", ON_SMALL_DISK, "sh", &mib.to_string()]);
+        command.arg(&self.directory).args([user.to_string(), group.to_string()]);
+        command.arg("sh").current_dir("/");
+        command
+    }
+
+    /// Starts the processes of the server. Returns whether they began.
+    fn begin(&mut self) -> bool {
         let lines = "\"$1\" -D \"$2\" -p \"$3\" >>\"$2/log\" 2>&1 & pid=$!; echo $pid; cat >/dev/null; kill -INT $pid \
                      2>/dev/null; wait; [ -e \"${2%/*}/keep\" ] || rm -rf \"${2%/*}\"";
         // The shared one is never dropped: its files go when the tests are over.
-        let mut keeper = command("sh")
+        let mut keeper = self
+            .shell()
             .args(["-c", lines, "sh"])
             .arg(program("postgres"))
             .arg(&self.directory)
@@ -157,6 +203,11 @@ impl Server {
         let mut line = String::new();
         BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
         self.keeper = Some(keeper);
+        !line.is_empty()
+    }
+
+    /// Waits until the server answers.
+    fn wait(&self) {
         wait_within(Duration::from_secs(60), "the server answers", || {
             match self.psql("postgres", "SELECT 1").status.success() {
                 true => Ok(()),
@@ -185,23 +236,46 @@ impl Server {
         std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
 
+    /// Fills the disk of its tables to the last byte, or makes room again.
+    pub fn fill_disk(&self, is_full: bool) {
+        let root = PathBuf::from(format!("/proc/{}/root", self.process()));
+        let base = self.directory.strip_prefix("/").unwrap().join("base");
+        let filler = root.join(base).join("filler");
+        if !is_full {
+            std::fs::remove_file(filler).unwrap();
+            return;
+        }
+        let mut file = std::fs::File::create(filler).unwrap();
+        let full = std::io::copy(&mut std::io::repeat(0), &mut file).unwrap_err();
+        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    }
+
     /// Stops the processes of the server, so that it takes connections and answers nothing, until they go on.
     pub fn hang(&self, hangs: bool) {
-        let signal = if hangs { Signal::STOP } else { Signal::CONT };
-        let main = self.process();
+        assert!(self.signal_all(if hangs { Signal::STOP } else { Signal::CONT }));
+    }
+
+    /// Sends a signal to all processes of the server. Returns whether it runs.
+    fn signal_all(&self, signal: Signal) -> bool {
+        let Some(main) = self.found_process() else { return false };
         // It first, because the others are its children, and it makes no more then.
-        assert!(signal::send(main, signal));
+        let is_there = signal::send(main, signal);
         let children = std::fs::read_to_string(format!("/proc/{main}/task/{main}/children"));
-        for child in children.unwrap().split_whitespace() {
+        for child in children.unwrap_or_default().split_whitespace() {
             // It may have ended meanwhile.
             let _ = signal::send(child.parse().unwrap(), signal);
         }
+        is_there
     }
 
     /// The process that takes connections.
     fn process(&self) -> u32 {
-        let pid = std::fs::read_to_string(self.directory.join("postmaster.pid")).unwrap();
-        pid.lines().next().unwrap().parse().unwrap()
+        self.found_process().expect("the server runs")
+    }
+
+    fn found_process(&self) -> Option<u32> {
+        let pid = std::fs::read_to_string(self.directory.join("postmaster.pid")).ok()?;
+        pid.lines().next()?.parse().ok()
     }
 
     /// Runs statements as a superuser, who sees everything.
@@ -223,6 +297,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // A test may have failed while it hung. It may have ended by itself.
+        let _ = self.signal_all(Signal::CONT);
         if let Some(mut keeper) = self.keeper.take() {
             drop(keeper.stdin.take());
             keeper.wait().unwrap();
