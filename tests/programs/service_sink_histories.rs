@@ -110,6 +110,7 @@ impl Life {
 
     /// Breaks something between the service and the server.
     fn disturb(&mut self) {
+        let what = self.rng.random_range(0..8);
         let others =
             "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
         let signal =
