@@ -207,7 +207,7 @@ fn settings(url: &str) -> Settings {
     Settings {
         url: url.to_owned(),
         projects: vec!["*".to_owned()],
-        settle_seconds: Seconds::new(std::num::NonZeroU64::MIN),
+        settle_seconds: Seconds::new(std::num::NonZeroU32::MIN),
         ..Settings::default()
     }
 }
