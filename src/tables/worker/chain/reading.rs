@@ -27,8 +27,8 @@ use crate::names::LEDGER_OF_CHAIN;
 
 /// Bytes of values that are read from a file at a time.
 const BATCH_BYTES: usize = 8 << 20;
-/// Minimum number of rows that are read at a time.
-const MIN_BATCH_ROWS: usize = 16;
+/// Minimum number of rows that are read at a time. DuckDB collects those of chunks of 64 or fewer until they are 2048.
+const MIN_BATCH_ROWS: usize = 80;
 
 /// What is read of a table.
 #[derive(Debug, Clone)]
