@@ -81,9 +81,12 @@ fn a_server_that_hangs_delays_nobody() {
     });
     assert!(component(&demo)["lag_ledgers"].as_u64() > Some(2), "{status}");
     server.hang(false);
-    wait_until("nothing is behind", || {
+    // Projects may be behind the network themselves where the machine does much else.
+    wait_until("no rows wait", || {
         let status = demo.status();
-        if status["lag_ledgers"].as_u64() <= Some(2) { Ok(()) } else { Err(status) }
+        let projects = status["projects"].as_array().unwrap();
+        let has_all = projects.iter().all(|it| it["state"] == "live" && it["entries"] == it["of"]);
+        if has_all { Ok(()) } else { Err(status) }
     });
     demo.has_equal_rows(&database, "demo.transfer", &["\"from\"", "amount"]);
     demo.has_what_was_written(&["main"]);
