@@ -125,6 +125,8 @@ impl Sink {
             let lag_seconds = state.lag_seconds();
             let ledgers = lag_ledgers.unwrap_or_default();
             self.metrics.set_sink(&self.name, state.is_connected, ledgers, lag_seconds);
+            // The counter is there before the first row.
+            self.metrics.sink_wrote(&self.name, 0);
             Behind { lag_ledgers, lag_seconds: Some(lag_seconds), reason: state.trouble() }
         };
         self.health.up_behind(self.component, behind);

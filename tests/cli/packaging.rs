@@ -80,13 +80,17 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
 #[test]
 fn the_dashboard_and_alerts_use_existing_metrics() {
     let directory = tempfile::tempdir().unwrap();
-    let (demo, _) = Service::demo(directory.path(), &[]);
+    // Metrics of a sink are there while its server is not.
+    let sink = "[sinks.main]\nurl = \"postgres://nobody@127.0.0.1:1/none\"\nprojects = [\"*\"]\n";
+    std::fs::write(directory.path().join("orrery.toml"), sink).unwrap();
+    let (demo, _) = Service::demo(directory.path(), &["--config", "orrery.toml"]);
     // Some metrics appear only with the first measurement, request or refusal.
     let metrics = wait_until("all metrics are there", || {
         demo.health();
         let metrics = printed(&demo.metrics());
         let has_value = metrics.contains_key("orrery_http_request_seconds_bucket");
-        (has_value && metrics.len() > 30).then_some(metrics)
+        let has_sink = metrics.contains_key("orrery_sink_failures_total");
+        (has_value && has_sink && metrics.len() > 30).then_some(metrics)
     });
 
     let alerts: serde_yaml_ng::Value = serde_yaml_ng::from_str(ALERTS).unwrap();

@@ -13,7 +13,7 @@ use orrery::domain::ContractId;
 use orrery::interfaces::names::{
     CONTRACT_ID, DECLARED, EVENT_ID, EVENTS, STORAGE, STORAGE_CHANGES, UNDECLARED,
 };
-use orrery::tables::{INJECTED, view};
+use orrery::tables::{CHAIN, INJECTED, view};
 use serde_json::Value;
 
 use super::output::Numbers;
@@ -85,6 +85,9 @@ const LEDGERS: [&str; 2] = ["_ledger", "ledger"];
 const OF_EVENTS_VIEW: [&str; 6] =
     [EVENT_ID, "ledger", "ledger_closed_at", CONTRACT_ID, "name", "params"];
 
+/// Columns of the tables of the chain that every row has, also those of exports of earlier versions.
+const OF_CHAIN: [&str; 4] = ["id", "tx", "ledger", "ledger_closed_at"];
+
 impl Types {
     pub fn run(self, remote: &Remote) -> Result<(), Failure> {
         if self.events {
@@ -108,12 +111,19 @@ impl Types {
         let mut tables = Vec::new();
         // A listed table may have no columns, for example when it was deleted after the list was read.
         for table in found.into_iter().filter(|table| !table.columns.is_empty()) {
+            let is_of_chain = table.listed.project == CHAIN;
             let is_of_events = of_events.contains(&table.listed.project);
             let is_of_event = table.columns.iter().any(|(name, _)| name == EVENT_ID);
             let name =
                 unique_name(&pascal(&view(&table.listed.project, &table.target)), &mut names);
             let columns = table.columns.iter().map(|(name, data_type)| {
-                let present = is_of_events && is_present(&table.target, is_of_event, name);
+                let present = match is_of_chain {
+                    true => OF_CHAIN.contains(&name.as_str()),
+                    false => {
+                        INJECTED.iter().any(|(injected, _)| injected == name)
+                            || is_of_events && is_present(&table.target, is_of_event, name)
+                    }
+                };
                 (name.clone(), self.kind((name.as_str(), data_type.as_str()), present))
             });
             tables.push(Table { name, columns: columns.collect(), called: table.called });
@@ -140,14 +150,13 @@ impl Types {
 impl Types {
     /// Returns the kind of a column's values, which are never null if it is `present`.
     fn kind(&self, (column, data_type): (&str, &str), present: bool) -> Kind {
-        let is_injected = INJECTED.iter().any(|(injected, _)| *injected == column);
-        let is_ledger = (is_injected || present) && LEDGERS.contains(&column);
+        let is_ledger = present && LEDGERS.contains(&column);
         let kind = match (Kind::of(data_type), self.numbers) {
             (Kind::Integer, Numbers::Exact | Numbers::Decimal) if is_ledger => Kind::Number,
             (kind, Numbers::Exact | Numbers::Decimal) => kind,
             (kind, Numbers::String) => kind.with_integers_as_text(),
         };
-        if is_injected || present { Kind::Present(Box::new(kind)) } else { kind }
+        if present { Kind::Present(Box::new(kind)) } else { kind }
     }
 }
 
