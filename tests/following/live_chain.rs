@@ -26,6 +26,7 @@ use tempfile::TempDir;
 use orrery_testkit::program;
 use orrery_testkit::sandbox::local;
 use orrery_testkit::scratch::scratch;
+use orrery_testkit::wait::wait_until;
 use orrery_testkit::witness::{FIRST, LEDGERS, add};
 use orrery_testkit::{exported, histories};
 
@@ -225,6 +226,7 @@ fn answers_are_whole_beside_export_and_retention() {
     let mut open = Open::new(directory.path(), 4);
     let (store, tables) = (Arc::clone(&open.store), open.tables.clone());
     let (newest, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    let answered = AtomicU32::new(0);
     let mut ids = BTreeMap::new();
     let answers = std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
@@ -243,6 +245,7 @@ fn answers_are_whole_beside_export_and_retention() {
                 assert!(ledger >= before, "{ledger} is older than {before}");
                 let rows: Value = serde_json::from_slice(&answer.bytes).unwrap();
                 found.push((ledger, rows[0]["of"].clone()));
+                answered.fetch_add(1, Ordering::AcqRel);
             }
             found
         });
@@ -259,6 +262,9 @@ fn answers_are_whole_beside_export_and_retention() {
             newest.store(ledger, Ordering::Release);
             open.export.step(Instant::now(), |_| {}).unwrap();
             while !store.prune(&retention).unwrap().is_nothing() {}
+            // However slow queries are, there are some of all that is stored meanwhile.
+            let least = (ledger - FIRST) / 4;
+            wait_until("queries are answered", || answered.load(Ordering::Acquire) >= least);
         }
         done.store(true, Ordering::Release);
         asking.join().unwrap()
