@@ -217,11 +217,17 @@ fn projects_are_whole_after_kills() {
 
 /// A contract that emits what it is called with.
 pub fn emitting() -> Vec<u8> {
+    emitting_each(1)
+}
+
+/// As [`emitting`], but emits each event so many times.
+pub fn emitting_each(times: usize) -> Vec<u8> {
     let emit =
         env_call("contract_event", &["(local.get 0)".to_owned(), "(local.get 1)".to_owned()]);
+    let others = format!("(drop {emit})").repeat(times - 1);
     let memory = Data::default().memory();
     module(&format!(
-        "{} {memory} (func (export \"emit\") (param i64 i64) (result i64) {emit})",
+        "{} {memory} (func (export \"emit\") (param i64 i64) (result i64) {others} {emit})",
         env_imports()
     ))
 }

@@ -9,7 +9,7 @@ use orrery_testkit::wait::wait_until;
 
 use crate::network::{Chain, call};
 use crate::service::Scene;
-use crate::service_projects::{emitting, wait_for_events, watch};
+use crate::service_projects::{emitting_each, wait_for_events, watch};
 use crate::sinking::{assert_equal, project, report, start, start_with, wait_for};
 
 /// Schemas that the tests' projects need.
@@ -19,26 +19,32 @@ const SCHEMAS: [&str; 2] = ["orrery", "p"];
 struct Emitting {
     chain: Chain,
     contract: orrery::domain::ContractId,
+    /// Number of events that a call emits.
+    each: u64,
     events: u64,
 }
 
 impl Emitting {
     fn new() -> Self {
-        let mut chain = Chain::new();
-        let contract = chain.create_of(&emitting(), Vec::new());
-        Self { chain, contract, events: 0 }
+        Self::with(1)
     }
 
-    /// Imports a ledger with this many events of this size in bytes.
-    fn import(&mut self, scene: &Scene, events: u64, size: usize) {
-        let calls: Vec<_> = (0..events)
+    fn with(each: u64) -> Self {
+        let mut chain = Chain::new();
+        let contract = chain.create_of(&emitting_each(each as usize), Vec::new());
+        Self { chain, contract, each, events: 0 }
+    }
+
+    /// Imports a ledger with this many calls, at most one for each account, with events of this size in bytes.
+    fn import(&mut self, scene: &Scene, calls: u64, size: usize) {
+        let requests: Vec<_> = (0..calls)
             .map(|number| {
                 let data = bytes(&vec![number as u8; size]);
                 call(self.contract, "emit", vec![list([symbol("sent")]), data])
             })
             .collect();
-        self.chain.close(&calls);
-        self.events += events;
+        self.chain.close(&requests);
+        self.events += calls * self.each;
         self.chain.import_into(scene);
     }
 }
@@ -59,8 +65,8 @@ fn a_full_disk_delays_rows_and_loses_none() {
     wait_for_events(&ana, id, emitting.events);
     assert_equal(&scene, &database, &ana, id, "p");
     server.fill_disk(true);
-    for _ in 0..3 {
-        emitting.import(&scene, 40, 2_000);
+    for _ in 0..12 {
+        emitting.import(&scene, 10, 2_000);
     }
     let reason = wait_until("the sink says what is the matter", || {
         let report = report(&scene);
@@ -115,7 +121,7 @@ fn a_ledger_with_very_many_rows_is_one_transaction() {
         return;
     }
     let database = Database::new(&SCHEMAS);
-    let mut emitting = Emitting::new();
+    let mut emitting = Emitting::with(24);
     let scene = Scene::new();
     let service = start(&scene, &database);
     let ana = scene.owner(&service, "ana");
@@ -123,7 +129,7 @@ fn a_ledger_with_very_many_rows_is_one_transaction() {
     emitting.import(&scene, 1, 10);
     wait_for_events(&ana, id, emitting.events);
     assert_equal(&scene, &database, &ana, id, "p");
-    emitting.import(&scene, 240, 60_000);
+    emitting.import(&scene, 10, 60_000);
     let ledger = emitting.chain.latest();
     emitting.import(&scene, 2, 10);
     wait_for_events(&ana, id, emitting.events);
