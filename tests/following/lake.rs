@@ -129,7 +129,8 @@ fn assert_whole(found: &Rows, served: &BTreeMap<u32, Rows>) {
     assert_eq!(*found, expected, "{portions:?}");
 }
 
-fn through_kills(scene: &Scene, kills: u32) {
+/// `settled` returns when nothing of a killed process happens any more.
+fn through_kills(scene: &Scene, kills: u32, settled: impl Fn()) {
     scene.close(2..=12);
     let mut rng = ChaCha8Rng::seed_from_u64(8);
     let mut engines = Engines::start();
@@ -140,6 +141,7 @@ fn through_kills(scene: &Scene, kills: u32) {
         // The process is killed at a random moment; there is no condition to wait for.
         std::thread::sleep(Duration::from_millis(rng.random_range(0..900)));
         drop(service);
+        settled();
         found.push(scene.read(engines.as_mut()));
     }
     let last = 12 + kills;
@@ -175,7 +177,7 @@ fn through_kills(scene: &Scene, kills: u32) {
 fn tables_have_whole_portions_whenever_the_service_is_killed() {
     let kills = size::choose(5, 200) as u32;
     let scene = Scene::new(21, 12 + kills, "to = 'x'", None);
-    through_kills(&scene, kills);
+    through_kills(&scene, kills, || {});
 }
 
 /// Small: 3 kills; full: 50.
@@ -194,7 +196,20 @@ fn tables_in_a_bucket_have_whole_portions_whenever_the_service_is_killed() {
         "s3.endpoint": server.endpoint().trim_end_matches('/'), "s3.region": "us-east-1",
         "s3.access-key-id": KEY_ID, "s3.secret-access-key": SECRET,
     } });
-    through_kills(&scene, kills);
+    // A bucket finishes a request of a process that is killed meanwhile.
+    let busy = Arc::new(AtomicU64::new(0));
+    server.set_fault({
+        let busy = Arc::clone(&busy);
+        move |_, honest| {
+            busy.fetch_add(1, Ordering::SeqCst);
+            let reply = honest();
+            busy.fetch_sub(1, Ordering::SeqCst);
+            reply
+        }
+    });
+    through_kills(&scene, kills, || {
+        wait_until("the bucket is idle", || busy.load(Ordering::SeqCst) == 0);
+    });
     // New objects are written on condition that they are not there.
     let is_new = |request: &&Request| {
         let path = request.target.split('?').next().unwrap_or_default();
