@@ -102,8 +102,8 @@ fn time_limits_and_cancelled_statements_lose_no_row() {
     // Limits of the role, which hold for the next connection.
     let role = database.role();
     database.sql(&format!(
-        "alter role {role} set statement_timeout = 1; alter role {role} set lock_timeout = 1; alter role {role} set \
-         idle_in_transaction_session_timeout = 1; select count(pg_terminate_backend(pid)) {others}"
+        "alter role {role} set statement_timeout = 200; alter role {role} set lock_timeout = 200; alter role {role} set \
+         idle_in_transaction_session_timeout = 200; select count(pg_terminate_backend(pid)) {others}"
     ));
     for _ in 0..10 {
         emitting.import(&scene, 10, 500);
