@@ -10,11 +10,12 @@ use stellar_xdr::ScVal;
 use crate::network::{Chain, built};
 use crate::network_growth::silent;
 use crate::service::{Owner, Scene};
+use crate::service_projects::emitting;
 use orrery_testkit::binary::Service;
 use orrery_testkit::client::HTTP;
 use orrery_testkit::engines::{AskedTable, Engines};
 use orrery_testkit::exported;
-use orrery_testkit::values::{fields, symbol};
+use orrery_testkit::values::{fields, list, symbol};
 
 /// A response of the catalogue.
 struct Answer {
@@ -252,7 +253,12 @@ impl World {
 fn engines_read_what_the_service_answers() {
     let Some(mut engines) = Engines::start() else { return };
     let mut world = World::new();
+    let emitting = world.chain.create_of(&emitting(), Vec::new());
     for round in 0..4i128 {
+        for number in 0..3 {
+            let topics = list([symbol("sent")]);
+            world.chain.call(emitting, "emit", vec![topics, ScVal::U32(number)]);
+        }
         let rows: Vec<_> = (0..3)
             .map(|at| fields([("v", ScVal::from(round * 10 + at)), ("n", ScVal::U64(u64::MAX))]))
             .collect();
