@@ -57,7 +57,8 @@ def polars_scan(at, table):
 
     frame = pl.scan_iceberg(table["metadata"], storage_options=at.get("s3"))
     count, total = frame.select(pl.len(), pl.col(table["sum"]).sum()).collect().row(0)
-    return answer(count, total, frame.select(table["columns"]).collect().rows())
+    # The sum of no rows is 0 here, and null in SQL.
+    return answer(count, total if count else None, frame.select(table["columns"]).collect().rows())
 
 
 def quoted(columns):
