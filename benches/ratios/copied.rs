@@ -41,7 +41,7 @@ const EVENTS: u64 = sized(200_000, 20);
 /// Pause after the rows of a ledger were there, before the next ledger closes.
 const PAUSE: Duration = Duration::from_millis(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const SINK: &str = "main";
 const PROJECT: &str = "copied";
 const OWNER: &str = "ratios";
@@ -212,17 +212,21 @@ fn settings(url: &str) -> Settings {
     }
 }
 
-/// Waits until both have rows of a ledger; returns how many milliseconds PostgreSQL was later, 0 if it was not.
+/// Waits until both have rows of a ledger, whose contract declares no events; returns how many milliseconds PostgreSQL was later, 0 if it was not.
 fn between(client: &mut Client, postgres: &mut Postgres, ledger: u32) -> Result<f64, Failed> {
-    let own = format!("select max(ledger) as n from {PROJECT}.events");
+    let own = format!("select max(_ledger) as n from {PROJECT}.undeclared");
     let theirs =
-        format!("SELECT encode(_row, 'hex') FROM {PROJECT}.events ORDER BY _row DESC LIMIT 1");
+        format!("SELECT encode(_row, 'hex') FROM {PROJECT}.undeclared ORDER BY _row DESC LIMIT 1");
     let wanted = format!("{ledger:08x}");
     let (mut answered, mut there) = (None, None);
     let begun = Instant::now();
     while answered.is_none() || there.is_none() {
         if begun.elapsed() > TIMEOUT {
-            return Err(format!("the rows of ledger {ledger} do not come").into());
+            let own = ask_if_ready(client, &own);
+            let theirs = postgres.ask(&theirs).map(|answer| answer.lines);
+            return Err(
+                format!("the rows of ledger {ledger} do not come: {own:?}, {theirs:?}").into()
+            );
         }
         if answered.is_none() {
             let rows = ask_if_ready(client, &own).unwrap_or_default();
@@ -240,7 +244,7 @@ fn between(client: &mut Client, postgres: &mut Postgres, ledger: u32) -> Result<
 }
 
 fn has_table(postgres: &mut Postgres) -> Result<bool, Failed> {
-    let found = postgres.ask(&format!("SELECT to_regclass('{PROJECT}.events') IS NOT NULL"))?;
+    let found = postgres.ask(&format!("SELECT to_regclass('{PROJECT}.undeclared') IS NOT NULL"))?;
     Ok(found.lines.first().is_some_and(|line| line == "t"))
 }
 
