@@ -72,7 +72,7 @@ fn a_full_disk_delays_rows_and_loses_none() {
         let report = report(&scene);
         let reason =
             report.reason.clone().filter(|it| it.contains("make room on the server's disk"));
-        reason.ok_or(report)
+        reason.ok_or_else(|| Box::new(report))
     });
     assert!(reason.contains("[53100]"), "{reason}");
     // Nothing else waits for it.
@@ -186,7 +186,7 @@ fn an_order_to_replace_outlives_the_service() {
     let service = start_with(&scene, &database.url(), "*", &[]);
     let ana = crate::service::Owner::with_token(&service, &token);
     wait_until("it is done", || {
-        (table() != before).then_some(()).ok_or_else(|| project(&scene, "p"))
+        (table() != before).then_some(()).ok_or_else(|| Box::new(project(&scene, "p")))
     });
     wait_for(&scene, "p", SinkProjectState::Live);
     assert_eq!(state(), "live");
