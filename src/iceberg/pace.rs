@@ -91,6 +91,6 @@ mod tests {
         assert!(is_due(&state, "/lake", 1_000, false));
         state.snapshots.push(snapshot(1, 1_000));
         assert!(!is_due(&state, "/lake", 2_000, false) && is_due(&state, "/lake", 2_000, true));
-        assert!(is_due(&state, "/lake", 100_000, false));
+        assert!(is_due(&state, "/lake", 400_000, false));
     }
 }
