@@ -15,7 +15,7 @@ use crate::observe::history::SAMPLE_INTERVAL;
 use crate::programs::Programs;
 use crate::steady::Milliseconds;
 use crate::steady::unix_now;
-use crate::store::{ContractSizes, Sample};
+use crate::store::{ContractSizes, Sample, StoreError};
 use crate::webhooks::manage::Webhooks;
 
 /// Name under which retention reports to health.
@@ -24,6 +24,8 @@ pub(super) const RETENTION: &str = "retention";
 const PRUNE_EVERY: Duration = Duration::from_secs(10);
 /// Number of prunes between two measurements of the store's size.
 const MEASURE_EVERY: u32 = 6;
+/// Number of prunes between two searches for small files, unless the last one has merged some.
+const MERGE_EVERY: u32 = 60;
 /// Interval between two prunes of the programs' records.
 const PRUNE_RECORDS_EVERY: Duration = Duration::from_secs(600);
 /// Interval between two removals of old deliveries.
@@ -54,15 +56,25 @@ async fn stops_within(pause: Duration, stop: &watch::Receiver<bool>) -> bool {
 
 /// Removes what retention no longer keeps, and reports sizes and consumers, until `stop` turns true.
 pub(super) async fn prune_regularly(node: Arc<Node>, stop: watch::Receiver<bool>) {
+    let mut merges_at = MERGE_EVERY;
     for round in 0u32.. {
         let work = Arc::clone(&node);
+        let merges = round == merges_at;
         let done = spawn_blocking(move || {
             work.prune()?;
             work.report_consumers();
-            if round % MEASURE_EVERY == 0 { work.measure() } else { Ok(()) }
+            if round % MEASURE_EVERY == 0 {
+                work.measure()?;
+            }
+            Ok::<_, StoreError>(merges && merge_small_files(&work))
         });
-        let failure = match done.await {
-            Ok(Ok(())) => None,
+        let done = done.await;
+        if merges {
+            let has_merged = matches!(done, Ok(Ok(true)));
+            merges_at = round.saturating_add(if has_merged { 1 } else { MERGE_EVERY });
+        }
+        let failure = match done {
+            Ok(Ok(_)) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(error) => Some(error.to_string()),
         };
@@ -76,6 +88,17 @@ pub(super) async fn prune_regularly(node: Arc<Node>, stop: watch::Receiver<bool>
         }
         if stops_within(PRUNE_EVERY, &stop).await {
             return;
+        }
+    }
+}
+
+/// Merges some small files of the store, and returns whether there were any.
+fn merge_small_files(node: &Node) -> bool {
+    match node.store().merge_small_files() {
+        Ok(merged) => merged > 0,
+        Err(error) => {
+            tracing::error!("small files of the store could not be merged: {error}");
+            false
         }
     }
 }

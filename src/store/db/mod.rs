@@ -11,6 +11,7 @@ pub(crate) mod lock;
 pub(crate) mod log_files;
 pub(crate) mod options;
 pub(crate) mod privacy;
+pub(crate) mod small_files;
 pub(crate) mod snapshot;
 pub(crate) mod tuning;
 pub(crate) mod writer_thread;

@@ -37,6 +37,12 @@ impl Store {
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
+    /// Merges some of the small files of each family, of which there are ever more, and returns the number of
+    /// files that were merged. Takes seconds; reads and writes continue.
+    pub fn merge_small_files(&self) -> Result<usize, StoreError> {
+        self.database.merge_small_files()
+    }
+
     /// Flushes and compacts all families, which gives an imported store its smallest size. Takes a
     /// while; reads and writes continue.
     pub fn compact(&self) -> Result<(), StoreError> {
