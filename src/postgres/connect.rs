@@ -117,8 +117,11 @@ impl ServerUrl {
     }
 
     async fn dial(&self, host: &str, port: u16) -> Result<TcpStream> {
-        let lost =
-            |error: std::io::Error| SinkError::Lost(format!("no connection to {self}: {error}"));
+        let lost = |error: std::io::Error| {
+            SinkError::Lost(format!(
+                "no connection to {self}: {error}: start it, or correct its address"
+            ))
+        };
         let stream = TcpStream::connect((host, port)).await.map_err(lost)?;
         stream.set_nodelay(true).map_err(lost)?;
         keep_alive(&stream).map_err(lost)?;
