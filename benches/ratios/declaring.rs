@@ -27,10 +27,10 @@ use super::recorded::{Recorded, write_record};
 use super::variation::{edit, spread};
 use orrery_testkit::account_events::Made;
 
-/// Transactions per ledger, and events per transaction.
+/// Transactions per ledger of a busy network and of a usual one, and events per transaction.
 const TRANSACTIONS: usize = sized(250, 5);
+const USUALLY: usize = sized(25, 5);
 const IN_A_TRANSACTION: usize = 10;
-const IN_A_LEDGER: u64 = (TRANSACTIONS * IN_A_TRANSACTION) as u64;
 /// Ledgers before an upgrade in the first ledgers, and after one in the last.
 const AWAY_FROM_END: u64 = 2;
 /// One event in as many is another than a transfer: one that has values of other types, or, after an
@@ -51,6 +51,8 @@ pub enum Upgrade {
 pub struct Declaring {
     contracts: u64,
     ledgers: u64,
+    /// Transactions per ledger.
+    transactions: usize,
     /// Ledger, counted from 0, whose last transaction upgrades the contract.
     upgrade: Option<u64>,
 }
@@ -58,18 +60,29 @@ pub struct Declaring {
 impl Declaring {
     /// At least this number of events: whole ledgers.
     pub fn new(contracts: u64, upgrade: Upgrade, events: u64) -> Self {
-        let ledgers = events.div_ceil(IN_A_LEDGER).max(2 * AWAY_FROM_END + 1);
+        let in_a_ledger = (TRANSACTIONS * IN_A_TRANSACTION) as u64;
+        let ledgers = events.div_ceil(in_a_ledger).max(2 * AWAY_FROM_END + 1);
         let upgrade = match upgrade {
             Upgrade::Never => None,
             Upgrade::InFirstLedgers => Some(AWAY_FROM_END),
             Upgrade::InLastLedgers => Some(ledgers - 1 - AWAY_FROM_END),
         };
-        Self { contracts, ledgers, upgrade }
+        Self { contracts, ledgers, transactions: TRANSACTIONS, upgrade }
+    }
+
+    /// A contract in this number of ledgers as a network usually closes them.
+    pub fn usually(ledgers: u64) -> Self {
+        Self { contracts: 1, ledgers, transactions: USUALLY, upgrade: None }
+    }
+
+    /// Returns the number of events per ledger.
+    pub fn in_a_ledger(&self) -> u64 {
+        (self.transactions * IN_A_TRANSACTION) as u64
     }
 
     /// Returns the number of events of the contracts.
     pub fn events(&self) -> u64 {
-        self.ledgers * IN_A_LEDGER
+        self.ledgers * self.in_a_ledger()
     }
 
     /// Returns the contracts.
@@ -102,7 +115,8 @@ impl Declaring {
                 calls.change(ledger, upgraded());
             }
         };
-        let (shape, event) = ([TRANSACTIONS, IN_A_TRANSACTION], |number| self.event(number - 1));
+        let (shape, event) =
+            ([self.transactions, IN_A_TRANSACTION], |number| self.event(number - 1));
         let copies = self.ledgers.div_ceil(recorded.ledgers.len() as u64);
         let visited = Cell::new(0);
         packed::each_with(recorded, copies, shape, event, change, |ledger| {
@@ -114,7 +128,7 @@ impl Declaring {
 
     /// Returns the event with this number, from 0.
     fn event(&self, number: u64) -> ContractEvent {
-        let is_upgraded = self.upgrade.is_some_and(|ledger| number / IN_A_LEDGER > ledger);
+        let is_upgraded = self.upgrade.is_some_and(|ledger| number / self.in_a_ledger() > ledger);
         let made = match number {
             _ if number.is_multiple_of(NOTED_EVERY) => noted(number),
             _ if is_upgraded && number % BURNED_EVERY == 1 => {

@@ -133,6 +133,7 @@ fn restore_if_empty(from: &str, read: &ReadFlags, config: &Config) -> Result<(),
     }
     // Before a long restoration, after which the start would fail.
     service::check_free(config.http.listen)?;
+    tracing::info!("looking for a snapshot, because the data directory holds no ledgers");
     let snapshots = read.open(from, config)?;
     let snapshot = snapshots.find(None)?;
     let manifest = &snapshot.description.manifest;

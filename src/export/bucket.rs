@@ -18,7 +18,7 @@ use super::error::{ExportError, Result};
 use super::interrupt::Interrupt;
 use super::lake;
 use super::layout::{self, DATA, KINDS, PROGRAMS, TABLES};
-use super::manifest::{self, DataFile, FORMAT, Manifest, Writer};
+use super::manifest::{self, DataFile, Manifest, Writer};
 use super::spool::{self, Spool};
 use super::views;
 use orrery_iceberg::layout as metadata;
@@ -176,9 +176,12 @@ impl LockedBucket {
         if before.as_ref().is_some_and(|it| it.id != bucket.identity.id && it.until > now) {
             return Err(ExportError::InUse(place));
         }
-        // The last export has written its views, unless it was killed or an earlier version's.
-        let has_views = version.is_some() && before.is_none() && manifest.format == FORMAT;
-        let views = if has_views { views::texts(&manifest, &place) } else { BTreeMap::new() };
+        // The views of all tables are written last: if they are those of this manifest, the others are, too.
+        let expected = views::texts(&manifest, &place);
+        let written = bucket.read(views::NAME)?;
+        let has_views = before.is_none()
+            && written.as_deref() == expected.get(views::NAME).map(|text| text.as_bytes());
+        let views = if has_views { expected } else { BTreeMap::new() };
         let (version, claimed_until) = replace(bucket, &mut manifest, version.as_ref())?;
         let mark = format!("{:08x}", (bucket.identity.random)());
         let bucket = Arc::clone(bucket);

@@ -13,7 +13,7 @@ use super::manifest::ExportedProgram;
 use super::portions::{RangeEnds, due};
 use super::{
     Added, AddedRows, Attestations, Destination, Export, ExportError, Interrupt, Listed, Manifest,
-    Options, programs,
+    Options, programs, views,
 };
 use orrery_executables::{self as executables, Interfaces};
 use orrery_iceberg::layout as metadata;
@@ -87,8 +87,8 @@ pub struct Continuous {
     rows_waiting_since: Option<Instant>,
     /// Whether a manifest has been seen.
     manifest_seen: bool,
-    /// Whether the metadata of tables in the manifest is not written.
-    lacks_tables: bool,
+    /// Whether the metadata of tables, or views, are not written for what the manifest has.
+    is_unfinished: bool,
     ends: RangeEnds,
     last_examination: Option<Examination>,
 }
@@ -126,7 +126,7 @@ impl Continuous {
             failed_programs: 0,
             rows_waiting_since: None,
             manifest_seen: false,
-            lacks_tables: false,
+            is_unfinished: false,
             ends: RangeEnds::default(),
             last_examination: None,
         }
@@ -200,11 +200,14 @@ impl Continuous {
     pub fn step(&mut self, now: Instant, mut portion: impl FnMut(Progress)) -> Result<AddedNow> {
         if self.exported.is_none() {
             let manifest = self.destination.peek()?;
-            self.record_manifest(manifest.as_ref())?;
-            self.lacks_tables = match manifest {
-                Some(manifest) => self.list(manifest)?,
+            self.is_unfinished = match &manifest {
+                Some(manifest) => {
+                    self.check_network(manifest)?;
+                    self.list(manifest)?
+                }
                 None => false,
             };
+            self.record_manifest(manifest.as_ref());
         }
         let examination = Examination {
             place: self.store.last_place(),
@@ -220,17 +223,19 @@ impl Continuous {
         }
         let wanted = self.due_ledgers(now)?;
         let rows_are_due = self.rows_are_due(now)?;
-        let tables_are_due = self.lacks_tables || self.listed.is_behind(self.options.now_ms());
+        let tables_are_due = self.is_unfinished || self.listed.is_behind(self.options.now_ms());
         if wanted.is_empty() && !rows_are_due && !tables_are_due {
             self.report_to_store();
             self.last_examination = Some(examination);
             return Ok(AddedNow::default());
         }
+        // Until it has ended well, what follows the manifest may be missing.
+        self.is_unfinished = true;
         match self.export(&wanted, &mut portion)? {
             Some(added) => {
                 // Rows that could not be exported are not retried at once.
                 self.rows_waiting_since = None;
-                self.lacks_tables = false;
+                self.is_unfinished = false;
                 self.last_examination = Some(examination);
                 Ok(added)
             }
@@ -267,7 +272,7 @@ impl Continuous {
         let mut export =
             Export::open_with(&self.destination, passphrase, self.manifest_seen, options)?;
         // Another exporter may have exported some of the ledgers meanwhile.
-        self.record_manifest(Some(export.manifest()))?;
+        self.record_manifest(Some(export.manifest()));
         let interrupt = self.options.interrupt.clone();
         let added = export.add(&store, wanted, self.scope.portion, |manifest, _| {
             self.exported = Some(manifest.ledgers.clone());
@@ -291,8 +296,9 @@ impl Continuous {
     }
 
     /// Tells the catalogue which tables the manifest has, if their metadata is written as it says. Returns
-    /// whether that is still to be done: after a kill, or when an earlier version has exported.
-    fn list(&self, manifest: Manifest) -> Result<bool> {
+    /// whether that or the views are still to be written: after a kill, or when an earlier version has
+    /// exported.
+    fn list(&self, manifest: &Manifest) -> Result<bool> {
         let root = self.destination.root()?;
         for (uuid, state) in manifest.identified() {
             let pointer = self.destination.read(&metadata::pointer(uuid))?;
@@ -301,22 +307,25 @@ impl Continuous {
                 return Ok(true);
             }
         }
-        self.listed.set(&root, &manifest);
-        Ok(manifest.identified().next().is_none())
+        self.listed.set(&root, manifest);
+        Ok(manifest.identified().next().is_none() || !self.has_views(manifest, &root)?)
+    }
+
+    /// Returns whether the views of all tables, which are written last, are those of this manifest.
+    fn has_views(&self, manifest: &Manifest, root: &str) -> Result<bool> {
+        let found = self.destination.read(views::NAME)?;
+        let expected = views::texts(manifest, root).remove(views::NAME);
+        Ok(found.as_deref() == expected.as_deref().map(str::as_bytes))
     }
 
     /// Records the content of the manifest; `None` when there is no export yet.
-    fn record_manifest(&mut self, manifest: Option<&Manifest>) -> Result<()> {
-        if let Some(manifest) = manifest {
-            self.check_network(manifest)?;
-        }
+    fn record_manifest(&mut self, manifest: Option<&Manifest>) {
         self.manifest_seen |= manifest.is_some();
         if let Some(manifest) = manifest {
             self.record_programs(manifest);
         }
         self.exported = Some(manifest.map(|it| it.ledgers.clone()).unwrap_or_default());
         self.report_to_store();
-        Ok(())
     }
 
     fn record_programs(&mut self, manifest: &Manifest) {

@@ -85,6 +85,8 @@ pub struct Export {
     options: Options,
     /// UUIDs of tables whose files cannot be merged.
     unmerged: BTreeSet<String>,
+    /// Whether files may have been written that the manifest does not name, because something failed.
+    has_strays: bool,
 }
 
 /// What an export does beside adding rows, and how. The default is an export by hand.
@@ -206,7 +208,8 @@ impl Export {
             }
             identity.set(&columns::columns_of(&schema, |_| None));
         }
-        Ok(Self { destination, manifest, options, unmerged: BTreeSet::new() })
+        let (unmerged, has_strays) = (BTreeSet::new(), false);
+        Ok(Self { destination, manifest, options, unmerged, has_strays })
     }
 
     /// Names events by these interfaces, and exports the tables of projects of events too.
@@ -295,8 +298,11 @@ impl Export {
             Ok(()) | Err(ExportError::Interrupted) => {}
             Err(error) => return Err(error),
         }
-        let Self { mut destination, mut manifest, .. } = self;
+        let Self { mut destination, mut manifest, has_strays, .. } = self;
         destination.write_views(&mut manifest)?;
+        if has_strays {
+            destination.remove_strays(&manifest)?;
+        }
         destination.release(&mut manifest)?;
         Ok(manifest)
     }

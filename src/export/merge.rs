@@ -46,6 +46,7 @@ impl Export {
                 Err(error) if error.is_about_rows() => {
                     tracing::warn!(table = uuid, "small files of a table are not merged: {error}");
                     self.unmerged.insert(uuid);
+                    self.has_strays = true;
                 }
                 Err(error) => return Err(error),
             }

@@ -164,6 +164,7 @@ impl Export {
                     let program = program.manifest.id;
                     tracing::warn!(%program, "rows of a program are not exported: {error}");
                     added.failed += 1;
+                    self.has_strays = true;
                 }
                 Err(error) => return Err(error),
             }

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use super::connection::{Connection, Purpose};
-use super::cursor::{Cursor, Generation, Of, Position, Writer};
+use super::cursor::{COPIED, Cursor, Generation, Of, Position, Writer};
 use super::error::{Result, SinkError};
 use super::keys::bounds;
 use super::names::{ROW, qualified, quoted};
@@ -231,6 +231,7 @@ impl Write<'_> {
             rows: cursor.rows + written.rows,
             state: match self.of {
                 Of::Live if !cursor.is_to_replace() => "live".to_owned(),
+                Of::Refill if !self.batch.equal.is_empty() => COPIED.to_owned(),
                 _ => cursor.state.clone(),
             },
             ..cursor

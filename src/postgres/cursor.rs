@@ -11,6 +11,8 @@ pub const SILENCE_MINUTES: u32 = 10;
 
 /// State of a project whose tables somebody has ordered to fill again, until that was done.
 pub(crate) const REPLACING: &str = "replacing";
+/// State of rows that are filled in beside, when some of them were copied from the tables that everybody sees.
+pub(crate) const COPIED: &str = "copied";
 
 /// Who writes: the same for all projects of a sink.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +87,7 @@ pub struct Cursor {
     /// Number of rows in all tables.
     pub rows: u64,
     /// `live`, or why nothing is added: `deleted`, `left`, `paused`; `replacing` while an order to fill the tables again
-    /// waits or is carried out.
+    /// waits or is carried out. Of rows that are filled in beside: `filling` or `copied`.
     pub state: String,
     /// Schema of the tables.
     pub schema: String,
@@ -97,6 +99,11 @@ impl Cursor {
     /// Whether somebody has ordered to fill the tables again, and it was not done yet.
     pub fn is_to_replace(&self) -> bool {
         self.state == REPLACING
+    }
+
+    /// Whether rows that are filled in beside were copied from the tables that everybody sees: they are not to be sent.
+    pub fn has_copied(&self) -> bool {
+        self.state == COPIED
     }
 }
 

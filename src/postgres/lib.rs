@@ -53,7 +53,7 @@ pub use cursor::{Cursor, Generation, Position, SILENCE_MINUTES, Writer, cursors}
 pub use error::{Result, SinkError};
 pub use places::Places;
 pub use refill::Refill;
-pub use remove::{release, remove};
+pub use remove::{drop_begun, release, remove};
 pub use rows::{Misfit, RowsDigest, TableRows};
 pub use server::{Examined, examine};
 pub use swap::{OnBlocked, blocked_by};

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::apply::{Batch, fill};
 use super::catalog;
-use super::connection::{Connection, Purpose, text, truth};
+use super::connection::{Connection, Purpose, truth};
 use super::cursor::{Cursor, Generation, Of, Position, Writer};
 use super::error::{Result, SinkError};
 use super::names::{ROW, qualified, waiting};
 use super::objects::{self, Kind};
 use super::places::{Place, Places};
+use super::remove::drop_filling;
 use super::types::Project;
 
 /// A refill of some of a project's tables: those whose rows are others, or which have other columns.
@@ -96,7 +97,7 @@ impl<'a> Refill<'a> {
 
     async fn begin_anew(&mut self, connection: &Connection) -> Result<Cursor> {
         let (writer, project) = (self.writer, self.project);
-        self.drop_filling(connection).await?;
+        drop_filling(connection, writer, &project.name).await?;
         for table in project.tables.iter().filter(|it| self.targets.contains(&it.target)) {
             let name = self.beside(&table.target);
             let owner = (&*project.schema, &*project.name);
@@ -147,20 +148,6 @@ impl<'a> Refill<'a> {
             places.0.insert(target.to_owned(), Place { name: name.to_owned(), columns });
         }
         Ok(Some(places))
-    }
-
-    /// Drops tables that were begun, in whatever schema.
-    async fn drop_filling(&self, connection: &Connection) -> Result<()> {
-        let sql = "SELECT schema_name, object_name FROM orrery.objects WHERE network = $1 AND sink = $2 AND project \
-                   = $3 AND kind = 'filling'";
-        let key = [&*self.writer.network, &*self.writer.sink, &*self.project.name];
-        for row in connection.rows("looking for tables that were begun", sql, &key).await? {
-            let (schema, name) = (text(&row, "schema_name")?, text(&row, "object_name")?);
-            let sql = format!("DROP TABLE IF EXISTS {}", qualified(schema, name));
-            connection.run("dropping a table that was begun", &sql).await?;
-            objects::forget(connection, schema, name).await?;
-        }
-        Ok(())
     }
 
     /// Adds rows, and returns the cursor of now. A batch has at most [`MOST_ROWS`](crate::MOST_ROWS) or

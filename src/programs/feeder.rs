@@ -275,9 +275,20 @@ impl Feeder {
             }
         }
         if reached == Reached::End {
+            if self.tables.is_incomplete(owner) && self.was_put_aside(owner, file)? {
+                file.forget();
+                return Ok(Reached::NotAll);
+            }
             self.tables.set_complete(owner)?;
         }
         Ok(reached)
+    }
+
+    /// Whether the owner's file is another one than that which was fed: a query may have found it damaged meanwhile.
+    fn was_put_aside(&self, owner: &Owner, file: &File) -> Result<bool, ProgramError> {
+        let now = self.tables.watermarks(owner)?;
+        let mut fed = file.watermarks.iter().flatten();
+        Ok(fed.any(|(program, number)| *number > 0 && !now.contains_key(program)))
     }
 
     /// Drops programs that the owner no longer reads, and those of which the file has more rows

@@ -77,6 +77,8 @@ pub(crate) struct Filler<'a> {
 
 impl<'a> Filler<'a> {
     pub fn new(sink: &'a Sink, runtime: Handle) -> Self {
+        // What was compared before a panic is not known any more.
+        sink.state.lock().projects.values_mut().for_each(|project| project.filled = None);
         Self { sink, runtime, compared: BTreeMap::new(), seen: BTreeMap::new() }
     }
 
@@ -346,9 +348,16 @@ impl<'a> Filler<'a> {
         if cursor.position == Position::default() {
             return Ok(cursor.rows == 0);
         }
-        // Which rows were copied, another process knows.
-        let is_known = plan.compared.as_ref().is_none_or(|it| it.copied.is_empty())
-            || self.sink.state.lock().project(&program.manifest.project_name).filled.is_some();
+        let skips_copied = plan.compared.as_ref().is_some_and(|it| !it.copied.is_empty());
+        let is_known = match (skips_copied, cursor.has_copied()) {
+            (false, false) => true,
+            // Which rows were copied, another process knows.
+            (true, true) => {
+                self.sink.state.lock().project(&program.manifest.project_name).filled.is_some()
+            }
+            // The rows behind the cursor would be sent twice, or not at all.
+            (true, false) | (false, true) => false,
+        };
         Ok(is_known
             && cursor.position.number <= plan.end.number
             && is_logged(self.sink, program, cursor)?)

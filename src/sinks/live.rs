@@ -248,11 +248,13 @@ impl Session<'_> {
             true => sink.writer.cursor(&self.connection, project).await?,
             false => known,
         };
+        // An order that is only in the database: the answer to whoever gave it was lost, or it came during a swap.
+        let is_ordered = is_unread
+            && cursor.as_ref().is_some_and(|it| it.writer == sink.writer.id && it.is_to_replace());
+        let is_to_replace = is_to_replace || is_ordered;
         let reason = match &cursor {
             None => Some("its tables are filled for the first time".to_owned()),
-            Some(_) if is_to_replace => {
-                Some("somebody ordered to fill its tables again".to_owned())
-            }
+            Some(_) if is_to_replace => Some(ORDERED.to_owned()),
             Some(cursor) => {
                 // Where the log is, is looked up once for each connection.
                 let is_checked = !is_unread;
@@ -262,6 +264,7 @@ impl Session<'_> {
         let mut state = sink.state.lock();
         let known = state.project(project);
         (known.is_unread, known.cursor) = (false, cursor.clone());
+        known.is_to_replace |= is_ordered;
         if reason.is_some() {
             known.set(SinkProjectState::Behind, reason);
             sink.wake_filling.notify_one();
@@ -409,10 +412,14 @@ impl Session<'_> {
         }
         let mut known = self.sink.state.lock();
         let known = known.project(project);
+        known.is_to_replace |= cursor.is_to_replace();
         known.cursor = Some(cursor);
         // Somebody may have ordered to fill its tables again meanwhile.
         if !known.is_to_replace {
             known.set(state, None);
+        } else if !known.is_filled() {
+            known.set(SinkProjectState::Behind, Some(ORDERED.to_owned()));
+            self.sink.wake_filling.notify_one();
         }
         Ok(())
     }
@@ -430,6 +437,7 @@ fn has_all(known: &ProjectState, program: &CopiedProgram) -> bool {
 
 /// Why a project's tables are filled again after its rows were derived anew.
 const DERIVED: &str = "derived again";
+const ORDERED: &str = "somebody ordered to fill its tables again";
 
 /// The numbers of rows of a table, and of characters U+0000 in them.
 type Count = (String, u64, u64);

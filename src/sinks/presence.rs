@@ -1,9 +1,9 @@
-//! What a sink does beside adding rows: it notes which projects have gone, says that the service is there, and looks
-//! whether somebody removed rows.
+//! What a sink does beside adding rows: it notes which projects have gone, says that the service is there, drops what was
+//! begun for projects that have gone, and looks whether somebody removed rows.
 
 use std::time::{Duration, Instant};
 
-use orrery_postgres::{Cursor, SinkError, watch};
+use orrery_postgres::{Cursor, SinkError, drop_begun, watch};
 use orrery_programs::CopiedProgram;
 
 use super::live::Session;
@@ -70,8 +70,9 @@ impl Session<'_> {
         let sink = self.sink;
         let told = sink.writer.touch(&self.connection).await;
         match told {
+            Ok(_) => self.drop_begun(programs).await?,
             // Nothing was ever written.
-            Ok(_) | Err(SinkError::Refused(_)) => {}
+            Err(SinkError::Refused(_)) => {}
             Err(error) => return Err(error.to_string()),
         }
         for program in programs {
@@ -87,6 +88,16 @@ impl Session<'_> {
         }
         self.touched = Some(Instant::now());
         Ok(())
+    }
+
+    /// Drops tables that were begun to be filled for projects that are not there any more.
+    async fn drop_begun(&self, programs: &[CopiedProgram]) -> Result<(), String> {
+        let is_there = |name: &str| programs.iter().any(|it| it.manifest.project_name == name);
+        match drop_begun(&self.connection, &self.sink.writer, is_there).await {
+            // Another time.
+            Ok(()) | Err(SinkError::Refused(_) | SinkError::Busy(_)) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// Looks at the tables of a project.

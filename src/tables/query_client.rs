@@ -72,6 +72,9 @@ pub(super) fn run_query(
         Ok((Reply::Failed(Failure::TooLarge(message)), _)) => {
             Err(QueryError::TooLarge(shortened(message)))
         }
+        Ok((Reply::Failed(Failure::Unreadable(sentence)), _)) => {
+            Err(QueryError::Unavailable(sentence))
+        }
         Ok((Reply::Failed(Failure::TimedOut), _)) => Err(timed_out()),
         Ok((reply, _)) => Err(unavailable(tables, &tables.failed(&worker, reply))),
         Err(NoReply::TimedOut) => {

@@ -274,6 +274,8 @@ pub enum Failure {
     Damaged(String),
     /// The read-only transaction of a query no longer existed when the query had ended.
     TransactionEnded(String),
+    /// Something of the service that the query reads cannot be read, in words for the user.
+    Unreadable(String),
     /// Any other failure, possibly temporary.
     Unavailable(String),
 }
@@ -288,6 +290,7 @@ impl Failure {
             Self::Locked(message) => Self::Locked(hide(message)),
             Self::Damaged(message) => Self::Damaged(hide(message)),
             Self::TransactionEnded(message) => Self::TransactionEnded(hide(message)),
+            Self::Unreadable(message) => Self::Unreadable(hide(message)),
             Self::Unavailable(message) => Self::Unavailable(hide(message)),
             Self::TimedOut => Self::TimedOut,
         }

@@ -262,7 +262,8 @@ impl Worker {
                 Failure::Unavailable(message)
                 | Failure::Refused(message)
                 | Failure::TooLarge(message)
-                | Failure::TransactionEnded(message),
+                | Failure::TransactionEnded(message)
+                | Failure::Unreadable(message),
             ) => Err(StartError::Unavailable(message)),
             other => Err(StartError::Unavailable(format!("The SQL worker answers {other:?}"))),
         }

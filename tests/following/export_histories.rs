@@ -293,6 +293,45 @@ fn retention_waits_for_unexported_ledgers() {
     assert!(ids(&store, 3).is_empty() && ids(&store, 15).is_empty());
 }
 
+/// A kill may leave the views of before; nothing else need be written for the next start to write them.
+#[test]
+fn views_of_a_killed_export_are_written_at_the_next_start() {
+    let directory = scratch();
+    let store = open(&directory.path().join("d"));
+    add(&store, FIRST..=LAST, Durability::Synced);
+    continuous(directory.path(), &store, 5).step(Instant::now(), |_| {}).unwrap();
+    let place = directory.path().join("x");
+    let views = place.join("views.sql");
+    let written = fs::read(&views).unwrap();
+    for left in [None, Some("-- those of before\n")] {
+        match left {
+            Some(text) => fs::write(&views, text).unwrap(),
+            None => fs::remove_file(&views).unwrap(),
+        }
+        continuous(directory.path(), &store, 5).step(Instant::now(), |_| {}).unwrap();
+        assert!(fs::read(&views).unwrap() == written);
+    }
+    exported::assert_no_strays(&place);
+}
+
+/// What a step could not write after the manifest is written by the next one, though there are no new ledgers.
+#[test]
+fn views_that_could_not_be_written_are_written_by_the_next_step() {
+    let directory = scratch();
+    let store = open(&directory.path().join("d"));
+    add(&store, FIRST..=LAST - 6, Durability::Synced);
+    let mut export = continuous(directory.path(), &store, 5);
+    export.step(Instant::now(), |_| {}).unwrap();
+    let place = directory.path().join("x");
+    // No draft of the views can be made there.
+    fs::create_dir(place.join("views.sql.new")).unwrap();
+    add(&store, LAST - 5..=LAST, Durability::Synced);
+    assert!(export.step(Instant::now(), |_| {}).is_err());
+    fs::remove_dir(place.join("views.sql.new")).unwrap();
+    export.step(Instant::now(), |_| {}).unwrap();
+    exported::assert_no_strays(&place);
+}
+
 #[test]
 fn a_destination_of_another_network_is_refused() {
     let directory = scratch();

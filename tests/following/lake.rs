@@ -10,9 +10,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use orrery::domain::{LedgerRange, LedgerSet};
-use orrery::export::{Destination, Export, ExportError, Interrupt};
+use orrery::export::{Destination, Export, ExportError, ExporterIdentity, Interrupt, Spool};
 use orrery::iceberg::SNAPSHOT_MS;
-use orrery::net::buckets::{Objects, PART, Patience};
+use orrery::net::buckets::{BucketSettings, Objects, PART, Patience};
 use orrery::net::http::Timeouts;
 use orrery::programs::storage;
 use orrery_store::{Durability, Store};
@@ -379,6 +379,45 @@ fn a_moved_export_is_rebased() {
     export.finish().unwrap();
     assert_eq!(exported::manifest(&moved).unwrap().ledgers, ledgers);
     exported::assert_no_strays(&moved);
+}
+
+/// A copy in another bucket or below another prefix names its own files everywhere.
+#[test]
+fn a_copy_in_a_bucket_is_rebased() {
+    let made = Made::new();
+    let server = S3Server::start(Rights::Open);
+    let spool = made.directory.path();
+    let in_bucket = |prefix: &str| {
+        let settings = BucketSettings { region: None, ..server.anonymous(prefix) };
+        let (clock, random) = (orrery::steady::unix_now, || 7);
+        let who = ExporterIdentity { id: "somebody".to_owned(), clock, random };
+        Destination::of(&settings, who, Spool::new(spool), Interrupt::default()).unwrap()
+    };
+    let mut export = Export::open(&in_bucket("a/lake"), &made.store, Interrupt::default()).unwrap();
+    let ledgers: LedgerSet = LedgerRange::new(FIRST, FIRST + 9).into();
+    export.add(&made.store, &ledgers, 1, |_, _| ControlFlow::Continue(())).unwrap();
+    export.finish().unwrap();
+    let (from, to) = (server.directory("a/lake"), server.directory("b/lake"));
+    copy_directory(&from, &to);
+    let copy = in_bucket("b/lake");
+    Export::rebase(&copy, &made.store, Interrupt::default()).unwrap().finish().unwrap();
+    let views = exported::views(&to);
+    assert!(views.len() > 1);
+    for (path, text) in views {
+        assert!(text.contains("/b/lake/") && !text.contains("/a/lake/"), "{path}: {text}");
+    }
+    exported::assert_no_strays(&to);
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, name) = entry.map(|it| (it.path(), it.file_name())).unwrap();
+        match path.is_dir() {
+            true => copy_directory(&path, &to.join(name)),
+            false => drop(fs::copy(path, to.join(name)).unwrap()),
+        }
+    }
 }
 
 /// Large files reach a bucket in parts, whatever fails for a moment, and come back.

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use orrery_postgres::{Generation, OnBlocked, Refill, SinkError, cursors};
+use orrery_postgres::{Generation, OnBlocked, Refill, SinkError, cursors, drop_begun};
 use orrery_testkit::postgres::is_missing;
 use tokio_postgres::AsyncMessage;
 
@@ -82,6 +82,18 @@ async fn a_refill_goes_on_where_it_was_and_nobody_sees_it() {
     assert_eq!(database.sql("SELECT count(*) FROM xlm.transfer"), "8");
     assert_eq!(database.sql("SELECT count(*) FROM orrery.refill"), "0");
     assert_eq!(database.sql("SELECT count(*) FROM pg_class WHERE relname LIKE '\\_orrery%'"), "0");
+    // What was begun for a project that has gone is dropped; what others see stays.
+    let (refill, cursor) =
+        Refill::begin(&again, &writer, &project, GENERATION, targets()).await.unwrap();
+    assert!(!cursor.has_copied());
+    refill.fill(&again, &transfers(&project, 0, 3)).await.unwrap();
+    drop_begun(&again, &writer, |name| name == "xlm").await.unwrap();
+    assert_eq!(database.sql("SELECT count(*) FROM orrery.refill"), "1");
+    drop_begun(&again, &writer, |_| false).await.unwrap();
+    assert_eq!(database.sql("SELECT count(*) FROM orrery.refill"), "0");
+    assert_eq!(database.sql("SELECT count(*) FROM orrery.objects WHERE kind = 'filling'"), "0");
+    assert_eq!(database.sql("SELECT count(*) FROM pg_class WHERE relname LIKE '\\_orrery%'"), "0");
+    assert_eq!(database.sql("SELECT count(*) FROM xlm.transfer"), "8");
     // Another generation begins anew.
     let third = Generation { arrangement: 3, ..GENERATION };
     let (_, cursor) = Refill::begin(&again, &writer, &project, third, targets()).await.unwrap();

@@ -199,5 +199,13 @@ fn an_order_to_replace_outlives_the_service() {
     drop(service);
     let _service = start_with(&scene, &database.url(), "*", &[]);
     wait_for(&scene, "p", SinkProjectState::Live);
-    assert_eq!((table(), state()), (now, "live".to_owned()));
+    assert_eq!((table(), state()), (now.clone(), "live".to_owned()));
+    // An order whose answer was lost is in the database alone: the next rows show it.
+    database.sql("update orrery.cursor set state = 'replacing'");
+    emitting.import(&scene, 1, 10);
+    wait_until("it is done", || {
+        (table() != now).then_some(()).ok_or_else(|| Box::new(project(&scene, "p")))
+    });
+    wait_for(&scene, "p", SinkProjectState::Live);
+    assert_eq!(state(), "live");
 }

@@ -54,8 +54,14 @@ fn snapshots_go_to_google() {
 #[test]
 fn snapshots_go_to_a_directory() {
     let world = World::new(20, 20);
-    round(&world, "snapshots", &[]);
     let at = world.at();
+    round(&world, "snapshots", &[]);
+    // What a command that was killed has begun to write.
+    let draft = at.join("snapshots/objects/ab/half.new");
+    std::fs::create_dir_all(draft.parent().unwrap()).unwrap();
+    std::fs::write(&draft, "half").unwrap();
+    run(at, &["backup", "--data-dir", "d", "--to", "snapshots"]).succeeded();
+    assert!(!draft.exists());
     let mode = |path: &str| std::fs::metadata(at.join(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("snapshots"), mode("snapshots/orrery.json")), (0o700, 0o600));
     run(at, &["backup", "--data-dir", "d", "backups"]).json();

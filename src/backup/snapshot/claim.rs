@@ -8,6 +8,7 @@ use time::UtcDateTime;
 use time::macros::format_description;
 use tokio::time::timeout;
 
+use super::description::{OBJECTS, SNAPSHOTS};
 use super::place::Place;
 use crate::backup::copy::Lock;
 use crate::backup::{BackupError, LOCK, copy};
@@ -52,6 +53,7 @@ impl Claim {
             copy::make_directory(root)?;
             let lock = Lock::take(&root.join(LOCK))?;
             let lock = lock.ok_or_else(|| BackupError::InUse(root.to_owned()))?;
+            [OBJECTS, SNAPSHOTS].into_iter().try_for_each(|begin| place.remove_drafts(begin))?;
             return Ok(Self {
                 id: id.to_owned(),
                 version: None,

@@ -161,6 +161,21 @@ impl Place {
         }
     }
 
+    /// Removes what writers that were killed have begun to write below `begin`, in a directory. The place must be
+    /// claimed.
+    pub fn remove_drafts(&self, begin: &str) -> Result<(), BackupError> {
+        let Some(directory) = self.directory().map(|root| root.join(begin)) else { return Ok(()) };
+        if !directory.exists() {
+            return Ok(());
+        }
+        let is_draft = |below: &Path| below.to_str().is_some_and(|name| name.ends_with(DRAFT));
+        for draft in copy::files_below(&directory)?.into_iter().filter(|below| is_draft(below)) {
+            let path = directory.join(draft);
+            fs::remove_file(&path).map_err(failed(&path))?;
+        }
+        Ok(())
+    }
+
     /// Returns all objects whose keys begin with `begin`, which ends with a slash.
     ///
     /// # Errors

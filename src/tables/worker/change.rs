@@ -37,6 +37,8 @@ pub struct Changer<'a> {
     names: Names,
     /// Views as of the last commit.
     views: Views,
+    /// Whether views are those of another version of the program, because they could not be updated.
+    has_old_views: bool,
     change: Option<Change>,
     /// Number of rows that were appended since freed memory was given back.
     rows_in_memory: usize,
@@ -74,16 +76,34 @@ impl<'a> Changer<'a> {
         let fillings = fillings.into_iter().map(|it| (it.program, it));
         let fillings = Arc::new(fillings.collect());
         *names.write() = Arc::new(all_names(&programs, &chain));
-        let (views, change, rows_in_memory) = (Views::new(), None, 0);
-        let mut changer =
-            Self { connection, programs, fillings, chain, names, views, change, rows_in_memory };
-        if let Err(failure) = changer.update_views() {
-            // The parent logs standard error, if it still reads it. The next change creates the views,
-            // or reports what is wrong.
-            let sentence = format!("the views of tables cannot be updated: {failure:?}\n");
-            drop(io::stderr().write_all(sentence.as_bytes()));
-        }
+        let mut changer = Self {
+            connection,
+            programs,
+            fillings,
+            chain,
+            names,
+            views: Views::new(),
+            has_old_views: true,
+            change: None,
+            rows_in_memory: 0,
+        };
+        changer.update_old_views();
         changer
+    }
+
+    /// Brings views up to date that are not; the next change tries it again.
+    fn update_old_views(&mut self) {
+        if !self.has_old_views {
+            return;
+        }
+        match self.update_views() {
+            Ok(()) => self.has_old_views = false,
+            Err(failure) => {
+                // The parent logs standard error, if it still reads it.
+                let sentence = format!("the views of tables cannot be updated: {failure:?}\n");
+                drop(io::stderr().write_all(sentence.as_bytes()));
+            }
+        }
     }
 
     /// Brings the views of a file that another version of the program has written up to date.
@@ -133,6 +153,7 @@ impl<'a> Changer<'a> {
     /// Begins a change, and rolls back one that was not ended.
     pub fn begin(&mut self) {
         self.abort();
+        self.update_old_views();
         let failed = self.connection.execute_batch("BEGIN TRANSACTION").err().map(storage_failure);
         let (programs, views) = (Arc::clone(&self.programs), self.views.clone());
         let fillings = Arc::clone(&self.fillings);

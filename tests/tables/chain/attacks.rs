@@ -188,7 +188,7 @@ fn links_other_directories_and_damaged_files_are_refused_in_a_sentence() {
     ] {
         scene.chain.change(|state| state.files = vec![named(name)]);
         let refused = scene.ask(&owner, "select * from chain.events");
-        let Err(QueryError::Refused(said)) = refused else { panic!("{name}: {refused:?}") };
+        let Err(QueryError::Unavailable(said)) = refused else { panic!("{name}: {refused:?}") };
         assert!(said.contains("tell the operator") && !said.contains('/'), "{name}: {said}");
     }
     let fewer = ChainFile { rows: 299, ..good.clone() };

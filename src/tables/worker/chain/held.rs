@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow::ipc::reader::StreamReader;
 use arrow::record_batch::RecordBatch;
@@ -58,6 +58,7 @@ pub struct ChainQuery {
     pub scans: Arc<Scans>,
     needs: Mutex<HashMap<String, Arc<Needs>>>,
     stopped: AtomicBool,
+    trouble: OnceLock<String>,
 }
 
 impl Held {
@@ -128,6 +129,7 @@ impl Held {
             scans: Arc::clone(&self.scans),
             needs: Mutex::default(),
             stopped: AtomicBool::new(false),
+            trouble: OnceLock::new(),
         })
     }
 }
@@ -168,6 +170,17 @@ impl ChainQuery {
     /// Returns which rows of a table the query needs.
     pub fn needs(&self, table: &str) -> Arc<Needs> {
         self.needs.lock().get(table).cloned().unwrap_or_default()
+    }
+
+    /// Notes that something cannot be read, and returns the sentence for the user, which DuckDB hands on as the
+    /// failure of the statement.
+    pub fn unreadable(&self, sentence: String) -> String {
+        self.trouble.get_or_init(|| sentence).clone()
+    }
+
+    /// Returns what could not be read, in words for the user, if anything.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.get().map(String::as_str)
     }
 
     /// Ends the reading of rows.

@@ -139,7 +139,7 @@ impl Rows {
                     }
                     return self.batch(values, rows).map(Some).map_err(|error| {
                         self.query.files.reports.tell("columns", &error.to_string());
-                        BROKEN.to_owned()
+                        self.query.unreadable(BROKEN.to_owned())
                     });
                 }
             }
@@ -170,7 +170,7 @@ impl Rows {
         self.query.files.reports.tell(reading.place(), &cause);
         let sentence = if reading.is_of_file() { DAMAGED } else { BROKEN };
         self.current = None;
-        Err(sentence.to_owned())
+        Err(self.query.unreadable(sentence.to_owned()))
     }
 
     /// Begins to read what is at a place, if rows there are needed.
@@ -192,7 +192,11 @@ impl Rows {
         let newest_first = self.first.as_ref().is_some_and(|ledgers| ledgers.first.newest);
         Ok(Some(Current::Reading(match source {
             Source::Held(rows) => Reading::Held(rows, 0),
-            Source::File(file) => Reading::of_file(self.query.files.open(&file)?, newest_first),
+            Source::File(file) => {
+                let opened = self.query.files.open(&file);
+                let opened = opened.map_err(|sentence| self.query.unreadable(sentence))?;
+                Reading::of_file(opened, newest_first)
+            }
         })))
     }
 

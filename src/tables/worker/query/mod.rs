@@ -176,7 +176,12 @@ fn check_and_run(
         rows: query.rows,
         bytes: query.bytes,
     };
-    read(&mut statement, parameters, style, describes, timed)
+    let done = read(&mut statement, parameters, style, describes, timed);
+    match (done, chain.and_then(ChainQuery::trouble)) {
+        // DuckDB reports it as a failure of the statement, which is not at fault.
+        (Err(Failure::Refused(_)), Some(sentence)) => Err(Failure::Unreadable(sentence.to_owned())),
+        (done, _) => done,
+    }
 }
 
 /// Prepares a text if it passes all checks; also returns whether it contains a `SHOW_REF`.
