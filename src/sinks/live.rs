@@ -403,7 +403,8 @@ impl Session<'_> {
             (true, false) => SinkProjectState::Live,
             (false, false) => SinkProjectState::CatchingUp,
         };
-        if cursor.state != state.name()
+        if !cursor.is_to_replace()
+            && cursor.state != state.name()
             && (is_paused || cursor.state != SinkProjectState::Live.name())
         {
             let name = if is_paused { state.name() } else { SinkProjectState::Live.name() };
