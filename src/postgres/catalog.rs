@@ -55,15 +55,54 @@ pub async fn changed_tables(
     writer: &Writer,
     project: &Project,
 ) -> Result<BTreeSet<String>> {
-    connection.begin(Purpose::Rows).await?;
-    let done = changed_tables_in(connection, writer, project).await;
-    connection.end(done).await
+    let is_changed = |table: &Table, kinds: &BTreeMap<String, String>| {
+        table.columns.iter().any(|column| {
+            let created = kinds.get(&exact(column));
+            created.is_some_and(|kind| *kind != column.kind.to_string())
+        })
+    };
+    tables_that(connection, writer, project, &is_changed).await
 }
 
-async fn changed_tables_in(
+/// Returns the targets of those tables of a project that were created with columns which it does not have any more, as
+/// after its rows were derived anew.
+///
+/// # Errors
+/// When the server cannot be asked.
+pub async fn outgrown_tables(
     connection: &Connection,
     writer: &Writer,
     project: &Project,
+) -> Result<BTreeSet<String>> {
+    let is_outgrown = |table: &Table, kinds: &BTreeMap<String, String>| {
+        let columns: BTreeSet<String> = table.columns.iter().map(exact).collect();
+        kinds.keys().any(|created| !columns.contains(created))
+    };
+    tables_that(connection, writer, project, &is_outgrown).await
+}
+
+/// The name of a column as it is recorded.
+fn exact(column: &Column) -> String {
+    column.name.replace('\0', "\\x00")
+}
+
+/// Returns the targets of those of our tables that are so: a table, and the types of the columns with which it was created.
+async fn tables_that(
+    connection: &Connection,
+    writer: &Writer,
+    project: &Project,
+    is_so: &(dyn Fn(&Table, &BTreeMap<String, String>) -> bool + Sync),
+) -> Result<BTreeSet<String>> {
+    connection.begin(Purpose::Rows).await?;
+    let done = tables_that_in(connection, writer, project, is_so).await;
+    connection.end(done).await
+}
+
+async fn tables_that_in(
+    connection: &Connection,
+    writer: &Writer,
+    project: &Project,
+    is_so: &(dyn Fn(&Table, &BTreeMap<String, String>) -> bool + Sync),
 ) -> Result<BTreeSet<String>> {
     let mut changed = BTreeSet::new();
     if !objects::are_installed(connection).await? {
@@ -76,11 +115,7 @@ async fn changed_tables_in(
             continue;
         };
         let kinds = objects::kinds(connection, schema, &object.name).await?;
-        let is_other = |column: &Column| {
-            let created = kinds.get(&column.name.replace('\0', "\\x00"));
-            created.is_some_and(|kind| *kind != column.kind.to_string())
-        };
-        if table.columns.iter().any(is_other) {
+        if is_so(table, &kinds) {
             changed.insert(object.target);
         }
     }

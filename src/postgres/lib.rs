@@ -45,7 +45,7 @@ mod views;
 mod watch;
 
 pub use apply::{Batch, EqualRows, MOST_BYTES, MOST_ROWS, More, Notify, apply, apply_all};
-pub use catalog::{changed_tables, ensure};
+pub use catalog::{changed_tables, ensure, outgrown_tables};
 pub use check::{CheckedTable, check, grouped_digests, ledger_digests};
 pub use connect::Backoff;
 pub use connection::Connection;

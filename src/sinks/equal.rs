@@ -161,7 +161,7 @@ pub(crate) struct OwnDigests(Digests);
 
 impl OwnDigests {
     /// Compares them with what the server has. `retyped` are targets of tables whose columns have other types: nothing of
-    /// them is the same.
+    /// them is the same. The rows of `outgrown` ones, which have columns too many, may be.
     ///
     /// # Errors
     /// When the server cannot be asked.
@@ -171,6 +171,7 @@ impl OwnDigests {
         writer: &Writer,
         made: &Made,
         retyped: &BTreeSet<String>,
+        outgrown: &BTreeSet<String>,
     ) -> Result<Compared, SinkError> {
         let Self(own) = self;
         let shift = own.shift;
@@ -185,7 +186,7 @@ impl OwnDigests {
             let there = grouped_digests(connection, writer, names, &table.target, shift).await?;
             let ours: BTreeMap<u32, RowsDigest> =
                 own.of_table(at).map(|(ledgers, digest)| (ledgers, *digest)).collect();
-            if ours == there {
+            if ours == there && !outgrown.contains(&table.target) {
                 continue;
             }
             changed.insert(at);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use orrery_postgres::{
     Backoff, Batch, Connection, Cursor, Generation, OnBlocked, Position, Refill, SinkError,
-    changed_tables, names, watch,
+    changed_tables, names, outgrown_tables, watch,
 };
 use orrery_programs::CopiedProgram;
 use orrery_runtime::priority::Priority;
@@ -332,7 +332,9 @@ impl<'a> Filler<'a> {
         let sink = self.sink;
         let own = own_digests(&sink.source, made, end.number, &|| sink.is_stopping());
         let own = own.map_err(SinkError::from)?;
-        let compared = own.compare(connection, &sink.writer, made, retyped);
+        let outgrown = outgrown_tables(connection, &sink.writer, &made.layout.project);
+        let outgrown = self.block(outgrown)?;
+        let compared = own.compare(connection, &sink.writer, made, retyped, &outgrown);
         let compared = Arc::new(self.block(compared)?);
         self.compared.insert(project.clone(), (generation, Arc::clone(&compared)));
         Ok(compared)

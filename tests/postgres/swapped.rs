@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use orrery_postgres::{
-    Batch, ColumnType, EqualRows, Generation, Notify, OnBlocked, Project, Refill, SinkError, apply,
-    blocked_by, check, ensure, ledger_digests, remove,
+    Batch, Column, ColumnType, EqualRows, Generation, Notify, OnBlocked, Project, Refill,
+    SinkError, apply, blocked_by, check, ensure, ledger_digests, outgrown_tables, remove,
 };
 use orrery_testkit::postgres::is_missing;
 
@@ -145,6 +145,14 @@ async fn equal_rows_are_not_sent_again_and_other_tables_stay() {
     project.tables.push(crate::world::table("other", &[("v", ColumnType::Text)]));
     filled(&connection, &project, &[transfers(&project, 0, 10)]).await;
     let oid = database.sql("SELECT 'xlm.other'::regclass::oid");
+    // A column that is not in the project any more, or only there.
+    assert!(outgrown_tables(&connection, &writer, &project).await.unwrap().is_empty());
+    let mut other = project.clone();
+    let column = other.tables[0].columns.pop().unwrap();
+    let outgrown = outgrown_tables(&connection, &writer, &other).await.unwrap();
+    assert_eq!(outgrown.iter().collect::<Vec<_>>(), ["transfer"]);
+    other.tables[0].columns.extend([column.clone(), Column { name: "new".to_owned(), ..column }]);
+    assert!(outgrown_tables(&connection, &writer, &other).await.unwrap().is_empty());
     // Rows of ledger 4 and later ones are others now.
     let mut now = of_next(&project, 3, 10);
     now.tables[0] = transfers(&project, 4, 10).tables[0].clone();

@@ -41,7 +41,9 @@ fn rows_that_somebody_removes_are_told_and_filled_again() {
         listed[0]["reason"].as_str().unwrap().starts_with("market is live: rows of"),
         "{listed}"
     );
-    assert!(demo.service.health()["components"]["sink.main"]["reason"].is_string());
+    demo.service.wait_for_health("it is told in health, too", |health| {
+        health["components"]["sink.main"]["reason"].is_string()
+    });
     let checked = demo.sink(&["check", "main"]);
     let removed = difference(&checked, "market.trade");
     assert!(
