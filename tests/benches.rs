@@ -173,6 +173,7 @@ goals! {
         "SIGTERM to exit beside a costly interface",
     ]
     copying_into_a_database: ["sinks"] => [
+        "Copying rows, from our own answer until PostgreSQL has them, p99",
         "Copying rows, filled in / binary COPY with the key",
         "Copying rows, ingestion with a living database / without",
         "Copying rows, ingestion with a dead database / without",

@@ -53,7 +53,8 @@ impl Running {
         config.limits.burst = 0;
         config.source.kind = SourceKind::None;
         adjust(&mut config);
-        let node = Arc::new(Node::open(&config, Some(network))?);
+        let node = Node::open(&config, Some(network))?;
+        let node = Arc::new(node.with_program(env!("CARGO_BIN_EXE_orrery")));
         let (stop, stopped) = watch::channel(false);
         let runtime = Runtime::new()?;
         let (sockets, following) = runtime.block_on(async {

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -42,6 +43,10 @@ const REBUILD_STEP: Duration = Duration::from_millis(200);
 /// none of the newest ones are looked for no longer.
 const ENOUGH_LEDGERS: u32 = 1000;
 
+/// The executable of this process, even when an upgrade has replaced the file since: child processes must be of
+/// the same version (proc_pid_exe(5)).
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// An open data directory with a pipeline into it.
 pub struct Node {
     pipeline: Pipeline,
@@ -65,6 +70,8 @@ pub struct Node {
     metrics: Arc<Metrics>,
     /// From where the data directory was restored, while it is a reader.
     reader: Option<Reader>,
+    /// The program that child processes run.
+    program: PathBuf,
     /// Address of the HTTP interface, once it is open.
     listening: OnceLock<SocketAddr>,
 }
@@ -162,6 +169,7 @@ impl Node {
             health: Arc::default(),
             metrics,
             reader,
+            program: PathBuf::from(OWN_PROGRAM),
             listening: OnceLock::new(),
         };
         Ok(node.with_trust(trust))
@@ -235,6 +243,19 @@ impl Node {
     /// Reports the consumers of the feed in metrics and health.
     pub fn report_consumers(&self) {
         consumers::report(self.store(), &self.metrics, &self.health);
+    }
+
+    /// Runs child processes of this program, of the same version, instead of the own one: for a process that is
+    /// not `orrery`.
+    #[must_use]
+    pub fn with_program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = program.into();
+        self
+    }
+
+    /// Returns the program that child processes run.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// Returns from where the data directory was restored, while it is a reader: what reaches others is its

@@ -1,7 +1,6 @@
 //! Indexing programs in a running service: opens them with the operator's settings, and notifies them
 //! of new ledgers.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
@@ -21,10 +20,6 @@ const QUERIES: &str = "queries";
 /// Directory of the tables in the data directory.
 const TABLES: &str = "tables";
 
-/// The executable of this process, even when an upgrade has replaced the file since: child
-/// processes must be of the same version (proc_pid_exe(5)).
-const OWN_PROGRAM: &str = "/proc/self/exe";
-
 /// Opens the programs of a data directory and begins to run them. Queries read the tables of the `chain`, and ledger
 /// entries are requested from `upstream`.
 pub(super) fn start(
@@ -35,7 +30,7 @@ pub(super) fn start(
     upstream: Option<Arc<dyn Upstream + Send + Sync>>,
 ) -> Result<Arc<Programs>, ServiceError> {
     let store = Arc::clone(node.store());
-    let own = PathBuf::from(OWN_PROGRAM);
+    let own = node.program().to_owned();
     let tables = Tables::open(TablesSettings {
         directory: store.directory().join(TABLES),
         worker: own.clone(),
