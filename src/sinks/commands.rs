@@ -9,6 +9,7 @@ use super::report::{
     SinkCheckedTable, SinkProjectReport, SinkProjectState, SinkRemoval, SinkTestReport,
 };
 use super::sink::Sink;
+use super::state::ORDERED;
 
 /// While this is there, nothing is added to the tables of a project.
 struct Hold<'a> {
@@ -79,7 +80,7 @@ impl Sink {
             let mut state = self.state.lock();
             let known = state.project(project);
             known.is_to_replace = true;
-            let reason = "somebody ordered to fill its tables again".to_owned();
+            let reason = ORDERED.to_owned();
             if known.state != SinkProjectState::Filling {
                 let blocked = std::mem::take(&mut known.blocked_by);
                 known.set(SinkProjectState::Behind, Some(reason));

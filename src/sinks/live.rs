@@ -15,7 +15,7 @@ use super::address;
 use super::gather::{self, LiveRows, Made, generation_of};
 use super::report::SinkProjectState;
 use super::sink::Sink;
-use super::state::{ProjectState, SOON};
+use super::state::{ORDERED, ProjectState, SOON};
 
 /// Time between two looks when nobody says that there are rows.
 const LOOK: Duration = Duration::from_secs(1);
@@ -438,7 +438,6 @@ fn has_all(known: &ProjectState, program: &CopiedProgram) -> bool {
 
 /// Why a project's tables are filled again after its rows were derived anew.
 const DERIVED: &str = "derived again";
-const ORDERED: &str = "somebody ordered to fill its tables again";
 
 /// The numbers of rows of a table, and of characters U+0000 in them.
 type Count = (String, u64, u64);

@@ -70,7 +70,7 @@ impl Session<'_> {
         let sink = self.sink;
         let told = sink.writer.touch(&self.connection).await;
         match told {
-            Ok(_) => self.drop_begun(programs).await?,
+            Ok(_) => self.drop_begun().await?,
             // Nothing was ever written.
             Err(SinkError::Refused(_)) => {}
             Err(error) => return Err(error.to_string()),
@@ -91,12 +91,17 @@ impl Session<'_> {
     }
 
     /// Drops tables that were begun to be filled for projects that are not there any more.
-    async fn drop_begun(&self, programs: &[CopiedProgram]) -> Result<(), String> {
-        let is_there = |name: &str| programs.iter().any(|it| it.manifest.project_name == name);
-        match drop_begun(&self.connection, &self.sink.writer, is_there).await {
-            // Another time.
-            Ok(()) | Err(SinkError::Refused(_) | SinkError::Busy(_)) => Ok(()),
-            Err(error) => Err(error.to_string()),
+    async fn drop_begun(&self) -> Result<(), String> {
+        let sink = self.sink;
+        // Asked after it is known what was begun: a project may be new.
+        let is_there = |name: &str| sink.program(name).is_some();
+        match drop_begun(&self.connection, &sink.writer, is_there).await {
+            Ok(()) => Ok(()),
+            Err(SinkError::Lost(reason)) => Err(reason),
+            Err(error) => {
+                tracing::debug!(sink = sink.name, "what was begun is dropped later: {error}");
+                Ok(())
+            }
         }
     }
 

@@ -12,6 +12,9 @@ pub(crate) const RETRY: Duration = Duration::from_secs(10);
 /// Time before what failed for a reason that passes is tried again.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
+/// Why a project's tables are filled again when they are complete.
+pub(crate) const ORDERED: &str = "somebody ordered to fill its tables again";
+
 /// A sink.
 #[derive(Debug)]
 pub(crate) struct State {
