@@ -520,6 +520,24 @@ fn the_store_uses_no_floor_above() {
     assert_eq!(seen.len(), FLOORS.len(), "the folders of the floors exist");
 }
 
+/// What benches try out is out of the product's reach: no file outside the store names it.
+#[test]
+fn only_benches_tune_the_database() {
+    let (mut outside, mut inside) = (0, 0);
+    for source in SOURCES.iter() {
+        let text = fs::read_to_string(&source.path).unwrap();
+        let names_it = text.to_lowercase().contains("tuning");
+        match source.top == "store" {
+            true => inside += usize::from(names_it),
+            false => {
+                outside += 1;
+                assert!(!names_it, "{} tunes the database", source.path.display());
+            }
+        }
+    }
+    assert!(outside > 100 && inside > 0, "{outside} files, and {inside} of the store");
+}
+
 #[test]
 fn libraries_are_used_only_by_their_modules() {
     for source in SOURCES.iter().filter(|source| source.is_of_product()) {

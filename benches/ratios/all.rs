@@ -52,6 +52,7 @@ mod subscribers;
 mod supplied;
 mod swaps;
 mod upstream;
+mod variants;
 mod variation;
 mod visible;
 mod webhooks;
@@ -86,6 +87,12 @@ pub struct Arguments {
     /// Keys of the contract with many keys
     #[arg(long, default_value_t = 1_000_000)]
     keys: u64,
+    /// Copies of the recorded ledgers of the long import; 100 are 15 million events
+    #[arg(long, default_value_t = long_import::COPIES)]
+    import_copies: u64,
+    /// A file of options of RocksDB with which the long import is repeated
+    #[arg(long)]
+    variants: Option<PathBuf>,
     /// Instead of measuring, write the ledgers of P30 to this directory, for `orrery import`
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -162,7 +169,8 @@ pub fn measure(
         dense::run(&public, directory, report)?;
     }
     if arguments.wants("import") {
-        long_import::run(&public, directory, report)?;
+        let variants = variants::read(arguments.variants.as_deref())?;
+        long_import::run(&public, arguments.import_copies, &variants, directory, report)?;
     }
     if arguments.wants_any(&["P32", "P33"]) {
         held::run(&public, arguments.keys, |goal| arguments.wants(goal), directory, report)?;

@@ -22,7 +22,10 @@ pub use rocksdb;
 
 pub use db::acknowledged::FILE as ACKNOWLEDGED_FILE;
 pub use db::directory::{RAW_DIRECTORY, holds_database};
+pub use db::family_writes::FamilyWrites;
 pub use db::faults::{Fault, Faults, WriteKind};
+#[doc(hidden)]
+pub use db::tuning::Tuning;
 pub use encoding::columns::{SharedFamily, SharedRow};
 pub use encoding::error::StoreError;
 pub use encoding::evicted::Evicted;

@@ -10,6 +10,7 @@ use super::acknowledged::Acknowledged;
 use super::block_cache::{BlockCache, Removals};
 use super::faults::{Faults, WriteKind};
 use super::options;
+use super::tuning::Tuning;
 use super::writes::{BatchEnds, Write, Writes};
 use crate::encoding::block::PreparedBlock;
 use crate::encoding::columns::{Family, Key, SharedFamily};
@@ -34,19 +35,21 @@ impl Database {
     /// Opens or creates the database in a directory.
     #[cfg(test)]
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_with(path, &[], &[], None)
+        Self::open_with(path, &[], &[], &Tuning::default(), None)
     }
 
     /// Opens or creates the database in a directory, with `wanted`, `shared` and all existing
-    /// families beyond the built-in ones. Acknowledged writes are recorded in `acknowledged`.
+    /// families beyond the built-in ones, and the options of `tuning`. Acknowledged writes are recorded
+    /// in `acknowledged`.
     pub(crate) fn open_with(
         path: &Path,
         wanted: &[String],
         shared: &[SharedFamily],
+        tuning: &Tuning,
         acknowledged: Option<Acknowledged>,
     ) -> Result<Self, StoreError> {
         let cache = options::cache();
-        let settings = options::database()?;
+        let settings = options::database(tuning)?;
         let found =
             if path.join("CURRENT").exists() { DB::list_cf(&settings, path)? } else { vec![] };
         let shared_families = shared.iter().copied().map(Family::Shared);
@@ -62,8 +65,9 @@ impl Database {
         let families: Vec<_> = own.chain(others).collect();
         let names: Vec<String> = families.iter().map(|(name, _)| (*name).to_owned()).collect();
         let new_families = names.iter().filter(|name| !found.contains(name)).cloned().collect();
-        let families =
-            families.into_iter().map(|(name, family)| options::descriptor(name, family, &cache));
+        let families = families
+            .into_iter()
+            .map(|(name, family)| options::descriptor(name, family, &cache, tuning));
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors(&settings, path, families)?;
         let (shared, writes) = (shared.to_vec(), Writes::new(acknowledged));
@@ -80,7 +84,9 @@ impl Database {
         let of_kinds = shared.iter().copied().map(Family::Shared);
         let own: Vec<Family> = Family::ALL.into_iter().chain(of_kinds).collect();
         let family = |name: &str| own.iter().copied().find(|family| family.name() == name);
-        let families = found.iter().map(|name| options::descriptor(name, family(name), &cache));
+        let untuned = Tuning::default();
+        let families =
+            found.iter().map(|name| options::descriptor(name, family(name), &cache, &untuned));
         let families = families.collect::<Result<Vec<_>, _>>()?;
         let db = DB::open_cf_descriptors_read_only(&settings, path, families, false)?;
         let (families, shared, writes) = (Vec::new(), shared.to_vec(), Writes::new(None));
@@ -253,7 +259,7 @@ impl Database {
     }
 
     /// Returns the names and handles of all families, built-in or not.
-    fn all(&self) -> Result<Vec<(&str, &ColumnFamily)>, StoreError> {
+    pub(crate) fn all(&self) -> Result<Vec<(&str, &ColumnFamily)>, StoreError> {
         let handle = |name: &str| self.db.cf_handle(name);
         let missing = |name: &str| StoreError::UnknownFamily(name.to_owned());
         let named = self.families.iter().map(String::as_str);

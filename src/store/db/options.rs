@@ -5,6 +5,7 @@ use rocksdb::{
     LogLevel, Options, SliceTransform,
 };
 
+use super::tuning::Tuning;
 use crate::encoding::columns::{Family, SharedFamily};
 use crate::indexes::tx_by_hash::HashTag;
 
@@ -62,17 +63,16 @@ pub(crate) fn cache() -> Cache {
     Cache::new_hyper_clock_cache(BLOCK_CACHE_BYTES, CHARGE_ESTIMATED_BY_CACHE)
 }
 
-/// Returns the options of a database.
+/// Returns the options of a database, with those of `tuning` on top.
 ///
 /// # Errors
-/// When RocksDB cannot create its environment.
-pub(crate) fn database() -> Result<Options, Error> {
+/// When RocksDB cannot create its environment, or does not know an option of `tuning`.
+pub(crate) fn database(tuning: &Tuning) -> Result<Options, Error> {
     let mut options = Options::default();
     // Compactions give way to everything else (nice value 19). If they fall behind, RocksDB slows
     // writes down, and they get the processor time.
     let mut environment = Env::new()?;
     environment.lower_thread_pool_cpu_priority();
-    options.set_env(&environment);
     options.create_if_missing(true);
     options.create_missing_column_families(true);
     // Families are flushed together, so that a crash loses writes that bypassed the WAL as a whole.
@@ -86,6 +86,11 @@ pub(crate) fn database() -> Result<Options, Error> {
     options.set_keep_log_file_num(LOG_FILES);
     // Reading the statistics of every file at every start has no use here.
     options.set_skip_stats_update_on_db_open(true);
+    if !tuning.database.is_empty() {
+        options = options.get_options_from_string(&tuning.database)?;
+    }
+    // Last, because options that were made from others do not keep the environment of these alive.
+    options.set_env(&environment);
     Ok(options)
 }
 
@@ -94,15 +99,15 @@ pub(crate) fn database() -> Result<Options, Error> {
 /// # Errors
 /// As [`database`].
 pub(crate) fn read_only() -> Result<Options, Error> {
-    let mut options = database()?;
+    let mut options = database(&Tuning::default())?;
     options.create_if_missing(false);
     options.create_missing_column_families(false);
     options.set_info_logger(InfoLogger::new_callback_logger(LogLevel::Fatal, |_, _| {}));
     Ok(options)
 }
 
-/// Returns the descriptor of a column family with this name, whose blocks are kept in `cache`.
-/// `family` is `None` for a family whose content is not known here.
+/// Returns the descriptor of a column family with this name, whose blocks are kept in `cache`, with the
+/// options of `tuning` on top. `family` is `None` for a family whose content is not known here.
 ///
 /// # Errors
 /// When RocksDB does not know an option.
@@ -110,8 +115,14 @@ pub(crate) fn descriptor(
     name: &str,
     family: Option<Family>,
     cache: &Cache,
+    tuning: &Tuning,
 ) -> Result<ColumnFamilyDescriptor, Error> {
-    Ok(ColumnFamilyDescriptor::new(name, options_of(family, cache)?))
+    let mut options = options_of(family, cache)?;
+    let tuned = tuning.of_family(name);
+    if !tuned.is_empty() {
+        options = options.get_options_from_string(tuned)?;
+    }
+    Ok(ColumnFamilyDescriptor::new(name, options))
 }
 
 fn options_of(family: Option<Family>, cache: &Cache) -> Result<Options, Error> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::db::directory::RAW_DIRECTORY;
+use crate::db::family_writes::FamilyWrites;
 use crate::db::log_files;
 use crate::encoding::error::StoreError;
 use crate::state::store::Store;
@@ -17,6 +18,12 @@ impl Store {
         let mut sizes = self.database.sizes_on_disk()?;
         sizes.insert(LOG.to_owned(), log_files::bytes(&self.directory.join(RAW_DIRECTORY))?);
         Ok(sizes)
+    }
+
+    /// Returns what flushes and compactions have written for each column family since the store was
+    /// opened, by the family's name.
+    pub fn writes(&self) -> Result<BTreeMap<String, FamilyWrites>, StoreError> {
+        Ok(self.database.writes_of_families()?.into_iter().collect())
     }
 
     /// Returns the bytes available to this process on the file system of the data directory.

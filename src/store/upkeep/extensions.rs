@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::upgrade::UpgradeObserver;
 use crate::db::database::Database;
+use crate::db::tuning::Tuning;
 use crate::encoding::columns::{Family, SharedFamily};
 use crate::encoding::error::StoreError;
 use crate::feed::worker::LedgerConsumer;
@@ -30,6 +31,9 @@ pub struct Extensions {
     pub only_if_known: Vec<&'static str>,
     /// Callback for the progress of an upgrade of the directory.
     pub upgrade_observer: Option<UpgradeObserver>,
+    /// Options of RocksDB that a bench tries out; none in the product.
+    #[doc(hidden)]
+    pub tuning: Tuning,
 }
 
 impl Extensions {

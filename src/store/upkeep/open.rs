@@ -125,7 +125,8 @@ impl Store {
         let registered = extensions.indexes.registered();
         let mut families: Vec<_> = registered.map(|(name, _)| name.to_owned()).collect();
         families.extend(rows::families(&extensions.consumers));
-        let database = Database::open_with(&raw, &families, &shared, Some(acknowledged))?;
+        let tuning = &extensions.tuning;
+        let database = Database::open_with(&raw, &families, &shared, tuning, Some(acknowledged))?;
         acknowledged::check(directory, last_write, database.sequence())?;
         let upgrade = Upgrade::with_observer(extensions.upgrade_observer.as_ref());
         format::bring_up_to_date(&database, &upgrade, migrations)?;
