@@ -18,7 +18,7 @@ mod ratios;
 pub const SMALLEST: bool = true;
 
 /// Sizes that are arguments of the bench.
-const SIZES: [&str; 11] = [
+const SIZES: [&str; 13] = [
     "ratios",
     "--events",
     "4000",
@@ -30,6 +30,8 @@ const SIZES: [&str; 11] = [
     "500",
     "--keys",
     "6000",
+    "--scale",
+    "1500,3000",
 ];
 
 /// A test for each group of goals that share a load: the goals, and the rows that they have.
@@ -196,6 +198,28 @@ goals! {
         "P5 size / zstd-3 of the events alone",
         "P5 before the final compaction",
         "P6 size / SQLite",
+    ]
+    growth: ["scale"] => [
+        "Scale: start after a kill, 3000 events",
+        "Scale: import beside all consumers, last tenth, 3000 events / 1500",
+        "Scale: ledgers one by one, durably, 3000 events / 1500",
+        "Scale: disk, all families, 3000 events / 1500",
+        "Scale: request that does nothing, p50, 3000 events / 1500",
+        "Scale: page of 100 by contract, p50, 3000 events / 1500",
+        "Scale: page of 100 by contract, p99, 3000 events / 1500",
+        "Scale: page of 100 by contract, decoded, p50, 3000 events / 1500",
+        "Scale: page of 100 by contract, decoded, p99, 3000 events / 1500",
+        "Scale: page of 100 by topic, p50, 3000 events / 1500",
+        "Scale: page of 100 by topic, p99, 3000 events / 1500",
+        "Scale: page of 100 by address, p50, 3000 events / 1500",
+        "Scale: page of 100 by address, p99, 3000 events / 1500",
+        "Scale: events of a transaction, p50, 3000 events / 1500",
+        "Scale: events of a transaction, p99, 3000 events / 1500",
+        "Scale: memory without block cache, 3000 events / 1500",
+        "Scale: SQL count of all events, 3000 events / 1500",
+        "Scale: SQL aggregate of all events, 3000 events / 1500",
+        "Scale: audit, 3000 events / 1500",
+        "Scale: backup, 3000 events / 1500",
     ]
     pages_beside_sqlite: ["P9"] => [
         "P9 by-contract limit=100 / SQLite, in process, popular contracts",

@@ -42,6 +42,7 @@ mod rows;
 mod rpc;
 mod running;
 mod runs;
+mod scale;
 mod sink;
 mod size;
 mod snapshots;
@@ -93,6 +94,9 @@ pub struct Arguments {
     /// A file of options of RocksDB with which the long import is repeated
     #[arg(long)]
     variants: Option<PathBuf>,
+    /// Numbers of events at which `scale` measures, ascending
+    #[arg(long, value_delimiter = ',', default_values_t = scale::SIZES)]
+    scale: Vec<u64>,
     /// Instead of measuring, write the ledgers of P30 to this directory, for `orrery import`
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -110,6 +114,11 @@ pub struct Arguments {
 impl Arguments {
     fn wants(&self, goal: &str) -> bool {
         self.goals.is_empty() || self.goals.iter().any(|wanted| wanted.eq_ignore_ascii_case(goal))
+    }
+
+    /// Whether a goal is named. Those that take hours are measured on demand only.
+    fn names(&self, goal: &str) -> bool {
+        !self.goals.is_empty() && self.wants(goal)
     }
 
     fn wants_any(&self, goals: &[&str]) -> bool {
@@ -274,7 +283,7 @@ fn queries(
     report: &mut Report,
 ) -> Result<(), Box<dyn Error>> {
     const OF_ONE_STORE: [&str; 7] = ["P7", "P8", "P11", "P12", "P23", "P24", "chain"];
-    if !arguments.wants_any(&[&OF_ONE_STORE[..], &["P5", "P6", "P9", "rpc"]].concat()) {
+    if !arguments.wants_any(&[&OF_ONE_STORE[..], &["P5", "P6", "P9", "rpc", "scale"]].concat()) {
         return Ok(());
     }
     let network = &recorded.network;
@@ -285,6 +294,9 @@ fn queries(
     let generator = many::Generator::new(views, &regulars);
     let wanted = |goal: &str| arguments.wants(goal);
 
+    if arguments.names("scale") {
+        scale::run(&generator, network, &arguments.scale, directory, report)?;
+    }
     if arguments.wants_any(&["P5", "P6"]) {
         size::run(&generator, network, arguments.compared_events, directory, report)?;
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use orrery::domain::Owner;
 use orrery::export::{Destination, Export, Interrupt, LiveChain};
 use orrery::settings::Queries;
-use orrery::store::Needs;
+use orrery::store::{Needs, Store};
 use orrery::tables::query::QueryRequest;
 use orrery::tables::{Tables, TablesSettings, Tunables};
 
@@ -31,57 +31,92 @@ const QUESTIONS: usize = sized(20, 2);
 /// When the export or a query fails, or an answer is wrong.
 pub fn run(filled: &Filled, directory: &Path, report: &mut Report) -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir_in(directory)?;
-    let (store, place) = (&filled.store, directory.path().join("export"));
-    let mut export = Export::open(&Destination::directory(&place), store, Interrupt::default())?;
-    let mut left = filled.ledgers.saturating_sub(NEWEST);
-    let wanted = store.status().ledgers_with(Needs::RECORDS);
-    let mut added = Ok(());
-    let took = time(|| {
-        let exported = export.add(store, &wanted, PORTION, |_, _| {
-            left = left.saturating_sub(PORTION.into());
-            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        added = exported.and_then(|_| export.finish()).map(drop);
-    });
-    added?;
-    let chain = LiveChain::open(Arc::clone(store), None, &place, PORTION)?;
-    let owner = Owner("ratios".to_owned());
-    let tables = Tables::open(TablesSettings {
-        directory: directory.path().join("tables"),
-        worker: PathBuf::from(env!("CARGO_BIN_EXE_orrery")),
-        queries: Queries { allow_unconfined: true, ..Queries::default() },
-        chain: Some(Arc::new(chain)),
-        tunables: Tunables::default(),
-    })?;
-    tables.apply(&owner, Vec::new())?;
-    tables.set_complete(&owner)?;
+    let store = &filled.store;
+    let left = filled.ledgers.saturating_sub(NEWEST);
+    let seconds = export(store, left, &directory.path().join("export"))?;
+    let chain = ChainTables::open(store, directory.path())?;
     let events = store.status().totals.events;
     report.note(format!(
-        "chain.events: {events} events, exported in {:.0} s, without the newest {NEWEST} ledgers or more.",
-        took.as_secs_f64()
+        "chain.events: {events} events, exported in {seconds:.0} s, without the newest {NEWEST} ledgers or more.",
     ));
-    let ask = |query: &str| {
-        let request = QueryRequest { query: query.to_owned(), ..QueryRequest::default() };
-        tables
-            .query(&owner, request)
-            .map(|answer| String::from_utf8_lossy(&answer.bytes).into_owned())
-    };
     let count = "select count(*) as n from chain.events";
-    let (found, expected) = (ask(count)?, format!("[{{\"n\":{events}}}]"));
+    let (found, expected) = (chain.ask(count)?, format!("[{{\"n\":{events}}}]"));
     if found != expected {
         return Err(format!("chain.events has {found}, and not {expected}").into());
     }
     let newest = "select * from chain.events order by ledger desc, id desc limit 100";
-    // A failure was reported by the first query.
-    let median = |query: &str| {
-        let times: Vec<f64> =
-            (0..QUESTIONS).map(|_| time(|| drop(ask(query))).as_secs_f64() * 1e3).collect();
-        quantile(&times, 0.5)
-    };
-    report.add(Row::absolute("Count of chain.events", "ms", repeat(|| median(count)), COUNT));
-    ask(newest)?;
-    let sides = Sides { ours: repeat(|| median(newest)), baseline: Sample::exact(1.0) };
+    report.add(Row::absolute("Count of chain.events", "ms", repeat(|| chain.millis(count)), COUNT));
+    chain.ask(newest)?;
+    let sides = Sides { ours: repeat(|| chain.millis(newest)), baseline: Sample::exact(1.0) };
     report.add(Row::information("Newest 100 of chain.events", "ms", sides));
-    tables.close();
+    chain.close();
     Ok(())
+}
+
+/// Exports at least this many ledgers that are not exported yet, and returns the seconds it took.
+///
+/// # Errors
+/// When the export fails.
+pub fn export(store: &Arc<Store>, mut ledgers: u64, place: &Path) -> Result<f64, Box<dyn Error>> {
+    let mut export = Export::open(&Destination::directory(place), store, Interrupt::default())?;
+    let wanted = store.status().ledgers_with(Needs::RECORDS);
+    let mut added = Ok(());
+    let took = time(|| {
+        let exported = export.add(store, &wanted, PORTION, |_, _| {
+            ledgers = ledgers.saturating_sub(PORTION.into());
+            if ledgers == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        added = exported.and_then(|_| export.finish()).map(drop);
+    });
+    added?;
+    Ok(took.as_secs_f64())
+}
+
+/// SQL over an export and what is not exported yet.
+pub struct ChainTables {
+    tables: Tables,
+    owner: Owner,
+}
+
+impl ChainTables {
+    /// Opens the tables of a directory that has an export in `export`.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    pub fn open(store: &Arc<Store>, directory: &Path) -> Result<Self, Box<dyn Error>> {
+        let chain = LiveChain::open(Arc::clone(store), None, &directory.join("export"), PORTION)?;
+        let owner = Owner("ratios".to_owned());
+        let tables = Tables::open(TablesSettings {
+            directory: directory.join("tables"),
+            worker: PathBuf::from(env!("CARGO_BIN_EXE_orrery")),
+            queries: Queries { allow_unconfined: true, ..Queries::default() },
+            chain: Some(Arc::new(chain)),
+            tunables: Tunables::default(),
+        })?;
+        tables.apply(&owner, Vec::new())?;
+        tables.set_complete(&owner)?;
+        Ok(Self { tables, owner })
+    }
+
+    /// Returns the answer to a query.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn ask(&self, query: &str) -> Result<String, Box<dyn Error>> {
+        let request = QueryRequest { query: query.to_owned(), ..QueryRequest::default() };
+        let answer = self.tables.query(&self.owner, request)?;
+        Ok(String::from_utf8_lossy(&answer.bytes).into_owned())
+    }
+
+    /// Returns the median time of a query that has succeeded before, in milliseconds.
+    pub fn millis(&self, query: &str) -> f64 {
+        let times: Vec<f64> =
+            (0..QUESTIONS).map(|_| time(|| drop(self.ask(query))).as_secs_f64() * 1e3).collect();
+        quantile(&times, 0.5)
+    }
+
+    /// Ends the worker.
+    pub fn close(&self) {
+        self.tables.close();
+    }
 }

@@ -145,6 +145,8 @@ impl<'a> Generator<'a> {
 fn template(mut view: LedgerView<'_>) -> Template<'_> {
     for transaction in &mut view.transactions {
         transaction.meta = EMPTY_META;
+        transaction.changed_entries.clear();
+        transaction.restored_entries.clear();
     }
     let of_operations =
         view.events.iter().filter(|e| matches!(e.placement, Placement::Operation { .. }));

@@ -81,14 +81,12 @@ pub fn run(
         let service = Service::start(&clean, &network)?;
         let mut client = service.client(&clean, &network)?;
         query_load(&mut client, questions)?;
-        let resident = service.resident_bytes()?;
-        let cache = cache_bytes(&mut client)?;
-        let sample = super::measure::Sample::exact((resident - cache) / MEBIBYTE);
+        let [resident, cache] = service.memory(&mut client)?;
+        let sample = super::measure::Sample::exact(resident - cache);
         report.add(Row::absolute("P24 resident memory without block cache", "MiB", sample, P24));
         report.note(format!(
-            "P24: {:.0} MiB resident, of which {:.0} MiB block cache, after {REQUESTS} requests of all kinds; no programs run.",
-            resident / MEBIBYTE,
-            cache / MEBIBYTE,
+            "P24: {resident:.0} MiB resident, of which {cache:.0} MiB block cache, after {REQUESTS} requests of all kinds; \
+             no programs run.",
         ));
     }
     Ok(())
@@ -175,6 +173,11 @@ impl Service {
         Ok(Client::connect(self.address, &token)?)
     }
 
+    /// Returns the resident memory and the part of it that is block cache, in mebibytes.
+    pub fn memory(&self, client: &mut Client) -> Result<[f64; 2], Box<dyn Error>> {
+        Ok([self.resident_bytes()? / MEBIBYTE, cache_bytes(client)? / MEBIBYTE])
+    }
+
     fn resident_bytes(&self) -> Result<f64, Box<dyn Error>> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -201,7 +204,8 @@ fn is_up(body: &[u8]) -> bool {
     record.is_some_and(|record| record["service"] == "up")
 }
 
-fn query_load(client: &mut Client, questions: &QuerySample) -> Result<(), Box<dyn Error>> {
+/// Sends requests of all kinds.
+pub fn query_load(client: &mut Client, questions: &QuerySample) -> Result<(), Box<dyn Error>> {
     let contracts = questions.contracts.iter().cycle();
     let transactions = questions.transactions.iter().cycle();
     for (number, (contract, hash)) in contracts.zip(transactions).take(REQUESTS).enumerate() {

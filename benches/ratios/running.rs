@@ -46,7 +46,15 @@ impl Running {
         parent: &Path,
         adjust: impl FnOnce(&mut Config),
     ) -> Result<Self, Box<dyn Error>> {
-        let data = tempfile::tempdir_in(parent)?;
+        Self::over(tempfile::tempdir_in(parent)?, network, adjust)
+    }
+
+    /// Like [`Running::start`], with a data directory that may have something in it.
+    pub fn over(
+        data: TempDir,
+        network: &Network,
+        adjust: impl FnOnce(&mut Config),
+    ) -> Result<Self, Box<dyn Error>> {
         let mut config = Config { data_dir: data.path().to_owned(), ..Config::default() };
         config.index.classic_events = true;
         config.limits.requests_per_second = 0;
@@ -121,8 +129,16 @@ impl Running {
 
     /// Stops the service.
     pub fn stop(self) -> Result<(), Box<dyn Error>> {
-        self.stop.send(true)?;
-        Ok(self.runtime.block_on(self.served)??)
+        self.stop_and_keep().map(drop)
+    }
+
+    /// Stops the service, and returns its data directory, which nothing uses any more.
+    pub fn stop_and_keep(self) -> Result<TempDir, Box<dyn Error>> {
+        let Self { data, node, tokens, stop, served, runtime, .. } = self;
+        stop.send(true)?;
+        runtime.block_on(served)??;
+        drop((runtime, node, tokens));
+        Ok(data)
     }
 }
 
